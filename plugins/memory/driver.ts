@@ -1,8 +1,6 @@
 /** A connection to a board in memory. Each call runs within one turn of the event loop, and is therefore a transaction. */
-import { checkCommit, checkOperation, checkPosting } from "../../runtime/transport/checks.ts"
-import type { Capabilities, Driver, News, Taken, TakeRequest } from "../../runtime/transport/driver.ts"
-import { answerEach, type ConnectOptions, PlainDriver } from "../../runtime/transport/mod.ts"
-import type { Store } from "../../runtime/transport/store.ts"
+import type { Capabilities, ConnectOptions, Driver, News, Taken, TakeRequest } from "../../runtime/transport/mod.ts"
+import { answerEach, checkCommit, checkPosting, PlainDriver } from "../../runtime/transport/mod.ts"
 import { JobStorage } from "./job-storage.ts"
 import { MemoryStore } from "./store.ts"
 
@@ -20,6 +18,9 @@ export const capabilities: Capabilities = {
   leaseResolution: 20,
   dueResolution: 20,
 }
+
+/** Interval at which a watched store removes expired values, in milliseconds. */
+const LOOK_MS = 50
 
 /** The data that all connections of one name and namespace share, for as long as the process lives. */
 export class MemoryBoard {
@@ -89,22 +90,22 @@ export class MemoryDriver extends PlainDriver implements Driver {
   readonly queues: NonNullable<Driver["queues"]> = () => this.#in(({ jobs }) => jobs.queues())
   readonly waiting: NonNullable<Driver["waiting"]> = (what, max) => this.#in(({ jobs }) => jobs.waiting(what, max))
 
-  readonly store: Store = {
-    get: (keys) => this.#in(({ store }) => keys.map((key) => store.get(key))),
-    write: (operations) =>
-      this.#in(({ store }) => {
-        for (const operation of operations) checkOperation(operation, capabilities)
-        return store.write(operations)
-      }),
+  readonly store = this.createStore({
+    get: (keys) => this.#in(({ store }) => store.get(keys)),
+    write: (operations) => this.#in(({ store }) => store.write(operations)),
     list: (range) => this.#in(({ store }) => store.list(range)),
     now: () => this.#in(() => Date.now()),
-    watch: (prefix, listener, signal) =>
-      this.#in(({ store }) => {
-        if (signal.aborted) return
-        const stop = store.watch(prefix, listener)
-        AbortSignal.any([signal, this.closing.signal]).addEventListener("abort", stop, { once: true })
-      }),
-  }
+    watch: async (prefix, listener, signal) => {
+      const { store } = this.#shared
+      const watcher = { prefix, listener }
+      this.subscribe(store.watchers, watcher, signal)
+      const looking = setInterval(() => {
+        if (store.watchers.has(watcher)) store.sweep()
+        else clearInterval(looking)
+      }, LOOK_MS)
+      looking.unref?.()
+    },
+  })
 
   readonly broadcast = this.createBroadcast(async (topic, payload) => {
     const copy = payload.slice()

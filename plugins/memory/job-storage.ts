@@ -1,15 +1,6 @@
 /** Queues and records in memory, and the commits that change both. */
-import type * as contract from "../../runtime/transport/driver.ts"
-import type { Index, Known, QueuedTask } from "../../runtime/transport/known.ts"
-import { TransportError } from "../../runtime/transport/mod.ts"
-import {
-  type FoundJob,
-  type FoundJobs,
-  matches,
-  type Query,
-  type QueueBrowser,
-  type QueueDepth,
-} from "../../runtime/transport/optional.ts"
+import type * as contract from "../../runtime/transport/mod.ts"
+import { matches, TransportError } from "../../runtime/transport/mod.ts"
 import { ExpiryQueue, Sorted } from "./sorted.ts"
 
 /** One task in a queue. Its content is a copy of the bytes, which callers cannot change. */
@@ -18,13 +9,14 @@ interface Task {
   readonly frame: Uint8Array
   readonly sequence: number
   readonly at: number
-  status: "ready" | "scheduled" | "held" | "gone"
-  /** For a scheduled task when it falls due; for a held task when its lease ends. */
+  /** 0: the task can be taken now. Else when it falls due, or when the lease of its delivery ends. */
   until: number
-  /** Token of the last delivery; "" once the task was given back. */
+  /** Token of the last delivery; "" before the first one, and once the task was given back. */
   token: string
   deliveries: number
 }
+
+const isHeld = ({ until, token }: Task): boolean => until > 0 && token !== ""
 
 interface Stored extends Pick<contract.CommitRecord, "bytes" | "index"> {
   readonly id: string
@@ -39,38 +31,22 @@ interface Job {
   /** Publish keys, remembered for as long as the job is known. */
   readonly keys: Set<string>
   /** Tasks that are in queues, oldest first; rarely more than one. */
-  readonly tasks: Set<Task>
+  readonly tasks: Array<Task>
   stored?: Stored | undefined
 }
 
-/** One queue: tasks that can be taken now, and tasks that can be taken later. */
-class Queue {
-  readonly ready = new Sorted<Task>((a, b) => b.posting.level - a.posting.level || a.sequence - b.sequence)
-  /** Scheduled and held tasks, by when they become ready. */
-  readonly later = new ExpiryQueue<Task>()
-
-  /** Changes the status of a task, and moves it between the two lists. */
-  move(task: Task, status: Task["status"], until = 0): void {
-    if (task.status === "ready") this.ready.remove(task)
-    else this.later.remove(task)
-    task.status = status
-    task.until = until
-    if (status === "ready") this.ready.add(task)
-    else if (status !== "gone") this.later.add(task)
-  }
-
-  /** Makes tasks ready that have fallen due or whose lease has ended. */
-  advance(now: number): this {
-    for (const task of this.later.takeExpired(now)) this.move(task, "ready")
-    return this
-  }
-}
+/** The order in which tasks of one queue are taken; those that cannot be taken yet are last. */
+const inOrder = (a: Task, b: Task): number =>
+  a.until - b.until || b.posting.level - a.posting.level || a.sequence - b.sequence
 
 export class JobStorage {
   readonly #emit: (news: contract.News) => void
-  readonly #queues = new Map<string, Queue>()
-  /** Tasks of all queues by sequence. */
+  /** Tasks of all queues by sequence, oldest first. */
   readonly #tasks = new Map<number, Task>()
+  /** Tasks that can be taken now, by queue. */
+  readonly #ready = new Map<string, Sorted<Task>>()
+  /** Scheduled and held tasks of all queues, by when they can be taken. */
+  readonly #later = new ExpiryQueue<Task>()
   readonly #jobs = new Map<string, Job>()
   /** Records with a limited time to live. */
   readonly #expiring = new ExpiryQueue<Stored>()
@@ -84,50 +60,51 @@ export class JobStorage {
     const job = this.#job(posting.id)
     if (job.keys.has(posting.key)) return "duplicate"
     job.keys.add(posting.key)
-    job.tasks.add(this.#enqueue(posting, frame.slice()))
+    job.tasks.push(this.#enqueue(posting, frame.slice()))
     this.#emit({ kind: "job", id: posting.id })
     return "stored"
   }
 
   /** Puts bytes that need not be a task into a queue, for tests. */
   inject(queue: string, frame: Uint8Array): void {
-    const index: Index = { state: "queued", queue, task: "", at: Date.now() }
-    this.#enqueue({ id: "", key: "", queue, level: 4, index }, frame)
+    this.#enqueue({ id: "", key: "", queue, level: 4, index: { state: "queued", queue, task: "", at: 0 } }, frame)
   }
 
   /** The queues of the request are already rotated. */
   take({ queues, max, rotate }: contract.TakeRequest, lease: number): contract.Taken {
+    this.#sweep()
     const now = Date.now()
-    const named = queues.flatMap((name) => this.#queues.get(name)?.advance(now) ?? [])
     const deliveries: Array<contract.Delivery> = []
     for (let before = -1; deliveries.length > before && deliveries.length < max; ) {
       before = deliveries.length
-      for (const queue of named) {
+      for (const queue of queues) {
+        const ready = this.#ready.get(queue)
         const turn = Math.min(max, deliveries.length + (rotate ? 1 : max))
-        for (let task = queue.ready.first; task !== undefined && deliveries.length < turn; task = queue.ready.first) {
-          queue.move(task, "held", now + lease)
+        for (let task = ready?.first; task !== undefined && deliveries.length < turn; task = ready?.first) {
+          this.#move(task, now + lease)
           deliveries.push(deliver(task))
         }
       }
     }
-    const next = Math.min(...named.map(({ later }) => later.first?.until ?? Number.POSITIVE_INFINITY)) - now
-    return deliveries.length > 0 || next === Number.POSITIVE_INFINITY ? { deliveries } : { deliveries, next }
+    const next = deliveries.length > 0 ? undefined : this.#later.find(({ posting }) => queues.includes(posting.queue))
+    return next === undefined ? { deliveries } : { deliveries, next: next.until - now }
   }
 
   extend(token: string, lease: number): boolean {
+    this.#sweep()
     const task = this.#taskOf(token)
-    if (task === undefined || task.until <= Date.now()) return false
-    this.#queue(task.posting.queue).move(task, "held", Date.now() + lease)
+    if (task === undefined || !isHeld(task)) return false
+    this.#move(task, Date.now() + lease)
     return true
   }
 
-  read(id: string, what: "record" | "all"): Known | undefined {
+  read(id: string, what: "record" | "all"): contract.Known | undefined {
     this.#sweep()
-    const { stored, tasks } = this.#jobs.get(id) ?? {}
-    const task = what === "all" && tasks !== undefined ? [...tasks].at(-1) : undefined
+    const { stored, tasks = [] } = this.#jobs.get(id) ?? {}
+    const task = what === "all" ? tasks.at(-1) : undefined
     if (stored === undefined && task === undefined) return undefined
     return {
-      revision: stored === undefined ? "" : String(stored.sequence),
+      revision: String(stored?.sequence ?? ""),
       ...(stored === undefined ? {} : { record: stored.bytes.slice() }),
       ...(task === undefined ? {} : { task: queuedTask(task) }),
     }
@@ -145,17 +122,16 @@ export class JobStorage {
     return isDone ? { status: "committed", revision } : { status: "committed", revision, gone: true }
   }
 
-  query({ limit, after, budget = Number.POSITIVE_INFINITY, ...query }: Query): FoundJobs {
-    this.#sweep()
+  query({ limit, after, budget = Number.POSITIVE_INFINITY, ...query }: contract.Query): contract.FoundJobs {
     if (!/^\d{1,15}$/.test(after ?? "0")) throw new TransportError("invalid", `not a cursor: ${after?.slice(0, 40)}`)
     const end = performance.now() + budget
     let last = Number(after ?? Number.POSITIVE_INFINITY)
-    const jobs: Array<FoundJob> = []
+    const jobs: Array<contract.FoundJob> = []
     for (const [id, job] of [...this.#jobs].reverse()) {
       if (job.sequence >= last) continue
       if (jobs.length === limit) return { jobs, next: String(last) }
       if (performance.now() > end) return { jobs, next: String(last), partial: true }
-      const index = job.stored?.index ?? [...job.tasks].at(-1)?.posting.index
+      const index = job.stored?.index ?? job.tasks.at(-1)?.posting.index
       const known = index !== undefined && matches(index, query) ? this.read(id, "all") : undefined
       if (known !== undefined) jobs.push({ ...known, id })
       last = job.sequence
@@ -163,53 +139,38 @@ export class JobStorage {
     return { jobs }
   }
 
-  queues(): ReadonlyArray<QueueDepth> {
-    const now = Date.now()
-    return [...this.#queues].map(([name, queue]) => {
-      const { ready, later } = queue.advance(now)
-      const held = [...later].filter(({ status }) => status === "held").length
-      const counts = { queue: name, ready: ready.size, scheduled: later.size - held, held }
-      return ready.size === 0 ? counts : { ...counts, oldest: [...ready].reduce((a, { at }) => Math.min(a, at), now) }
-    })
-  }
-
-  waiting(what: Parameters<QueueBrowser["waiting"]>[0], max: number): ReadonlyArray<string> {
-    const ids: Array<string> = []
-    for (const { posting, status } of "queue" in what ? this.#inOrder(what.queue) : this.#expired(what.expiredBy)) {
-      if (ids.length >= max) break
-      if (status !== "held" && posting.id !== "") ids.push(posting.id)
+  queues(): ReadonlyArray<contract.QueueDepth> {
+    this.#sweep()
+    const depths = new Map<string, { -readonly [Field in keyof contract.QueueDepth]: contract.QueueDepth[Field] }>()
+    for (const task of this.#tasks.values()) {
+      const { queue } = task.posting
+      const depth = depths.get(queue) ?? { queue, ready: 0, scheduled: 0, held: 0 }
+      depths.set(queue, depth)
+      depth[isHeld(task) ? "held" : task.until > 0 ? "scheduled" : "ready"]++
+      if (task.until === 0) depth.oldest ??= task.at
     }
-    return ids
+    return [...depths.values()]
   }
 
-  *#inOrder(name: string): Iterable<Task> {
-    const queue = this.#queues.get(name)?.advance(Date.now())
-    yield* queue?.ready ?? []
-    yield* queue?.later ?? []
-  }
-
-  #expired(by: number): ReadonlyArray<Task> {
-    for (const queue of this.#queues.values()) queue.advance(Date.now())
+  waiting(what: Parameters<contract.QueueBrowser["waiting"]>[0], max: number): ReadonlyArray<string> {
+    this.#sweep()
     const endOf = ({ posting }: Task) => posting.expires ?? Number.POSITIVE_INFINITY
-    return [...this.#tasks.values()].filter((task) => endOf(task) <= by).sort((a, b) => endOf(a) - endOf(b))
+    const isWanted = (task: Task) =>
+      "queue" in what ? task.posting.queue === what.queue : endOf(task) <= what.expiredBy
+    return [...this.#tasks.values()]
+      .filter((task) => isWanted(task) && !isHeld(task) && task.posting.id !== "")
+      .sort("queue" in what ? inOrder : (a, b) => endOf(a) - endOf(b))
+      .slice(0, max)
+      .map(({ posting }) => posting.id)
   }
 
   #job(id: string): Job {
     let job = this.#jobs.get(id)
     if (job === undefined) {
-      job = { sequence: ++this.#counter, keys: new Set(), tasks: new Set() }
+      job = { sequence: ++this.#counter, keys: new Set(), tasks: [] }
       this.#jobs.set(id, job)
     }
     return job
-  }
-
-  #queue(name: string): Queue {
-    let queue = this.#queues.get(name)
-    if (queue === undefined) {
-      queue = new Queue()
-      this.#queues.set(name, queue)
-    }
-    return queue
   }
 
   #store(id: string, { bytes, index, keep = Number.POSITIVE_INFINITY }: contract.CommitRecord): string {
@@ -222,14 +183,31 @@ export class JobStorage {
   }
 
   #enqueue(posting: Task["posting"], frame: Uint8Array): Task {
+    const { due = 0, queue } = posting
     const at = Date.now()
     const sequence = ++this.#counter
-    const task: Task = { posting, frame, sequence, at, status: "gone", until: 0, token: "", deliveries: 0 }
+    const task: Task = { posting, frame, sequence, at, until: due > at ? due : 0, token: "", deliveries: 0 }
     this.#tasks.set(sequence, task)
-    const { due = 0, queue } = posting
-    this.#queue(queue).move(task, due > at ? "scheduled" : "ready", due)
+    this.#listOf(task).add(task)
     this.#emit({ kind: "queue", queue })
     return task
+  }
+
+  /** The list that has the task now. */
+  #listOf({ until, posting: { queue } }: Task): Sorted<Task> {
+    if (until > 0) return this.#later
+    let ready = this.#ready.get(queue)
+    if (ready === undefined) {
+      ready = new Sorted(inOrder)
+      this.#ready.set(queue, ready)
+    }
+    return ready
+  }
+
+  #move(task: Task, until: number): void {
+    this.#listOf(task).remove(task)
+    task.until = until
+    this.#listOf(task).add(task)
   }
 
   /** The task of a token, if that delivery still has it. */
@@ -241,33 +219,36 @@ export class JobStorage {
   /** Returns whether the delivery still had the task. */
   #end(id: string, how: contract.TaskEnd): boolean {
     if (how.kind === "withdraw") {
-      for (const task of this.#jobs.get(id)?.tasks ?? []) this.#remove(task)
+      for (const task of [...(this.#jobs.get(id)?.tasks ?? [])]) this.#remove(task)
       return true
     }
     const task = this.#taskOf(how.token)
     if (task === undefined) return false
     if (how.kind === "ack") this.#remove(task)
     else {
-      const { queue } = task.posting
       task.token = ""
-      this.#queue(queue).move(task, how.delay > 0 ? "scheduled" : "ready", Date.now() + how.delay)
-      this.#emit({ kind: "queue", queue })
+      this.#move(task, how.delay > 0 ? Date.now() + how.delay : 0)
+      this.#emit({ kind: "queue", queue: task.posting.queue })
     }
     return true
   }
 
   #remove(task: Task): void {
-    const { queue: name, id } = task.posting
-    const queue = this.#queue(name)
-    queue.move(task, "gone")
-    if (queue.ready.size + queue.later.size === 0) this.#queues.delete(name)
+    const { queue, id } = task.posting
+    this.#listOf(task).remove(task)
+    if (this.#ready.get(queue)?.first === undefined) this.#ready.delete(queue)
     this.#tasks.delete(task.sequence)
-    this.#jobs.get(id)?.tasks.delete(task)
+    const tasks = this.#jobs.get(id)?.tasks
+    tasks?.splice(tasks.indexOf(task), 1)
     this.#forget(id)
   }
 
-  /** Removes records whose time to live has ended. */
+  /** Makes tasks ready that have fallen due or whose lease has ended, and removes records that are not kept any more. */
   #sweep(): void {
+    for (const task of this.#later.takeExpired()) {
+      task.until = 0
+      this.#listOf(task).add(task)
+    }
     for (const { id } of this.#expiring.takeExpired()) {
       const job = this.#jobs.get(id)
       if (job !== undefined) job.stored = undefined
@@ -277,7 +258,7 @@ export class JobStorage {
 
   #forget(id: string): void {
     const job = this.#jobs.get(id)
-    if (job?.stored === undefined && job?.tasks.size === 0) this.#jobs.delete(id)
+    if (job?.stored === undefined && job?.tasks.length === 0) this.#jobs.delete(id)
   }
 }
 
@@ -291,8 +272,8 @@ const deliver = (task: Task): contract.Delivery => {
   return { token: task.token, queue, level, sequence, first: deliveries === 1, fence, deliveries, content }
 }
 
-const queuedTask = ({ posting, status, until, at, frame }: Task): QueuedTask => {
-  const { queue, due, expires } = posting
+const queuedTask = (task: Task): contract.QueuedTask => {
+  const { queue, due, expires } = task.posting
   const times = { ...(due === undefined ? {} : { due }), ...(expires === undefined ? {} : { expires }) }
-  return { queue, at, held: status === "held" && until > Date.now(), content: frame.slice(), ...times }
+  return { queue, at: task.at, held: isHeld(task), content: task.frame.slice(), ...times }
 }

@@ -10,20 +10,16 @@ export class Sorted<T> {
     this.#compare = compare
   }
 
-  get size(): number {
-    return this.#items.length - this.#from
-  }
-
   get first(): T | undefined {
     return this.#items[this.#from]
   }
 
   add(item: T): void {
-    this.#items.splice(this.#shared(item), 0, item)
+    this.#items.splice(this.#indexOf(item), 0, item)
   }
 
   remove(item: T): void {
-    const at = this.#shared(item)
+    const at = this.#indexOf(item)
     if (this.#items[at] !== item) return
     if (at > this.#from) {
       this.#items.splice(at, 1)
@@ -36,19 +32,12 @@ export class Sorted<T> {
     this.#from = 0
   }
 
-  /** Items from this one on, or from the next one if it is not in the list. */
-  *from(item: T): Iterable<T> {
-    for (let at = this.#shared(item); at < this.#items.length; at++) {
-      const each = this.#items[at]
-      if (each !== undefined) yield each
-    }
+  find(isWanted: (item: T) => boolean): T | undefined {
+    return this.#items.find((item) => item !== undefined && isWanted(item))
   }
 
-  *[Symbol.iterator](): Iterator<T> {
-    if (this.first !== undefined) yield* this.from(this.first)
-  }
-
-  #shared(item: T): number {
+  /** Where the item is, or belongs. */
+  #indexOf(item: T): number {
     let low = this.#from
     let high = this.#items.length
     const last = this.#items[high - 1]
