@@ -7,7 +7,7 @@ import type { Commit, Committed, Delivery, Posting, Receipt, Taken, TakeRequest 
 import { TransportError } from "./errors.ts"
 import type { Known } from "./known.ts"
 import type { FoundJob, FoundJobs, Query } from "./optional.ts"
-import { answerEach, asError, type Failed, PlainDriver } from "./plain-driver.ts"
+import { answerTogether, asError, type Failed, PlainDriver } from "./plain-driver.ts"
 
 /** An open connection. */
 export interface Link {
@@ -171,24 +171,20 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
     run: (link: L, items: ReadonlyArray<I>) => Promise<ReadonlyArray<A>>,
   ): Promise<ReadonlyArray<A | Failed>> {
     this.assertOpen()
-    const refused = answerEach(items, (item): Failed | undefined => void check(item))
-    const sound = items.filter((_, at) => refused[at] === undefined)
-    if (sound.length === 0) return refused.filter((each) => each !== undefined)
-    let answers: ReadonlyArray<A | Failed>
-    try {
-      answers = await this.call((link) => run(link, sound))
-    } catch (thrown) {
-      const error = asError(thrown)
-      // A driver may throw only where nothing was tried; otherwise each item fails with an unknown outcome.
-      if (error.outcome === "none") throw error
-      answers = sound.map(() => ({ status: "failed", error }))
+    const checked = (item: I): I => {
+      check(item)
+      return item
     }
-    const next = answers.values()
-    const missing: Failed = {
-      status: "failed",
-      error: new TransportError("internal", "the broker gave too few answers"),
-    }
-    return refused.map((failed) => failed ?? next.next().value ?? missing)
+    return answerTogether(items, checked, async (sound): Promise<ReadonlyArray<A | Failed>> => {
+      try {
+        return await this.call((link) => run(link, sound))
+      } catch (thrown) {
+        const error = asError(thrown)
+        // A driver may throw only where nothing was tried; otherwise each item fails with an unknown outcome.
+        if (error.outcome === "none") throw error
+        return sound.map(() => ({ status: "failed", error }))
+      }
+    })
   }
 
   onStatus(listener: StatusListener): () => void {

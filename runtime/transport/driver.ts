@@ -100,7 +100,10 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries> {
    */
   listen(interest: Interest, listener: (news: News) => void, signal: AbortSignal): Promise<void>
 
-  /** Calls the listener on each change between reachable and not, with reachable first. Returns a function that removes it. */
+  /**
+   * Calls the listener on each change between reachable and not, with the reason where it is known. A driver counts as
+   * reachable at first. Returns a function that removes the listener.
+   */
   onStatus(listener: (status: "connected" | "disconnected", why?: TransportError) => void): () => void
 
   /**

@@ -138,6 +138,20 @@ export const answerEach = <I, A>(items: ReadonlyArray<I>, answer: (item: I) => A
     }
   })
 
+/** Prepares items and sends them in one call. An item whose preparation throws fails alone, and the others are answered. */
+export const answerTogether = async <I, P, A>(
+  items: ReadonlyArray<I>,
+  prepare: (item: I) => P,
+  send: (prepared: ReadonlyArray<P>) => Promise<ReadonlyArray<A>>,
+): Promise<ReadonlyArray<A | Failed>> => {
+  const prepared: Array<P> = []
+  const refused = answerEach(items, (item): Failed | undefined => void prepared.push(prepare(item)))
+  const answers = (prepared.length === 0 ? [] : await send(prepared)).values()
+  return refused.map((failed) => failed ?? answers.next().value ?? { status: "failed", error: tooFewAnswers() })
+}
+
+export const tooFewAnswers = (): TransportError => new TransportError("internal", "the driver gave too few answers")
+
 export const asError = (thrown: unknown): TransportError =>
   thrown instanceof TransportError ? thrown : new TransportError("internal", String(thrown), { cause: thrown })
 

@@ -5,14 +5,13 @@
 import type { Commit, Committed, Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
 import { TransportError } from "../mod.ts"
+import { tooFewAnswers } from "../plain-driver.ts"
 
 /** How often a commit is tried again after a conflict. More conflicts in a row are not chance. */
 export const MAX_TRIES = 10
 
 export const contended = (id: string): TransportError =>
   new TransportError("unavailable", `job ${id} changes too fast to write about it; try again`)
-
-export const tooFewAnswers = (): TransportError => new TransportError("internal", "the driver gave too few answers")
 
 interface Pending<In, Out> {
   readonly item: In

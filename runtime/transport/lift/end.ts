@@ -4,7 +4,7 @@
  */
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Capabilities, Commit, CommitRecord, Committed, Driver, Posting, TaskEnd } from "../driver.ts"
-import { asError } from "../mod.ts"
+import { answerEach, asError } from "../mod.ts"
 import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
 import { areDistinctJobs, type BatchedDriver, contended, MAX_TRIES } from "./batching.ts"
@@ -45,40 +45,17 @@ export class AttemptEnder {
   /** Rejects only with an error that the driver threw before anything was tried. */
   async end(ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
     const now = Date.now()
-    const answers: Array<EndAnswer | PreparedEnd> = []
-    const commits: Array<Commit> = []
-    const { capabilities } = this.#driver
-    ends.forEach((end) => {
-      try {
-        const prepared = prepare(end, this.#revisions, capabilities, now)
-        answers.push(prepared)
-        if (!prepared.unread) commits.push(commitOf(prepared))
-      } catch (thrown) {
-        answers.push(failedOf(thrown))
-      }
-    })
-    const first = await this.#commit(commits)
-    const endAnswers: Array<EndAnswer> = []
-    const slow: Array<Promise<void>> = []
-    let nth = 0
-    answers.forEach((answer, at) => {
-      if (!("end" in answer)) {
-        endAnswers[at] = answer
-        return
-      }
-      const committed = answer.unread ? undefined : first[nth++]
-      if (committed !== undefined && committed.status !== "conflict") endAnswers[at] = this.#answer(answer, committed)
-      else {
-        const late = this.#endOverStored(answer).catch(failedOf)
-        slow.push(
-          late.then((found) => {
-            endAnswers[at] = found
-          }),
-        )
-      }
-    })
-    if (slow.length > 0) await Promise.all(slow)
-    return endAnswers
+    const prepared = answerEach(ends, (end) => prepare(end, this.#revisions, this.#driver.capabilities, now))
+    const commits = prepared.flatMap((each) => ("end" in each && !each.unread ? commitOf(each) : []))
+    const committed = (await this.#commit(commits)).values()
+    return Promise.all(
+      prepared.map((each) => {
+        if (!("end" in each)) return each
+        const first = each.unread ? undefined : committed.next().value
+        if (first !== undefined && first.status !== "conflict") return this.#answer(each, first)
+        return this.#endOverStored(each).catch(failedOf)
+      }),
+    )
   }
 
   #commit(commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> {

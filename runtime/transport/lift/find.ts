@@ -106,18 +106,15 @@ export class Finder {
 }
 
 const queryOf = (
-  { states, dead, task, queue, rootId, parentId, group }: RecordQuery,
+  { rootId, parentId, dead, after: _after, ...query }: RecordQuery,
   limit: number,
   after: string,
 ): Query => ({
+  ...query,
   limit,
-  ...(states === undefined ? {} : { states }),
-  ...(dead ? { dead: true as const } : {}),
-  ...(task === undefined ? {} : { task }),
-  ...(queue === undefined ? {} : { queue }),
+  ...(dead ? { dead } : {}),
   ...(rootId === undefined ? {} : { root: rootId }),
   ...(parentId === undefined ? {} : { parent: parentId }),
-  ...(group === undefined ? {} : { group }),
   ...(after === "" ? {} : { after }),
 })
 

@@ -1,9 +1,10 @@
 /** Makes the interface of client and worker out of a driver, and adds the rules about which delivery may write a record. */
 import type { AddressedTask } from "../../protocol/message.ts"
-import type { ConnectOptions, Driver, Posting, Receipt } from "../driver.ts"
-import { answerEach, TransportError } from "../mod.ts"
+import type { ConnectOptions, Driver, Receipt } from "../driver.ts"
+import { TransportError } from "../mod.ts"
+import { answerTogether } from "../plain-driver.ts"
 import { readToken } from "./attempt.ts"
-import { BatchedDriver, tooFewAnswers } from "./batching.ts"
+import { BatchedDriver } from "./batching.ts"
 import { begin } from "./begin.ts"
 import { toPosting } from "./codec.ts"
 import { decide } from "./decide.ts"
@@ -25,50 +26,33 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   const { capabilities, broadcast } = driver
 
   /** A call that is answered without the driver fails on a closed transport like one that asks it. */
-  const guard = (): void => {
-    if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
-  }
+  const guarded =
+    <A extends ReadonlyArray<unknown>, R>(run: (...args: A) => R | Promise<R>) =>
+    async (...args: A): Promise<R> => {
+      if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
+      return run(...args)
+    }
 
   const { orphans, queues, waiting } = driver
   const jobs: Jobs = {
-    publish: async (postings) => {
-      guard()
-      return publish(driver, postings)
-    },
-    take: async (request, signal) => {
-      guard()
-      return take(driver, request, signal, closing.signal)
-    },
-    begin: async (starts) => {
-      guard()
-      return Promise.all(starts.map((start) => begin(batched, revisions, notes, start)))
-    },
-    report: async (reports) => {
-      guard()
-      return notes.report(reports)
-    },
-    end: async (ends) => {
-      guard()
+    publish: guarded((postings) => publish(driver, postings)),
+    take: guarded((request, signal) => take(driver, request, signal, closing.signal)),
+    begin: guarded((starts) => Promise.all(starts.map((start) => begin(batched, revisions, notes, start)))),
+    report: guarded((reports) => notes.report(reports)),
+    end: guarded((ends) => {
       for (const { token } of ends) notes.end(token)
       return ender.end(ends)
-    },
+    }),
     extend: (tokens) => extend(driver, tokens),
     find: (id) => finder.find(id),
-    decide: async (decisions) => {
-      guard()
-      return Promise.all(decisions.map((decision) => decide(batched, capabilities, decision)))
-    },
+    decide: guarded((decisions) => Promise.all(decisions.map((decision) => decide(batched, capabilities, decision)))),
     ...(queues === undefined ? {} : { queues: () => queues.call(driver) }),
     ...(waiting === undefined ? {} : { waiting: (what, max) => waiting.call(driver, what, max) }),
     ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(driver, before, max) }),
-    list: async (query) => {
-      guard()
-      return finder.query(query)
-    },
-    watch: async ({ id }, listener, signal) => {
-      guard()
-      await watchJobs(driver, finder, id, listener, AbortSignal.any([signal, closing.signal]))
-    },
+    list: guarded((query) => finder.query(query)),
+    watch: guarded(({ id }, listener, signal) =>
+      watchJobs(driver, finder, id, listener, AbortSignal.any([signal, closing.signal])),
+    ),
   }
 
   return {
@@ -86,16 +70,10 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   }
 }
 
-const publish = async (driver: Driver, postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>> => {
+const publish = (driver: Driver, postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>> => {
   const now = Date.now()
-  const checked = answerEach(postings, (posting) => toPosting(posting, now, driver.capabilities))
-  const sound = checked.filter((each): each is Posting => !("status" in each))
-  const stored = sound.length === 0 ? [] : await driver.publish(sound)
-  if (sound.length === postings.length) return stored
-  const receipts = stored.values()
-  return checked.map((each) =>
-    "status" in each ? each : (receipts.next().value ?? { status: "failed", error: tooFewAnswers() }),
-  )
+  const prepare = (posting: AddressedTask) => toPosting(posting, now, driver.capabilities)
+  return answerTogether(postings, prepare, (prepared) => driver.publish(prepared))
 }
 
 /** A text that is not a token has no lease to extend: its answer is `false`, and the driver is not asked about it. */

@@ -3,7 +3,7 @@
  * names the revision of the job that it was written for. A claim, an outcome or a release changes that revision, and thereby
  * makes the note void without another write.
  */
-import { encodeRecord, type JobRecord, recordFromJson } from "../../protocol/record.ts"
+import { type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
 import type { Driver } from "../driver.ts"
 import type { Revision, Store } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
@@ -23,25 +23,16 @@ const decoder = new TextDecoder()
 /** Fits into a key of the store, which has 512 bytes; an id has 255 at most. */
 export const noteKey = (id: string): string => NOTES + id
 
-const LINE = 10
-
 /** The form of a note: revision, line feed, record. */
-const encodeNote = (about: Revision, record: JobRecord): Uint8Array => {
-  const head = encoder.encode(`${about}\n`)
-  const body = encodeRecord(record)
-  const bytes = new Uint8Array(head.length + body.length)
-  bytes.set(head)
-  bytes.set(body, head.length)
-  return bytes
-}
+const encodeNote = (about: Revision, record: JobRecord): Uint8Array =>
+  encoder.encode(`${about}\n${recordToJson(record)}`)
 
 /** `undefined` for a note that cannot be read: the record alone is shown then. */
 export const decodeNote = (bytes: Uint8Array | undefined): RunNote | undefined => {
-  const line = bytes?.indexOf(LINE) ?? -1
-  if (bytes === undefined || line < 0) return undefined
-  const record = recordFromJson(decoder.decode(bytes.subarray(line + 1)))
-  if (record._tag === "Failure") return undefined
-  return { about: decoder.decode(bytes.subarray(0, line)), record: record.success }
+  const [, about, json] = /^([^\n]*)\n(.*)$/s.exec(decoder.decode(bytes)) ?? []
+  if (about === undefined || json === undefined) return undefined
+  const record = recordFromJson(json)
+  return record._tag === "Success" ? { about, record: record.success } : undefined
 }
 
 interface Noted {

@@ -4,25 +4,15 @@
  */
 import type { AddressedTask, Message, Undecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { State } from "../../protocol/state.ts"
-import type { Capabilities, Receipt, TakeRequest } from "../driver.ts"
+import type { Delivery, Driver, Receipt, TakeRequest } from "../driver.ts"
 import type { TransportError } from "../errors.ts"
-import type { Broadcast, QueueBrowser } from "../optional.ts"
-import type { Revision, Store } from "../store.ts"
+import type { Query } from "../optional.ts"
+import type { Revision } from "../store.ts"
 
 // ── Transport ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-export interface Transport {
-  readonly name: string
-  readonly capabilities: Capabilities
+export interface Transport extends Pick<Driver, "name" | "capabilities" | "store" | "broadcast" | "onStatus"> {
   readonly jobs: Jobs
-  readonly store: Store
-  readonly broadcast?: Broadcast
-  /**
-   * Calls the listener on each change between reachable and not, with the reason where the transport knows one. A
-   * transport counts as reachable at first. The returned function removes the listener.
-   */
-  onStatus(listener: (status: "connected" | "disconnected", why?: TransportError) => void): () => void
   /**
    * Sends what was accepted, ends calls of `take` that wait and all watches, and closes what this transport opened. May be
    * called twice. It does not wait for attempts that have not ended. Afterwards every call fails with `closed`.
@@ -32,8 +22,8 @@ export interface Transport {
 
 // ── Jobs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What client and worker do with jobs. The methods of {@link QueueBrowser} are here where the driver has them. */
-export interface Jobs extends Partial<QueueBrowser> {
+/** What client and worker do with jobs. What is picked from {@link Driver} means the same, with the tokens of this interface. */
+export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "waiting"> {
   /**
    * Stores tasks, as durably as the capabilities declare, before it resolves. One receipt per task, in order; a task that
    * fails does not stop the others. A task whose publish key is stored already is `duplicate` and is not stored again. A
@@ -87,12 +77,6 @@ export interface Jobs extends Partial<QueueBrowser> {
   end(ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>>
 
   /**
-   * Extends leases to a full lease from now. Says for each token, in order, whether its delivery still has the task. A
-   * token is plain text and works from any thread that opened the same URL (except on transports within one process).
-   */
-  extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>>
-
-  /**
    * The record of a job in any state: waiting, scheduled, running, ended, tombstone. A job that moves between queue and
    * record during the call is not missed. While a task of the job is in a queue and the job has not ended, the record
    * carries that task as `message`.
@@ -107,17 +91,10 @@ export interface Jobs extends Partial<QueueBrowser> {
    * Stores decisions about jobs that no delivery makes: cancel, rerun, delete. Each is a compare-and-set. The record has an
    * empty fence, so that no delivery takes it for its own. In this order, or as one transaction: the record, then
    * `withdraw` (removes the waiting task from its queue), then `post`. Where these are several steps, a process that dies
-   * between them may leave a task unpublished: {@link orphans} finds such jobs, and the decision can be made again. With
+   * between them may leave a task unpublished: `orphans` finds such jobs, and the decision can be made again. With
    * `""` as the expected revision the record may be of a job without a task so far: one that waits for other jobs.
    */
   decide(decisions: ReadonlyArray<Decision>): Promise<ReadonlyArray<DecisionAnswer>>
-
-  /**
-   * Ids of jobs whose task was lost, oldest first: the record says `queued` or `scheduled`, holds its own `message`, was
-   * stored at `before` or earlier, and no task of the job is in any queue. It may name a job that is moving right now,
-   * therefore maintenance publishes the task again by compare-and-set. Absent where record and task are one transaction.
-   */
-  orphans?(before: number, max: number): Promise<ReadonlyArray<string>>
 
   /** Newest first: by last change where the transport orders so, by submission otherwise. Tombstones are left out. */
   list(query: RecordQuery): Promise<RecordPage>
@@ -135,22 +112,13 @@ export interface TakeOptions extends Omit<TakeRequest, "rotate"> {
   readonly rotate?: boolean
 }
 
-export interface JobDelivery {
+export interface JobDelivery extends Pick<Delivery, "queue" | "level" | "sequence" | "deliveries"> {
   /** Names this delivery to `begin`, `end` and `extend`. */
   readonly token: string
   /** Names the attempt. Higher, compared as text, for each later delivery of a job. */
   readonly fence: string
-  readonly queue: string
-  readonly level: number
-  /** Orders deliveries of one queue and level. */
-  readonly sequence: number
   /** No other delivery or decision can have stored anything about the job, so that no claim is needed. */
   readonly fresh: boolean
-  /**
-   * How often the broker delivered this task, this time included; 1 where the broker does not count. A delivery need not
-   * have become an attempt.
-   */
-  readonly deliveries: number
   readonly message: Message | Undecodable
 }
 
@@ -238,14 +206,10 @@ export type DecisionAnswer =
   | { readonly status: "conflict" }
   | { readonly status: "failed"; readonly error: TransportError }
 
-export interface RecordQuery {
-  readonly states?: ReadonlyArray<State>
-  /** Name of the task, or task and method joined by a dot (see `isOfTask`). */
-  readonly task?: string
-  readonly queue?: string
+/** What a driver is asked, with the names that records have. */
+export interface RecordQuery extends Pick<Query, "states" | "task" | "queue" | "group"> {
   readonly rootId?: string
   readonly parentId?: string
-  readonly group?: string
   /** Only dead letters. */
   readonly dead?: boolean
   /** Jobs on a page, 1–1,000. */
