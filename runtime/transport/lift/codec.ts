@@ -6,7 +6,7 @@ import type { AddressedTask, Headers, Message, Undecodable } from "../../protoco
 import { publishKey } from "../../protocol/message.ts"
 import { type JobError, type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Capabilities, CommitRecord, Posting } from "../driver.ts"
+import type { CommitRecord, Posting } from "../driver.ts"
 import type { Index } from "../known.ts"
 import { TransportError } from "../mod.ts"
 import type { Revision } from "../store.ts"
@@ -149,22 +149,12 @@ const indexOfPosting = ({ queue, due, message }: AddressedTask, now: number): In
   return index
 }
 
-/** Encodes a task for a driver. Fails with `invalid`, `unsupported` or `too-large`. */
-export const toPosting = (
-  posting: AddressedTask,
-  now: number,
-  { delay, maxTask }: Pick<Capabilities, "delay" | "maxTask">,
-): Posting => {
+/** Encodes a task for a driver, which refuses sizes and due times itself. Fails with `invalid` or `unsupported`. */
+export const toPosting = (posting: AddressedTask, now: number): Posting => {
   const { id, queue, level, due, expires, key, message } = posting
   if (key !== undefined) throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)
-  if (due !== undefined && due - now > delay) {
-    throw new TransportError("unsupported", `${id}: due in more than the ${delay} ms that this transport keeps a task`)
-  }
   const frame = encodeEnvelope(message)
   if (frame._tag === "Failure") throw new TransportError("invalid", `${id}: ${frame.failure.message}`)
-  if (frame.success.length > maxTask) {
-    throw new TransportError("too-large", `${id}: ${frame.success.length} bytes, ${maxTask} are allowed`)
-  }
   const made: { -readonly [Field in keyof Posting]: Posting[Field] } = {
     id,
     key: publishKey(posting),

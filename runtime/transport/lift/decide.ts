@@ -2,7 +2,7 @@
 import { publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Capabilities, Commit } from "../driver.ts"
+import type { Commit } from "../driver.ts"
 import { asError, TransportError } from "../mod.ts"
 import type { BatchedDriver } from "./batching.ts"
 import { decodeStored, toCommitRecord, toPosting } from "./codec.ts"
@@ -12,7 +12,6 @@ import { type Decision, type DecisionAnswer, TOMBSTONE_MS } from "./transport.ts
 /** Rejects only with an error that the driver threw before anything was tried. */
 export const decide = async (
   batched: BatchedDriver,
-  capabilities: Capabilities,
   { id, expect, record, withdraw, post = [] }: Decision,
 ): Promise<DecisionAnswer> => {
   const now = Date.now()
@@ -24,7 +23,7 @@ export const decide = async (
     commit = {
       id,
       record: toCommitRecord(owed.record, expect, now),
-      post: [...owed.post, ...post].map((posting) => toPosting(posting, now, capabilities)),
+      post: [...owed.post, ...post].map((posting) => toPosting(posting, now)),
       ...(withdraw ? { task: { kind: "withdraw" } } : {}),
     }
   } catch (thrown) {

@@ -3,7 +3,7 @@
  * the revisions that are known here. Attempts whose commit met another revision then read the record, one by one.
  */
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Capabilities, Commit, CommitRecord, Committed, Driver, Posting, TaskEnd } from "../driver.ts"
+import type { Commit, CommitRecord, Committed, Driver, Posting, TaskEnd } from "../driver.ts"
 import { answerEach, asError } from "../mod.ts"
 import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
@@ -45,7 +45,7 @@ export class AttemptEnder {
   /** Rejects only with an error that the driver threw before anything was tried. */
   async end(ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
     const now = Date.now()
-    const prepared = answerEach(ends, (end) => prepare(end, this.#revisions, this.#driver.capabilities, now))
+    const prepared = answerEach(ends, (end) => prepare(end, this.#revisions, now))
     const commits = prepared.flatMap((each) => ("end" in each && !each.unread ? commitOf(each) : []))
     const committed = (await this.#commit(commits)).values()
     return Promise.all(
@@ -109,8 +109,8 @@ export class AttemptEnder {
   }
 }
 
-/** Fails with `invalid`, `unsupported` or `too-large`. */
-const prepare = (end: AttemptEnd, revisions: Revisions, capabilities: Capabilities, now: number): PreparedEnd => {
+/** Fails with `invalid` or `unsupported`. */
+const prepare = (end: AttemptEnd, revisions: Revisions, now: number): PreparedEnd => {
   const { token, record, followUps, then } = end
   const attempt = readToken(token)
   const expect = revisions.get(token) ?? (attempt.fresh ? "" : undefined)
@@ -121,7 +121,7 @@ const prepare = (end: AttemptEnd, revisions: Revisions, capabilities: Capabiliti
     attempt,
     wanted,
     record: wanted && toCommitRecord(wanted, expect ?? "", now),
-    post: followUps === undefined ? NONE : followUps.map((posting) => toPosting(posting, now, capabilities)),
+    post: followUps === undefined ? NONE : followUps.map((posting) => toPosting(posting, now)),
     task:
       then.kind === "ack"
         ? { kind: "ack", token: attempt.token }

@@ -45,7 +45,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     }),
     extend: (tokens) => extend(driver, tokens),
     find: (id) => finder.find(id),
-    decide: guarded((decisions) => Promise.all(decisions.map((decision) => decide(batched, capabilities, decision)))),
+    decide: guarded((decisions) => Promise.all(decisions.map((decision) => decide(batched, decision)))),
     ...(queues === undefined ? {} : { queues: () => queues.call(driver) }),
     ...(waiting === undefined ? {} : { waiting: (what, max) => waiting.call(driver, what, max) }),
     ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(driver, before, max) }),
@@ -72,7 +72,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
 
 const publish = (driver: Driver, postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>> => {
   const now = Date.now()
-  const prepare = (posting: AddressedTask) => toPosting(posting, now, driver.capabilities)
+  const prepare = (posting: AddressedTask) => toPosting(posting, now)
   return answerTogether(postings, prepare, (prepared) => driver.publish(prepared))
 }
 

@@ -9,11 +9,8 @@ import { idOf as idIn, recordOf, type TaskFields, taskOf } from "../../../kit/ta
 /** A signal that never fires. */
 export const never = new AbortController().signal
 
-const anything = { delay: Number.POSITIVE_INFINITY, maxTask: Number.POSITIVE_INFINITY }
-
 /** A task with nothing but these fields. */
-export const posted = (fields: TaskFields & { readonly id: string }): Posting =>
-  toPosting(taskOf(fields), Date.now(), anything)
+export const posted = (fields: TaskFields & { readonly id: string }): Posting => toPosting(taskOf(fields), Date.now())
 
 export const publish = (driver: Driver, ...ids: ReadonlyArray<string>) =>
   driver.publish(ids.map((id) => posted({ id, queue: "q" })))

@@ -5,7 +5,7 @@ import { viewOf } from "../../../../../runtime/transport/lift/view.ts"
 import { posting, record } from "./samples.ts"
 
 const NOW = 10_000_000
-const { frame: content } = toPosting(posting(), 0, { delay: 0, maxTask: 1_000 })
+const { frame: content } = toPosting(posting(), 0)
 const task = { queue: "q", at: 50, held: false, content }
 const known = (of: ReturnType<typeof record>) => ({ revision: "7", record: encodeStored(of) })
 const { message } = posting()
