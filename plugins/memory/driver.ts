@@ -1,5 +1,5 @@
 /** A connection to a board in memory. Each call runs within one turn of the event loop, and is therefore a transaction. */
-import type { Capabilities, ConnectOptions, Driver, News, Taken, TakeRequest } from "../../runtime/transport/mod.ts"
+import type { Capabilities, ConnectOptions, Driver, News } from "../../runtime/transport/mod.ts"
 import { answerEach, checkCommit, checkPosting, PlainDriver } from "../../runtime/transport/mod.ts"
 import { JobStorage } from "./job-storage.ts"
 import { MemoryStore } from "./store.ts"
@@ -54,8 +54,11 @@ export class MemoryDriver extends PlainDriver implements Driver {
   readonly onNews = (news: News): void => this.emit(news)
   readonly onAnnouncement = (topic: string, payload: Uint8Array): void => this.emitAnnouncement(topic, payload)
 
+  /** Runs a call after everything whose time has come: due tasks, leases, and times to live. */
   async #in<T>(run: (board: MemoryBoard) => T): Promise<T> {
     this.assertOpen()
+    this.#shared.jobs.sweep()
+    this.#shared.store.sweep()
     return run(this.#shared)
   }
 
@@ -75,13 +78,13 @@ export class MemoryDriver extends PlainDriver implements Driver {
       }),
     )
 
-  async take(request: TakeRequest, signal: AbortSignal): Promise<Taken> {
-    this.assertOpen()
-    if (signal.aborted) return { deliveries: [] }
-    const taken = this.#shared.jobs.take({ ...request, queues: this.rotated(request) }, this.options.lease)
-    this.rotateAfter(taken.deliveries)
-    return taken
-  }
+  readonly take: Driver["take"] = (request, signal) =>
+    this.#in(({ jobs }) => {
+      if (signal.aborted) return { deliveries: [] }
+      const taken = jobs.take({ ...request, queues: this.rotated(request) }, this.options.lease)
+      this.rotateAfter(taken.deliveries)
+      return taken
+    })
 
   readonly extend: Driver["extend"] = (tokens) =>
     this.#in(({ jobs }) => tokens.map((token) => jobs.extend(token, this.options.lease)))

@@ -56,6 +56,19 @@ export class JobStorage {
     this.#emit = emit
   }
 
+  /** Makes tasks ready that have fallen due or whose lease has ended, and removes records that are not kept any more. */
+  sweep(): void {
+    for (const task of this.#later.takeExpired()) {
+      task.until = 0
+      this.#listOf(task).add(task)
+    }
+    for (const { id } of this.#expiring.takeExpired()) {
+      const job = this.#jobs.get(id)
+      if (job !== undefined) job.stored = undefined
+      this.#forget(id)
+    }
+  }
+
   post({ message: _message, frame, ...posting }: contract.Posting): "stored" | "duplicate" {
     const job = this.#job(posting.id)
     if (job.keys.has(posting.key)) return "duplicate"
@@ -72,7 +85,6 @@ export class JobStorage {
 
   /** The queues of the request are already rotated. */
   take({ queues, max, rotate }: contract.TakeRequest, lease: number): contract.Taken {
-    this.#sweep()
     const now = Date.now()
     const deliveries: Array<contract.Delivery> = []
     for (let before = -1; deliveries.length > before && deliveries.length < max; ) {
@@ -91,7 +103,6 @@ export class JobStorage {
   }
 
   extend(token: string, lease: number): boolean {
-    this.#sweep()
     const task = this.#taskOf(token)
     if (task === undefined || !isHeld(task)) return false
     this.#move(task, Date.now() + lease)
@@ -99,7 +110,6 @@ export class JobStorage {
   }
 
   read(id: string, what: "record" | "all"): contract.Known | undefined {
-    this.#sweep()
     const { stored, tasks = [] } = this.#jobs.get(id) ?? {}
     const task = what === "all" ? tasks.at(-1) : undefined
     if (stored === undefined && task === undefined) return undefined
@@ -111,7 +121,6 @@ export class JobStorage {
   }
 
   commit({ id, record, post = [], task }: contract.Commit): contract.Committed {
-    this.#sweep()
     if (record !== undefined && String(this.#jobs.get(id)?.stored?.sequence ?? "") !== record.expect) {
       return { status: "conflict" }
     }
@@ -140,7 +149,6 @@ export class JobStorage {
   }
 
   queues(): ReadonlyArray<contract.QueueDepth> {
-    this.#sweep()
     const depths = new Map<string, { -readonly [Field in keyof contract.QueueDepth]: contract.QueueDepth[Field] }>()
     for (const task of this.#tasks.values()) {
       const { queue } = task.posting
@@ -153,7 +161,6 @@ export class JobStorage {
   }
 
   waiting(what: Parameters<contract.QueueBrowser["waiting"]>[0], max: number): ReadonlyArray<string> {
-    this.#sweep()
     const endOf = ({ posting }: Task) => posting.expires ?? Number.POSITIVE_INFINITY
     const isWanted = (task: Task) =>
       "queue" in what ? task.posting.queue === what.queue : endOf(task) <= what.expiredBy
@@ -241,19 +248,6 @@ export class JobStorage {
     const tasks = this.#jobs.get(id)?.tasks
     tasks?.splice(tasks.indexOf(task), 1)
     this.#forget(id)
-  }
-
-  /** Makes tasks ready that have fallen due or whose lease has ended, and removes records that are not kept any more. */
-  #sweep(): void {
-    for (const task of this.#later.takeExpired()) {
-      task.until = 0
-      this.#listOf(task).add(task)
-    }
-    for (const { id } of this.#expiring.takeExpired()) {
-      const job = this.#jobs.get(id)
-      if (job !== undefined) job.stored = undefined
-      this.#forget(id)
-    }
   }
 
   #forget(id: string): void {

@@ -24,12 +24,10 @@ export class MemoryStore {
   #counter = 0
 
   get(keys: ReadonlyArray<string>): ReadonlyArray<Entry | undefined> {
-    this.sweep()
     return keys.map((key) => copyOf(this.#entries.get(bytesOf(key))))
   }
 
   write(operations: ReadonlyArray<StoreOperation>): ReadonlyArray<Revision> | "conflict" {
-    this.sweep()
     const holds = ({ key, expect }: StoreOperation) =>
       expect === undefined || (this.#entries.get(bytesOf(key))?.revision ?? "") === expect
     if (!operations.every(holds)) return "conflict"
@@ -43,7 +41,6 @@ export class MemoryStore {
   }
 
   list({ prefix, after, limit, reverse = false }: Parameters<Store["list"]>[0]): ReadonlyArray<Entry> {
-    this.sweep()
     const [first, last] = [bytesOf(prefix), after === undefined ? undefined : bytesOf(after)]
     const isAfter = (key: string) => last === undefined || (reverse ? key < last : key > last)
     const keys = [...this.#entries.keys()].filter((key) => key.startsWith(first) && isAfter(key)).sort()
