@@ -4,16 +4,27 @@ import { dirname, join, normalize } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
 import { connect, http } from "callboard"
 import { plugin as sqlite } from "callboard/plugins/sqlite"
+import { Result } from "effect"
 import { expect, test } from "vitest"
 import { parse } from "yaml"
 import { readConfig } from "../plugins/nats/connection/config.ts"
+import { SETTINGS } from "../runtime/config/settings.ts"
 import { PROBLEMS } from "../runtime/http/response.ts"
-import { decodeEnvelope } from "../runtime/protocol/envelope.ts"
+import { decodeEnvelope, encodeEnvelope } from "../runtime/protocol/envelope.ts"
 import { isUndecodable } from "../runtime/protocol/message.ts"
 import { examplePaths, makeExamples } from "./cli/examples.ts"
 import type { Project } from "./cli/project.ts"
+import { natsProgram } from "./support/servers/nats-program.ts"
 import { eventually, freePort, type Spawned, spawnProcess, spawnScript } from "./support/servers/process.ts"
-import { anchorsOf, exampleFiles, firstOf, pages, readPage } from "./support/tools/pages.ts"
+import {
+  anchorsOf,
+  exampleFiles,
+  firstOf,
+  installedBlocks,
+  pages,
+  readPage,
+  shellBlock,
+} from "./support/tools/pages.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 const read = (path: string): string => readFileSync(join(root, path), "utf8")
@@ -56,10 +67,14 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
 /** The examples that have a test of their own below, and the configuration, which `callboard dev` reads. */
 const others = ["service.ts", "remote.ts", "app.ts", "logged.ts", "traced.ts", "orders.test.ts", "callboard.config.ts"]
 
-/** Examples in shell that are not run here, by their first line: they install, start what goes on, or need a server. */
-const setUps = [
-  "npm install && npm run demo",
-  "mkdir ../my-tasks",
+/** Blocks of shell that no test runs, by their first line, with the reason. */
+const notRun: Readonly<Record<string, string>> = {
+  "npm install && npm run demo":
+    "installs the checkout and runs all tests, this one too; the demo has a test of its own",
+}
+
+/** Blocks of shell that start servers, by their first line: tests of their own below start them. */
+const servers = [
   "npx callboard worker -Q high,default -c 8 -n worker-1",
   "export TOKEN=$(openssl rand -hex 32)",
   "nats-server --config nats.conf",
@@ -67,10 +82,9 @@ const setUps = [
   "npx callboard doctor --transport nats://operator:…@host",
   "npx callboard worker --transport nats://localhost -n worker-1",
   `npx callboard submit hello.count '{"to": 100}' --transport nats://localhost`,
-  "npm install pg",
-  "mkdir callboard-transport-mine && cd callboard-transport-mine",
-  "bun kit.ts postgres://user:password@localhost/postgres",
-]
+] as const
+
+const runElsewhere = [...Object.keys(notRun), ...servers, ...Object.values(installedBlocks)]
 
 const shell = pages.flatMap(({ path, blocks }) =>
   blocks
@@ -82,9 +96,11 @@ const ended = async (child: Spawned) => ({ ...(await child.closed), output: chil
 
 test("every example is run, or named as one that is not", () => {
   const run = [...Object.keys(scripts), ...others, ...Object.keys(examples).filter((file) => /^actors\//.test(file))]
-  // The kit has tests of its own; here its example is compiled.
+  // The kit is run with the installed package, see installedBlocks.
   expect(Object.keys(examples).toSorted()).toEqual([...run, "kit.ts"].toSorted())
-  expect(shell.map(({ first }) => first)).toEqual(expect.arrayContaining(setUps))
+  expect(shell.map(({ first }) => first)).toEqual(expect.arrayContaining(runElsewhere))
+  const languages = new Set(pages.flatMap(({ blocks }) => blocks.map(({ language }) => language)))
+  expect([...languages].toSorted()).toEqual(["conf", "dockerfile", "json", "sh", "sql", "text", "ts", "yaml"])
 })
 
 test("all examples compile", { timeout: 60_000 }, async () => {
@@ -117,19 +133,20 @@ const runScripts = async (project: Project): Promise<Readonly<Record<string, Rea
   )
 }
 
+/** Makes `npx callboard` in a shell run the sources. */
+const npx = `npx() { shift; '${process.execPath}' run '${join(root, "runtime/cli/main.ts")}' "$@"; }\n`
+
 /** Runs blocks of shell as they are pasted, in one shell per page. */
 const runShell = async (project: Project, port: string): Promise<string> => {
-  const main = join(root, "runtime/cli/main.ts")
-  const begin = `set -e\nnpx() { shift; '${process.execPath}' run '${main}' "$@"; }\n`
   const pasted = shell
-    .filter(({ first }) => !setUps.includes(first))
+    .filter(({ first }) => !runElsewhere.includes(first))
     // The README's first one has a test of its own.
     .filter(({ text }) => text !== firstOf(pageOf("README.md"), "sh").text)
     .map(
       ({ path, text }) =>
         `echo "== ${path}"\n${text.replaceAll("7420", port).replaceAll("curl -s", "curl -sS --fail")}\necho`,
     )
-  await using run = spawnProcess("sh", ["-c", begin + pasted.join("\n")], { cwd: project.path })
+  await using run = spawnProcess("sh", ["-c", `set -e\n${npx}${pasted.join("\n")}`], { cwd: project.path })
   const { code, output } = await ended(run)
   expect({ code, output }).toMatchObject({ code: 0 })
   return output
@@ -177,6 +194,113 @@ const messageOf = async (project: Project, file: string, id: string): Promise<un
     await driver.close()
   }
 }
+
+/** Starts what a page starts: on a port of its own, since that of the page may be taken. */
+const startPasted = async (project: Project, text: string) => {
+  const port = await freePort()
+  const server = spawnProcess("sh", ["-c", npx + text], { cwd: project.path, env: { CALLBOARD_HTTP_PORT: `${port}` } })
+  return { server, url: `http://127.0.0.1:${port}` }
+}
+
+const answers = (url: string, headers: Readonly<Record<string, string>> = {}): Promise<number> =>
+  fetch(url, { headers }).then(
+    ({ status }) => status,
+    () => 0,
+  )
+
+const linesOf = (first: (typeof servers)[number]): ReadonlyArray<string> => shellBlock(first).trimEnd().split("\n")
+
+interface Listed {
+  readonly workers: ReadonlyArray<{ readonly name: string; readonly queues: ReadonlyArray<string> }>
+}
+
+test("the worker and HTTP of the page about operations, and HTTP with a token", { timeout: 120_000 }, async () => {
+  using project = makeExamples(surroundings)
+  const [work = "", answer = ""] = linesOf("npx callboard worker -Q high,default -c 8 -n worker-1")
+  const worker = await startPasted(project, work)
+  await using _worker = worker.server
+  const serve = await startPasted(project, answer)
+  await using _serve = serve.server
+  await eventually(async () => (await answers(`${serve.url}/readyz`)) === 200, { message: "it serves" })
+  await worker.server.waitForLine(/message=ready/)
+  const { workers } = await project.json<Listed>("workers")
+  expect(workers).toMatchObject([{ name: "worker-1", queues: ["high", "default"], concurrency: 8 }])
+
+  const [make = "", guarded = ""] = linesOf("export TOKEN=$(openssl rand -hex 32)")
+  const tokens = await startPasted(project, `${make}\necho "token: $TOKEN"\n${guarded}`)
+  await using _tokens = tokens.server
+  const [, token = ""] = await tokens.server.waitForLine(/^token: ([0-9a-f]{64})$/)
+  const authorization = `Bearer ${token}`
+  await eventually(async () => (await answers(`${tokens.url}/v1/queues`, { authorization })) === 200, {
+    message: "it serves",
+  })
+  expect(await answers(`${tokens.url}/v1/queues`)).toBe(401)
+  // What Prometheus is told to send and to ask: its default path is /metrics, its default type of credentials Bearer.
+  expect(await answers(`${tokens.url}/metrics`, { authorization })).toBe(200)
+  expect(await answers(`${tokens.url}/metrics`)).toBe(401)
+})
+
+test("NATS with the configuration of the page, two workers and HTTP", { timeout: 120_000 }, async () => {
+  using project = makeExamples(surroundings)
+  project.write("nats.conf", firstOf(pageOf("docs/transports.md"), "conf").text)
+  const { path } = await natsProgram()
+  const begin = shellBlock("nats-server --config nats.conf").trim().replace("nats-server", path)
+  await using check = spawnProcess("sh", ["-c", `${begin} -t`], { cwd: project.path })
+  expect(await ended(check)).toMatchObject({ code: 0, output: expect.stringContaining("is valid") })
+  const port = await freePort()
+  // On another port, and on loopback only.
+  await using nats = spawnProcess("sh", ["-c", `exec ${begin} --addr 127.0.0.1 --port ${port}`], { cwd: project.path })
+  await nats.waitForLine(/Server is ready/)
+  expect(nats.output).toMatch(/Store Directory: +".*jetstream"/)
+  const here = (text: string) => text.replaceAll("nats://localhost", `nats://127.0.0.1:${port}`)
+
+  await using started = new AsyncDisposableStack()
+  for (const line of linesOf("npx callboard worker --transport nats://localhost -n worker-1")) {
+    const { server, url } = await startPasted(project, here(line))
+    started.use(server)
+    if (line.includes(" serve ")) await eventually(async () => (await answers(`${url}/readyz`)) === 200)
+    else await server.waitForLine(/message=ready/)
+  }
+  const asked = here(shellBlock(`npx callboard submit hello.count '{"to": 100}' --transport nats://localhost`))
+  await using pasted = spawnProcess("sh", ["-ec", npx + asked], { cwd: project.path })
+  const { code, output } = await ended(pasted)
+  expect({ code, output }).toMatchObject({ code: 0 })
+  expect(output).toMatch(/^queued, kept as durably as: server$/m)
+  expect(output).toMatch(/^worker-1 .*\n^worker-2 /m)
+})
+
+test("the configuration for Prometheus has its fields, and the port that a worker answers on", () => {
+  const { text } = firstOf(pageOf("docs/operations.md"), "yaml")
+  expect(parse(text)).toEqual({
+    scrape_configs: [
+      {
+        job_name: "callboard",
+        authorization: { credentials: expect.any(String) },
+        static_configs: [{ targets: ["worker-1:7420", "worker-2:7420"] }],
+      },
+    ],
+  })
+  expect(SETTINGS.find(({ path }) => path === "http.port")?.default).toBe("7420")
+})
+
+test("an envelope has the layout that the page about the protocol shows", () => {
+  const { text } = firstOf(pageOf("docs/protocol.md"), "text")
+  expect(text).toContain("byte 0      1…4                 5…8               9…")
+  const message = {
+    headers: { lang: "ts" },
+    properties: { content_type: "application/json", content_encoding: "utf-8" },
+    body: new Uint8Array([1, 2, 3]),
+  }
+  const bytes = Result.getOrThrow(encodeEnvelope(message))
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  const [version, head, body] = [view.getUint8(0), view.getUint32(1), view.getUint32(5)]
+  expect({ version, body, length: bytes.length }).toEqual({ version: 1, body: 3, length: 9 + head + 3 })
+  expect(JSON.parse(new TextDecoder().decode(bytes.subarray(9, 9 + head)))).toEqual([
+    message.headers,
+    message.properties,
+  ])
+  expect(bytes.subarray(9 + head)).toEqual(message.body)
+})
 
 test("the mounted example asks for its token, and does not start without one", async () => {
   using project = makeExamples(examples)

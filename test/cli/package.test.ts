@@ -1,12 +1,14 @@
 /**
  * The package as users get it: packed, installed with npm into a folder elsewhere, and used there with nothing but its
- * own commands and entry points.
+ * own commands and entry points. The blocks of the documentation that install something are run here.
  */
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
+import { cpSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect, test } from "vitest"
+import { findRuntime } from "../../runtime/cli/runtimes.js"
 import { startNats } from "../support/servers/nats.ts"
+import { startPostgres } from "../support/servers/postgres.ts"
 import {
   eventually,
   freePort,
@@ -16,6 +18,7 @@ import {
   temporaryFolder,
 } from "../support/servers/process.ts"
 import { findDeno, withDeno } from "../support/tools/deno.js"
+import { exampleFiles, firstOf, installedBlocks, readPage, shellBlock } from "../support/tools/pages.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 const folder = temporaryFolder()
@@ -46,18 +49,28 @@ const saidThatItStopped = (dev: Spawned) =>
     message: "it has not said that it stopped",
   })
 
-const bun = () => join(project, "node_modules/bun/bin/bun.exe")
+/** Bun itself: the file that npm links to is empty where install scripts are switched off. */
+const bun = () => findRuntime("bun")?.path ?? "bun"
+
+const { version, devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
+
+/** Runs lines of shell as npm would be used, without its questions to the registry beside the packages. */
+const runShell = (lines: string, cwd: string): Promise<string> =>
+  run("sh", ["-ec", lines], {
+    cwd,
+    env: { npm_config_audit: "false", npm_config_fund: "false", npm_config_prefer_offline: "true" },
+  })
+
+/** The block of the README from the checkout to `callboard dev`, up to a line. */
+const untilLine = (block: string, line: string): string => block.slice(0, block.indexOf(line))
 
 beforeAll(async () => {
-  await run("npm", ["pack", "--pack-destination", folder.path], { cwd: root })
-  const { version, devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
-  mkdirSync(project)
-  writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project", allowScripts: { bun: true } }))
-  const packages = [join(folder.path, `callboard-${version}.tgz`), `bun@${devDependencies.bun}`]
-  await run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline", ...packages])
+  const block = untilLine(shellBlock(installedBlocks.project), "npx callboard init")
+  await runShell(block.replaceAll("../my-tasks", project).replace(/ bun$/m, ` bun@${devDependencies.bun}`), root)
 }, 240_000)
 
 test("init, dev, a task over HTTP, an edit, a stop", { timeout: 60_000 }, async () => {
+  expect(shellBlock(installedBlocks.project)).toMatch(/\nnpx callboard init\nnpx callboard dev\n$/)
   await run("npx", ["callboard", "init"])
   // The types come from the package: its declarations alone, checked as a user's editor would.
   await run(process.execPath, [join(root, "node_modules/typescript/bin/tsc"), "--project", project])
@@ -118,6 +131,64 @@ console.log(result)
 `
   writeFileSync(join(project, "service.ts"), service)
   expect(await run(bun(), ["service.ts"])).toBe("HI\n")
+  expect(await run(findDeno(), ["run", "-A", "service.ts"])).toBe("HI\n")
+})
+
+test("a container: what its Dockerfile copies and runs", { timeout: 120_000 }, async () => {
+  const { text } = firstOf(readPage("docs/operations.md"), "dockerfile")
+  const app = join(folder.path, "app")
+  mkdirSync(app)
+  const steps = [...text.matchAll(/^(\w+) (.*)$/gm)].map(([, name = "", rest = ""]) => ({ name, rest }))
+  for (const { name, rest } of steps) {
+    if (name === "COPY" && rest !== ". .") {
+      for (const file of globSync(rest.split(" ").slice(0, -1), { cwd: project }))
+        cpSync(join(project, file), join(app, file))
+    } else if (name === "COPY") cpSync(join(project, "actors"), join(app, "actors"), { recursive: true })
+    else if (name === "RUN") await runShell(rest, app)
+  }
+  expect(steps.map(({ name }) => name)).toEqual(["FROM", "WORKDIR", "COPY", "RUN", "COPY", "CMD"])
+  await using server = await startNats()
+  const [command, ...args]: ReadonlyArray<string> = JSON.parse(steps.at(-1)?.rest ?? "")
+  const here = args.map((arg) => arg.replace("nats://nats", server.url))
+  await using worker = spawnProcess(join(app, command ?? ""), here, { cwd: app })
+  await worker.waitForLine(/message=ready/)
+  // A container is stopped by a signal to its first process alone.
+  worker.kill("SIGTERM")
+  expect(await worker.exited).toEqual({ code: 0, signal: null })
+})
+
+/** The address that the pages give to PostgreSQL. */
+const written = /postgres:\/\/user:password@localhost\/\w+/
+
+test("a worker over PostgreSQL, and a transport of one's own, as the pages set them up", {
+  timeout: 240_000,
+}, async () => {
+  await using server = await startPostgres()
+  const block = shellBlock(installedBlocks.postgres)
+  await runShell(untilLine(block, "npx callboard worker"), project)
+  const [, command = ""] = /^npx (callboard worker .*)$/m.exec(block.replace(written, server.url)) ?? []
+  await using worker = spawnProcess("npx", command.split(" "), { cwd: project })
+  await worker.waitForLine(/message=ready/)
+  worker.killGroup("SIGTERM")
+  await worker.closed
+
+  const tarball = join(folder.path, "project", `callboard-${version}.tgz`)
+  await runShell(
+    shellBlock(installedBlocks.transport).replace("install callboard ", `install ${tarball} `),
+    folder.path,
+  )
+  const mine = join(folder.path, "callboard-transport-mine")
+  // The guide goes through the four files of this driver; outside of the repository they know the contract by its name.
+  for (const name of ["mod", "driver", "link", "schema"]) {
+    const text = readFileSync(join(root, `plugins/postgres/${name}.ts`), "utf8")
+    writeFileSync(
+      join(mine, `${name}.ts`),
+      text.replaceAll(/"[./]+\/runtime\/transport\/[\w-]+\.ts"/g, '"callboard/transport"'),
+    )
+  }
+  writeFileSync(join(mine, "kit.ts"), exampleFiles().get("kit.ts") ?? "")
+  const [, ...args] = shellBlock(installedBlocks.kit).trim().replace(written, server.url).split(" ")
+  expect(await run(bun(), args, { cwd: mine })).toMatch(/^\d{2,} passed, 0 failed, \d+ skipped\n$/)
 })
 
 /** The last Node without zstd, from the package of this platform: it needs no install script. */

@@ -42,6 +42,21 @@ export const firstOf = ({ path, blocks }: Page, language: string): Block => {
   return found
 }
 
+/** A block of shell, found by its first line. */
+export const shellBlock = (first: string): string => {
+  const found = pages.flatMap(({ blocks }) => blocks).find(({ text }) => text.startsWith(`${first}\n`))
+  if (found === undefined) throw new Error(`there is no shell block that begins with ${first}`)
+  return found.text
+}
+
+/** Blocks of shell that need an installed package, by their first line: `test/cli/package.test.ts` runs them. */
+export const installedBlocks = {
+  project: "mkdir ../my-tasks",
+  postgres: "npm install pg",
+  transport: "mkdir callboard-transport-mine && cd callboard-transport-mine",
+  kit: "bun kit.ts postgres://user:password@localhost/postgres",
+} as const
+
 /**
  * The TypeScript blocks that begin with the name of their file; those of one file belong together, in order. A file is
  * written by one page only, and a block without a name is the README's first one, `service.ts`.
