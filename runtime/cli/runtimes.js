@@ -99,8 +99,9 @@ export function findRuntime(name) {
  * @param {string} program
  */
 export function runArguments(name, program) {
-  // The launcher was started through npm, so node_modules is used, whatever a deno.json says.
-  return name === "bun" ? [program] : ["run", "-A", "--node-modules-dir=manual", program]
+  // The launcher was started through npm, so node_modules is used, whatever a deno.json says. Without the second flag
+  // Deno prints a warning of four lines at the first request that is waited for, about a behaviour that is not used.
+  return name === "bun" ? [program] : ["run", "-A", "--node-modules-dir=manual", "--unstable-no-legacy-abort", program]
 }
 
 /**

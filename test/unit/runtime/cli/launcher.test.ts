@@ -86,9 +86,10 @@ test("Bun comes first, Deno if it is asked for or alone", async () => {
     return child.output.trim()
   }
   const main = join(folder.path, "main.ts")
+  const deno = "deno run -A --node-modules-dir=manual --unstable-no-legacy-abort"
   expect(await run(fakes)).toBe(`bun ${main} x`)
-  expect(await run(fakes, { CALLBOARD_RUNTIME: "deno" })).toBe(`deno run -A --node-modules-dir=manual ${main} x`)
-  expect(await run(folderOf("deno"))).toBe(`deno run -A --node-modules-dir=manual ${main} x`)
+  expect(await run(fakes, { CALLBOARD_RUNTIME: "deno" })).toBe(`${deno} ${main} x`)
+  expect(await run(folderOf("deno"))).toBe(`${deno} ${main} x`)
 })
 
 test("a program in node_modules comes before PATH, a stub in its place does not", async () => {
