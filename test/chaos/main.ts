@@ -63,9 +63,10 @@ const longRuns = async (): Promise<boolean> => {
   return ok
 }
 
-/** The boards that are named, or all. */
-const isWanted = (name: string): boolean =>
-  allBoards.every((kind) => !positionals.includes(kind.name)) || positionals.includes(name)
+const named = positionals.filter((word) => word !== "rollout")
+
+/** Whether a board is named, or none is. */
+const isWanted = (name: string): boolean => named.length === 0 || named.includes(name)
 
 const rollouts = async (): Promise<boolean> => {
   let ok = true

@@ -16,7 +16,7 @@ import {
   type TestFunction,
 } from "./run.ts"
 
-/** The same transport with all that the runtime makes of its driver. */
+/** The harness of the second level: the same driver, lifted to a transport by the runtime. */
 export const overRuntime = (harness: DriverHarness): Harness => {
   const { capabilities, connect, second, ...ground } = harness
   return {

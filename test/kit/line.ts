@@ -1,4 +1,4 @@
-/** A line between transports and what they stand on, for tests of cuts: nothing passes while it is cut, and answers to
+/** A line between transports and their driver, for tests of cuts: nothing passes while it is cut, and answers to
  * calls that were under way are lost. */
 import type { Capabilities } from "../../runtime/transport/driver.ts"
 import type { Transport } from "../../runtime/transport/lift/transport.ts"
@@ -26,7 +26,7 @@ export class Line {
     for (const listener of this.#listeners) listener("connected")
   }
 
-  /** Connections over this line. What lies behind it outlives each cut, so it may claim to be durable. */
+  /** Connections over this line. The board behind it outlives each cut, so they may declare durability. */
   over<Options>(connect: Connect<Options>, capabilities: Capabilities): Connect<Options> {
     return async (options) => {
       const transport = await this.guard(() => connect(options))()

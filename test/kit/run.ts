@@ -50,7 +50,7 @@ export const registerRules = (test: TestFunction, harness: Harness, options: Reg
 export const registerSmoke = (test: TestFunction, harness: Harness, options: RegisterOptions = {}): void =>
   registerSuite(smoke, test, harness, options)
 
-/** Registers all cases about what is made of a driver: once is enough for those that no driver can change. */
+/** Registers all cases about the runtime over a driver, also those whose result no driver can change. */
 export const registerLifted = (test: TestFunction, harness: Harness, options: RegisterOptions = {}): void =>
   registerSuite(everything, test, harness, options)
 
@@ -105,7 +105,7 @@ export interface RunOptions {
 export const runRulesConformance = (harness: Harness, options: RunOptions = {}): Promise<Report> =>
   runSuite(rules, harness, options)
 
-/** Runs all cases about what is made of a driver, as {@link registerLifted} does. */
+/** Runs the cases that {@link registerLifted} registers. */
 export const runLiftedConformance = (harness: Harness, options: RunOptions = {}): Promise<Report> =>
   runSuite(everything, harness, options)
 

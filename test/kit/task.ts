@@ -70,7 +70,7 @@ export const taskOf = (fields: TaskFields & { readonly id: string }): AddressedT
   return hops === undefined ? made.success : { ...made.success, hops }
 }
 
-/** Bytes of a task as `maxTask` counts them: those of its envelope. */
+/** Size of a task as `maxTask` counts it: the bytes of its envelope. */
 export const encodedSize = (posting: AddressedTask): number => {
   const frame = encodeEnvelope(posting.message)
   if (frame._tag === "Failure") throw new Error(`the kit made a task without an envelope: ${frame.failure.message}`)
@@ -113,7 +113,7 @@ export const cancelled = (record: JobRecord, fields: Partial<JobRecord> = {}): J
 export const idOf = ({ message }: Pick<JobDelivery, "message">): string =>
   isUndecodable(message) ? `undecodable: ${message.undecodable}` : String(message.headers["id"])
 
-/** The message of a delivery, which must be one. */
+/** The message of a delivery. Fails if its content is none. */
 export const messageOf = ({ message }: JobDelivery): Message => {
   if (isUndecodable(message)) throw new Error(`expected a message, found: ${message.undecodable}`)
   return message

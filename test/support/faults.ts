@@ -1,6 +1,6 @@
 /**
- * The memory transport with faults on command: what HTTP answers while its transport is down, slow or lies cannot be
- * tried with a transport that always works.
+ * The memory transport with faults on command: a transport that always works cannot show what HTTP
+ * answers while its transport is down, is slow or gives wrong answers.
  */
 
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
@@ -31,7 +31,7 @@ export class Faults {
     return this.#healed
   }
 
-  /** No more faults: what hangs goes on. */
+  /** Ends all faults: calls that were kept without an answer go on. */
   heal(): void {
     this.before = () => undefined
     this.after = () => undefined

@@ -1,6 +1,6 @@
 /**
- * How mutants fail: all of them are run, so many at a time, once the first outcome is asked for; most of it is waiting. One
- * that passes is tried twice more: what is late on a busy machine hides that a mutant is early.
+ * Runs the mutants and keeps how each failed. All are run, several at a time since they mostly wait, once the first
+ * outcome is asked for. A mutant that passes is tried twice more: on a busy machine a delay may hide that it is early.
  */
 
 export const outcomesOf = <M>(

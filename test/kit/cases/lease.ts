@@ -5,7 +5,7 @@ import { sleep } from "../context.ts"
 import { idOf } from "../task.ts"
 
 const group = "lease"
-/** As short as the contract allows. */
+/** The shortest lease that the contract allows, in milliseconds. */
 const lease = 1_000
 
 export const leaseCases: ReadonlyArray<Case> = [

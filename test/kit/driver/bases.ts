@@ -36,7 +36,7 @@ export const leastHarness = (): DriverHarness => {
   }
 }
 
-/** The least driver with steps between which it can fail. */
+/** The least driver, stepwise: it can fail between two steps of a commit. */
 export const stepwiseHarness = (): DriverHarness => {
   const place = places()
   const failing = new Map<Driver, string>()
@@ -47,7 +47,7 @@ export const stepwiseHarness = (): DriverHarness => {
     parts: ["orphans"],
     connect: connected((options) => {
       const step: Step = async (name) => {
-        // Others have a turn between the steps.
+        // Other calls get a turn of the event loop between the steps.
         await sleep(0)
         if (failing.get(driver) === name) throw new TransportError("unavailable", `it was ended after ${name}`)
       }
@@ -62,7 +62,7 @@ export const stepwiseHarness = (): DriverHarness => {
   }
 }
 
-/** With all that is optional but `orphans`, which only a driver in steps needs. */
+/** A driver with all optional members except `orphans`, which only a stepwise driver needs. */
 export const wholeHarness = (): DriverHarness => {
   const place = places()
   const connect = connected((options) => {
@@ -88,7 +88,7 @@ export const poorHarness = (): DriverHarness => {
   return { ...least, name: "poor", capabilities, connect }
 }
 
-/** Behind a line that can be cut. */
+/** A driver behind a line that can be cut. */
 export const lineHarness = (): DriverHarness => {
   const whole = wholeHarness()
   const line = new Line()
@@ -111,7 +111,7 @@ export const lineHarness = (): DriverHarness => {
     restart: () => cutFor(200),
     kill: () => cutFor(50),
     cut: async () => line.cut(),
-    // A connection notices the silence by its heartbeat.
+    // A connection notices by its heartbeat that the broker is silent.
     freeze: async () => {
       for (const heartbeat of heartbeats) if (heartbeat > 0) setTimeout(() => line.cut(), heartbeat)
     },

@@ -1,4 +1,4 @@
-/** Cases about drivers, and what one cannot do without. */
+/** Cases about drivers, and what a case needs of a driver. */
 import type { CaseOf, NeedOf } from "../case.ts"
 import type { DriverContext } from "./context.ts"
 import { type DriverHarness, type DriverPart, partsOf } from "./harness.ts"
@@ -6,14 +6,14 @@ import { type DriverHarness, type DriverPart, partsOf } from "./harness.ts"
 export type DriverCase = CaseOf<DriverHarness, DriverContext>
 type Need = NeedOf<DriverHarness>
 
-/** Needs an optional member. */
+/** The case needs an optional member. */
 export const part =
   (name: DriverPart): Need =>
   (harness) =>
     partsOf(harness).includes(name) || `it has no ${name}`
 
 export const waits: Need = ({ capabilities }) => capabilities.waits || "its take does not wait (waits: false)"
-/** News of a queue wake what takes from it only where taking does not wait by itself. */
+/** The case needs a driver whose `take` does not wait by itself: only there news of a queue wake the taker. */
 export const looks: Need = ({ capabilities }) => !capabilities.waits || "its take waits by itself (waits: true)"
 export const delay: Need = ({ capabilities }) => capabilities.delay > 0 || "it keeps no due times (delay: 0)"
 export const boundedDelay: Need = ({ capabilities }) =>
@@ -32,7 +32,7 @@ export const ownTokens: Need = ({ blindTokens }) =>
   blindTokens !== true || "its broker cannot tell an overtaken delivery (blindTokens)"
 export const uncountedAborts: Need = ({ countsAborts }) =>
   countsAborts !== true || "its broker counts what an aborted take gives back (countsAborts)"
-/** Needs something that only the harness of a driver can do. */
+/** The case needs a function that only the harness of a driver has. */
 export const offered =
   (name: "failAfter" | "intrude" | "adopt" | "freeze"): Need =>
   (harness) =>

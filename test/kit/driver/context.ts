@@ -1,4 +1,4 @@
-/** What a case about a driver works with. */
+/** The functions that cases about a driver use. */
 import type { Driver, Posting } from "../../../runtime/transport/driver.ts"
 import { type Bounds, rounds, Stage, size } from "../stage.ts"
 import type { DriverHarness } from "./harness.ts"
@@ -7,7 +7,7 @@ import { driverPosting, type PostingFields } from "./task.ts"
 
 export { size, sleep } from "../stage.ts"
 
-/** How long is waited for something slow, in milliseconds: longer where there is more of it. */
+/** Longest wait for something slow, in milliseconds: longer with KIT=full, where there is more to do. */
 export const patience = (ms: number): number => size(ms, 6 * ms)
 
 export class DriverContext extends Stage<Driver, DriverHarness, DriverPeer> {
@@ -26,13 +26,13 @@ export class DriverContext extends Stage<Driver, DriverHarness, DriverPeer> {
     return new DriverPeer(this)
   }
 
-  /** A time that a task may be due at, far enough to play no part. */
+  /** A due time that is so far away that the task does not fall due during the case. */
   readonly far = (): number => Date.now() + Math.min(60_000, this.harness.capabilities.delay)
 
-  /** A task on its way into a queue. What is not said is made up. */
+  /** A posting. Fields that are not given are generated. */
   readonly task = (fields: PostingFields): Posting => driverPosting({ id: this.fresh("job"), ...fields })
 
-  /** Several tasks for one queue. */
+  /** Several postings for one queue. */
   readonly tasks = (count: number, fields: PostingFields): ReadonlyArray<Posting> =>
     Array.from({ length: count }, () => this.task(fields))
 }

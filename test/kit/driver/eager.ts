@@ -1,9 +1,9 @@
-/** A driver whose takes wait, and whose store tells of changes, over one that can do neither. */
+/** Makes a driver whose `take` waits and whose store can be watched, from a driver that has neither. */
 import type { Driver } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { sleep } from "../stage.ts"
 
-/** Watchers of the store of one namespace, over all connections. */
+/** The watchers of the store of one namespace, of all connections. */
 export type Watchers = Set<(key: string, value?: Uint8Array) => void>
 
 export const eagerDriver = (driver: Driver, watchers: Watchers): Driver => {

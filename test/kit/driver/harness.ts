@@ -1,4 +1,4 @@
-/** What the author of a driver tells the kit, beyond what both of its levels are told. */
+/** What the author of a driver gives to the kit for the cases about drivers, in addition to the shared part. */
 import type { Capabilities, Driver } from "../../../runtime/transport/driver.ts"
 import type { ConnectOptions } from "../../../runtime/transport/mod.ts"
 import type { Ground } from "../harness.ts"
@@ -14,30 +14,30 @@ export interface DriverHarness extends Ground<Driver> {
   /** Optional members that the driver has. Defaults to all, but `orphans` only where it is not atomic. */
   readonly parts?: ReadonlyArray<DriverPart>
   /**
-   * Makes the commits of one connection fail after a step, as if the broker had died between two. Absent where nothing can
-   * be done between steps. A driver that is atomic has stored nothing then.
+   * Makes the commits of one connection fail after a step, as if the broker had died between two steps. An atomic driver
+   * has stored nothing then. Absent where the broker cannot be made to fail there.
    */
   failAfter?(driver: Driver, step: "record" | "post"): () => void
   /** Connects with credentials that the broker refuses. Absent where it has no authentication. */
   intrude?(options: ConnectOptions): Promise<Driver>
-  /** Makes a driver of a client object that the application holds. Absent where there are no such objects. */
+  /** Makes a driver from a client object that the application owns. Absent where there are no such objects. */
   adopt?(options: ConnectOptions): Promise<Adopted>
-  /** Keeps the connections of all open drivers, and lets nothing through, until `heal`. */
+  /** Keeps the connections of all open drivers open, but lets no data through, until `heal`. */
   freeze?(): Promise<void>
   /**
    * Set for a broker that cannot tell an overtaken delivery from the newer one of the same task: the older token then still
-   * extends, ends or gives back. The runtime goes by fences there.
+   * extends, ends or gives back. The runtime compares fences there.
    */
   readonly blindTokens?: boolean
-  /** Set for a broker that counts what it hands to a take that was aborted meanwhile. */
+  /** Set for a broker that counts a delivery to a take that was aborted in the meantime. */
   readonly countsAborts?: boolean
-  /** Longest that a call may take whose broker does not answer, in milliseconds. Defaults to 15,000. */
+  /** Longest time that a call may take while the broker does not answer, in milliseconds. Defaults to 15,000. */
   readonly bound?: number
 }
 
 export interface Adopted {
   readonly driver: Driver
-  /** Whether the client still works for the application that holds it. */
+  /** Whether the client still works for the application that owns it. */
   isOpen(): Promise<boolean>
 }
 

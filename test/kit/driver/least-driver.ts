@@ -1,6 +1,6 @@
 /**
- * A whole driver in the memory of one process, with nothing optional: the smallest that keeps the contract. Atomic, or
- * stepwise with a hook between record, postings and task, where a test may stop it or let it fail.
+ * The smallest driver that keeps the contract: in the memory of one process, without optional members. It is atomic, or
+ * stepwise with a hook after record, postings and task, in which a test may pause it or make it fail.
  */
 import type {
   Capabilities,
@@ -27,7 +27,7 @@ interface Task {
   readonly at: number
   /** Token of the delivery that has the task; "" where none has. */
   token: string
-  /** Not to be taken before. */
+  /** The task is not delivered before this time. */
   until: number
   deliveries: number
 }
@@ -55,20 +55,20 @@ export class LeastBoard {
   readonly values = new Map<string, Value>()
   readonly listeners = new Set<(news: News) => void>()
   readonly hearers = new Set<{ readonly topic: string; readonly listener: (payload: Uint8Array) => void }>()
-  /** When each job was first heard of, in order. */
+  /** A number for each job, in the order in which the jobs first appeared. */
   readonly jobs = new Map<string, number>()
 
-  /** A job that something is stored about. */
+  /** Gives a job its number when it first appears. */
   meet(id: string): void {
     if (!this.jobs.has(id)) this.jobs.set(id, ++this.counter)
   }
 
-  /** A revision, a sequence or part of a token: never the same twice. */
+  /** The next number for a revision, a sequence or a token; no number is used twice. */
   next(): string {
     return String(++this.counter).padStart(9, "0")
   }
 
-  /** Puts bytes where a task should be. */
+  /** Puts bytes that are not a message into a queue, in place of a task. */
   inject(queue: string, frame: Uint8Array): void {
     const sequence = Number(this.next())
     const posting = { id: `injected-${sequence}`, key: `injected-${sequence}/1/0`, queue, level: 4 }
@@ -81,10 +81,10 @@ export class LeastBoard {
   }
 }
 
-/** Whether some delivery has the task. */
+/** Whether a delivery has the task. */
 export const isHeld = ({ token, until }: Pick<Task, "token" | "until">): boolean => token !== "" && until > Date.now()
 
-/** Called after each step of a commit; what it throws ends the commit there. */
+/** Called after each step of a commit. If it throws, the commit ends there. */
 export type Step = (name: "record" | "post" | "task", commit: Commit) => Promise<void> | void
 
 export interface LeastOptions {
@@ -290,7 +290,7 @@ export const leastDriver = (
     }
   }
 
-  /** Whether the task was there. A commit withdraws tasks that were there before it, not what it has posted itself. */
+  /** Whether the task was there. A commit withdraws only tasks that were stored before it, not its own postings. */
   const end = (before: ReadonlyArray<Task>, how: NonNullable<Commit["task"]>): boolean => {
     if (how.kind === "withdraw") {
       for (const task of before) if (!isHeld(task)) board.tasks.delete(task)
@@ -326,7 +326,7 @@ export const leastDriver = (
     take,
     extend,
     read,
-    // Atomic: no turn of the event loop between the steps of one commit.
+    // Without a hook the commit is atomic: there is no turn of the event loop between its steps.
     commit: async (commits) => {
       guard()
       return Promise.all(commits.map(one))

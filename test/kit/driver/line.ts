@@ -1,11 +1,14 @@
-/** A driver over a line that can be cut: what lies behind it outlives each cut, so it may claim to be durable. */
+/**
+ * A driver over a line that can be cut. The board behind the line outlives each cut, so the driver may declare
+ * durability.
+ */
 import type { Capabilities, Committed, Driver, News, Receipt } from "../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import type { Line } from "../line.ts"
 
 type Failed = Extract<Receipt | Committed, { readonly status: "failed" }>
 
-/** An answer that is lost fails item by item: something may have been done. */
+/** The answer for an item of a call whose answer was lost, and which may have been done. Throws all other errors. */
 const failed = (error: unknown): Failed => {
   if (error instanceof TransportError && error.outcome === "unknown") return { status: "failed", error }
   throw error
@@ -24,7 +27,7 @@ export const overLine =
       capabilities,
       publish: (postings) => publish(postings).catch((error: unknown) => postings.map(() => failed(error))),
       commit: (commits) => commit(commits).catch((error: unknown) => commits.map(() => failed(error))),
-      // A take must not go on taking tasks for a worker that is out of reach.
+      // A take must end with the cut, or it would take tasks that its caller never gets.
       take: line.guard((request, signal) => driver.take(request, AbortSignal.any([signal, line.cutting]))),
       extend: line.guard(driver.extend),
       read: line.guard(driver.read),

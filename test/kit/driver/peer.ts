@@ -1,4 +1,7 @@
-/** One connection of a driver, with the verbs that cases are written in. Each has a deadline and fails with what it awaited. */
+/**
+ * One connection of a driver, with the calls that cases make. Each has a deadline, and fails with the name of what it
+ * waited for.
+ */
 import type {
   Commit,
   CommitRecord,
@@ -56,7 +59,7 @@ export class DriverPeer implements Connected<Driver> {
     return receipts
   }
 
-  /** Publishes tasks, all of which must be stored. */
+  /** Publishes tasks, and fails unless all of them are stored. */
   async publish(...postings: ReadonlyArray<Posting>): Promise<void> {
     const receipts = await this.receipts(postings)
     receipts.forEach((receipt, at) => {
@@ -64,7 +67,7 @@ export class DriverPeer implements Connected<Driver> {
     })
   }
 
-  /** One call of `take`, of one task from one queue unless said otherwise. */
+  /** Calls `take` once: by default for one task of one queue. */
   async ask(queues: string | ReadonlyArray<string>, request: Request = {}): Promise<Taken> {
     const { signal = never, ...rest } = request
     const full = {
@@ -83,7 +86,7 @@ export class DriverPeer implements Connected<Driver> {
     return taken
   }
 
-  /** What comes within `wait`; where the driver does not wait, it is asked again and again. */
+  /** The deliveries that come within `wait`. A driver that does not wait by itself is asked repeatedly. */
   async take(queues: string | ReadonlyArray<string>, request: Request = {}): Promise<ReadonlyArray<Delivery>> {
     if (this.driver.capabilities.waits) return (await this.ask(queues, request)).deliveries
     const end = performance.now() + (request.wait ?? 0)
@@ -95,13 +98,13 @@ export class DriverPeer implements Connected<Driver> {
     }
   }
 
-  /** The next task of a queue, which must come. */
+  /** The next task of a queue. Fails if none comes in time. */
   async one(queue: string, wait = 5_000): Promise<Delivery> {
     const [delivery] = await this.all(queue, 1, wait)
     return present(delivery, "a delivery")
   }
 
-  /** The next tasks of a queue, as many as said, which must come, in as many takes as are needed. */
+  /** The next `count` tasks of a queue, in one or several takes. Fails if fewer come in time. */
   async all(queues: string | ReadonlyArray<string>, count: number, wait = 5_000): Promise<ReadonlyArray<Delivery>> {
     const deliveries: Array<Delivery> = []
     const end = Date.now() + wait
@@ -113,13 +116,13 @@ export class DriverPeer implements Connected<Driver> {
     return deliveries
   }
 
-  /** Nothing may come from these queues for a while. */
+  /** Fails if a task comes from these queues within a while. */
   async none(queues: string | ReadonlyArray<string>, why: string, ms = this.#context.quiet): Promise<void> {
     const deliveries = await this.take(queues, { max: 10, wait: ms })
     equal(idsOf(deliveries), [], `tasks that come although ${why}`)
   }
 
-  /** What a token is still worth. */
+  /** Whether a token still has its task. */
   async extend(...tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
     return this.#context.within("an extension", this.driver.extend(tokens))
   }
@@ -136,7 +139,7 @@ export class DriverPeer implements Connected<Driver> {
     return present((await this.commits(commit))[0], "an answer")
   }
 
-  /** A commit that must be done: the revision of its record. */
+  /** Commits, and fails unless it is done. Returns the revision of the record. */
   async committed(commit: Commit): Promise<Revision> {
     const answer = await this.commit(commit)
     check(answer.status === "committed", `the commit of ${commit.id} must be committed, it was ${describe(answer)}`)
@@ -147,12 +150,12 @@ export class DriverPeer implements Connected<Driver> {
     return answer.revision
   }
 
-  /** Stores a record, which must be stored. */
+  /** Stores a record, and fails unless it is stored. */
   async put(id: string, record: CommitRecord): Promise<Revision> {
     return this.committed({ id, record })
   }
 
-  /** Takes a task off its queue, with what is done beside, and it must be done. */
+  /** Takes a task off its queue, with the other steps of the commit. Fails unless all is done. */
   async end(delivery: Delivery, rest: Rest = {}): Promise<Revision> {
     const { token } = delivery
     const answer = await this.commit({ id: idOf(delivery), ...rest, task: { kind: "ack", token } })
@@ -163,7 +166,7 @@ export class DriverPeer implements Connected<Driver> {
     return answer.revision
   }
 
-  /** Gives a task back, and it must be done. */
+  /** Gives a task back, and fails unless that is done. */
   async release(delivery: Delivery, delayed = 0, rest: Rest = {}): Promise<Revision> {
     const { token } = delivery
     return this.committed({ id: idOf(delivery), ...rest, task: { kind: "release", token, delay: delayed } })
@@ -181,12 +184,12 @@ export class DriverPeer implements Connected<Driver> {
     return (await this.reads([id], what))[0]
   }
 
-  /** What is known of a job, which must be something. */
+  /** What `read` knows about a job. Fails if it is nothing. */
   async known(id: string): Promise<Known> {
     return present(await this.read(id), `something known of ${id}`)
   }
 
-  /** What the stored record of a job says. */
+  /** The text in the stored record of a job. */
   async says(id: string): Promise<string | undefined> {
     return text((await this.read(id, "record"))?.record)
   }
@@ -207,7 +210,7 @@ export class DriverPeer implements Connected<Driver> {
     return this.#context.within("what waits", present(this.driver.waiting, "waiting").call(this.driver, what, max))
   }
 
-  /** Everything that is heard from now on. */
+  /** Collects all news from now on. */
   async listen(interest: Interest, signal: AbortSignal = never): Promise<ReadonlyArray<News>> {
     const heard: Array<News> = []
     await this.#context.within(
@@ -223,7 +226,7 @@ export class DriverPeer implements Connected<Driver> {
     return this.#context.within("a write to the store", this.store.write(operations))
   }
 
-  /** Writes, and it must be written. */
+  /** Writes to the store, and fails unless all is written. */
   async written(...operations: ReadonlyArray<StoreOperation>): Promise<ReadonlyArray<Revision>> {
     const answer = await this.write(...operations)
     check(answer !== "conflict", `${operations.length} operations must be written, they were a conflict`)

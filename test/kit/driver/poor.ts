@@ -1,4 +1,4 @@
-/** A driver that can do the least that may be declared: due times of a few seconds, one band, no front. */
+/** A driver with the smallest capabilities that may be declared: due times of a few seconds, one band, no front. */
 import type { Capabilities, Commit, Committed, Driver, Posting, Receipt } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 

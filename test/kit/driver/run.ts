@@ -15,7 +15,7 @@ import { driverCases } from "./cases.ts"
 import { DriverContext } from "./context.ts"
 import type { DriverHarness } from "./harness.ts"
 
-/** Runs one case on one driver. Rejects with what does not hold. */
+/** Runs one case on one driver. Rejects with the broken promise. */
 export const runDriverCase = (
   { lease = DEFAULT_LEASE, timeout = DEFAULT_TIMEOUT, run }: DriverCase,
   harness: DriverHarness,

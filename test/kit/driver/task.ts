@@ -1,4 +1,4 @@
-/** Postings, records and what deliveries hold. */
+/** Makes postings and records, and reads the content of deliveries. */
 
 import { decodeEnvelope, encodeEnvelope } from "../../../runtime/protocol/envelope.ts"
 import { isUndecodable, type Message, publishKey } from "../../../runtime/protocol/message.ts"
@@ -56,7 +56,7 @@ export const sized = (posting: Posting, size: number): Posting => {
   return { ...posting, message, frame: frameOf(message) }
 }
 
-/** A record of a job; what it says is only text. */
+/** A record of a job, whose content is a plain text. */
 export const recordOf = (
   posting: Pick<Posting, "index">,
   state: State,
@@ -66,7 +66,7 @@ export const recordOf = (
   return { expect: "", bytes: bytes(says), index: { ...posting.index, state }, ...rest }
 }
 
-/** The message of a delivery, which must be one. */
+/** The message of a delivery. Fails if its content is none. */
 export const messageOf = ({ content }: Pick<Delivery, "content">): Message => {
   const message = content instanceof Uint8Array ? decodeEnvelope(content) : content
   if (isUndecodable(message)) throw new BrokenPromise(`expected a message, found: ${message.undecodable}`)

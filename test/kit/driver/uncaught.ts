@@ -1,11 +1,14 @@
-/** Errors that nothing catches, while a case runs that breaks connections: they would end the process of a worker. */
+/** Notices uncaught errors during cases that break connections: such an error would end the process of a worker. */
 import process from "node:process"
 import { BrokenPromise } from "../check.ts"
 
 const running = new Set<Array<unknown>>()
 let restore = (): void => undefined
 
-/** Takes the place of all listeners, so that a test runner does not fail for what the case says by itself. */
+/**
+ * Replaces all listeners for a while: the case reports these errors, and the test runner must not fail for them as
+ * well.
+ */
 const takeOver = (): void => {
   const note = (error: unknown): void => {
     for (const errors of running) errors.push(error)

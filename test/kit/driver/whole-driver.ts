@@ -1,4 +1,4 @@
-/** The least driver with more over the same board: lists, depths and broadcast. Its store tells of no changes. */
+/** The least driver with lists, depths and broadcast over the same board. Its store cannot be watched. */
 import type { Driver } from "../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import type { Broadcast, FoundJob, Queries, Query, QueueBrowser } from "../../../runtime/transport/optional.ts"
@@ -26,7 +26,7 @@ export const wholeDriver = (
   }
 }
 
-/** Newest first, by submission. A cursor is the number of a job's first appearance. */
+/** Lists jobs newest first, by submission. A cursor is the number that a job got at its first appearance. */
 const queriesOf = (board: LeastBoard, least: Driver, guard: () => void): Queries => ({
   query: async (query) => {
     guard()

@@ -143,7 +143,7 @@ export const endMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "end: an end that is sent again after a lost acknowledgement succeeds, and doubles no follow-up",
-    // Jobs of their own each time: neither a key nor a record tells that they were posted before.
+    // Posts the follow-ups as new jobs each time, so that neither key nor record shows that they were posted before.
     breaker: followUps((posting) => [{ ...posting, id: `${posting.id}-${++copies}` }]),
   },
   {
@@ -197,7 +197,7 @@ export const endMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "fence: a claim by a worker that wakes after another has finished is told so, and what follows",
-    // The fence is looked at first.
+    // Compares the fence before anything else.
     breaker: jobsBroken(() => (jobs) => ({
       begin: async (each) =>
         (await jobs.begin(each)).map((answer, at) =>

@@ -39,7 +39,7 @@ export const lifetimeMutants: ReadonlyArray<Mutant> = [
       begin: async (claims) =>
         (await jobs.begin(claims)).map((answer, at) => {
           const successor = answer.status === "started" ? answer.record?.successor : undefined
-          // The key is read from the front, where the id may hold anything.
+          // Splits the publish key from the front, although an id may contain the separator.
           const wrong = successor !== undefined && successor.split("/")[1] !== String(claims[at]?.run)
           return wrong ? { status: "superseded" } : answer
         }),
@@ -62,7 +62,7 @@ export const lifetimeMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "recovery: a take that waits through a cut, or the next one, brings what comes afterwards",
     on: "line",
-    // Once it has failed, it never recovers.
+    // Never works again after its first failure.
     breaker: jobsBroken(() => {
       let broken = false
       return (jobs) => ({

@@ -87,7 +87,7 @@ export const takeMutants: ReadonlyArray<Mutant> = [
   { breaks: "delay: a task is not early and not late, for a take that waits", breaker: dueEarlier },
   {
     breaks: "delay: a task that is due in a year waits, and is found as scheduled",
-    // As a timer of 32 bits does.
+    // A due time beyond 31 bits of milliseconds is due at once, as with a timer that overflows.
     breaker: batches((postings) =>
       postings.map((posting) => ({
         ...posting,

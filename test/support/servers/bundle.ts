@@ -36,7 +36,7 @@ export const bundled = (program: string, beside: ReadonlyArray<string> = []): st
     renameSync(work, folder)
     removeAtEnd(folder)
   } catch (error) {
-    // Another thread of this run was faster.
+    // Another thread of this run has made the bundle in the meantime.
     rmSync(work, { recursive: true, force: true })
     if (!existsSync(file)) throw error
   }

@@ -1,4 +1,4 @@
-/** Which archive packages are fetched from: the one that apt is configured with, and no other. */
+/** Packages are fetched from the archive that apt is configured with, and from no other. */
 import { expect, test } from "vitest"
 import { debianArchive } from "./debian.ts"
 

@@ -67,7 +67,8 @@ async function keyring(work: string): Promise<string> {
 }
 
 /**
- * Downloads a package from one suite, and of those that it depends on the wanted ones, and unpacks all into one folder.
+ * Downloads a package from one suite, with its dependencies whose names match `libraries`, and unpacks all into one
+ * folder.
  *
  * @returns the folder that now holds its files, as `usr/…`
  */
@@ -76,12 +77,12 @@ async function download(name: string, suite: string, work: string, libraries: Re
   for (const folder of ["state/lists/partial", "cache/archives/partial"])
     mkdirSync(join(work, folder), { recursive: true })
   writeFileSync(join(work, "status"), "")
-  // The archive may be a copy frozen at some day, whose lists count as expired: that says that there could be something
-  // newer, which is no matter here. Signatures are checked all the same, and the version is by the caller.
+  // The archive may be a copy frozen at some day, whose lists count as expired. That means there may be newer packages,
+  // which does not matter here: signatures are checked all the same, and the caller checks the version.
   const source = `deb [signed-by=${keys} check-valid-until=no] ${uri} ${suite} main`
   writeFileSync(join(work, "sources.list"), `${source}\n`)
 
-  // Of the machine's configuration, only how to reach the network: its hooks are about its own package lists.
+  // Of the machine's configuration only the network settings are used: its hooks are about its own package lists.
   const { stdout: dump } = await run("apt-config", ["dump"])
   const network = dump.split("\n").filter((line) => /^Acquire::(http|https|socks|Proxy|ForceIPv)/i.test(line))
   const settings = {
@@ -119,12 +120,12 @@ async function download(name: string, suite: string, work: string, libraries: Re
   mkdirSync(unpackedFolder, { recursive: true })
   const target = join(unpackedFolder, file.replace(/\.deb$/, ""))
   rmSync(target, { recursive: true, force: true })
-  // Whole or not at all, since others may be looking.
+  // Renamed into place in one step, since other processes may be looking for the folder.
   renameSync(join(work, "unpacked"), target)
   return target
 }
 
-/** The packages that a machine without any would have to install with this one. */
+/** All dependencies of a package, direct and indirect, as if nothing were installed. */
 async function dependencies(name: string, options: object): Promise<string[]> {
   const plan = ["install", "--simulate", "--no-install-recommends", name]
   const { stdout } = await run("apt-get", plan, { encoding: "utf8", ...options })
@@ -157,7 +158,7 @@ async function locked<A>(name: string, body: () => Promise<A>): Promise<A> {
 function isAbandoned(lockFile: string): boolean {
   try {
     const owner = Number(readFileSync(lockFile, "utf8"))
-    // Empty in the instant between its creation and the writing of the number.
+    // The file is empty for an instant, between its creation and the writing of the number.
     if (owner === 0) return false
     process.kill(owner, 0)
     return false
@@ -170,7 +171,7 @@ export interface DebianPackage<A> {
   readonly name: string
   /** Code names, the preferred one first. */
   readonly suites: readonly string[]
-  /** Names of packages that are unpacked beside it, of those that it depends on. Defaults to none. */
+  /** Dependencies whose names match are unpacked with the package. Defaults to none. */
   readonly libraries?: RegExp
   /** Looks at the folder of an unpacked package; `undefined` when it is not what is needed. */
   readonly accept: (folder: string) => A | undefined | Promise<A | undefined>

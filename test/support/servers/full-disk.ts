@@ -9,11 +9,11 @@ import { type Spawned, spawnProcess, spawnScript, temporaryFolder } from "./proc
 export interface Disk extends AsyncDisposable {
   /** A folder on it, as the programs see it. */
   readonly folder: string
-  /** Starts a program for which it is full when it is. */
+  /** Starts a program that meets this disk: it is full for the program when it is full. */
   run(script: string, args: ReadonlyArray<string>): Spawned
-  /** From now on it takes nothing more. */
+  /** Makes the disk full from now on. */
   fill(): void
-  /** There is room again. */
+  /** Makes room again. */
   free(): void
 }
 
@@ -22,7 +22,7 @@ export interface DiskKind {
   make(): Promise<Disk>
 }
 
-/** How large the files may be that a process writes. Whoever is not deaf to SIGXFSZ is ended by going beyond that. */
+/** Limits the size of the files that a process writes. Beyond it a process that does not ignore SIGXFSZ is ended. */
 export const limitFiles = (pid: number, bytes: number | "unlimited"): void =>
   tool("prlimit", "--pid", `${pid}`, `--fsize=${bytes}:unlimited`)
 
@@ -31,10 +31,10 @@ const tool = (command: string, ...args: ReadonlyArray<string>): void => {
   if (status !== 0) throw new Error(`${command} ${args.join(" ")}: ${error?.message ?? stderr}`)
 }
 
-/** Less than any database has. */
+/** A limit below the size of any database, in bytes. */
 const LITTLE = 4096
 
-/** SQLite calls it an error of the disk, not a full one. */
+/** Over this limit SQLite reports an I/O error, and not that the disk is full. */
 const limited: DiskKind = {
   name: "whose files may not grow",
   make: async () => {
@@ -60,7 +60,7 @@ const limited: DiskKind = {
 const SIZE = "8m"
 const CHUNK = 4096
 
-/** In a view of the file systems that ends with the process that holds it, so that nothing stays mounted. */
+/** Mounted in a namespace of a process of its own: when that process ends, nothing stays mounted. */
 const mounted: DiskKind = {
   name: "that is full",
   make: async () => {
@@ -93,7 +93,7 @@ const mounted: DiskKind = {
   },
 }
 
-/** Whether this machine lets us mount something: containers seldom do. */
+/** Whether this process may mount a file system, which containers seldom allow. */
 const canMount = (): boolean => {
   const folder = temporaryFolder()
   try {
@@ -106,5 +106,5 @@ const canMount = (): boolean => {
   }
 }
 
-/** The kinds that this machine can make; at least the one that every one can. */
+/** The kinds of disk that this machine can make; the limit on file sizes works on every machine. */
 export const diskKinds = (): ReadonlyArray<DiskKind> => (canMount() ? [limited, mounted] : [limited])

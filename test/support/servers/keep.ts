@@ -1,6 +1,6 @@
 /**
- * Ends what a test has begun. The hook belongs to the test, not to this module: modules are shared by the files of a run,
- * and a hook at their top would be that of the first file alone.
+ * Disposes of what a test has started. The hook is registered by the test: modules are shared by the files of a run, and
+ * a hook at the top of this one would belong to the first file alone.
  */
 import { onTestFinished } from "vitest"
 

@@ -1,8 +1,8 @@
 /**
  * A server that a test needs and this machine does not have. The test fails with it; nothing is skipped.
  *
- * `npm test` looks for all servers first and hands its findings on in the environment, so that what is missing is
- * searched for once and named once in the summary, which knows these errors by the words "missing server:".
+ * `npm test` looks for all servers first and passes its findings on in the environment, so that a missing
+ * server is searched for once and named once in the summary, which finds these errors by the words "missing server:".
  */
 export class MissingServer extends Error {
   override readonly name = "MissingServer"

@@ -41,7 +41,7 @@ export interface NatsServer extends AsyncDisposable {
   /** SIGSTOP: connections stay open and nothing answers. */
   pause(): void
   resume(): void
-  /** The end: what is left of the store goes too, unless its folder was given. */
+  /** Ends the server, and removes its store unless the folder was given. */
   stop(): Promise<void>
 }
 
@@ -57,7 +57,7 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
       options.jetstream === false
         ? ""
         : `jetstream { store_dir: ${JSON.stringify(storeDir)}, ${sync} ${options.limits ?? ""} }`
-    // -1 lets the server pick a free port itself, so that no two ever compete for one.
+    // -1 lets the server pick a free port itself, so that two servers never compete for one.
     writeFileSync(configFile, `host: 127.0.0.1\nport: ${port}\n${jetstream}\n${options.config ?? ""}\n`)
     const server = spawnProcess(path, ["--config", configFile])
     try {
@@ -72,7 +72,7 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
   }
 
   const endInOrder = async (server: Spawned) => {
-    // One that is paused cannot end by itself.
+    // A paused server cannot end by itself.
     server.kill("SIGCONT")
     server.kill("SIGTERM")
     const timer = setTimeout(() => server.kill("SIGKILL"), 5_000)

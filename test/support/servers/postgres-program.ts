@@ -19,7 +19,10 @@ const PACKAGES: ReadonlyArray<readonly [suite: string, name: string]> = [
   ["bookworm", "postgresql-15"],
 ]
 
-/** Of the dependencies, libraries alone; not those of every machine, nor of what is not used here (just-in-time code, Perl, Python). */
+/**
+ * Dependencies that are unpacked: libraries, without those that every machine has and those of unused parts (JIT, Perl,
+ * Python).
+ */
 const LIBRARIES = /^lib(?!c6$|c-bin$|gcc|stdc|llvm|z3|perl|python|tcl|debconf|systemd-shared)/
 
 /** The folder of an unpacked package above a program; `undefined` for one that is installed. */
@@ -70,7 +73,7 @@ const ownSuite = (): string =>
     ? (/^VERSION_CODENAME=(\S+)$/m.exec(readFileSync("/etc/os-release", "utf8"))?.[1] ?? "")
     : ""
 
-/** Out of Debian's package; exported for the test of this way, which a machine that has PostgreSQL does not go. */
+/** The program from Debian's package. Exported for its test, since a machine that has PostgreSQL never calls it. */
 export async function fetchPostgres(): Promise<FoundProgram> {
   const suite = ownSuite()
   const reasons: string[] = []
@@ -99,7 +102,10 @@ async function find(): Promise<FoundProgram> {
 
 let search: Promise<FoundProgram> | undefined
 
-/** `$POSTGRES_SERVER`, then PATH, then where Debian installs it, then the cache folder, which is filled from Debian. Rejects with `MissingServer`. */
+/**
+ * `$POSTGRES_SERVER`, then PATH, then where Debian installs it, then the cache folder, which is filled from Debian.
+ * Rejects with `MissingServer`.
+ */
 export function postgresProgram(): Promise<FoundProgram> {
   search ??= (async () => {
     const earlier = foundEarlier(postgresServerName)

@@ -18,7 +18,7 @@ export interface PostgresServer extends AsyncDisposable {
   kill(): Promise<void>
   /** Ends the server in good order if it runs, and starts it again on the same port and data. */
   restart(): Promise<void>
-  /** The end: its data goes too. */
+  /** Ends the server and removes its data. */
   stop(): Promise<void>
 }
 
@@ -101,7 +101,7 @@ export async function startPostgres(): Promise<PostgresServer> {
     }
   }
 
-  /** Its processes have sessions of their own. */
+  /** The processes of a server, which have sessions of their own and so are not ended with its group. */
   const childrenOf = (pid: number): number[] => {
     const file = `/proc/${pid}/task/${pid}/children`
     return existsSync(file) ? readFileSync(file, "utf8").trim().split(" ").filter(Boolean).map(Number) : []
@@ -111,7 +111,7 @@ export async function startPostgres(): Promise<PostgresServer> {
     const children = childrenOf(server.pid)
     await server.end()
     for (const pid of children) if (isRunning(pid)) process.kill(pid, "SIGKILL")
-    // As long as one lives, the next server refuses to start.
+    // As long as one of these processes lives, the next server refuses to start.
     await eventually(() => !children.some(isRunning), { message: "processes of a killed server are still there" })
   }
 

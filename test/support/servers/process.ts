@@ -50,7 +50,9 @@ function tellWatchdog(line: string): void {
   appendFileSync(watchdogList, `${line}\n`)
 }
 
-/** Whether a process is there and has not ended; one that ended may be waiting for its parent to notice. */
+/**
+ * Whether a process has not ended. An ended process may still be listed, until its parent has asked for its exit code.
+ */
 export function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0)
@@ -69,7 +71,7 @@ export interface SpawnOptions {
   readonly cwd?: string
   /** Added to the environment of the test process; `undefined` takes a variable away. */
   readonly env?: Readonly<Record<string, string | undefined>>
-  /** A command that runs the one that follows it, such as `nice`. Of {@link spawnScript} only. */
+  /** A command that runs the following command, such as `nice`. Only {@link spawnScript} uses it. */
   readonly prefix?: ReadonlyArray<string>
 }
 
@@ -77,7 +79,7 @@ export interface SpawnOptions {
 export class Spawned implements AsyncDisposable {
   readonly pid: number
   readonly exited: Promise<Exit>
-  /** Like `exited`, once all output has arrived: what it left running may still hold its pipes. */
+  /** Like `exited`, once all output has arrived: a child that still runs may hold the pipes open. */
   readonly closed: Promise<Exit>
   stdout = ""
   stderr = ""
@@ -100,7 +102,7 @@ export class Spawned implements AsyncDisposable {
       child.once("exit", (code, signal) => {
         this.#exit = { code, signal }
         this.#forgetEmptyGroup()
-        // What a pipe still holds arrives just after the exit.
+        // Output that is still in a pipe arrives just after the exit.
         setTimeout(() => this.#wake(), 50)
         resolve(this.#exit)
       })

@@ -14,7 +14,7 @@ import { imageActor } from "../../../actors/image.ts"
 import { textActor } from "../../../actors/text.ts"
 import { webhookActor } from "../../../actors/webhook.ts"
 
-/** It takes a few seconds; a demo that hangs is one that fails. */
+/** The demo takes a few seconds; when it hangs, it fails after this time. */
 const DEADLINE_MS = 60_000
 
 const deadline = setTimeout(() => fail(`it did not end within ${DEADLINE_MS / 1000} s`), DEADLINE_MS)
@@ -179,7 +179,7 @@ expectEqual(
 )
 for (const { file, width } of thumbnails) expectEqual(file, (await sharp(join(folder, file)).metadata()).width, width)
 
-/** Somebody else's server: busy at first. */
+/** The server that receives the webhook. It answers 503 at first, so that the job is retried. */
 const received: Array<{ readonly id: string; readonly signed: boolean }> = []
 const endpoint = createServer((request, response) => {
   const chunks: Array<Buffer> = []

@@ -48,7 +48,7 @@ export function findDeno() {
     if (status !== 0 || !isNewEnough(join(work, program))) {
       throw new Error(`install Deno ${least.major}.${least.minor} or newer and put it on PATH (npm could not fetch it)`)
     }
-    // Whole or not at all, since another run may have been faster.
+    // Renamed into place in one step, unless another run has done so in the meantime.
     if (!existsSync(folder)) renameSync(work, folder)
     return join(folder, program)
   } finally {

@@ -13,12 +13,12 @@ export interface Import {
 }
 
 /**
- * Who may import what. `*` stands for anything within a folder, `**` for anything; `{own}` for what a file belongs to:
- * `plugins/nats/` for the files in it, `actors/text/` also for `actors/text.ts`.
+ * Which files may import which. `*` stands for anything within a folder, `**` for anything, and `{own}` for the folder of
+ * a file: `plugins/nats/` for the files in it, `actors/text/` also for `actors/text.ts`.
  */
 export interface Direction {
   readonly why: string
-  /** The first direction of the table that names a file is the one that counts. */
+  /** Patterns of the files. For each file the first direction that matches applies. */
   readonly files: string
   readonly may: readonly string[]
   /** Stronger than `may`. */
@@ -117,7 +117,9 @@ export function violations(sources: Sources, table: readonly Direction[]): strin
 /** The list of rooms, the highest first: each is the folders and files of the runtime that its row names. */
 export type Rooms = readonly (readonly string[])[]
 
-/** Reads the rows of the table under "## Rooms": the first column names the folders (with a slash at the end) and files. */
+/**
+ * Reads the rows of the table under "## Rooms": the first column names the folders (with a slash at the end) and files.
+ */
 export function roomsOf(page: string): Rooms {
   const section = page.split(/^## /m).find((text) => text.startsWith("Rooms\n")) ?? ""
   return [...section.matchAll(/^\|([^|]*)\|/gm)]
@@ -190,7 +192,9 @@ export function fileCircles(sources: Sources): string[][] {
   return components(graphOf(arrows(sources)))
 }
 
-/** Circles within a folder: what lies directly in it, files and folders, counts as one each, with all that is inside. */
+/**
+ * Circles within a folder: what lies directly in it, files and folders, counts as one each, with all that is inside.
+ */
 export function folderCircles(sources: Sources): string[][] {
   const within = new Map<string, [string, string][]>()
   for (const [from, to] of arrows(sources)) {

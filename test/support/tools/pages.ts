@@ -1,4 +1,4 @@
-/** The README and the pages of docs/, and the blocks of code in them: what the tests of the documentation go by. */
+/** The README and the pages of docs/, and the blocks of code in them, for the tests of the documentation. */
 import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"

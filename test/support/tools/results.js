@@ -1,6 +1,6 @@
 /**
- * What became of a run of Vitest, from the lines that `progress.js` wrote while it went on. Nothing is needed of how it
- * ended: a run that was killed counts what passed, and names the files that it had not finished.
+ * Reads the results of a run of Vitest from the lines that `progress.js` wrote during it. The run need not have ended
+ * well: of a run that was killed, the passed tests are counted and the unfinished files are named.
  */
 
 /** The environment variable that names the file of the lines. */

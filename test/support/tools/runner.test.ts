@@ -26,7 +26,7 @@ const reported = (why: string): RegExp =>
 test("a run that reaches its limit says what ran, and names what it had not finished", {
   timeout: 240_000,
 }, async () => {
-  // How soon the first file has ended, only the machine knows.
+  // It is not known how soon the first file has ended: that depends on the machine.
   for (const limit of [8, 32, 128]) {
     await using run = spawnProcess("node", [runner, "--limit", `${limit}`, "--config", config, "bun"])
     expect(await run.closed).toEqual({ code: 1, signal: null })

@@ -1,4 +1,7 @@
-/** The tables of defaults in docs/configuration.md, made from the schema and the constants of the runtime: they cannot say anything else. */
+/**
+ * The tables of defaults in docs/configuration.md, made from the schema and the constants of the runtime, so that they
+ * agree with them.
+ */
 import { spanText } from "../../../runtime/cli/format.ts"
 import { DEFAULT_QUEUE, HEARTBEAT_MS, WORKER_TTL_MS } from "../../../runtime/cluster/directory.ts"
 import { SETTINGS } from "../../../runtime/config/settings.ts"
@@ -27,7 +30,7 @@ export const settingsTable = (): string =>
     ),
   ].join("\n")
 
-/** What holds where neither a task nor its method says anything, and what cannot be set. */
+/** Defaults for tasks and methods that do not set a value, and values that cannot be set. */
 export const otherDefaultsTable = (): string => {
   const { max, baseMs, factor, capMs, jitter } = resolveRetry(undefined, undefined)
   const rows = [

@@ -8,7 +8,7 @@ import { idsOf, recordOf, text } from "../task.ts"
 
 type State = "succeeded" | "failed"
 
-/** All that a query finds, page by page: may be more than was asked for. */
+/** All jobs that a query finds, page by page. A driver may return more than was asked for. */
 const listed = async ({ peer }: DriverContext, query: Query): Promise<ReadonlyArray<string>> => {
   const ids: Array<string> = []
   let after: string | undefined
@@ -23,7 +23,7 @@ const listed = async ({ peer }: DriverContext, query: Query): Promise<ReadonlyAr
   throw new Error("the pages of a query have no end")
 }
 
-/** Fails unless each of these was found, once. */
+/** Fails unless each of these ids was found once. */
 const holds = (found: ReadonlyArray<string>, expected: ReadonlyArray<string | undefined>, what: string): void => {
   const missing = expected.filter((id) => id !== undefined && !found.includes(id))
   equal(missing, [], `missing among ${what}`)
@@ -37,7 +37,7 @@ interface Ended {
   readonly dead?: true
 }
 
-/** Records of jobs that ended one after the other, newest last. */
+/** Stores records of jobs that ended one after the other, the newest last. */
 const ended = async (
   { peer, task }: DriverContext,
   queue: string,
@@ -49,7 +49,7 @@ const ended = async (
     const record = recordOf(posting, state)
     await peer.put(posting.id, dead ? { ...record, index: { ...record.index, dead } } : record)
     ids.push(posting.id)
-    // Order by time needs times that differ.
+    // The order by time can only be seen where times differ.
     await sleep(3)
   }
   return ids
@@ -232,7 +232,7 @@ export const browseCases: ReadonlyArray<DriverCase> = [
       await peer.all(queue, 2)
       const counts = (each: QueueDepth | undefined): string =>
         each === undefined ? "absent" : `${each.ready} ready, ${each.scheduled} scheduled, ${each.held} in hand`
-      // A broker may count a moment later.
+      // A broker may count a task a moment after it is stored.
       await until(
         "the counts of a queue",
         async () => counts(await peer.depth(queue)) === `3 ready, ${scheduled} scheduled, 2 in hand`,
@@ -309,7 +309,7 @@ export const browseCases: ReadonlyArray<DriverCase> = [
       const [later, earlier] = [task({ queue, expires: now - 1_000 }), task({ queue, expires: now - 5_000 })]
       await peer.publish(scheduled, later, task({ queue }), task({ queue, expires: now + 60_000 }), earlier)
       const overdue = (expiredBy: number, max = 10) => peer.waiting({ expiredBy }, max)
-      // A broker may list a moment later.
+      // A broker may list a task a moment after it is stored.
       await until("all that expired", async () => (await overdue(now)).length >= 3, patience(8_000))
       equal(await overdue(now), [earlier.id, later.id, scheduled.id], "past their expires")
       equal(await overdue(now, 1), [earlier.id], "past their expires, at most one")

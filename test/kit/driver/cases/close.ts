@@ -6,7 +6,7 @@ import { idOf, idsOf, recordOf } from "../task.ts"
 
 const group = "close"
 
-/** A call that throws instead of rejecting rejects all the same. */
+/** Calls a function that may throw, and rejects in that case. */
 const settled = async (call: () => Promise<unknown>): Promise<unknown> => call()
 
 export const closeCases: ReadonlyArray<DriverCase> = [
@@ -109,7 +109,7 @@ export const closeCases: ReadonlyArray<DriverCase> = [
       const queue = fresh("queue")
       const other = await another()
       const waiting = peer.take(queue, { wait: 8_000 })
-      // It may fail before it is awaited.
+      // The promise may reject before it is awaited.
       waiting.catch(() => undefined)
       await other.close()
       const posting = task({ queue })

@@ -9,7 +9,7 @@ import { bytes, idOf, idsOf, recordOf, sized, text } from "../task.ts"
 
 const group = "commit"
 
-/** What a commit does beside its record, and how it is seen that it was not done. */
+/** The further steps of a commit beside its record, each with a check that it was not done. */
 interface Beside {
   readonly name: string
   readonly needsDelivery: boolean
@@ -48,7 +48,7 @@ const besides: ReadonlyArray<Beside> = [
   },
 ]
 
-/** Why a commit is refused before its first step: what is wrong with it. */
+/** Fails unless a commit was refused for this reason, before its record was stored. */
 const refused = (answer: { readonly status: string }, reason: string, what: string): void => {
   check(
     answer.status === "failed" && "error" in answer && answer.error instanceof Error && "reason" in answer.error,

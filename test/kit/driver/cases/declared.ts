@@ -1,4 +1,4 @@
-/** What a driver says about itself, and that it has what it says. */
+/** The declarations of a driver, and whether it has the members that it declares. */
 
 import { check, equal, refuses } from "../../check.ts"
 import { atomic, type DriverCase, offered } from "../case.ts"

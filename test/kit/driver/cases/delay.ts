@@ -1,4 +1,4 @@
-/** Due times: never early, not late by more than declared. */
+/** Due times: a task is never early, and not later than the declared resolution. */
 import { between, equal, sameSet } from "../../check.ts"
 import { type DriverCase, dedupe, delay } from "../case.ts"
 import { idOf, idsOf } from "../task.ts"

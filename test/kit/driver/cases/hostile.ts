@@ -49,7 +49,7 @@ export const hostileCases: ReadonlyArray<DriverCase> = [
       const queues = [...TEXTS, "q", "q.", "q.1", "q1", "Q", `${"長".repeat(60)}`, fresh("queue")]
       const postings = queues.map((queue) => task({ queue }))
       await peer.publish(...postings)
-      // Those that look like patterns first: they must not take what is not theirs.
+      // Names that look like patterns come first: taking from such a queue must not bring tasks of other queues.
       for (const [at, queue] of queues.entries()) {
         const deliveries = await peer.take(queue, { max: 10, wait: 2_000 })
         equal(idsOf(deliveries), [postings[at]?.id], `what comes from ${JSON.stringify(queue)}`)

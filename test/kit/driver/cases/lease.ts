@@ -1,11 +1,11 @@
-/** Leases: a delivery has its task for so long, or longer if extended, and then another one may. */
+/** Leases: a delivery has its task until the lease ends, or longer if extended; then another delivery may get it. */
 import { between, check, equal } from "../../check.ts"
 import { type DriverCase, delay, ownTokens } from "../case.ts"
 import { sleep } from "../context.ts"
 import { idOf, recordOf } from "../task.ts"
 
 const group = "lease"
-/** As short as the contract allows. */
+/** The shortest lease that the contract allows, in milliseconds. */
 const lease = 1_000
 
 export const leaseCases: ReadonlyArray<DriverCase> = [
@@ -172,7 +172,7 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
       const queue = fresh("queue")
       await peer.publish(task({ queue }))
       let last = ""
-      // Far enough for a number that was padded to two digits.
+      // More deliveries than a number that is padded to two digits can order.
       for (let at = 0; at < 104; at++) {
         const delivery = await peer.one(queue)
         check(delivery.fence > last, `fence ${at + 1} must be above "${last}": "${delivery.fence}"`)

@@ -1,4 +1,4 @@
-/** Which task comes next: queue, then level, then sequence. */
+/** The order of taking: by queue, then level, then sequence. */
 import { between, check, equal } from "../../check.ts"
 import { type DriverCase, front, strictOrder } from "../case.ts"
 import { type DriverContext, patience, size, sleep } from "../context.ts"
@@ -6,7 +6,7 @@ import { idOf, idsOf } from "../task.ts"
 
 const group = "order"
 
-/** Resolves once a take that begins now must see this only task of a queue. */
+/** Resolves once any take that begins afterwards must see this task, the only one of its queue. */
 const seen = async ({ harness, peer, until }: DriverContext, queue: string): Promise<void> => {
   if (harness.lanewise) await until("the broker to count the task", async () => (await peer.depth(queue))?.ready === 1)
 }
@@ -57,7 +57,9 @@ export const orderCases: ReadonlyArray<DriverCase> = [
       const postings = Array.from({ length: 10 }, (_, priority) => task({ queue, priority }))
       await peer.publish(...postings)
       const found = idsOf(await peer.all(queue, 10)).map((id) => postings.findIndex((each) => each.id === id))
-      // Within a band they come as published, which is upward; each lower band begins anew: as many climbs as bands.
+      // Tasks were published with rising levels. Within a band they come in that order, and each lower band begins
+      // again
+      // with its lowest level, so that the levels rise as many times as there are bands.
       const bands: Array<Array<number>> = []
       for (const [at, each] of found.entries()) {
         if (at === 0 || each < (found[at - 1] ?? 0)) bands.push([])
@@ -99,7 +101,7 @@ export const orderCases: ReadonlyArray<DriverCase> = [
       const [high, low] = [fresh("high"), fresh("low")]
       const other = await elsewhere()
       await peer.publish(task({ queue: low }))
-      // Where the broker has to be asked first, nothing is left to chance.
+      // Over a lanewise broker each round waits until the broker counts the task: then fewer rounds are enough.
       const rounds = harness.lanewise ? size(20, 200) : size(60, 1_000)
       for (let round = 0; round < rounds; round++) {
         const posting = task({ queue: high, front: harness.capabilities.front })
@@ -140,7 +142,7 @@ export const orderCases: ReadonlyArray<DriverCase> = [
     async run({ peer, fresh, task, elsewhere, harness, within }) {
       const [high, low] = [fresh("high"), fresh("low")]
       const other = await elsewhere()
-      // By turns two queues and two levels of one queue, where there are several.
+      // Alternates between two queues and, where there are several bands, two levels of one queue.
       const pairs = Array.from({ length: size(60, 600) }, (_, at) =>
         at % 2 === 0 || harness.capabilities.bands === 1
           ? ([task({ queue: high }), task({ queue: low })] as const)
@@ -150,7 +152,7 @@ export const orderCases: ReadonlyArray<DriverCase> = [
       const publishing = async (): Promise<void> => {
         for (let pair = left.shift(); pair; pair = left.shift()) for (const each of pair) await other.publish(each)
       }
-      // Looks again and again, so that the tasks come while it does; every second take waits, where it can.
+      // Takes repeatedly, so that tasks arrive during a take. Every second take waits, where the driver can wait.
       const taking = async (): Promise<ReadonlyArray<string>> => {
         const found: Array<string> = []
         for (let round = 0; found.length < 2 * pairs.length; round++) {

@@ -1,4 +1,4 @@
-/** Storing tasks: exactly what was given, once per publish key, and each on its own. */
+/** Publishing: a task is stored exactly as given, once per publish key, and succeeds or fails alone. */
 import type { Receipt } from "../../../../runtime/transport/driver.ts"
 import { check, equal, sameSet } from "../../check.ts"
 import { describe } from "../../peer.ts"
@@ -235,7 +235,7 @@ export const publishCases: ReadonlyArray<DriverCase> = [
       else {
         first.content.body.fill(8)
         try {
-          // Refused where a driver hands out frozen objects: as good.
+          // A driver may also return frozen objects, which refuse the change.
           Object.assign(first.content.headers, { id: "changed" })
         } catch {}
       }

@@ -173,7 +173,7 @@ export const readCases: ReadonlyArray<DriverCase> = [
       ]
       for (const [at, posting] of lost.entries()) {
         await peer.put(posting.id, recordOf(posting, at === 1 ? "scheduled" : "queued"))
-        // Order by time needs times that differ.
+        // The order by time can only be seen where times differ.
         await sleep(3)
       }
       await peer.committed({ id: whole.id, record: recordOf(whole, "queued"), post: [whole] })

@@ -10,7 +10,7 @@ import { withoutUncaught } from "../uncaught.ts"
 import { hear, ofJob } from "./news.ts"
 
 const group = "recovery"
-/** Longest that a call may take whose broker does not answer, in milliseconds. */
+/** Longest time that a call may take while the broker does not answer, in milliseconds. */
 const boundOf = ({ harness }: DriverContext): number => harness.bound ?? 15_000
 
 /** Fails unless the error says that the broker is away. */
@@ -21,10 +21,10 @@ const away = (error: unknown, what: string): void => {
   )
 }
 
-/** How long a driver may need until it works again, in milliseconds. */
+/** Longest time until a driver works again, in milliseconds. */
 const mending = (context: DriverContext): number => patience(boundOf(context) + 5_000)
 
-/** Publishes one by one until each task is stored, whatever happens meanwhile. */
+/** Publishes tasks one by one, and repeats each until it is stored. */
 const persist = async ({ peer, until }: DriverContext, postings: ReadonlyArray<Posting>): Promise<void> => {
   for (const posting of postings) {
     await until(
@@ -55,11 +55,11 @@ const takeThrough = async ({ driver }: DriverPeer, queue: string, wait = 500): P
   }
 }
 
-/** Takes and ends until each of the ids has come. */
+/** Takes and acks tasks until each of the ids has been delivered. */
 const consume = async ({ peer }: DriverContext, queue: string, ids: ReadonlyArray<string>): Promise<void> => {
   const left = new Set(ids)
   const end = Date.now() + patience(25_000)
-  /** In hand: an answer that was lost may be that of an ack, after which the task never comes again. */
+  /** Deliveries whose ack got no answer. It may have succeeded, so that the task is not delivered again. */
   const held = new Map<string, string>()
   while (left.size > 0) {
     check(Date.now() < end, `all tasks must come, ${left.size} of ${ids.length} did not`)
@@ -95,7 +95,7 @@ const throughDisturbance = (context: DriverContext, disturb: () => Promise<void>
     await Promise.all([consume(context, queue, ids), within("the restart", disturb(), 30_000)])
   })
 
-/** Runs during a cut, and heals it whatever happens. */
+/** Runs a function during a cut, and heals the cut also when the function fails. */
 const duringCut = async ({ harness, within }: DriverContext, run: () => Promise<void>): Promise<void> => {
   await within("the cut", harness.cut?.() ?? Promise.resolve())
   try {
@@ -105,7 +105,7 @@ const duringCut = async ({ harness, within }: DriverContext, run: () => Promise<
   }
 }
 
-/** Runs while the broker is silent over connections that stay open. */
+/** Runs a function while the broker does not answer although its connections stay open. */
 const duringSilence = async ({ harness, within }: DriverContext, run: () => Promise<void>): Promise<void> => {
   await within("the silence", harness.freeze?.() ?? Promise.resolve())
   try {
@@ -119,7 +119,7 @@ const duringSilence = async ({ harness, within }: DriverContext, run: () => Prom
 const answering = ({ peer, until }: DriverContext): Promise<unknown> =>
   until("an answer after the cut", () => peer.driver.store.get(["a"]).catch(() => undefined), patience(20_000))
 
-/** Every call there is, with what it asks for; none may be the first to notice a cut that another one does not. */
+/** All calls of a driver by name, with valid arguments: each has to notice a cut by itself. */
 const calls = (
   driver: Driver,
   posting: Posting,
@@ -250,7 +250,7 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
       const thrown = new Set<string>()
       const left = [...commits]
       const committing = async (lane: number): Promise<void> => {
-        // Not in step with each other, so that the end comes in the middle of some.
+        // The calls are not in step with each other, so that the cut comes in the middle of some.
         await sleep(2 * lane)
         for (let commit = left.shift(); commit !== undefined; commit = left.shift()) {
           const committed = peer.driver.commit([commit]).catch((error: unknown) => {
@@ -276,7 +276,8 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
         const done = { record: own?.record !== undefined, post: follower !== undefined, task: own?.task === undefined }
         const all = { record: true, post: true, task: true }
         if (answer?.status === "committed") {
-          // What ends the task is the last step, and may be lost with a broker that does not confirm it: it comes again.
+          // Ending the task is the last step. A broker that does not confirm it may lose it, and delivers the task
+          // again.
           equal(
             [own?.revision, atomic ? done : { ...done, task: true }],
             [answer.revision, all],
@@ -312,7 +313,9 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
       const { driver } = peer
       const queue = fresh("queue")
       const untried: Array<string> = []
-      /** Fails unless the call says of each item that it is not known, or of all of them that nothing was tried. */
+      /**
+       * Notes the id of a call for which nothing was tried. Fails if the call rejects although it may have been done.
+       */
       const lost = async (id: string, call: Promise<ReadonlyArray<Committed | Receipt>>): Promise<void> => {
         try {
           const [answer] = await call

@@ -1,4 +1,4 @@
-/** The store: values under keys, with revisions, and all or nothing. */
+/** The store: values under keys, with revisions; a write does all of its operations or none. */
 import { Buffer } from "node:buffer"
 import type { Entry, StoreOperation } from "../../../../runtime/transport/store.ts"
 import { between, check, equal, refuses } from "../../check.ts"
@@ -68,7 +68,7 @@ export const storeCases: ReadonlyArray<DriverCase> = [
     async run({ peer, elsewhere }) {
       const other = await elsewhere()
       let last = ""
-      // Far enough for a number that gets more digits.
+      // Enough writes for the revision to get one more digit.
       for (let at = 0; at < 120; at++) {
         const [revision = ""] = await (at % 2 === 0 ? peer : other).written(value(`key ${at % 7}`))
         check(rises(last, revision), `revision ${at + 1} must be above "${last}": "${revision}"`)
@@ -177,7 +177,7 @@ export const storeCases: ReadonlyArray<DriverCase> = [
         check((await peer.get("brief")) !== undefined, "a value must be there during its time to live")
       })
       await until("the end of a value", async () => (await peer.get("brief")) === undefined)
-      // Brokers that count in whole seconds may take two.
+      // A broker that counts in whole seconds may be two seconds late.
       took(1_000 - tolerance, 2_500 + slack, "milliseconds that a value lived")
       equal(keys(await peer.list()), ["long", "renewed"], "keys that are left")
       await peer.written({ ...value("brief"), expect: "" })

@@ -1,4 +1,4 @@
-/** Taking tasks: waiting, limits, turns, and never twice at the same time. */
+/** Taking tasks: waiting, limits, turns of queues, and one delivery of a task at a time. */
 import type { Delivery } from "../../../../runtime/transport/driver.ts"
 import { between, check, equal, sameSet } from "../../check.ts"
 import { type DriverCase, delay, uncountedAborts, waits } from "../case.ts"
@@ -8,7 +8,7 @@ import { idOf, idsOf } from "../task.ts"
 
 const group = "take"
 
-/** Takes that are aborted while tasks arrive: what they brought all the same. */
+/** Aborts takes while tasks arrive; returns the deliveries that they brought in spite of that. */
 const abortedTakes = async (
   { peer, tasks }: DriverContext,
   other: DriverPeer,

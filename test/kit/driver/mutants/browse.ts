@@ -21,7 +21,7 @@ const waitingReversed = breaking(({ waiting }) =>
   waiting ? { waiting: async (what, max) => [...(await waiting(what, max))].reverse() } : {},
 )
 
-/** News of which only some are told; `make` is called once per listener. */
+/** Passes on only news that a filter accepts; `make` makes the filter of each listener. */
 const hearing = (make: () => (news: News) => boolean): Breaker =>
   breaking(({ listen }) => ({
     listen: (interest, listener, signal) => {
@@ -30,7 +30,7 @@ const hearing = (make: () => (news: News) => boolean): Breaker =>
     },
   }))
 
-/** Told before it is so. */
+/** Reports news before the change can be seen. */
 const rash = broken(() => {
   const listeners = new Set<(news: News) => void>()
   const tell = (news: News): void => {
@@ -103,7 +103,7 @@ export const browseMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "query: a job that is due later is found as scheduled",
-    // Lists what is due now, and records.
+    // Lists records, and of the tasks without a record only those without a due time.
     breaker: querying(
       (query) => query,
       (page) => ({ ...page, jobs: page.jobs.filter(({ record, task }) => record || task?.due === undefined) }),
@@ -152,7 +152,7 @@ export const browseMutants: ReadonlyArray<DriverMutant> = [
     ([name, most]): DriverMutant => ({
       breaks: `news: ${name}`,
       on: "least",
-      // Only the first news of a queue, and none.
+      // Passes on only so much news of queues: one, or none.
       breaker: hearing(() => {
         let told = 0
         return (news) => news.kind !== "queue" || told++ < most
@@ -169,7 +169,7 @@ export const browseMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "news: a large record is told like a small one",
-    // Some brokers carry no more.
+    // Drops news with a large record, as a broker with small messages would.
     breaker: hearing(() => (news) => news.kind !== "job" || (news.record?.length ?? 0) <= 8_000),
   },
   { breaks: "news: a read or take that begins after the news sees what they are about", breaker: rash },

@@ -1,4 +1,4 @@
-/** Mutants of commits: the record, the postings, the task, and what is answered. */
+/** Mutants of commits: the record, the postings, the task, and the answer. */
 import { Buffer } from "node:buffer"
 import type { Commit, CommitRecord, Committed, Posting, TaskEnd } from "../../../../runtime/transport/driver.ts"
 import type { Index } from "../../../../runtime/transport/known.ts"
@@ -10,7 +10,7 @@ import { renamed } from "./publish.ts"
 
 type Breaker = DriverMutant["breaker"]
 
-/** The task of a commit is ended otherwise, or not at all. */
+/** Changes how a commit ends its task, or leaves it out. */
 const ending = (change: (task: TaskEnd) => TaskEnd | undefined): Breaker =>
   commits(({ task, ...rest }) => {
     const changed = task && change(task)
@@ -22,11 +22,11 @@ const recorded = (change: (record: CommitRecord, id: string) => Partial<CommitRe
     record === undefined ? rest : { ...rest, record: { ...record, ...change(record, rest.id) } },
   )
 
-/** The postings of a commit, not those that are published. */
+/** Changes the postings of commits, and not tasks that are published. */
 const posting = (change: (posting: Posting) => ReadonlyArray<Posting>): Breaker =>
   commits(({ post = [], ...rest }) => ({ ...rest, post: post.flatMap(change) }))
 
-/** Stores records whatever is stored, where `when` says so. */
+/** Stores records without comparing revisions where `when` holds. */
 const carefree = (when: (record: CommitRecord, id: string) => boolean, wait = 0): Breaker =>
   breaking(({ commit, read }) => ({
     commit: (each) =>
@@ -46,7 +46,7 @@ const carefree = (when: (record: CommitRecord, id: string) => boolean, wait = 0)
       ),
   }))
 
-/** What is to be refused before the first step is refused after the record. */
+/** Refuses invalid commits only after their record was stored. */
 const recordFirst = breaking(({ commit }) => ({
   commit: (each) =>
     Promise.all(
@@ -60,14 +60,14 @@ const recordFirst = breaking(({ commit }) => ({
     ),
 }))
 
-/** Goes on with the rest after a conflict. */
+/** Does the other steps of a commit although its record was in conflict. */
 const overriding = (rest: (commit: Commit) => Partial<Commit>): Breaker =>
   answers(async (answer, commit, driver) => {
     if (answer.status === "conflict") await driver.commit([{ id: commit.id, ...rest(commit) }])
     return answer
   })
 
-/** Only ends the task, only posts. */
+/** Parts of a commit: its task alone, its postings alone. */
 const withTask = ({ task }: Commit): Partial<Commit> => (task ? { task } : {})
 const withPost = ({ post }: Commit): Partial<Commit> => (post ? { post } : {})
 
@@ -135,7 +135,7 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "commit: what was never a token ends nothing: the task is gone, and the record counts",
-    // Refused as a whole, where the record counts.
+    // Skips commits whose delivery has lost its task, records included, and answers that they were done.
     breaker: breaking(({ commit, extend }) => ({
       commit: async (each) => {
         const ours = await extend(each.map(({ task }) => (task && "token" in task ? task.token : "")))
@@ -185,7 +185,7 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
   { breaks: BYTES, breaker: recorded(({ bytes }) => ({ bytes: Buffer.from(Buffer.from(bytes).toString("utf8")) })) },
   {
     breaks: BYTES,
-    // Says committed, and stores nothing.
+    // Answers `committed` and stores nothing.
     breaker: breaking(({ commit }) => ({
       commit: async (each) => {
         const answers = await commit(each.map(({ record, ...rest }) => rest))
@@ -195,7 +195,7 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: BYTES,
-    // Answers with the revision before.
+    // Answers with the previous revision.
     breaker: answers((answer, { record }) =>
       answer.status === "committed" && record ? { ...answer, revision: `${record.expect}0` } : answer,
     ),
@@ -262,7 +262,7 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
   { breaks: "commit: a record is stored only over the revision that is expected", breaker: carefree(() => true) },
   {
     breaks: "commit: nothing is stored only where not even a hidden record is",
-    // A record that is hidden counts as none.
+    // Treats a hidden record as absent.
     breaker: () => {
       const hidden = new Set<string>()
       const breaker = carefree(({ expect }, id) => expect === "" && hidden.has(id))()
@@ -285,7 +285,7 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
   { breaks: "commit: a conflict withdraws nothing", breaker: overriding(withTask) },
   {
     breaks: "commit: of commits that expect the same at the same time, one is committed",
-    // Looks, and stores a moment later.
+    // Compares the revision, and stores a moment later.
     breaker: carefree(() => true, 3),
   },
   {
@@ -296,7 +296,7 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks:
       "commit: a revision never repeats, also when the same is written again or the record was removed in between",
-    // Of the content.
+    // Every record has the same revision, as where the content alone decides about it.
     breaker: breaking(({ commit, read }) => ({
       read: async (ids, what) =>
         (await read(ids, what)).map((each) => each && (each.record ? { ...each, revision: "same" } : each)),
@@ -357,7 +357,7 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "commit: what a commit posts is not withdrawn by it, also when it is a task of the same job",
-    // Looks for what to withdraw when all was posted.
+    // Looks for tasks to withdraw only after the postings were stored.
     breaker: answers(async (answer, { id, task }, driver) => {
       if (task?.kind === "withdraw") await driver.commit([{ id, task }])
       return answer
@@ -374,7 +374,7 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
       {
         breaks,
         on: "stepwise",
-        // Goes on with the task.
+        // Ends the task although a step before it failed.
         breaker: answers(async (answer, { id, task }, driver) => {
           if (answer.status === "failed" && task) await driver.commit([{ id, task }])
           return answer
@@ -383,7 +383,7 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
       {
         breaks,
         on: "stepwise",
-        // What failed is said to be done.
+        // Answers `committed` for a step that failed.
         breaker: answers((answer) =>
           answer.status === "failed" ? { status: "committed", revision: answer.revision ?? "" } : answer,
         ),
@@ -444,7 +444,7 @@ export const readMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "read: a read sees every commit that was answered before it began, by any connection",
-    // Remembers for a while what it has read.
+    // Caches what it has read for a while.
     breaker: breaking(({ read }) => {
       const kept = new Map<string, ReturnType<typeof read>>()
       return {
@@ -476,7 +476,7 @@ export const readMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: "orphans: jobs whose posting was lost are named, oldest first, and no others",
     on: "stepwise",
-    // Those that are in hand are taken for lost.
+    // Reports tasks that a delivery has as lost.
     breaker: broken(() => {
       const taken = new Set<string>()
       return ({ take, orphans }) => ({

@@ -1,4 +1,4 @@
-/** Mutants of input from strangers, of closing and of recovery. */
+/** Mutants of hostile input, of closing and of recovery. */
 import type { Driver, Posting } from "../../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { sleep } from "../../stage.ts"
@@ -11,12 +11,12 @@ type Breaker = DriverMutant["breaker"]
 const closing = (close: (driver: Driver) => () => Promise<void>): Breaker =>
   breaking((driver) => ({ close: close(driver) }))
 
-/** Closed a good while after it was said to be. */
+/** Closes a while after `close` has resolved. */
 const lingering = closing(({ close }) => async () => {
   void sleep(4_000).then(close)
 })
 
-/** Every tenth publish is said to be stored, and is not. */
+/** Reports every tenth publish as stored without storing it. */
 const leaking = broken(() => {
   let count = 0
   return ({ publish }) => ({
@@ -24,7 +24,7 @@ const leaking = broken(() => {
   })
 })
 
-/** The second connection of a run finds another board. */
+/** Gives each connection of a run a board of its own, as if all stored data were lost. */
 const forgotten: Breaker = () => {
   let count = 0
   return (connect) => (options) => connect({ ...options, namespace: `${options.namespace}-${++count}` })
@@ -69,7 +69,7 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "hostile: a publish key is not mistaken for that of another job",
-    // The key is read from the front, where the id may hold anything.
+    // Splits the publish key from the front, although an id may contain the separator.
     breaker: deduplicating(({ key }, seen) => {
       const own = key.split("/").slice(0, 3).join("/")
       return !seen.has(own) && seen.add(own).has(own)
@@ -125,7 +125,7 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   { breaks: "close: afterwards every call fails as closed, and nothing is heard any more", breaker: lingering },
   {
     breaks: "close: afterwards every call fails as closed, and nothing is heard any more",
-    // Listeners stay on a board that others use.
+    // Keeps calling listeners after their connection was closed, also for what other connections publish.
     breaker: broken(() => {
       const listeners = new Set<Parameters<Driver["listen"]>[1]>()
       return ({ listen, publish }) => ({
@@ -204,7 +204,7 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: "recovery: with a heartbeat of 0, a connection that nothing is asked over is not lost by silence",
     on: "line",
-    // Takes 0 for a heartbeat that is not given.
+    // Reports the connection as lost after a second, as if a heartbeat of 0 had been missed.
     breaker: breaking(({ onStatus }) => ({
       onStatus: (listener) => {
         void sleep(1_000).then(() => listener("disconnected"))
@@ -226,7 +226,7 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: LOST,
     on: "line",
-    // Says of what may have been done that it was not tried.
+    // Answers that nothing was tried, although it may have been stored.
     breaker: breaking(({ publish }) => ({
       publish: async (each) => {
         const found = await publish(each)
@@ -263,7 +263,7 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: ANSWERS,
     on: "line",
-    // What was sent is said to be committed.
+    // Answers `committed` where the answer of the broker was lost.
     breaker: breaking(({ commit }) => ({
       commit: (each) => commit(each).catch(() => each.map(() => ({ status: "committed", revision: "1" }))),
     })),
@@ -271,7 +271,7 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: ANSWERS,
     on: "line",
-    // What was done before the end is said to have had no effect.
+    // Answers that nothing was done, although the commit was done.
     breaker: answers((answer) =>
       answer.status === "committed"
         ? { status: "failed", error: new TransportError("unavailable", "nothing was done", { outcome: "none" }) }
@@ -292,7 +292,7 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: "recovery: a take that waits through a cut, or the next one, brings what comes afterwards",
     on: "line",
-    // Once it has failed, it never recovers.
+    // Never works again after its first failure.
     breaker: breaking(({ take }) => {
       let failed = false
       return {
@@ -311,7 +311,7 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: CALLS,
     on: "line",
-    // An empty answer, where the broker could not be asked.
+    // Answers that nothing is due although the broker could not be asked.
     breaker: breaking(({ take }) => ({
       take: (request, signal) => take(request, signal).catch(() => ({ deliveries: [] })),
     })),
@@ -319,7 +319,7 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: CALLS,
     on: "line",
-    // Tries until there is an answer.
+    // Repeats a call without a time limit until it is answered.
     breaker: breaking(({ read }) => ({
       read: async (ids, what) => {
         for (;;) {
@@ -340,7 +340,7 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: "recovery: every call works again after a cut, within a bound, and what failed is stored once",
     on: "line",
-    // One call goes on over the connection that died.
+    // One method keeps using the connection that died.
     breaker: breaking(({ onStatus, commit }) => {
       let died = false
       onStatus(() => {
@@ -361,7 +361,7 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: MISSED,
     on: "line",
-    // Nobody listens any more on the new connection.
+    // Does not listen again on the new connection.
     breaker: breaking(({ listen, onStatus }) => {
       let died = false
       onStatus(() => {

@@ -1,4 +1,4 @@
-/** A mutant: a good driver with one promise broken, and the case that must notice. */
+/** A mutant: a correct driver with one promise broken, and the case that has to fail. */
 import type {
   Commit,
   Committed,
@@ -22,15 +22,15 @@ export interface DriverMutant {
   readonly breaks: string
   /** Which driver the case runs on: see `bases.ts`. Defaults to `whole`. */
   readonly on?: "whole" | "least" | "stepwise" | "poor" | "line"
-  /** Called once per run of the case: what it remembers is shared by the connections of that run. */
+  /** Called once per run of the case; its state is shared by the connections of that run. */
   breaker(): (connect: Connect) => Connect
-  /** What is broken elsewhere than in a driver that is connected. */
+  /** Changes the harness, for promises that are not broken in a connected driver. */
   readonly harness?: (harness: DriverHarness) => Partial<DriverHarness>
 }
 
 type Breaker = DriverMutant["breaker"]
 
-/** A breaker for what is broken elsewhere. */
+/** A breaker that leaves connected drivers as they are. */
 export const whole: Breaker = () => (connect) => connect
 
 /** Breaks each driver; `make` is called once per run. */
@@ -44,7 +44,7 @@ export const broken =
     }
   }
 
-/** What remembers nothing from one connection to the next. */
+/** A breaker without state that is shared by connections. */
 export const breaking = (patch: (driver: Driver) => Partial<Driver>): Breaker => broken(() => patch)
 
 export const storeBroken = (make: () => (store: Store) => Partial<Store>): Breaker =>
@@ -56,14 +56,14 @@ export const storeBroken = (make: () => (store: Store) => Partial<Store>): Break
 export const broadcastBroken = (patch: (broadcast: Broadcast) => Partial<Broadcast>): Breaker =>
   breaking(({ broadcast }) => (broadcast === undefined ? {} : { broadcast: { ...broadcast, ...patch(broadcast) } }))
 
-/** Every posting is changed on its way in, alone or in a commit. */
+/** Changes each posting before it is stored, published or in a commit. */
 export const postings = (change: (posting: Posting) => Posting): Breaker =>
   breaking(({ publish, commit }) => ({
     publish: (each) => publish(each.map(change)),
     commit: (each) => commit(each.map(({ post = [], ...rest }) => ({ ...rest, post: post.map(change) }))),
   }))
 
-/** Batches that are published are changed; all is said to be stored. */
+/** Changes published batches, and reports all of their tasks as stored. */
 export const batches = (change: (postings: ReadonlyArray<Posting>) => ReadonlyArray<Posting>): Breaker =>
   breaking(({ publish }) => ({
     publish: async (each) => {
@@ -83,11 +83,11 @@ export const deliveries = (change: (delivery: Delivery) => Delivery): Breaker =>
     },
   }))
 
-/** Every commit is changed on its way in. */
+/** Changes each commit before it is sent. */
 export const commits = (change: (commit: Commit) => Commit): Breaker =>
   breaking(({ commit }) => ({ commit: (each) => commit(each.map(change)) }))
 
-/** Every answer to a commit is changed, perhaps after something else was done. */
+/** Changes each answer to a commit, and may do more before that. */
 export const answers = (
   change: (answer: Committed, commit: Commit, driver: Driver) => Committed | Promise<Committed>,
 ): Breaker =>
@@ -98,7 +98,7 @@ export const answers = (
     },
   }))
 
-/** What is known of a job is changed. */
+/** Changes what `read` returns about a job. */
 export const known = (change: (known: Known | undefined, id: string) => Known | undefined): Breaker =>
   breaking(({ read }) => ({
     read: async (ids, what) => (await read(ids, what)).map((each, at) => change(each, ids[at] ?? "")),
@@ -107,6 +107,6 @@ export const known = (change: (known: Known | undefined, id: string) => Known | 
 export const operations = (change: (operation: StoreOperation) => StoreOperation): Breaker =>
   storeBroken(() => (store) => ({ write: (each) => store.write(each.map(change)) }))
 
-/** Namespaces that differ only in their ends become one. */
+/** Cuts namespaces, so that two that differ only at their ends become one. */
 export const namespacesMixed: Breaker = () => (connect) => (options) =>
   connect({ ...options, namespace: options.namespace.slice(0, "kit-".length + 36) })

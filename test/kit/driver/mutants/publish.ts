@@ -7,7 +7,7 @@ import { sleep } from "../../stage.ts"
 import { messageOf } from "../task.ts"
 import { batches, breaking, broken, type DriverMutant, deliveries, postings, whole } from "./mutant.ts"
 
-/** Messages are changed on their way out. */
+/** Changes messages before they are delivered. */
 const messages = (change: (message: Message) => Partial<Message>): DriverMutant["breaker"] =>
   deliveries((delivery) => {
     const message = messageOf(delivery)
@@ -18,10 +18,10 @@ let names = 0
 /** The same task under another publish key. */
 export const renamed = (posting: Posting): Posting => ({ ...posting, key: `${posting.key}#${++names}` })
 
-/** Publish keys are never recognised. */
+/** Never recognises a publish key. */
 export const forgetful = postings(renamed)
 
-/** Stores what `isNew` says is new, and calls the rest duplicates. */
+/** Stores the tasks for which `isNew` holds, and answers `duplicate` for the others. */
 export const deduplicating = (
   isNew: (posting: Posting, seen: Set<string>) => boolean | Promise<boolean>,
 ): DriverMutant["breaker"] =>
@@ -38,7 +38,7 @@ export const deduplicating = (
     })
   })
 
-/** One commit becomes three, each a while after the one before. */
+/** Splits a commit into three, with a pause after each. */
 export const inSteps = (wait: number): DriverMutant["breaker"] =>
   breaking(({ commit }) => ({
     commit: (each) =>
@@ -61,7 +61,7 @@ export const inSteps = (wait: number): DriverMutant["breaker"] =>
       ),
   }))
 
-/** A member that is declared and not there. */
+/** Stands for an optional member that is there and always fails. */
 const failing = () => Promise.reject(new TransportError("internal", "this is not there"))
 const breaks = "declared: every optional member that is there answers"
 
@@ -132,7 +132,7 @@ export const publishMutants: ReadonlyArray<DriverMutant> = [
       const headers: Record<string, unknown> = {}
       for (const [name, value] of Object.entries(message.headers)) {
         if (name !== "__proto__") headers[name] = value
-        // As assigning does, where the engine has not switched it off.
+        // Sets the prototype, as assigning the key `__proto__` does.
         else if (typeof value === "object") Object.setPrototypeOf(headers, value)
       }
       return { headers }
@@ -144,7 +144,7 @@ export const publishMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "publish: one byte more is too-large, and its neighbours are stored all the same",
-    // All or nothing, where each should stand alone.
+    // Fails all tasks of a batch where only one should fail.
     breaker: breaking(({ publish, capabilities }) => ({
       publish: async (each) => {
         const error = new TransportError("too-large", "one of them is too large")

@@ -8,7 +8,7 @@ type Breaker = DriverMutant["breaker"]
 
 const unchecked = ({ expect, ...operation }: StoreOperation): StoreOperation => operation
 
-/** What cannot be written is said to be written. */
+/** Answers that a value was written although it cannot be. */
 const silent = storeBroken(() => (store) => ({
   write: async (each) => {
     try {
@@ -47,7 +47,7 @@ export const storeMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "store: what was written later has the higher revision, whatever the key and connection",
-    // A count of its own for each key.
+    // Counts revisions for each key by itself.
     breaker: storeBroken(() => {
       const counts = new Map<string, number>()
       return (store) => ({
@@ -65,7 +65,7 @@ export const storeMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "store: what was written later has the higher revision, whatever the key and connection",
-    // Not lower as a number, and neither by length and as text.
+    // Cuts off the first digit: after revision 99 comes 00, which is lower by length and as text.
     breaker: storeBroken(() => {
       let count = 90
       return (store) => ({
@@ -82,7 +82,7 @@ export const storeMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: CHECKS,
-    // What has no value is removed.
+    // Treats an operation without a value as a removal.
     breaker: operations((operation) => ({ value: null, ...operation })),
   },
   {
@@ -196,7 +196,7 @@ export const storeMutants: ReadonlyArray<DriverMutant> = [
     breaker: () => (connect) => async (options) => {
       const driver = await connect(options)
       const kept = new Map<string, ReturnType<Store["get"]>>()
-      // Each connection remembers what it has read.
+      // Each connection caches what it has read.
       const get: Store["get"] = (keys) => {
         const found = kept.get(keys.join()) ?? driver.store.get(keys)
         kept.set(keys.join(), found)

@@ -23,7 +23,7 @@ type Take = Driver["take"]
 const taking = (patch: (take: Take, driver: Driver) => Take): DriverMutant["breaker"] =>
   breaking((driver) => ({ take: patch(driver.take, driver) }))
 
-/** Tasks that went out come once more with the next take of their queue. */
+/** Delivers each task once more with the next take of its queue. */
 const doubling = broken(() => {
   const last = new Map<string, Delivery>()
   return ({ take }) => ({
@@ -45,7 +45,7 @@ const cling = async ({ extend }: Driver, token: string): Promise<void> => {
   }
 }
 
-/** Leases are extended behind the back of what took. */
+/** Extends leases although the holder of the delivery did not ask for it. */
 const clinging = taking((take, driver) => async (request, signal) => {
   const taken = await take(request, signal)
   for (const { token } of taken.deliveries) void cling(driver, token)
@@ -56,7 +56,9 @@ const extending = (
   answer: (driver: Driver, tokens: ReadonlyArray<string>) => Promise<ReadonlyArray<boolean>>,
 ): DriverMutant["breaker"] => breaking((driver) => ({ extend: (tokens) => answer(driver, tokens) }))
 
-/** Looks queue by queue and level by level, and believes a moment later what it saw of the one above. */
+/**
+ * Looks through queues and levels one by one, and does not look again at those above, where tasks may have come since.
+ */
 const believing = taking((take) => async (request, signal) => {
   const deliveries: Array<Delivery> = []
   for (const name of request.queues) {
@@ -67,7 +69,7 @@ const believing = taking((take) => async (request, signal) => {
   return { deliveries }
 })
 
-/** Takes a queue that was empty for empty in the next take as well. */
+/** Treats a queue that was empty as empty in the next take, too. */
 const remembering = broken(() => {
   let empty = new Set<string>()
   return ({ take }) => ({
@@ -81,7 +83,7 @@ const remembering = broken(() => {
   })
 })
 
-/** Answers a moment before a take can see the task. */
+/** Answers `publish` a moment before a take can see the task. */
 const hasty = breaking(({ publish }) => ({
   publish: async (each) => {
     void sleep(2).then(() => publish(each).catch(() => undefined))
@@ -93,7 +95,7 @@ const dueEarlier = batches((each) =>
   each.map((posting) => (posting.due === undefined ? posting : { ...posting, due: posting.due - 600 })),
 )
 
-/** Tokens of older deliveries stand for the newest one of the task. */
+/** Accepts tokens of older deliveries in place of the newest token of a task. */
 const overtaking = broken(() => {
   const jobs = new Map<string, string>()
   const newest = new Map<string, string>()
@@ -118,7 +120,7 @@ const overtaking = broken(() => {
   })
 })
 
-/** What was once a token stays one. */
+/** Accepts a token after its delivery has ended. */
 const unspent = broken(() => {
   const known = new Set<string>()
   return ({ take, extend }) => ({
@@ -253,7 +255,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "order: a task keeps its sequence and its place when it comes again",
-    // What is given back comes after what waits, as a message that is published anew.
+    // Puts a task that is given back behind the waiting tasks, as if it were published again.
     breaker: commits(({ task, ...rest }) => {
       if (task === undefined) return rest
       return { ...rest, task: task.kind === "release" ? { ...task, delay: task.delay + 100 } : task }
@@ -293,7 +295,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "delay: a task that is due as late as it may be waits, and its due time is read",
-    // As a timer of 32 bits does.
+    // A due time beyond 31 bits of milliseconds is due at once, as with a timer that overflows.
     breaker: postings((posting) => ({
       ...posting,
       due: (posting.due ?? 0) - Date.now() > 2 ** 31 ? 0 : (posting.due ?? 0),
@@ -317,7 +319,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
   { breaks: FIRST, breaker: deliveries((delivery) => ({ ...delivery, first: true })) },
   {
     breaks: FIRST,
-    // Each connection knows only what it has handed over itself.
+    // Each connection decides `first` by its own deliveries alone.
     breaker: breaking(({ take }) => {
       const seen = new Set<string>()
       return {
@@ -368,7 +370,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
   { breaks: "lease: a lease lapses although nobody takes", breaker: clinging },
   {
     breaks: "lease: fences rise over many deliveries of one task, compared as text",
-    // Padded to two digits: right for the first 99.
+    // Pads the fence to two digits, which is right for the first 99 deliveries only.
     breaker: deliveries((delivery) => ({ ...delivery, fence: String(delivery.deliveries).padStart(2, "0") })),
   },
   ...["acked", "given back"].map((how) => ({
@@ -377,7 +379,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
   })),
   {
     breaks: `lease: a token whose task was given back ${SPENT}`,
-    // Ends the task of the job that the token was of, which no delivery has by now.
+    // After an ack, withdraws the task of the job, which no delivery has any more.
     breaker: answers(async (answer, { id, task }, driver) => {
       if (task?.kind === "ack") await driver.commit([{ id, task: { kind: "withdraw" } }])
       return answer
@@ -385,7 +387,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: `lease: a token whose task was given back ${SPENT}`,
-    // Does nothing, and does not say so.
+    // Leaves `gone` out of the answer, as if the task had been ended.
     breaker: answers((answer) =>
       answer.status === "committed" ? { status: "committed", revision: answer.revision } : answer,
     ),
@@ -394,7 +396,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
   { breaks: `lease: the release ${OVERTAKEN}`, breaker: overtaking },
   {
     breaks: `lease: the ack ${OVERTAKEN}`,
-    // Nothing is done, and nothing is said of it.
+    // Leaves `gone` out of the answer, as if the task had been ended.
     breaker: answers((answer) =>
       answer.status === "committed" ? { status: "committed", revision: answer.revision } : answer,
     ),
