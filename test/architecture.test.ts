@@ -1,4 +1,4 @@
-/** The directions of imports. Whoever needs another one changes this table, and says why in ARCHITECTURE.md. */
+/** The directions of imports. A change that needs another one adds it to this table, and its reason to ARCHITECTURE.md. */
 
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { join, sep } from "node:path"
@@ -211,7 +211,7 @@ test.each(["ARCHITECTURE.md", "CONTRIBUTING.md"])("the files and folders that %s
   expect(paths.filter((path) => !["", "runtime"].some((above) => existsSync(join(root, above, path))))).toEqual([])
 })
 
-// Whatever takes a while is measured by a clock that nobody sets. What is stored or shown has a time of day.
+// Durations are measured by the monotonic clock, which is never set. What is stored or shown has a time of day.
 test("few files of the worker ask for the time of day", () => {
   const asking = [...sourcesBelow("runtime/worker")].flatMap(([path, source]) =>
     /\bDate\.now\(\)/.test(source) ? path.replace(/^.*runtime\/worker\//, "") : [],

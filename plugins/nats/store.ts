@@ -168,7 +168,7 @@ export class NatsStore implements Store {
     return new Map(messages.map((message) => this.#entry(message)).map((entry) => [entry.key, entry]))
   }
 
-  /** Those of the messages that are values, and have not expired. */
+  /** The messages that hold a value and have not expired. */
   async #live(messages: ReadonlyArray<StoredMessage>): Promise<ReadonlyArray<StoredMessage>> {
     const now = messages.some((message) => message.header(UNTIL_HEADER) !== "") ? await this.now() : 0
     return messages.filter(

@@ -51,7 +51,7 @@ const typeOf = (schema: Schema): ReadonlyArray<Html | string> => {
   return [`${typeof schema["type"] === "string" ? schema["type"] : "anything"}${range}`]
 }
 
-/** A bound that is worth a word: those of every safe integer are none. */
+/** A bound as text. The bounds of all safe integers are left out, since they tell nothing. */
 const boundOf = (bound: unknown): string | undefined =>
   typeof bound === "number" && Math.abs(bound) < Number.MAX_SAFE_INTEGER ? bound.toLocaleString("en") : undefined
 

@@ -35,7 +35,8 @@ export interface JobView {
   readonly rootId?: string
   readonly group?: string
   /**
-   * Jobs that it waits for, or waited for; `waiting`, while it is deferred, are those that have not ended as they must.
+   * Jobs that it waits for, or waited for. `waiting`, present while it is deferred: the jobs among them that have not
+   * ended, or not as they must.
    */
   readonly after?: {
     readonly ids: ReadonlyArray<string>

@@ -1,4 +1,4 @@
-/** The key of a limit: text that names a tenant, who has a limit of its own. */
+/** The key of a limit: a text that names a tenant. Each tenant has a limit of its own. */
 
 const MAX_TENANT_BYTES = 255
 /** What such a key must be, for messages. */

@@ -272,7 +272,7 @@ const installTiny = () => {
   return target
 }
 
-test("a transport of somebody else runs the conformance kit of the package", { timeout: 60_000 }, async () => {
+test("a transport in a package of its own runs the conformance kit of the package", { timeout: 60_000 }, async () => {
   const target = installTiny()
   const report = JSON.parse(await run(bun(), ["check.ts"], { cwd: target }))
   expect(report).toMatchObject({ name: "tiny", failed: 0, results: [] })

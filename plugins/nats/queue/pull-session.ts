@@ -5,7 +5,7 @@
  * A lane either is fetched (the server answers at once with the tasks that are there), or has a parked request for one
  * task that may come later. Lanes are fetched from the highest down. Lanes that had no task the last time are fetched
  * together with the next one below them, in one write, so that they cost no time; if more tasks come than are needed,
- * those too many are returned.
+ * the surplus is returned.
  */
 import type { Msg, Subscription } from "nats"
 import type { Delivery } from "../../../runtime/transport/driver.ts"

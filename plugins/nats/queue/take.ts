@@ -172,7 +172,7 @@ export class Taker {
   }
 
   /**
-   * Fetches from each queue its share, and from those that had as much as that a share of what the others left over.
+   * Fetches a share from each queue. What some queues leave over is then shared by the queues that had a full share.
    */
   async #fetchRoundRobin(session: PullSession, key: string, count: number, max: number): Promise<void> {
     const first = this.#nextQueue.get(key) ?? 0

@@ -37,7 +37,7 @@ export class Planner {
   readonly #taskNames: ReadonlyMap<string, string>
   readonly #origin: string
 
-  /** `origin`: who submits, `gen<pid>@<host>`. */
+  /** The header `origin`: the process that submits, `gen<pid>@<host>`. */
   constructor(directory: Directory, taskNames: ReadonlyMap<string, string>, origin: string) {
     this.#directory = directory
     this.#taskNames = taskNames

@@ -6,12 +6,12 @@ import { byChild, type ParentOutcomes } from "./parent-outcomes.ts"
 import { progress } from "./progress.ts"
 
 const PAGE = 500
-/** Parents whose children are looked for together. */
+/** How many parents the children are looked up for in one request. */
 const AT_A_TIME = 32
 
 /**
- * Releases or fails the jobs that wait for these, and those that wait for a job that fails by that. A parent that is cancelled
- * or has not ended changes nothing. Fails as the transport does; the sweep finds again what was not done.
+ * Releases or fails the jobs that wait for these parents, and the jobs that wait for a job that fails by that. A parent
+ * that is cancelled or has not ended changes nothing. Fails as the transport does; the sweep repeats what was not done.
  */
 export const release = async (connection: Connection, endings: ParentOutcomes): Promise<void> => {
   const known = new Map([...endings].filter(([, ending]) => ending !== "open" && ending !== "cancelled"))

@@ -11,8 +11,8 @@ const TOGETHER_MS = 100
 /** Shortest backlog that a delay is computed for, in tasks. */
 const LEAST_LENGTH = 50
 /**
- * Milliseconds per task while the speed of the queue is unknown: the first deferred tasks must not be back before the
- * worker has reached those behind them.
+ * Milliseconds per task while the speed of the queue is unknown: the first deferred tasks must not come back before
+ * the worker has reached the tasks behind them.
  */
 const FIRST_EACH_MS = 2
 const LEAST_EACH_MS = 0.25

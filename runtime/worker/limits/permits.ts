@@ -226,7 +226,7 @@ export class Permits {
       this.#isShort = own.wanted > decision.held && concurrency !== Number.POSITIVE_INFINITY
       if (taken !== undefined) {
         this.#tokens?.add(at + taken.first - now, taken.count)
-        // Where the rate has more tokens at once, half of those that were taken are used first.
+        // After a partial grant the next request waits for the rate, at least half of the time that is taken ahead.
         this.#nextRequestAt = taken.count < taken.wanted ? at + Math.max(taken.waitMs, AHEAD_MS / 2) : at
       }
       if (decision.mustNotify) this.#options.notifyOthers()

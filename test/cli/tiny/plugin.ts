@@ -1,6 +1,7 @@
 /**
- * A transport as somebody else would write it, in a package of its own: in the memory of one process. It has nothing that is
- * optional, and the conformance kit says whether it does the rest right. `least-driver.ts` comes with it.
+ * A transport as an author outside of this repository would write it, in a package of its own. It lives in the memory of
+ * one process and has nothing that is optional; the conformance kit says whether it does the rest right.
+ * `least-driver.ts` comes with it.
  */
 
 import { type Driver, type Plugin, TransportError } from "callboard/transport"

@@ -123,7 +123,7 @@ describe("in a worker", () => {
 })
 
 describe("by a decision from outside", () => {
-  /** A board that nobody works on, with a client that has a configuration of its own. */
+  /** A board without a worker, with a client that has a configuration of its own. */
   const idle = async (failureTtl: string | number) => {
     const client = await connect(`memory://${generateId()}`, { failureTtl })
     closing.push(() => client.close())

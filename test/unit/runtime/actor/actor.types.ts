@@ -211,7 +211,7 @@ actor("wrong", { methods: { run: { run: () => 1, onSuccess: (result: string) => 
 // @ts-expect-error the hook expects another job.use than `start` gives
 actor("wrong", { methods: { run: { run: () => 1, onStopped: (job: Job<{ b: 1 }>) => job.use.b } } })
 
-// @ts-expect-error nobody provides the database to the hook
+// @ts-expect-error no layer provides the database to the hook
 actor("wrong", { methods: { run: { run: () => 1, onFailure: () => Effect.map(Database, ({ rows }) => rows) } } })
 
 // @ts-expect-error no function
@@ -241,10 +241,10 @@ actor("wrong", {
 // @ts-expect-error the result does not fit the output schema
 actor("wrong", { methods: { run: { output: z.object({ n: z.number() }), run: async () => ({ n: "one" }) } } })
 
-// @ts-expect-error nobody provides the database
+// @ts-expect-error no layer provides the database
 actor("wrong", { methods: { run: () => Effect.map(Database, ({ rows }) => rows) } })
 
-// @ts-expect-error a schema that needs a service nobody provides
+// @ts-expect-error a schema that needs a service that no layer provides
 actor("wrong", { methods: { run: { input: {} as Schema.Codec<string, string, Database>, run: () => 1 } } })
 
 // @ts-expect-error a misspelt option

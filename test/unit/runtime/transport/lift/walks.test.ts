@@ -130,7 +130,7 @@ class Walk {
       }
       await settled()
     }
-    // Everybody dies; leases end; a healthy worker and maintenance go on.
+    // All workers die and their leases end; then a healthy worker and maintenance go on.
     this.#waiting = []
     this.#faulty = false
     const jobs = this.#connect(0)
