@@ -144,9 +144,13 @@ describe("reading", () => {
       /^malformed: /,
     ],
   ])("%s are refused within a moment", (_name, text, message) => {
-    const from = performance.now()
-    expect(refused(text)).toMatch(message)
-    expect(performance.now() - from).toBeLessThan(1_000)
+    // The fastest of a few, since a busy machine may hold this process up meanwhile.
+    const times = [1, 2, 3].map(() => {
+      const from = performance.now()
+      expect(refused(text)).toMatch(message)
+      return performance.now() - from
+    })
+    expect(Math.min(...times)).toBeLessThan(1_000)
   })
 
   test("signs in words, texts and comments open and close nothing", () => {
