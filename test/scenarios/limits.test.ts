@@ -61,7 +61,7 @@ const expectRate = (times: ReadonlyArray<number>, perSecond: number, burst: numb
       expect(to - from + 1).toBeLessThanOrEqual(burst + (((times[to] ?? 0) - begin) / 1_000) * perSecond)
 }
 
-onEveryBoard((newBoard) => {
+onEveryBoard((newBoard, transport) => {
   const two = async () => {
     const watch = watched()
     const board = newBoard()
@@ -76,7 +76,7 @@ onEveryBoard((newBoard) => {
     test.each([
       // What is reserved by each worker may be used a little later than it was reserved.
       { task: "work.rated", jobs: 30, perSecond: 20, burst: 2 },
-      { task: "work.fast", jobs: 600, perSecond: 400, burst: 40 },
+      { task: "work.fast", jobs: transport === "memory" ? 600 : 300, perSecond: 400, burst: 40 },
     ])("the rate of $perSecond/s holds, and is used", async ({ task, jobs, perSecond, burst }) => {
       const { begun, client } = await two()
       await submit(client, task, jobs)
@@ -113,14 +113,13 @@ onEveryBoard((newBoard) => {
       }
     })
 
-    test("a tenant with ten thousand tasks does not keep another from its own", async () => {
+    test("a tenant with a thousand tasks does not keep another from its own", async () => {
       const { begun, most, client, count } = await two()
-      for (let sent = 0; sent < 10_000; sent += 1_000)
-        await submit(client, "work.single", 1_000, { tenant: "a", ms: 20 })
+      await submit(client, "work.single", 1_000, { tenant: "a", ms: 100 })
       await submit(client, "work.single", 5, { tenant: "b", ms: 20 })
       await eventually(() => count("b") === 5, { deadline: 60_000, message: "the other's tasks have run" })
-      // The first tenant alone would take two hundred seconds.
-      expect(count("a")).toBeLessThan(9_000)
+      // The first tenant alone would take a hundred seconds.
+      expect(count("a")).toBeLessThan(900)
       expect(most.get("a")).toBe(1)
       expect(most.get("b")).toBe(1)
       const before = begun.length
