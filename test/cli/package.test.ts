@@ -51,6 +51,8 @@ const saidThatItStopped = (dev: Spawned) =>
 
 /** Bun itself: the file that npm links to is empty where install scripts are switched off. */
 const bun = () => findRuntime("bun")?.path ?? "bun"
+/** The command without npx, which takes as long to start as the command itself. */
+const callboard = join(project, "node_modules/.bin/callboard")
 
 const { version, devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
 
@@ -85,8 +87,8 @@ test("init, dev, a task over HTTP, an edit, a stop", { timeout: 60_000 }, async 
   writeFileSync(actor, readFileSync(actor, "utf8").replace("Hello, ", "Ahoy, "))
   await dev.waitForLine(/^reloaded: hello$/)
   await eventually(async () => expect(await post(url, "hello.greet", {})).toMatchObject({ result: "Ahoy, world!" }))
-  expect(await run("npx", ["callboard", "submit", "hello.count", '{"to":2}', "--wait"])).toBe('{"counted":2}\n')
-  expect(await run("npx", ["callboard", "jobs"])).toMatch(/succeeded +hello\.count/)
+  expect(await run(callboard, ["submit", "hello.count", '{"to":2}', "--wait"])).toBe('{"counted":2}\n')
+  expect(await run(callboard, ["jobs"])).toMatch(/succeeded +hello\.count/)
   // To the whole group, as a terminal and a service manager do: npx itself passes nothing on.
   dev.killGroup("SIGTERM")
   await saidThatItStopped(dev)
@@ -101,8 +103,7 @@ test("init, dev, a task over HTTP, an edit, a stop", { timeout: 60_000 }, async 
 })
 
 test("the launcher alone passes a signal on, and ends with the exit code of the work", async () => {
-  const launcher = join(project, "node_modules/.bin/callboard")
-  await using dev = spawnProcess(launcher, ["dev", "--port", String(await freePort())], { cwd: project })
+  await using dev = spawnProcess(callboard, ["dev", "--port", String(await freePort())], { cwd: project })
   await dev.waitForLine(/^ {2}curl /)
   dev.kill("SIGTERM")
   expect(await dev.exited).toEqual({ code: 0, signal: null })
@@ -111,7 +112,7 @@ test("the launcher alone passes a signal on, and ends with the exit code of the 
 test("the same actors run on Deno", { timeout: 120_000 }, async () => {
   const env = { ...withDeno(findDeno()), CALLBOARD_RUNTIME: "deno" }
   const port = await freePort()
-  await using dev = spawnProcess("npx", ["callboard", "dev", "--port", String(port)], { cwd: project, env })
+  await using dev = spawnProcess(callboard, ["dev", "--port", String(port)], { cwd: project, env })
   await dev.waitForLine(/^callboard .* on Deno \d/)
   await dev.waitForLine(/^ {2}curl /)
   expect(await post(`http://127.0.0.1:${port}`, "hello.greet", {})).toMatchObject({ result: "Ahoy, world!" })
@@ -285,10 +286,10 @@ test("a transport in a package of its own runs the conformance kit of the packag
 
 test("a transport is found by the name of its package, and says what Callboard misses in it", async () => {
   installTiny()
-  await using doctor = spawnProcess("npx", ["callboard", "doctor", "--transport", "tiny://here"], { cwd: project })
+  await using doctor = spawnProcess(callboard, ["doctor", "--transport", "tiny://here"], { cwd: project })
   expect((await doctor.closed).code).toBe(2)
   expect(doctor.stderr).toMatch(/transport tiny has no broadcast/)
-  await using unknown = spawnProcess("npx", ["callboard", "jobs", "--transport", "huge://here"], { cwd: project })
+  await using unknown = spawnProcess(callboard, ["jobs", "--transport", "huge://here"], { cwd: project })
   expect((await unknown.closed).code).toBe(2)
   expect(unknown.stderr).toMatch(/transports\.huge in callboard\.config\.ts, or install callboard-transport-huge/)
 })

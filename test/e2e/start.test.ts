@@ -60,7 +60,7 @@ test.each(["serve", "dev"])(
     try {
       project.env["CALLBOARD_TRANSPORT"] = `nats://127.0.0.1:${mute.port}`
       await using started = project.start(command, "--port", `${port}`)
-      await eventually(async () => (await status(port, "/healthz")) === 200, { every: 5 })
+      await eventually(async () => (await status(port, "/healthz")) === 200)
       expect(await status(port, "/readyz")).toBe(503)
       expect(await status(port, "/v1/jobs")).toBe(503)
       expect(await started.exited).toEqual({ code: 4, signal: null })
