@@ -3,8 +3,10 @@
  * file. What runs is noted in the file that the job's `meta.ledger` names, if it does, a line each.
  */
 import { appendFileSync } from "node:fs"
-import { actor, type Job } from "callboard"
 import { Effect } from "effect"
+// Not from "callboard", which is half of what a process would load.
+import { actor } from "../../runtime/actor/actor.ts"
+import type { Job } from "../../runtime/actor/job.ts"
 
 const note = ({ meta, state }: Job<unknown>, what: string): void => {
   const { ledger } = meta

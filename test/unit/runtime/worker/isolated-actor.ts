@@ -1,8 +1,10 @@
 /** Actors for the tests of isolation, in a file of their own: child processes load it. */
 import { spawn } from "node:child_process"
 import { appendFileSync } from "node:fs"
-import { type Actor, actor, Ignore, Reject } from "callboard"
 import { Effect, Schema } from "effect"
+// Not from "callboard", which is half of what a process would load.
+import { type Actor, actor } from "../../../../runtime/actor/actor.ts"
+import { Ignore, Reject } from "../../../../runtime/actor/outcomes.ts"
 
 const forever = () => new Promise<never>((_resolve) => setInterval(() => undefined, 60_000))
 
