@@ -129,6 +129,12 @@ const checkServer = async (link: Link, allowOldServer: boolean): Promise<void> =
   } catch (error) {
     // The JetStream API has no subscriber: the server runs without JetStream. A cluster without a leader does answer.
     if (error instanceof TransportError && error.reason === "unavailable" && error.outcome === "none") {
+      // One that is cut off from its cluster has no subscriber either, until it is back.
+      if (link.isClustered)
+        throw new TransportError(
+          "unavailable",
+          `this nats-server has no JetStream now: it may be starting, or cut off from its cluster. If it stays so: ${JETSTREAM_ADVICE}`,
+        )
       throw new TransportError("unsupported", `this nats-server has no JetStream. ${JETSTREAM_ADVICE}`)
     }
     throw error

@@ -77,6 +77,12 @@ export class Link {
     return this.#connection.info?.version ?? ""
   }
 
+  /** Whether the server belongs to a cluster, and says that it has JetStream. */
+  get isClustered(): boolean {
+    const { cluster, jetstream } = this.#connection.info ?? {}
+    return cluster !== undefined && jetstream === true
+  }
+
   onStatus(listener: (status: Status) => void): () => void {
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)

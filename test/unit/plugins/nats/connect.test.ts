@@ -133,6 +133,38 @@ describe("what is not there", () => {
     expect([error.reason, error.message]).toEqual(["unsupported", expect.stringContaining("nats-server -js")])
   })
 
+  test("a server that is cut off from its cluster is unavailable: it has JetStream when it is back", async () => {
+    const cutOff = createServer((socket) => {
+      const info = {
+        version: "2.15.1",
+        headers: true,
+        max_payload: 1_048_576,
+        jetstream: true,
+        cluster: "lab",
+        proto: 1,
+      }
+      socket.write(`INFO ${JSON.stringify(info)}\r\n`)
+      socket.on("error", () => undefined)
+      let inbox = "1"
+      socket.on("data", (data) => {
+        for (const line of data.toString().split("\r\n")) {
+          const [word, subject, reply = ""] = line.split(" ")
+          if (word === "PING") socket.write("PONG\r\n")
+          if (word === "SUB") inbox = line.split(" ").at(-1) ?? "1"
+          if (word !== "PUB" || subject !== "$JS.API.INFO") continue
+          const headers = "NATS/1.0 503\r\n\r\n"
+          socket.write(`HMSG ${reply} ${inbox} ${headers.length} ${headers.length}\r\n${headers}\r\n`)
+        }
+      })
+    })
+    await new Promise<void>((resolve) => cutOff.listen(0, "127.0.0.1", resolve))
+    const address = cutOff.address()
+    const port = typeof address === "object" && address !== null ? address.port : 0
+    const error = await refusal(`nats://127.0.0.1:${port}`)
+    expect([error.reason, error.message]).toEqual(["unavailable", expect.stringMatching(/cut off from its cluster/)])
+    cutOff.close()
+  })
+
   test("a server of an old release is unsupported, whatever the URL allows", async () => {
     await using server = await startNats({ release: "old" })
     for (const query of ["", "?allowOldServer"]) {
