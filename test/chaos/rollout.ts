@@ -38,11 +38,11 @@ const SERVED: Readonly<Record<Version, Readonly<Record<string, ReadonlyArray<str
 const WORKERS = 4
 
 /** Shorter than some tasks wait for a worker that serves them, so that it is over again and again. */
-const GRACE = "1 second"
+const GRACE = "2 seconds"
 
 /** Most tasks take a moment; one of so many keeps its worker busy for longer than the grace. */
 const SLOW_OF = 40
-const SLOW_MS = 1_500
+const SLOW_MS = 2_500
 
 export const runRollout = async (options: RolloutOptions): Promise<RolloutReport> => {
   const ran = new Map<string, number>()

@@ -35,10 +35,17 @@ export interface UnknownTasksOptions {
   readonly onDeferral: (deferral: Deferral) => void
 }
 
+interface SeenTask {
+  /** When it was first found that no worker of its queue serves it, since one did. */
+  unservedSince: number | undefined
+  /** How often it was given back. */
+  times: number
+}
+
 export class UnknownTasks {
   readonly #options: UnknownTasksOptions
   readonly #outcomes: OutcomeDecider
-  readonly #seen = new Map<string, { since: number; times: number }>()
+  readonly #seen = new Map<string, SeenTask>()
 
   constructor(options: UnknownTasksOptions, outcomes: OutcomeDecider) {
     this.#options = options
@@ -59,10 +66,12 @@ export class UnknownTasks {
     const { unknownGraceMs } = this.#options
     // Each retry has its own grace, because some worker served the attempt before it.
     const key = publishKey(posting)
-    const seen = this.#remember(key, now)
+    const seen = this.#remember(key)
     const isServed = await this.#options.isServedElsewhere(posting.queue, task)
-    if (isServed) seen.since = now
-    const left = seen.since + unknownGraceMs - now
+    // The grace begins with the first answer that nothing serves the task: after a stop of all processes, such as a machine that
+    // slept, the list of workers is empty for a moment.
+    seen.unservedSince = isServed ? undefined : (seen.unservedSince ?? now)
+    const left = (seen.unservedSince ?? now) + unknownGraceMs - now
     if (!isServed && left <= 0) {
       this.#seen.delete(key)
       return undefined
@@ -106,14 +115,14 @@ export class UnknownTasks {
     return lang !== null && lang !== LANG && lang !== "py" && !this.#options.languages.has(lang)
   }
 
-  #remember(key: string, now: number): { since: number; times: number } {
+  #remember(key: string): SeenTask {
     const known = this.#seen.get(key)
     if (known !== undefined) return known
     if (this.#seen.size >= CAPACITY) {
       const oldest = this.#seen.keys().next()
       if (!oldest.done) this.#seen.delete(oldest.value)
     }
-    const seen = { since: now, times: 0 }
+    const seen: SeenTask = { unservedSince: undefined, times: 0 }
     this.#seen.set(key, seen)
     return seen
   }
