@@ -4,7 +4,7 @@ import { type CancelOptions, cancelJob } from "./commands/cancel.ts"
 import { type DeleteOptions, deleteJob } from "./commands/delete.ts"
 import { rerunJob } from "./commands/rerun.ts"
 import type { Receipt } from "./receipt.ts"
-import { findRecord } from "./tracking/finding.ts"
+import { findRecord, goneError } from "./tracking/finding.ts"
 import { followJob, type JobEvent } from "./tracking/following.ts"
 import { type Outcome, outcomeOf, valueOf } from "./tracking/outcome.ts"
 import { waitForEnd } from "./tracking/waiting.ts"
@@ -13,7 +13,7 @@ import { type JobView, jobView } from "./view.ts"
 /** A job by its id. Nothing is asked of the transport until a method is called. */
 export interface JobHandle<R = unknown> {
   readonly id: string
-  /** The job as it is now. Fails with `CallboardError` `not-found`. */
+  /** The job as it is now. Fails with `CallboardError` `not-found`, and `gone` once it is deleted or not kept any more. */
   find(): Promise<JobView>
   /**
    * Waits for the end of the job and resolves with its result. Fails with `JobFailed`, `JobCancelled`, `JobExpired`,
@@ -59,7 +59,11 @@ export const jobHandle = <R>(connection: Connection, id: string): JobHandle<R> =
   const end = (options: WaitOptions) => waitForEnd(connection, id, timeoutOf(options), options.signal)
   return {
     id,
-    find: async () => jobView((await findRecord(connection, id)).record),
+    find: async () => {
+      const { record } = await findRecord(connection, id)
+      if (record.tombstone) throw goneError(id)
+      return jobView(record)
+    },
     // The record holds what the method returned, in its JSON form: the caller's type says what that is.
     result: async (options = {}) => valueOf(id, outcomeOf(await end(options)) ?? { state: "gone" }) as R,
     outcome: async (options = {}) => (outcomeOf(await end(options)) ?? { state: "gone" }) as Outcome<R>,

@@ -127,6 +127,8 @@ export interface JobRecord {
   readonly digest?: string
   /** Set where the record was deleted: only id, state, run, fence, successor and follow-ups are still valid. */
   readonly tombstone?: boolean
+  /** Set on the tombstone of a job that was deleted: a task with its id becomes the next run. */
+  readonly deleted?: boolean
   /** Set while the record is stored and the publishing of its task is not confirmed yet. */
   readonly accepting?: boolean
   /** Postings that are published after this record is stored, exactly once per publish key. */

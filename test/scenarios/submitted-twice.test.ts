@@ -72,4 +72,42 @@ onEveryBoard((newBoard) => {
     await client.job("later").cancel()
     expect(await stateAgain("echo", later)).toBe("cancelled")
   })
+
+  test("after a delete are accepted as the next run, whatever the job was", async () => {
+    const { client, runs } = await start()
+    const first = await client.submit("echo", { id: "a", input: 1 })
+    expect(await first.result(WAIT)).toBe(1)
+    await first.delete()
+    await expect(first.find()).rejects.toMatchObject({ code: "gone" })
+    expect(await first.outcome(WAIT)).toEqual({ state: "gone" })
+
+    const second = await client.submit("echo", { id: "a", input: 2 })
+    expect(second.receipt).toMatchObject({ id: "a", state: "queued" })
+    expect(second.receipt).not.toHaveProperty("duplicate")
+    expect(await second.result(WAIT)).toBe(2)
+    expect(await second.find()).toMatchObject({ run: 2, state: "succeeded", attempts: 1 })
+    expect((await client.submit("echo", { id: "a", input: 2 })).receipt).toMatchObject({ duplicate: true })
+    expect(runs).toEqual(["a", "a"])
+
+    // One that waits, and one that waits for another job.
+    const later = await client.submit("echo", { id: "b", delay: "1 hour" })
+    await later.delete()
+    expect(await (await client.submit("echo", { id: "b", input: 3 })).result(WAIT)).toBe(3)
+    const open = await client.submit("echo", { id: "open", delay: "1 hour" })
+    const child = await client.submit("echo", { id: "c", after: open.id })
+    await child.delete()
+    const again = await client.submit("echo", { id: "c", after: "a", input: 4 })
+    expect(again.receipt.state).toBe("deferred")
+    expect(await again.result(WAIT)).toBe(4)
+    expect(await again.find()).toMatchObject({ run: 2 })
+  })
+
+  test("whose record is not kept are refused, since the job has run", async () => {
+    const { client, runs } = await start()
+    const task = { id: "a", input: 1, resultTtl: 0 }
+    await (await client.submit("echo", task)).outcome(WAIT)
+    await expect(client.submit("echo", task)).rejects.toMatchObject({ code: "job-exists" })
+    await expect(client.job("a").find()).rejects.toMatchObject({ code: "gone" })
+    expect(runs).toEqual(["a"])
+  })
 })

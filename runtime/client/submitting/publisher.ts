@@ -12,6 +12,8 @@ import type { Redaction } from "../../log/redaction.ts"
 import { taskEventFields } from "../../log/task-event-fields.ts"
 import { parseTask } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
+import type { Found } from "../../transport/lift/transport.ts"
+import { type NextRun, nextRunOf, submitNextRuns } from "./deleted-job.ts"
 
 /** Tasks that go to the transport at a time. */
 const CHUNK = 1_000
@@ -49,29 +51,38 @@ export class Publisher {
   ): Promise<ReadonlyArray<SubmitResult>> {
     const fresh: Array<AddressedTask> = []
     const waiting: Array<AddressedTask> = []
-    const results = new Map<AddressedTask, SubmitResult>()
+    const again: Array<NextRun> = []
+    const results = new Map<string, SubmitResult>()
     // In parallel: a thousand round trips in sequence would outlast the deadline of a request.
     const before = await Promise.all(
       postings.map((each) => (known.has(each.id) ? resultOfEarlier(this.#connection, each, "none") : undefined)),
     )
+    const tombstones = new Map<string, Found>()
     for (const [at, posting] of postings.entries()) {
       const earlier = before[at]
-      if (earlier !== undefined) results.set(posting, earlier)
-      else if (isDeferred(posting.message)) waiting.push(posting)
-      else fresh.push(posting)
+      if (earlier !== undefined && !("record" in earlier)) results.set(posting.id, earlier)
+      else if (earlier === undefined) (isDeferred(posting.message) ? waiting : fresh).push(posting)
+      else {
+        const next = nextRunOf(posting, earlier)
+        if (!isDeferred(posting.message)) again.push(next)
+        else {
+          waiting.push(next.posting)
+          tombstones.set(posting.id, earlier)
+        }
+      }
     }
     await this.#enqueue(fresh, known, now, results)
-    if (waiting.length > 0) await this.#defer(waiting, results)
-    return postings.map((posting) => results.get(posting) ?? publishFailed(posting.id, undefined))
+    if (again.length > 0) await this.#runAgain(again, now, results)
+    if (waiting.length > 0) await this.#defer(waiting, tombstones, results)
+    return postings.map(({ id }) => results.get(id) ?? publishFailed(id, undefined))
   }
 
   async #enqueue(
     postings: ReadonlyArray<AddressedTask>,
     known: ReadonlySet<string>,
     now: number,
-    results: Map<AddressedTask, SubmitResult>,
+    results: Map<string, SubmitResult>,
   ): Promise<void> {
-    const { durability } = this.#connection.transport.capabilities
     const receipts = await this.#connection.jobs.publish(postings).catch((cause: unknown) => {
       const error = asTransportError(cause)
       return postings.map(() => ({ status: "failed" as const, error }))
@@ -79,7 +90,7 @@ export class Publisher {
     for (const [at, posting] of postings.entries()) {
       const receipt = receipts[at]
       if (receipt === undefined || receipt.status === "failed") {
-        results.set(posting, publishFailed(posting.id, receipt?.error))
+        results.set(posting.id, publishFailed(posting.id, receipt?.error))
         continue
       }
       const isDuplicate = receipt.status === "duplicate"
@@ -87,46 +98,74 @@ export class Publisher {
       const raced =
         isDuplicate && known.has(posting.id) ? await resultOfEarlier(this.#connection, posting, "unknown") : undefined
       const accepted: Receipt = {
-        id: posting.id,
-        state: posting.due !== undefined && posting.due > now ? "scheduled" : "queued",
-        durability,
+        ...this.#accepted(posting, now),
         ...(isDuplicate ? { duplicate: true as const } : {}),
       }
-      results.set(posting, raced ?? accepted)
+      results.set(posting.id, raced === undefined || "record" in raced ? accepted : raced)
       if (this.#events.enabled && !isDuplicate) await emitTaskSent(this.#events, posting, this.#methodOf)
     }
   }
 
+  #accepted({ id, due }: AddressedTask, now: number): Receipt {
+    const { durability } = this.#connection.transport.capabilities
+    return { id, state: due !== undefined && due > now ? "scheduled" : "queued", durability }
+  }
+
+  /** Stores tasks whose ids are those of deleted jobs. */
+  async #runAgain(runs: ReadonlyArray<NextRun>, now: number, results: Map<string, SubmitResult>): Promise<void> {
+    const answers = await submitNextRuns(this.#connection, runs, now).catch((cause: unknown) => {
+      const error = asTransportError(cause)
+      return runs.map(() => ({ status: "failed" as const, error }))
+    })
+    for (const [at, { posting }] of runs.entries()) {
+      const { id } = posting
+      const answer = answers[at]
+      if (answer?.status === "decided") {
+        results.set(id, this.#accepted(posting, now))
+        if (this.#events.enabled) await emitTaskSent(this.#events, posting, this.#methodOf)
+        continue
+      }
+      // Another submission of this id came in between: it must have been the same.
+      const raced =
+        answer?.status === "conflict" ? await resultOfEarlier(this.#connection, posting, "unknown") : undefined
+      const error = answer?.status === "failed" ? answer.error : undefined
+      results.set(id, raced === undefined || "record" in raced ? publishFailed(id, error) : raced)
+    }
+  }
+
   /** Stores the tasks with `after`, last, because their parents may be among the other tasks. */
-  async #defer(postings: ReadonlyArray<AddressedTask>, results: Map<AddressedTask, SubmitResult>): Promise<void> {
+  async #defer(
+    postings: ReadonlyArray<AddressedTask>,
+    tombstones: ReadonlyMap<string, Found>,
+    results: Map<string, SubmitResult>,
+  ): Promise<void> {
     const { durability } = this.#connection.transport.capabilities
     const accepted = [...results.values()].flatMap((result) => (result instanceof CallboardError ? [] : [result.id]))
-    const deferred = await defer(this.#connection, postings, new Set(accepted))
+    const deferred = await defer(this.#connection, postings, new Set(accepted), tombstones)
     for (const [at, posting] of postings.entries()) {
       const { id } = posting
       const stored: Deferred | undefined = deferred[at]
       if (stored === "deferred") {
-        results.set(posting, { id, state: "deferred", durability })
+        results.set(id, { id, state: "deferred", durability })
         if (this.#events.enabled) await emitTaskSent(this.#events, posting, this.#methodOf)
       } else if (stored === "conflict") {
-        results.set(
-          posting,
-          (await resultOfEarlier(this.#connection, posting, "unknown")) ?? publishFailed(id, undefined),
-        )
-      } else results.set(posting, stored instanceof CallboardError ? stored : publishFailed(id, stored))
+        const raced = await resultOfEarlier(this.#connection, posting, "unknown")
+        results.set(id, raced === undefined || "record" in raced ? publishFailed(id, undefined) : raced)
+      } else results.set(id, stored instanceof CallboardError ? stored : publishFailed(id, stored))
     }
   }
 }
 
 /**
- * The result of a task whose id may have been submitted before: `undefined` where there is no such job. Never rejects.
+ * The result of a task whose id may have been submitted before: `undefined` where there is no such job, and its tombstone
+ * where it was deleted. Never rejects.
  * `outcome` is that of a look-up that fails: `none` as long as nothing was published.
  */
 export const resultOfEarlier = async (
   connection: Connection,
   posting: AddressedTask,
   outcome: "none" | "unknown",
-): Promise<SubmitResult | undefined> => {
+): Promise<SubmitResult | Found | undefined> => {
   let found: Awaited<ReturnType<Connection["jobs"]["find"]>>
   try {
     found = await connection.jobs.find(posting.id)
@@ -135,6 +174,7 @@ export const resultOfEarlier = async (
   }
   if (found === undefined) return undefined
   const { record } = found
+  if (record.deleted) return found
   if (!isSameTask(record, posting) || record.tombstone) {
     return new CallboardError("job-exists", `there is another job with the id ${posting.id}`, {
       id: posting.id,

@@ -82,6 +82,7 @@ const replaceByTombstone = (connection: Connection, id: string): Promise<JobReco
         fence: NO_FENCE,
         endedAt: ended.endedAt ?? now,
         keepMs: 0,
+        deleted: true,
       },
       // With follow-ups the task stays in its queue: a worker may have died before it published them, and the task
       // brings

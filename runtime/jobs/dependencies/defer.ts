@@ -8,6 +8,8 @@ import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, type CallboardError } from "../../errors.ts"
 import { deferred } from "../../protocol/dependencies.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
+import { afterTombstone } from "../../protocol/outside.ts"
+import type { Found } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { checkAll, type DeferredTask, invalidAfter } from "./checking.ts"
 import { type Edge, writeEdges } from "./edges.ts"
@@ -19,13 +21,14 @@ export type Deferred = "deferred" | "conflict" | CallboardError | TransportError
 
 /**
  * One result per posting, in order. A task that waits for another task of the list comes after it. `accepted`: ids of jobs
- * that are known to exist and are not looked up. A task that waits for an unknown job fails with `invalid-input`, field
+ * that are known to exist and are not looked up; `tombstones`: of deleted jobs, whose next runs tasks are. A task that waits for an unknown job fails with `invalid-input`, field
  * `after`. Never rejects.
  */
 export const defer = async (
   connection: Connection,
   postings: ReadonlyArray<AddressedTask>,
   accepted: ReadonlySet<string>,
+  tombstones: ReadonlyMap<string, Found> = new Map(),
 ): Promise<ReadonlyArray<Deferred>> => {
   const answers = new Map<string, Deferred>()
   let error = new TransportError("internal", "the transport gave no answer", { outcome: "unknown" })
@@ -34,7 +37,7 @@ export const defer = async (
     for (const [id, problem] of refused) answers.set(id, problem)
     const now = Date.now()
     await writeEdges(connection.store, edgesTo(acceptable), now)
-    for (const rank of ranksOf(acceptable)) await store(connection, rank, now, answers)
+    for (const rank of ranksOf(acceptable)) await store(connection, rank, tombstones, now, answers)
     await releaseEnded(
       connection,
       acceptable.filter(({ posting }) => answers.get(posting.id) === "deferred"),
@@ -69,6 +72,7 @@ const ranksOf = (jobs: ReadonlyArray<DeferredTask>): ReadonlyArray<ReadonlyArray
 const store = async (
   connection: Connection,
   jobs: ReadonlyArray<DeferredTask>,
+  tombstones: ReadonlyMap<string, Found>,
   now: number,
   answers: Map<string, Deferred>,
 ): Promise<void> => {
@@ -80,7 +84,13 @@ const store = async (
   }
   if (fit.length === 0) return
   const changed = await connection.jobs.decide(
-    fit.map(({ posting, task }) => ({ id: posting.id, expect: "", record: deferred(posting, task, now) })),
+    fit.map(({ posting, task }) => {
+      const record = deferred(posting, task, now)
+      const over = tombstones.get(posting.id)
+      return over === undefined
+        ? { id: posting.id, expect: "", record }
+        : { id: posting.id, expect: over.revision, record: afterTombstone(record, over.record) }
+    }),
   )
   for (const [at, { posting }] of fit.entries()) {
     const answer = changed[at]
