@@ -2,7 +2,7 @@
  * The numbers of this machine, as ratios in one run: our runtime beside the raw ceiling of the same broker and client
  * library, in turn, each in a process of its own.
  *
- * `bun run bench [sqlite] [nats] [--jobs 50000] [--rounds 3] [--only throughput,latency,memory]`
+ * `bun run bench [sqlite] [nats] [--jobs 50000] [--rounds 3] [--only throughput,latency,memory,limits]`
  */
 import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
@@ -15,9 +15,11 @@ const { values, positionals } = parseArgs({
   options: {
     jobs: { type: "string", default: "50000" },
     rounds: { type: "string", default: "3" },
-    only: { type: "string", default: "throughput,latency,memory" },
+    only: { type: "string", default: "throughput,latency,memory,limits" },
   },
 })
+/** The rates per second that are measured, each for a minute. */
+const RATES = [1, 10, 100, 1_000]
 const parts = new Set(values.only.split(","))
 const chosen = positionals.length === 0 ? ["sqlite", "nats"] : positionals
 
@@ -102,5 +104,22 @@ for (const name of chosen) {
     console.log(
       `  worker memory, MiB        ${small.toFixed(0)} with a backlog of 1,000; ${large.toFixed(0)} with 500,000; difference ${(large - small).toFixed(0)}`,
     )
+  }
+  if (parts.has("limits")) {
+    const starts = async (how: string): Promise<number> => {
+      await using board = await target.open()
+      return (await measure("limits.ts", [board.url, "starts", how])).perSecond ?? Number.NaN
+    }
+    const ratios: Array<number> = []
+    for (let round = 0; round < Number(values.rounds); round++)
+      ratios.push((await starts("limited")) / (await starts("free")))
+    console.log(`  starts by a limit of 10   ${spread(ratios)} of those without it`)
+    // At the same time, since they only wait.
+    const kept = RATES.map(async (rate) => {
+      await using board = await target.open()
+      const { perSecond = Number.NaN } = await measure("limits.ts", [board.url, "rate", String(rate), "60"])
+      return `${((100 * perSecond) / rate).toFixed(1)} % of ${rate}/s`
+    })
+    console.log(`  rates over a minute       ${(await Promise.all(kept)).join(", ")}`)
   }
 }
