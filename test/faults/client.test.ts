@@ -144,11 +144,13 @@ describe("ids", () => {
     expect(performance.now() - began).toBeLessThan(4_500)
   })
 
-  test("of a job that was forgotten are not taken again", async () => {
+  test("of a job that was forgotten are taken again", async () => {
     const client = await start(faulty((same) => same))
     const job = await client.submit("echo", { id: "a" })
     await job.delete()
-    await expect(client.submit("echo", { id: "a" })).rejects.toMatchObject({ code: "job-exists" })
+    const again = await client.submit("echo", { id: "a" })
+    expect(again.receipt).toMatchObject({ id: "a", state: "queued" })
+    expect(again.receipt.duplicate).toBeUndefined()
   })
 
   test("that two submit at once are one job, and for another task a conflict", async () => {

@@ -8,7 +8,7 @@ import { DEFAULTS } from "../../options/defaults.ts"
 import type { Capabilities } from "../../transport/driver.ts"
 import { VERSION } from "../../version.ts"
 import { CommandFailed, exitCodeOf, lineOf } from "../failure.ts"
-import { bytesText, spanText } from "../format.ts"
+import { bytesText, oneLine, spanText } from "../format.ts"
 import { connectSettings, type Invocation } from "../invocation.ts"
 import { columns, type Paint } from "../output.ts"
 import { runs } from "./command.ts"
@@ -111,9 +111,13 @@ export const addDoctor = (program: Command): void => {
     } else {
       const { paint } = output
       output.line(section("Versions", versions(), paint))
+      const widest = (of: (each: (typeof settings)[number]) => string) =>
+        Math.max(...settings.map((each) => of(each).length))
+      // Where a line is too long, values are cut, since a cut name of a variable could not be typed.
+      const room = output.width - widest(({ setting }) => setting) - widest(({ origin }) => origin) - 6
       const rows = settings.map(({ setting, value, origin }) => [
         setting,
-        value,
+        oneLine(value, Math.max(12, room)),
         paint(origin, origin === "default" ? "dim" : "cyan"),
       ])
       output.line(section("Settings", rows, paint, output.width))
