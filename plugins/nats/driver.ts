@@ -7,7 +7,7 @@ import type { Link } from "./connection/link.ts"
 import { Consumers } from "./queue/consumers.ts"
 import { DeliveryFactory } from "./queue/delivery.ts"
 import { DeliveryTracker, Leases } from "./queue/lease.ts"
-import { LONGEST_MS, TaskPublisher } from "./queue/publish.ts"
+import { Backlog, LONGEST_MS, TaskPublisher } from "./queue/publish.ts"
 import { StallGuard } from "./queue/stall-guard.ts"
 import { Taker } from "./queue/take.ts"
 import { Committer } from "./records/commit.ts"
@@ -88,7 +88,8 @@ const assemble = (link: Link, names: Names, settings: StreamSettings, { lease }:
   const values = new StreamReader(link, names.storeStream, replicated)
   const records = new Records({ reader: states, names, maxRecord })
   const jobReader = new JobReader({ names, tasks, records })
-  const taskPublisher = new TaskPublisher({ publisher: taskMessages, consumers, names, maxTask })
+  const backlog = settings.maxBacklog === undefined ? undefined : new Backlog(tasks, settings.maxBacklog)
+  const taskPublisher = new TaskPublisher({ publisher: taskMessages, consumers, names, maxTask, backlog })
   const taker = new Taker({ link, deliveryFactory, consumers, tracker, stallGuard: new StallGuard(link, lease) })
   const committer = new Committer({ link, names, records, publisher: recordMessages, taskPublisher, tracker, tasks })
   const leases = new Leases({ link, names, nonce: deliveryFactory.nonce, tracker, tasks })

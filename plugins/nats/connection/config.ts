@@ -31,6 +31,11 @@ export interface StreamOptions {
    * more bands cost the server more. Cannot be changed later. Defaults to 3 (0–3, 4–6, 7–9), or what the streams have.
    */
   readonly bands?: number
+  /**
+   * Most bytes of tasks that wait, in all queues; more are refused, so that records and the store keep their room on a
+   * server that has a limit. Kept with the streams, for all that submit. Defaults to none, or what the streams have.
+   */
+  readonly maxBacklog?: number
   /** Accepts servers from 2.12.0 on although they have known faults that can lose tasks. Defaults to false. */
   readonly allowOldServer: boolean
   /** JetStream domain, for servers behind a leaf node. Defaults to none. */
@@ -60,6 +65,7 @@ const KNOWN = [
   "replicas",
   "storage",
   "bands",
+  "maxBacklog",
   "allowOldServer",
   "domain",
 ] as const
@@ -116,9 +122,21 @@ const wholeNumber = (
   throw invalid(`nats: ${name} is a whole number from ${low} to ${high}`)
 }
 
+const UNITS: Readonly<Record<string, number>> = { "": 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 }
+
+const size = (options: ReadonlyMap<Option, string>, name: Option): number | undefined => {
+  const value = options.get(name)
+  if (value === undefined) return undefined
+  const [, digits, unit = ""] = /^(\d{1,15})([kmgt]b)?$/i.exec(value) ?? []
+  const bytes = Number(digits) * (UNITS[unit.toLowerCase()] ?? 1)
+  if (bytes >= 1e6 && Number.isSafeInteger(bytes)) return bytes
+  throw invalid(`nats: ${name} is a size of at least 1MB, such as 500MB or 8GB`)
+}
+
 const streamOptionsOf = (options: ReadonlyMap<Option, string>): StreamOptions => {
   const replicas = wholeNumber(options, "replicas", 1, 5)
   const bands = wholeNumber(options, "bands", 1, 10)
+  const maxBacklog = size(options, "maxBacklog")
   const storage = options.get("storage")
   const domain = options.get("domain")
   if (storage !== undefined && storage !== "file" && storage !== "memory")
@@ -128,6 +146,7 @@ const streamOptionsOf = (options: ReadonlyMap<Option, string>): StreamOptions =>
     allowOldServer: flag(options, "allowOldServer"),
     ...(replicas === undefined ? {} : { replicas }),
     ...(bands === undefined ? {} : { bands }),
+    ...(maxBacklog === undefined ? {} : { maxBacklog }),
     ...(storage === undefined ? {} : { storage }),
     ...(domain === undefined ? {} : { domain }),
   }

@@ -8,7 +8,7 @@ import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError } from "../connection/answers.ts"
 import { escapeToken, type Names } from "../streams/names.ts"
 import type { Outgoing, Published, StreamPublisher } from "../streams/publisher.ts"
-import { indexLine } from "../streams/reader.ts"
+import { indexLine, type StreamReader } from "../streams/reader.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 
 /** Header of a task that expires: when, in milliseconds since the epoch. */
@@ -28,14 +28,22 @@ export class TaskPublisher {
   readonly #consumers: Consumers
   readonly #names: Names
   readonly #maxTask: number
+  readonly #backlog: Backlog | undefined
   /** Whether the server does not allow this user to create consumers: then the workers do. */
   #mayNotCreate = false
 
-  constructor(parts: { publisher: StreamPublisher; consumers: Consumers; names: Names; maxTask: number }) {
+  constructor(parts: {
+    publisher: StreamPublisher
+    consumers: Consumers
+    names: Names
+    maxTask: number
+    backlog: Backlog | undefined
+  }) {
     this.#publisher = parts.publisher
     this.#consumers = parts.consumers
     this.#names = parts.names
     this.#maxTask = parts.maxTask
+    this.#backlog = parts.backlog
   }
 
   /** A posting as a message. Fails with `unsupported`, `invalid` or `too-large`. */
@@ -57,8 +65,13 @@ export class TaskPublisher {
     return { subject: this.#names.task("s", queue, band, id), headers: headers + schedule, payload: frame }
   }
 
-  /** Publishes tasks. A posting that cannot be prepared fails alone. */
+  /**
+   * Publishes tasks that are submitted. A posting that cannot be prepared fails alone. What follows from an outcome is
+   * published by {@link send}: no bound of the backlog refuses it.
+   */
   async publish(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>> {
+    const refusal = await this.#backlog?.admit(postings)
+    if (refusal !== undefined) return postings.map(() => ({ status: "failed", error: refusal }))
     const outgoing: Array<Outgoing> = []
     const places: Array<number> = []
     const receipts: Array<Receipt> = []
@@ -93,6 +106,37 @@ export class TaskPublisher {
     // for that.
     if (unknown.size > 0) await Promise.race([known, new Promise((resolve) => setTimeout(resolve, LISTED_MS))])
     return published
+  }
+}
+
+/** How long a measured size of the backlog is used: so long what others submit may go beyond the bound. */
+const MEASURED_MS = 500
+
+/** The bound of all tasks that wait, by which submissions are refused. */
+export class Backlog {
+  readonly #tasks: StreamReader
+  readonly #max: number
+  #measured = { bytes: 0, until: 0 }
+
+  /** `tasks` reads the queue stream; `max` is in bytes. */
+  constructor(tasks: StreamReader, max: number) {
+    this.#tasks = tasks
+    this.#max = max
+  }
+
+  /** Counts what is about to be submitted; why it may not be. */
+  async admit(postings: ReadonlyArray<Posting>): Promise<TransportError | undefined> {
+    const now = performance.now()
+    if (now >= this.#measured.until) this.#measured = { bytes: await this.#tasks.bytes(), until: now + MEASURED_MS }
+    const { bytes } = this.#measured
+    if (bytes < this.#max) {
+      this.#measured.bytes += postings.reduce((sum, { frame }) => sum + frame.length, 0)
+      return undefined
+    }
+    return new TransportError(
+      "unavailable",
+      `the queues hold ${bytes} bytes of tasks, and ?maxBacklog allows ${this.#max}: submit again when workers have done some of it, purge a queue, or raise it`,
+    )
   }
 }
 

@@ -99,6 +99,11 @@ export class StreamReader {
     return { first: numberAt(info, "state", "first_seq"), last: numberAt(info, "state", "last_seq") }
   }
 
+  /** What all messages take, in bytes. */
+  async bytes(): Promise<number> {
+    return numberAt(await this.#link.api(`STREAM.INFO.${this.#stream}`), "state", "bytes")
+  }
+
   /** Removes messages. One that does not exist is no error. */
   async remove(sequences: ReadonlyArray<number>): Promise<void> {
     await Promise.all(

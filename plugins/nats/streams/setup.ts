@@ -13,6 +13,8 @@ export interface StreamSettings {
   readonly replicas: number
   readonly storage: "file" | "memory"
   readonly bands: Bands
+  /** Most bytes of tasks, if there is a bound. */
+  readonly maxBacklog?: number
 }
 
 const BANDS_KEY = "callboard.bands"
@@ -26,12 +28,21 @@ export const DEDUPE_MS = 120_000
 
 const nanos = (ms: number): number => ms * 1_000_000
 
+/** Most bytes of tasks, for all that submit. */
+const BACKLOG_KEY = "callboard.max-backlog"
+
+const backlogIn = (maxBacklog: number | undefined) =>
+  maxBacklog === undefined ? {} : { [BACKLOG_KEY]: String(maxBacklog) }
+
 interface StreamConfig extends Readonly<Record<string, unknown>> {
   readonly name: string
   readonly subjects: ReadonlyArray<string>
 }
 
-const configsOf = (names: Names, { replicas, storage, bands }: StreamSettings): ReadonlyArray<StreamConfig> => {
+const configsOf = (
+  names: Names,
+  { replicas, storage, bands, maxBacklog }: StreamSettings,
+): ReadonlyArray<StreamConfig> => {
   const ns = names.namespace
   const common = { num_replicas: replicas, storage, allow_direct: true, allow_msg_ttl: true, discard: "old" }
   return [
@@ -40,12 +51,12 @@ const configsOf = (names: Names, { replicas, storage, bands }: StreamSettings): 
       name: names.queueStream,
       description: `callboard ${ns}: tasks`,
       subjects: [`${ns}.j.>`, `${ns}.s.>`],
-      // No limit of messages or bytes: at a limit the oldest tasks would be dropped. Accounts have limits that refuse
-      // new ones instead.
+      // No limit of messages or bytes: at a limit the oldest tasks would be dropped, and a stream with schedules cannot
+      // refuse new ones instead. Submitters keep to the bound in the metadata.
       retention: "workqueue",
       allow_msg_schedules: true,
       duplicate_window: nanos(DEDUPE_MS),
-      metadata: { [BANDS_KEY]: String(bands.count), [VERSION_KEY]: VERSION },
+      metadata: { [BANDS_KEY]: String(bands.count), [VERSION_KEY]: VERSION, ...backlogIn(maxBacklog) },
     },
     {
       ...common,
@@ -93,8 +104,15 @@ const infoOf = async (link: Link, stream: string): Promise<unknown> => {
 }
 
 const settingsOf = (names: Names, found: unknown, asked: StreamOptions): StreamSettings => {
+  const maxBacklog = asked.maxBacklog ?? (Number(textAt(found, "config", "metadata", BACKLOG_KEY)) || undefined)
+  const bound = maxBacklog === undefined ? {} : { maxBacklog }
   if (found === undefined) {
-    return { replicas: asked.replicas ?? 1, storage: asked.storage ?? "file", bands: new Bands(asked.bands ?? 3) }
+    return {
+      ...bound,
+      replicas: asked.replicas ?? 1,
+      storage: asked.storage ?? "file",
+      bands: new Bands(asked.bands ?? 3),
+    }
   }
   const replicas = numberAt(found, "config", "num_replicas")
   const storage = textAt(found, "config", "storage") === "memory" ? "memory" : "file"
@@ -120,7 +138,7 @@ const settingsOf = (names: Names, found: unknown, asked: StreamOptions): StreamS
   if (asked.bands !== undefined && asked.bands !== bands) throw differs("bands", bands, asked.bands)
   if (asked.storage !== undefined && asked.storage !== storage) throw differs("storage", storage, asked.storage)
   if (asked.replicas !== undefined && asked.replicas < replicas) throw differs("replicas", replicas, asked.replicas)
-  return { replicas: asked.replicas ?? replicas, storage, bands: new Bands(bands) }
+  return { ...bound, replicas: asked.replicas ?? replicas, storage, bands: new Bands(bands) }
 }
 
 const ensureStream = async (link: Link, wanted: StreamConfig): Promise<void> => {
@@ -128,9 +146,17 @@ const ensureStream = async (link: Link, wanted: StreamConfig): Promise<void> => 
   if (found === undefined) return
   const config = at(found, "config")
   checkSame(wanted, config)
-  if (numberAt(config, "num_replicas") >= Number(wanted.num_replicas)) return
   // More replicas lose nothing; every other setting stays as an operator may have changed it.
-  await link.api(`STREAM.UPDATE.${wanted.name}`, { ...objectAt(config), num_replicas: wanted.num_replicas })
+  const change = {
+    ...(numberAt(config, "num_replicas") < Number(wanted["num_replicas"])
+      ? { num_replicas: wanted["num_replicas"] }
+      : {}),
+    ...(at(wanted, "metadata", BACKLOG_KEY) === at(config, "metadata", BACKLOG_KEY)
+      ? {}
+      : { metadata: { ...objectAt(config, "metadata"), ...objectAt(wanted, "metadata") } }),
+  }
+  if (Object.keys(change).length === 0) return
+  await link.api(`STREAM.UPDATE.${wanted.name}`, { ...objectAt(config), ...change })
 }
 
 /** Creates a stream. The stream's state, if another process has created it meanwhile. */

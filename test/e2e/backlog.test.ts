@@ -1,0 +1,66 @@
+/** A nats-server whose store a backlog would fill, and the bound that keeps the way out open. */
+import { actor, type Client, connect } from "callboard"
+import { expect, test } from "vitest"
+import { startNats } from "../support/servers/nats.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
+import { keep } from "./processes.ts"
+
+const input = { text: "x".repeat(100_000) }
+
+const slow = actor("backlog", {
+  methods: {
+    run: { retry: { max: 1, backoff: { base: 0.01, max: 0.01 } }, run: (_: unknown, job) => tried(job.retries) },
+  },
+})
+
+/** Each job has a follow-up: its next attempt, which the bound does not refuse. */
+const tried = (retries: number): number => {
+  if (retries === 0) throw new Error("once more")
+  return retries
+}
+
+/** Submits until the bound refuses; the ids of what was accepted, and the refusal. */
+const filled = async (client: Client, queue: string) => {
+  const ids: Array<string> = []
+  for (;;) {
+    try {
+      ids.push((await client.submit("backlog.run", { queue, input })).id)
+    } catch (refusal) {
+      return { ids, refusal }
+    }
+  }
+}
+
+test("a backlog at its bound is refused, and can be purged, cancelled and worked off", {
+  timeout: 120_000,
+}, async () => {
+  const server = keep(await startNats({ limits: "max_file: 40MB" }))
+  // The bound is kept with the streams: it holds for those that do not name it.
+  keep(await connect(`${server.url}?maxBacklog=8MB`))
+  const client = keep(await connect(server.url))
+  const first = await filled(client, "first")
+  expect(first.refusal).toMatchObject({
+    code: "transport-unavailable",
+    details: { outcome: "none" },
+    message: expect.stringMatching(
+      /the queues hold \d+ bytes of tasks, and \?maxBacklog allows 8000000: .*purge a queue/,
+    ),
+  })
+  expect(first.ids.length).toBeGreaterThan(20)
+  const [cancelled = "", ...others] = first.ids
+  await client.job(cancelled).cancel()
+  expect((await client.job(cancelled).find()).state).toBe("cancelled")
+  expect(await client.purge("first")).toBe(others.length)
+  const second = await eventually(
+    async () => {
+      const { ids } = await filled(client, "second")
+      return ids.length > 20 && ids
+    },
+    { message: "there is room again", every: 200 },
+  )
+  const service = await start([slow], { transport: server.url, queues: ["second"], concurrency: 4 })
+  expect(service.worker).toBeDefined()
+  for (const id of second) expect(await client.job(id).result({ timeout: 60 })).toBe(1)
+  expect(await client.submit("backlog.run", { queue: "second", input })).toMatchObject({ receipt: { state: "queued" } })
+})
