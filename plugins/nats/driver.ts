@@ -127,7 +127,12 @@ const assemble = (link: Link, names: Names, settings: StreamSettings, { lease }:
         })
       }),
     commit: (commits) => whileOpen(() => committer.commit(commits)),
-    orphans: (before, max) => whileOpen(() => orphans.find(before, max)),
+    orphans: (before, max) =>
+      whileOpen(async () => {
+        // Regular maintenance calls this, and is the time for the store as well.
+        await store.sweep()
+        return orphans.find(before, max)
+      }),
     listen: (interest, listener, signal) =>
       whileOpen(() => listen({ link, names, subscriptions }, interest, listener, signal)),
     queues: () => whileOpen(() => stats.queues()),

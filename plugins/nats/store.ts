@@ -29,6 +29,10 @@ const BUSY_MS = 10
 const CLOCK_MS = 30_000
 /** Subjects on one page of the server's list. */
 const PAGE = 100_000
+/** How long an expired value may stay before it is swept: the server removes it itself, as a rule within a second. */
+const OVERDUE_MS = 60_000
+/** Pause after a sweep has reached the end. */
+const SWEEP_PAUSE_MS = 600_000
 /** Most values that one request reads. */
 const VALUES = 256
 
@@ -56,6 +60,8 @@ export class NatsStore implements Store {
   readonly #parts: StoreParts
   #clock: { readonly offset: number; readonly until: number } | undefined
   #lastNow = 0
+  /** Where the next sweep begins, and when. */
+  #sweep = { from: 1, at: 0 }
 
   constructor(parts: StoreParts) {
     this.#parts = parts
@@ -131,6 +137,22 @@ export class NatsStore implements Store {
     }
     this.#lastNow = Math.max(this.#lastNow, Math.round(Date.now() + this.#clock.offset))
     return this.#lastNow
+  }
+
+  /**
+   * Removes values that expired a while ago: a server that was killed may keep some of them for ever, which readers then
+   * skip. Each call looks at one slice of the stream.
+   */
+  async sweep(): Promise<void> {
+    const { reader, names } = this.#parts
+    const now = await this.now()
+    if (now < this.#sweep.at) return
+    const { messages, more } = await reader.from(this.#sweep.from, names.values(""), VALUES)
+    const overdue = messages.filter((message) => Number(message.header(UNTIL_HEADER) || Infinity) + OVERDUE_MS < now)
+    await reader.remove(overdue.map(({ seq }) => seq))
+    const last = messages[messages.length - 1]
+    this.#sweep =
+      more === 0 || last === undefined ? { from: 1, at: now + SWEEP_PAUSE_MS } : { from: last.seq + 1, at: 0 }
   }
 
   #check({ key, value, ttl }: StoreOperation): void {

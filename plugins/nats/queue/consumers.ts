@@ -18,6 +18,8 @@ export interface Lane {
   readonly acks: string
   /** Whether its consumer is known to exist. */
   made: boolean
+  /** Whether its consumer has had the chance to get this transport's lease. */
+  leased: boolean
   /** Highest sequence that this transport has received. */
   highest: number
   /** Whether it had no task at the last fetch. */
@@ -85,18 +87,29 @@ export class Consumers {
     const stream = this.#names.queueStream
     const next = this.#link.apiSubject(`CONSUMER.MSG.NEXT.${stream}.${consumer}`)
     const acks = `$JS.ACK.${stream}.${consumer}.`
-    return { queue, band, consumer, next, acks, made: false, highest: 0, quiet: false }
+    return { queue, band, consumer, next, acks, made: false, leased: false, highest: 0, quiet: false }
   }
 
-  /** Creates the consumers that are missing. */
+  /**
+   * Creates the consumers that are missing. One that exists keeps its lease: what only publishes has no say in how long
+   * a task belongs to a worker.
+   */
   async ensure(lanes: ReadonlyArray<Lane>): Promise<void> {
     const missing = lanes.filter((lane) => !lane.made)
     if (missing.length > 0) await Promise.all(missing.map((lane) => this.#make(lane)))
   }
 
+  /** Like {@link ensure}, for a transport that takes tasks: the consumers get its lease, as far as that is safe. */
+  async ensureLeased(lanes: ReadonlyArray<Lane>): Promise<void> {
+    await this.ensure(lanes)
+    const others = lanes.filter((lane) => !lane.leased)
+    if (others.length > 0) await Promise.all(others.map((lane) => this.#adjustLease(lane)))
+  }
+
   /** To be called when the server answers that a lane's consumer does not exist. */
   lost(lane: Lane): void {
     lane.made = false
+    lane.leased = false
     this.#lostAt = Date.now()
   }
 
@@ -145,11 +158,12 @@ export class Consumers {
   async #makeNow(lane: Lane): Promise<void> {
     const rest = this.#lostAt + REST_MS - Date.now()
     if (rest > 0) await new Promise((resolve) => setTimeout(resolve, rest))
-    // Creating a consumer that exists with the same configuration succeeds.
+    // Creating a consumer that exists with the same configuration, and so with the same lease, succeeds.
     const error = await this.#put(lane, "create")
-    if (error?.err_code === CODE.consumerExists) await this.#adjustLease(lane)
-    else if (error !== undefined) throw fromApiError(error, `CONSUMER.CREATE.${lane.consumer}`)
+    if (error !== undefined && error.err_code !== CODE.consumerExists)
+      throw fromApiError(error, `CONSUMER.CREATE.${lane.consumer}`)
     lane.made = true
+    lane.leased = error === undefined
   }
 
   async #info({ consumer }: Lane): Promise<unknown> {
@@ -187,6 +201,9 @@ export class Consumers {
    */
   async #adjustLease(lane: Lane): Promise<void> {
     const info = await this.#info(lane)
+    // It was deleted meanwhile: the next answer to a pull says so.
+    if (info === undefined) return
+    lane.leased = true
     const has = numberAt(info, "config", "ack_wait")
     const wanted = nanos(this.#lease)
     const idle = numberAt(info, "num_ack_pending") === 0 && numberAt(info, "num_waiting") === 0

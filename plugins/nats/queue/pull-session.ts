@@ -157,7 +157,7 @@ export class PullSession {
 
   /** Creates consumers that are missing. */
   async ensure(): Promise<void> {
-    await this.#parts.consumers.ensure(this.#lanes.map(({ lane }) => lane))
+    await this.#parts.consumers.ensureLeased(this.#lanes.map(({ lane }) => lane))
   }
 
   /** Returns the tasks that have come and those that are still on their way. */

@@ -138,6 +138,7 @@ export class Taker {
           if (rotates) await this.#fetchRoundRobin(session, key, queues.length, max)
           else await session.fetch({ from: 0, to: session.lanes }, max)
         } catch (error) {
+          if (session.interrupted) return []
           // A consumer without a leader comes back: a `take` that waits tries again by itself.
           if (!(error instanceof TransportError && error.retryable) || Date.now() + RETRY_MS >= end) throw error
           failingSince ??= now

@@ -1,6 +1,7 @@
 /** The nats driver at the level of its own contract: what is counted on the wire, and what a crash leaves behind. */
+import { connect as dial, headers, type NatsConnection } from "nats"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
-import { plugin } from "../../../../plugins/nats/mod.ts"
+import { Names, plugin } from "../../../../plugins/nats/mod.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { encodeEnvelope } from "../../../../runtime/protocol/envelope.ts"
 import { publishKey } from "../../../../runtime/protocol/message.ts"
@@ -11,6 +12,9 @@ import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { startNatsCluster } from "../../../support/servers/nats-cluster.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { type Proxy, startProxy } from "./proxy.ts"
+
+const closing = (client: NatsConnection): NatsConnection & AsyncDisposable =>
+  Object.assign(client, { [Symbol.asyncDispose]: () => client.close() })
 
 const never = new AbortController().signal
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text)
@@ -409,4 +413,55 @@ describe("the store", () => {
     if (answer === "conflict") throw new Error("it must be written")
     return answer
   }
+})
+
+describe("the lease of a consumer", () => {
+  const leaseOf = async (): Promise<unknown> => {
+    await using client = closing(await dial({ servers: server.url }))
+    const names = new Names(namespace)
+    return (await (await client.jetstreamManager()).consumers.info(names.queueStream, names.consumer("q", 4))).config
+      .ack_wait
+  }
+
+  test("is that of the worker: what only submits has no say in it", async () => {
+    const worker = await direct(6_000)
+    const posting = postingOf()
+    await publish(worker, posting)
+    await take(worker)
+    const client = await direct(30_000)
+    await publish(client, postingOf())
+    await take(worker)
+    expect(await leaseOf()).toBe(6_000 * 1_000_000)
+  })
+
+  test("becomes that of the worker where a submitter has made it", async () => {
+    await publish(await direct(30_000), postingOf())
+    expect(await leaseOf()).toBe(30_000 * 1_000_000)
+    await take(await direct(6_000))
+    expect(await leaseOf()).toBe(6_000 * 1_000_000)
+  })
+})
+
+test("values that expired long ago, and that the server has kept, are swept", async () => {
+  const driver = await direct()
+  await using client = closing(await dial({ servers: server.url }))
+  const names = new Names(namespace)
+  const put = async (key: string, until: number | undefined): Promise<void> => {
+    const header = headers()
+    if (until !== undefined) header.set("Callboard-Until", String(until))
+    await client.jetstream().publish(names.value(key), bytesOf(key), { headers: header })
+  }
+  const now = await driver.store.now()
+  // Without a time to live of the server: as if it had forgotten it.
+  for (let count = 0; count < 300; count++) await put(`old/${count}`, now - 3_600_000)
+  await put("just-expired", now - 1_000)
+  await put("alive", now + 3_600_000)
+  await put("for-ever", undefined)
+  const kept = async () => {
+    const { state } = await (await client.jetstreamManager()).streams.info(names.storeStream, { subjects_filter: ">" })
+    return Object.keys(state.subjects ?? {}).map((subject) => names.key(subject))
+  }
+  for (let round = 0; round < 2; round++) await driver.orphans?.(0, 10)
+  expect((await kept()).sort()).toEqual(["alive", "for-ever", "just-expired"])
+  expect((await driver.store.list({ prefix: "", limit: 10 })).map(({ key }) => key)).toEqual(["alive", "for-ever"])
 })

@@ -104,6 +104,7 @@ test("fences rise with the sequence, then with the count, then with time, compar
     next: "",
     acks: "$JS.ACK.board_queue.q-4.",
     made: true,
+    leased: true,
     highest: 0,
     quiet: false,
   }
@@ -132,6 +133,7 @@ test("tokens are read in both forms of acknowledgement subjects, and nothing els
     next: "",
     acks: "$JS.ACK.b_queue.q-4.",
     made: true,
+    leased: true,
     highest: 0,
     quiet: false,
   }
