@@ -125,6 +125,14 @@ export class Names {
     return `${this.namespace}.${kind}.${queue === undefined ? "" : `${escapeToken(queue)}.`}>`
   }
 
+  /**
+   * The subjects of all tasks. Only those of these bands: a task that another program publishes to a level in between
+   * would never be taken, so that the server must refuse it.
+   */
+  tasksOn(bands: ReadonlyArray<number>): ReadonlyArray<string> {
+    return (["j", "s"] as const).flatMap((kind) => bands.map((band) => `${this.namespace}.${kind}.*.${band}.*`))
+  }
+
   /** Filter of the consumer of one band. */
   band(queue: string, band: number): string {
     return `${this.namespace}.j.${escapeToken(queue)}.${band}.*`

@@ -50,7 +50,7 @@ const configsOf = (
       ...common,
       name: names.queueStream,
       description: `callboard ${ns}: tasks`,
-      subjects: [`${ns}.j.>`, `${ns}.s.>`],
+      subjects: names.tasksOn(bands.levels),
       // No limit of messages or bytes: at a limit the oldest tasks would be dropped, and a stream with schedules cannot
       // refuse new ones instead. Submitters keep to the bound in the metadata.
       retention: "workqueue",

@@ -465,3 +465,16 @@ test("values that expired long ago, and that the server has kept, are swept", as
   expect((await kept()).sort()).toEqual(["alive", "for-ever", "just-expired"])
   expect((await driver.store.list({ prefix: "", limit: 10 })).map(({ key }) => key)).toEqual(["alive", "for-ever"])
 })
+
+test("a task that another program publishes to a level that is no band is refused by the server", async () => {
+  const driver = await direct()
+  await using client = closing(await dial({ servers: server.url }))
+  const names = new Names(namespace)
+  const { frame } = postingOf()
+  for (const kind of ["j", "s"] as const)
+    await expect(client.jetstream().publish(names.task(kind, "q", 5, "a"), frame)).rejects.toMatchObject({
+      code: "503",
+    })
+  await client.jetstream().publish(names.task("j", "q", 4, "b"), frame)
+  expect((await take(driver)).level).toBe(4)
+})
