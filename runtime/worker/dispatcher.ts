@@ -95,7 +95,13 @@ export class Dispatcher {
       afterFault: (inFlight, cause) => this.#executor.afterFault(inFlight, cause),
       onStored: (record) => options.dependents.stored(record),
     })
-    this.#watch = new RunWatch(jobs, log, (at) => this.#leases.deadline(at), clock)
+    this.#watch = new RunWatch(
+      jobs,
+      log,
+      (at) => this.#leases.deadline(at),
+      (inFlight) => this.#runsLong(inFlight),
+      clock,
+    )
     this.#processes = processes
     this.#stalls = new StallWatch(
       leaseMs,
@@ -390,9 +396,15 @@ export class Dispatcher {
     return { token, then: { kind: "release", delay: delayMs } }
   }
 
+  #runsLong(inFlight: InFlight): void {
+    this.#buffer.runsLong(inFlight)
+    this.giveBackSurplus()
+  }
+
   /** Called when a handler is about to be called. */
   #handlerStarts(inFlight: InFlight): void {
     this.#watch.add(inFlight)
+    if (this.#buffer.isExpectedLong(inFlight)) this.#runsLong(inFlight)
     const { run, delivery } = inFlight
     if (run === undefined) return
     this.deferrals.forget(run.posting.id)

@@ -1,4 +1,4 @@
-/** Handlers that go on after their jobs were decided, and the tasks that must not wait for them. */
+/** Handlers that run for long, or go on after their jobs were decided, and the tasks that must not wait for them. */
 import { actor } from "callboard"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
@@ -98,5 +98,44 @@ onEveryBoard((newBoard) => {
     expect(worker?.describe().state).toBe("busy")
     gate.resolve()
     release()
+  })
+
+  test("tasks do not wait in a worker behind a long run, and the next time nothing is fetched ahead", async () => {
+    const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const started: Array<number> = []
+    const mixed = actor("mixed", {
+      methods: {
+        slow: async ({ gate }: { gate: number }) => {
+          started.push(gate)
+          await gates[gate]?.promise
+        },
+        quick: () => "done",
+      },
+    })
+    const transport = newBoard()
+    const { client, worker: first } = await start([mixed], { transport, concurrency: 1, prefetch: 4 })
+    const behind = async (gate: number) => {
+      const slow = await client.submit("mixed.slow", { input: { gate } })
+      await eventually(() => started.includes(gate), { message: "the long run has begun" })
+      return { slow, quick: await Promise.all([1, 2, 3].map(() => client.submit("mixed.quick"))) }
+    }
+    const one = await behind(0)
+    await eventually(() => first?.load.inFlight === 4, { message: "the others were fetched ahead" })
+    const second = await start([mixed], { transport, concurrency: 1, prefetch: 4 })
+    for (const job of one.quick) expect(await job.result({ timeout: 10 })).toBe("done")
+    expect(first?.load.inFlight).toBe(1)
+    await second.stop()
+    gates[0]?.resolve()
+    await one.slow.result({ timeout: 10 })
+    const two = await behind(1)
+    const third = await start([mixed], { transport, concurrency: 1, prefetch: 4 })
+    for (const job of two.quick) {
+      expect(await job.result({ timeout: 10 })).toBe("done")
+      // Handed back tasks are claimed when they come again; these were never fetched by the first worker.
+      expect((await job.find()).worker).toBe(third.worker?.name)
+    }
+    expect(first?.load.inFlight).toBe(1)
+    gates[1]?.resolve()
+    await two.slow.result({ timeout: 10 })
   })
 })

@@ -24,15 +24,26 @@ export class RunWatch {
   readonly #reported = new WeakMap<Run, { readonly at: number; readonly progress: Progress | undefined }>()
 
   readonly #onDeadline: (at: number) => void
+  readonly #onLong: (inFlight: InFlight) => void
   readonly #clock: Clock
   #deadline = Number.POSITIVE_INFINITY
 
-  /** `onDeadline` is called with the earliest hard limit of all runs, by the monotonic clock, whenever it changes. */
-  constructor(jobs: Jobs, log: Log, onDeadline: (at: number) => void, clock: Clock = systemClock) {
+  /**
+   * `onDeadline` is called with the earliest hard limit of all runs, by the monotonic clock, whenever it changes;
+   * `onLong` with each run that has lasted for long.
+   */
+  constructor(
+    jobs: Jobs,
+    log: Log,
+    onDeadline: (at: number) => void,
+    onLong: (inFlight: InFlight) => void,
+    clock: Clock = systemClock,
+  ) {
     this.#clock = clock
     this.#jobs = jobs
     this.#log = log
     this.#onDeadline = onDeadline
+    this.#onLong = onLong
   }
 
   add(inFlight: InFlight): void {
@@ -70,6 +81,7 @@ export class RunWatch {
         continue
       }
       if (run.hardAt < earliest) earliest = run.hardAt
+      if (!inFlight.isLong && run.isLong) this.#onLong(inFlight)
       const report = this.#reporting ? undefined : this.#reportOf(inFlight, run, now)
       if (report === undefined) continue
       if (!inFlight.offQueue) {

@@ -42,6 +42,8 @@ export class InFlight {
   run: Run | undefined
   /** Whether the handler was called. From then on no failure of the worker may make it run again. */
   called = false
+  /** Whether the worker fetches nothing ahead for the slot of the handler, because it runs for long. */
+  isLong = false
   /** Set when the delivery was ended from outside, also before its handler ran. */
   stop: InterruptReason | undefined
   /** Whether the handler's process was killed because the job was cancelled. */
@@ -101,6 +103,9 @@ export class InFlight {
     return typeof id === "string" && isId(id) ? id : undefined
   }
 }
+
+/** A run that lasts this long is a long one. */
+const LONG_MS = 1_000
 
 /** One run of a handler: its task, record, time limits, and how it was stopped. */
 export class Run {
@@ -165,6 +170,11 @@ export class Run {
   /** Whether the run was ended from outside, so that its outcome is ignored. */
   get isOver(): boolean {
     return this.stop !== undefined
+  }
+
+  /** Whether it has run for so long that no task should wait for its slot. */
+  get isLong(): boolean {
+    return this.clock.monotonic() - this.beganAt >= LONG_MS
   }
 
   /** Hard time limit, in milliseconds. */

@@ -3,6 +3,7 @@
  * slots are computed from what is really here, so that none can leak. Deliveries that wait for a limit have a bound of
  * their own, because they must not keep other tasks from being fetched.
  */
+import type { ErasedMethod } from "../../actor/actor.ts"
 import type { JobDelivery } from "../../transport/lift/transport.ts"
 import { InFlight } from "../delivery/in-flight.ts"
 import { PrefetchQos } from "./prefetch.ts"
@@ -33,6 +34,15 @@ export class DeliveryBuffer {
   #running = 0
   /** Handlers that still run although their delivery was decided. They keep their slot until they end. */
   #stuck = 0
+  /**
+   * Slots for which nothing is fetched ahead, because tasks would wait there for a long run: those whose handler runs for
+   * long, and after their end as many as no shorter run has followed yet.
+   */
+  #slow = 0
+  /** Handlers that run for long, or are expected to. */
+  #long = 0
+  /** Methods whose last run was a long one. */
+  readonly #longMethods = new Set<ErasedMethod>()
   /** Deliveries that wait for a limit. */
   #limited = 0
   #delayed = 0
@@ -115,9 +125,10 @@ export class DeliveryBuffer {
     return Math.min(this.#jobsLeft, places, this.#qos.limit(this.#capacity) - fetched + this.#runningAtLoss.size)
   }
 
-  /** The capacity of the slots that are not held by a stuck handler. */
+  /** The capacity of the slots that are free, or will be free before long. */
   get #places(): number {
-    return this.#capacity - this.#stuck * this.#prefetch
+    const usable = Math.max(0, this.#slots - this.#stuck)
+    return usable * this.#prefetch - Math.min(this.#slow, usable) * (this.#prefetch - 1)
   }
 
   /** Number of deliveries that may wait for limits, in addition to those that are fetched ahead. */
@@ -188,9 +199,10 @@ export class DeliveryBuffer {
   }
 
   get #hasRoom(): boolean {
-    // A pull costs a round trip, so under load it waits until a quarter of the slots is free. Buffered deliveries feed
-    // every handler meanwhile, because three quarters of the capacity are at least the concurrency.
-    const quarter = this.#prefetch > 1 ? Math.floor(Math.min(this.#qos.limit(this.#capacity), this.#places) / 4) : 1
+    // A pull costs a round trip, so under load it waits until a quarter of the places is free, or all that are fetched
+    // ahead. Buffered deliveries feed every handler meanwhile.
+    const places = Math.min(this.#qos.limit(this.#capacity), this.#places)
+    const quarter = Math.min(Math.floor(places / 4), this.#places - this.#slots)
     return this.free >= Math.max(1, Math.min(quarter, this.#jobsLeft))
   }
 
@@ -324,10 +336,29 @@ export class DeliveryBuffer {
     return true
   }
 
+  /** Whether the handler of a delivery can be expected to run for long, because the last run of its method did. */
+  isExpectedLong({ method }: InFlight): boolean {
+    return method !== undefined && this.#longMethods.has(method)
+  }
+
+  /** The handler of a delivery runs for so long that nothing should wait behind it. */
+  runsLong(inFlight: InFlight): void {
+    if (inFlight.phase !== "running" || inFlight.isLong) return
+    inFlight.isLong = true
+    if (inFlight.method !== undefined) this.#longMethods.add(inFlight.method)
+    this.#long++
+    this.#slow = Math.min(this.#slow + 1, this.#slots)
+  }
+
   /** The handler has ended, or is stuck; a stuck handler frees its slot when it ends. */
   handlerEnded(inFlight: InFlight): void {
     inFlight.phase = "settling"
     this.#running--
+    if (inFlight.isLong) this.#long--
+    if (inFlight.run !== undefined && !inFlight.run.isLong) {
+      this.#slow = Math.max(this.#long, this.#slow - 1)
+      this.#longMethods.delete(inFlight.run.method)
+    }
     if (this.#qos.restore(this.#capacity)) this.onRestored()
     const pending = inFlight.run?.pending
     if (pending === undefined) return

@@ -47,7 +47,12 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
   const reports: Array<Report> = []
   const deadlines: Array<number> = []
   const queue: Jobs = { ...client.connection.jobs, report: async (all) => void reports.push(...all) }
-  const watch = new RunWatch(queue, makeLog({ level: "none" }), (at) => deadlines.push(at - run.beganAt))
+  const watch = new RunWatch(
+    queue,
+    makeLog({ level: "none" }),
+    (at) => deadlines.push(at - run.beganAt),
+    () => undefined,
+  )
   watch.add(inFlight)
   return { watch, inFlight, run, reports, deadlines, now }
 }

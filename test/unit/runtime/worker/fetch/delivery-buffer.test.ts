@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
+import type { InFlight } from "../../../../../runtime/worker/delivery/in-flight.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
 
 const delivery = (token: string, fields: Partial<JobDelivery> = {}): JobDelivery => ({
@@ -85,6 +86,37 @@ describe("delivery buffers", () => {
     await Promise.resolve()
     expect(inFlight.stuck).toBe(0)
     expect(inFlight.next()?.delivery.token).toBe("2")
+  })
+
+  test("nothing is fetched ahead for slots of long runs, until shorter ones have followed", () => {
+    const inFlight = buffer()
+    const start = (token: string) => {
+      inFlight.add([delivery(token)])
+      const next = inFlight.next() ?? fail()
+      return next
+    }
+    const end = (ended: InFlight) => {
+      Object.assign(ended, { run: { isLong: ended.isLong } })
+      inFlight.handlerEnded(ended)
+      inFlight.drop(ended)
+    }
+    const [first, second] = [start("1"), start("2")]
+    expect(inFlight.free).toBe(6)
+    inFlight.runsLong(first)
+    inFlight.runsLong(first)
+    expect(inFlight.free).toBe(3)
+    inFlight.runsLong(second)
+    expect([inFlight.free, inFlight.room]).toEqual([0, 0])
+    end(first)
+    expect([inFlight.free, inFlight.room]).toEqual([1, 1])
+    end(start("3"))
+    expect(inFlight.free).toBe(4)
+    end(start("4"))
+    expect(inFlight.free).toBe(4)
+    end(second)
+    expect(inFlight.free).toBe(5)
+    end(start("5"))
+    expect(inFlight.free).toBe(8)
   })
 
   test("waiting for room ends when a quarter of the capacity is free", async () => {
