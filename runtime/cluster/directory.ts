@@ -5,7 +5,7 @@
 import { hostname } from "node:os"
 import { Result, Schema } from "effect"
 import { StoreEntry } from "../async/store-entry.ts"
-import { checkActorName } from "../protocol/name.ts"
+import { checkActorName, DEFAULT_METHOD, type Target } from "../protocol/name.ts"
 import type { Store, StoreOperation } from "../transport/store.ts"
 
 const MethodDescription = Schema.Struct({
@@ -111,6 +111,10 @@ export const listWorkers = async (store: Store): Promise<ReadonlyArray<WorkerDes
 export const listActors = async (store: Store): Promise<ReadonlyArray<ActorDescription>> =>
   (await ACTORS.list(store, LIST_LIMIT)).map(({ value }) => value)
 
+/** Whether a worker lists a method among those that it serves. One of an older version lists only its actors. */
+export const serves = ({ actors, methods }: WorkerDescription, { actor, meth }: Target): boolean =>
+  actors.includes(actor) && (methods === undefined || methods.includes(`${actor}.${meth ?? DEFAULT_METHOD}`))
+
 /** Whether the process of a worker is known to be gone. Of a worker on another machine that is not known: false. */
 export const isDead = ({ host, pid, startedAt }: WorkerDescription): boolean => {
   if (host !== hostname()) return false
@@ -140,6 +144,11 @@ export class Directory {
   /** Actors of this process: found without asking the store. */
   get local(): ReadonlyMap<string, ActorDescription> {
     return this.#local
+  }
+
+  /** Whether a living worker serves a method, by its own entry. Fails as the store does. */
+  async isServed(target: Target): Promise<boolean> {
+    return (await listWorkers(this.#store)).some((worker) => serves(worker, target))
   }
 
   /** The actor with this name. Fails as the store does; a failure is not cached. */

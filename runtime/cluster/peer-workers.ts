@@ -5,8 +5,8 @@
  */
 import type { Connection } from "../connection/connection.ts"
 import type { Task } from "../protocol/headers.ts"
-import { DEFAULT_METHOD, resolveName } from "../protocol/name.ts"
-import { HEARTBEAT_MS, isDead, listWorkers, MOST_RUNNING, type WorkerDescription } from "./directory.ts"
+import { resolveName } from "../protocol/name.ts"
+import { HEARTBEAT_MS, isDead, listWorkers, MOST_RUNNING, serves, type WorkerDescription } from "./directory.ts"
 
 export interface PeerWorkersOptions {
   readonly connection: Pick<Connection, "jobs" | "store">
@@ -47,12 +47,13 @@ export class PeerWorkers {
     if (!this.#options.isComplete()) return true
     const others = await this.#others().catch(() => undefined)
     if (others === undefined) return true
-    return others.some(({ state, queues, actors, methods }) => {
+    return others.some((worker) => {
+      const { state, queues, actors } = worker
       if (state === "stopping" || !queues.includes(queue)) return false
-      const target = resolveName(task, meth, (name) => actors.includes(name), this.#options.taskNames)
-      if (!actors.includes(target.actor)) return false
-      // A worker of an older version lists no methods.
-      return methods === undefined || methods.includes(`${target.actor}.${target.meth ?? DEFAULT_METHOD}`)
+      return serves(
+        worker,
+        resolveName(task, meth, (name) => actors.includes(name), this.#options.taskNames),
+      )
     })
   }
 

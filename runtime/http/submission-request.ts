@@ -28,6 +28,7 @@ const inDoubt = (result: SubmitResults[number]): SubmitResults[number] =>
 
 export interface SubmitOptions {
   readonly strict: boolean
+  readonly lenient: boolean
   readonly traceparent?: string
   readonly tracestate?: string
   /** Whether an array was sent: then errors name the element, also in an array of one. */

@@ -45,6 +45,7 @@ const submit = async (routeRequest: RouteRequest): Promise<Response> => {
   const submission = new SubmissionRequest(context, tasksOf(body.value), {
     isArray,
     strict: servesActors && !prefer.lenient,
+    lenient: prefer.lenient,
     ...traceOf(headers),
   })
   const results = await submission.run(
@@ -52,7 +53,7 @@ const submit = async (routeRequest: RouteRequest): Promise<Response> => {
       ? undefined
       : new IdempotentRequest(context.client.connection.store, { ...body, caller: caller.key, key }),
   )
-  const applied = servesActors && prefer.lenient ? ["handling=lenient"] : []
+  const applied = prefer.lenient ? ["handling=lenient"] : []
   const described = (receipt: Receipt): typeof ReceiptSchema.Type => ({
     ...receipt,
     href: `${base}/v1/jobs/${receipt.id}`,
@@ -114,7 +115,7 @@ export const submitRoutes = [
     group: "Jobs",
     summary: "Submit a task, or an array of tasks",
     description: `An array is checked as a whole: one wrong element refuses all, with its \`index\`. Then each element has its own receipt or error.
-Where this process runs actors itself, a task that nobody is known to serve is refused as \`unknown-actor\`, unless \`Prefer: handling=lenient\` is sent.
+A method that its actor does not have is refused as \`unknown-actor\`, and where this process runs actors itself any task that nobody is known to serve, unless \`Prefer: handling=lenient\` is sent.
 A \`503\` says in \`outcome\` whether the task may have been accepted, now or later: \`none\` is final. Submitting it again with the \`id\` that it names is safe, and with the same \`Idempotency-Key\` where it names none.`,
     scope: "submit",
     headers: {

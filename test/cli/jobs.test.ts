@@ -246,7 +246,9 @@ test("dead lists what was given up, and redrives it", async () => {
   await using strict = dead.start("worker", "--unknown-grace", "0", "-n", "strict")
   await strict.waitForLine(/message=ready.*worker=strict/)
   await dead.json("submit", "nobody.home", "--id", "lost1")
-  await dead.json("submit", "works.nothing", "--id", "lost2")
+  const refused = await dead.ask("submit", "works.ecoh", "--id", "lost2")
+  expect(refused.stderr).toContain("actor works has no method ecoh (did you mean echo?)")
+  await dead.json("submit", "works.nothing", "--id", "lost2", "--force")
   const list = await eventually(async () => {
     const page = await dead.json<{ jobs: (Job & { dead: string })[] }>("dead")
     return page.jobs.length === 2 ? page.jobs : undefined

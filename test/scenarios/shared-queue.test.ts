@@ -1,11 +1,15 @@
 /** Workers that share a queue and serve different actors, or different versions of one, on every transport. */
-import { type ActorDefinition, actor, type ServeOptions, type Service, serve } from "callboard"
+import { type ActorDefinition, actor, type Client, connect, type ServeOptions, type Service, serve } from "callboard"
 import { afterEach, expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
 import { onEveryBoard } from "./boards.ts"
 
 const running: Array<Service> = []
-afterEach(() => Promise.all(running.splice(0).map((service) => service.stop({ now: true }))))
+const clients: Array<Client> = []
+afterEach(async () => {
+  await Promise.all(clients.splice(0).map((client) => client.close()))
+  await Promise.all(running.splice(0).map((service) => service.stop({ now: true })))
+})
 
 const start = async (actors: ReadonlyArray<ActorDefinition>, options: ServeOptions): Promise<Service> => {
   const service = await serve({ actors, signals: false, logLevel: "none", unknownGrace: "1 second", ...options })
@@ -59,5 +63,23 @@ onEveryBoard((newBoard) => {
     const { transitions, dead } = await job.find()
     expect(transitions.map(({ state }) => state)).toEqual(["queued", "failed"])
     expect(dead).toBe("unknown-actor")
+  })
+
+  test("a method that no worker has is refused at once, with the nearest name; one that another version has is not", async () => {
+    const transport = newBoard()
+    await start([actor("right", { methods: { run: () => "older" } })], { transport, unknownGrace: 60 })
+    const client = await connect(transport)
+    clients.push(client)
+    await expect(client.submit("right.rnu")).rejects.toMatchObject({
+      code: "unknown-actor",
+      message: expect.stringContaining("actor right has no method rnu (did you mean run?)"),
+      details: { field: "task" },
+    })
+    await expect(client.submit("right.added")).rejects.toMatchObject({ code: "unknown-actor" })
+    const early = await client.submit("right.added", {}, { lenient: true })
+    await start([actor("right", { methods: { run: () => "newer", added: () => "added" } })], { transport })
+    // The client still knows the description of the older version.
+    expect(await (await client.submit("right.added")).result({ timeout: 60 })).toBe("added")
+    expect(await early.result({ timeout: 60 })).toBe("added")
   })
 })

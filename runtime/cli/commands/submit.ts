@@ -39,6 +39,7 @@ interface Options {
   readonly root?: string
   readonly meta?: string
   readonly header?: ReadonlyArray<string>
+  readonly force?: boolean
 }
 
 const idsOf = (text: string): ReadonlyArray<string> => text.split(",").map((id) => id.trim())
@@ -182,6 +183,7 @@ export const addSubmit = (program: Command): void => {
     .option("--parent <id>", "job that this one belongs to")
     .option("--root <id>", "job that this one descends from")
     .option("--meta <json>", "your own data, shown with the job")
+    .option("--force", "also if no worker has the method yet")
     .option("--header <name=value>", "custom header, which the handler sees; may be given several times", collected)
   runs(command, async ({ config, output, transport, withClient }) => {
     const [task = "", input] = command.args
@@ -196,7 +198,8 @@ export const addSubmit = (program: Command): void => {
           `what is submitted to ${displayUrl(transport)} ends with this process: name a transport that a worker shares with --transport, such as ${DEFAULTS.transport}`,
         )
       }
-      const job = await client.submit(task, { ...fields, ...(await namedJobs(client, options)) })
+      const named = { ...fields, ...(await namedJobs(client, options)) }
+      const job = await client.submit(task, named, { lenient: options.force ?? false })
       if (!output.json) await noteUnknown(client, task, fields, config.taskNames, output)
       if (options.wait === undefined) return printReceipt(output, job)
       if (!output.json) output.note(`job ${job.id}`)

@@ -7,6 +7,7 @@ import { type ActorDescription, DEFAULT_QUEUE, type Directory } from "../../clus
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { publishFailed } from "../../jobs/receipt.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
+import { didYouMean } from "../../options/suggest.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "../../protocol/name.ts"
 import { type PlanContext, plan } from "./plan.ts"
@@ -24,6 +25,8 @@ export interface SubmitContext {
   readonly tracestate?: string
   /** Refuse names that no worker is known to serve. */
   readonly strict?: boolean
+  /** Accept methods that a known actor has nowhere, for workers to come. Defaults to false. */
+  readonly lenient?: boolean
   /** Fresh ids for submissions that name none, in order: never used before, so that nothing is looked up. */
   readonly ids?: ReadonlyArray<string>
   /** Refuse tasks whose encoded body has more bytes. */
@@ -64,8 +67,10 @@ export class Planner {
         return Result.fail(publishFailed(id, asTransportError(cause), "none"))
     }
     const method = methodIn(actor, target)
-    if (context.strict && (actor === undefined || method === undefined)) {
-      return Result.fail(unknownActor(submission.task, target, actor, this.#directory))
+    if (method === undefined && !context.lenient && (actor !== undefined || context.strict)) {
+      // While a deployment is under way its actor is described as one version or the other has it.
+      const isServed = actor !== undefined && (await this.#directory.isServed(target).catch(() => true))
+      if (!isServed) return Result.fail(unknownActor(submission.task, target, actor, this.#directory))
     }
     const priority = method?.priority
     const planned: PlanContext = {
@@ -104,6 +109,12 @@ export class Planner {
 const methodIn = (actor: ActorDescription | undefined, target: Target): MethodDescription | undefined =>
   actor?.methods.find((method) => method.name === (target.meth ?? DEFAULT_METHOD))
 
+const noSuchMethod = ({ actor, meth }: Target, { methods }: ActorDescription): string => {
+  const name = meth ?? DEFAULT_METHOD
+  const names = methods.map((method) => method.name)
+  return `actor ${actor} has no method ${name}${didYouMean(name, names)} (it has ${names.join(", ")})`
+}
+
 const unknownActor = (
   task: string,
   target: Target,
@@ -113,11 +124,7 @@ const unknownActor = (
   actor === undefined
     ? new CallboardError(
         "unknown-actor",
-        `no actor ${target.actor} is known (known: ${[...directory.local.keys()].join(", ") || "none"})`,
+        `no actor ${target.actor} is known${didYouMean(target.actor, directory.local.keys())} (known: ${[...directory.local.keys()].join(", ") || "none"})`,
         { field: "task" },
       )
-    : new CallboardError(
-        "unknown-actor",
-        `actor ${target.actor} has no method ${target.meth ?? DEFAULT_METHOD} (it has ${actor.methods.map((method) => method.name).join(", ")})`,
-        { field: task.includes(".") ? "task" : "meth" },
-      )
+    : new CallboardError("unknown-actor", noSuchMethod(target, actor), { field: task.includes(".") ? "task" : "meth" })

@@ -102,6 +102,7 @@ describe("tasks that nobody is known to serve", () => {
     const method = await submit({ task: "work", meth: "nope" })
     expect(method).toMatchObject({ status: 400, body: { code: "unknown-actor", field: "meth" } })
     expect(method.body.detail).toContain("echo")
+    expect(await submit({ task: "work", meth: "nope" }, { prefer: "handling=lenient" })).toMatchObject({ status: 202 })
   })
 
   test("are accepted with Prefer: handling=lenient, which the answer confirms", async () => {
