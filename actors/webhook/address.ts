@@ -17,6 +17,9 @@ export interface AddressGuard {
   readonly lookup: LookupFunction
 }
 
+/** `[::a.b.c.d]`, a form that is not used any more: a system may still connect it to the IPv4 address in it. */
+const IPV4_COMPATIBLE = ipaddr.parseCIDR("::/96")
+
 /** `allow`: networks in CIDR notation. Throws on one that cannot be read. */
 export const addressGuard = (allow: ReadonlyArray<string>): AddressGuard => {
   const networks = allow.map((network) => {
@@ -29,11 +32,12 @@ export const addressGuard = (allow: ReadonlyArray<string>): AddressGuard => {
   const check = (host: string, text: string): void => {
     // An IPv4 address mapped into IPv6 is checked as the IPv4 address.
     const address = ipaddr.process(text)
-    if (address.range() === "unicast") return
+    const range = address.kind() === "ipv6" && address.match(IPV4_COMPATIBLE) ? "ipv4Compatible" : address.range()
+    if (range === "unicast") return
     const allowed = networks.some(
       ([network, bits]) => network.kind() === address.kind() && address.match(network, bits),
     )
-    if (!allowed) throw new AddressRefused(`${host} is ${address.toString()} (${address.range()}), which is not public`)
+    if (!allowed) throw new AddressRefused(`${host} is ${address.toString()} (${range}), which is not public`)
   }
   return {
     checkHost: (host) => {

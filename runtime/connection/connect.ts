@@ -71,7 +71,8 @@ export const displayUrl = (text: string): string => {
   if (scheme === undefined) return text.includes("@") ? "(not a URL)" : text.slice(0, 80)
   const plain = text.replace(/[?#].*$/s, "")
   const url = URL.canParse(text) ? new URL(text) : undefined
-  if (url?.host === "") return plain
+  // A path may have an @ in it. Elsewhere, what comes before it may be a password without the slashes of a URL.
+  if (url?.host === "") return /^(?:sqlite|memory|[^@]*$)/i.test(plain) ? plain : `${scheme}:(hidden)`
   const shown = plain.replace(/\/\/[^/]*@/, "//")
   if (url !== undefined && !shown.includes("@")) return shown
   // A malformed URL: everything before the last @ may be part of a password.

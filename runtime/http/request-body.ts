@@ -93,6 +93,12 @@ const readBytes = async (request: Request, type: string, limits: BodyLimits): Pr
   return Buffer.concat(chunks)
 }
 
+/** A body that ends too soon is the client's doing: it has gone. */
+const cutOff = (cause: unknown): never => {
+  if (cause instanceof CallboardError) throw cause
+  throw new CallboardError("invalid-input", "the request ended before its body was complete", { cause })
+}
+
 const EMPTY = new Uint8Array(0)
 
 /**
@@ -101,7 +107,7 @@ const EMPTY = new Uint8Array(0)
  */
 export const readBody = async (request: Request, limits: BodyLimits): Promise<RequestBody> => {
   const contentType = contentTypeOf(request.headers)
-  const bytes = request.body === null ? EMPTY : await readBytes(request, contentType, limits)
+  const bytes = request.body === null ? EMPTY : await readBytes(request, contentType, limits).catch(cutOff)
   const codec = CODECS.get(contentType) ?? jsonCodec
   const code = codec === jsonCodec ? "invalid-json" : "invalid-input"
   if (bytes.length === 0) throw new CallboardError(code, "the body is empty")

@@ -83,7 +83,7 @@ export class Finder {
       const notes = await this.#notes.of(page?.jobs.map(({ id }) => id) ?? [])
       const now = Date.now()
       for (const [at, known] of page?.jobs.entries() ?? []) {
-        const record = viewOf(known, notes[at], now)
+        const record = readable(() => viewOf(known, notes[at], now))
         if (fits(record, query) && !isListed(known, record)) into.push(record)
       }
       if (page?.next === undefined) return undefined
@@ -102,6 +102,16 @@ export class Finder {
       const each = known[at]
       return { known: each, record: each && viewOf(each, notes[at], Date.now()) }
     })
+  }
+}
+
+/** A record that cannot be read is left out of lists, so that it does not hide the others; to find it by its id fails. */
+const readable = (view: () => JobRecord | undefined): JobRecord | undefined => {
+  try {
+    return view()
+  } catch (thrown) {
+    if (thrown instanceof TransportError) return undefined
+    throw thrown
   }
 }
 

@@ -66,7 +66,9 @@ export class HandlerProcess {
     const { command, args } = processCommand()
     // The process leads a process group of its own: Ctrl+C in the terminal reaches only the worker, and a kill ends
     // everything that a handler has started.
-    this.#child = spawn(command, [...args], { stdio: ["ignore", "inherit", "inherit", "ipc"], detached: true })
+    // A handler has no use for the tokens of the HTTP interface.
+    const { CALLBOARD_HTTP_TOKENS: _tokens, ...env } = process.env
+    this.#child = spawn(command, [...args], { stdio: ["ignore", "inherit", "inherit", "ipc"], detached: true, env })
     this.#child.on("message", (message) => this.#receive(message))
     this.#child.once("exit", (code, signal) => this.#exited(code, signal))
     this.#child.once("disconnect", () => {

@@ -296,6 +296,8 @@ describe("webhook speaks to public addresses only", () => {
     "http://localhost:9/",
     "http://[::1]:9/",
     "http://[::ffff:127.0.0.1]:9/",
+    "http://[::127.0.0.1]:9/",
+    "http://[::10.1.2.3]:9/",
     "http://2130706433:9/",
     "http://0x7f.1:9/",
     "http://10.1.2.3/",

@@ -58,6 +58,9 @@ describe("what is shown of a URL", () => {
     ["sqlite:///home/me@work/jobs.db", "sqlite:///home/me@work/jobs.db"],
     ["sqlite:jobs.db", "sqlite:jobs.db"],
     ["secret@host", "(not a URL)"],
+    ["user:secret@host", "user:(hidden)"],
+    ["nats:user:secret@host", "nats:(hidden)"],
+    ["one:4222,user:secret@two:4222", "one:(hidden)"],
   ])("%s is shown as %s", (url, shown) => {
     expect(displayUrl(url)).toBe(shown)
   })

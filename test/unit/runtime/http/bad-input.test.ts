@@ -1,6 +1,7 @@
 /** Bad input: each kind gets a clear error with a code, and the next request is served. */
 
 import { connect as openSocket } from "node:net"
+import type { Log } from "callboard"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { type AskOptions, type Running, start, stopAll } from "./harness.ts"
 
@@ -287,4 +288,35 @@ describe("other routes", () => {
   ])("PATCH meta with %s", async (body, status, problem) => {
     expect(await running.ask("PATCH", "/v1/jobs/a/meta", { body })).toMatchObject({ status, body: problem })
   })
+})
+
+test("a client that hangs up in the middle of its body is no error of the service", async () => {
+  const errors: Array<string> = []
+  const log: Log = {
+    level: "error",
+    enabled: () => true,
+    debug: () => undefined,
+    info: () => undefined,
+    warn: () => undefined,
+    error: (message) => void errors.push(message),
+    with: () => log,
+  }
+  const { url, submit } = await start({ log })
+  const { hostname, port } = new URL(url)
+  for (const head of ["Content-Length: 1000\r\n\r\n{", 'Transfer-Encoding: chunked\r\n\r\n2\r\n{"\r\n']) {
+    await new Promise<void>((resolve) => {
+      const socket = openSocket(Number(port), hostname, () => {
+        const request = `POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n${head}`
+        socket.write(request, () => setTimeout(() => socket.destroy(), 100))
+      })
+      socket.once("close", () => resolve())
+    })
+  }
+  expect((await submit({ task: "work.echo" }, { prefer: "wait=5" })).status).toBe(200)
+  expect(errors).toEqual([])
+})
+
+test.each(["/v1/jobs/%ZZ", "/v1/jobs/%E0%A4/result", "/%ZZ"])("%s is not found", async (path) => {
+  const { url } = await start()
+  expect((await fetch(`${url}${path}`)).status).toBe(404)
 })

@@ -104,6 +104,18 @@ describe("a handler in a process of its own", () => {
     })
   })
 
+  test("does not get the tokens of the HTTP interface in its environment", async () => {
+    process.env["CALLBOARD_HTTP_TOKENS"] = "admin:0123456789abcdef"
+    process.env["CALLBOARD_TEST"] = "seen"
+    open.push(() => {
+      delete process.env["CALLBOARD_HTTP_TOKENS"]
+      delete process.env["CALLBOARD_TEST"]
+    })
+    const { client } = await start()
+    expect(await result(client, "isolated.variable", { input: "CALLBOARD_TEST" })).toBe("seen")
+    expect(await result(client, "isolated.variable", { input: "CALLBOARD_HTTP_TOKENS" })).toBeNull()
+  })
+
   test("has the actor's resources of its own, started once per process and released in good order", async () => {
     const ledger = newLedger()
     const service = await start({ concurrency: 1 })
