@@ -60,8 +60,12 @@ export const parseUrl = (text: string): URL | undefined => {
   return url
 }
 
-/** A list of servers with user and password before more than the first, which a URL cannot hold. */
-const REPEATED_CREDENTIALS = /^[a-z][a-z0-9+.-]*:\/\/[^?#]*@[^?#]*,[^?#]*@/i
+/** Whether the servers of a URL are a list with user and password before more than the first, which a URL cannot hold. */
+const repeatsCredentials = (text: string): boolean => {
+  const [scheme = "", hosts] = text.split(/[?#]/, 1)[0]?.split("://", 2) ?? []
+  if (hosts === undefined || !/^[a-z][a-z0-9+.-]*$/i.test(scheme)) return false
+  return hosts.slice(hosts.indexOf("@") + 1, hosts.lastIndexOf("@") + 1).includes(",")
+}
 
 const invalid = (message: string): TransportError => new TransportError("invalid", message)
 
@@ -116,7 +120,7 @@ export const connectTransport = async (target: string | object, settings: Connec
     }
     return adopted
   }
-  if (REPEATED_CREDENTIALS.test(target))
+  if (repeatsCredentials(target))
     throw invalid(
       `${displayUrl(target)}: name user and password once, before the first server: //user:password@host,host2`,
     )
