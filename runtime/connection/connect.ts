@@ -62,8 +62,9 @@ export const parseUrl = (text: string): URL | undefined => {
 
 /** Whether the servers of a URL are a list with user and password before more than the first, which a URL cannot hold. */
 const repeatsCredentials = (text: string): boolean => {
-  const [scheme = "", hosts] = text.split(/[?#]/, 1)[0]?.split("://", 2) ?? []
-  if (hosts === undefined || !/^[a-z][a-z0-9+.-]*$/i.test(scheme)) return false
+  const scheme = /^[a-z][a-z0-9+.-]*:\/\//i.exec(text)?.[0]
+  if (scheme === undefined) return false
+  const [hosts = ""] = text.slice(scheme.length).split(/[?#]/, 1)
   return hosts.slice(hosts.indexOf("@") + 1, hosts.lastIndexOf("@") + 1).includes(",")
 }
 
