@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs"
 import { type ActorDefinition, actor, type Client, connect, serve } from "callboard"
 import { describe, expect, test } from "vitest"
+import { encode, replyOf } from "../../runtime/cluster/remote/message.ts"
 import { type NatsServer, startNats } from "../support/servers/nats.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
@@ -122,7 +123,21 @@ describe("the roles of the account file", () => {
         ),
       ),
     ).toEqual(missing("$JS.API.CONSUMER.CREATE.callboard_queue.default-"))
+    // Nor by sending a command that changes workers where it may send those that only read.
+    const heard: Array<unknown> = []
+    await submitter.connection.broadcast.listen(
+      "reply.x",
+      (reply) => heard.push(replyOf(reply)),
+      new AbortController().signal,
+    )
+    await submitter.connection.broadcast.send(
+      "inspect",
+      encode({ command: "shutdown", arguments: {}, reply: "reply.x" }),
+    )
+    await eventually(() => heard.length > 0, { message: "the worker answers" })
+    expect(heard).toEqual([{ worker: "worker-1", error: "shutdown: not a command of the topic inspect" }])
     expect(service.worker).toBeDefined()
+    expect(await submitter.control("ping")).toEqual([{ worker: "worker-1", value: "pong" }])
     await operator.job(runs.id).cancel()
   })
 

@@ -286,6 +286,45 @@ test("on three servers a record is read from the leader, with one question per j
   }
 })
 
+test("on three servers a record that was replaced is never found again, and mended into no other run", {
+  timeout: 60_000,
+}, async () => {
+  const cluster = resources.use(await startNatsCluster(3))
+  const [first, ...others] = [...cluster.servers.values()]
+  let cut = false
+  const wire = await startProxy(
+    () => first?.port ?? 0,
+    // The process dies before it removes the task and the entry of the record that it has replaced.
+    (text) => (cut && /STREAM\.(PURGE|MSG\.DELETE)/.test(text) ? Promise.resolve("PING\r\n") : undefined),
+  )
+  resources.defer(() => wire.stop())
+  const connect = (port: number | undefined) =>
+    eventually(() => open(`nats://127.0.0.1:${port}?replicas=3`).catch(() => undefined), {
+      deadline: 40_000,
+      every: 250,
+    })
+  const dying = await connect(wire.port)
+  const readers = await Promise.all(others.map(({ port }) => connect(port)))
+  const posting = postingOf()
+  const waiting = await store(dying, posting.id, "queued", "", { post: [posting] })
+  cut = true
+  const done = store(dying, posting.id, "cancelled", waiting, { task: { kind: "withdraw" } }).catch(() => undefined)
+  const [reader] = readers
+  if (reader === undefined) throw new Error("there are three")
+  await eventually(async () => textOf((await read(reader, posting.id))?.record) === "cancelled")
+  for (const driver of readers) {
+    expect(textOf((await read(driver, posting.id, "record"))?.record)).toBe("cancelled")
+    expect(await driver.orphans?.(Date.now() + 1_000, 10)).toEqual([])
+    // Its entry as a waiting job is still there, and lists skip it.
+    expect((await driver.query?.({ limit: 10, states: ["queued", "started"] }))?.jobs).toEqual([])
+  }
+  // Also when the server that had it dies.
+  await first?.kill()
+  await eventually(async () => textOf((await read(reader, posting.id, "record"))?.record) === "cancelled")
+  expect(await reader.orphans?.(Date.now() + 1_000, 10)).toEqual([])
+  await done
+})
+
 describe("a worker that dies between two steps", () => {
   test("of a cancellation leaves nothing that is mended into another run once the record is over", async () => {
     const driver = await direct()
