@@ -137,7 +137,15 @@ export class Link {
     this.#refused.delete(subject)
     this.send(subject, payload)
     if (isAllowed) return
-    await this.flush()
+    let answered = false
+    await atMost(
+      ANSWER_MS,
+      this.flush().then(() => {
+        answered = true
+      }),
+    )
+    // A server that is frozen answers later, or never: the message is on its way, as far as can be told.
+    if (!answered) return
     // The client passes on what the server has refused in a later step than the reply to the flush.
     await new Promise((resolve) => setTimeout(resolve))
     const refusal = this.refusal(subject)

@@ -505,6 +505,14 @@ test("values that expired long ago, and that the server has kept, are swept", as
   expect((await driver.store.list({ prefix: "", limit: 10 })).map(({ key }) => key)).toEqual(["alive", "for-ever"])
 })
 
+test("a broadcast ends within a bound while the server is frozen", async () => {
+  const driver = await wired()
+  proxy.freeze()
+  const began = performance.now()
+  await driver.broadcast?.send("news", bytesOf("one")).finally(() => proxy.thaw())
+  expect(performance.now() - began).toBeLessThan(4_000)
+})
+
 test("a task that another program publishes to a level that is no band is refused by the server", async () => {
   const driver = await direct()
   await using client = closing(await dial({ servers: server.url }))
