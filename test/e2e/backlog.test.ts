@@ -64,3 +64,27 @@ test("a backlog at its bound is refused, and can be purged, cancelled and worked
   for (const id of second) expect(await client.job(id).result({ timeout: 60 })).toBe(1)
   expect(await client.submit("backlog.run", { queue: "second", input })).toMatchObject({ receipt: { state: "queued" } })
 })
+
+test("without a bound, a store that is full is emptied once its limit is raised", { timeout: 120_000 }, async () => {
+  let limits = "max_file: 10MB"
+  const server = keep(
+    await startNats({
+      get limits() {
+        return limits
+      },
+    }),
+  )
+  const client = keep(await connect(server.url))
+  const { ids, refusal } = await filled(client, "first")
+  expect(String(refusal)).toMatch(/insufficient resources .*raise its limits/)
+  limits = "max_file: 40MB"
+  await server.restart()
+  const isPurged = async () => {
+    await client.purge("first")
+    return (await client.queues()).every(({ depth }) => depth === 0)
+  }
+  await eventually(isPurged, { message: "it is purged", every: 200 })
+  const [id = ""] = ids
+  expect((await client.job(id).find()).state).toBe("cancelled")
+  expect(await client.submit("backlog.run", { queue: "first", input })).toMatchObject({ receipt: { state: "queued" } })
+})
