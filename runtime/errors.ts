@@ -23,6 +23,7 @@ export const ERROR_CODES = [
   "unsupported-content-type",
   "idempotency-mismatch",
   "rate-limited",
+  "overloaded",
   "internal",
   "transport-unavailable",
 ] as const

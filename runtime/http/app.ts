@@ -10,6 +10,7 @@ import type { MetricsText } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Token } from "./access.ts"
+import { type Bounds, Budget } from "./budget.ts"
 import { honoApp } from "./hono-app.ts"
 import { KEEP_ALIVE_MS } from "./limits.ts"
 import { openApiOf } from "./openapi.ts"
@@ -43,6 +44,11 @@ export interface HttpAppOptions {
    * How often an idle stream of events sends a comment, so that proxies keep it open: milliseconds. Defaults to 15,000.
    */
   readonly keepAliveMs?: number
+  /**
+   * What requests may hold at a time. Defaults to 64 MiB of bodies, each within 30 seconds, and to 1,000 streams of events, 100
+   * for each token.
+   */
+  readonly bounds?: Partial<Bounds>
   /** Where faults are logged. Defaults to standard output. */
   readonly log?: Log | LogSink
   /**
@@ -112,7 +118,8 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
     },
     log: (options.log === undefined ? makeLog() : hostLog(options.log)).with({ logger: "callboard.http" }),
     keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
-    unready: () => outage ?? whyUnready(ready()),
+      budget: new Budget(options.bounds),
+      unready: () => outage ?? whyUnready(ready()),
     outage: () => outage,
     metrics: metrics === false ? undefined : metrics,
     closing: options.closing ?? new AbortController().signal,

@@ -3,6 +3,7 @@ import { Schema } from "effect"
 import { COMMANDS, isCommand } from "../cluster/remote/command.ts"
 import { parseRevoke, Revocation, RevokeOptions } from "../cluster/revocation.ts"
 import { CallboardError } from "../errors.ts"
+import type { HeldBody } from "./budget.ts"
 import { withReadDeadline } from "./limits.ts"
 import { boolean, list, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
@@ -70,9 +71,10 @@ const controlRoute = (name: string, summary: string, takes: ReadonlyArray<string
     ...(takes.length === 0 ? {} : { body: { "application/json": Schema.Record(Text, Schema.Unknown) } }),
     responses: [{ status: 200, description: "What each worker answered", schema: AnswerList }],
     problems: ["invalid-json", "unsupported-content-type", "too-large", "not-found"],
-    handle: async ({ c, context, query }) => {
+    handle: async ({ c, context, held, query }) => {
       const request = c.req.raw
-      const given = takes.length === 0 && !hasBody(request) ? {} : await argumentsOf(name, request, context.maxBody)
+      const given =
+        takes.length === 0 && !hasBody(request) ? {} : await argumentsOf(name, request, context.maxBody, held)
       const answers = isCommand(name) ? await context.client.control(name, given, commandOptions(query)) : []
       return json<typeof AnswerList.Type>({ answers })
     },
@@ -81,8 +83,8 @@ const controlRoute = (name: string, summary: string, takes: ReadonlyArray<string
 const hasBody = ({ body, headers }: Request): boolean => body !== null && headers.get("content-length") !== "0"
 
 /** The arguments of a command, which the worker checks. Fails with `invalid-input` where the body is no object. */
-const argumentsOf = async (name: string, request: Request, maxBody: number): Promise<object> => {
-  const { value } = await readBody(request, { one: maxBody, many: maxBody })
+const argumentsOf = async (name: string, request: Request, maxBody: number, held: HeldBody): Promise<object> => {
+  const { value } = await readBody(request, { one: maxBody, many: maxBody }, held)
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value
   throw new CallboardError("invalid-input", `the body of ${name} must be an object with its arguments`)
 }
@@ -193,8 +195,8 @@ export const revocationRoutes: ReadonlyArray<Route> = [
     body: { "application/json": RevokeOptions },
     responses: [{ status: 201, description: "The revocation", schema: Revocation }],
     problems: ["invalid-input", "invalid-json", "unsupported-content-type", "too-large", "unsupported"],
-    handle: async ({ c, context }) => {
-      const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody })
+    handle: async ({ c, context, held }) => {
+      const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody }, held)
       return json<typeof Revocation.Type>(await context.client.revoke(parseRevoke(value)), 201)
     },
   }),

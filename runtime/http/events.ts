@@ -15,7 +15,7 @@ import { isTerminal } from "../protocol/state.ts"
 import { TransportError } from "../transport/mod.ts"
 import { recordOf } from "./job-record.ts"
 import { boolean, list, text } from "./parameter.ts"
-import { type HttpContext, type Route, route } from "./route.ts"
+import { type Route, type RouteRequest, route } from "./route.ts"
 import { BoardEvent, JobEventSchema, summaryOf, WorkerEvent } from "./schema.ts"
 
 interface SseMessage {
@@ -37,12 +37,12 @@ const STREAM_HEADERS = {
 
 /** Streams until `events` ends, the client goes, or the service stops. */
 const stream = (
-  c: Context,
-  context: HttpContext,
+  { c, context, caller }: Pick<RouteRequest, "c" | "context" | "caller">,
   events: (signal: AbortSignal) => AsyncIterable<SseMessage>,
 ): Response => {
   // The client of a HEAD request neither reads nor closes a stream.
   if (c.req.raw.method === "HEAD") return new Response(null, { headers: STREAM_HEADERS })
+  const close = context.budget.stream(caller)
   const response = streamSSE(c, async (out) => {
     const stop = new AbortController()
     const end = () => stop.abort()
@@ -71,6 +71,7 @@ const stream = (
       clearInterval(keepAlive)
       context.closing.removeEventListener("abort", end)
       stop.abort()
+      close()
     }
   })
   for (const [name, value] of Object.entries(STREAM_HEADERS)) response.headers.set(name, value)
@@ -148,15 +149,16 @@ export const eventRoutes: ReadonlyArray<Route> = [
       },
       { status: 204, description: "Nothing follows `Last-Event-ID`: the job has ended. Browsers then stop asking" },
     ],
-    problems: ["gone"],
-    handle: async ({ c, context, id, query }) => {
+    problems: ["gone", "overloaded"],
+    handle: async (request) => {
+      const { c, context, id, query } = request
       const last = lastEventId(c, query.lastEventId)
       const record = await recordOf(context, id)
       const newest = record.timeline.at(-1)
       if (last !== undefined && isTerminal(record.state) && last === `${newest?.run}.${newest?.n}`) {
         return new Response(null, { status: 204 })
       }
-      return stream(c, context, async function* (signal) {
+      return stream(request, async function* (signal) {
         const options = last === undefined ? { signal } : { signal, lastEventId: last }
         for await (const event of followJob(context.client.connection, id, options)) yield messageOf(event)
       })
@@ -180,10 +182,13 @@ export const eventRoutes: ReadonlyArray<Route> = [
         contentType: "text/event-stream",
       },
     ],
-    handle: ({ c, context, query: { types, jobs = true } }) => {
+    problems: ["overloaded"],
+    handle: (request) => {
+      const { context, query } = request
+      const { types, jobs = true } = query
       const isWanted = typeFilter(types)
       if (context.outage() !== undefined) throw new TransportError("unavailable", "the transport is not connected")
-      return stream(c, context, async function* (signal) {
+      return stream(request, async function* (signal) {
         const { connection } = context.client
         // A message is made when it is sent, so that dropped events cost no rendering.
         const messages = latest<() => SseMessage | undefined>(

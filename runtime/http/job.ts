@@ -153,8 +153,8 @@ export const jobRoutes: ReadonlyArray<Route> = [
     body: { "application/json": MetaPatch },
     responses: [JOB],
     problems: ["invalid-json", "unsupported-content-type", "too-large", "gone", "unsupported"],
-    handle: async ({ c, context, id }) => {
-      const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody })
+    handle: async ({ c, context, held, id }) => {
+      const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody }, held)
       if (typeof value !== "object" || value === null || Array.isArray(value)) {
         throw new CallboardError("invalid-input", "a patch is an object")
       }

@@ -15,6 +15,16 @@ export const DEFAULT_PAGE = 100
 /** Longest wait for a result. */
 export const MAX_WAIT_MS = 60_000
 
+/** Most bytes of bodies that are read or handled at a time. */
+export const MAX_BODY_BYTES = 64 * 1024 * 1024
+
+/** Longest time that a body may take to arrive. */
+export const BODY_DEADLINE_MS = 30_000
+
+/** Most open streams of events, in all and for each token. */
+export const MAX_STREAMS = 1_000
+export const MAX_STREAMS_PER_TOKEN = 100
+
 export const IDEMPOTENCY_TTL_MS = 86_400_000
 
 /**

@@ -1,5 +1,6 @@
 /** The HTTP interface of a pool of worker processes: liveness, readiness and metrics. */
 import { CallboardError } from "../errors.ts"
+import { Budget } from "./budget.ts"
 import { honoApp } from "./hono-app.ts"
 import { KEEP_ALIVE_MS } from "./limits.ts"
 import { openApiOf } from "./openapi.ts"
@@ -24,6 +25,7 @@ export const startPoolHttp = (options: HttpOptions, { unready, metrics, log }: P
       },
       log: log.with({ logger: "callboard.http" }),
       maxBody: 0,
+      budget: new Budget(),
       keepAliveMs: KEEP_ALIVE_MS,
       unready,
       outage: () => undefined,

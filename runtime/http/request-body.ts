@@ -1,9 +1,11 @@
 /** Reads the body of a request: bounded before anything is parsed, then decoded by its content type. */
 import { Result } from "effect"
+import { within } from "../async/deadline.ts"
 import { CallboardError } from "../errors.ts"
 import { codecsOf, mediaType } from "../protocol/codec/codec.ts"
 import { jsonCodec } from "../protocol/codec/json.ts"
 import { msgpackCodec } from "../protocol/codec/msgpack.ts"
+import type { HeldBody } from "./budget.ts"
 
 const CODECS = codecsOf(jsonCodec, msgpackCodec)
 
@@ -68,11 +70,13 @@ const beginsArray = (type: string, chunk: Uint8Array): boolean => {
 }
 
 /** All bytes of the body. Stops reading, and fails with `too-large`, as soon as there are more than allowed. */
-const readBytes = async (request: Request, type: string, limits: BodyLimits): Promise<Uint8Array> => {
+const readBytes = async (request: Request, type: string, limits: BodyLimits, held: HeldBody): Promise<Uint8Array> => {
   const declared = Number(request.headers.get("content-length") ?? Number.NaN)
   if (declared > limits.many) throw tooLarge(limits.many, true)
+  const untilLate = () => held.deadline - performance.now()
   if (declared <= limits.one) {
-    const bytes = new Uint8Array(await request.arrayBuffer())
+    held.add(declared)
+    const bytes = new Uint8Array(await within(untilLate(), request.arrayBuffer(), late))
     if (bytes.length <= limits.one) return bytes
     throw tooLarge(limits.one, false)
   }
@@ -80,18 +84,27 @@ const readBytes = async (request: Request, type: string, limits: BodyLimits): Pr
   let length = 0
   let isArray: boolean | undefined
   const reader = request.body?.getReader()
-  for (let next = await reader?.read(); next?.value !== undefined; next = await reader?.read()) {
-    length += next.value.length
-    chunks.push(next.value)
-    if (next.value.length > 0) isArray ??= beginsArray(type, next.value)
-    const limit = isArray ? limits.many : limits.one
-    if (length > limit) {
-      await reader?.cancel().catch(() => undefined)
-      throw tooLarge(limit, isArray ?? false)
+  try {
+    for (;;) {
+      const next = reader && (await within(untilLate(), reader.read(), late))
+      if (next?.value === undefined) return Buffer.concat(chunks)
+      length += next.value.length
+      held.add(next.value.length)
+      chunks.push(next.value)
+      if (next.value.length > 0) isArray ??= beginsArray(type, next.value)
+      const limit = isArray ? limits.many : limits.one
+      if (length > limit) throw tooLarge(limit, isArray ?? false)
     }
+  } catch (thrown) {
+    void reader?.cancel().catch(() => undefined)
+    throw thrown
   }
-  return Buffer.concat(chunks)
 }
+
+const late = (): CallboardError =>
+  new CallboardError("overloaded", "the body took too long to arrive: send it again over a faster connection", {
+    outcome: "none",
+  })
 
 /** A body that ends too soon is the client's doing: it has gone. */
 const cutOff = (cause: unknown): never => {
@@ -102,12 +115,12 @@ const cutOff = (cause: unknown): never => {
 const EMPTY = new Uint8Array(0)
 
 /**
- * Reads and decodes. Fails with `unsupported-content-type`, `too-large`, `invalid-json`, or `invalid-input` for msgpack
+ * Reads and decodes; the body counts as `held`. Fails with `overloaded`, `unsupported-content-type`, `too-large`, `invalid-json`, or `invalid-input` for msgpack
  * that cannot be read and for what lies too deep.
  */
-export const readBody = async (request: Request, limits: BodyLimits): Promise<RequestBody> => {
+export const readBody = async (request: Request, limits: BodyLimits, held: HeldBody): Promise<RequestBody> => {
   const contentType = contentTypeOf(request.headers)
-  const bytes = request.body === null ? EMPTY : await readBytes(request, contentType, limits).catch(cutOff)
+  const bytes = request.body === null ? EMPTY : await readBytes(request, contentType, limits, held).catch(cutOff)
   const codec = CODECS.get(contentType) ?? jsonCodec
   const code = codec === jsonCodec ? "invalid-json" : "invalid-input"
   if (bytes.length === 0) throw new CallboardError(code, "the body is empty")

@@ -43,6 +43,7 @@ export const PROBLEMS: Readonly<Record<ErrorCode, ProblemKind>> = {
   "unsupported-content-type": { status: 415, title: "The content type is not supported" },
   "idempotency-mismatch": { status: 422, title: "The Idempotency-Key was used for another body" },
   "rate-limited": { status: 429, title: "Too many requests" },
+  overloaded: { status: 503, title: "Too much at a time" },
   internal: { status: 500, title: "Something went wrong inside" },
   "transport-unavailable": { status: 503, title: "The transport cannot be reached" },
 }

@@ -11,6 +11,7 @@ import type { MetricsText } from "../metrics/metrics.ts"
 import type { Scope } from "../options/scopes.ts"
 import { isId, MAX_ID_BYTES } from "../protocol/name.ts"
 import type { Caller } from "./access.ts"
+import type { Budget, HeldBody } from "./budget.ts"
 import type { OpenApi } from "./openapi-document.ts"
 import { type Parameters, queryParserOf, type Values } from "./parameter.ts"
 
@@ -21,6 +22,8 @@ export interface HttpContext {
   /** Largest task, in bytes. */
   readonly maxBody: number
   readonly keepAliveMs: number
+  /** What requests hold at a time. */
+  readonly budget: Budget
   /** Why this process is not ready, for people; `undefined` while it consumes and its transport is within reach. */
   readonly unready: () => string | undefined | Promise<string | undefined>
   /** Why the transport is out of reach; `undefined` while it is within reach. */
@@ -40,6 +43,8 @@ export interface RouteRequest<P extends Parameters = Parameters> {
   readonly c: Context
   readonly context: HttpContext
   readonly caller: Caller
+  /** What the request's body holds, until it is answered. */
+  readonly held: HeldBody
   /** The `{id}` of the path; empty on routes without one. */
   readonly id: string
   readonly query: Values<P>
@@ -111,8 +116,18 @@ export const route = <const P extends Parameters = Record<never, never>>(definit
       // Where the application is mounted, the path of its root has no slash at the end.
       const base = definition.path === "/" ? url.pathname.replace(/\/$/, "") : (pattern.exec(url.pathname)?.[1] ?? "")
       // The parser was made of the parameters of this definition.
-      return handle({ c, context, caller, id, query: query.success as Values<P>, base })
+      const held = context.budget.body()
+      const request = { c, context, caller, held, id, query: query.success as Values<P>, base }
+      return definition.method === "GET" ? handle(request) : releasing(held, handle(request))
     },
+  }
+}
+
+const releasing = async (held: HeldBody, answer: Response | Promise<Response>): Promise<Response> => {
+  try {
+    return await answer
+  } finally {
+    held.release()
   }
 }
 
@@ -126,6 +141,7 @@ export const problemsOf = (route: Route): ReadonlyArray<ErrorCode> => {
   if (route.scope !== undefined) {
     codes.add("unauthorized").add("transport-unavailable")
   }
+  if (route.body !== undefined) codes.add("overloaded")
   codes.add("forbidden").add("internal").add("unknown-field")
   if (route.query !== undefined || route.path.includes("{id}")) codes.add("invalid-input")
   if (route.path.includes("{id}")) codes.add("not-found")

@@ -34,12 +34,13 @@ const tasksOf = (value: unknown): ReadonlyArray<unknown> => {
 }
 
 const submit = async (routeRequest: RouteRequest): Promise<Response> => {
-  const { c, context, caller, base } = routeRequest
+  const { c, context, caller, held, base } = routeRequest
   const request = c.req.raw
   const { headers } = request
   const key = parseKey(headers.get("idempotency-key"))
   const prefer = parsePrefer(headers.get("prefer"))
-  const body = await readBody(request, { one: context.maxBody, many: context.maxBody * BATCH_BODY_FACTOR })
+  const limits = { one: context.maxBody, many: context.maxBody * BATCH_BODY_FACTOR }
+  const body = await readBody(request, limits, held)
   const isArray = Array.isArray(body.value)
   const servesActors = context.client.directory.local.size > 0
   const submission = new SubmissionRequest(context, tasksOf(body.value), {
@@ -53,6 +54,8 @@ const submit = async (routeRequest: RouteRequest): Promise<Response> => {
       ? undefined
       : new IdempotentRequest(context.client.connection.store, { ...body, caller: caller.key, key }),
   )
+  // A wait for the result may be long, and needs none of the body.
+  held.release()
   const applied = prefer.lenient ? ["handling=lenient"] : []
   const described = (receipt: Receipt): typeof ReceiptSchema.Type => ({
     ...receipt,
