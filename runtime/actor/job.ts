@@ -69,6 +69,11 @@ export interface Job<Use = unknown> {
    * module is not loaded.
    */
   actor<A extends AnyActor>(name: A["name"]): ChildActorHandle<A>
+  /**
+   * The handle of any job by its id, for instance of one in {@link after}: its result, whether it goes on, cancelling it. A
+   * handler that waits for a job that waits for a free slot of the same workers may wait for ever; let it submit with `after`.
+   */
+  job<R = unknown>(id: string): JobHandle<R>
   /** The job that `parentId` names; `undefined` where there is none, or where its record is not kept any more. */
   parent(): Promise<JobView | undefined>
   /**

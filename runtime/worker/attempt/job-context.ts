@@ -110,6 +110,8 @@ export class JobContext implements Job<unknown> {
 
   readonly actor = <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
 
+  readonly job = <R = unknown>(id: string): JobHandle<R> => this.#worker.client.job<R>(id)
+
   readonly parent = async (): Promise<JobView | undefined> => {
     const { parentId } = this
     if (parentId === undefined) return undefined

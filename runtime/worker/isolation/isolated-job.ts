@@ -101,6 +101,9 @@ export class IsolatedJob implements Job<unknown> {
 
   readonly actor = <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
 
+  // The answers of a handle come from the worker's client: what the job returned is what the caller says it is.
+  readonly job = <R = unknown>(id: string): JobHandle<R> => handleOf(id, this.#channel, this.#run) as JobHandle<R>
+
   readonly parent = async (): Promise<JobView | undefined> =>
     this.parentId === undefined
       ? undefined

@@ -23,6 +23,7 @@ export const isolated = actor("isolated", {
   },
   methods: {
     pid: () => process.pid,
+    reads: (id: string, job) => job.job<number>(id).result({ timeout: 30 }),
     variable: (name: string) => process.env[name] ?? null,
     inline: { isolation: "inline", run: () => process.pid },
     echo: (input: unknown) => input,

@@ -104,6 +104,13 @@ describe("a handler in a process of its own", () => {
     })
   })
 
+  test("reads the result of another job by its id", async () => {
+    const { client } = await start()
+    const first = await client.submit("isolated.echo", { input: 41 })
+    expect(await first.result(WAIT)).toBe(41)
+    expect(await result(client, "isolated.reads", { input: first.id })).toBe(41)
+  })
+
   test("does not get the tokens of the HTTP interface in its environment", async () => {
     process.env["CALLBOARD_HTTP_TOKENS"] = "admin:0123456789abcdef"
     process.env["CALLBOARD_TEST"] = "seen"

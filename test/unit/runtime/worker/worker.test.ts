@@ -391,6 +391,26 @@ describe("expiry", () => {
 })
 
 describe("the job", () => {
+  test("a handler reads the results of the jobs that it had to wait for", async () => {
+    const sums = actor("sums", {
+      methods: {
+        double: (n: number) => 2 * n,
+        total: async (_input: unknown, { after, job }) => {
+          const parts = await Promise.all(after.map((id) => job<number>(id).result({ timeout: 30 })))
+          return parts.reduce((sum, part) => sum + part, 0)
+        },
+        missing: (_input: unknown, { job }) => job("nowhere").find(),
+      },
+    })
+    const { client } = await start([sums])
+    const parts = await Promise.all([1, 2, 3].map((input) => client.submit("sums.double", { input })))
+    const total = await client.submit("sums.total", { after: parts.map(({ id }) => id) })
+    expect(await total.result(WAIT)).toBe(12)
+    expect(await (await client.submit("sums.missing")).outcome(WAIT)).toMatchObject({
+      error: { name: "CallboardError", message: "there is no job nowhere" },
+    })
+  })
+
   test("a child that a handler submits knows its parent and its root", async () => {
     const family = actor("family", {
       methods: {
