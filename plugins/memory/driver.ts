@@ -19,9 +19,6 @@ export const capabilities: Capabilities = {
   dueResolution: 20,
 }
 
-/** Interval at which a watched store removes expired values, in milliseconds. */
-const LOOK_MS = 50
-
 /** The data that all connections of one name and namespace share, for as long as the process lives. */
 export class MemoryBoard {
   readonly drivers = new Set<MemoryDriver>()
@@ -100,13 +97,8 @@ export class MemoryDriver extends PlainDriver implements Driver {
     now: () => this.#in(() => Date.now()),
     watch: async (prefix, listener, signal) => {
       const { store } = this.#shared
-      const watcher = { prefix, listener }
-      this.subscribe(store.watchers, watcher, signal)
-      const looking = setInterval(() => {
-        if (store.watchers.has(watcher)) store.sweep()
-        else clearInterval(looking)
-      }, LOOK_MS)
-      looking.unref?.()
+      this.subscribe(store.watchers, { prefix, listener }, signal)
+      store.sweepInTime()
     },
   })
 

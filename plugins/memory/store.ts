@@ -13,6 +13,9 @@ export interface Watcher {
   readonly listener: Parameters<NonNullable<Store["watch"]>>[1]
 }
 
+/** Longest time of a timer; with a longer one it would fire at once. */
+const LONGEST_MS = 2 ** 31 - 1
+
 /** The UTF-8 bytes of a key as one character each, so that text order is byte order. */
 const bytesOf = (key: string): string => Buffer.from(key).toString("latin1")
 
@@ -21,6 +24,9 @@ export class MemoryStore {
   /** Entries by the bytes of their keys. */
   readonly #entries = new Map<string, StoredEntry>()
   readonly #expiring = new ExpiryQueue<StoredEntry>()
+  #timer: ReturnType<typeof setTimeout> | undefined
+  /** When the timer fires. */
+  #wakesAt = Number.POSITIVE_INFINITY
   #counter = 0
 
   get(keys: ReadonlyArray<string>): ReadonlyArray<Entry | undefined> {
@@ -52,6 +58,23 @@ export class MemoryStore {
     for (const { key } of this.#expiring.takeExpired()) this.#put(key)
   }
 
+  /** While the store is watched, it sweeps when its first value expires: its watchers are to hear of that. */
+  sweepInTime(): void {
+    const at = this.#expiring.first?.until ?? Number.POSITIVE_INFINITY
+    if (at >= this.#wakesAt || this.watchers.size === 0) return
+    clearTimeout(this.#timer)
+    this.#wakesAt = at
+    this.#timer = setTimeout(
+      () => {
+        this.#wakesAt = Number.POSITIVE_INFINITY
+        this.sweep()
+        this.sweepInTime()
+      },
+      Math.min(LONGEST_MS, Math.max(1, at - Date.now())),
+    )
+    this.#timer.unref?.()
+  }
+
   /** Without an entry it removes the key. */
   #put(key: string, entry?: StoredEntry): Revision {
     const bytes = bytesOf(key)
@@ -59,7 +82,10 @@ export class MemoryStore {
     if (before !== undefined) this.#expiring.remove(before)
     if (entry !== undefined) this.#entries.set(bytes, entry)
     else if (!this.#entries.delete(bytes)) return ""
-    if (entry !== undefined && entry.until < Number.POSITIVE_INFINITY) this.#expiring.add(entry)
+    if (entry !== undefined && entry.until < Number.POSITIVE_INFINITY) {
+      this.#expiring.add(entry)
+      this.sweepInTime()
+    }
     for (const { prefix, listener } of this.watchers) {
       if (!key.startsWith(prefix)) continue
       queueMicrotask(() => listener(entry === undefined ? { key } : { key, value: entry.value.slice() }))
