@@ -17,6 +17,13 @@ const random = (length: number): Uint8Array => {
   return pool.subarray(used - length, used)
 }
 
+/** Forgets what ids were made until now. Tests call it when they replace the clock or the source of randomness. */
+export const startIdsAnew = (): void => {
+  pool = new Uint8Array(0)
+  used = 0
+  lastMs = 0
+}
+
 /** A new id (RFC 9562 UUIDv7): milliseconds, then a counter within the millisecond, then randomness. Rises within a process. */
 export const generateId = (now: number = Date.now()): string => {
   if (now > lastMs) {

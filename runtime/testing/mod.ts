@@ -21,6 +21,7 @@ import type { ActorDefinition, ErasedMethod } from "../actor/actor.ts"
 import type { ActorHandle, AnyActor } from "../actor/actor-handle.ts"
 import { Retry } from "../actor/outcomes.ts"
 import type { Client } from "../client/client.ts"
+import { connectTransport } from "../connection/connect.ts"
 import { CallboardError, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
 import type { SubmittedJob } from "../jobs/handle.ts"
@@ -31,8 +32,10 @@ import { isTerminal, STATES } from "../protocol/state.ts"
 import { serve } from "../service/serve.ts"
 import type { Service } from "../service/service.ts"
 import { collectLog, type LogLine } from "./log.ts"
+import type { VirtualClock } from "./virtual-clock.ts"
 
 export type { LogLine } from "./log.ts"
+export { StillWaiting, type VirtualClock, virtualClock } from "./virtual-clock.ts"
 
 export interface RunOptions {
   /** Other actors to serve, to which this one submits. Default: none. */
@@ -46,6 +49,8 @@ export interface RunOptions {
    * `job.retry({ after })` says; `real` waits as in production. Default: `none`.
    */
   readonly backoff?: "none" | "real"
+  /** A clock that the test turns. `call`, `drain` and `close` turn it as far as they need. Absent: the real time. */
+  readonly clock?: VirtualClock
 }
 
 /** One function for each method of the actor, which submits a task and resolves with its job once the task is stored. */
@@ -101,18 +106,34 @@ export const runActor = async <A extends AnyActor & ActorDefinition>(
   options: RunOptions = {},
 ): Promise<ActorRun<A>> => {
   const timeoutMs = milliseconds("timeout", options.timeout ?? 5)
+  const { clock } = options
   const { lines, log } = collectLog()
+  const transport = `memory://${generateId()}`
+  // Loads what is loaded only once it is needed, since a virtual clock does not stand still for that.
+  if (clock !== undefined) await (await connectTransport(transport)).close()
   const served: ReadonlyArray<ActorDefinition> = [actor, ...(options.actors ?? [])]
-  const service = await serve({
-    transport: `memory://${generateId()}`,
+  const inTime: InTime = clock === undefined ? (promise) => promise : (promise) => clock.until(promise)
+  const serving = serve({
+    transport,
     actors: options.backoff === "real" ? served : served.map(retryAtOnce),
     concurrency: options.concurrency ?? 4,
     grace: 1,
     signals: false,
     log,
   })
-  await service.ready()
-  return new RunningActor<A>(actor.name, service, lines, timeoutMs)
+  const service = await inTime(serving)
+  await inTime(service.ready())
+  return new RunningActor<A>(actor.name, { service, logs: lines, timeoutMs, inTime })
+}
+
+/** Waits for a promise, and turns the clock meanwhile if it is a virtual one. */
+type InTime = <T>(promise: Promise<T>) => Promise<T>
+
+interface Running {
+  readonly service: Service
+  readonly logs: ReadonlyArray<LogLine>
+  readonly timeoutMs: number
+  readonly inTime: InTime
 }
 
 const OPEN = STATES.filter((state) => !isTerminal(state))
@@ -124,8 +145,9 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
   readonly logs: ReadonlyArray<LogLine>
   readonly #service: Service
   readonly #timeoutMs: number
+  readonly #inTime: InTime
 
-  constructor(name: string, service: Service, logs: ReadonlyArray<LogLine>, timeoutMs: number) {
+  constructor(name: string, { service, logs, timeoutMs, inTime }: Running) {
     const { client } = service
     const submit = (meth: string, input: unknown, fields: SubmissionFields) =>
       client.submit(name, { ...fields, meth, ...(input === undefined ? {} : { input }) })
@@ -133,6 +155,7 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
     this.logs = logs
     this.#service = service
     this.#timeoutMs = timeoutMs
+    this.#inTime = inTime
     this.submit = eachMethod(
       (method) =>
         (input, fields = {}) =>
@@ -140,11 +163,15 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
     )
     this.call = eachMethod((method) => async (input, fields = {}) => {
       const job = await submit(method, input, fields)
-      return job.result({ timeout: timeoutMs / 1000 })
+      return inTime(job.result({ timeout: timeoutMs / 1000 }))
     })
   }
 
-  async drain(options: { readonly timeout?: DurationInput } = {}): Promise<void> {
+  drain(options: { readonly timeout?: DurationInput } = {}): Promise<void> {
+    return this.#inTime(this.#drain(options))
+  }
+
+  async #drain(options: { readonly timeout?: DurationInput }): Promise<void> {
     const deadline =
       performance.now() + (options.timeout === undefined ? this.#timeoutMs : milliseconds("timeout", options.timeout))
     for (;;) {
@@ -167,7 +194,7 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
   }
 
   close(): Promise<void> {
-    return this.#service.stop().then(() => undefined)
+    return this.#inTime(this.#service.stop()).then(() => undefined)
   }
 
   [Symbol.asyncDispose](): Promise<void> {

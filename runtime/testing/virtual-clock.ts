@@ -1,0 +1,117 @@
+/**
+ * A clock that tests turn (`callboard/testing`): what waits for time to pass goes on when the test says so, at once and in
+ * the order of time.
+ */
+import { type DurationInput, milliseconds } from "../options/duration.ts"
+import { EventLoop } from "./event-loop.ts"
+
+/**
+ * The time of this process while a test holds it: `Date`, `performance.now` and all timers go by it, of actors as of Callboard.
+ * It stands still unless it is turned; what takes no time goes on by itself. Real input and output (sockets, files, other
+ * processes) does not wait for it, nor it for them. Disposing of it puts the real clock back.
+ */
+export interface VirtualClock extends Disposable {
+  /** Milliseconds since the epoch. */
+  readonly now: number
+  /** Lets so much time pass (seconds, or text such as `"10 minutes"`), and runs everything that falls due meanwhile. */
+  advance(duration: DurationInput): Promise<void>
+  /**
+   * Lets time pass until the promise settles, and returns what it resolves with. Fails with {@link StillWaiting} when it has
+   * not settled `within` so much of it (default: 1 hour).
+   */
+  until<A>(promise: Promise<A>, options?: { readonly within?: DurationInput }): Promise<A>
+}
+
+/** Failure of {@link VirtualClock.until}: the promise has not settled. */
+export class StillWaiting extends Error {
+  readonly _tag = "StillWaiting"
+  override readonly name = "StillWaiting"
+  constructor(withinMs: number) {
+    super(`the promise has not settled within ${withinMs / 1_000} s of virtual time: let it wait longer by \`within\``)
+  }
+}
+
+const LONGEST_WAIT = "1 hour"
+
+/** Whether a clock holds the time of this process. There is one time, and so one clock at once. */
+let isHeld = false
+
+/**
+ * Takes over the time of this process. `start`: the time that it begins with, by default the present.
+ *
+ * ```ts
+ * using clock = virtualClock()
+ * await using run = await runActor(reminders, { clock, backoff: "real" })
+ * const job = await run.submit.remind({ who: "Ada" }, { delay: "1 day" })
+ * await clock.advance("1 day")
+ * expect((await job.find()).state).toBe("succeeded")
+ * ```
+ */
+export const virtualClock = ({ start = new Date() }: { readonly start?: Date } = {}): VirtualClock => {
+  if (isHeld) throw new Error("there is a virtual clock already: dispose of it first (`using clock = virtualClock()`)")
+  isHeld = true
+  return new Clock(start.getTime())
+}
+
+class Clock extends EventLoop implements VirtualClock {
+  readonly #restore: () => void
+  /** Turns of the clock, one after the other. */
+  #turns: Promise<unknown> = Promise.resolve()
+  #isSettling = false
+
+  constructor(startedAt: number) {
+    super(startedAt)
+    this.#restore = this.install()
+  }
+
+  get now(): number {
+    return this.startedAt + this.elapsed
+  }
+
+  override after(...args: Parameters<EventLoop["after"]>): ReturnType<EventLoop["after"]> {
+    const [ms] = args
+    if (ms === 0) this.#settle()
+    return super.after(...args)
+  }
+
+  /** Runs what is due at once, while the clock stands. */
+  #settle(): void {
+    if (this.#isSettling) return
+    this.#isSettling = true
+    void this.runUntil(() => this.nextAt > this.elapsed).finally(() => {
+      this.#isSettling = false
+    })
+  }
+
+  #inTurn<A>(turn: () => Promise<A>): Promise<A> {
+    const turned = this.#turns.then(turn)
+    this.#turns = turned.catch(() => undefined)
+    return turned
+  }
+
+  advance(duration: DurationInput): Promise<void> {
+    const ms = milliseconds("duration", duration)
+    return this.#inTurn(() => this.runTo(this.elapsed + ms))
+  }
+
+  until<A>(promise: Promise<A>, { within = LONGEST_WAIT }: { readonly within?: DurationInput } = {}): Promise<A> {
+    const withinMs = milliseconds("within", within)
+    let isSettled = false
+    const settled = (): void => {
+      isSettled = true
+    }
+    promise.then(settled, settled)
+    return this.#inTurn(async () => {
+      const end = this.elapsed + withinMs
+      // Without a timer it waits for something real, such as a module that is loaded.
+      await this.runUntil(() => isSettled || (this.nextAt > end && this.nextAt < Number.POSITIVE_INFINITY))
+      if (!isSettled) throw new StillWaiting(withinMs)
+      return promise
+    })
+  }
+
+  [Symbol.dispose](): void {
+    this.#restore()
+    isHeld = false
+  }
+}
