@@ -428,8 +428,11 @@ export class Limiter {
     const isDue = now - this.#beatAt >= this.#ttlMs / 3 - TICK_MS || !this.#presence.isFresh
     if (this.#presence.hasBegun && isDue && this.#options.isConnected()) {
       this.#beatAt = now
+      const wasFresh = this.#presence.isFresh
       try {
         if (await this.#presence.beat()) this.#surrender()
+        // While the entry was in doubt no task started by a permit that this worker has.
+        else if (!wasFresh) this.#options.onReady()
       } catch (cause) {
         this.#beatAt = Number.NEGATIVE_INFINITY
         this.#options.log.debug("the entry that keeps the permits of this worker could not be renewed", {
