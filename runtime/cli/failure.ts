@@ -61,10 +61,8 @@ export const lineOf = (error: unknown): string => {
   const message = messageOf(error)
     .replace(/(?<!\s)\s*\n\s*/g, " ")
     .trim()
-  if (error instanceof TransportError && error.reason === "unauthorized") {
-    return `${message}; check the user, the password or the token in the URL of --transport`
-  }
-  if (error instanceof TransportError && exitCodeOf(error) === EXIT.unreachable) {
+  // A server that refuses the credentials is running.
+  if (error instanceof TransportError && error.reason !== "unauthorized" && exitCodeOf(error) === EXIT.unreachable) {
     return `${message}; is it running? Name another with --transport, and see: callboard doctor`
   }
   return message
