@@ -49,6 +49,7 @@ export const longest = [
   "nats/nats.test",
   "e2e/",
   "chaos/",
+  "seeds/",
   "scenarios/",
   "faults/",
   "docs.test",

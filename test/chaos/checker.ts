@@ -2,6 +2,7 @@
  * Checks the history of a chaos run, like Jepsen's queue checker: every accepted job must have exactly one outcome per run,
  * and all follow-ups of it. A run in which no job succeeded proves nothing, and fails.
  */
+import type { JobView } from "callboard"
 import type { History, Plan } from "./history.ts"
 
 export interface Report {
@@ -57,7 +58,7 @@ export const check = (history: History): Report => {
     const view = history.final.get(plan.id)
     if (view === undefined) problems.lost.push(plan.id)
     else if (!TERMINAL.has(view.state)) problems.stuck.push(`${plan.id} is ${view.state}`)
-    else if (view.state !== expected(plan))
+    else if (!isExpected(plan, view))
       problems.wrong.push(`${plan.id} (${plan.kind}) ${view.state}: ${view.error?.message ?? ""}`)
     else if (view.state === "succeeded") succeeded++
     checkFollowUps(plan, history, problems)
@@ -80,7 +81,10 @@ export const check = (history: History): Report => {
   }
 }
 
-const expected = ({ kind }: Plan): string => (kind === "errback" || kind === "poison" ? "failed" : "succeeded")
+const isExpected = ({ kind }: Plan, { state, error }: JobView): boolean => {
+  if (kind === "once" && state === "failed") return error?.reason === "worker-lost"
+  return state === (kind === "errback" || kind === "poison" ? "failed" : "succeeded")
+}
 
 const checkFollowUps = (plan: Plan, history: History, problems: Record<Problem, Array<string>>): void => {
   const followUps = history.followUps.get(plan.id) ?? []

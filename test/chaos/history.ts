@@ -1,10 +1,13 @@
 /** The history of a chaos run: submissions, their answers, runs of handlers, and records. */
-import type { JobView } from "callboard"
+import type { Client, JobView } from "callboard"
 
-/** The plan of a job: what it does, and the outcome that it must have. A `poison` kills each worker that runs it. */
+/**
+ * The plan of a job: what it does, and the outcome that it must have. A `poison` kills each worker that runs it, and one of
+ * the kind `once` is acked early.
+ */
 export interface Plan {
   readonly id: string
-  readonly kind: "plain" | "retry" | "errback" | "chain" | "after" | "poison" | "long"
+  readonly kind: "plain" | "retry" | "errback" | "chain" | "after" | "poison" | "long" | "once"
   /** Attempts that fail before one succeeds; with `errback` all of them fail. */
   readonly failures: number
   /** Tasks that must exist in the end because of the job: its errbacks, and the next links of its chain. */
@@ -47,4 +50,33 @@ export interface History {
   readonly workers: number
   /** Deliveries that one kill or freeze can interrupt: all that a worker has. */
   readonly inFlight: number
+}
+
+/** What the board has in the end of the planned jobs, and of those that came of them. */
+export const recordsOf = async (
+  client: Client,
+  plans: ReadonlyArray<Plan>,
+): Promise<Pick<History, "final" | "followUps">> => {
+  const final = new Map<string, JobView>()
+  const followUps = new Map<string, Array<JobView>>()
+  for (const { id } of plans) {
+    const view = await client
+      .job(id)
+      .find()
+      .catch(() => undefined)
+    if (view !== undefined) final.set(id, view)
+  }
+  let cursor: string | undefined
+  do {
+    const page = await client.jobs({ limit: 1_000, ...(cursor === undefined ? {} : { after: cursor }) })
+    for (const job of page.jobs) {
+      if (job.rootId === undefined || job.rootId === job.id) continue
+      const list = followUps.get(job.rootId) ?? []
+      // A listing over a board that moves may show a job twice.
+      if (!list.some((other) => other.id === job.id)) list.push(job)
+      followUps.set(job.rootId, list)
+    }
+    cursor = page.next
+  } while (cursor !== undefined)
+  return { final, followUps }
 }

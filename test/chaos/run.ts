@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
-import { type Client, connect, type JobView } from "callboard"
+import { type Client, connect } from "callboard"
 import { Schema } from "effect"
 import type { Reply } from "../../runtime/cluster/remote/message.ts"
 import { generateId } from "../../runtime/id.ts"
@@ -10,7 +10,7 @@ import { bundled } from "../support/servers/bundle.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
 import { type Proxy, startProxy } from "../unit/plugins/nats/proxy.ts"
 import type { Fault } from "./faulty.ts"
-import type { Execution, History, Plan } from "./history.ts"
+import { type Execution, type History, type Plan, recordsOf } from "./history.ts"
 
 export interface ChaosOptions {
   /** Of the transport, with a short lease. */
@@ -379,28 +379,3 @@ const restOf = async (client: Client, plans: ReadonlyArray<Plan>, deadline: numb
 }
 
 const TERMINAL = new Set(["succeeded", "failed", "cancelled", "expired"])
-
-const recordsOf = async (client: Client, plans: ReadonlyArray<Plan>): Promise<Pick<History, "final" | "followUps">> => {
-  const final = new Map<string, JobView>()
-  const followUps = new Map<string, Array<JobView>>()
-  for (const { id } of plans) {
-    const view = await client
-      .job(id)
-      .find()
-      .catch(() => undefined)
-    if (view !== undefined) final.set(id, view)
-  }
-  let cursor: string | undefined
-  do {
-    const page = await client.jobs({ limit: 1_000, ...(cursor === undefined ? {} : { after: cursor }) })
-    for (const job of page.jobs) {
-      if (job.rootId === undefined || job.rootId === job.id) continue
-      const list = followUps.get(job.rootId) ?? []
-      // A listing over a board that moves may show a job twice.
-      if (!list.some((other) => other.id === job.id)) list.push(job)
-      followUps.set(job.rootId, list)
-    }
-    cursor = page.next
-  } while (cursor !== undefined)
-  return { final, followUps }
-}

@@ -1,0 +1,41 @@
+/** Random numbers that follow from a seed, the same on every engine (mulberry32). */
+export class Random {
+  #state: number
+
+  constructor(seed: number) {
+    this.#state = seed | 0
+    // Seeds that lie side by side begin alike.
+    for (let n = 0; n < 4; n++) this.#bits()
+  }
+
+  #bits(): number {
+    this.#state = (this.#state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return (mixed ^ (mixed >>> 14)) >>> 0
+  }
+
+  /** From 0 to below 1. */
+  readonly next = (): number => this.#bits() / 2 ** 32
+
+  /** A whole number, both bounds included. */
+  int(least: number, most: number): number {
+    return least + Math.floor(this.next() * (most - least + 1))
+  }
+
+  chance(probability: number): boolean {
+    return this.next() < probability
+  }
+
+  pick<T>(list: ReadonlyArray<T>): T {
+    const picked = list[this.int(0, list.length - 1)]
+    if (picked === undefined) throw new Error("there is nothing to pick from")
+    return picked
+  }
+
+  fill<T extends ArrayBufferView>(view: T): T {
+    const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength)
+    for (let at = 0; at < bytes.length; at++) bytes[at] = this.#bits() & 0xff
+    return view
+  }
+}
