@@ -167,9 +167,10 @@ export class Wire {
   /** Asks for what decides nothing: the board answers in the moment in which the answer comes, which costs half as much. */
   look<T>(name: string, perform: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.#answer(name, (came) =>
-        came ? perform().then(resolve, reject) : this.#lose(name, "the answer is lost", reject),
-      )
+      this.#answer(name, (came) => {
+        if (came) perform().then(resolve, reject)
+        else this.#lose(name, "the answer is lost", reject)
+      })
     })
   }
 
