@@ -21,7 +21,10 @@ export interface Transition {
   readonly state: State
   readonly attempt?: number
   readonly worker?: string
-  /** Why: `retry`, `handed-back`, `lease-lost`, `rerun`, `released`, `purged`, or the reason of a failure. */
+  /**
+   * Why: `retry`, `handed-back`, `lease-lost`, `rerun`, `released`, `purged`, `stopped`, `outcome-refused`, or the reason of a
+   * failure.
+   */
   readonly reason?: string
   /** When a scheduled job is due, in milliseconds since the epoch. */
   readonly due?: number

@@ -44,10 +44,21 @@ export const cancelJob = async (
     })
     return { record: endedOutside(cancelled, now, connection.keepFailed), withdraw: true }
   })
-  // The record decides. The broadcast only lets the worker stop the handler at once.
-  const payload = JSON.stringify({ id, run: cancelled.run, terminate })
-  await connection.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(payload)).catch(() => undefined)
+  await tellCancelled(connection, cancelled, terminate)
   await removeOwnEdges(connection, cancelled)
   if (releasesDependents) await release(connection, new Map([[id, "released"]]))
   return cancelled
+}
+
+/**
+ * Tells workers that a job was cancelled. The record decides; the broadcast only lets a worker stop the handler at once, so
+ * it may be lost.
+ */
+export const tellCancelled = async (
+  { broadcast }: Connection,
+  { id, run }: JobRecord,
+  terminate: boolean,
+): Promise<void> => {
+  const payload = new TextEncoder().encode(JSON.stringify({ id, run, terminate }))
+  await broadcast.send(CANCEL_TOPIC, payload).catch(() => undefined)
 }

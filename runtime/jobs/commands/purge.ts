@@ -6,6 +6,7 @@ import { checkQueueName } from "../../protocol/name.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
+import { tellCancelled } from "./cancel.ts"
 import { decide } from "./decide.ts"
 import { deleteJob } from "./delete.ts"
 
@@ -63,12 +64,14 @@ const purge = async (connection: Connection, id: string, forget: boolean): Promi
  */
 const purgeJob = async (connection: Connection, id: string): Promise<boolean> => {
   try {
-    await decide(connection, id, ({ record }) => {
+    const purged = await decide(connection, id, ({ record }) => {
       if (record.tombstone || isTerminal(record.state) || record.state === "started") throw NOT_WAITING
       const now = Date.now()
       const cancelled = step(record, { at: now, state: "cancelled", reason: "purged" })
       return { record: endedOutside(cancelled, now, connection.keepFailed), withdraw: true }
     })
+    // A worker may have just started it, which no record shows yet.
+    await tellCancelled(connection, purged, false)
     return true
   } catch (thrown) {
     if (thrown === NOT_WAITING || (thrown instanceof CallboardError && thrown.code === "not-found")) return false

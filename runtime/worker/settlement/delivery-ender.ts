@@ -11,6 +11,7 @@ import type { InFlight } from "../delivery/in-flight.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { Observers } from "../telemetry/observer.ts"
 import type { EarlyAcks } from "./early-acks.ts"
+import { noteLateDecision } from "./late-decision.ts"
 import { SettlementWriter, type SettleResult } from "./settlement-writer.ts"
 
 export interface DeliveryEnderOptions {
@@ -74,6 +75,19 @@ export class DeliveryEnder {
     const { log, observers } = this.#options
     log.debug("an outcome was refused: another delivery, or a cancellation, has the job", { job: inFlight.id })
     observers.refused(inFlight, record)
+    if (record !== undefined) this.#noteRun(inFlight, true)
+  }
+
+  /** Tells in the record of a job that was decided from outside that it ran here, if it did. */
+  #noteRun({ run, called }: InFlight, refused: boolean): void {
+    const { jobs, log } = this.#options
+    if (run === undefined || !called) return
+    noteLateDecision(jobs, run, refused).catch((cause: unknown) =>
+      log.debug("the record of a cancelled job could not tell that it ran", {
+        job: run.posting.id,
+        cause: String(cause),
+      }),
+    )
   }
 
   /** Logs an error of the worker itself. */
@@ -105,6 +119,7 @@ export class DeliveryEnder {
     // A job whose outcome could not be stored stays on the list of early acks, because nothing else would end it.
     if (inFlight.offQueue && stored !== "lost" && settlement.then.kind === "ack") early.done(inFlight.delivery.token)
     if (typeof stored === "object" && stored.record !== undefined) onStored(stored.record)
+    if (settlement.record === undefined && inFlight.run?.stop === "cancelled") this.#noteRun(inFlight, false)
     if (stored === "superseded" && settlement.record !== undefined) this.refused(inFlight, settlement.record)
     else if (stored === "superseded" || stored === "lost") observers.unsettled(inFlight, stored)
     else if (stored.then.kind === "release") {
