@@ -165,6 +165,21 @@ describe("begin", () => {
     expect((await find()).record.claims).toBe(1)
   })
 
+  test("a second copy of a task, whose publish key was forgotten, does not run beside the first, nor after it", async () => {
+    const { board, jobs, take, claim, settle, lapse } = open()
+    const retry = posting(1, 1)
+    await jobs.publish([retry])
+    const first = await take()
+    expect((await claim(first, retry))?.status).toBe("started")
+    for (const task of [...board.tasks])
+      board.tasks.add({ ...task, sequence: task.sequence + 1, token: "", until: 0, deliveries: 0 })
+    expect((await claim(await take(), retry))?.status).toBe("superseded")
+    const record = recordAs("succeeded", retry, first)
+    expect(await settle({ token: first.token, record, then: ack })).toBe("ended")
+    lapse()
+    expect((await claim(await take(), retry))?.status).toBe("finished")
+  })
+
   test("a job that was begun and never ended is suspect: asked so, it is not claimed, and nothing is written", async () => {
     const { jobs, take, claim, find, lapse, asked } = open()
     await jobs.publish([posting()])
@@ -347,6 +362,27 @@ describe("a decision from outside", () => {
     const change = { id: "j", expect: revision, record: rerun(record), post: [posting(2)] }
     expect(await jobs.decide([change])).toEqual([{ status: "decided" }])
     expect(keys()).toEqual(["j/1/0", "callback/1/0", "j/2/0"])
+  })
+
+  test("that withdraws the older task stands, also when the retry that was owed is posted after it", async () => {
+    const { jobs, take, claim, settle, find, hook, lapse, keys } = open()
+    const retry = posting(1, 1)
+    await jobs.publish([posting()])
+    const first = await take()
+    const queued = recordAs("queued", retry, first, { successor: "j/1/1", followUps: [retry] })
+    hook.step = (name) => (name === "record" ? lost() : undefined)
+    expect(await settle({ token: first.token, record: queued, followUps: [retry], then: ack })).toBe("failed")
+    delete hook.step
+    lapse()
+    const { record, revision } = await find()
+    const cancelled = { ...step(record, { at: Date.now(), state: "cancelled" }), fence: "", endedAt: Date.now() }
+    expect(await jobs.decide([{ id: "j", expect: revision, record: cancelled, withdraw: true }])).toEqual([
+      { status: "decided" },
+    ])
+    expect(keys().filter((key) => key === "j/1/0")).toEqual([])
+    await jobs.publish([retry])
+    expect((await claim(await take(), retry))?.status).toBe("finished")
+    expect((await find()).record.state).toBe("cancelled")
   })
 
   test("whose posting fails may have happened, whatever the posting says", async () => {
