@@ -23,6 +23,7 @@ export interface Requester {
 /** The requests of one requester. Their tokens are consecutive numbers of one block. */
 interface Pending {
   readonly requester: Requester
+  /** By the monotonic clock: the wait does not change with the time of day. */
   readonly until: number
   /** 1 for each request that has had its last reply. */
   readonly done: Uint8Array
@@ -38,15 +39,20 @@ const SWEEP_MS = 250
 /** Whether the server sent this empty message because the subject has no subscriber. */
 const isNoResponders = (message: Msg): boolean => message.data.length === 0 && message.headers?.code === 503
 
+/** The part of a connection that an inbox needs. */
+interface Subscriber {
+  subscribe(...given: Parameters<NatsConnection["subscribe"]>): Pick<Subscription, "unsubscribe">
+}
+
 export class Inbox {
   readonly #prefix: string
-  readonly #subscription: Subscription
+  readonly #subscription: Pick<Subscription, "unsubscribe">
   /** By block: a token is the number of its block times {@link MAX_REQUESTS}, plus the number of the request. */
   readonly #pending = new Map<number, Pending>()
   #blocks = 0
   #timer: ReturnType<typeof setInterval> | undefined
 
-  constructor(connection: NatsConnection) {
+  constructor(connection: Subscriber) {
     this.#prefix = `${createInbox()}.`
     this.#subscription = connection.subscribe(`${this.#prefix}*`, {
       callback: (error, message) => {
@@ -62,7 +68,7 @@ export class Inbox {
     const block = ++this.#blocks
     this.#pending.set(block, {
       requester,
-      until: Date.now() + requester.timeout,
+      until: performance.now() + requester.timeout,
       done: new Uint8Array(count),
       left: count,
     })
@@ -136,7 +142,7 @@ export class Inbox {
 
   #watch(): void {
     this.#timer ??= setInterval(() => {
-      const now = Date.now()
+      const now = performance.now()
       for (const [block, pending] of [...this.#pending]) {
         if (pending.until > now) continue
         let error: TransportError | undefined
