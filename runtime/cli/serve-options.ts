@@ -63,6 +63,7 @@ export const httpOptions = ({ http }: Config): HttpOptions => ({
   port: http?.port ?? DEFAULTS.http.port,
   host: http?.host ?? DEFAULTS.http.host,
   ...(http?.tokens === undefined ? {} : { tokens: http.tokens }),
+  ...(http?.origins === undefined ? {} : { origins: http.origins }),
 })
 
 /** A transport in one line: `sqlite:.callboard/board.db (fsync)`. */

@@ -42,6 +42,14 @@ export const HttpConfig = Schema.Struct({
       ),
     ),
   ),
+  origins: Schema.optionalKey(
+    Schema.Array(Text).annotate(
+      about("Origins of web pages that may call it with a token, such as `https://app.example.com`", {
+        default: "none",
+        read: "list",
+      }),
+    ),
+  ),
 })
 
 export const ReconnectConfig = Schema.Struct({

@@ -26,6 +26,8 @@ export interface HttpAppOptions {
    * an application that authenticates requests before they get here. Defaults to false.
    */
   readonly open?: boolean
+  /** Origins of web pages that may call it with a token, such as `https://app.example.com`. Defaults to none. */
+  readonly origins?: ReadonlyArray<string>
   /** Largest task, in bytes; an array may have 16 times as many. The transport may allow less. Defaults to 1 MiB. */
   readonly maxBody?: number
   /**
@@ -103,7 +105,7 @@ const whyUnready = (ready: boolean | string): string | undefined =>
 
 /** {@link http} without a client yet. Without `metrics`, `/metrics` answers 404. */
 export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
-  const { tokens = [], loopbackOnly = false, ready = () => true, metrics = false } = options
+  const { tokens = [], origins = [], loopbackOnly = false, ready = () => true, metrics = false } = options
   const { maxBody = DEFAULTS.maxBody } = options
   let client: Client | undefined
   let outage: string | undefined = CONNECTING
@@ -135,7 +137,7 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
   }
   const unknownPath = "there is no such route; GET / shows those that there are"
   return {
-    app: honoApp(context, { routes, tokens, loopbackOnly, unknownPath }),
+    app: honoApp(context, { routes, tokens, origins, loopbackOnly, unknownPath }),
     attach: (attached) => {
       client = attached
       outage = undefined

@@ -126,6 +126,10 @@ const TYPES = TypePatterns.annotate({
 })
 const JOBS = Schema.Boolean.annotate({ description: "Whether to tell transitions and progress of jobs", default: true })
 
+const ACCESS_TOKEN = Schema.String.annotate({
+  description:
+    "The token, for an EventSource, which sends no headers; logs of proxies may hold it, so give it the scope `read`",
+})
 const LAST = Schema.String.annotate({ description: "Like the header `Last-Event-ID`, for those who cannot set one" })
 
 export const eventRoutes: ReadonlyArray<Route> = [
@@ -138,7 +142,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
     description:
       "Server-sent events: `transition` (with an id), replayed from the beginning or after `Last-Event-ID`, then live; `progress` (last value) in between. Ends after the transition that ends the job.",
     scope: "read",
-    query: { lastEventId: text(LAST) },
+    query: { lastEventId: text(LAST), access_token: text(ACCESS_TOKEN) },
     headers: { "Last-Event-ID": { description: "Go on after this event", example: "1.2" } },
     responses: [
       {
@@ -173,7 +177,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
     description:
       "Server-sent events, `transition` and `progress`, each with the job it is about; beside them what workers and applications tell, each by its type (`worker-online`, `worker-heartbeat`, `worker-offline`; `task-superseded`: the outcome of a worker that had been overtaken was refused; `task-received` and its like, of workers that were asked to tell of every task). Best effort: nothing is replayed, and a slow reader misses some.",
     scope: "read",
-    query: { types: list(TYPES), jobs: boolean(JOBS) },
+    query: { types: list(TYPES), jobs: boolean(JOBS), access_token: text(ACCESS_TOKEN) },
     responses: [
       {
         status: 200,

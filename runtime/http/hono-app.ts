@@ -2,10 +2,11 @@
  * A Hono application from a table of routes. Before each handler it checks that the service is not stopping, the host, the
  * origin, and the token; what a handler throws becomes a problem response.
  */
-import { Hono } from "hono"
+import { type Context, Hono } from "hono"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
 import { ANONYMOUS, authenticatorOf, checkHost, checkOrigin, type Token } from "./access.ts"
+import { allowOrigins, checkOrigins } from "./cors.ts"
 import { asCallboardError, problem } from "./response.ts"
 import type { HttpContext, Route } from "./route.ts"
 
@@ -13,6 +14,8 @@ export interface HonoAppOptions {
   readonly routes: ReadonlyArray<Route>
   /** Without tokens every caller may do everything, except pages of other origins. */
   readonly tokens: ReadonlyArray<Token>
+  /** Origins whose pages may call it with a token. */
+  readonly origins: ReadonlyArray<string>
   /** Answer only requests that name this machine as their host. */
   readonly loopbackOnly: boolean
   /** The message of the 404 for every other path. */
@@ -34,9 +37,19 @@ const allowedOf = (routes: ReadonlyArray<Route>): ReadonlyArray<readonly [path: 
       return [path, methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])).join(", ")]
     })
 
+/** The `Authorization` of a request. A browser's EventSource sends no headers, so that streams take the token from the query. */
+const credentialOf = (c: Context, { query = {} }: Route): string | undefined => {
+  const given = "access_token" in query ? c.req.query("access_token") : undefined
+  return c.req.header("authorization") ?? (given === undefined ? undefined : `Bearer ${given}`)
+}
+
 /** Fails with `invalid-input` when a token cannot be used. */
-export const honoApp = (context: HttpContext, { routes, tokens, loopbackOnly, unknownPath }: HonoAppOptions): Hono => {
+export const honoApp = (
+  context: HttpContext,
+  { routes, tokens, origins, loopbackOnly, unknownPath }: HonoAppOptions,
+): Hono => {
   const authenticate = authenticatorOf(tokens)
+  checkOrigins(origins, tokens.length > 0)
   const admit = (request: Request): void => {
     if (context.closing.aborted) throw new TransportError("unavailable", "this service is stopping")
     if (loopbackOnly) checkHost(request.headers.get("host") ?? undefined)
@@ -44,11 +57,12 @@ export const honoApp = (context: HttpContext, { routes, tokens, loopbackOnly, un
   }
 
   const app = new Hono()
+  if (origins.length > 0) app.use("*", allowOrigins(origins))
   for (const route of routes) {
     const { scope } = route
     app.on(route.method, honoPath(route.path), (c) => {
       admit(c.req.raw)
-      const caller = scope === undefined ? ANONYMOUS : authenticate(c.req.header("authorization"))
+      const caller = scope === undefined ? ANONYMOUS : authenticate(credentialOf(c, route))
       if (scope === undefined || caller.may(scope)) return route.serve(c, context, caller)
       return problem(new CallboardError("forbidden", `this token lacks the scope ${scope}`), {
         headers: { "www-authenticate": `Bearer realm="callboard", error="insufficient_scope", scope="${scope}"` },

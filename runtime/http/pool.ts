@@ -17,7 +17,7 @@ export type PoolContext = Pick<HttpContext, "unready" | "metrics" | "log">
 
 /** Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. */
 export const startPoolHttp = (options: HttpOptions, { unready, metrics, log }: PoolContext): HttpServer =>
-  startServer(options, ({ tokens, loopbackOnly, closing }) => {
+  startServer(options, ({ tokens, origins, loopbackOnly, closing }) => {
     const context: HttpContext = {
       // The process that watches over a pool has no transport, and none of these routes needs a client.
       get client(): never {
@@ -33,5 +33,5 @@ export const startPoolHttp = (options: HttpOptions, { unready, metrics, log }: P
       closing,
       describe: (base) => openApiOf(routes, base, tokens.length > 0),
     }
-    return honoApp(context, { routes, tokens, loopbackOnly, unknownPath: UNKNOWN_PATH })
+    return honoApp(context, { routes, tokens, origins, loopbackOnly, unknownPath: UNKNOWN_PATH })
   })

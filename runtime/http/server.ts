@@ -20,6 +20,8 @@ export interface HttpOptions {
   readonly host?: string
   /** Tokens, each with its scopes. Without any, every program on this machine may do everything. Defaults to none. */
   readonly tokens?: ReadonlyArray<Token>
+  /** Origins of web pages that may call it with a token, such as `https://app.example.com`. Defaults to none. */
+  readonly origins?: ReadonlyArray<string>
 }
 
 export interface HttpServer {
@@ -68,6 +70,7 @@ const shownHost = (host: string): string =>
 /** Access rules that the server passes to its application. */
 export interface ServerAccess {
   readonly tokens: ReadonlyArray<Token>
+  readonly origins: ReadonlyArray<string>
   readonly loopbackOnly: boolean
   /** Fires when the server stops. */
   readonly closing: AbortSignal
@@ -79,9 +82,9 @@ export const startServer = (
   appOf: (access: ServerAccess) => { fetch(request: Request): Response | Promise<Response> },
 ): HttpServer => {
   const address = addressOf(options)
-  const { tokens = [] } = options
+  const { tokens = [], origins = [] } = options
   const closing = new AbortController()
-  const app = appOf({ tokens, loopbackOnly: tokens.length === 0, closing: closing.signal })
+  const app = appOf({ tokens, origins, loopbackOnly: tokens.length === 0, closing: closing.signal })
   const listener = listen(address, (request) => app.fetch(request))
   let stopped: Promise<void> | undefined
   const stop = async (): Promise<void> => {
