@@ -124,7 +124,7 @@ const postingOf = (
     origin: ended.task.origin,
     traceparent: ended.trace?.traceparent ?? null,
     tracestate: ended.trace?.tracestate ?? null,
-    own: { submittedAt: ended.now },
+    own: { ...next.task.own, submittedAt: ended.now },
   }
   const { callbacks, errbacks, chain, chord } = next
   const nothing = callbacks === null && errbacks === null && (chain === null || chain.length === 0) && chord === null

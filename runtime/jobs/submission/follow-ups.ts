@@ -3,13 +3,22 @@ import { Result, Schema } from "effect"
 import { Duration, milliseconds } from "../../options/duration.ts"
 import { JobId, Json, Name } from "../../options/fields.ts"
 import { refuseInput as refuse } from "../../options/refuse.ts"
+import { RetryField, retryHeader } from "../../options/retry-policy.ts"
+import { timeLimitOf } from "../../options/time-limit.ts"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
 import type { Signature } from "../../protocol/celery/signature.ts"
 import { bodyOfInput } from "../../protocol/input.ts"
 import { checkQueueName } from "../../protocol/name.ts"
+import { parseTime } from "../../protocol/time.ts"
 
-/** A task that follows another: a callback, an errback or a link of a chain. */
-const FollowUpSchema = Schema.Struct({
+export const TimeLimitField = Schema.Union([
+  Schema.Finite,
+  Schema.String,
+  Schema.Struct({ soft: Schema.optionalKey(Duration), hard: Schema.optionalKey(Duration) }),
+]).annotate({ description: "Longest an attempt may take; a number or text is the hard limit" })
+
+/** The fields of a task that follows another. */
+const fields = {
   task: Name.annotate({ description: "Actor and method: `text.count`" }),
   meth: Schema.optionalKey(Name),
   input: Schema.optionalKey(Schema.Unknown),
@@ -21,6 +30,23 @@ const FollowUpSchema = Schema.Struct({
   delay: Schema.optionalKey(Duration),
   immutable: Schema.optionalKey(
     Schema.Boolean.annotate({ description: "Does not get the result (or the error) before its own arguments" }),
+  ),
+  expires: Schema.optionalKey(
+    Schema.Union([Schema.Finite, Schema.String]).annotate({
+      description: "Must start before this: a time (ISO 8601), or a duration from when it is submitted",
+    }),
+  ),
+  timeLimit: Schema.optionalKey(TimeLimitField),
+  retry: Schema.optionalKey(RetryField),
+}
+
+/** A task that follows another: a callback, an errback or a link of a chain. */
+const FollowUpSchema = Schema.Struct({
+  ...fields,
+  errbacks: Schema.optionalKey(
+    Schema.Array(Schema.Struct(fields).annotate({ identifier: "LastFollowUp" }))
+      .check(Schema.isMaxLength(100))
+      .annotate({ description: "Submitted when it fails, besides those that a chain's links inherit" }),
   ),
 }).annotate({ identifier: "FollowUp" })
 type FollowUp = typeof FollowUpSchema.Type
@@ -54,11 +80,15 @@ export const checkFollowUps = (lists: Lists, own: string): void => {
 const checkIds = (lists: Lists, own: string): void => {
   const { callbacks = [], errbacks = [], chain = [] } = lists
   const known = new Set([own])
+  const check = (field: string, id: string | undefined) => {
+    if (id === undefined) return
+    if (known.has(id)) refuse(`${field}.id`, "is the id of another job of this submission")
+    known.add(id)
+  }
   for (const [list, followUps] of Object.entries({ callbacks, errbacks, chain })) {
-    for (const [at, { id }] of followUps.entries()) {
-      if (id === undefined) continue
-      if (known.has(id)) refuse(`${list}[${at}].id`, "is the id of another job of this submission")
-      known.add(id)
+    for (const [at, { id, errbacks: after = [] }] of followUps.entries()) {
+      check(`${list}[${at}]`, id)
+      for (const [place, errback] of after.entries()) check(`${list}[${at}].errbacks[${place}]`, errback.id)
     }
   }
 }
@@ -69,8 +99,7 @@ export const embedOf = (lists: Lists): Embed => {
   if (callbacks === undefined && errbacks === undefined && chain === undefined) return NO_EMBED
   const onError = errbacks?.map((errback, at) => signatureOf(errback, `errbacks[${at}]`)) ?? null
   // As a Celery client does: a chain's errbacks are on each of its links, since any of them may fail.
-  const inherited = onError === null ? {} : { link_error: onError }
-  const links = chain?.map((link, at) => signatureOf(link, `chain[${at}]`, inherited)) ?? null
+  const links = chain?.map((link, at) => signatureOf(link, `chain[${at}]`, onError ?? [])) ?? null
   return {
     callbacks: callbacks?.map((callback, at) => signatureOf(callback, `callbacks[${at}]`)) ?? null,
     errbacks: onError,
@@ -80,20 +109,33 @@ export const embedOf = (lists: Lists): Embed => {
   }
 }
 
-const signatureOf = (followUp: FollowUp, field: string, options: Signature["options"] = {}): Signature => {
+/** `expires` as a signature has it: seconds from when it is submitted, or a time. */
+const expiresOf = (field: string, expires: number | string): number | string =>
+  typeof expires === "string" && Result.isSuccess(parseTime(expires)) ? expires : milliseconds(field, expires) / 1000
+
+/** `inherited`: errbacks that the follow-up has beside its own. */
+const signatureOf = (followUp: FollowUp, field: string, inherited: ReadonlyArray<Signature> = []): Signature => {
   const given = bodyOfInput(followUp)
   if (Result.isFailure(given)) return refuse(`${field}.${given.failure.field}`, given.failure.message)
   if (followUp.queue !== undefined) {
     const checked = checkQueueName(followUp.queue)
     if (Result.isFailure(checked)) refuse(`${field}.queue`, checked.failure.message)
   }
+  const { errbacks = [], timeLimit, retry, expires } = followUp
+  const onError = [...inherited, ...errbacks.map((errback, at) => signatureOf(errback, `${field}.errbacks[${at}]`))]
+  const refuseBelow = (name: string, why: string): never => refuse(`${field}.${name}`, why)
+  const { hardMs, softMs } = timeLimit === undefined ? {} : timeLimitOf(timeLimit, "timeLimit.", refuseBelow)
   return {
     task: followUp.task,
     ...(followUp.meth === undefined ? {} : { meth: followUp.meth }),
     args: given.success.args,
     kwargs: given.success.kwargs,
     options: {
-      ...options,
+      ...(onError.length === 0 ? {} : { link_error: onError }),
+      ...(hardMs === undefined ? {} : { time_limit: hardMs / 1000 }),
+      ...(softMs === undefined ? {} : { soft_time_limit: softMs / 1000 }),
+      ...(expires === undefined ? {} : { expires: expiresOf(`${field}.expires`, expires) }),
+      ...(retry === undefined ? {} : { callboard: { retry: retryHeader(retry, refuseBelow) } }),
       ...(followUp.id === undefined ? {} : { task_id: followUp.id }),
       ...(followUp.queue === undefined ? {} : { queue: followUp.queue }),
       ...(followUp.priority === undefined ? {} : { priority: followUp.priority }),

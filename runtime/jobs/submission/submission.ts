@@ -5,13 +5,7 @@ import { Duration } from "../../options/duration.ts"
 import { JobId, Json, Name, Text } from "../../options/fields.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
 import { MOST_PARENTS } from "../../protocol/headers.ts"
-import { FollowUps } from "./follow-ups.ts"
-
-const TimeLimitField = Schema.Union([
-  Schema.Finite,
-  Schema.String,
-  Schema.Struct({ soft: Schema.optionalKey(Duration), hard: Schema.optionalKey(Duration) }),
-]).annotate({ description: "Longest an attempt may take; a number or text is the hard limit" })
+import { FollowUps, TimeLimitField } from "./follow-ups.ts"
 
 const JobIds = Schema.Array(Schema.String).check(Schema.isMinLength(1), Schema.isMaxLength(MOST_PARENTS))
 

@@ -3,7 +3,9 @@
  * wire, so that fields which are not known here travel on.
  */
 import * as Result from "effect/Result"
+import { HeaderProblem } from "../header-field.ts"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../name.ts"
+import { ownOf } from "../own-headers.ts"
 import { newTask, type Task } from "../task.ts"
 import { MAX_DURATION_MS, parseTime } from "../time.ts"
 
@@ -239,6 +241,9 @@ export const taskOfSignature = (
   const hasChord = options.chord !== undefined && options.chord !== null
   const chord = hasChord ? parseSignature(options.chord, "options.chord") : Result.succeed(null)
   if (Result.isFailure(chord)) return Result.fail(chord.failure)
+  // Our own option: how the task is tried again. Its other fields belong to the message that is made of it.
+  const own = ownOf(isMap(options.callboard) ? { retry: options.callboard.retry } : undefined)
+  if (own instanceof HeaderProblem) return invalid("options.callboard", `cannot be read: ${own.field} ${own.why}`)
   const id = textOption(options, "task_id") ?? given.id
   return Result.succeed({
     task: newTask({
@@ -253,6 +258,7 @@ export const taskOfSignature = (
       expires: expires.success,
       timelimit: { hard: numberOption(options, "time_limit"), soft: numberOption(options, "soft_time_limit") },
       ...stampsOf(options),
+      own,
       custom: isMap(options.headers) ? options.headers : EMPTY,
     }),
     queue: textOption(options, "queue") ?? textOption(options, "routing_key"),
