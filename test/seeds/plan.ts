@@ -48,7 +48,7 @@ const jobsOf = (random: Random): ReadonlyArray<number> =>
   random.chance(0.4) ? [random.pick(JOBS), random.pick(JOBS)] : JOBS
 
 const jobOf = (random: Random, kind: number, id: string, before: ReadonlyArray<PlannedJob>): PlannedJob => {
-  const ms = random.pick([0, 1, 20, 150, 600, 2_500])
+  const ms = random.pick([0, 1, 5, 20, 150, 600, 2_500])
   const base = { id, failures: 0, followUps: 0 }
   const task = (method: string, input: object = { ms }) => ({ id, task: `sim.${method}`, input })
   const timed = random.chance(0.15) ? { delay: random.pick([0.05, 1]) } : {}

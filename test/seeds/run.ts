@@ -327,7 +327,8 @@ class Stage {
     }
     // What comes too late comes now: frozen processes go on, leases lapse, and nothing may change by that.
     const held = [...this.#workers.keys()].map(({ heldUntil }) => heldUntil)
-    const until = Math.max(world.elapsed, ...held) + 1.2 * plan.leaseMs + 500
+    const late = this.#budget.struck === 0 ? 100 : plan.leaseMs + 300
+    const until = Math.max(world.elapsed, ...held) + late
     await world.runUntil(() => world.elapsed >= until)
     const isIdle = ({ load }: Worker) => load.inFlight === 0 && load.running === 0
     await world.runUntil(() => world.elapsed >= until + IDLE_WITHIN_MS || [...this.#workers.values()].every(isIdle))
