@@ -144,13 +144,33 @@ describe("ids", () => {
     expect(performance.now() - began).toBeLessThan(4_500)
   })
 
-  test("of a job that was forgotten are taken again", async () => {
+  test("of a deleted job are the next run of two that submit at once, and for another task a conflict", async () => {
     const client = await start(faulty((same) => same))
     const job = await client.submit("echo", { id: "a" })
     await job.delete()
-    const again = await client.submit("echo", { id: "a" })
-    expect(again.receipt).toMatchObject({ id: "a", state: "queued" })
-    expect(again.receipt.duplicate).toBeUndefined()
+    const submitted = ["echo", "echo", "other"].map((task) => client.submit(task, { id: "a" }))
+    const [first, second, other] = await Promise.allSettled(submitted)
+    expect(first).toMatchObject({ value: { receipt: { id: "a", state: "queued" } } })
+    expect(second).toMatchObject({ value: { receipt: { id: "a", duplicate: true } } })
+    expect(other).toMatchObject({ reason: { code: "job-exists" } })
+    expect(await job.find()).toMatchObject({ run: 2, state: "queued" })
+  })
+
+  test("of a deleted job whose next run the transport does not confirm are in doubt", async () => {
+    const unavailable = new TransportError("unavailable", "cut off", { outcome: "unknown" })
+    let isCut = false
+    const client = await start(
+      withJobs((jobs) => ({ decide: (all) => (isCut ? Promise.reject(unavailable) : jobs.decide(all)) })),
+    )
+    const job = await client.submit("echo", { id: "a" })
+    await job.delete()
+    isCut = true
+    await expect(client.submit("echo", { id: "a" })).rejects.toMatchObject({
+      code: "transport-unavailable",
+      details: { id: "a", outcome: "unknown" },
+    })
+    isCut = false
+    expect((await client.submit("echo", { id: "a" })).receipt).not.toHaveProperty("duplicate")
   })
 
   test("that two submit at once are one job, and for another task a conflict", async () => {
