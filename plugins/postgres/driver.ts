@@ -1,6 +1,5 @@
 /** The driver. Each method runs one SQL statement and translates its rows. */
 import type { ClientConfig } from "pg"
-import { encodeBase64 } from "../../runtime/protocol/base64.ts"
 import type * as contract from "../../runtime/transport/mod.ts"
 import { BaseDriver, TransportError } from "../../runtime/transport/mod.ts"
 import { explain, type Library, linkTo, type PostgresLink } from "./link.ts"
@@ -226,6 +225,6 @@ const json = (items: object): string =>
     // What comes as `text` may be what `toJSON` of a Buffer returns.
     const value = this[key]
     if (key === "message") return undefined
-    if (value instanceof Uint8Array) return encodeBase64(value)
+    if (value instanceof Uint8Array) return Buffer.from(value.buffer, value.byteOffset, value.length).toString("base64")
     return typeof value === "string" ? plain(value) : text
   })

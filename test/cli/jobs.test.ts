@@ -109,9 +109,11 @@ describe("submit", () => {
     expect(code).toBe(0)
     expect(stderr).toMatch(/no worker that is alive serves nobody/)
     const misspelled = await project.ask("submit", "works.ecoh", "--queue", "elsewhere")
-    expect(misspelled.stderr).toMatch(
-      /^no worker that is alive serves works\.ecoh \(did you mean echo\?\); the task waits for one$/m,
-    )
+    expect(misspelled.code).not.toBe(0)
+    expect(misspelled.stderr).toMatch(/^callboard: actor works has no method ecoh \(did you mean echo\?\)/m)
+    const forced = await project.ask("submit", "works.ecoh", "--queue", "elsewhere", "--force")
+    expect(forced.code).toBe(0)
+    expect(forced.stderr).toMatch(/^no worker that is alive serves works\.ecoh .*; the task waits for one$/m)
     expect((await project.ask("submit", "works.echo")).stderr).not.toMatch(/no worker/)
   })
 })
