@@ -20,8 +20,11 @@ const MAX_HOPS = 10
 const CAPACITY = 10_000
 const FIRST_DELAY_MS = 1_000
 const LONGEST_DELAY_MS = 15_000
-/** The same for a task that another worker serves: it may be ready for it any moment. */
-const LONGEST_SERVED_DELAY_MS = 4_000
+/**
+ * The same for a task that another worker serves. It is chance which worker gets the task next, so that one of many that
+ * serves it needs many tries.
+ */
+const LONGEST_SERVED_DELAY_MS = 2_000
 
 export interface UnknownTasksOptions {
   readonly unknownGraceMs: number

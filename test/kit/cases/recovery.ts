@@ -73,7 +73,7 @@ const consume = async ({ peer, harness }: Context, queue: string, ids: ReadonlyA
 
 /** Disturbs the transport while tasks are published, then while they are consumed. */
 const throughDisturbance = async (context: Context, disturb: () => Promise<void>): Promise<void> => {
-  const { fresh, tasks, peer, within, harness } = context
+  const { fresh, tasks, peer, within, until, harness } = context
   const queue = fresh("queue")
   const postings = tasks(size(60, 600), { queue })
   const ids = postings.map(({ id }) => id)
@@ -81,8 +81,14 @@ const throughDisturbance = async (context: Context, disturb: () => Promise<void>
   await persist(context, postings.slice(0, third))
   await Promise.all([persist(context, postings.slice(third)), within("the restart", disturb(), 30_000)])
   if (harness.capabilities.dedupeWindow > 0 && peer.transport.jobs.waiting !== undefined) {
-    const waiting = await peer.transport.jobs.waiting({ queue: queue }, 10_000)
-    sameSet(waiting, ids, "what waits after publishing through a restart")
+    // All may have been published before the restart, and the connection is not back yet.
+    const list = peer.transport.jobs.waiting
+    const waiting = () =>
+      list({ queue }, 10_000).catch((error: unknown) => {
+        check(isTransportError(error) && error.retryable, `a list may fail as unavailable only: ${String(error)}`)
+        return undefined
+      })
+    sameSet(await until("a list of what waits", waiting, 30_000), ids, "what waits after publishing through a restart")
   }
   const consuming = consume(context, queue, ids)
   await Promise.all([consuming, within("the restart", disturb(), 30_000)])
