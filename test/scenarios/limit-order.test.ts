@@ -284,7 +284,7 @@ onEveryBoard((newBoard, transport) => {
       for (let sent = 0; sent < 10_000; sent += 1_000)
         await client.submitMany(Array.from({ length: 1_000 }, () => ({ task: "single.run", input: { name: "many" } })))
       const isPutOff = async () => (await client.queues()).every(({ depth }) => depth === 0)
-      await eventually(isPutOff, { deadline: 20_000, message: "all wait" })
+      await eventually(isPutOff, { deadline: 60_000, message: "all wait" })
       // A worker holds few of them.
       expect(worker?.load.inFlight).toBeLessThan(100)
       const before = { ...count }
