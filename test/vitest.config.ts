@@ -22,7 +22,7 @@ export default defineConfig({
     include: testFiles,
     // Most files wait for servers and clocks: more of them side by side than there are cores. On Deno each worker is a
     // process, which runs many files, but loads all modules for itself: about two seconds of a core.
-    maxWorkers: "bun" in process.versions ? 6 : 2,
+    maxWorkers: "bun" in process.versions ? 5 : 2,
     // Longer than what a test waits for anything: that says more about what did not happen.
     testTimeout: 90_000,
     // A hook may be the first to fetch a server.

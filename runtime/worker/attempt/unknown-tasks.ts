@@ -79,7 +79,9 @@ export class UnknownTasks {
       this.#seen.delete(key)
       return undefined
     }
-    const delay = Math.min(FIRST_DELAY_MS * 2 ** seen.times++, isServed ? LONGEST_SERVED_DELAY_MS : LONGEST_DELAY_MS)
+    const longest = Math.min(FIRST_DELAY_MS * 2 ** seen.times++, isServed ? LONGEST_SERVED_DELAY_MS : LONGEST_DELAY_MS)
+    // Brokers serve workers in turn: after equal delays two tasks could come to the same two of four workers for ever.
+    const delay = longest * (0.5 + Math.random() / 2)
     const until = now + (isServed ? delay : Math.min(delay, left))
     const end = isServed
       ? "another worker of the queue serves it"

@@ -1,6 +1,7 @@
 /**
  * Runs everything, its stages side by side, and never stops at the first failure: `npm test`, or
- * `node test/support/tools/test.js deno` for some of the stages. Ends with the plain line `N passed, N failed`.
+ * `node test/support/tools/test.js deno` for some of the stages. Ends with the plain line `N passed, N failed`. The stage
+ * `package`, which installs the package from the registry as a user would, runs with `--all`, or when it is named.
  *
  * A stage that is not made of tests counts as one. A test that was skipped or is to be written counts as failed, and so
  * does anything that went wrong outside of a test. A run that is ended by its limit or a signal reports what ran, and
@@ -26,6 +27,7 @@ const { values: options, positionals } = parseArgs({
     /** Seconds after which the whole run is ended; what ran until then is reported. */
     limit: { type: "string", default: "1200" },
     config: { type: "string", default: "test/vitest.config.ts" },
+    all: { type: "boolean", default: false },
   },
 })
 
@@ -158,6 +160,7 @@ function preparedOnce() {
   return preparation
 }
 
+const packageTest = "test/cli/package.test.ts"
 const vitestRun = ["node_modules/vitest/vitest.mjs", "run", "--config", options.config]
 
 /** @type {Record<string, () => Promise<Outcome>>} */
@@ -173,7 +176,12 @@ const stages = {
   bun: async () => {
     await preparedOnce()
     if (bun === undefined) return { passed: 0, failures: ["bun: not run"] }
-    return vitest("bun", bun, vitestRun)
+    return vitest("bun", bun, [...vitestRun, "--exclude", packageTest])
+  },
+  package: async () => {
+    await preparedOnce()
+    if (bun === undefined) return { passed: 0, failures: ["package: not run"] }
+    return vitest("package", bun, [...vitestRun, packageTest])
   },
   deno: async () => {
     await preparedOnce()
@@ -185,7 +193,8 @@ const stages = {
   },
 }
 
-const wanted = positionals.length > 0 ? positionals : Object.keys(stages)
+const usual = Object.keys(stages).filter((name) => options.all || name !== "package")
+const wanted = positionals.length > 0 ? positionals : usual
 const unknown = wanted.filter((name) => !(name in stages))
 if (unknown.length > 0) {
   process.stderr.write(`unknown: ${unknown.join(", ")}; there are ${Object.keys(stages).join(", ")}\n`)
