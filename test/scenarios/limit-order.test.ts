@@ -167,7 +167,7 @@ onEveryBoard((newBoard, transport) => {
       const client = await clientOf(board)
       await client.submitMany(Array.from({ length: 600 }, () => ({ task: "several.run" })))
       // Long before the first one would come by itself.
-      await eventually(() => names().length === 600, { deadline: 15_000, message: "all have run" })
+      await eventually(() => names().length === 600, { deadline: 60_000, message: "all have run" })
       expect(most()).toBe(10)
       await eventually(() => services.every(({ worker }) => worker?.load.inFlight === 0), { message: "none is left" })
     })
