@@ -128,7 +128,9 @@ export class DeliveryBuffer {
   /** The capacity of the slots that are free, or will be free before long. */
   get #places(): number {
     const usable = Math.max(0, this.#slots - this.#stuck)
-    return usable * this.#prefetch - Math.min(this.#slow, usable) * (this.#prefetch - 1)
+    // With nothing here, nothing can wait behind a long run.
+    const slow = this.inFlight.size === 0 ? 0 : Math.min(this.#slow, usable)
+    return usable * this.#prefetch - slow * (this.#prefetch - 1)
   }
 
   /** Number of deliveries that may wait for limits, in addition to those that are fetched ahead. */
