@@ -227,7 +227,7 @@ export class Dispatcher {
     this.#closed = true
   }
 
-  /** Gives back waiting tasks, which does not count as an attempt: all, or those that match. DeferralNotes their number. */
+  /** Gives back waiting tasks, which does not count as an attempt: all, or those that match. Returns their number. */
   handBack(matches?: (inFlight: InFlight) => boolean): number {
     const limited = this.#limiter.waiting.filter(
       (inFlight) => (matches?.(inFlight) ?? true) && this.#takeFromLimit(inFlight),
@@ -239,7 +239,7 @@ export class Dispatcher {
 
   /**
    * Tells all running handlers to stop, and gives their tasks back, uncounted, where the tasks are still queued.
-   * DeferralNotes their number.
+   * Returns their number.
    */
   interrupt(): number {
     // Counted before they are told, because most are being settled already when `end` returns.

@@ -89,7 +89,7 @@ export class Preparation {
     this.#unknown = new UnknownTasks(options, outcomes)
   }
 
-  /** Prepares a delivery. DeferralNotes the task that may run, or how its delivery is settled instead. */
+  /** Prepares a delivery. Returns the task that may run, or how its delivery is settled instead. */
   readonly prepare = Effect.fnUntraced(function* (
     this: Preparation,
     inFlight: InFlight,
@@ -226,7 +226,7 @@ export class Preparation {
   })
 
   /**
-   * Asks the limits of a method. DeferralNotes the handler's input where it was read for that, or how the delivery ends where
+   * Asks the limits of a method. Returns the handler's input where it was read for that, or how the delivery ends where
    * the task may not start now.
    */
   readonly #admit = Effect.fnUntraced(function* (

@@ -179,7 +179,7 @@ export class Limiter {
   }
 
   /**
-   * Adds a task that was not admitted to the queue. DeferralNotes the task that is deferred for it if the queue is full,
+   * Adds a task that was not admitted to the queue. Returns the task that is deferred for it if the queue is full,
    * which may be the same task.
    */
   enqueue(inFlight: InFlight): LimitRefusal | undefined {
@@ -296,7 +296,7 @@ export class Limiter {
   }
 
   /**
-   * DeferralNotes all permits. Resolves soon, even if the store cannot be reached: what is not returned expires by itself.
+   * Returns all permits. Resolves soon, even if the store cannot be reached: what is not returned expires by itself.
    */
   async close(): Promise<void> {
     clearInterval(this.#timer)
