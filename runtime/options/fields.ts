@@ -7,5 +7,9 @@ export const JobId = Schema.String.check(
 )
 
 export const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
+/** Whether {@link Name} accepts a value. */
+export const isName = (value: unknown): value is string =>
+  typeof value === "string" && value.length >= 1 && value.length <= 255
+
 export const Text = (max: number) => Schema.String.check(Schema.isMaxLength(max))
 export const Json = Schema.Record(Schema.String, Schema.Unknown)

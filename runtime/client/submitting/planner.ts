@@ -35,6 +35,9 @@ export interface SubmitContext {
 
 type MethodDescription = ActorDescription["methods"][number]
 
+/** The posting of a submission, or what is wrong with it. */
+export type Planned = Result.Result<AddressedTask, CallboardError>
+
 export class Planner {
   readonly #directory: Directory
   readonly #taskNames: ReadonlyMap<string, string>
@@ -47,31 +50,56 @@ export class Planner {
     this.#origin = origin
   }
 
-  /** The posting of a checked submission. Fails with what is wrong with it, naming the field. */
-  async plan(
+  /**
+   * The posting of a checked submission, at once where the actor is described in this process or in the cache. Fails with
+   * what is wrong with it, naming the field.
+   */
+  plan(submission: Submission, id: string, now: number, context: SubmitContext): Planned | Promise<Planned> {
+    const target = this.#targetOf(submission.task, submission.meth ?? null)
+    // The actor may be served by another process: its description in the store names the queue.
+    const actor = this.#directory.find(target.actor)
+    const known = actor instanceof Promise || methodIn(actor, target) === undefined ? undefined : actor
+    return known === undefined
+      ? this.#planUnknown(submission, target, actor, id, now, context)
+      : this.#planFor(submission, target, known, id, now, context)
+  }
+
+  /** Plans for an actor that has to be read from the store, or has no such method as far as is known. */
+  async #planUnknown(
     submission: Submission,
+    target: Target,
+    asked: Promise<ActorDescription | undefined> | ActorDescription | undefined,
     id: string,
     now: number,
     context: SubmitContext,
-  ): Promise<Result.Result<AddressedTask, CallboardError>> {
-    const target = this.#targetOf(submission.task, submission.meth ?? null)
+  ): Promise<Planned> {
     let actor: ActorDescription | undefined
     try {
-      // The actor may be served by another process: its description in the store names the queue.
-      const asked = this.#directory.find(target.actor)
-      actor = asked instanceof Promise ? await asked : asked
+      actor = await asked
     } catch (cause) {
       // Without the description the queue is unknown. The task is refused, since no worker may ever pull it from the
       // default one.
       if (context.strict || submission.queue === undefined)
         return Result.fail(publishFailed(id, asTransportError(cause), "none"))
     }
-    const method = methodIn(actor, target)
-    if (method === undefined && !context.lenient && (actor !== undefined || context.strict)) {
+    const isUnknown = methodIn(actor, target) === undefined && !context.lenient
+    if (isUnknown && (actor !== undefined || context.strict)) {
       // While a deployment is under way its actor is described as one version or the other has it.
       const isServed = actor !== undefined && (await this.#directory.isServed(target).catch(() => true))
       if (!isServed) return Result.fail(unknownActor(submission.task, target, actor, this.#directory))
     }
+    return this.#planFor(submission, target, actor, id, now, context)
+  }
+
+  #planFor(
+    submission: Submission,
+    target: Target,
+    actor: ActorDescription | undefined,
+    id: string,
+    now: number,
+    context: SubmitContext,
+  ): Planned {
+    const method = methodIn(actor, target)
     const priority = method?.priority
     const planned: PlanContext = {
       ...(method?.limitKey === undefined ? {} : { limitKey: method.limitKey, params: method.params ?? [] }),

@@ -15,7 +15,7 @@ import type { SubmitResult } from "../../jobs/receipt.ts"
 import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { Tracing } from "../../tracing/tracing.ts"
-import { Planner, type SubmitContext } from "./planner.ts"
+import { type Planned, Planner, type SubmitContext } from "./planner.ts"
 import { Publisher } from "./publisher.ts"
 
 /** Checked submissions, ready to be stored. */
@@ -55,21 +55,29 @@ export class Submitter {
   async prepare(submissions: ReadonlyArray<unknown>, context: SubmitContext): Promise<Prepared> {
     const now = Date.now()
     const known = new Set<string>()
-    const planning: Array<Promise<Result.Result<AddressedTask, CallboardError>>> = []
+    const plans: Array<Planned> = []
+    const later: Array<Promise<void>> = []
     for (const [index, value] of submissions.entries()) {
       const checked = withUniqueId(parseSubmission(value), known)
       if (Result.isFailure(checked)) {
-        planning.push(Promise.resolve(Result.fail(checked.failure)))
+        plans[index] = Result.fail(checked.failure)
         break
       }
       const id = checked.success.id ?? context.ids?.[index] ?? generateId(now)
-      // In parallel: each lookup of an actor may take as long as the transport needs to fail.
-      planning.push(this.#planner.plan(checked.success, id, now, context))
+      const planned = this.#planner.plan(checked.success, id, now, context)
+      if (planned instanceof Promise) {
+        // In parallel: each lookup of an actor may take as long as the transport needs to fail.
+        const plan = async () => {
+          plans[index] = await planned
+        }
+        later.push(plan())
+      } else plans[index] = planned
     }
+    if (later.length > 0) await Promise.all(later)
     const postings: Array<AddressedTask> = []
-    for (const [index, posting] of (await Promise.all(planning)).entries()) {
-      if (Result.isFailure(posting)) throw at(posting.failure, submissions.length, index)
-      postings.push(posting.success)
+    for (const [index, plan] of plans.entries()) {
+      if (Result.isFailure(plan)) throw at(plan.failure, submissions.length, index)
+      postings.push(plan.success)
     }
     const misplaced = firstBeforeItsParent(postings)
     if (misplaced !== undefined) throw at(misplaced.error, submissions.length, misplaced.index)

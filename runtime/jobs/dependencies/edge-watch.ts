@@ -18,16 +18,18 @@ export interface EdgeWatchOptions {
 
 /** 128 KiB: with 100,000 parents one job in ten is looked up in vain. */
 const BITS = 2 ** 20
-/** How many of the last ended jobs are remembered: the watch may bring an edge later than the end of a quick parent. */
-const LAST_ENDED = 8_192
+/** How many of the last ended jobs are remembered at least: the watch may bring an edge later than the end of a quick parent. */
+const LAST_ENDED = 4_096
 /** The filter is built anew this often, because bits are never removed from it and the watch may miss changes. */
 const RENEW_MS = 600_000
 const PAGE = 10_000
 
 export class EdgeWatch {
   readonly #options: EdgeWatchOptions
-  /** Ids of the jobs that ended last, oldest first. */
-  readonly #lastEnded = new Set<string>()
+  /** Ids of the jobs that ended last. */
+  #lastEnded = new Set<string>()
+  /** Ids of the jobs that ended before those: forgotten all at once, which costs less than one by one. */
+  #endedBefore: ReadonlySet<string> = new Set()
   readonly #watch: StoreWatch
   #bits = new Uint8Array(BITS / 8)
   /** Filled while all edges are being read. */
@@ -66,9 +68,11 @@ export class EdgeWatch {
 
   /** Notes that a job has ended. Returns whether another job may wait for it. */
   ended(id: string): boolean {
+    if (this.#lastEnded.size >= LAST_ENDED) {
+      this.#endedBefore = this.#lastEnded
+      this.#lastEnded = new Set()
+    }
     this.#lastEnded.add(id)
-    const [oldest] = this.#lastEnded
-    if (this.#lastEnded.size > LAST_ENDED && oldest !== undefined) this.#lastEnded.delete(oldest)
     return !this.#isEmpty && has(this.#bits, id)
   }
 
@@ -98,7 +102,7 @@ export class EdgeWatch {
     set(this.#bits, parent)
     if (this.#next !== undefined) set(this.#next, parent)
     this.#isEmpty = false
-    if (this.#lastEnded.has(parent)) this.#options.onLate(parent)
+    if (this.#lastEnded.has(parent) || this.#endedBefore.has(parent)) this.#options.onLate(parent)
   }
 }
 

@@ -66,8 +66,9 @@ interface Lists {
 
 /** Refuses follow-ups that could not all be submitted; `own` is the id of the job that they follow. */
 export const checkFollowUps = (lists: Lists, own: string): void => {
+  const { callbacks, chain = [], errbacks = [] } = lists
+  if (callbacks === undefined && chain.length === 0 && errbacks.length === 0) return
   checkIds(lists, own)
-  const { chain = [], errbacks = [] } = lists
   if (chain.length * errbacks.length > MAX_FOLLOW_UPS) {
     refuse(
       "errbacks",
