@@ -2,7 +2,6 @@
  * Dispatches a worker's deliveries, from the pull to the settlement: they wait in the buffer, run in fibers of their
  * own, and are settled. No handler starts before the dispatcher is opened, or after it is closed.
  */
-import { Effect, Exit } from "effect"
 import { Batcher } from "../async/batcher.ts"
 import { type Clock, systemClock } from "../async/clock.ts"
 import { type Deferral, Deferrals } from "../cluster/deferrals.ts"
@@ -317,11 +316,8 @@ export class Dispatcher {
     }
   }
 
-  /** Runs a delivery in a fiber of its own. Settling needs none. */
   #process(inFlight: InFlight): void {
-    const fiber = Effect.runFork(this.#executor.execute(inFlight))
-    // `execute` never fails; errors are part of the settlement.
-    fiber.addObserver((exit) => this.#executed(inFlight, Exit.isSuccess(exit) ? exit.value : undefined))
+    this.#executor.execute(inFlight, (settlement) => this.#executed(inFlight, settlement))
   }
 
   #executed(inFlight: InFlight, settlement: AttemptEnd | undefined): void {

@@ -3,8 +3,9 @@
  * either continues or ends with the settlement to store. The settlement is then stored once, by the settlement writer.
  */
 
-import { Cause, Effect, type Exit } from "effect"
+import { Cause, Effect, Exit } from "effect"
 import { acksEarly } from "../actor/definition.ts"
+import { flatMapNow, runNow } from "../async/now.ts"
 import * as settlement from "../jobs/outcome/settlement.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
@@ -40,29 +41,47 @@ export class Executor {
   }
 
   /**
-   * Runs a delivery to its end and returns its settlement; `undefined` when there is nothing to settle. Never fails.
+   * Runs a delivery to its end and calls back with its settlement, `undefined` when there is nothing to settle. A handler
+   * that is a plain function is called without a fiber. Never throws.
    */
-  execute(inFlight: InFlight): Effect.Effect<AttemptEnd | undefined> {
-    return Effect.gen({ self: this }, function* () {
-      const ready = yield* this.#preparation.prepare(inFlight)
-      if (!(ready instanceof PreparedTask)) return ready.settlement
-      inFlight.onRelease(ready.actor.enter())
-      if (inFlight.stop === undefined && acksEarly(ready.run.method)) {
-        const decided = yield* Effect.promise(() => this.#take(inFlight, ready.run))
-        if (decided !== undefined) return decided.settlement
-      }
-      // The delivery was ended from outside while it was being prepared, so its handler is not called.
-      if (inFlight.stop !== undefined) {
-        ready.run.end(inFlight.stop)
-        return this.#outcomes.stopped(inFlight, ready.run)
-      }
-      inFlight.run = ready.run
-      this.#options.onRun(inFlight)
-      inFlight.called = true
-      const exit = yield* this.#call(ready)
-      if (ready.run.stop === "cancelled") yield* runStoppedHook(ready.run.method, ready.job)
-      return this.#outcomes.decide(inFlight, ready.run, exit)
-    }).pipe(Effect.catchCause((cause) => Effect.succeed(this.#fault(inFlight, cause))))
+  execute(inFlight: InFlight, done: (settlement: AttemptEnd | undefined) => void): void {
+    let running: Effect.Effect<AttemptEnd | undefined>
+    try {
+      running = flatMapNow(this.#preparation.prepare(inFlight), (ready) =>
+        ready instanceof PreparedTask ? this.#start(inFlight, ready) : Effect.succeed(ready.settlement),
+      )
+    } catch (thrown) {
+      running = Effect.die(thrown)
+    }
+    runNow(running, (exit) => done(Exit.isSuccess(exit) ? exit.value : this.#fault(inFlight, exit.cause)))
+  }
+
+  /** Acks the task early where its method asks for that, and calls its handler. */
+  #start(inFlight: InFlight, ready: PreparedTask): Effect.Effect<AttemptEnd | undefined> {
+    inFlight.onRelease(ready.actor.enter())
+    return inFlight.stop === undefined && acksEarly(ready.run.method)
+      ? Effect.flatMap(
+          Effect.promise(() => this.#take(inFlight, ready.run)),
+          (decided) => (decided === undefined ? this.#run(inFlight, ready) : Effect.succeed(decided.settlement)),
+        )
+      : this.#run(inFlight, ready)
+  }
+
+  #run(inFlight: InFlight, ready: PreparedTask): Effect.Effect<AttemptEnd | undefined> {
+    const { run } = ready
+    // The delivery was ended from outside while it was being prepared, so its handler is not called.
+    if (inFlight.stop !== undefined) {
+      run.end(inFlight.stop)
+      return Effect.succeed(this.#outcomes.stopped(inFlight, run))
+    }
+    inFlight.run = run
+    this.#options.onRun(inFlight)
+    inFlight.called = true
+    return flatMapNow(this.#call(ready), (exit) =>
+      flatMapNow(run.stop === "cancelled" ? runStoppedHook(run.method, ready.job) : Effect.void, () =>
+        Effect.succeed(this.#outcomes.decide(inFlight, run, exit)),
+      ),
+    )
   }
 
   #call({ run, input, job, actor }: PreparedTask): Effect.Effect<Exit.Exit<unknown, unknown>> {

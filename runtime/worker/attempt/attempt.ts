@@ -6,6 +6,7 @@ import { Cause, Effect, Exit, Option, Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Job, JobState } from "../../actor/job.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
+import { flatMapNow } from "../../async/now.ts"
 import { jobError, readable } from "../../jobs/outcome/job-error.ts"
 import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
 import { type Invocation, invoke } from "./invocation.ts"
@@ -27,26 +28,36 @@ export interface AttemptedJob extends Job {
  * Succeeds with the JSON form of the checked result. Fails with what the handler threw, with a {@link KnownFailure} for a
  * result that cannot be kept, or with what a hook threw, which counts as if the handler had thrown it.
  */
-export const attempt = Effect.fnUntraced(function* (run: AttemptedRun, input: unknown, job: AttemptedJob) {
-  const { method } = run
-  const answered = yield* invoke(run, job, () => method.run(input, job))
-  if (Exit.isFailure(answered)) return yield* failed(run, answered.cause, job)
-  const { output } = method
-  const checked = output === undefined ? Result.succeed(answered.value) : yield* validate(output, answered.value)
-  if (Result.isFailure(checked)) return yield* failed(run, Cause.fail(invalidResult(checked.failure)), job)
-  // The JSON form is made before `onSuccess` runs, because the hook may change the value that it gets.
-  const form = jsonForm(checked.success)
-  if (Result.isFailure(form)) return yield* failed(run, Cause.fail(unserialisable(form.failure)), job)
-  const { onSuccess } = method
-  if (onSuccess !== undefined && !run.isOver) {
-    job.state = "succeeded"
-    const hooked = yield* invoke(run, job, () => onSuccess(checked.success, job))
-    if (Exit.isFailure(hooked)) return yield* failed(run, hooked.cause, job)
-  }
-  return Exit.succeed(form.success)
-})
+export const attempt = (run: AttemptedRun, input: unknown, job: AttemptedJob): Effect.Effect<AttemptExit> =>
+  flatMapNow(
+    invoke(run, job, () => run.method.run(input, job)),
+    (answered) => (Exit.isFailure(answered) ? failed(run, answered.cause, job) : returned(run, answered.value, job)),
+  )
 
-const failed = Effect.fnUntraced(function* (run: AttemptedRun, cause: Cause.Cause<unknown>, job: AttemptedJob) {
+type AttemptExit = Exit.Exit<unknown, unknown>
+
+/** The handler has returned a value: checks it, and calls `onSuccess`. */
+const returned = (run: AttemptedRun, value: unknown, job: AttemptedJob): Effect.Effect<AttemptExit> => {
+  const { output, onSuccess } = run.method
+  const checking = output === undefined ? Effect.succeed(Result.succeed(value)) : validate(output, value)
+  return flatMapNow(checking, (checked) => {
+    if (Result.isFailure(checked)) return failed(run, Cause.fail(invalidResult(checked.failure)), job)
+    // The JSON form is made before `onSuccess` runs, because the hook may change the value that it gets.
+    const form = jsonForm(checked.success)
+    if (Result.isFailure(form)) return failed(run, Cause.fail(unserialisable(form.failure)), job)
+    const exit: Effect.Effect<AttemptExit> = Effect.succeed(Exit.succeed(form.success))
+    if (onSuccess === undefined || run.isOver) return exit
+    job.state = "succeeded"
+    const hook = invoke(run, job, () => onSuccess(checked.success, job))
+    return flatMapNow(hook, (hooked) => (Exit.isFailure(hooked) ? failed(run, hooked.cause, job) : exit))
+  })
+}
+
+const failed = Effect.fnUntraced(function* (
+  run: AttemptedRun,
+  cause: Cause.Cause<unknown>,
+  job: AttemptedJob,
+): Effect.fn.Return<AttemptExit> {
   const { onFailure } = run.method
   const thrown = readable(Cause.squash(cause))
   if (onFailure === undefined || run.isOver || isRequest(thrown)) return Exit.failCause(cause)

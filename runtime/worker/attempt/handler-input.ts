@@ -3,6 +3,7 @@
  */
 import { Effect, Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
+import { flatMapNow } from "../../async/now.ts"
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
 import { selectInput } from "../../protocol/input.ts"
@@ -15,31 +16,33 @@ import { type InvalidValue, validate } from "./validation.ts"
  * The validated input of the handler and the follow-ups of the job. `maxBytes` bounds the body, also after
  * decompression.
  */
-export const readInput = Effect.fnUntraced(function* (
-  posting: AddressedTask,
-  method: ErasedMethod,
-  maxBytes: number,
-): Effect.fn.Return<InputRead> {
+export const readInput = (posting: AddressedTask, method: ErasedMethod, maxBytes: number): Effect.Effect<InputRead> => {
   const body = decodeBody(posting.message, { accepts: method.accepts ?? [], maxBytes })
   if (Result.isFailure(body)) {
     const { reason, message } = body.failure
-    return Result.fail({ error: { name: "Undecodable", message, reason }, embed: NO_EMBED, dead: reason })
+    const error = { name: "Undecodable", message, reason }
+    return Effect.succeed(Result.fail({ error, embed: NO_EMBED, dead: reason }))
   }
   const { embed } = body.success
   const problem = embedProblem(embed, posting.id)
   if (problem !== undefined) {
     const error = { name: "Unsupported", message: problem, reason: "unsupported" }
-    return Result.fail({ error, embed: NO_EMBED, dead: "unsupported" })
+    return Effect.succeed(Result.fail({ error, embed: NO_EMBED, dead: "unsupported" }))
   }
   const selected = selectInput(body.success, method.params)
-  if (Result.isFailure(selected)) return Result.fail({ error: invalidInput(selected.failure), embed })
   // An isolated method's input is validated in its process, because the value that a schema produces need not be JSON.
-  const inline = method.isolation === "inline"
-  const checked = method.input === undefined || !inline ? selected : yield* validate(method.input, selected.success)
-  return Result.isFailure(checked)
-    ? Result.fail({ error: invalidInput(checked.failure), embed })
-    : Result.succeed({ embed, input: checked.success })
-})
+  const checking =
+    method.input === undefined || method.isolation !== "inline" || Result.isFailure(selected)
+      ? Effect.succeed(selected)
+      : validate(method.input, selected.success)
+  return flatMapNow(checking, (checked) =>
+    Effect.succeed(
+      Result.isFailure(checked)
+        ? Result.fail({ error: invalidInput(checked.failure), embed })
+        : Result.succeed({ embed, input: checked.success }),
+    ),
+  )
+}
 
 /** The follow-ups of a task that fails before its body was needed; none where the body cannot be read. */
 export const embedOf = (posting: AddressedTask, maxBytes: number): Embed => {

@@ -7,6 +7,7 @@ import { Effect, Result } from "effect"
 import { acksEarly } from "../../actor/definition.ts"
 import type { Batcher } from "../../async/batcher.ts"
 import type { Clock } from "../../async/clock.ts"
+import { flatMapNow } from "../../async/now.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { isExpired } from "../../protocol/expiry.ts"
 import type { Task } from "../../protocol/headers.ts"
@@ -71,6 +72,18 @@ export class PreparedTask {
   }
 }
 
+/** A delivery whose task was read, on its way to its handler. */
+interface Candidate {
+  readonly inFlight: InFlight
+  readonly parsed: ParsedDelivery
+  readonly target: ReturnType<ActorPool["resolve"]>
+  readonly now: number
+  /** Whether it has expired or was revoked. */
+  readonly isOver: boolean
+  /** Whether the job fails when its worker is lost, so that each attempt has to be claimed. */
+  readonly endsOnLoss: boolean
+}
+
 export class Preparation {
   readonly #options: PreparationOptions
   readonly #settings: MethodSettingsCache
@@ -89,11 +102,11 @@ export class Preparation {
     this.#unknown = new UnknownTasks(options, outcomes)
   }
 
-  /** Prepares a delivery. Returns the task that may run, or how its delivery is settled instead. */
-  readonly prepare = Effect.fnUntraced(function* (
-    this: Preparation,
-    inFlight: InFlight,
-  ): Effect.fn.Return<PreparedTask | SettledWithoutRun> {
+  /**
+   * Prepares a delivery: the task that may run, or how its delivery is settled instead. Most first deliveries are prepared at
+   * once; the others have to ask for something before.
+   */
+  prepare(inFlight: InFlight): Effect.Effect<PreparedTask | SettledWithoutRun> {
     const { delivery } = inFlight
     const options = this.#options
     const now = options.clock.now()
@@ -103,39 +116,61 @@ export class Preparation {
       // An unreadable task is recorded under the id in its headers only at its first delivery: later that id may belong
       // to another job.
       const id = delivery.fresh ? inFlight.id : undefined
-      return new SettledWithoutRun(
-        settlement.unreadable({ token, fence, queue, id }, parsed.failure, now, options.keep),
+      return Effect.succeed(
+        new SettledWithoutRun(settlement.unreadable({ token, fence, queue, id }, parsed.failure, now, options.keep)),
       )
     }
     const { task, posting } = parsed.success
     const target = options.pool.resolve(task.task, task.meth)
     if (target.found) inFlight.method = target.method
-    let before = settlement.waiting(posting, task, now)
-    const attempt = (record: JobRecord): settlement.Attempt => ({
-      token: delivery.token,
-      fence: delivery.fence,
-      posting,
-      task,
-      record,
+    const candidate: Candidate = {
+      inFlight,
+      parsed: parsed.success,
+      target,
       now,
-      keep: target.found ? this.#settings.of(target.method).keep : options.keep,
-    })
-    const begins = { fence: delivery.fence, worker: options.worker, at: now }
-    let isClaimed = false
-    // Limits are asked before the claim, so that a task that is deferred many times writes nothing to its record.
-    const mustAsk =
-      target.found &&
-      options.limiter.limits(target.method, () => nameOf(target)) &&
-      !isExpired(task.expires, now) &&
-      !options.isRevoked(task)
+      isOver: isExpired(task.expires, now) || options.isRevoked(task),
+      endsOnLoss: target.found && target.method.onLost === "fail" && !acksEarly(target.method),
+    }
+    const waiting = settlement.waiting(posting, task, now)
+    return this.#mustAsk(candidate)
+      ? this.#prepareSlowly(candidate, waiting)
+      : this.#decide(candidate, waiting, false, undefined)
+  }
+
+  /**
+   * Whether anything has to be asked before it is known whether the task may run. A first delivery is not claimed, which
+   * saves a write on the hot path. It is claimed where the method must not run twice (`onLost: "fail"`), because nothing else
+   * would tell that its worker died.
+   */
+  #mustAsk({ inFlight, target, isOver, endsOnLoss }: Candidate): boolean {
+    if (!inFlight.delivery.fresh || endsOnLoss) return true
+    if (!target.found) return !isOver
+    return inFlight.permit !== undefined || this.#isLimited(target, isOver)
+  }
+
+  /** Limits are asked before the claim, so that a task that is deferred many times writes nothing to its record. */
+  #isLimited(target: Target, isOver: boolean): boolean {
+    return this.#options.limiter.limits(target.method, () => nameOf(target)) && !isOver
+  }
+
+  /** Asks the limits, other workers and the record. */
+  readonly #prepareSlowly = Effect.fnUntraced(function* (
+    this: Preparation,
+    candidate: Candidate,
+    waiting: JobRecord,
+  ): Effect.fn.Return<PreparedTask | SettledWithoutRun> {
+    const { inFlight, parsed, target, now, isOver, endsOnLoss } = candidate
+    const { delivery } = inFlight
+    const { posting } = parsed
+    const options = this.#options
     let read: InputRead | undefined
-    if (target.found && (inFlight.permit !== undefined || mustAsk)) {
-      const answer = yield* this.#admit(inFlight, target, parsed.success)
+    if (target.found && (inFlight.permit !== undefined || this.#isLimited(target, isOver))) {
+      const answer = yield* this.#admit(inFlight, target, parsed)
       if (answer instanceof SettledWithoutRun) return answer
       read = answer
     }
-    if (!target.found && !isExpired(task.expires, now) && !options.isRevoked(task)) {
-      const giving = this.#unknown.giveBack(delivery.token, parsed.success, now, target.message)
+    if (!target.found && !isOver) {
+      const giving = this.#unknown.giveBack(delivery.token, parsed, now, target.message)
       const givenBack = yield* Effect.promise(() => giving)
       if (givenBack !== undefined) return new SettledWithoutRun(givenBack)
     }
@@ -145,85 +180,107 @@ export class Preparation {
       const delay = yield* Effect.promise(() => options.holdOffMs(posting.id))
       if (delay > 0) return new SettledWithoutRun({ token: delivery.token, then: { kind: "release", delay } })
     }
-    const endsOnLoss = target.found && target.method.onLost === "fail" && !acksEarly(target.method)
-    // A first delivery is not claimed, which saves a write on the hot path. It is claimed where the method must not run
-    // twice (`onLost: "fail"`), because nothing else would tell that its worker died.
-    if (!delivery.fresh || endsOnLoss) {
-      const mayBeSuspect = delivery.deliveries > 1 && !endsOnLoss
-      const unlessSuspect = mayBeSuspect && this.#suspect?.phase === "running"
-      if (mayBeSuspect && !unlessSuspect) this.#suspect = inFlight
-      const claim = {
-        token: delivery.token,
-        id: posting.id,
-        run: posting.run,
-        retries: posting.retries,
-        worker: options.worker,
-        at: now,
-        posting,
-        unlessSuspect,
-      }
-      const answer = yield* Effect.promise(() =>
-        claimWithRetries(options.claims, claim, () => inFlight.stop !== undefined),
-      )
-      const claimant = { waiting: attempt(before), begins, fresh: delivery.fresh }
-      if (answer.status === "finished") options.onFinished(answer.record)
-      if (answer.status === "suspect") {
-        const until = now + SUSPECT_DELAY_MS
-        const detail = "its worker died while it ran, and another such job runs"
-        options.onDeferral({ id: posting.id, queue: posting.queue, reason: "suspect", until, detail })
-      }
-      const known = recordAfterClaim(answer, claimant, options.log)
-      if (known instanceof SettledWithoutRun) return known
-      isClaimed = true
-      before = known
-      if (this.#suspect === inFlight && !isSuspect(before)) this.#suspect = undefined
+    if (delivery.fresh && !endsOnLoss) return yield* this.#decide(candidate, waiting, false, read)
+    const mayBeSuspect = delivery.deliveries > 1 && !endsOnLoss
+    const unlessSuspect = mayBeSuspect && this.#suspect?.phase === "running"
+    if (mayBeSuspect && !unlessSuspect) this.#suspect = inFlight
+    const claim = {
+      token: delivery.token,
+      id: posting.id,
+      run: posting.run,
+      retries: posting.retries,
+      worker: options.worker,
+      at: now,
+      posting,
+      unlessSuspect,
     }
+    const answer = yield* Effect.promise(() =>
+      claimWithRetries(options.claims, claim, () => inFlight.stop !== undefined),
+    )
+    const claimant = {
+      waiting: this.#attempt(candidate, waiting),
+      begins: this.#begins(candidate),
+      fresh: delivery.fresh,
+    }
+    if (answer.status === "finished") options.onFinished(answer.record)
+    if (answer.status === "suspect") {
+      const until = now + SUSPECT_DELAY_MS
+      const detail = "its worker died while it ran, and another such job runs"
+      options.onDeferral({ id: posting.id, queue: posting.queue, reason: "suspect", until, detail })
+    }
+    const known = recordAfterClaim(answer, claimant, options.log)
+    if (known instanceof SettledWithoutRun) return known
+    if (this.#suspect === inFlight && !isSuspect(known)) this.#suspect = undefined
+    return yield* this.#decide(candidate, known, true, read)
+  })
+
+  #attempt({ inFlight: { delivery }, parsed: { posting, task }, target, now }: Candidate, record: JobRecord) {
+    const keep = target.found ? this.#settings.of(target.method).keep : this.#options.keep
+    return { token: delivery.token, fence: delivery.fence, posting, task, record, now, keep }
+  }
+
+  #begins({ inFlight: { delivery }, now }: Candidate) {
+    return { fence: delivery.fence, worker: this.#options.worker, at: now }
+  }
+
+  /** Decides about a task of which all is known but its input. `before`: its record before this attempt. */
+  #decide(
+    candidate: Candidate,
+    before: JobRecord,
+    isClaimed: boolean,
+    read: InputRead | undefined,
+  ): Effect.Effect<PreparedTask | SettledWithoutRun> {
+    const { parsed, target, now, endsOnLoss } = candidate
+    const { task, posting } = parsed
+    const options = this.#options
+    const settled = (instead: AttemptEnd) => Effect.succeed(new SettledWithoutRun(instead))
     const claims = openAttempts(before)
     if (isClaimed && claims >= (endsOnLoss ? 1 : options.lostCap)) {
       const error = workerLost(claims)
-      const lost = attempt(before)
-      return new SettledWithoutRun(
-        (endsOnLoss ? this.#outcomes.retried(lost, target.method, error) : undefined) ??
+      const lost = this.#attempt(candidate, before)
+      return settled(
+        (endsOnLoss && target.found ? this.#outcomes.retried(lost, target.method, error) : undefined) ??
           this.#outcomes.givenUp(lost, embedOf(posting, options.maxBody), error, "worker-lost"),
       )
     }
-    if (isExpired(task.expires, now)) return new SettledWithoutRun(settlement.expired(attempt(before)))
-    if (options.isRevoked(task)) return new SettledWithoutRun(settlement.revoked(attempt(before)))
-
-    if (!target.found) return new SettledWithoutRun(this.#unknown.settle(attempt(before), target.message))
+    if (isExpired(task.expires, now)) return settled(settlement.expired(this.#attempt(candidate, before)))
+    if (options.isRevoked(task)) return settled(settlement.revoked(this.#attempt(candidate, before)))
+    if (!target.found) return settled(this.#unknown.settle(this.#attempt(candidate, before), target.message))
     const { method, actor } = target
+    const begins = this.#begins(candidate)
     const record = isClaimed ? claimed(before, begins) : started(before, begins)
     // The delivery does not count as an attempt, because the job did not cause the actor's failure.
     if (actor.condition !== "ready") {
       const until = now + ACTOR_DOWN_DELAY_MS
       const { id, queue } = posting
       options.onDeferral({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
-      return new SettledWithoutRun(settlement.handedBack(attempt(record), isClaimed, ACTOR_DOWN_DELAY_MS))
+      return settled(settlement.handedBack(this.#attempt(candidate, record), isClaimed, ACTOR_DOWN_DELAY_MS))
     }
-    read ??= yield* readInput(posting, method, options.maxBody)
-    if (Result.isFailure(read)) {
-      const { embed, error, dead } = read.failure
-      return new SettledWithoutRun(this.#outcomes.givenUp(attempt(record), embed, error, dead))
-    }
-    const { embed, input } = read.success
-
-    const settings = this.#settings.of(method)
-    const hard = task.timelimit.hard === null ? settings.hardMs : task.timelimit.hard * 1000
-    const soft = task.timelimit.soft === null ? settings.softMs : task.timelimit.soft * 1000
-    const running = new Run({
-      posting,
-      task,
-      method,
-      embed,
-      record,
-      claimed: isClaimed,
-      startedAt: now,
-      hardMs: hard,
-      softMs: soft ?? Number.POSITIVE_INFINITY,
-      clock: options.clock,
+    const reading = read === undefined ? readInput(posting, method, options.maxBody) : Effect.succeed(read)
+    return flatMapNow(reading, (answer) => {
+      if (Result.isFailure(answer)) {
+        const { embed, error, dead } = answer.failure
+        return settled(this.#outcomes.givenUp(this.#attempt(candidate, record), embed, error, dead))
+      }
+      const { embed, input } = answer.success
+      const settings = this.#settings.of(method)
+      const { hard, soft } = task.timelimit
+      const run = new Run({
+        posting,
+        task,
+        method,
+        embed,
+        record,
+        claimed: isClaimed,
+        startedAt: now,
+        hardMs: hard === null ? settings.hardMs : hard * 1000,
+        softMs: (soft === null ? settings.softMs : soft * 1000) ?? Number.POSITIVE_INFINITY,
+        clock: options.clock,
+      })
+      const job = new JobContext(run, actor.definition.name, actor.use, options)
+      return Effect.succeed<PreparedTask | SettledWithoutRun>(new PreparedTask(run, input, actor, job))
     })
-    return new PreparedTask(running, input, actor, new JobContext(running, actor.definition.name, actor.use, options))
-  })
+  }
 
   /**
    * Asks the limits of a method. Returns the handler's input where it was read for that, or how the delivery ends where

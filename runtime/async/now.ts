@@ -1,0 +1,16 @@
+/** Effects that are done already need no fiber: what follows from them is called at once. */
+import { Effect, Exit } from "effect"
+
+const isDone = <A, E>(effect: Effect.Effect<A, E>): effect is Exit.Exit<A, E> => Exit.isExit(effect)
+
+/** Like `Effect.flatMap`, without a fiber where `effect` has succeeded already. */
+export const flatMapNow = <A, B, E>(effect: Effect.Effect<A, E>, next: (value: A) => Effect.Effect<B, E>) =>
+  isDone(effect) && Exit.isSuccess(effect) ? next(effect.value) : Effect.flatMap(effect, next)
+
+/**
+ * Runs an Effect and calls back with its exit: in the same turn where it is done already, else from a fiber of its own.
+ */
+export const runNow = <A, E>(effect: Effect.Effect<A, E>, done: (exit: Exit.Exit<A, E>) => void): void => {
+  if (isDone(effect)) done(effect)
+  else Effect.runFork(effect).addObserver(done)
+}
