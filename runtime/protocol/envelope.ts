@@ -71,6 +71,12 @@ export const encodeEnvelope = (message: Message): Result.Result<Uint8Array, Inva
   return Result.succeed(framed(scratch.subarray(0, written), message.body))
 }
 
+/** Longest part of a frame that is copied, in bytes. The first view of an array costs as much as copying so much of it. */
+const COPIED_BYTES = 4096
+
+const partOf = (frame: Uint8Array, from: number, to: number): Uint8Array =>
+  to - from <= COPIED_BYTES ? frame.slice(from, to) : frame.subarray(from, to)
+
 const undecodable = (why: string, raw: Uint8Array): Undecodable => ({ undecodable: why, raw })
 
 const isMap = (value: unknown): value is Headers => typeof value === "object" && value !== null && !Array.isArray(value)
@@ -79,8 +85,8 @@ const isProperties = (value: unknown): value is Properties =>
   isMap(value) && typeof value.content_type === "string" && typeof value.content_encoding === "string"
 
 /**
- * Decodes a frame. Bytes that are no message come back with the reason; never throws. The body of the message is a view of
- * the frame, not a copy.
+ * Decodes a frame. Bytes that are no message come back with the reason; never throws. The body of the message is a copy, or
+ * a view of the frame where it is large.
  */
 export const decodeEnvelope = (frame: Uint8Array): Message | Undecodable => {
   if (frame.length < ENVELOPE_OVERHEAD) return undecodable(`${frame.length} bytes are too few for a message`, frame)
@@ -97,7 +103,7 @@ export const decodeEnvelope = (frame: Uint8Array): Message | Undecodable => {
   const bodyAt = ENVELOPE_OVERHEAD + headLength
   let head: unknown
   try {
-    head = JSON.parse(decoder.decode(frame.subarray(ENVELOPE_OVERHEAD, bodyAt)))
+    head = JSON.parse(decoder.decode(partOf(frame, ENVELOPE_OVERHEAD, bodyAt)))
   } catch (cause) {
     const why = cause instanceof SyntaxError ? "headers are not JSON" : "headers are not UTF-8"
     return undecodable(why, frame)
@@ -107,5 +113,5 @@ export const decodeEnvelope = (frame: Uint8Array): Message | Undecodable => {
   const properties: unknown = head[1]
   if (!isMap(headers)) return undecodable("headers are not a map", frame)
   if (!isProperties(properties)) return undecodable("properties lack content_type or content_encoding", frame)
-  return { headers, properties, body: frame.subarray(bodyAt) }
+  return { headers, properties, body: partOf(frame, bodyAt, frame.length) }
 }
