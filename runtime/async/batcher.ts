@@ -20,12 +20,15 @@ export class Batcher<In, Out> {
 
   /** Resolves with the answer for this item; rejects as the call that carried it did. */
   add(item: In): Promise<Out> {
-    return new Promise<Out>((resolve, reject) => {
-      // No timer: a single item on an idle batcher is sent at the end of this turn, and waits for no others.
-      if (this.#waiting.length === 0) setImmediate(() => this.#flush())
-      this.#waiting.push({ item, resolve, reject })
-      if (this.#waiting.length >= this.#max) this.#flush()
-    })
+    return new Promise<Out>((resolve, reject) => this.push(item, resolve, reject))
+  }
+
+  /** Like {@link add}, with callbacks instead of a promise. They must not throw. */
+  push(item: In, resolve: (out: Out) => void, reject: (cause: unknown) => void): void {
+    // No timer: a single item on an idle batcher is sent at the end of this turn, and waits for no others.
+    if (this.#waiting.length === 0) setImmediate(() => this.#flush())
+    this.#waiting.push({ item, resolve, reject })
+    if (this.#waiting.length >= this.#max) this.#flush()
   }
 
   /** A transport that throws instead of rejecting must not end the process. */

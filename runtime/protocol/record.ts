@@ -288,30 +288,31 @@ export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, 
     state: posting.due !== undefined && posting.due > submittedAt ? "scheduled" : "queued",
     ...(posting.due !== undefined ? { due: posting.due } : {}),
   }
-  return {
+  const record: { -readonly [Field in keyof JobRecord]: JobRecord[Field] } = {
     id: posting.id,
     task: task.task,
     meth: task.meth,
     name: task.shadow ?? (task.meth === null ? task.task : `${task.task}.${task.meth}`),
     queue: posting.queue,
     priority: posting.message.properties.priority ?? DEFAULT_PRIORITY,
-    ...(own.front ? { front: true } : {}),
     state: waits ? "scheduled" : "queued",
     run: posting.run,
     attempt: 0,
     retries: posting.retries,
     fence: "",
     submittedAt,
-    ...(posting.due !== undefined ? { dueAt: posting.due } : {}),
-    ...(posting.expires !== undefined ? { expiresAt: posting.expires } : {}),
-    ...(task.parentId !== null ? { parentId: task.parentId } : {}),
-    ...(task.rootId !== null ? { rootId: task.rootId } : {}),
-    ...(task.group !== null ? { group: task.group } : {}),
-    ...(own.after !== undefined ? { after: own.after } : {}),
-    ...(own.meta !== undefined ? { meta: own.meta } : {}),
-    ...(own.description !== undefined ? { description: own.description } : {}),
     timeline: [first],
   }
+  if (own.front) record.front = true
+  if (posting.due !== undefined) record.dueAt = posting.due
+  if (posting.expires !== undefined) record.expiresAt = posting.expires
+  if (task.parentId !== null) record.parentId = task.parentId
+  if (task.rootId !== null) record.rootId = task.rootId
+  if (task.group !== null) record.group = task.group
+  if (own.after !== undefined) record.after = own.after
+  if (own.meta !== undefined) record.meta = own.meta
+  if (own.description !== undefined) record.description = own.description
+  return record
 }
 
 /** A message in JSON: its body is base64. */

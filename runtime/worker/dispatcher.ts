@@ -337,7 +337,7 @@ export class Dispatcher {
     if (settlement === undefined) {
       if (inFlight.run?.stop === "superseded") this.#ender.refused(inFlight, undefined)
       this.#buffer.drop(inFlight)
-    } else void this.#ender.end(inFlight, settlement)
+    } else this.#ender.end(inFlight, settlement)
   }
 
   /** The handler of a delivery has ended, or was never called. */
@@ -373,7 +373,7 @@ export class Dispatcher {
     this.#buffer.waitForLimit(inFlight)
     if (refusal === undefined) return
     this.#buffer.stopWaiting(refusal.inFlight, "settling")
-    void this.#ender.end(refusal.inFlight, this.#putOff(refusal))
+    this.#ender.end(refusal.inFlight, this.#putOff(refusal))
   }
 
   /** Takes a delivery out of the limiter's queue. False if it is not there. */

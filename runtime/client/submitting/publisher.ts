@@ -37,6 +37,7 @@ export class Publisher {
     known: ReadonlySet<string>,
     now: number,
   ): Promise<ReadonlyArray<SubmitResult>> {
+    if (postings.length <= CHUNK) return this.#publish(postings, known, now)
     const results: Array<SubmitResult> = []
     for (let from = 0; from < postings.length; from += CHUNK) {
       results.push(...(await this.#publish(postings.slice(from, from + CHUNK), known, now)))
@@ -54,9 +55,12 @@ export class Publisher {
     const again: Array<NextRun> = []
     const results = new Map<string, SubmitResult>()
     // In parallel: a thousand round trips in sequence would outlast the deadline of a request.
-    const before = await Promise.all(
-      postings.map((each) => (known.has(each.id) ? resultOfEarlier(this.#connection, each, "none") : undefined)),
-    )
+    const before =
+      known.size === 0
+        ? []
+        : await Promise.all(
+            postings.map((each) => (known.has(each.id) ? resultOfEarlier(this.#connection, each, "none") : undefined)),
+          )
     const tombstones = new Map<string, Found>()
     for (const [at, posting] of postings.entries()) {
       const earlier = before[at]
@@ -97,11 +101,9 @@ export class Publisher {
       // Another submission of this id may have come in between: it must have been the same.
       const raced =
         isDuplicate && known.has(posting.id) ? await resultOfEarlier(this.#connection, posting, "unknown") : undefined
-      const accepted: Receipt = {
-        ...this.#accepted(posting, now),
-        ...(isDuplicate ? { duplicate: true as const } : {}),
-      }
-      results.set(posting.id, raced === undefined || "record" in raced ? accepted : raced)
+      const accepted = this.#accepted(posting, now)
+      if (raced !== undefined && !("record" in raced)) results.set(posting.id, raced)
+      else results.set(posting.id, isDuplicate ? { ...accepted, duplicate: true } : accepted)
       if (this.#events.enabled && !isDuplicate) await emitTaskSent(this.#events, posting, this.#methodOf)
     }
   }

@@ -48,14 +48,23 @@ export class AttemptEnder {
     const prepared = answerEach(ends, (end) => prepare(end, this.#revisions, now))
     const commits = prepared.flatMap((each) => ("end" in each && !each.unread ? commitOf(each) : []))
     const committed = (await this.#commit(commits)).values()
-    return Promise.all(
-      prepared.map((each) => {
-        if (!("end" in each)) return each
-        const first = each.unread ? undefined : committed.next().value
-        if (first !== undefined && first.status !== "conflict") return this.#answer(each, first)
-        return this.#endOverStored(each).catch(failedOf)
-      }),
-    )
+    const answers: Array<EndAnswer> = []
+    const later: Array<Promise<void>> = []
+    for (const [at, each] of prepared.entries()) {
+      if (!("end" in each)) {
+        answers[at] = each
+        continue
+      }
+      const first = each.unread ? undefined : committed.next().value
+      if (first !== undefined && first.status !== "conflict") answers[at] = this.#answer(each, first)
+      else later.push(this.#endLater(each, answers, at))
+    }
+    if (later.length > 0) await Promise.all(later)
+    return answers
+  }
+
+  async #endLater(prepared: PreparedEnd, answers: Array<EndAnswer>, at: number): Promise<void> {
+    answers[at] = await this.#endOverStored(prepared).catch(failedOf)
   }
 
   #commit(commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> {

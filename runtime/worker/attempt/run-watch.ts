@@ -55,7 +55,8 @@ export class RunWatch {
 
   remove(inFlight: InFlight): void {
     if (inFlight.run !== undefined) this.#runs.delete(inFlight.run)
-    if (this.#runs.size === 0) this.stop()
+    // The timer ends with its next tick: starting one for each handler would cost more than the handler.
+    if (this.#runs.size === 0) this.#setDeadline(Number.POSITIVE_INFINITY)
   }
 
   stop(): void {
@@ -65,11 +66,16 @@ export class RunWatch {
   }
 
   #setDeadline(at: number): void {
+    if (at === this.#deadline) return
     this.#deadline = at
     this.#onDeadline(at)
   }
 
   #tick(now: number): void {
+    if (this.#runs.size === 0) {
+      this.stop()
+      return
+    }
     const reports: Array<Report> = []
     const offQueue: Array<InFlight> = []
     const settlements: Array<AttemptEnd> = []
@@ -93,7 +99,7 @@ export class RunWatch {
       offQueue.push(inFlight)
       settlements.push({ ...report, then: { kind: "ack" } })
     }
-    if (earliest !== this.#deadline) this.#setDeadline(earliest)
+    this.#setDeadline(earliest)
     if (reports.length + settlements.length === 0) return
     this.#reporting = true
     const trying = (task: Promise<unknown>): Promise<void> =>

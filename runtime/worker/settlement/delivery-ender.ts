@@ -38,29 +38,27 @@ export class DeliveryEnder {
   }
 
   /** Stores the settlement of a delivery and drops the delivery. */
-  async end(inFlight: InFlight, settlement: AttemptEnd): Promise<void> {
-    try {
-      this.#stored(inFlight, settlement, await this.#store(inFlight, settlement))
-    } catch (cause) {
-      this.fault(inFlight, cause)
-    } finally {
-      this.#options.buffer.drop(inFlight)
-    }
+  end(inFlight: InFlight, settlement: AttemptEnd): void {
+    const { progressStored } = inFlight
+    if (progressStored === undefined) this.#store(inFlight, settlement)
+    else void progressStored.then(() => this.#store(inFlight, settlement))
   }
 
   /** Gives a task back, uncounted, to be delivered again after `delay` milliseconds. */
   giveBack(inFlight: InFlight, delay = 0): void {
-    void this.end(inFlight, { token: inFlight.delivery.token, then: { kind: "release", delay } })
+    this.end(inFlight, { token: inFlight.delivery.token, then: { kind: "release", delay } })
   }
 
   /** Takes the task of a job that has ended already off its queue. */
   ack(inFlight: InFlight): void {
-    void this.end(inFlight, { token: inFlight.delivery.token, then: { kind: "ack" } })
+    this.end(inFlight, { token: inFlight.delivery.token, then: { kind: "ack" } })
   }
 
   /** Stores a settlement while its delivery goes on: that of an early ack. */
   settle(settlement: AttemptEnd): Promise<SettleResult> {
-    return this.#settlements.settle(settlement, this.#end.signal)
+    return new Promise((resolve, reject) =>
+      this.#settlements.settle(settlement, this.#end.signal, undefined, resolve, reject),
+    )
   }
 
   /** Drops a task that never ran here and belongs to another worker. It does not count towards `maxJobs`. */
@@ -103,14 +101,35 @@ export class DeliveryEnder {
     this.#end.abort()
   }
 
-  async #store(inFlight: InFlight, settlement: AttemptEnd): Promise<SettleResult> {
-    if (inFlight.progressStored !== undefined) await inFlight.progressStored
+  #store(inFlight: InFlight, settlement: AttemptEnd): void {
+    const finish = (stored: SettleResult) => this.#finish(inFlight, settlement, stored)
+    const giveUp = (cause: unknown) => {
+      this.fault(inFlight, cause)
+      this.#options.buffer.drop(inFlight)
+    }
+    const storeFault = (cause: unknown) => {
+      try {
+        const failed = this.#options.afterFault(inFlight, cause)
+        if (failed === undefined) giveUp(cause)
+        else this.#settlements.settle(failed, this.#end.signal, undefined, finish, giveUp)
+      } catch (thrown) {
+        giveUp(thrown)
+      }
+    }
     try {
-      return await this.#settlements.settle(settlement, this.#end.signal, inFlight.refused)
+      this.#settlements.settle(settlement, this.#end.signal, inFlight.refused, finish, storeFault)
+    } catch (thrown) {
+      storeFault(thrown)
+    }
+  }
+
+  #finish(inFlight: InFlight, settlement: AttemptEnd, stored: SettleResult): void {
+    try {
+      this.#stored(inFlight, settlement, stored)
     } catch (cause) {
-      const failed = this.#options.afterFault(inFlight, cause)
-      if (failed === undefined) throw cause
-      return this.#settlements.settle(failed, this.#end.signal)
+      this.fault(inFlight, cause)
+    } finally {
+      this.#options.buffer.drop(inFlight)
     }
   }
 

@@ -35,17 +35,23 @@ export class SettlementWriter {
   }
 
   /**
-   * Stores a settlement; resolves with the result. `refused` makes the settlement that replaces a result which the
-   * transport can never take. `signal` ends trying: a task that is not settled then is delivered again.
+   * Stores a settlement and calls back with the result, or with what was thrown on the way; the callbacks must not throw.
+   * `refused` makes the settlement that replaces a result which the transport can never take. `signal` ends trying: a task
+   * that is not settled then is delivered again.
    */
   settle(
     settlement: AttemptEnd,
     signal: AbortSignal,
-    refused?: (error: JobError) => AttemptEnd,
-  ): Promise<SettleResult> {
-    return this.#batcher.add(settlement).then(
-      (settled) => (settled.status === "ended" ? settlement : this.#retry(settlement, settled, signal, refused)),
-      (cause: unknown) => this.#retry(settlement, failedOf(cause), signal, refused),
+    refused: ((error: JobError) => AttemptEnd) | undefined,
+    done: (result: SettleResult) => void,
+    failed: (cause: unknown) => void,
+  ): void {
+    const retry = (answer: EndAnswer) => void this.#retry(settlement, answer, signal, refused).then(done, failed)
+    this.#batcher.push(
+      settlement,
+      // Nearly every settlement is stored at the first try, and then costs no promise.
+      (settled) => (settled.status === "ended" ? done(settlement) : retry(settled)),
+      (cause) => retry(failedOf(cause)),
     )
   }
 

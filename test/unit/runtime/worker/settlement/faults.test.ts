@@ -56,9 +56,14 @@ describe("a part that throws after the handler", () => {
     ["settling", () => vi.spyOn(SettlementWriter.prototype, "settle").mockImplementationOnce(broken)],
     [
       "settling, later",
-      () => vi.spyOn(SettlementWriter.prototype, "settle").mockImplementationOnce(async () => broken()),
+      () =>
+        vi
+          .spyOn(SettlementWriter.prototype, "settle")
+          .mockImplementationOnce((_settlement, _signal, _refused, _done, failed) =>
+            queueMicrotask(() => failed(new Error(BROKEN))),
+          ),
     ],
-    ["the batch", () => vi.spyOn(Batcher.prototype, "add").mockImplementationOnce(broken)],
+    ["the batch", () => vi.spyOn(Batcher.prototype, "push").mockImplementationOnce(broken)],
   ])("makes the job fail with the reason, once: %s", async (_name, breaks) => {
     expect(await runOne(breaks)).toMatchObject({
       runs: 1,
