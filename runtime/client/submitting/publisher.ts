@@ -1,6 +1,7 @@
 /** Stores submitted tasks, with one result each: a task without `after` goes to its queue, one with `after` is deferred. */
 
 import { Result } from "effect"
+import { Batcher } from "../../async/batcher.ts"
 import type { EventSender } from "../../cluster/events.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
@@ -15,6 +16,9 @@ import type { AddressedTask } from "../../protocol/message.ts"
 import type { Found } from "../../transport/lift/transport.ts"
 import { type NextRun, nextRunOf, submitNextRuns } from "./deleted-job.ts"
 
+/** What a transport says of a task. */
+type Stored = Awaited<ReturnType<Connection["jobs"]["publish"]>>[number]
+
 /** Tasks that go to the transport at a time. */
 const CHUNK = 1_000
 
@@ -22,6 +26,9 @@ export class Publisher {
   readonly #connection: Connection
   readonly #events: EventSender
   readonly #methodOf: MethodOf
+  readonly #gathered = new Batcher<AddressedTask, Stored>((postings) => this.#send(postings))
+  /** Calls of the transport that are under way. */
+  #underWay = 0
 
   constructor(connection: Connection, events: EventSender, methodOf: MethodOf) {
     this.#connection = connection
@@ -87,7 +94,7 @@ export class Publisher {
     now: number,
     results: Map<string, SubmitResult>,
   ): Promise<void> {
-    const receipts = await this.#connection.jobs.publish(postings).catch((cause: unknown) => {
+    const receipts = await this.#store(postings).catch((cause: unknown) => {
       const error = asTransportError(cause)
       return postings.map(() => ({ status: "failed" as const, error }))
     })
@@ -105,6 +112,25 @@ export class Publisher {
       if (raced !== undefined && !("record" in raced)) results.set(posting.id, raced)
       else results.set(posting.id, isDuplicate ? { ...accepted, duplicate: true } : accepted)
       if (this.#events.enabled && !isDuplicate) await emitTaskSent(this.#events, posting, this.#methodOf)
+    }
+  }
+
+  /**
+   * Publishes tasks. While a call is under way, tasks that are submitted one by one are gathered until the end of the turn of
+   * the event loop: many clients of an HTTP endpoint then share a round trip and a write to the broker.
+   */
+  async #store(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Stored>> {
+    const [only] = postings
+    if (postings.length === 1 && only !== undefined && this.#underWay > 0) return [await this.#gathered.add(only)]
+    return this.#send(postings)
+  }
+
+  async #send(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Stored>> {
+    this.#underWay++
+    try {
+      return await this.#connection.jobs.publish(postings)
+    } finally {
+      this.#underWay--
     }
   }
 

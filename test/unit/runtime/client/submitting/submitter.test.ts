@@ -1,4 +1,6 @@
+import { connect } from "callboard"
 import { describe, expect, test } from "vitest"
+import { gate, withJobs } from "../../../../support/faulty-board.ts"
 import { refusal, start, WAIT } from "../start.ts"
 
 describe("submit", () => {
@@ -47,4 +49,27 @@ describe("submit", () => {
     await expect(wrong).rejects.toMatchObject({ code: "invalid-input", details: { index: 1, field: "priority" } })
     expect((await client.jobs()).jobs).toHaveLength(3)
   })
+})
+
+test("tasks that are submitted one by one while a call is under way share the next one", async () => {
+  const calls: Array<number> = []
+  const { open, opened } = gate()
+  const transports = withJobs((jobs) => ({
+    publish: async (postings) => {
+      calls.push(postings.length)
+      if (calls.length === 1) await opened
+      return jobs.publish(postings)
+    },
+  }))
+  await using client = await connect("faulty://gathered", { transports })
+  const first = client.submit("echo", { input: "first" })
+  await expect.poll(() => calls).toEqual([1])
+  const others = Array.from({ length: 20 }, (_, at) => client.submit("echo", { id: `other-${at}`, input: at }))
+  const receipts = await Promise.all(others)
+  open()
+  expect((await first).receipt.state).toBe("queued")
+  expect(receipts.map(({ receipt }) => receipt.id)).toEqual(others.map((_, at) => `other-${at}`))
+  expect(calls).toEqual([1, 20])
+  expect((await client.submit("echo")).receipt.state).toBe("queued")
+  expect(calls).toEqual([1, 20, 1])
 })
