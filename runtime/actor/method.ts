@@ -2,12 +2,11 @@
 
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Result, Schema, SchemaIssue } from "effect"
-import { timeToLive } from "../options/duration.ts"
+import { timeLimitOf, timeToLive } from "../options/duration.ts"
 import { methodLimitOf } from "../options/method-limit.ts"
 import { rateOf } from "../options/rate.ts"
 import type { Refuse } from "../options/refuse.ts"
 import { RetryField, retryHeader } from "../options/retry-policy.ts"
-import { timeLimitOf } from "../options/time-limit.ts"
 import { wholeNumber } from "../options/whole.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "../protocol/name.ts"

@@ -3,7 +3,7 @@
  * oldest value is dropped.
  */
 
-import { stayAlive } from "./stay-alive.ts"
+import { stayAlive } from "./timers.ts"
 
 const BUFFER = 1_000
 

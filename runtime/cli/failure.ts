@@ -3,7 +3,7 @@
 import { fileURLToPath } from "node:url"
 import { stripVTControlCharacters } from "node:util"
 import { DiscoveryFailed } from "../actor/discover.ts"
-import { ConfigError } from "../config/config-error.ts"
+import { ConfigError } from "../config/file.ts"
 import { CallboardError, type ErrorCode } from "../errors.ts"
 import { AddressTaken } from "../http/listener.ts"
 import { STUCK_EXIT_CODE } from "../options/defaults.ts"

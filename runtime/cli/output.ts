@@ -1,6 +1,6 @@
 /** Output of commands: aligned columns for people, JSON for programs. */
 import { randomUUID } from "node:crypto"
-import { type ColourChoice, takesColour } from "../log/colour.ts"
+import { type ColourChoice, takesColour } from "../log/log.ts"
 import { inOneLine, visible } from "../log/log-value.ts"
 
 const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, blue: 34, cyan: 36 } as const

@@ -1,7 +1,7 @@
 /** The program `callboard`: its commands, and how their failures are printed. */
 import { Command, CommanderError, Help } from "commander"
 import { visible } from "../log/log-value.ts"
-import { didYouMean } from "../options/suggest.ts"
+import { didYouMean } from "../options/refuse.ts"
 import { VERSION } from "../version.ts"
 import { addDead } from "./commands/dead.ts"
 import { addCancel, addDelete, addRetry } from "./commands/decide.ts"

@@ -1,6 +1,5 @@
 /** The log of a command on a terminal: one short line per entry on standard error, next to the lines about jobs. */
-import { takesColour } from "../log/colour.ts"
-import { type Fields, type LineLevel, type Log, type LogSettings, logOver } from "../log/log.ts"
+import { type Fields, type LineLevel, type Log, type LogSettings, logOver, takesColour } from "../log/log.ts"
 import { inOneLine } from "../log/log-value.ts"
 import { clockTime, oneLine, shortId } from "./format.ts"
 import { type Colour, painter, shown } from "./output.ts"

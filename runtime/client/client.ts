@@ -4,7 +4,7 @@
  */
 import { hostname } from "node:os"
 import { type ActorHandle, type AnyActor, actorHandle } from "../actor/actor-handle.ts"
-import { stayAlive } from "../async/stay-alive.ts"
+import { stayAlive } from "../async/timers.ts"
 import {
   type ActorDescription,
   Directory,

@@ -1,7 +1,6 @@
 /** The groups of settings: `http`, `reconnect` and `log`. */
 import { Schema } from "effect"
-import { COLOUR_CHOICES } from "../log/colour.ts"
-import { defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log/log.ts"
+import { COLOUR_CHOICES, defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { duration } from "../options/duration.ts"
 import { RECONNECT_RANGES } from "../options/reconnect.ts"

@@ -3,12 +3,10 @@
  * file. Each resolved setting says where its value was given.
  */
 import { Result, Schema } from "effect"
+import { didYouMean } from "../options/refuse.ts"
 import { SCOPES } from "../options/scopes.ts"
-import { didYouMean } from "../options/suggest.ts"
 import type { About } from "./about.ts"
-import { checkConfig, issueOf } from "./checking.ts"
-import { ConfigError } from "./config-error.ts"
-import type { ConfigFile } from "./file.ts"
+import { ConfigError, type ConfigFile, checkConfig, issueOf } from "./file.ts"
 import type { Config } from "./schema.ts"
 import { SETTINGS, type Setting } from "./settings.ts"
 

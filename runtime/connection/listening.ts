@@ -1,5 +1,5 @@
 /** Listens on a topic and retries: a subscription that cannot be made now is made as soon as the transport is back. */
-import { sleep } from "../async/deadline.ts"
+import { sleep } from "../async/timers.ts"
 import type { Log } from "../log/log.ts"
 import type { Broadcast } from "../transport/mod.ts"
 

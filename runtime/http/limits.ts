@@ -1,5 +1,5 @@
 /** Bounds of the HTTP interface that no setting changes. `/v1/info` names those that a client must know. */
-import { within } from "../async/deadline.ts"
+import { within } from "../async/timers.ts"
 import { TransportError } from "../transport/mod.ts"
 
 /** Most tasks in one array. */

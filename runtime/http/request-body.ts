@@ -1,6 +1,6 @@
 /** Reads the body of a request: bounded before anything is parsed, then decoded by its content type. */
 import { Result } from "effect"
-import { within } from "../async/deadline.ts"
+import { within } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 import { codecsOf, mediaType } from "../protocol/codec/codec.ts"
 import { jsonCodec } from "../protocol/codec/json.ts"

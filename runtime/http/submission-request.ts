@@ -4,7 +4,7 @@
  * are stored there: until then an error names the key instead.
  */
 
-import { within } from "../async/deadline.ts"
+import { within } from "../async/timers.ts"
 import type { Prepared } from "../client/submitting/submitter.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"

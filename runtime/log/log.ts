@@ -3,13 +3,33 @@
  * application that Callboard runs in. A line below the level costs almost nothing, and a line that cannot be written never
  * makes the operation fail that logs it.
  */
+
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
-import { type ColourChoice, takesColour } from "./colour.ts"
 import { indented, inOneLine, loggable } from "./log-value.ts"
+
+export const COLOUR_CHOICES = ["auto", "always", "never"] as const
+export type ColourChoice = (typeof COLOUR_CHOICES)[number]
+
+const isSet = (value: string | undefined): value is string => value !== undefined && value !== ""
+
+/**
+ * Whether output may have colours. `auto`: colours on a terminal, unless NO_COLOR is set (https://no-color.org). FORCE_COLOR turns them on for a stream
+ * that is no terminal (a CI log); its values `0` and `false` turn them off.
+ */
+export const takesColour = (
+  choice: ColourChoice,
+  stream: { readonly isTTY?: boolean },
+  env: NodeJS.ProcessEnv = process.env,
+): boolean => {
+  if (choice !== "auto") return choice === "always"
+  const { NO_COLOR, FORCE_COLOR } = env
+  if (isSet(NO_COLOR)) return false
+  return isSet(FORCE_COLOR) ? FORCE_COLOR !== "0" && FORCE_COLOR !== "false" : stream.isTTY === true
+}
 
 export const LOG_LEVELS = ["debug", "info", "warn", "error", "none"] as const
 export type LogLevel = (typeof LOG_LEVELS)[number]

@@ -1,6 +1,6 @@
 /** Metrics of the queues, which are counted at each scrape, and of the connection. */
 import { Counter, Gauge, type Registry } from "prom-client"
-import { within } from "../async/deadline.ts"
+import { within } from "../async/timers.ts"
 import type { Client } from "../client/client.ts"
 import type { QueueStats } from "../client/queue-stats.ts"
 import { TransportError } from "../transport/mod.ts"

@@ -2,8 +2,7 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { fieldsOf } from "./json-schema.ts"
 import { type Rate, rateOf } from "./rate.ts"
-import type { Refuse } from "./refuse.ts"
-import { didYouMean } from "./suggest.ts"
+import { didYouMean, type Refuse } from "./refuse.ts"
 import { wholeNumber } from "./whole.ts"
 
 /**

@@ -3,6 +3,7 @@
  *
  * Nothing here reads a clock: functions that need the current time take it as a parameter.
  */
+
 import * as Result from "effect/Result"
 
 /** Text that is no time. `input`: the text, cut to 100 characters. */
@@ -262,3 +263,10 @@ export const parseMoment = (input: unknown, now: number): Result.Result<number, 
   const duration = parseDuration(input)
   return Result.isFailure(duration) ? duration : Result.succeed(now + duration.success)
 }
+
+/**
+ * Whether a task has expired. It must start before its `expires`; at that very moment it is too late. A task without `expires` never expires.
+ * Only `expires` is read, so that a task whose body cannot be decoded expires, too. `toleranceMs`: for a reader that learns of a start only some time after it.
+ */
+export const isExpired = (expires: number | null | undefined, now: number, toleranceMs = 0): boolean =>
+  expires !== null && expires !== undefined && expires + toleranceMs <= now

@@ -9,10 +9,9 @@ import { curlOf, exampleOf } from "../../runtime/cli/dev/curl.ts"
 import { listText, oneLine, shortId, spanText } from "../../runtime/cli/format.ts"
 import { columns, type Output, outputFor, painter, shown, wrapped } from "../../runtime/cli/output.ts"
 import type { Reply } from "../../runtime/cluster/remote/message.ts"
-import { takesColour } from "../../runtime/log/colour.ts"
-import { jsonSchemaOf } from "../../runtime/options/json-schema.ts"
-import { sampleOf } from "../../runtime/options/sample.ts"
-import { suggest } from "../../runtime/options/suggest.ts"
+import { takesColour } from "../../runtime/log/log.ts"
+import { jsonSchemaOf, sampleOf } from "../../runtime/options/json-schema.ts"
+import { suggest } from "../../runtime/options/refuse.ts"
 
 test("columns are as wide as what is seen in them", () => {
   const paint = painter(true)

@@ -1,7 +1,7 @@
 /** `callboard jobs`: lists jobs, newest first, one page per call. */
 import type { Command } from "commander"
 import type { JobView } from "../../jobs/view.ts"
-import { didYouMean } from "../../options/suggest.ts"
+import { didYouMean } from "../../options/refuse.ts"
 import { STATES, type State } from "../../protocol/state.ts"
 import type { RecordQuery } from "../../transport/lift/transport.ts"
 import { wrongUsage } from "../failure.ts"

@@ -1,7 +1,7 @@
 /** `callboard pause|resume|purge QUEUE`, `callboard suspend|unsuspend [WORKER]`. */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
-import { didYouMean } from "../../options/suggest.ts"
+import { didYouMean } from "../../options/refuse.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { canAsk, confirms, numberOrText } from "../input.ts"
 import type { Output } from "../output.ts"

@@ -1,7 +1,6 @@
 /** Makes a `curl` command that submits a task of one of the actors. */
 import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
-import { jsonSchemaOf } from "../../options/json-schema.ts"
-import { sampleOf } from "../../options/sample.ts"
+import { jsonSchemaOf, sampleOf } from "../../options/json-schema.ts"
 import { DEFAULT_METHOD } from "../../protocol/name.ts"
 
 interface Example {

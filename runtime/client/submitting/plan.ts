@@ -3,12 +3,10 @@ import { Result } from "effect"
 import type { CallboardError } from "../../errors.ts"
 import { checkFollowUps, embedOf } from "../../jobs/submission/follow-ups.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
-import { milliseconds, timeToLive } from "../../options/duration.ts"
+import { milliseconds, timeLimitOf, timeToLive } from "../../options/duration.ts"
 import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
 import { repeatHeader, retryHeader } from "../../options/retry-policy.ts"
-import { timeLimitOf } from "../../options/time-limit.ts"
 import { type Body, encodeBody, encodeValue } from "../../protocol/body.ts"
-import { isExpired } from "../../protocol/expiry.ts"
 import {
   type AfterHeader,
   isReservedHeader,
@@ -23,7 +21,7 @@ import { bodyOfInput, selectInput } from "../../protocol/input.ts"
 import { fieldOf, isTenant } from "../../protocol/limit-key.ts"
 import { type AddressedTask, DEFAULT_PRIORITY, type Message } from "../../protocol/message.ts"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../../protocol/name.ts"
-import { parseMoment, parseTime } from "../../protocol/time.ts"
+import { isExpired, parseMoment, parseTime } from "../../protocol/time.ts"
 import { tracestateBeside } from "../../protocol/trace-context.ts"
 
 /** What a submission needs from outside: the clock, an id, and what is known about the actor. */

@@ -7,7 +7,7 @@ import { type ActorDescription, DEFAULT_QUEUE, type Directory } from "../../clus
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { publishFailed } from "../../jobs/receipt.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
-import { didYouMean } from "../../options/suggest.ts"
+import { didYouMean } from "../../options/refuse.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "../../protocol/name.ts"
 import { type PlanContext, plan } from "./plan.ts"

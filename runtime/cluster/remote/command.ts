@@ -5,10 +5,9 @@
 import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "../../errors.ts"
 import { MOST_HANDLERS } from "../../options/autoscale.ts"
+import { timeLimitOf } from "../../options/duration.ts"
 import { parseRate } from "../../options/rate.ts"
-import { refuseInput, resultOf } from "../../options/refuse.ts"
-import { didYouMean } from "../../options/suggest.ts"
-import { timeLimitOf } from "../../options/time-limit.ts"
+import { didYouMean, refuseInput, resultOf } from "../../options/refuse.ts"
 import { checkQueueName } from "../../protocol/name.ts"
 
 const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_HANDLERS }))

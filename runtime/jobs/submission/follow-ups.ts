@@ -1,10 +1,9 @@
 /** Tasks that follow a task: callbacks, errbacks and the links of a chain, as they are given and as they travel. */
 import { Result, Schema } from "effect"
-import { Duration, milliseconds } from "../../options/duration.ts"
+import { Duration, milliseconds, timeLimitOf } from "../../options/duration.ts"
 import { JobId, Json, Name } from "../../options/fields.ts"
 import { refuseInput as refuse } from "../../options/refuse.ts"
 import { RetryField, retryHeader } from "../../options/retry-policy.ts"
-import { timeLimitOf } from "../../options/time-limit.ts"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
 import type { Signature } from "../../protocol/celery/signature.ts"
 import { bodyOfInput } from "../../protocol/input.ts"

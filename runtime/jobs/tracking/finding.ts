@@ -3,10 +3,10 @@
  */
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
-import { isExpired } from "../../protocol/expiry.ts"
 import { isId } from "../../protocol/name.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
+import { isExpired } from "../../protocol/time.ts"
 import type { Found } from "../../transport/lift/transport.ts"
 
 /** A watch may miss changes, so a caller that waits reads the record this often. */

@@ -5,7 +5,7 @@
 
 import type { Deferral } from "../../cluster/deferrals.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
-import { didYouMean } from "../../options/suggest.ts"
+import { didYouMean } from "../../options/refuse.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
 import type { Cause } from "./cause.ts"

@@ -1,6 +1,8 @@
 /**
- * Codecs: they decode and encode bodies of one content type. Applications can register more (protobuf, Thrift).
+ * Codecs: they decode and encode bodies of one content type. Applications can register more (protobuf, Thrift). Here is
+ * what all codecs share: their form, their registry, and their errors.
  */
+
 import type * as Result from "effect/Result"
 
 /** Why bytes cannot be decoded, or a value cannot be encoded. */
@@ -48,3 +50,34 @@ export const mediaType = (contentType: string): string => {
   const end = contentType.indexOf(";")
   return (end === -1 ? contentType : contentType.slice(0, end)).trim().toLowerCase()
 }
+
+/**
+ * A value that the format cannot express. Thrown inside a codec only.
+ *
+ * Inside, the codecs of this folder throw: a RangeError for a value that is nested too deep (also by a parser that is out
+ * of stack), this error for a value that the format cannot express, any other error for malformed bytes. At their border
+ * each becomes a {@link CodecFailure}.
+ */
+class Unserialisable extends Error {}
+
+/** `path`: where the value is, such as `.items[3]`. */
+export const unserialisable = (path: string, why: string): Unserialisable =>
+  new Unserialisable(`${path === "" ? "the value" : path.slice(0, 200)} ${why}`)
+
+export const tooDeep = (): RangeError => new RangeError(`lists and maps lie more than ${MAX_DEPTH} deep in one another`)
+
+const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))
+
+/** The failure for an error that was thrown while decoding. `format`: its name, for the message. */
+export const readFailure = (cause: unknown, format: string): CodecFailure => ({
+  _tag: "CodecFailure",
+  reason: cause instanceof RangeError ? "too-deep" : "malformed",
+  message: `not ${format} that can be read: ${messageOf(cause)}`,
+})
+
+/** The failure for an error that was thrown while encoding. */
+export const writeFailure = (cause: unknown, format: string): CodecFailure => ({
+  _tag: "CodecFailure",
+  reason: cause instanceof RangeError ? "too-deep" : "unserialisable",
+  message: `cannot be written as ${format}: ${messageOf(cause)}`,
+})

@@ -6,8 +6,15 @@
 import * as Result from "effect/Result"
 import { decodeBase64, encodeBase64 } from "../base64.ts"
 import { dateText, Exact, exact, exactDate, isPlainObject, isSafeEntry } from "../value.ts"
-import { type Codec, type CodecFailure, MAX_DEPTH } from "./codec.ts"
-import { readFailure, tooDeep, unserialisable, writeFailure } from "./codec-failure.ts"
+import {
+  type Codec,
+  type CodecFailure,
+  MAX_DEPTH,
+  readFailure,
+  tooDeep,
+  unserialisable,
+  writeFailure,
+} from "./codec.ts"
 import { parseExactJson } from "./exact-json.ts"
 
 const encoder = new TextEncoder()

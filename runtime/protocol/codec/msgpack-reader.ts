@@ -6,8 +6,7 @@
 import { ExtData } from "@msgpack/msgpack"
 import { EARLIEST_MS, formatTime, LATEST_MS } from "../time.ts"
 import { ExactDate, isSafeEntry } from "../value.ts"
-import { MAX_DEPTH } from "./codec.ts"
-import { tooDeep } from "./codec-failure.ts"
+import { MAX_DEPTH, tooDeep } from "./codec.ts"
 
 /** Extension type of a timestamp. */
 export const TIMESTAMP = -1

@@ -6,8 +6,15 @@ import { Encoder, ExtData, ExtensionCodec } from "@msgpack/msgpack"
 import * as Result from "effect/Result"
 import { parseTimeParts } from "../time.ts"
 import { dateText, Exact } from "../value.ts"
-import { type Codec, type CodecFailure, MAX_DEPTH } from "./codec.ts"
-import { readFailure, tooDeep, unserialisable, writeFailure } from "./codec-failure.ts"
+import {
+  type Codec,
+  type CodecFailure,
+  MAX_DEPTH,
+  readFailure,
+  tooDeep,
+  unserialisable,
+  writeFailure,
+} from "./codec.ts"
 import { readMsgpack, TIMESTAMP } from "./msgpack-reader.ts"
 
 const decode = (bytes: Uint8Array): Result.Result<unknown, CodecFailure> => {

@@ -4,8 +4,7 @@
  */
 import { encodeBase64 } from "../base64.ts"
 import { dateText, Exact } from "../value.ts"
-import { MAX_DEPTH } from "./codec.ts"
-import { tooDeep, unserialisable } from "./codec-failure.ts"
+import { MAX_DEPTH, tooDeep, unserialisable } from "./codec.ts"
 
 /**
  * Characters that PyYAML refuses or takes for a line end, and JSON does not escape; most lone surrogates are among

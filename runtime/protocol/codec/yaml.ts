@@ -9,8 +9,7 @@ import * as Result from "effect/Result"
 import { isAlias, isCollection, isPair, isScalar, Lexer, parseDocument, type ScalarTag, type Tags } from "yaml"
 import { decodeBase64 } from "../base64.ts"
 import { Exact, exact, exactDate, isSafeEntry } from "../value.ts"
-import { type Codec, type CodecFailure, MAX_DEPTH } from "./codec.ts"
-import { readFailure, tooDeep, writeFailure } from "./codec-failure.ts"
+import { type Codec, type CodecFailure, MAX_DEPTH, readFailure, tooDeep, writeFailure } from "./codec.ts"
 import { writeYaml } from "./yaml-writer.ts"
 
 // ── meaning of plain words ───────────────────────────────────────────────────────────────────────────────────────────

@@ -1,7 +1,6 @@
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Keep } from "../../jobs/outcome/settlement.ts"
-import { timeToLive } from "../../options/duration.ts"
-import { timeLimitOf } from "../../options/time-limit.ts"
+import { timeLimitOf, timeToLive } from "../../options/duration.ts"
 
 /** Hard time limit of methods and tasks that set none, so that every run ends. */
 export const DEFAULT_HARD_MS = 30 * 60_000

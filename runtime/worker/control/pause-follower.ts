@@ -3,7 +3,7 @@
 import type { StoreEntry } from "../../async/store-entry.ts"
 import { isSuspended, PAUSES, SUSPENSIONS } from "../../cluster/pausing.ts"
 import type { Connection } from "../../connection/connection.ts"
-import { StoreMirror } from "../../connection/store-mirror.ts"
+import { StoreMirror } from "../../connection/store-watch.ts"
 import type { Log } from "../../log/log.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
 

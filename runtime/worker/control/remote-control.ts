@@ -8,7 +8,7 @@ import type { Connection } from "../../connection/connection.ts"
 import { keepListening } from "../../connection/listening.ts"
 import type { Log } from "../../log/log.ts"
 import { isHandlerCount, MOST_HANDLERS } from "../../options/autoscale.ts"
-import { timeLimitOf } from "../../options/time-limit.ts"
+import { timeLimitOf } from "../../options/duration.ts"
 import type { Worker } from "./worker.ts"
 
 export interface RemoteControlOptions {

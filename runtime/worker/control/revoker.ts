@@ -1,7 +1,7 @@
 /** Applies revocations by header: a waiting task that matches is not run, and a running one is cancelled. */
 import { REVOCATIONS, type Revocation, revocationOf, revocationOfMessage } from "../../cluster/revocation.ts"
 import type { Connection } from "../../connection/connection.ts"
-import { StoreMirror } from "../../connection/store-mirror.ts"
+import { StoreMirror } from "../../connection/store-watch.ts"
 import { cancelJob } from "../../jobs/commands/cancel.ts"
 import type { Log } from "../../log/log.ts"
 import type { Task } from "../../protocol/headers.ts"

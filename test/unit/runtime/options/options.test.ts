@@ -1,9 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { CallboardError } from "../../../../runtime/errors.ts"
-import { milliseconds, timeToLive } from "../../../../runtime/options/duration.ts"
+import { checkTimeLimit, milliseconds, timeLimitOf, timeToLive } from "../../../../runtime/options/duration.ts"
 import { methodLimitOf } from "../../../../runtime/options/method-limit.ts"
 import { refuseInput, resultOf } from "../../../../runtime/options/refuse.ts"
-import { checkTimeLimit, timeLimitOf } from "../../../../runtime/options/time-limit.ts"
 import { wholeNumber } from "../../../../runtime/options/whole.ts"
 
 const refused = (message: string | RegExp) => expect.objectContaining({ message: expect.stringMatching(message) })

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { checkConfig } from "../../../../runtime/config/checking.ts"
+import { checkConfig } from "../../../../runtime/config/file.ts"
 import { resolveReconnect } from "../../../../runtime/options/reconnect.ts"
 
 test.each([{ maxTries: -1 }, { maxTries: 0.5 }, { base: 0 }, { base: "soon" }, { cap: 0 }, { cap: -1 }])(

@@ -2,12 +2,12 @@
 import { Result } from "effect"
 import { expect, test } from "vitest"
 import { decodeBody } from "../../../../runtime/protocol/body.ts"
-import { isExpired } from "../../../../runtime/protocol/expiry.ts"
 import { parseTask, postingOfTask } from "../../../../runtime/protocol/headers.ts"
 import { type Message, publishKey } from "../../../../runtime/protocol/message.ts"
 import { resolveName } from "../../../../runtime/protocol/name.ts"
 import { toProtocol2 } from "../../../../runtime/protocol/protocol1.ts"
 import { encodeRecord, recordOfPosting, step } from "../../../../runtime/protocol/record.ts"
+import { isExpired } from "../../../../runtime/protocol/time.ts"
 
 const headers = {
   lang: "py",

@@ -2,7 +2,7 @@
 import { actor, CallboardError, connect, type ServeOptions, type Service, serve } from "callboard"
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
-import { checkConfig } from "../../../../runtime/config/checking.ts"
+import { checkConfig } from "../../../../runtime/config/file.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { collectLog } from "../../../../runtime/testing/log.ts"
 import { faulty, gate, sleep, withJobs } from "../../../support/faulty-board.ts"

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import { connectTransport } from "../../../../runtime/connection/connect.ts"
 import { connectionOf } from "../../../../runtime/connection/connection.ts"
-import { StoreMirror } from "../../../../runtime/connection/store-mirror.ts"
+import { StoreMirror } from "../../../../runtime/connection/store-watch.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
 import type { Transport } from "../../../../runtime/transport/lift/transport.ts"

@@ -1,4 +1,4 @@
-/** Bounds on waiting: a deadline for a promise, and sleeping. */
+/** What is made of timers: a deadline for a promise, sleeping, and keeping the process alive. */
 
 /** Settles as `work` does, or fails with `late()` after `ms` milliseconds. The work itself is not stopped then. */
 export const within = <T>(ms: number, work: Promise<T>, late: () => Error): Promise<T> =>
@@ -41,3 +41,19 @@ export const sleep = (ms: number, signal: AbortSignal): Promise<void> =>
     const timer = setTimeout(done, ms)
     signal.addEventListener("abort", done)
   })
+
+/**
+ * Keeps this process alive while it listens, as an open connection to a broker would. A transport in a file or in memory
+ * holds no handle open: while a program waits for nothing but a promise, Deno would exit, and Bun 1.4 would spin its event
+ * loop. Begins now. Ends when one of the signals fires, or when the returned function is called.
+ */
+export const stayAlive = (...signals: ReadonlyArray<AbortSignal>): (() => void) => {
+  if (signals.some(({ aborted }) => aborted)) return () => undefined
+  const timer = setInterval(() => undefined, LONGEST_TIMER_MS)
+  const end = () => {
+    clearInterval(timer)
+    for (const signal of signals) signal.removeEventListener("abort", end)
+  }
+  for (const signal of signals) signal.addEventListener("abort", end)
+  return end
+}
