@@ -1,9 +1,8 @@
 /** The record of a job for the routes: found now, or waited for until the job has ended. */
 import { WaitTimeout } from "../errors.ts"
 import type { JobResult } from "../jobs/responses.ts"
-import { findRecord, goneError } from "../jobs/tracking/finding.ts"
+import { findRecord, goneError, waitForEnd } from "../jobs/tracking/finding.ts"
 import { outcomeOf } from "../jobs/tracking/outcome.ts"
-import { waitForEnd } from "../jobs/tracking/waiting.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { withReadDeadline } from "./limits.ts"

@@ -4,10 +4,9 @@ import { type CancelOptions, cancelJob } from "./commands/cancel.ts"
 import { type DeleteOptions, deleteJob } from "./commands/delete.ts"
 import { rerunJob } from "./commands/rerun.ts"
 import type { Receipt } from "./receipt.ts"
-import { findRecord, goneError } from "./tracking/finding.ts"
+import { findRecord, goneError, waitForEnd } from "./tracking/finding.ts"
 import { followJob, type JobEvent } from "./tracking/following.ts"
 import { type Outcome, outcomeOf, valueOf } from "./tracking/outcome.ts"
-import { waitForEnd } from "./tracking/waiting.ts"
 import { type JobView, jobView } from "./view.ts"
 
 /** A job by its id. Nothing is asked of the transport until a method is called. */

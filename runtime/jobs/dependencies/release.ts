@@ -1,13 +1,42 @@
-/** Releases the dependents of ended jobs, found by their edges, a page at a time. */
+/**
+ * Releases the dependents of ended jobs, found by their edges, a page at a time. Each is moved on by compare-and-set, by
+ * what is known about its parents: released, or failed where it can never start.
+ */
 import type { Connection } from "../../connection/connection.ts"
-import { type Edge, edgePrefixOf, parseEdge } from "./edges.ts"
-import { findAll } from "./find-all.ts"
-import { byChild, type ParentOutcomes } from "./parent-outcomes.ts"
-import { progress } from "./progress.ts"
+import { advance, type ParentOutcome, parentOutcomeOf } from "../../protocol/dependencies.ts"
+import { type KeepFailed, keepOf, NO_FENCE } from "../../protocol/outside.ts"
+import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import type { Decision, Found, Jobs } from "../../transport/lift/transport.ts"
+import { TransportError } from "../../transport/mod.ts"
+import { postMissing } from "../outcome/follow-ups.ts"
+import { lostJobFailure } from "../outcome/lost-job.ts"
+import { findAll } from "../tracking/finding.ts"
+import { type Edge, edgePrefixOf, parseEdge, removeEdges } from "./edges.ts"
+
+/** Known outcomes of the jobs that a job waits for, by their ids. */
+export type ParentOutcomes = ReadonlyMap<string, ParentOutcome>
+
+/** The outcome of each of these jobs; a job without a record is gone. Fails as the transport does. */
+export const findParentOutcomes = async (jobs: Pick<Jobs, "find">, ids: Iterable<string>): Promise<ParentOutcomes> => {
+  const all = [...ids]
+  const found = await findAll(jobs, all, ({ record }) => parentOutcomeOf(record))
+  return new Map(all.map((id) => [id, found.get(id) ?? parentOutcomeOf(undefined)]))
+}
+
+/** For each waiting job, by its id, the known outcomes of the jobs that it waits for. */
+export const byChild = (edges: ReadonlyArray<Edge>, endings: ParentOutcomes): ReadonlyMap<string, ParentOutcomes> => {
+  const children = new Map<string, Map<string, ParentOutcome>>()
+  for (const { parent, child } of edges) {
+    const known = children.get(child) ?? new Map<string, ParentOutcome>()
+    children.set(child, known.set(parent, endings.get(parent) ?? "open"))
+  }
+  return children
+}
 
 const PAGE = 500
 /** How many parents the children are looked up for in one request. */
-const AT_A_TIME = 32
+const PARENTS_AT_A_TIME = 32
 
 /**
  * Releases or fails the jobs that wait for these parents, and the jobs that wait for a job that fails by that. A parent
@@ -19,7 +48,7 @@ export const release = async (connection: Connection, endings: ParentOutcomes): 
     parent,
   }))
   while (open.length > 0) {
-    const some = open.splice(0, AT_A_TIME)
+    const some = open.splice(0, PARENTS_AT_A_TIME)
     const pages = await Promise.all(
       some.map(({ parent, ...from }) => connection.store.list({ prefix: edgePrefixOf(parent), limit: PAGE, ...from })),
     )
@@ -65,3 +94,168 @@ export const waitingFor = async function* ({ store, jobs }: Connection, parent: 
     if (page.length < PAGE) return
   }
 }
+
+/** Most tries. Several parents of one job may end at the same time, but hardly this many in a row. */
+const TRIES = 10
+/** Longest random wait before the second try on, times its number, so that processes that met do not meet again. */
+const BACKOFF_MS = 10
+/** Records, with their tasks, that are in memory at a time. */
+const MOVED_AT_A_TIME = 64
+
+/** A deferred job that is being released. */
+interface Moving {
+  readonly child: string
+  readonly endings: ParentOutcomes
+  /** Permanent refusals of the transport so far. After the first one the job is failed instead of released. */
+  readonly refusals: ReadonlyArray<TransportError>
+}
+
+/**
+ * After the first refusal the job fails with its message and errbacks; after the second without them, since they may be
+ * too large.
+ */
+const MAX_REFUSALS = 2
+
+/**
+ * Releases or fails each of these jobs (by id), as far as its parents allow, and removes the edges that are not needed any
+ * more. Resolves with the ids of the jobs that have failed by that. Fails as the transport does; a refusal of a single job is
+ * thrown only after the other jobs are done. The sweep finds again what was not done.
+ */
+const progress = async (
+  connection: Connection,
+  jobs: ReadonlyMap<string, ParentOutcomes>,
+): Promise<ReadonlyArray<string>> => {
+  const failed: Array<string> = []
+  let error: TransportError | undefined
+  const all = [...jobs].map(([child, endings]): Moving => ({ child, endings, refusals: [] }))
+  for (let from = 0; from < all.length; from += MOVED_AT_A_TIME) {
+    let pending = all.slice(from, from + MOVED_AT_A_TIME)
+    for (let tried = 0; pending.length > 0; tried++) {
+      if (tried === TRIES) throw new TransportError("unavailable", "jobs that wait for others change too fast")
+      if (tried > 1) await new Promise((resolve) => setTimeout(resolve, Math.random() * tried * BACKOFF_MS))
+      const moved = await move(connection, pending)
+      failed.push(...moved.failed)
+      error ??= moved.error
+      pending = moved.again
+    }
+  }
+  if (error !== undefined) throw error
+  return failed
+}
+
+interface Moved {
+  readonly failed: Array<string>
+  /** Jobs to try again: their record has changed meanwhile, or they are to fail now. */
+  readonly again: Array<Moving>
+  error?: TransportError
+}
+
+/** One try for each job. */
+const move = async (connection: Connection, pending: ReadonlyArray<Moving>): Promise<Moved> => {
+  const moved: Moved = { failed: [], again: [] }
+  const obsolete: Array<Edge> = []
+  const steps: Array<Step> = []
+  const ids = pending.map(({ child }) => child)
+  const found = await findAll(connection.jobs, ids, (there) => there)
+  for (const moving of pending) {
+    const stored = found.get(moving.child)
+    // Without a record the job is being submitted this moment, or was never accepted.
+    if (stored === undefined) continue
+    const change = changeOf(connection, stored, moving)
+    if (change !== undefined) steps.push({ moving, change })
+    else {
+      // The process that ended the job may have died before it published the follow-ups.
+      const { state, fence, followUps = [] } = stored.record
+      if (isTerminal(state) && fence === NO_FENCE) await postMissing(connection, followUps)
+      obsolete.push(...obsoleteEdges(stored.record, moving))
+    }
+  }
+  const results = steps.length === 0 ? [] : await connection.jobs.decide(steps.map(({ change }) => change))
+  for (const [at, { moving, change }] of steps.entries()) {
+    const result = results[at]
+    if (result?.status === "decided") {
+      obsolete.push(...obsoleteEdges(change.record, moving))
+      if (change.record.state === "failed") moved.failed.push(moving.child)
+    } else if (result?.status !== "failed") moved.again.push(moving)
+    else if (isPermanent(result.error) && moving.refusals.length < MAX_REFUSALS) {
+      moved.again.push({ ...moving, refusals: [...moving.refusals, result.error] })
+    } else moved.error ??= result.error
+  }
+  await removeEdges(connection.store, obsolete)
+  return moved
+}
+
+interface Step {
+  readonly moving: Moving
+  readonly change: Decision
+}
+
+const isPermanent = ({ reason }: TransportError): boolean =>
+  reason === "too-large" || reason === "invalid" || reason === "unsupported"
+
+/** Edges of the job to parents that it does not wait for any more. */
+const obsoleteEdges = ({ state, after }: JobRecord, { child, endings }: Moving): ReadonlyArray<Edge> => {
+  const waiting = new Set(state === "deferred" ? after?.waiting : [])
+  return [...endings.keys()].filter((parent) => !waiting.has(parent)).map((parent) => ({ parent, child }))
+}
+
+const changeOf = (
+  { keepFailed }: Connection,
+  { record, revision }: Found,
+  { endings, refusals }: Moving,
+): Decision | undefined => {
+  const now = Date.now()
+  const next = advance(record, endings, now)
+  if (next === undefined) return undefined
+  const at = { id: record.id, expect: revision }
+  const [refusal] = refusals
+  const fail = (error: JobError, bare: boolean): Decision => ({
+    ...at,
+    ...failure(record, error, now, { bare, keepFailed }),
+  })
+  if (next.kind === "never") return fail(parentGone(next.parent), refusal !== undefined)
+  if (next.kind === "invalid") return fail(unreadable(next.why.message), refusal !== undefined)
+  if (refusal !== undefined) return fail(refused(refusal), refusals.length > 1)
+  return { ...at, record: next.record, ...(next.kind === "released" ? { post: [next.posting] } : {}) }
+}
+
+/** Why a job can never start: the record of a parent is not kept any more. */
+const parentGone = (parent: string): JobError => ({
+  name: "DependencyGone",
+  message: `job ${parent}, for which it waited, is not kept any more, and is not known to have succeeded; run this one all the same by retrying it`,
+  reason: "dependency-gone",
+})
+
+/** The deferred task cannot be parsed. */
+const unreadable = (why: string): JobError => ({ name: "InvalidTask", message: why, reason: "invalid-task" })
+
+/** The transport refuses the task for good. */
+const refused = ({ message }: TransportError): JobError => ({
+  name: "NotReleased",
+  message: `it waits for nothing any more, but the transport refuses its task: ${message}`,
+  reason: "not-released",
+})
+
+/**
+ * The change that ends a job that can never start: it becomes a dead letter, and its errbacks are posted. `bare`: without its message and follow-ups, for a record that is too large with them.
+ */
+const failure = (
+  record: JobRecord,
+  error: JobError,
+  now: number,
+  { keepFailed, bare = false }: { readonly keepFailed: KeepFailed; readonly bare?: boolean },
+): Pick<Decision, "record" | "post"> => {
+  const keepMs = keepOf(record, keepFailed)
+  const dead = error.reason
+  const { after, message, ...kept } = record
+  const ended: JobRecord = after === undefined ? kept : { ...kept, after: withoutWaiting(after) }
+  if (!bare && message !== undefined) {
+    const settlement = lostJobFailure({ ...ended, message }, error, { token: "", fence: NO_FENCE, now, keepMs, dead })
+    if (settlement?.record !== undefined) return { record: settlement.record, post: settlement.followUps ?? [] }
+  }
+  const { meta: _meta, ...small } = ended
+  const over = step(small, { at: now, state: "failed", reason: dead })
+  return { record: { ...over, fence: NO_FENCE, endedAt: now, error, dead, keepMs } }
+}
+
+const withoutWaiting = ({ waiting: _waiting, ...after }: NonNullable<JobRecord["after"]>) => after

@@ -5,11 +5,9 @@
 import type { Connection } from "../../connection/connection.ts"
 import { parentOutcomeOf } from "../../protocol/dependencies.ts"
 import type { Found } from "../../transport/lift/transport.ts"
-import { expire, isOverdue } from "../tracking/finding.ts"
+import { expire, findAll, isOverdue } from "../tracking/finding.ts"
 import { type EdgeCursor, parseEdge, readEdges, removeEdges, writtenAt } from "./edges.ts"
-import { findAll } from "./find-all.ts"
-import { byChild, findParentOutcomes } from "./parent-outcomes.ts"
-import { moveOn, release } from "./release.ts"
+import { byChild, findParentOutcomes, moveOn, release } from "./release.ts"
 
 /** Edges per look. */
 const SLICE = 200

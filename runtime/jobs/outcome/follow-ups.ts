@@ -6,6 +6,7 @@
  * and carries the rest; root is handed down, the ended job is the parent. An errback gets request, error and traceback.
  */
 import * as Result from "effect/Result"
+import type { Connection } from "../../connection/connection.ts"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
 import {
   type Application,
@@ -137,4 +138,16 @@ const postingOf = (
   if (Result.isFailure(message)) return Result.fail(message.failure)
   const posting = postingOfTask(task, message.success, next.queue ?? ended.queueFor(task.task, meth))
   return Result.isFailure(posting) ? Result.fail(posting.failure) : Result.succeed(posting.success)
+}
+
+/**
+ * Publishes the postings whose job does not exist yet. One that the transport refuses for good is left out. Fails as
+ * the transport does otherwise.
+ */
+export const postMissing = async ({ jobs }: Connection, postings: ReadonlyArray<AddressedTask>): Promise<void> => {
+  for (const posting of postings) {
+    if ((await jobs.find(posting.id)) !== undefined) continue
+    const [receipt] = await jobs.publish([posting])
+    if (receipt?.status === "failed" && receipt.error.retryable) throw receipt.error
+  }
 }

@@ -1,4 +1,7 @@
-/** Turns what a handler throws, or an Effect fails with, into the error of the record. */
+/**
+ * Turns what a handler throws, or an Effect fails with, into the error of the record: also the reason of its soft time
+ * limit, and failures whose recorded error is known already.
+ */
 
 import { dirname } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -93,4 +96,40 @@ export const ownFrames = (stack: string): string => {
   const lines = stack.split("\n")
   const kept = lines.filter((line) => !isFrame(line) || isOwn(line))
   return kept.some(isFrame) ? kept.join("\n") : stack
+}
+
+/**
+ * A failure whose recorded error is known already: it was made where the failure arose, possibly in another process.
+ */
+export class KnownFailure extends Error {
+  override readonly name: string
+  readonly error: JobError
+  /** Whether the job is not retried, whatever its policy says: a wrong input or result would be wrong again. */
+  readonly final: boolean
+
+  constructor(error: JobError, final = false) {
+    super(error.message)
+    this.name = error.name
+    this.error = error
+    this.final = final
+  }
+}
+
+/** The abort reason of the handler's signal at its soft time limit. */
+export const softLimit = (seconds: number): DOMException =>
+  new DOMException(`it ran longer than its soft limit of ${seconds} s`, "TimeoutError")
+
+/** The error of an attempt that threw the abort reason of its signal, or an error whose cause it is. */
+export const softLimitError = (thrown: unknown, reason: DOMException | undefined): JobError | undefined =>
+  reason !== undefined && (thrown === reason || causeOf(thrown) === reason)
+    ? { name: "SoftTimeLimitExceeded", message: reason.message, reason: "timeout" }
+    : undefined
+
+const causeOf = (thrown: unknown): unknown => {
+  try {
+    return typeof thrown === "object" && thrown !== null && "cause" in thrown ? thrown.cause : undefined
+  } catch {
+    // The property `cause` is a getter that throws.
+    return undefined
+  }
 }

@@ -1,13 +1,15 @@
 /**
- * Finds a job's record, and expires it: the first process that looks at a waiting job past its `expires` records that.
+ * Finds records of jobs, and waits for their ends. Finding also expires a job: the first process that looks at a waiting
+ * job past its `expires` records that.
  */
 import type { Connection } from "../../connection/connection.ts"
-import { CallboardError } from "../../errors.ts"
+import { CallboardError, WaitTimeout } from "../../errors.ts"
 import { isId } from "../../protocol/name.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
 import { isExpired } from "../../protocol/time.ts"
-import type { Found } from "../../transport/lift/transport.ts"
+import type { Found, Jobs } from "../../transport/lift/transport.ts"
 
 /** A watch may miss changes, so a caller that waits reads the record this often. */
 export const POLL_MS = 5_000
@@ -46,4 +48,77 @@ export const expire = async (connection: Connection, found: Found): Promise<Foun
   const [changed] = await connection.jobs.decide([{ id: record.id, expect: found.revision, record, withdraw: true }])
   if (changed?.status === "decided") return { record, revision: found.revision }
   return (await connection.jobs.find(record.id)) ?? found
+}
+
+/** Records of many jobs are read a few at a time. */
+const AT_A_TIME = 64
+
+/**
+ * What `take` returns for each record, by id; without jobs that do not exist. Only that is kept, as records may be
+ * large.
+ */
+export const findAll = async <A>(
+  jobs: Pick<Jobs, "find">,
+  ids: Iterable<string>,
+  take: (found: Found) => A,
+): Promise<ReadonlyMap<string, A>> => {
+  const taken = new Map<string, A>()
+  const all = [...new Set(ids)]
+  for (let from = 0; from < all.length; from += AT_A_TIME) {
+    const found = await Promise.all(
+      all.slice(from, from + AT_A_TIME).map(async (id) => ({ id, there: await jobs.find(id) })),
+    )
+    for (const { id, there } of found) if (there !== undefined) taken.set(id, take(there))
+  }
+  return taken
+}
+
+/**
+ * Waits for the end of a job's current run. Resolves with its terminal record (a tombstone if it is gone).
+ * Fails with `WaitTimeout` after `timeoutMs`, and with `not-found`.
+ */
+export const waitForEnd = async (
+  connection: Connection,
+  id: string,
+  timeoutMs: number,
+  signal?: AbortSignal,
+): Promise<JobRecord> => {
+  if (!isId(id)) throw notFound(id)
+  const stop = new AbortController()
+  const began = performance.now()
+  return new Promise<JobRecord>((resolve, reject) => {
+    let look: ReturnType<typeof setInterval> | undefined
+    const timer = Number.isFinite(timeoutMs)
+      ? setTimeout(() => finish(() => reject(new WaitTimeout(id, timeoutMs))), Math.min(timeoutMs, 2 ** 31 - 1))
+      : undefined
+    const aborted = () => finish(() => reject(signal?.reason ?? new WaitTimeout(id, performance.now() - began)))
+    const finish = (then: () => void) => {
+      if (stop.signal.aborted) return
+      stop.abort()
+      clearTimeout(timer)
+      clearInterval(look)
+      signal?.removeEventListener("abort", aborted)
+      then()
+    }
+    const seen = (record: JobRecord) => {
+      if (isTerminal(record.state)) finish(() => resolve(record))
+    }
+    const lookNow = () => findRecord(connection, id).then((found) => seen(found.record))
+    if (signal?.aborted) return aborted()
+    signal?.addEventListener("abort", aborted, { once: true })
+    // The watch begins before the first read, so that an end in between is seen by one of them.
+    connection.jobs
+      .watch({ id }, seen, stop.signal)
+      .then(lookNow)
+      .then(() => {
+        if (stop.signal.aborted) return
+        look = setInterval(() => {
+          // A transport that is down may be back at the next read; the timeout bounds the wait.
+          lookNow().catch((cause: unknown) => {
+            if (cause instanceof CallboardError) finish(() => reject(cause))
+          })
+        }, POLL_MS)
+      })
+      .catch((cause: unknown) => finish(() => reject(cause)))
+  })
 }

@@ -1,10 +1,12 @@
-/** Follows a job: its transitions and progress, replayed and then live. */
+/** Follows a job: its transitions and progress, replayed and then live; or all jobs, each change as one event. */
+
+import { latest } from "../../async/latest.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { isId } from "../../protocol/name.ts"
 import type { JobRecord, Progress } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import { type TransitionView, transitionView } from "../view.ts"
+import { type JobView, jobView, type TransitionView, transitionView } from "../view.ts"
 import { findRecord, notFound, POLL_MS } from "./finding.ts"
 
 /** What a job's stream of events brings. `id` is absent on progress, which is a last value and not replayed. */
@@ -104,5 +106,38 @@ export const followJob = async function* (
     clearInterval(look)
     signal.removeEventListener("abort", aborted)
     stop.abort()
+  }
+}
+
+/** One change of one job, in the stream of all jobs. */
+interface BoardEvent {
+  readonly job: JobView
+  readonly event: JobEvent
+}
+
+/** The newest event of a record: its progress or its last transition. `undefined` where it has neither. */
+export const boardEventOf = (record: JobRecord): BoardEvent | undefined => {
+  const { state, timeline, progress } = record
+  const transition = timeline.at(-1)
+  if (state === "started" && progress !== undefined && progress.at > (transition?.at ?? 0)) {
+    const at = new Date(progress.at).toISOString()
+    return { job: jobView(record), event: { type: "progress", ...progress, at } }
+  }
+  if (transition === undefined) return undefined
+  return { job: jobView(record), event: { type: "transition", ...transitionView(transition) } }
+}
+
+/**
+ * The changes of all jobs, from now on, one event each, until the signal fires or the iteration ends. Bounded: a slow reader
+ * misses events.
+ */
+export const followBoard = async function* (
+  connection: Connection,
+  signal: AbortSignal,
+): AsyncGenerator<BoardEvent, void, undefined> {
+  const records = latest<JobRecord>((push, listening) => connection.jobs.watch({}, push, listening), signal)
+  for await (const record of records) {
+    const event = boardEventOf(record)
+    if (event !== undefined) yield event
   }
 }

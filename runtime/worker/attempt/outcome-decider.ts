@@ -6,8 +6,14 @@ import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
 import { DEFAULT_KEEP_FAILED_MS } from "../../connection/connection.ts"
 import { generateId } from "../../id.ts"
 import { afterFailure, afterSuccess, type Ended } from "../../jobs/outcome/follow-ups.ts"
-import { jobError, OUTCOME_LOST, outcomeLost, readable } from "../../jobs/outcome/job-error.ts"
-import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
+import {
+  jobError,
+  KnownFailure,
+  OUTCOME_LOST,
+  outcomeLost,
+  readable,
+  softLimitError,
+} from "../../jobs/outcome/job-error.ts"
 import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "../../jobs/outcome/retry.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { milliseconds } from "../../options/duration.ts"
@@ -18,7 +24,6 @@ import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import type { InFlight, Run } from "../delivery/in-flight.ts"
-import { softLimitError } from "../delivery/soft-limit.ts"
 import { NOTHING_TO_SETTLE } from "./claim.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
 

@@ -3,6 +3,7 @@
 import type { Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { type Clock, systemClock } from "../../async/clock.ts"
+import { softLimit } from "../../jobs/outcome/job-error.ts"
 import type { Embed } from "../../protocol/body.ts"
 import { OWN_HEADER, type Task } from "../../protocol/headers.ts"
 import { type AddressedTask, isUndecodable } from "../../protocol/message.ts"
@@ -10,7 +11,6 @@ import { isId } from "../../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../../protocol/record.ts"
 import type { Trace } from "../../tracing/context.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
-import { softLimit } from "./soft-limit.ts"
 
 /** Why a run is ended from outside: its hard limit, a cancellation, another delivery of the job, or a hand-back. */
 export type InterruptReason = "timeout" | "cancelled" | "superseded" | "hand-back"

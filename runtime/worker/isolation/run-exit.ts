@@ -3,7 +3,7 @@
 import { constants } from "node:os"
 import { Exit } from "effect"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
-import { KnownFailure } from "../../jobs/outcome/known-failure.ts"
+import { KnownFailure } from "../../jobs/outcome/job-error.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { ProcessMessage } from "./messages.ts"
 

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest"
 import { deleteJob } from "../../../../../runtime/jobs/commands/delete.ts"
-import { followJob, type JobEvent } from "../../../../../runtime/jobs/tracking/following.ts"
+import { followBoard, followJob, type JobEvent } from "../../../../../runtime/jobs/tracking/following.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
 import { sleep, start, succeed, watched, withOwnJobs } from "./board.ts"
 
@@ -87,5 +87,27 @@ describe("following a job", () => {
     await sleep(10)
     await deleteJob(client.connection, id)
     expect(await following).toEqual(["queued", "cancelled"])
+  })
+})
+
+describe("following the board", () => {
+  test("ends its watch when its reader leaves, though the signal never fires", async () => {
+    const client = await start()
+    const { connection, watches } = watched(client.connection)
+    const { signal } = new AbortController()
+    const removed = vi.spyOn(signal, "removeEventListener")
+    setTimeout(() => void client.submit("echo"), 10)
+    for await (const { job } of followBoard(connection, signal)) {
+      expect(job.state).toBe("queued")
+      break
+    }
+    expect(watches.size).toBe(0)
+    expect(removed).toHaveBeenCalled()
+  })
+
+  test("ends with the signal, also with one that has fired already", async () => {
+    const { connection } = await start()
+    expect(await followBoard(connection, AbortSignal.abort()).next()).toMatchObject({ done: true })
+    expect(await followBoard(connection, AbortSignal.timeout(10)).next()).toMatchObject({ done: true })
   })
 })
