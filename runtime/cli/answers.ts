@@ -1,5 +1,5 @@
 /** Prints the answers of workers as tables: fields in columns, or one field per line where there are many. */
-import type { Reply } from "../cluster/remote/message.ts"
+import type { Reply } from "../cluster/remote/command.ts"
 import { bytesText, idText, listText, oneLine, spanText, timeText } from "./format.ts"
 import type { Output } from "./output.ts"
 

@@ -22,9 +22,8 @@ import {
   type SuspendOptions,
   suspendWorkers,
 } from "../cluster/pausing.ts"
-import type { AnswerTo, ArgumentsOf } from "../cluster/remote/answers.ts"
 import { askWorkers, type CommandOptions } from "../cluster/remote/ask.ts"
-import type { CommandName } from "../cluster/remote/command.ts"
+import type { AnswerTo, ArgumentsOf, CommandName } from "../cluster/remote/command.ts"
 import { liftRevocation, listRevocations, type Revocation, type RevokeOptions, revoke } from "../cluster/revocation.ts"
 import { type ConnectSettings, openConnection } from "../connection/connect.ts"
 import type { Connection } from "../connection/connection.ts"

@@ -6,7 +6,7 @@ export type { ActorHandle, MethodHandle } from "../actor/actor-handle.ts"
 export type { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
 export type { ReceivedEvent } from "../cluster/events.ts"
 export type { OwnEventFields } from "../cluster/own-event.ts"
-export type { Answers, AnswerTo, ArgumentsOf } from "../cluster/remote/answers.ts"
+export type { Answers, AnswerTo, ArgumentsOf } from "../cluster/remote/command.ts"
 export type { Revocation, RevokeOptions } from "../cluster/revocation.ts"
 export type { ConnectSettings } from "../connection/connect.ts"
 export {

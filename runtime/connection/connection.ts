@@ -1,11 +1,13 @@
 /**
- * A connected transport with all the parts that client and worker need. A transport that lacks one is refused here, by
- * name.
+ * A connected transport with all the parts that client and worker need, and the topics on which its processes talk. A
+ * transport that lacks a part is refused here, by name.
  */
+
+import { sleep } from "../async/timers.ts"
+import type { Log } from "../log/log.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
 import type { Jobs, Transport } from "../transport/lift/transport.ts"
-import type { Broadcast } from "../transport/mod.ts"
-import { TransportError } from "../transport/mod.ts"
+import { type Broadcast, TransportError } from "../transport/mod.ts"
 import type { Store } from "../transport/store.ts"
 
 /** What one process holds of its transport while it is connected. */
@@ -37,3 +39,27 @@ export const CANCEL_TOPIC = "cancel"
 
 /** Topic on which workers announce that they ask for permits of a limit, or have given some back. */
 export const LIMIT_TOPIC = "limit"
+
+const FIRST_WAIT_MS = 250
+const LONGEST_WAIT_MS = 10_000
+
+/**
+ * Listens on a topic until the signal fires. A subscription that cannot be made now is made as soon as the transport is
+ * back. Resolves once it does listen, or the signal has fired.
+ */
+export const keepListening = async (
+  broadcast: Broadcast,
+  topic: string,
+  listener: (payload: Uint8Array) => void,
+  options: { readonly log: Log; readonly signal: AbortSignal },
+): Promise<void> => {
+  const { log, signal } = options
+  for (let wait = FIRST_WAIT_MS; !signal.aborted; wait = Math.min(LONGEST_WAIT_MS, wait * 2)) {
+    try {
+      return await broadcast.listen(topic, listener, signal)
+    } catch (cause) {
+      log.debug(`${topic} is not heard of yet`, { cause: String(cause) })
+      await sleep(wait, signal)
+    }
+  }
+}

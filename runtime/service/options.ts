@@ -8,7 +8,7 @@ import type { DurationInput } from "../options/duration.ts"
 import type { ReconnectOptions } from "../options/reconnect.ts"
 import type { TracingSettings } from "../tracing/tracing.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
-import type { FailureHandler } from "../worker/telemetry/failure-handlers.ts"
+import type { FailureHandler } from "../worker/telemetry/failure-reporter.ts"
 import type { Service } from "./service.ts"
 
 export interface ServeOptions extends ConnectSettings, TracingSettings {

@@ -9,7 +9,7 @@ import type { Autoscale } from "../options/autoscale.ts"
 import type { ReconnectPolicy } from "../options/reconnect.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import type { LeaseThreadTarget } from "./leases/lease-protocol.ts"
-import type { FailureHandler } from "./telemetry/failure-handlers.ts"
+import type { FailureHandler } from "./telemetry/failure-reporter.ts"
 import type { WorkerObserver } from "./telemetry/observer.ts"
 
 export interface WorkerOptions {

@@ -6,9 +6,9 @@ import type { JobView } from "../../jobs/view.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf } from "../failure.ts"
 import { stateText } from "../format.ts"
+import { runs } from "../invocation.ts"
 import { fullId, ID_HELP } from "../job-id.ts"
 import type { Output } from "../output.ts"
-import { runs } from "./command.ts"
 
 interface Decided {
   readonly id: string

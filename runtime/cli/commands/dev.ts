@@ -8,9 +8,9 @@ import { DEFAULTS } from "../../options/defaults.ts"
 import { runDevProcess } from "../dev/process.ts"
 import { superviseDev } from "../dev/supervisor.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
+import { runs } from "../invocation.ts"
 import { addSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../options.ts"
 import { WORK_FLAG } from "../work-process.ts"
-import { runs } from "./command.ts"
 
 export const addDev = (program: Command): void => {
   const command = program.command("dev").description("run everything in one process, and again whenever a file changes")

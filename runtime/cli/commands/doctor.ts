@@ -9,9 +9,8 @@ import type { Capabilities } from "../../transport/driver.ts"
 import { VERSION } from "../../version.ts"
 import { CommandFailed, exitCodeOf, lineOf } from "../failure.ts"
 import { bytesText, oneLine, spanText } from "../format.ts"
-import { connectSettings, type Invocation } from "../invocation.ts"
+import { connectSettings, type Invocation, runs } from "../invocation.ts"
 import { columns, type Paint } from "../output.ts"
-import { runs } from "./command.ts"
 
 const versions = (): ReadonlyArray<readonly [string, string]> => {
   const { bun, deno, node } = process.versions

@@ -9,8 +9,8 @@ import type { ReceivedEvent } from "../../protocol/celery/event.ts"
 import { renderJson } from "../../protocol/codec/json.ts"
 import { wrongUsage } from "../failure.ts"
 import { clockTime, oneLine } from "../format.ts"
+import { runs } from "../invocation.ts"
 import type { Colour, Output } from "../output.ts"
-import { runs } from "./command.ts"
 
 const MAX_VALUE = 120
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGQUIT"] as const

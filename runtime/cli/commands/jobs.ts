@@ -6,9 +6,9 @@ import { STATES, type State } from "../../protocol/state.ts"
 import type { RecordQuery } from "../../transport/lift/transport.ts"
 import { wrongUsage } from "../failure.ts"
 import { idText, oneLine, remarkOf, runTime, stateText, timeText } from "../format.ts"
+import { runs } from "../invocation.ts"
 import { fullId } from "../job-id.ts"
 import type { Output } from "../output.ts"
-import { runs } from "./command.ts"
 
 interface Options {
   readonly state?: string

@@ -4,8 +4,8 @@ import type { Client } from "../../client/client.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { canAsk, confirms, numberOrText } from "../input.ts"
+import { runs } from "../invocation.ts"
 import type { Output } from "../output.ts"
-import { runs } from "./command.ts"
 
 const addQueueCommand = (
   program: Command,

@@ -1,7 +1,7 @@
 /** `callboard queues`: how many tasks each queue has, and the age of the oldest. */
 import type { Command } from "commander"
 import { spanText } from "../format.ts"
-import { runs } from "./command.ts"
+import { runs } from "../invocation.ts"
 
 export const addQueues = (program: Command): void => {
   const command = program.command("queues").description("list queues: what waits, is scheduled and is in flight")

@@ -1,18 +1,16 @@
 /** `callboard inspect COMMAND` and `callboard control COMMAND ARGUMENTS`: send a command to workers and print the answers. */
 import type { Command } from "commander"
 import { Result } from "effect"
-import type { CommandName } from "../../cluster/remote/command.ts"
-import { COMMANDS, isCommand } from "../../cluster/remote/command.ts"
-import type { Reply } from "../../cluster/remote/message.ts"
+import { COMMANDS, type CommandName, isCommand, type Reply } from "../../cluster/remote/command.ts"
 import { parseAutoscale } from "../../options/autoscale.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import { printAnswers } from "../answers.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { idText, timeText } from "../format.ts"
 import { numberOrText } from "../input.ts"
+import { runs } from "../invocation.ts"
 import { fullId } from "../job-id.ts"
 import type { Output } from "../output.ts"
-import { runs } from "./command.ts"
 import { decideAll } from "./decide.ts"
 
 interface Options {

@@ -3,8 +3,8 @@ import type { Command } from "commander"
 import type { Revocation } from "../../cluster/revocation.ts"
 import { wrongUsage } from "../failure.ts"
 import { localTime } from "../format.ts"
+import { runs } from "../invocation.ts"
 import type { Output } from "../output.ts"
-import { runs } from "./command.ts"
 
 interface Options {
   readonly ttl?: string

@@ -1,10 +1,9 @@
 /** `callboard serve`: serves HTTP without running actors, which run in workers. */
 import type { Command } from "commander"
 import { serve } from "../../service/serve.ts"
+import { runs } from "../invocation.ts"
 import { addSettings, HTTP_SETTINGS } from "../options.ts"
-import { untilStopped } from "../run-service.ts"
-import { httpOptions, logOf, serveOptions } from "../serve-options.ts"
-import { runs } from "./command.ts"
+import { httpOptions, logOf, serveOptions, untilStopped } from "../run-service.ts"
 
 export const addServe = (program: Command): void => {
   const command = program.command("serve").description("answer HTTP, without a worker")

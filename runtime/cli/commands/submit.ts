@@ -13,9 +13,9 @@ import { resolveName } from "../../protocol/name.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { jsonOf, numberOrText, objectOf } from "../input.ts"
+import { runs } from "../invocation.ts"
 import { fullId, fullIds } from "../job-id.ts"
 import type { Output } from "../output.ts"
-import { runs } from "./command.ts"
 
 interface Options {
   readonly wait?: string | true

@@ -1,9 +1,9 @@
 /** `callboard why ID`: why a job does not run, one cause per line, the deciding one first. */
 import type { Command } from "commander"
 import { CommandFailed, EXIT } from "../failure.ts"
+import { runs } from "../invocation.ts"
 import { fullId, ID_HELP } from "../job-id.ts"
 import { columns } from "../output.ts"
-import { runs } from "./command.ts"
 
 export const addWhy = (program: Command): void => {
   const command = program

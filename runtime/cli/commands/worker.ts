@@ -9,17 +9,24 @@ import { DEFAULTS } from "../../options/defaults.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
 import { TransportError } from "../../transport/mod.ts"
-import { actorRows, printBanner } from "../banner.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
-import type { Invocation } from "../invocation.ts"
+import { type Invocation, runs } from "../invocation.ts"
 import { JobLines } from "../job-lines.ts"
 import { addSettings, givenSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../options.ts"
 import { parseQuestion, type Report } from "../pool/message.ts"
 import { WorkerPool } from "../pool/supervisor.ts"
-import { gaveUp, untilStopped } from "../run-service.ts"
-import { httpOptions, isWatched, logOf, serveOptions, transportText } from "../serve-options.ts"
+import {
+  actorRows,
+  gaveUp,
+  httpOptions,
+  isWatched,
+  logOf,
+  printBanner,
+  serveOptions,
+  transportText,
+  untilStopped,
+} from "../run-service.ts"
 import { onOrphaned, sendEnding, sendReady, WORK_FLAG } from "../work-process.ts"
-import { runs } from "./command.ts"
 
 export const addWorker = (program: Command): void => {
   const command = program

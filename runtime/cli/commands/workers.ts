@@ -2,7 +2,7 @@
 import type { Command } from "commander"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import { oneLine, spanText } from "../format.ts"
-import { runs } from "./command.ts"
+import { runs } from "../invocation.ts"
 
 const COLOURS: Partial<Record<WorkerDescription["state"], "cyan" | "yellow" | "red">> = {
   busy: "cyan",

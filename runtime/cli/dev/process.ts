@@ -1,26 +1,26 @@
 /**
  * The process of `callboard dev` that runs worker and HTTP. It loads settings and actors, reports that, and starts serving
- * when the supervisor asks for it and the process before it has released the port.
+ * when the supervisor asks for it and the process before it has released the port. Then it prints a `curl` that submits a
+ * first task.
  */
 import { createServer } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
-import type { ActorDefinition } from "../../actor/actor.ts"
+import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
 import { discoverActors } from "../../actor/discover.ts"
 import { displayUrl } from "../../connection/connect.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
+import { jsonSchemaOf, sampleOf } from "../../options/json-schema.ts"
+import { DEFAULT_METHOD } from "../../protocol/name.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
 import type { StopReport } from "../../worker/control/worker.ts"
-import { actorRows, printBanner } from "../banner.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
 import { listText, oneLine, shortId } from "../format.ts"
 import type { Invocation } from "../invocation.ts"
 import { JobLines } from "../job-lines.ts"
-import { stopOf, stopText } from "../run-service.ts"
-import { httpOptions, serveOptions, transportText } from "../serve-options.ts"
+import { actorRows, httpOptions, printBanner, serveOptions, stopOf, stopText, transportText } from "../run-service.ts"
 import { terminalLog } from "../terminal-log.ts"
 import { onOrphaned, sendEnding } from "../work-process.ts"
-import { curlOf, exampleOf } from "./curl.ts"
 import { isSupervisorMessage, type ProcessMessage, type SupervisorMessage } from "./message.ts"
 
 /** Longest wait for the process before to release its port. Its jobs may take longer. */
@@ -195,3 +195,49 @@ const sendRunningJobs = (
   }
   signal.addEventListener("abort", end, { once: true })
 }
+
+interface Example {
+  readonly task: string
+  readonly input: unknown
+}
+
+const inputOf = (method: ErasedMethod): unknown => {
+  if (method.input !== undefined) return sampleOf(jsonSchemaOf(method.input, "input"))
+  return Object.fromEntries((method.params ?? []).map((name) => [name, 1]))
+}
+
+/** Whether the input schema of a method accepts an input. */
+const isTaken = async (method: ErasedMethod, input: unknown): Promise<boolean> => {
+  if (method.input === undefined) return true
+  try {
+    const checked = await method.input["~standard"].validate(input)
+    return checked.issues === undefined
+  } catch {
+    return false
+  }
+}
+
+/** The first method for which a valid example input can be made; else the first method. */
+export const exampleOf = async (actors: ReadonlyArray<ActorDefinition>): Promise<Example | undefined> => {
+  const examples = actors.flatMap((actor) =>
+    [...actor.methods.values()].map((method) => ({
+      method,
+      task: method.name === DEFAULT_METHOD ? actor.name : `${actor.name}.${method.name}`,
+      input: inputOf(method),
+    })),
+  )
+  for (const example of examples) if (await isTaken(example.method, example.input)) return example
+  return examples[0]
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
+
+/** The command, in one line, since several lines break when pasted. It waits up to 10 seconds for the result. */
+export const curlOf = ({ task, input }: Example, url: string, needsToken: boolean): string =>
+  [
+    `curl -s ${url}/v1/jobs`,
+    `-H 'content-type: application/json'`,
+    `-H 'prefer: wait=10'`,
+    ...(needsToken ? [`-H "authorization: Bearer $TOKEN"`] : []),
+    `-d ${quoted(JSON.stringify({ task, input }))}`,
+  ].join(" ")

@@ -9,8 +9,7 @@ import { generateId } from "../../id.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { listWorkers } from "../directory.ts"
-import { COMMANDS, parseCommand } from "./command.ts"
-import { COMMAND_TOPICS, encode, type Reply, replyOf } from "./message.ts"
+import { COMMAND_TOPICS, COMMANDS, encode, parseCommand, type Reply, replyOf } from "./command.ts"
 
 export interface CommandOptions {
   /** Names of the workers to ask. Defaults to all living workers. */

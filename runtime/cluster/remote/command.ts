@@ -1,6 +1,6 @@
 /**
- * The commands that workers obey, as data: this list checks what callers send, and makes the command line and the HTTP
- * routes.
+ * Remote control: the commands that workers obey, as data, the messages that carry them, and the answers. The list of
+ * commands checks what callers send, and makes the command line and the HTTP routes.
  */
 import { Result, Schema, SchemaIssue } from "effect"
 import { CallboardError } from "../../errors.ts"
@@ -9,6 +9,8 @@ import { timeLimitOf } from "../../options/duration.ts"
 import { parseRate } from "../../options/rate.ts"
 import { didYouMean, refuseInput, resultOf } from "../../options/refuse.ts"
 import { checkQueueName } from "../../protocol/name.ts"
+import type { Deferral } from "../deferrals.ts"
+import type { WorkerDescription } from "../directory.ts"
 
 const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_HANDLERS }))
 const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
@@ -161,4 +163,99 @@ export const parseCommand = (name: string, given: unknown): Result.Result<Comman
   const field = path.slice(path[0] === "arguments" ? 1 : 0).join(".")
   const rule = RULES[field] ?? (issue?.message ?? "is not valid").replace(/^Expected /, "must be ")
   return invalid(field || "arguments", Object.hasOwn(given, field) ? rule : `is missing: it ${rule}`)
+}
+
+/**
+ * Topics of commands, to which every worker listens: commands that only read have one of their own, so that a broker can
+ * allow them to a user that may not control workers.
+ */
+export const COMMAND_TOPICS = { inspect: "inspect", control: "control" } as const
+
+/** As JSON, on the topic of all workers. */
+const CommandMessageSchema = Schema.Struct({
+  command: Schema.String,
+  arguments: Schema.Unknown,
+  /** Names of the workers that must obey; absent: all. */
+  workers: Schema.optionalKey(Schema.Array(Schema.String)),
+  /** Topic of the replies. */
+  reply: Schema.String.check(Schema.isPattern(/^[a-z0-9.-]{1,128}$/)),
+})
+type CommandMessage = typeof CommandMessageSchema.Type
+
+/** As JSON, on a topic of the caller. */
+const ReplySchema = Schema.Struct({
+  worker: Schema.String,
+  /** Result of the command. */
+  value: Schema.optionalKey(Schema.Unknown),
+  /** Why the command was refused. */
+  error: Schema.optionalKey(Schema.String),
+})
+/** The reply of a worker: a value, or the reason why there is none. */
+export type Reply = typeof ReplySchema.Type
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+const decodeCommand = Schema.decodeUnknownResult(Schema.fromJsonString(CommandMessageSchema))
+const decodeReply = Schema.decodeUnknownResult(Schema.fromJsonString(ReplySchema))
+
+/** `undefined` where the bytes are no command, or one of a version that this one cannot read. */
+export const commandOf = (payload: Uint8Array): CommandMessage | undefined =>
+  Result.getOrUndefined(decodeCommand(decoder.decode(payload)))
+
+/** `undefined` where the bytes are no reply. */
+export const replyOf = (payload: Uint8Array): Reply | undefined =>
+  Result.getOrUndefined(decodeReply(decoder.decode(payload)))
+
+export const encode = (message: CommandMessage | Reply): Uint8Array => encoder.encode(JSON.stringify(message))
+
+/** A job whose handler runs now. */
+interface ActiveTask {
+  readonly id: string
+  /** Task and method, or the name for people that the submitter has set instead. */
+  readonly name: string
+  readonly queue: string
+  readonly attempt: number
+  /** ISO 8601. */
+  readonly startedAt: string
+}
+
+/** The value of a reply, by command: one type for the worker that builds it and the caller that reads it. */
+export interface Answers {
+  readonly ping: "pong"
+  readonly active: ReadonlyArray<ActiveTask>
+  readonly reserved: ReadonlyArray<{ readonly id: string; readonly queue: string }>
+  readonly "put-off": ReadonlyArray<Omit<Deferral, "waits">>
+  readonly stats: WorkerDescription & {
+    readonly uptimeSeconds: number
+    /** In bytes. */
+    readonly memory: { readonly rss: number; readonly heapTotal: number; readonly heapUsed: number }
+  }
+  readonly registered: ReadonlyArray<{ readonly name: string; readonly methods: ReadonlyArray<string> }>
+  /** Queues that the worker pulls from, in order of preference. */
+  readonly queues: ReadonlyArray<string>
+  readonly "pool-grow": { readonly concurrency: number }
+  readonly "pool-shrink": { readonly concurrency: number }
+  readonly autoscale: { readonly min: number; readonly max: number }
+  /** Queues that the worker pulls from after the command. */
+  readonly "add-consumer": ReadonlyArray<string>
+  readonly "cancel-consumer": ReadonlyArray<string>
+  readonly "time-limit": {
+    readonly task: string
+    readonly hard: number | string
+    readonly soft: number | string | null
+  }
+  readonly "rate-limit": { readonly task: string; readonly rate: number | string }
+  readonly "enable-events": string
+  readonly "disable-events": string
+  readonly shutdown: "stopping"
+}
+
+/** The arguments of a command. */
+export type ArgumentsOf<C extends CommandName> = Extract<Command, { readonly command: C }>["arguments"]
+
+/** The reply of one worker to a command: a value, or in `error` the reason why there is none. */
+export interface AnswerTo<C extends CommandName> {
+  readonly worker: string
+  readonly value?: Answers[C]
+  readonly error?: string
 }

@@ -1,11 +1,19 @@
 /** Executes remote commands that arrive by broadcast. They are executed on arrival, before any task. */
 import { Result } from "effect"
 import type { ActorDescription } from "../../cluster/directory.ts"
-import type { Answers } from "../../cluster/remote/answers.ts"
-import { COMMANDS, type Command, type CommandName, isNoRate, parseCommand } from "../../cluster/remote/command.ts"
-import { COMMAND_TOPICS, commandOf, encode, type Reply } from "../../cluster/remote/message.ts"
-import type { Connection } from "../../connection/connection.ts"
-import { keepListening } from "../../connection/listening.ts"
+import {
+  type Answers,
+  COMMAND_TOPICS,
+  COMMANDS,
+  type Command,
+  type CommandName,
+  commandOf,
+  encode,
+  isNoRate,
+  parseCommand,
+  type Reply,
+} from "../../cluster/remote/command.ts"
+import { type Connection, keepListening } from "../../connection/connection.ts"
 import type { Log } from "../../log/log.ts"
 import { isHandlerCount, MOST_HANDLERS } from "../../options/autoscale.ts"
 import { timeLimitOf } from "../../options/duration.ts"

@@ -6,8 +6,7 @@
  */
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Deferral } from "../../cluster/deferrals.ts"
-import { LIMIT_TOPIC } from "../../connection/connection.ts"
-import { keepListening } from "../../connection/listening.ts"
+import { keepListening, LIMIT_TOPIC } from "../../connection/connection.ts"
 import type { Log } from "../../log/log.ts"
 import { type Rate, reserve } from "../../options/rate.ts"
 import type { Broadcast } from "../../transport/mod.ts"

@@ -5,13 +5,14 @@
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
-import type { JobRecord } from "../../protocol/record.ts"
+import { NO_FENCE } from "../../protocol/outside.ts"
+import { type JobRecord, step } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
 import type { AttemptEnd, Jobs } from "../../transport/lift/transport.ts"
-import type { InFlight } from "../delivery/in-flight.ts"
+import type { InFlight, Run } from "../delivery/in-flight.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { Observers } from "../telemetry/observer.ts"
 import type { EarlyAcks } from "./early-acks.ts"
-import { noteLateDecision } from "./late-decision.ts"
 import { SettlementWriter, type SettleResult } from "./settlement-writer.ts"
 
 export interface DeliveryEnderOptions {
@@ -145,5 +146,38 @@ export class DeliveryEnder {
       buffer.handedBack()
       observers.handedBack(inFlight)
     } else observers.settled(inFlight, stored)
+  }
+}
+
+/** Another decision may change the record meanwhile, but hardly more often. */
+const TRIES = 3
+
+/**
+ * Tells in the record of a job that it ran here, although a decision from outside (a cancellation, a purge) ended the job
+ * before its attempt was known to have begun. The decision stands.
+ *
+ * `refused`: the handler had ended, and its outcome was refused; otherwise it was stopped. Fails as the transport does. A
+ * record that knows of the attempt already, or belongs to another run or worker, is left as it is.
+ */
+const noteLateDecision = async (jobs: Jobs, run: Run, refused: boolean): Promise<void> => {
+  const { attempt, worker } = run.record
+  for (let tried = 0; tried < TRIES; tried++) {
+    const found = await jobs.find(run.posting.id)
+    if (found === undefined) return
+    const { record, revision } = found
+    const wasDecided = record.run === run.posting.run && isTerminal(record.state) && record.fence === NO_FENCE
+    if (!wasDecided || record.tombstone) return
+    const isKnown = record.timeline.some((each) => each.run === record.run && each.attempt === attempt)
+    if (isKnown && !refused) return
+    const by = worker === undefined ? {} : { worker }
+    const reason = refused ? "outcome-refused" : "stopped"
+    const noted = {
+      ...step(record, { at: run.clock.now(), state: record.state, reason, attempt, ...by }),
+      ...by,
+      attempt: Math.max(record.attempt, attempt),
+      startedAt: record.startedAt ?? run.startedAt,
+    }
+    const [decided] = await jobs.decide([{ id: record.id, expect: revision, record: noted }])
+    if (decided?.status !== "conflict") return
   }
 }

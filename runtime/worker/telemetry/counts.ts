@@ -1,7 +1,7 @@
 /** Counters of a worker, for the list of workers and for the report of a stop. */
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { InFlight } from "../delivery/in-flight.ts"
-import { hasSuccessor } from "./failure-handlers.ts"
+import { hasSuccessor } from "./failure-reporter.ts"
 import type { WorkerObserver } from "./observer.ts"
 
 export class Counts implements WorkerObserver {

@@ -5,6 +5,7 @@
 
 import { Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
+import { type JobView, jobView } from "../../jobs/view.ts"
 import type { Fields, Log } from "../../log/log.ts"
 import { cut } from "../../log/log-value.ts"
 import { HIDDEN, messageOf, type Redaction, shownArgs, textOf } from "../../log/redaction.ts"
@@ -14,8 +15,44 @@ import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { InFlight } from "../delivery/in-flight.ts"
 import { jobFields } from "../delivery/job-fields.ts"
-import { type FailureHandler, hasSuccessor, runFailureHandlers } from "./failure-handlers.ts"
 import type { WorkerObserver } from "./observer.ts"
+
+/** A failed attempt, as it was stored: the job, its error, and whether it is tried again. */
+export interface Failure {
+  readonly job: JobView
+  readonly error: JobError
+  /** Whether another attempt follows. */
+  readonly willRetry: boolean
+}
+
+/**
+ * Called after a failed attempt was stored, and awaited, one after the other, as RQ's exception handlers are. Returning
+ * `false` skips the handlers after it. An error that it throws is logged and changes nothing.
+ */
+export type FailureHandler = (failure: Failure) => unknown
+
+/** Whether another attempt follows: the record then names its successor. */
+export const hasSuccessor = (record: JobRecord): boolean => record.successor !== undefined
+
+const runFailureHandlers = async (
+  handlers: ReadonlyArray<FailureHandler>,
+  record: JobRecord,
+  log: Log,
+): Promise<void> => {
+  const { error } = record
+  if (error === undefined || handlers.length === 0) return
+  const failure: Failure = { job: jobView(record), error, willRetry: hasSuccessor(record) }
+  for (const handler of handlers) {
+    try {
+      if ((await handler(failure)) === false) return
+    } catch (cause) {
+      log.error("a failure handler failed", {
+        job: record.id,
+        cause: cause instanceof Error ? cause.message : String(cause),
+      })
+    }
+  }
+}
 
 export class FailureReporter implements WorkerObserver {
   readonly #log: Log

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
+import { PullSizer } from "../../../../../runtime/worker/fetch/consumer.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
-import { PullSizer } from "../../../../../runtime/worker/fetch/pull-sizer.ts"
 
 const delivery = (sequence: number): JobDelivery => ({
   token: `${sequence}`,
