@@ -36,8 +36,7 @@ import { Webhook } from "standardwebhooks"
 import * as v from "valibot"
 import { type AddressGuard, addressGuard } from "./webhook/address.ts"
 import { endedParent } from "./webhook/ended-job.ts"
-import { request } from "./webhook/request.ts"
-import { EndpointBusy, retryAfter, throwForStatus } from "./webhook/verdict.ts"
+import { EndpointBusy, request, retryAfter, throwForStatus } from "./webhook/request.ts"
 
 export interface WebhookOptions {
   /** Secrets (`whsec_…`) by the name that tasks say; several of one name sign side by side. */

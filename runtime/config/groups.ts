@@ -1,12 +1,20 @@
-/** The groups of settings: `http`, `reconnect` and `log`. */
+/** The groups of settings: `http`, with the scopes of its tokens, `reconnect` and `log`. */
 import { Schema } from "effect"
 import { COLOUR_CHOICES, defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { duration } from "../options/duration.ts"
 import { RECONNECT_RANGES } from "../options/reconnect.ts"
-import { SCOPES } from "../options/scopes.ts"
 import { whole } from "../options/whole.ts"
 import { about, Text, yesNo } from "./about.ts"
+
+/** Scopes of a token of the HTTP interface. */
+export const SCOPES = ["read", "submit", "admin"] as const
+
+/**
+ * `read`: read everything. `submit`: submit tasks. `admin`: everything, also cancel, rerun and delete jobs, and control
+ * workers.
+ */
+export type Scope = (typeof SCOPES)[number]
 
 export const HttpConfig = Schema.Struct({
   port: Schema.optionalKey(

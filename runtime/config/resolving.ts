@@ -4,9 +4,9 @@
  */
 import { Result, Schema } from "effect"
 import { didYouMean } from "../options/refuse.ts"
-import { SCOPES } from "../options/scopes.ts"
 import type { About } from "./about.ts"
 import { ConfigError, type ConfigFile, checkConfig, issueOf } from "./file.ts"
+import { SCOPES } from "./groups.ts"
 import type { Config } from "./schema.ts"
 import { SETTINGS, type Setting } from "./settings.ts"
 

@@ -5,8 +5,8 @@
  * refused), and it takes no writes from pages of other origins.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
+import { SCOPES, type Scope } from "../config/groups.ts"
 import { CallboardError } from "../errors.ts"
-import { SCOPES, type Scope } from "../options/scopes.ts"
 
 export interface Token {
   /** Sent as `Authorization: Bearer <token>`. Long and random: `openssl rand -hex 32`. */

@@ -6,7 +6,7 @@ import { runActor } from "callboard/testing"
 import { Webhook } from "standardwebhooks"
 import { describe, expect, test } from "vitest"
 import { addressGuard } from "../../../actors/webhook/address.ts"
-import { retryAfter } from "../../../actors/webhook/verdict.ts"
+import { retryAfter } from "../../../actors/webhook/request.ts"
 import webhook, { type WebhookOptions, webhookActor } from "../../../actors/webhook.ts"
 import { endpoint, statuses } from "./endpoint.ts"
 
