@@ -12,13 +12,13 @@
  *
  * Fails with `OutsideRoot`, `NoSuchFile`, `NotAnImage`, `TooManyPixels`.
  */
+
 import { rename, rm, stat } from "node:fs/promises"
 import { join, posix, relative, resolve } from "node:path"
 import { actor, type Job } from "callboard"
-import sharp from "sharp"
+import sharp, { type Metadata } from "sharp"
 import * as z from "zod"
 import { confine, confineFolder } from "./image/folder.ts"
-import { readHead } from "./image/head.ts"
 
 export interface ImageOptions {
   /** Folder of the pictures. Defaults to `IMAGE_ROOT`, else `images`. */
@@ -155,4 +155,34 @@ const resize = async (source: string, target: string, { size, format, fit, quali
     size: bytes,
   } = await picture.toFormat(format, format === "png" ? {} : { quality }).toFile(target)
   return { width, height, bytes }
+}
+
+/** A file that sharp cannot read. */
+class NotAnImage extends Error {
+  readonly _tag = "NotAnImage"
+  override readonly name = "NotAnImage"
+}
+
+class TooManyPixels extends Error {
+  readonly _tag = "TooManyPixels"
+  override readonly name = "TooManyPixels"
+}
+
+// Pictures made of pixels. An SVG is a program for drawing one, and may ask for other files.
+const READABLE: ReadonlySet<string> = new Set(["avif", "gif", "heif", "jpeg", "png", "tiff", "webp"])
+
+/**
+ * Reads the head of a picture: what it is, before its pixels are decoded. Fails with {@link NotAnImage},
+ * {@link TooManyPixels}. `name` is for messages.
+ */
+const readHead = async (location: string, name: string, maxPixels: number): Promise<Metadata> => {
+  const head = await sharp(location, { limitInputPixels: false })
+    .metadata()
+    .catch((cause: unknown) => {
+      throw new NotAnImage(`${name} is not a picture that can be read`, { cause })
+    })
+  if (!READABLE.has(head.format)) throw new NotAnImage(`${name} is ${head.format}, and not a picture made of pixels`)
+  const pixels = head.width * head.height
+  if (pixels > maxPixels) throw new TooManyPixels(`${name} has ${pixels} pixels, and ${maxPixels} are allowed`)
+  return head
 }

@@ -3,7 +3,7 @@
 import { Schema } from "effect"
 import type { JobPage } from "../client/client.ts"
 import { CallboardError } from "../errors.ts"
-import type { BulkReport as Report } from "../jobs/commands/bulk.ts"
+import type { BulkReport as Report } from "../jobs/commands/decide.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
 import { Job, StateSchema } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"

@@ -1,6 +1,8 @@
 /** Bounds of the HTTP interface that no setting changes. `/v1/info` names those that a client must know. */
 import { within } from "../async/timers.ts"
+import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
+import type { Caller } from "./access.ts"
 
 /** Most tasks in one array. */
 export const MAX_BATCH = 1_000
@@ -16,14 +18,14 @@ export const DEFAULT_PAGE = 100
 export const MAX_WAIT_MS = 60_000
 
 /** Most bytes of bodies that are read or handled at a time. */
-export const MAX_BODY_BYTES = 64 * 1024 * 1024
+const MAX_BODY_BYTES = 64 * 1024 * 1024
 
 /** Longest time that a body may take to arrive. */
-export const BODY_DEADLINE_MS = 30_000
+const BODY_DEADLINE_MS = 30_000
 
 /** Most open streams of events, in all and for each token. */
-export const MAX_STREAMS = 1_000
-export const MAX_STREAMS_PER_TOKEN = 100
+const MAX_STREAMS = 1_000
+const MAX_STREAMS_PER_TOKEN = 100
 
 export const IDEMPOTENCY_TTL_MS = 86_400_000
 
@@ -49,3 +51,86 @@ export const withReadDeadline = <T>(work: Promise<T>): Promise<T> =>
     work,
     () => new TransportError("unavailable", `the transport did not answer within ${READ_DEADLINE_MS / 1000} s`),
   )
+
+export interface Bounds {
+  /** Bytes of bodies that are read or handled; one whole array always has room. */
+  readonly bodyBytes: number
+  /** Longest time that a body may take to arrive, in milliseconds. */
+  readonly bodyMs: number
+  /** Streams of events, in all and for each token. */
+  readonly streams: number
+  readonly streamsPerToken: number
+}
+
+const BOUNDS: Bounds = {
+  bodyBytes: MAX_BODY_BYTES,
+  bodyMs: BODY_DEADLINE_MS,
+  streams: MAX_STREAMS,
+  streamsPerToken: MAX_STREAMS_PER_TOKEN,
+}
+
+const overloaded = (message: string): CallboardError => new CallboardError("overloaded", message, { outcome: "none" })
+
+/** The body of one request: what it holds is given back when its request has been answered. */
+export interface HeldBody {
+  /** When the body must be there, by `performance.now()`. */
+  readonly deadline: number
+  /** Counts more bytes. Fails with `overloaded`. */
+  add(bytes: number): void
+  release(): void
+}
+
+/**
+ * Bounds what requests hold at a time, so that clients that send without end, or do not read, cannot take the memory that
+ * submissions need. What goes beyond is refused with 503 and `Retry-After`.
+ */
+export class Budget {
+  readonly #bounds: Bounds
+  #bodyBytes = 0
+  #streams = 0
+  /** Open streams of each token that has some. */
+  readonly #perToken = new Map<string, number>()
+
+  constructor(bounds: Partial<Bounds> = {}) {
+    this.#bounds = { ...BOUNDS, ...bounds }
+  }
+
+  body(): HeldBody {
+    let held = 0
+    return {
+      deadline: performance.now() + this.#bounds.bodyMs,
+      add: (bytes) => {
+        // The only body that is read has room whatever its size, which has a bound of its own.
+        if (this.#bodyBytes > held && this.#bodyBytes + bytes > this.#bounds.bodyBytes)
+          throw overloaded("too many large bodies are sent to this service at a time: send it again later")
+        held += bytes
+        this.#bodyBytes += bytes
+      },
+      release: () => {
+        this.#bodyBytes -= held
+        held = 0
+      },
+    }
+  }
+
+  /** Opens a stream of events; the result closes it. Fails with `overloaded`. */
+  stream({ key }: Caller): () => void {
+    const { streams, streamsPerToken } = this.#bounds
+    const own = this.#perToken.get(key) ?? 0
+    if (this.#streams >= streams) throw overloaded(`${streams} streams of events are open: come back later`)
+    // Without tokens all callers look the same.
+    if (key !== "" && own >= streamsPerToken)
+      throw overloaded(`this token has ${streamsPerToken} open streams of events: close some`)
+    this.#streams++
+    this.#perToken.set(key, own + 1)
+    let isOpen = true
+    return () => {
+      if (!isOpen) return
+      isOpen = false
+      this.#streams--
+      const left = (this.#perToken.get(key) ?? 1) - 1
+      if (left === 0) this.#perToken.delete(key)
+      else this.#perToken.set(key, left)
+    }
+  }
+}

@@ -1,8 +1,7 @@
 /** The HTTP interface of a pool of worker processes: liveness, readiness and metrics. */
 import { CallboardError } from "../errors.ts"
-import { Budget } from "./budget.ts"
 import { honoApp } from "./hono-app.ts"
-import { KEEP_ALIVE_MS } from "./limits.ts"
+import { Budget, KEEP_ALIVE_MS } from "./limits.ts"
 import { openApiOf } from "./openapi.ts"
 import type { HttpContext } from "./route.ts"
 import { type HttpOptions, type HttpServer, startServer } from "./server.ts"

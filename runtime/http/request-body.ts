@@ -5,7 +5,7 @@ import { CallboardError } from "../errors.ts"
 import { codecsOf, mediaType } from "../protocol/codec/codec.ts"
 import { jsonCodec } from "../protocol/codec/json.ts"
 import { msgpackCodec } from "../protocol/codec/msgpack.ts"
-import type { HeldBody } from "./budget.ts"
+import type { HeldBody } from "./limits.ts"
 
 const CODECS = codecsOf(jsonCodec, msgpackCodec)
 

@@ -11,7 +11,7 @@ import type { Log } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import { isId, MAX_ID_BYTES } from "../protocol/name.ts"
 import type { Caller } from "./access.ts"
-import type { Budget, HeldBody } from "./budget.ts"
+import type { Budget, HeldBody } from "./limits.ts"
 import type { OpenApi } from "./openapi-document.ts"
 import { type Parameters, queryParserOf, type Values } from "./parameter.ts"
 

@@ -1,7 +1,7 @@
 /** What the document says of answers is what is answered: the views and the schemas are the same types. */
 
 import type { BulkReport, JobEventSchema } from "../../../../runtime/http/schema.ts"
-import type { BulkReport as Report } from "../../../../runtime/jobs/commands/bulk.ts"
+import type { BulkReport as Report } from "../../../../runtime/jobs/commands/decide.ts"
 import type { Job, TransitionSchema } from "../../../../runtime/jobs/responses.ts"
 import type { JobEvent } from "../../../../runtime/jobs/tracking/following.ts"
 import type { JobView, TransitionView } from "../../../../runtime/jobs/view.ts"
