@@ -11,13 +11,6 @@ import { milliseconds } from "../options/duration.ts"
 import { givenSettings } from "./options.ts"
 import { type Output, type OutputOptions, outputFor } from "./output.ts"
 
-/**
- * Runs a command once its settings are resolved. `command` is the one that was called: its arguments and options.
- * A normal return is exit code 0. An error is printed in one line and gives another exit code.
- */
-export const runs = (command: Command, run: (invocation: Invocation, command: Command) => Promise<void>): Command =>
-  command.action(async () => run(await invocationOf(command), command))
-
 export interface Invocation {
   readonly resolved: Resolved
   readonly config: Config
@@ -28,7 +21,7 @@ export interface Invocation {
 }
 
 /** Fails with `ConfigError` on settings that cannot be used. */
-export const invocationOf = async (command: Command): Promise<Invocation> => {
+const invocationOf = async (command: Command): Promise<Invocation> => {
   const file = await loadConfigFile(process.cwd())
   const resolved = resolveConfig({ flags: givenSettings(command), env: process.env, file })
   const { config } = resolved
@@ -47,6 +40,13 @@ export const invocationOf = async (command: Command): Promise<Invocation> => {
     },
   }
 }
+
+/**
+ * Runs a command once its settings are resolved. `command` is the one that was called: its arguments and options.
+ * A normal return is exit code 0. An error is printed in one line and gives another exit code.
+ */
+export const runs = (command: Command, run: (invocation: Invocation, command: Command) => Promise<void>): Command =>
+  command.action(async () => run(await invocationOf(command), command))
 
 const clientSettings = ({
   taskNames,

@@ -15,7 +15,7 @@ import { findAll } from "../tracking/finding.ts"
 import { type Edge, edgePrefixOf, parseEdge, removeEdges } from "./edges.ts"
 
 /** Known outcomes of the jobs that a job waits for, by their ids. */
-export type ParentOutcomes = ReadonlyMap<string, ParentOutcome>
+type ParentOutcomes = ReadonlyMap<string, ParentOutcome>
 
 /** The outcome of each of these jobs; a job without a record is gone. Fails as the transport does. */
 export const findParentOutcomes = async (jobs: Pick<Jobs, "find">, ids: Iterable<string>): Promise<ParentOutcomes> => {
