@@ -9,7 +9,7 @@ import type { JobHandle, WaitOptions } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import { BatchReceipts, errorOf, Job, JobResult, ReceiptSchema } from "../jobs/responses.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
-import { type Outcome, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
+import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
 import { milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { type Refusal, type Request, type RequestOptions, requestsTo } from "./http-request.ts"
@@ -110,7 +110,7 @@ const clientOf = (request: Request): HttpClient => {
     return {
       id,
       find: () => ask(Job, path),
-      // The response holds what the method returned, in its JSON form. Its type is the one that the caller gave.
+      // The caller's type says what the method returned.
       result: async (options) => valueOf(id, await end(options)) as R,
       outcome: async (options) => (await end(options)) as Outcome<R>,
       cancel: (options) => ask(Job, `${path}/cancel${queryOf({ ...options })}`, { method: "POST" }),
@@ -201,7 +201,7 @@ const waitForEnd = async (
     if (Result.isSuccess(found)) {
       hasAnswered = true
       const outcome = outcomeOf(found.success)
-      if (outcome !== undefined) return outcome
+      if (outcome !== undefined) return outcomeInCode(outcome)
     } else {
       const { error } = found.failure
       if (error.code === "gone") return { state: "gone" }

@@ -2,6 +2,7 @@
 import { Result, Schema } from "effect"
 import { CallboardError } from "../errors.ts"
 import { errorOf, Problem } from "../jobs/responses.ts"
+import { renderJson } from "../protocol/codec/json.ts"
 
 export interface RequestOptions {
   /** Defaults to GET. */
@@ -59,14 +60,12 @@ export const requestsTo = (base: string, token: string | undefined, timeoutMs: n
   }
 }
 
+/** As a client over a transport writes the arguments of a task. */
 const asJson = (body: unknown): Result.Result<string, CallboardError> => {
-  try {
-    return Result.succeed(JSON.stringify(body))
-  } catch (cause) {
-    return Result.fail(
-      new CallboardError("invalid-input", `the task cannot be written as JSON: ${reasonOf(cause)}`, { cause }),
-    )
-  }
+  const text = renderJson(body)
+  return Result.isSuccess(text)
+    ? Result.succeed(text.success)
+    : Result.fail(new CallboardError("invalid-input", `the task ${text.failure.message}`))
 }
 
 const readProblem = Schema.decodeUnknownResult(Problem)

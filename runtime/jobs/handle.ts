@@ -6,13 +6,13 @@ import { rerunJob } from "./commands/rerun.ts"
 import type { Receipt } from "./receipt.ts"
 import { findRecord, goneError, waitForEnd } from "./tracking/finding.ts"
 import { followJob, type JobEvent } from "./tracking/following.ts"
-import { type Outcome, outcomeOf, valueOf } from "./tracking/outcome.ts"
+import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "./tracking/outcome.ts"
 import { type JobView, jobView } from "./view.ts"
 
 /** A job by its id. Nothing is asked of the transport until a method is called. */
 export interface JobHandle<R = unknown> {
   readonly id: string
-  /** The job as it is now. Fails with `CallboardError` `not-found`, and `gone` once it is deleted or not kept any more. */
+  /** The job as it is now, with its result in the form that HTTP shows. Fails with `CallboardError` `not-found`, and `gone` once it is deleted or not kept any more. */
   find(): Promise<JobView>
   /**
    * Waits for the end of the job and resolves with its result. Fails with `JobFailed`, `JobCancelled`, `JobExpired`,
@@ -55,7 +55,10 @@ export interface SubmittedJob<R = unknown> extends JobHandle<R> {
 }
 
 export const jobHandle = <R>(connection: Connection, id: string): JobHandle<R> => {
-  const end = (options: WaitOptions) => waitForEnd(connection, id, timeoutOf(options), options.signal)
+  const end = async (options: WaitOptions = {}): Promise<Outcome> => {
+    const record = await waitForEnd(connection, id, timeoutOf(options), options.signal)
+    return outcomeInCode(outcomeOf(record) ?? { state: "gone" })
+  }
   return {
     id,
     find: async () => {
@@ -63,9 +66,9 @@ export const jobHandle = <R>(connection: Connection, id: string): JobHandle<R> =
       if (record.tombstone) throw goneError(id)
       return jobView(record)
     },
-    // The record holds what the method returned, in its JSON form: the caller's type says what that is.
-    result: async (options = {}) => valueOf(id, outcomeOf(await end(options)) ?? { state: "gone" }) as R,
-    outcome: async (options = {}) => (outcomeOf(await end(options)) ?? { state: "gone" }) as Outcome<R>,
+    // The caller's type says what the method returned.
+    result: async (options) => valueOf(id, await end(options)) as R,
+    outcome: async (options) => (await end(options)) as Outcome<R>,
     events: (options = {}) => followJob(connection, id, options),
     cancel: async (options = {}) => jobView(await cancelJob(connection, id, options)),
     retry: async () => jobView(await rerunJob(connection, id)),

@@ -1,16 +1,18 @@
-/** The type of a value after a round trip through JSON. */
+/** The type of a value as it comes back from a job: what the JSON codec makes of it. */
+import type { Exact } from "../protocol/value.ts"
+
 type IsAny<T> = 0 extends 1 & T ? true : false
 
-type Unstored = bigint | symbol | ((...args: never) => unknown)
+type Unstored = symbol | ((...args: never) => unknown)
 
-/** Properties that JSON leaves out. */
+/** Properties that are left out: those without a value, and methods, which a class has on its prototype. */
 type Dropped<T, K extends keyof T> = K extends symbol
   ? K
   : [T[K]] extends [undefined | symbol | ((...args: never) => unknown)]
     ? K
     : never
 
-/** Properties that JSON may leave out: an `undefined` there is as good as absent. */
+/** Properties that may be left out: an `undefined` there is as good as absent. */
 type Optional<T, K extends keyof T> = undefined extends T[K] ? K : never
 
 type JsonObject<T> = Flat<
@@ -25,7 +27,7 @@ type JsonObject<T> = Flat<
 
 type Flat<T> = { readonly [K in keyof T]: T[K] }
 
-/** A value after a round trip through JSON: what a record can hold. `never` is what JSON refuses. */
+/** A value as it comes back from a job, from `result()`. `never` is what is refused. */
 export type JsonForm<T> =
   IsAny<T> extends true
     ? unknown
@@ -35,16 +37,24 @@ export type JsonForm<T> =
         ? T
         : T extends undefined | void
           ? null
-          : T extends { toJSON(...args: never): infer J }
-            ? JsonForm<J>
-            : T extends Unstored
-              ? never
-              : T extends ReadonlyArray<unknown>
-                ? { readonly [I in keyof T]: T[I] extends Unstored ? null : JsonForm<T[I]> }
-                : T extends ReadonlyMap<unknown, unknown> | ReadonlySet<unknown> | Error | RegExp
-                  ? Readonly<Record<string, never>>
-                  : T extends ArrayBufferView
-                    ? Readonly<Record<string, number>>
-                    : T extends object
-                      ? JsonObject<T>
-                      : unknown
+          : T extends Date | Exact
+            ? T
+            : T extends bigint
+              ? number | bigint
+              : T extends { toJSON(...args: never): infer J }
+                ? JsonForm<J>
+                : T extends Unstored
+                  ? never
+                  : T extends ReadonlyArray<unknown>
+                    ? { readonly [I in keyof T]: JsonForm<T[I]> }
+                    : T extends ReadonlyMap<unknown, infer V>
+                      ? Readonly<Record<string, JsonForm<V>>>
+                      : T extends ReadonlySet<infer V>
+                        ? ReadonlyArray<JsonForm<V>>
+                        : T extends Error | RegExp | PromiseLike<unknown>
+                          ? never
+                          : T extends ArrayBufferView | ArrayBuffer
+                            ? Uint8Array
+                            : T extends object
+                              ? JsonObject<T>
+                              : unknown

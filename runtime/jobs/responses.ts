@@ -91,16 +91,23 @@ export const JobSummary = Schema.Struct(summary).annotate({
   description: "A job without what may be long: its result and its transitions",
 })
 
+const ResultSchema = Schema.optionalKey(
+  Schema.Unknown.annotate({
+    description:
+      'What the method returned. What JSON lacks is `{"__type__": …, "__value__": …}`: `int`, `float` (not finite), `base64`, `datetime`, `date`, `time`, `decimal`, `uuid`',
+  }),
+)
+
 export const Job = Schema.Struct({
   ...summary,
-  result: Schema.optionalKey(Schema.Unknown),
+  result: ResultSchema,
   transitions: Schema.Array(TransitionSchema).annotate({ description: "Oldest first, the last 50" }),
 }).annotate({ identifier: "Job" })
 
 /** How a job ended. */
 const ended = {
   state: StateSchema,
-  result: Schema.optionalKey(Schema.Unknown),
+  result: ResultSchema,
   error: Schema.optionalKey(JobErrorSchema),
 }
 

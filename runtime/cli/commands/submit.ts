@@ -9,6 +9,7 @@ import type { Submission, SubmissionFields } from "../../jobs/submission/submiss
 import type { Outcome } from "../../jobs/tracking/outcome.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { didYouMean } from "../../options/refuse.ts"
+import { jsonForm } from "../../protocol/codec/json.ts"
 import { resolveName } from "../../protocol/name.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
@@ -125,7 +126,12 @@ const noteUnknown = async (
   output.note(`no worker that is alive serves ${actor}.${method}${advice}; the task waits for one`)
 }
 
-const printOutcome = (output: Output, id: string, outcome: Outcome): void => {
+const printOutcome = (output: Output, id: string, ended: Outcome): void => {
+  // What JSON lacks is printed in the form that HTTP shows.
+  const outcome: Outcome =
+    ended.state === "succeeded"
+      ? { state: "succeeded", result: Result.getOrElse(jsonForm(ended.result, "result"), () => null) }
+      : ended
   if (output.json) output.document({ id, ...outcome })
   else if (outcome.state === "succeeded")
     output.line(JSON.stringify(outcome.result, null, process.stdout.isTTY ? 2 : 0))

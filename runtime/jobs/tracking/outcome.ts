@@ -1,5 +1,6 @@
 /** The outcome of a job, from its record. */
 import { JobCancelled, JobExpired, JobFailed, ResultGone } from "../../errors.ts"
+import { ofJsonForm } from "../../protocol/codec/json.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 
@@ -12,7 +13,7 @@ export type Outcome<R = unknown> =
   /** The job has ended, and its outcome is not kept any more. */
   | { readonly state: "gone" }
 
-/** `undefined` while the job goes on. */
+/** `undefined` while the job goes on. The result is in its JSON form, as the record stores it and HTTP shows it. */
 export const outcomeOf = (
   record: Pick<JobRecord, "state" | "result" | "error"> & { readonly tombstone?: boolean },
 ): Outcome | undefined => {
@@ -32,6 +33,10 @@ export const outcomeOf = (
       }
   }
 }
+
+/** The outcome with the result as the handler returned it, for code. */
+export const outcomeInCode = (outcome: Outcome): Outcome =>
+  outcome.state === "succeeded" ? { state: "succeeded", result: ofJsonForm(outcome.result) } : outcome
 
 /**
  * The result of a job that succeeded. Throws `JobFailed`, `JobCancelled`, `JobExpired` or `ResultGone` for the other

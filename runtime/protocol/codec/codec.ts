@@ -4,6 +4,7 @@
  */
 
 import type * as Result from "effect/Result"
+import { isPlainObject } from "../value.ts"
 
 /** Why bytes cannot be decoded, or a value cannot be encoded. */
 export interface CodecFailure {
@@ -58,13 +59,34 @@ export const mediaType = (contentType: string): string => {
  * of stack), this error for a value that the format cannot express, any other error for malformed bytes. At their border
  * each becomes a {@link CodecFailure}.
  */
-class Unserialisable extends Error {}
+export class Unserialisable extends Error {}
 
 /** `path`: where the value is, such as `.items[3]`. */
 export const unserialisable = (path: string, why: string): Unserialisable =>
   new Unserialisable(`${path === "" ? "the value" : path.slice(0, 200)} ${why}`)
 
-export const tooDeep = (): RangeError => new RangeError(`lists and maps lie more than ${MAX_DEPTH} deep in one another`)
+export const tooDeep = (path = ""): RangeError =>
+  new RangeError(
+    `lists and maps lie more than ${MAX_DEPTH} deep in one another${path === "" ? "" : ` (${path.slice(0, 200)}…)`}`,
+  )
+
+/**
+ * The entries of an object that is no value of its own in any format: its own properties. An object that says something and
+ * has no such property, or not what it says (an Error, a Promise, a RegExp …), is refused instead of becoming an empty map.
+ */
+export const ownEntries = (value: object, path: string): ReadonlyArray<[string, unknown]> => {
+  if (value instanceof Error) throw unserialisable(path, "is an Error: give its name and message as text")
+  const entries = Object.entries(value)
+  if (isPlainObject(value) || (entries.length > 0 && !(value instanceof String))) return entries
+  const { constructor } = value
+  const name = typeof constructor === "function" ? constructor.name : ""
+  // A plain object of another realm is plain, too.
+  if (name === "Object") return entries
+  throw unserialisable(
+    path,
+    `is a ${name || "class instance"}, which has nothing of its own to send: give plain values`,
+  )
+}
 
 const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))
 

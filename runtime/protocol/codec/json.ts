@@ -2,6 +2,9 @@
  * JSON as kombu writes and reads it: plain JSON by the runtime's own parser wherever that is exact, and by
  * {@link parseExactJson} where it is not (bare NaN and Infinity, integers beyond 2⁵³). Typed values travel as
  * `{"__type__": …, "__value__": …}`.
+ *
+ * What a job gives back is stored and shown in strict JSON, which any parser reads: {@link jsonForm}. It is written by the
+ * same writer, so that arguments and results follow one rule; the numbers that strict JSON lacks are typed values in it.
  */
 import * as Result from "effect/Result"
 import { decodeBase64, encodeBase64 } from "../base64.ts"
@@ -10,8 +13,10 @@ import {
   type Codec,
   type CodecFailure,
   MAX_DEPTH,
+  ownEntries,
   readFailure,
   tooDeep,
+  Unserialisable,
   unserialisable,
   writeFailure,
 } from "./codec.ts"
@@ -58,10 +63,24 @@ const typedValue = (type: unknown, value: unknown): unknown => {
         // Said below.
       }
       break
+    case "int":
+      if (typeof value === "string" && INTEGER.test(value)) return integerOf(value)
+      break
+    case "float":
+      if (value === "NaN" || value === "Infinity" || value === "-Infinity") return Number(value)
+      break
     default:
       throw new SyntaxError(`__type__ ${JSON.stringify(type)?.slice(0, 60)} is not known`)
   }
   throw new SyntaxError(`__value__ is no ${type}`)
+}
+
+/** As bounded as the exact reader bounds integers. */
+const INTEGER = /^-?\d{1,4300}$/
+
+const integerOf = (text: string): number | bigint => {
+  const value = Number(text)
+  return Number.isSafeInteger(value) ? value : BigInt(text)
 }
 
 const dashed = (value: unknown): string => {
@@ -169,7 +188,7 @@ const isPlain = (value: unknown, depth: number): boolean => {
     return true
   }
   if (!isPlainObject(value)) return false
-  for (const key in value) if (!isPlain(value[key], depth - 1)) return false
+  for (const key in value) if (key === "__type__" || !isPlain(value[key], depth - 1)) return false
   return true
 }
 
@@ -178,7 +197,21 @@ const typed = (type: string, value: unknown): string => JSON.stringify({ __type_
 /** Python's `fromisoformat` before 3.11 knows microseconds, not more, and no `Z`. */
 const pythonTime = (text: string): string => text.replace(/(\.\d{6})\d+/, "$1").replace(/[zZ]$/, "+00:00")
 
-const write = (value: unknown, depth: number, path: string): string => {
+/** How numbers are written that strict JSON lacks: as Python's json does, or as typed values. */
+interface Numbers {
+  readonly number: (value: number) => string
+  readonly bigint: (value: bigint) => string
+}
+
+const PYTHON: Numbers = { number: numberText, bigint: String }
+
+const STRICT: Numbers = {
+  // JSON.stringify drops the sign of 0.
+  number: (value) => (Number.isFinite(value) ? JSON.stringify(value) : typed("float", String(value))),
+  bigint: (value) => (Number.isSafeInteger(Number(value)) ? String(value) : typed("int", String(value))),
+}
+
+const write = (value: unknown, depth: number, path: string, numbers: Numbers): string => {
   switch (typeof value) {
     case "string":
     case "boolean":
@@ -186,21 +219,21 @@ const write = (value: unknown, depth: number, path: string): string => {
     case "undefined":
       return "null"
     case "number":
-      return numberText(value)
+      return numbers.number(value)
     case "bigint":
-      return value.toString()
+      return numbers.bigint(value)
     case "object":
-      return value === null ? "null" : writeObject(value, depth, path)
+      return value === null ? "null" : writeObject(value, depth, path, numbers)
     default:
       throw unserialisable(path, `is a ${typeof value}, which cannot be sent`)
   }
 }
 
-const writeObject = (value: object, depth: number, path: string): string => {
-  if (depth === 0) throw tooDeep()
+const writeObject = (value: object, depth: number, path: string, numbers: Numbers): string => {
+  if (depth === 0) throw tooDeep(path)
   if (Array.isArray(value)) {
     // Array.from, because `map` passes over holes.
-    return `[${Array.from(value, (item: unknown, at) => write(item, depth - 1, `${path}[${at}]`)).join(",")}]`
+    return `[${Array.from(value, (item: unknown, at) => write(item, depth - 1, `${path}[${at}]`, numbers)).join(",")}]`
   }
   if (value instanceof Date) {
     const text = dateText(value)
@@ -215,16 +248,27 @@ const writeObject = (value: object, depth: number, path: string): string => {
   if (ArrayBuffer.isView(value)) {
     return typed("base64", encodeBase64(new Uint8Array(value.buffer, value.byteOffset, value.byteLength)))
   }
-  if (value instanceof Set) return writeObject([...value], depth, path)
+  if (value instanceof Set) return writeObject([...value], depth, path, numbers)
   if (value instanceof Map) {
     return writeEntries(
       [...value].map(([key, item]): [string, unknown] => [keyText(key, path), item]),
       depth,
       path,
+      numbers,
     )
   }
-  if ("toJSON" in value && typeof value.toJSON === "function") return write(value.toJSON(""), depth - 1, path)
-  return writeEntries(Object.entries(value), depth, path)
+  if ("toJSON" in value && typeof value.toJSON === "function") return write(value.toJSON(""), depth - 1, path, numbers)
+  return writeEntries(ownEntries(value, path), depth, path, numbers)
+}
+
+/** The value of a map that is given in the form of a typed value, since its reader will take it for one. */
+const givenAsTyped = (type: unknown, value: unknown, path: string): unknown => {
+  try {
+    return typedValue(type, value)
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause)
+    throw unserialisable(path, `looks like a typed value and is none: ${why}`)
+  }
 }
 
 /** Python's json: numbers, booleans and null become text as keys; anything else fails at the sender. */
@@ -234,21 +278,32 @@ const keyText = (key: unknown, path: string): string => {
   throw unserialisable(path, "has a key that is neither text nor a number")
 }
 
-const writeEntries = (entries: ReadonlyArray<readonly [string, unknown]>, depth: number, path: string): string => {
+const writeEntries = (
+  entries: ReadonlyArray<readonly [string, unknown]>,
+  depth: number,
+  path: string,
+  numbers: Numbers,
+): string => {
+  if (entries.length === 2) {
+    const { __type__: type, __value__: value } = Object.fromEntries(entries)
+    if (type !== undefined && value !== undefined) return write(givenAsTyped(type, value, path), depth, path, numbers)
+  }
   const parts: Array<string> = []
   for (const [key, item] of entries) {
-    if (item !== undefined) parts.push(`${JSON.stringify(key)}:${write(item, depth - 1, `${path}.${key}`)}`)
+    if (item === undefined || !isSafeEntry(key, item)) continue
+    parts.push(`${JSON.stringify(key)}:${write(item, depth - 1, `${path}.${key}`, numbers)}`)
   }
   return `{${parts.join(",")}}`
 }
 
 /**
  * A value as JSON text that kombu reads to the same meaning. Fails with `unserialisable` (naming the place) on functions,
- * symbols, invalid dates and what throws while it is read, with `too-deep` on cycles.
+ * symbols, invalid dates, Errors and other objects of which nothing would arrive, and what throws while it is read, with
+ * `too-deep` on cycles.
  */
 export const renderJson = (value: unknown): Result.Result<string, CodecFailure> => {
   try {
-    if (!isPlain(value, MAX_DEPTH)) return Result.succeed(write(value, MAX_DEPTH, ""))
+    if (!isPlain(value, MAX_DEPTH)) return Result.succeed(write(value, MAX_DEPTH, "", PYTHON))
     return Result.succeed(JSON.stringify(value) ?? "null")
   } catch (cause) {
     return Result.fail(writeFailure(cause, "JSON"))
@@ -258,6 +313,87 @@ export const renderJson = (value: unknown): Result.Result<string, CodecFailure> 
 const encode = (value: unknown): Result.Result<Uint8Array, CodecFailure> => {
   const text = renderJson(value)
   return Result.isFailure(text) ? Result.fail(text.failure) : Result.succeed(encoder.encode(text.success))
+}
+
+// ── results ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const NOT_PLAIN = Symbol("not plain")
+
+/** A copy of a value that is strict JSON already; {@link NOT_PLAIN} for one that holds anything else. */
+const plainCopy = (value: unknown, depth: number): unknown => {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+    case "undefined":
+      return value
+    case "number":
+      // Without the sign of 0, as it is stored.
+      return Number.isFinite(value) ? value + 0 : NOT_PLAIN
+    case "object":
+      break
+    default:
+      return NOT_PLAIN
+  }
+  if (value === null) return null
+  if (depth === 0) return NOT_PLAIN
+  if (Array.isArray(value)) {
+    const list: Array<unknown> = []
+    for (let at = 0; at < value.length; at++) {
+      const item = plainCopy(value[at], depth - 1)
+      if (item === NOT_PLAIN) return NOT_PLAIN
+      list.push(item === undefined ? null : item)
+    }
+    return list
+  }
+  if (!isPlainObject(value)) return NOT_PLAIN
+  const map: Record<string, unknown> = {}
+  for (const key in value) {
+    if (key === "__type__" || key === "__proto__" || key === "constructor") return NOT_PLAIN
+    const item = plainCopy(value[key], depth - 1)
+    if (item === NOT_PLAIN) return NOT_PLAIN
+    if (item !== undefined) map[key] = item
+  }
+  return map
+}
+
+/**
+ * A value in strict JSON, as a record stores it and HTTP shows it: a copy, in which what JSON lacks is a typed value, also
+ * `{"__type__": "int", …}` for integers beyond ±(2⁵³−1) and `{"__type__": "float", …}` for what is not finite. -0 is 0.
+ * Fails, naming the place, where {@link renderJson} fails and on a map that looks like a typed value and is none. `name`: of
+ * the value, which begins the place, such as `result.items[3]`.
+ */
+export const jsonForm = (value: unknown, name: string): Result.Result<unknown, string> => {
+  if (value === undefined || value === null) return Result.succeed(value)
+  try {
+    const plain = plainCopy(value, MAX_DEPTH)
+    if (plain !== NOT_PLAIN) return Result.succeed(plain)
+    return Result.succeed(JSON.parse(write(value, MAX_DEPTH, name, STRICT)))
+  } catch (cause) {
+    return Result.fail(
+      cause instanceof Unserialisable || cause instanceof RangeError
+        ? cause.message
+        : `${name} cannot be written as JSON: ${String(cause)}`,
+    )
+  }
+}
+
+/** The value of a {@link jsonForm}, which is left as it is. A form that holds no typed value is its own value. */
+export const ofJsonForm = (form: unknown): unknown => {
+  if (typeof form !== "object" || form === null || !holdsTyped(form)) return form
+  try {
+    return settle(JSON.parse(JSON.stringify(form)), MAX_DEPTH)
+  } catch {
+    // Not written by `jsonForm`: an older Callboard stored such maps as they came.
+    return form
+  }
+}
+
+const holdsTyped = (form: unknown): boolean => {
+  if (typeof form !== "object" || form === null) return false
+  if (!isMap(form)) return Array.isArray(form) && form.some(holdsTyped)
+  if ("__type__" in form) return true
+  for (const key in form) if (holdsTyped(form[key])) return true
+  return false
 }
 
 /** Celery's default serialisation. */

@@ -10,6 +10,7 @@ import {
   type Codec,
   type CodecFailure,
   MAX_DEPTH,
+  ownEntries,
   readFailure,
   tooDeep,
   unserialisable,
@@ -83,7 +84,7 @@ const prepareObject = (value: object, depth: number, path: string): unknown => {
   if (value instanceof Set) return prepareObject([...value], depth, path)
   if (value instanceof Map) return prepareEntries([...value], depth, path)
   if ("toJSON" in value && typeof value.toJSON === "function") return prepare(value.toJSON(""), depth - 1, path)
-  return prepareEntries(Object.entries(value), depth, path)
+  return prepareEntries(ownEntries(value, path), depth, path)
 }
 
 const prepareEntries = (entries: ReadonlyArray<readonly [unknown, unknown]>, depth: number, path: string): unknown => {

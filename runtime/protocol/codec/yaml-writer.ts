@@ -4,7 +4,7 @@
  */
 import { encodeBase64 } from "../base64.ts"
 import { dateText, Exact } from "../value.ts"
-import { MAX_DEPTH, tooDeep, unserialisable } from "./codec.ts"
+import { MAX_DEPTH, ownEntries, tooDeep, unserialisable } from "./codec.ts"
 
 /**
  * Characters that PyYAML refuses or takes for a line end, and JSON does not escape; most lone surrogates are among
@@ -73,7 +73,7 @@ const writeObject = (value: object, depth: number, path: string): string => {
   }
   if (value instanceof Map) return writeEntries([...value], depth, path)
   if ("toJSON" in value && typeof value.toJSON === "function") return write(value.toJSON(""), depth - 1, path)
-  return writeEntries(Object.entries(value), depth, path)
+  return writeEntries(ownEntries(value, path), depth, path)
 }
 
 /** PyYAML: a key of more characters must be announced with a question mark. */

@@ -8,8 +8,9 @@ import type { Job, JobState } from "../../actor/job.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
 import { flatMapNow } from "../../async/now.ts"
 import { jobError, KnownFailure, readable } from "../../jobs/outcome/job-error.ts"
+import { jsonForm } from "../../protocol/codec/json.ts"
 import { type Invocation, invoke } from "./invocation.ts"
-import { type InvalidValue, jsonForm, validate } from "./validation.ts"
+import { type InvalidValue, validate } from "./validation.ts"
 
 /** The part of a run that an attempt reads and changes. */
 export interface AttemptedRun extends Invocation {
@@ -42,7 +43,7 @@ const returned = (run: AttemptedRun, value: unknown, job: AttemptedJob): Effect.
   return flatMapNow(checking, (checked) => {
     if (Result.isFailure(checked)) return failed(run, Cause.fail(invalidResult(checked.failure)), job)
     // The JSON form is made before `onSuccess` runs, because the hook may change the value that it gets.
-    const form = jsonForm(checked.success)
+    const form = jsonForm(checked.success, "result")
     if (Result.isFailure(form)) return failed(run, Cause.fail(unserialisable(form.failure)), job)
     const exit: Effect.Effect<AttemptExit> = Effect.succeed(Exit.succeed(form.success))
     if (onSuccess === undefined || run.isOver) return exit

@@ -1,7 +1,4 @@
-/**
- * Validates values at the edge of a handler: its input and its result by their schemas, and its result by what a record
- * can store.
- */
+/** Validates values at the edge of a handler: its input and its result by their schemas. */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import { Effect, Result } from "effect"
 import { isPromiseLike } from "../../async/promise-like.ts"
@@ -33,21 +30,5 @@ export const validate = (
     return Effect.promise(() => Promise.resolve(answer).then(resultOf, broken))
   } catch (thrown) {
     return Effect.succeed(broken(thrown))
-  }
-}
-
-/**
- * The result as a record stores it. Fails for what JSON cannot express: cycles, BigInt, a function as the whole value.
- */
-export const jsonForm = (value: unknown): Result.Result<unknown, string> => {
-  if (value === undefined || value === null || typeof value === "string" || typeof value === "boolean")
-    return Result.succeed(value)
-  try {
-    const text: string | undefined = JSON.stringify(value)
-    return text === undefined
-      ? Result.fail(`the result is a ${typeof value}, which cannot be stored; return JSON`)
-      : Result.succeed(JSON.parse(text))
-  } catch (cause) {
-    return Result.fail(`the result cannot be stored as JSON: ${cause instanceof Error ? cause.message : String(cause)}`)
   }
 }

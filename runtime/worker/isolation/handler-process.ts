@@ -8,7 +8,7 @@ import type { ActorDefinition } from "../../actor/actor.ts"
 import type { Client } from "../../client/client.ts"
 import { KnownFailure } from "../../jobs/outcome/job-error.ts"
 import { LOG_LEVELS, type Log, type LogLevel } from "../../log/log.ts"
-import { parseJson, renderJson } from "../../protocol/codec/json.ts"
+import { jsonForm, parseJson, renderJson } from "../../protocol/codec/json.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { JobContext } from "../attempt/job-context.ts"
 import type { Run } from "../delivery/in-flight.ts"
@@ -256,7 +256,9 @@ export class HandlerProcess {
     }
     try {
       const value = await performCall(question, activeRun.job, this.#client, activeRun.over.signal)
-      const text: string | undefined = JSON.stringify(value)
+      const form = jsonForm(value, "answer")
+      if (Result.isFailure(form)) throw new Error(form.failure)
+      const text: string | undefined = JSON.stringify(form.success)
       if (text !== undefined && text.length > MAX_PAYLOAD)
         throw new Error("the answer is too large for an isolated process")
       answer(text === undefined ? {} : { value: text })

@@ -11,7 +11,7 @@ import { type Outcome, valueOf } from "../../jobs/tracking/outcome.ts"
 import type { JobView } from "../../jobs/view.ts"
 import { LOG_LEVELS, type LogLevel } from "../../log/log.ts"
 import type { DurationInput } from "../../options/duration.ts"
-import { renderJson } from "../../protocol/codec/json.ts"
+import { ofJsonForm, renderJson } from "../../protocol/codec/json.ts"
 import type { Headers } from "../../protocol/message.ts"
 import { fractionOf, JOB_FIELDS, progressDetail } from "../attempt/job-context.ts"
 import { cutLine, MAX_DETAIL, type ProcessMessage, type ProcessRequest } from "./messages.ts"
@@ -153,7 +153,7 @@ const handleOf = (id: string, channel: WorkerChannel, run: number): JobHandle =>
     const fields = JSON.stringify(timeout === undefined ? {} : { timeout })
     const asked = channel.ask({ run, what: "outcome", about: id, fields })
     // The answer comes from the worker's own client, so its shape is not validated again.
-    return (await (signal === undefined ? asked : Promise.race([asked, aborted(signal)]))) as Outcome
+    return ofJsonForm(await (signal === undefined ? asked : Promise.race([asked, aborted(signal)]))) as Outcome
   }
   return {
     id,

@@ -4,14 +4,12 @@
  * of the worker.
  */
 import { Worker as Thread } from "node:worker_threads"
-import { Result } from "effect"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { isActor } from "../../actor/discover.ts"
 import type { JobLog } from "../../actor/job.ts"
 import { CallboardError, type ErrorCode, WaitTimeout } from "../../errors.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { LogLevel } from "../../log/log.ts"
-import { parseJson } from "../../protocol/codec/json.ts"
 import { markHandlerProcess } from "./handler-process-mark.ts"
 import { logTo, type WorkerChannel } from "./isolated-job.ts"
 import { IsolatedRun } from "./isolated-run.ts"
@@ -100,9 +98,8 @@ class PendingCalls {
       waiting.reject(errorOf(refused))
       return
     }
-    const parsed = value === undefined ? Result.succeed(undefined) : parseJson(value)
-    if (Result.isFailure(parsed)) waiting.reject(new CallboardError("internal", parsed.failure.message))
-    else waiting.resolve(parsed.success)
+    // The value is JSON text that the worker made itself, so it can be parsed.
+    waiting.resolve(value === undefined ? undefined : JSON.parse(value))
   }
 }
 

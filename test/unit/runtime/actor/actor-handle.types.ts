@@ -47,7 +47,7 @@ export const calls = async (client: Client) => {
 
   const order = await handle.order.submit({ item: "pen", at: "2026-01-01" }, { priority: 9, delay: "10s" })
   const ordered = await order.result({ timeout: "1 minute" })
-  same<typeof ordered, { readonly item: string; readonly at: string; readonly amount: number }>(true)
+  same<typeof ordered, { readonly item: string; readonly at: Date; readonly amount: number }>(true)
   const outcome = await order.outcome()
   same<typeof outcome, Outcome<typeof ordered>>(true)
   if (outcome.state === "failed") outcome.error.message satisfies string
@@ -81,7 +81,7 @@ export const calls = async (client: Client) => {
 
   const found = await handle.find.submit("pen")
   same<Awaited<ReturnType<typeof found.result>>, { readonly name: string; readonly price: boolean }>(true)
-  same<Awaited<ReturnType<Awaited<ReturnType<typeof handle.visit.submit>>["result"]>>, string>(true)
+  same<Awaited<ReturnType<Awaited<ReturnType<typeof handle.visit.submit>>["result"]>>, Date>(true)
   const list = await (await handle.list.submit()).result()
   same<typeof list, readonly { readonly at: number }[]>(true)
   await handle.list.submit({ limit: 3 })
@@ -200,26 +200,28 @@ interface JsonTree {
 
 same<JsonForm<undefined>, null>(true)
 same<JsonForm<void>, null>(true)
-same<JsonForm<Date>, string>(true)
-same<JsonForm<bigint>, never>(true)
+same<JsonForm<Date>, Date>(true)
+same<JsonForm<bigint>, number | bigint>(true)
 same<JsonForm<unknown>, unknown>(true)
 // biome-ignore lint/suspicious/noExplicitAny: the point is that it does not spread
 same<JsonForm<any>, unknown>(true)
 same<JsonForm<never>, never>(true)
 same<JsonForm<"a" | 1 | undefined>, "a" | 1 | null>(true)
 same<JsonForm<string[]>, readonly string[]>(true)
-same<JsonForm<[Date, number?]>, readonly [string, (number | null)?]>(true)
+same<JsonForm<[Date, number?]>, readonly [Date, (number | null)?]>(true)
 same<JsonForm<(undefined | number)[]>, readonly (null | number)[]>(true)
-same<JsonForm<(() => void)[]>, readonly null[]>(true)
-same<JsonForm<Map<string, number>>, Readonly<Record<string, never>>>(true)
-same<JsonForm<Uint8Array>, Readonly<Record<string, number>>>(true)
+same<JsonForm<(() => void)[]>, readonly never[]>(true)
+same<JsonForm<Map<string, number>>, Readonly<Record<string, number>>>(true)
+same<JsonForm<Set<Date>>, readonly Date[]>(true)
+same<JsonForm<Error>, never>(true)
+same<JsonForm<Uint8Array>, Uint8Array>(true)
 same<
   JsonForm<{ a?: number; b: Date | null; c: undefined; d(): void; [Symbol.iterator]: 1 }>,
-  { readonly b: string | null; readonly a?: number }
+  { readonly b: Date | null; readonly a?: number }
 >(true)
 same<JsonForm<{ a: string | undefined }>, { readonly a?: string }>(true)
-same<JsonForm<Record<string, Date>>, { readonly [key: string]: string }>(true)
-same<JsonForm<{ toJSON(): { at: Date } }>, { readonly at: string }>(true)
+same<JsonForm<Record<string, Date>>, { readonly [key: string]: Date }>(true)
+same<JsonForm<{ toJSON(): { at: Date } }>, { readonly at: Date }>(true)
 same<JsonForm<{ kind: "a"; x: 1 } | { kind: "b" }>, { readonly kind: "a"; readonly x: 1 } | { readonly kind: "b" }>(
   true,
 )

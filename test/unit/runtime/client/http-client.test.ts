@@ -131,7 +131,7 @@ test("what is refused says why, and names the field", async () => {
   )
   expect((await fails(client.submit("work", { priority: 12 }))).details.outcome).toBe(undefined)
   await expect(client.submit("absent", {})).rejects.toMatchObject(refusal("unknown-actor"))
-  await expect(client.submit("work", { input: 1n })).rejects.toMatchObject(refusal("invalid-input"))
+  await expect(client.submit("work", { input: Symbol("x") })).rejects.toMatchObject(refusal("invalid-input"))
   await expect(client.job("absent").find()).rejects.toMatchObject(refusal("not-found"))
   await expect(client.job("absent").result(WAIT)).rejects.toMatchObject(refusal("not-found"))
   await expect(client.job("../info").find()).rejects.toMatchObject(refusal("not-found"))

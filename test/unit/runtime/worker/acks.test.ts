@@ -180,7 +180,7 @@ onEveryBoard((newBoard) => {
             throw new TypeError("no")
           },
         },
-        unfit: { acks: { onFailure: "reject" }, run: () => ({ bad: 1n }) },
+        unfit: { acks: { onFailure: "reject" }, run: () => ({ bad: Symbol("x") }) },
         slow: { acks: { onTimeout: "reject" }, timeLimit: 0.2, run: () => new Promise(() => undefined) },
         lax: { acks: { onFailure: "reject" }, timeLimit: 0.2, run: () => new Promise(() => undefined) },
       },

@@ -23,7 +23,7 @@ export const isolated = actor("isolated", {
   },
   methods: {
     pid: () => process.pid,
-    reads: (id: string, job) => job.job<number>(id).result({ timeout: 30 }),
+    reads: (id: string, job) => job.job(id).result({ timeout: 30 }),
     variable: (name: string) => process.env[name] ?? null,
     inline: { isolation: "inline", run: () => process.pid },
     echo: (input: unknown) => input,
@@ -113,7 +113,8 @@ export const isolated = actor("isolated", {
       if (job.retries === 0) throw job.retry({ after: 0.01 })
       return job.attempt
     },
-    bigint: () => ({ n: 1n }),
+    symbol: () => ({ n: Symbol("x") }),
+    large: () => ({ n: 2n ** 70n, at: new Date(0) }),
     nothing: () => undefined,
     effect: () => Effect.sync(() => process.pid),
     endless: ({ ledger }: { ledger: string }) =>

@@ -109,6 +109,9 @@ describe("a handler in a process of its own", () => {
     const first = await client.submit("isolated.echo", { input: 41 })
     expect(await first.result(WAIT)).toBe(41)
     expect(await result(client, "isolated.reads", { input: first.id })).toBe(41)
+    const large = await client.submit("isolated.large")
+    expect(await large.result(WAIT)).toEqual({ n: 2n ** 70n, at: new Date(0) })
+    expect(await result(client, "isolated.reads", { input: large.id })).toEqual({ n: 2n ** 70n, at: new Date(0) })
   })
 
   test("does not get the tokens of the HTTP interface in its environment", async () => {
@@ -173,7 +176,7 @@ describe("a handler in a process of its own", () => {
       },
     })
     expect(await outcome("tagged")).toMatchObject({ error: { name: "Tagged", message: "by tag" } })
-    expect(await outcome("bigint")).toMatchObject({ error: { reason: "result-unserialisable" } })
+    expect(await outcome("symbol")).toMatchObject({ error: { reason: "result-unserialisable" } })
     const rejected = await client.submit("isolated.reject", { retry: { max: 3 } })
     expect(await rejected.outcome(WAIT)).toMatchObject({ error: { name: "Reject", message: "not for me" } })
     expect(await rejected.find()).toMatchObject({ dead: "rejected", attempts: 1 })

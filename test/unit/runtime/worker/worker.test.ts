@@ -90,7 +90,7 @@ describe("outcomes", () => {
       ignore: () => Promise.reject(new Ignore()),
       failEffect: () => Effect.fail({ _tag: "Tagged", message: "by tag" }),
       dieEffect: () => Effect.die(new RangeError("defect")),
-      bigint: () => ({ n: 1n }),
+      symbol: () => ({ n: Symbol("x") }),
       nothing: () => undefined,
       throwNothing: () => {
         throw undefined
@@ -113,7 +113,7 @@ describe("outcomes", () => {
     ["reject", { name: "Reject", reason: "rejected" }],
     ["failEffect", { name: "Tagged", message: "by tag" }],
     ["dieEffect", { name: "RangeError", message: "defect" }],
-    ["bigint", { name: "UnserialisableResult", reason: "result-unserialisable" }],
+    ["symbol", { name: "UnserialisableResult", reason: "result-unserialisable" }],
     ["throwNothing", { name: "Error", reason: "handler" }],
     ["typed", { name: "InvalidResult", reason: "invalid-result", field: "n" }],
   ])("%s ends as failed, with what went wrong", async (method, error) => {

@@ -3,6 +3,8 @@ import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import { parseExactJson } from "../../../../../runtime/protocol/codec/exact-json.ts"
 import { jsonCodec, parseJson, renderJson } from "../../../../../runtime/protocol/codec/json.ts"
+import { msgpackCodec } from "../../../../../runtime/protocol/codec/msgpack.ts"
+import { yamlCodec } from "../../../../../runtime/protocol/codec/yaml.ts"
 import { Exact, ExactDate } from "../../../../../runtime/protocol/value.ts"
 import { anyValue } from "../arbitrary.ts"
 import { canonical } from "../vectors.ts"
@@ -236,6 +238,16 @@ describe("writing", () => {
     expect(Result.flip(renderJson({ a: new Map([[[], 1]]) }))).toMatchObject({
       success: { reason: "unserialisable", message: expect.stringContaining(".a has a key") },
     })
+  })
+
+  test("what has nothing of its own to send is refused, also by the other formats", () => {
+    for (const codec of [jsonCodec, msgpackCodec, yamlCodec]) {
+      for (const value of [new Error("bad"), Promise.resolve(1), /x/, new WeakMap()]) {
+        expect(Result.flip(codec.encode({ a: [value] })), codec.contentType).toMatchObject({
+          success: { reason: "unserialisable", message: expect.stringContaining(".a[0] is a") },
+        })
+      }
+    }
   })
 
   test("every value reads back", () => {
