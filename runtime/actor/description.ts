@@ -1,6 +1,6 @@
 /** Describes an actor for the directory, where submitters and operators read it: names and options, no handlers. */
 import { type ActorDescription, DEFAULT_QUEUE } from "../cluster/directory.ts"
-import { jsonSchemaOf } from "../options/json-schema.ts"
+import { isExact, jsonSchemaOf } from "../options/json-schema.ts"
 import type { ActorDefinition, ErasedMethod } from "./actor.ts"
 
 export const describeActor = (actor: ActorDefinition): ActorDescription => ({
@@ -23,6 +23,7 @@ const describeMethod = (method: ErasedMethod): ActorDescription["methods"][numbe
     ...(method.redact === undefined ? {} : { redact: method.redact }),
     ...(typeof method.limit?.key === "string" ? { limitKey: method.limit.key } : {}),
     ...(input === undefined ? {} : { input }),
+    ...(method.input === undefined || input === undefined || !isExact(method.input) ? {} : { exactInput: true }),
     ...(output === undefined ? {} : { output }),
   }
 }

@@ -22,6 +22,8 @@ const MethodDescription = Schema.Struct({
   limitKey: Schema.optionalKey(Schema.String),
   /** JSON Schema of the input and of the result, where the method has schemas that can be expressed in it. */
   input: Schema.optionalKey(Schema.Unknown),
+  /** Whether `input` takes every JSON input that the method takes, so that a submitter may refuse by it. */
+  exactInput: Schema.optionalKey(Schema.Boolean),
   output: Schema.optionalKey(Schema.Unknown),
 })
 

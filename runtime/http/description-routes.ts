@@ -1,6 +1,6 @@
 /** Routes that describe the interface: the OpenAPI document, and the same for people. */
 import { Schema } from "effect"
-import { sampleOf } from "../options/json-schema.ts"
+import { sampleOf } from "../options/sample.ts"
 import { DEFAULT_METHOD } from "../protocol/name.ts"
 import { withReadDeadline } from "./limits.ts"
 import type { OpenApi } from "./openapi-document.ts"

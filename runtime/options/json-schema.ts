@@ -1,11 +1,10 @@
 /**
  * JSON Schema of a method's schema, for lists of actors and the OpenAPI document, where the schema's library can make
- * one; and an input that fits a JSON Schema, for the `curl` to paste.
+ * one; and the check of an input by it, in a submitter that does not have the method's own schema.
  */
-
-import { existsSync } from "node:fs"
 import type { StandardSchemaV1 } from "@standard-schema/spec"
-import { Schema } from "effect"
+import { JsonSchema, Schema, SchemaRepresentation } from "effect"
+import { isPromiseLike } from "../async/promise-like.ts"
 
 const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
 
@@ -31,6 +30,69 @@ export const jsonSchemaOf = (schema: StandardSchemaV1, side: "input" | "output")
 }
 
 /**
+ * Whether a JSON Schema of {@link jsonSchemaOf} takes every JSON input that the schema itself takes, so that input may be
+ * refused by it. Known of Effect's schemas, and of Zod's unless one of their parts makes another value of what it gets before
+ * it checks that: Zod's JSON Schema tells only what is checked.
+ */
+export const isExact = (schema: StandardSchemaV1): boolean => {
+  const { vendor } = schema["~standard"]
+  return vendor === "effect" || (vendor === "zod" && !rewritesInput(schema, new Set()))
+}
+
+/** Whether a Zod schema, or a part of it, coerces, prepares or replaces its input, or is known only when it is used. */
+const rewritesInput = (part: unknown, seen: Set<unknown>): boolean => {
+  if (!isObject(part) || seen.has(part)) return false
+  seen.add(part)
+  const internals: unknown = Reflect.get(part, "_zod")
+  const def: unknown = isObject(internals) ? Reflect.get(internals, "def") : part
+  if (!isObject(def)) return false
+  const { type, coerce, in: before }: { type?: unknown; coerce?: unknown; in?: unknown } = def
+  if (coerce === true || type === "catch" || type === "lazy" || type === "custom") return true
+  if (type === "transform") return true
+  // What a pipe gives on is of no account: its input is what its first part takes.
+  return type === "pipe" ? rewritesInput(before, seen) : Object.values(def).some((each) => rewritesInput(each, seen))
+}
+
+/** Why a schema refuses a value, and in which field. The field is empty for the value as a whole. */
+export interface InvalidValue {
+  readonly field: string
+  readonly message: string
+}
+
+/** The first of the issues of a Standard Schema. */
+export const firstIssue = ([issue]: ReadonlyArray<StandardSchemaV1.Issue>): InvalidValue => {
+  const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
+  const message = issue?.message ?? "is not valid"
+  return { field, message: field === "" ? message : `${field}: ${message}` }
+}
+
+const compiled = new WeakMap<object, StandardSchemaV1 | null>()
+
+/** A schema from its JSON Schema; `null` where that holds what cannot be checked by it. */
+const compile = (published: object): StandardSchemaV1 | null => {
+  try {
+    const document = JsonSchema.fromSchemaDraft2020_12({ ...published })
+    const schema = SchemaRepresentation.fromJsonSchemaDocument(document, { patterns: "apply" })
+    return Schema.toStandardSchemaV1(Schema.make<Schema.Codec<unknown>>(schema.ast))
+  } catch {
+    return null
+  }
+}
+
+/** What a published JSON Schema finds wrong with an input of strict JSON. `undefined`: nothing, or it cannot tell. */
+export const findInvalid = (published: unknown, input: unknown): InvalidValue | undefined => {
+  if (!isObject(published)) return undefined
+  let schema = compiled.get(published)
+  if (schema === undefined) {
+    schema = compile(published)
+    compiled.set(published, schema)
+  }
+  const answer = schema?.["~standard"].validate(input)
+  if (answer === undefined || isPromiseLike(answer) || answer.issues === undefined) return undefined
+  return firstIssue(answer.issues)
+}
+
+/**
  * Names of an input's fields by its JSON Schema; `undefined` where there is none, or where it allows further fields.
  */
 export const fieldsOf = (input: StandardSchemaV1): ReadonlyArray<string> | undefined => {
@@ -39,94 +101,4 @@ export const fieldsOf = (input: StandardSchemaV1): ReadonlyArray<string> | undef
   const properties: unknown = Reflect.get(schema, "properties")
   const others: unknown = Reflect.get(schema, "additionalProperties")
   return isObject(properties) && !isObject(others) ? Object.keys(properties) : undefined
-}
-
-type JsonSchema = Readonly<Record<string, unknown>>
-
-const isSchema = (value: unknown): value is JsonSchema =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
-const first = (value: unknown): unknown => (Array.isArray(value) ? value[0] : undefined)
-
-/** Deep enough for what people write by hand, and an end for schemas that contain themselves. */
-const MAX_DEPTH = 8
-
-/** A value that fits the schema, as far as can be told without solving it. `root` holds the definitions. */
-export const sampleOf = (schema: unknown, name = "", root: unknown = schema, depth = 0): unknown => {
-  if (!isSchema(schema) || depth > MAX_DEPTH) return {}
-  const inner = (other: unknown, innerName = name) => sampleOf(other, innerName, root, depth + 1)
-  for (const given of [first(schema["examples"]), schema["default"], schema["const"], first(schema["enum"])]) {
-    if (given !== undefined) return given
-  }
-  const { $ref, allOf } = schema
-  if (typeof $ref === "string") return inner(referred(root, $ref))
-  const choice = first(schema["anyOf"]) ?? first(schema["oneOf"])
-  if (choice !== undefined) return inner(choice)
-  if (Array.isArray(allOf) && schema["type"] !== "object") {
-    // Checks of one value come as parts of its schema.
-    return inner(Object.assign({}, { ...schema, allOf: undefined }, ...allOf.filter(isSchema)))
-  }
-  switch (Array.isArray(schema["type"]) ? first(schema["type"]) : schema["type"]) {
-    case "string":
-      return sampleText(schema, name)
-    case "number":
-    case "integer":
-      return sampleNumber(schema)
-    case "boolean":
-      return true
-    case "null":
-      return null
-    case "array": {
-      const least = typeof schema["minItems"] === "number" ? schema["minItems"] : 1
-      return Array.from({ length: least }, () => inner(schema["items"] ?? first(schema["prefixItems"])))
-    }
-    default:
-      return sampleObject(schema, inner)
-  }
-}
-
-const referred = (root: unknown, reference: string): unknown =>
-  reference
-    .replace(/^#\/?/, "")
-    .split("/")
-    .reduce<unknown>(
-      (at, key) => (isSchema(at) ? at[key.replaceAll("~1", "/").replaceAll("~0", "~")] : undefined),
-      root,
-    )
-
-const sampleObject = (schema: JsonSchema, inner: (schema: unknown, name: string) => unknown): unknown => {
-  const properties = isSchema(schema["properties"]) ? schema["properties"] : {}
-  const required = schema["required"]
-  const names = Array.isArray(required) ? required.filter((name) => typeof name === "string") : []
-  return Object.fromEntries(names.map((name) => [name, inner(properties[name], name)]))
-}
-
-const sampleNumber = (schema: JsonSchema): number => {
-  const { minimum, exclusiveMinimum, maximum } = schema
-  if (typeof minimum === "number") return minimum
-  if (typeof exclusiveMinimum === "number") return exclusiveMinimum + 1
-  return typeof maximum === "number" ? Math.min(1, maximum) : 1
-}
-
-/** Files that most folders with a project have: a path that exists makes a job that succeeds. */
-const LIKELY_FILES = ["README.md", "package.json"]
-
-const sampleText = (schema: JsonSchema, name: string): string => {
-  switch (schema["format"]) {
-    case "uri":
-    case "url":
-      return "https://example.com"
-    case "email":
-      return "ada@example.com"
-    case "date":
-      return new Date().toISOString().slice(0, 10)
-    case "date-time":
-      return new Date().toISOString()
-    case "uuid":
-      return "0198a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b"
-  }
-  if (/path|file/i.test(name)) return LIKELY_FILES.find((file) => existsSync(file)) ?? "README.md"
-  if (/ur[il]$/i.test(name)) return "https://example.com"
-  const least = typeof schema["minLength"] === "number" ? schema["minLength"] : 0
-  return (name === "" ? "text" : name).padEnd(least, ".")
 }

@@ -10,8 +10,9 @@ import { listText, oneLine, shortId, spanText } from "../../runtime/cli/format.t
 import { columns, type Output, outputFor, painter, shown, wrapped } from "../../runtime/cli/output.ts"
 import type { Reply } from "../../runtime/cluster/remote/command.ts"
 import { takesColour } from "../../runtime/log/log.ts"
-import { jsonSchemaOf, sampleOf } from "../../runtime/options/json-schema.ts"
+import { jsonSchemaOf } from "../../runtime/options/json-schema.ts"
 import { suggest } from "../../runtime/options/refuse.ts"
+import { sampleOf } from "../../runtime/options/sample.ts"
 
 test("columns are as wide as what is seen in them", () => {
   const paint = painter(true)

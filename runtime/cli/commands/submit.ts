@@ -189,7 +189,7 @@ export const addSubmit = (program: Command): void => {
     .option("--parent <id>", "job that this one belongs to")
     .option("--root <id>", "job that this one descends from")
     .option("--meta <json>", "your own data, shown with the job")
-    .option("--force", "also if no worker has the method yet")
+    .option("--force", "also if no worker has the method yet, or its published schema refuses the input")
     .option("--header <name=value>", "custom header, which the handler sees; may be given several times", collected)
   runs(command, async ({ config, output, transport, withClient }) => {
     const [task = "", input] = command.args

@@ -1,12 +1,14 @@
 /** Turns a checked submission into the posting that a transport carries. */
 import { Result } from "effect"
-import type { CallboardError } from "../../errors.ts"
+import { CallboardError } from "../../errors.ts"
 import { checkFollowUps, embedOf } from "../../jobs/submission/follow-ups.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
 import { milliseconds, timeLimitOf, timeToLive } from "../../options/duration.ts"
+import { findInvalid } from "../../options/json-schema.ts"
 import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
 import { repeatHeader, retryHeader } from "../../options/retry-policy.ts"
 import { type Body, encodeBody, encodeValue } from "../../protocol/body.ts"
+import { strictJson } from "../../protocol/codec/json.ts"
 import {
   type AfterHeader,
   isReservedHeader,
@@ -32,8 +34,11 @@ export interface PlanContext {
   readonly origin: string
   /** Queue and priority of a task that names none. */
   readonly defaults: { readonly queue: string; readonly priority?: number }
-  /** The field of the input that names the tenant of a limit, and names for positional arguments. */
+  /** JSON Schema that the input must meet, where it is JSON. */
+  readonly inputSchema?: unknown
+  /** The field of the input that names the tenant of a limit. */
   readonly limitKey?: string
+  /** Names for positional arguments. */
   readonly params?: ReadonlyArray<string>
   /** W3C trace context of the caller, carried along. */
   readonly traceparent?: string
@@ -66,6 +71,7 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   const own = { ...ownHeadersOf(submission, id, now), ...(tenant === undefined ? {} : { tenant }) }
   const body = encodeBody(given.success)
   if (Result.isFailure(body)) return refuse("input", body.failure.message)
+  if (context.inputSchema !== undefined) checkInput(given.success, context)
   const task: Task = newTask({
     lang: LANG,
     task: submission.task,
@@ -97,6 +103,17 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   }
   const posting = postingOfTask(task, message, queue)
   return Result.isSuccess(posting) ? posting.success : refuse(posting.failure.field, posting.failure.message)
+}
+
+/** Refuses what the worker would refuse. What is no JSON is left to the worker: no JSON Schema speaks of it. */
+const checkInput = (body: Body, { inputSchema, params }: PlanContext): void => {
+  const input = selectInput(body, params)
+  if (Result.isFailure(input)) return
+  const json = strictJson(input.success)
+  const invalid = json === undefined ? undefined : findInvalid(inputSchema, json)
+  if (invalid === undefined) return
+  const field = invalid.field === "" ? "input" : `input.${invalid.field}`
+  throw new CallboardError("invalid-input", `input${invalid.field === "" ? ": " : "."}${invalid.message}`, { field })
 }
 
 /**

@@ -101,8 +101,12 @@ export class Planner {
   ): Planned {
     const method = methodIn(actor, target)
     const priority = method?.priority
+    // In a process that serves the actor the worker's own check is as near, and costs the submission nothing.
+    const isChecked = method?.exactInput === true && !context.lenient && !this.#directory.local.has(target.actor)
     const planned: PlanContext = {
-      ...(method?.limitKey === undefined ? {} : { limitKey: method.limitKey, params: method.params ?? [] }),
+      ...(method?.limitKey === undefined ? {} : { limitKey: method.limitKey }),
+      ...(method?.params === undefined ? {} : { params: method.params }),
+      ...(isChecked ? { inputSchema: method.input } : {}),
       now,
       id,
       origin: this.#origin,

@@ -356,6 +356,12 @@ const plainCopy = (value: unknown, depth: number): unknown => {
   return map
 }
 
+/** A copy of a value as it travels; `undefined` for one that strict JSON cannot express. */
+export const strictJson = (value: unknown): unknown => {
+  const plain = plainCopy(value, MAX_DEPTH)
+  return plain === NOT_PLAIN ? undefined : plain
+}
+
 /**
  * A value in strict JSON, as a record stores it and HTTP shows it: a copy, in which what JSON lacks is a typed value, also
  * `{"__type__": "int", …}` for integers beyond ±(2⁵³−1) and `{"__type__": "float", …}` for what is not finite. -0 is 0.

@@ -8,9 +8,10 @@ import type { Job, JobState } from "../../actor/job.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
 import { flatMapNow } from "../../async/now.ts"
 import { jobError, KnownFailure, readable } from "../../jobs/outcome/job-error.ts"
+import type { InvalidValue } from "../../options/json-schema.ts"
 import { jsonForm } from "../../protocol/codec/json.ts"
 import { type Invocation, invoke } from "./invocation.ts"
-import { type InvalidValue, validate } from "./validation.ts"
+import { validate } from "./validation.ts"
 
 /** The part of a run that an attempt reads and changes. */
 export interface AttemptedRun extends Invocation {

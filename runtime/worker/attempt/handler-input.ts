@@ -5,12 +5,13 @@ import { Effect, Result } from "effect"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { flatMapNow } from "../../async/now.ts"
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
+import type { InvalidValue } from "../../options/json-schema.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
 import { selectInput } from "../../protocol/input.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { InputRead } from "../delivery/in-flight.ts"
-import { type InvalidValue, validate } from "./validation.ts"
+import { validate } from "./validation.ts"
 
 /**
  * The validated input of the handler and the follow-ups of the job. `maxBytes` bounds the body, also after
