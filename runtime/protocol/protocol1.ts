@@ -14,14 +14,7 @@ export interface UnknownMessage {
   readonly message: string
 }
 
-/** Options for reading a message of protocol 1. */
-export interface Protocol1Options extends Pick<DecodeOptions, "codecs" | "maxBytes"> {
-  /**
-   * Milliseconds that the local zone is east of UTC at a local wall-clock time (given as if it were UTC, in milliseconds
-   * since the epoch). Asked only for times without a zone in messages that say `utc: false`. Defaults to UTC.
-   */
-  readonly localOffset?: (wallClockMs: number) => number
-}
+type ReadOptions = Pick<DecodeOptions, "codecs" | "maxBytes">
 
 type Fields = Readonly<Record<string, unknown>>
 
@@ -49,13 +42,13 @@ const mayBeMap = (message: Message): boolean => {
  * The message in protocol 2. One that is in protocol 2 already comes back as it is, without its body being decoded
  * (unless the body's first byte shows a map: the hybrid form of Celery 4, whose body fields are overridden by headers,
  * with callbacks, errbacks and chord from the body and without a chain). Of a message of protocol 1 `taskset` wins over
- * `group`; times without a zone are UTC, or local where it says `utc: false`.
+ * `group`; times without a zone are UTC, also where it says `utc: false` (Celery 5.6).
  *
  * Fails with {@link UnknownMessage} when it is no task, with UndecodableBody when that cannot be seen.
  */
 export const toProtocol2 = (
   message: Message,
-  options: Protocol1Options = {},
+  options: ReadOptions = {},
 ): Result.Result<Message, UnknownMessage | UndecodableBody> => {
   const named = hasTaskHeader(message)
   if (named && !mayBeMap(message)) return Result.succeed(message)
@@ -66,7 +59,7 @@ export const toProtocol2 = (
   }
   const { value } = decoded.success
   if (named && !(isMap(value) && "args" in value)) return Result.succeed(message)
-  if (!isMap(value) || typeof value.task !== "string") return unknownMessage()
+  if (!isMap(value) || (!named && typeof value.task !== "string")) return unknownMessage()
   return converted(message, value, options)
 }
 
@@ -79,7 +72,7 @@ const unknownMessage = (): Result.Result<never, UnknownMessage> =>
 const converted = (
   message: Message,
   fields: Fields,
-  options: Protocol1Options,
+  options: ReadOptions,
 ): Result.Result<Message, UnknownMessage | UndecodableBody> => {
   const body = bodyOf({ ...fields, args: fields.args ?? [], kwargs: fields.kwargs ?? {} })
   const malformed = (why: string): Result.Result<never, UndecodableBody> =>
@@ -98,7 +91,7 @@ const converted = (
   if (Result.isFailure(encoded)) return malformed(encoded.failure.message)
   const { compression: _, ...headers } = message.headers
   return Result.succeed({
-    headers: { ...headersOf(fields, options), ...withoutSilentHeaders(headers) },
+    headers: { ...headersOf(fields), ...withoutSilentHeaders(headers) },
     properties: { ...message.properties, content_encoding: encoded.success.contentEncoding },
     body: encoded.success.bytes,
   })
@@ -116,25 +109,28 @@ const withoutSilentHeaders = (headers: Headers): Headers => {
 }
 
 /** Values of a wrong type are copied as they are: `parseTask` refuses them by name. */
-const headersOf = (fields: Fields, options: Protocol1Options): Headers => ({
-  task: fields.task,
+const headersOf = (fields: Fields): Headers => ({
+  lang: fields.lang ?? null,
+  task: fields.task ?? null,
+  meth: fields.meth ?? null,
   id: fields.id,
+  shadow: fields.shadow ?? null,
   group: fields.taskset ?? fields.group ?? null,
   group_index: fields.group_index ?? null,
   retries: fields.retries ?? 0,
-  eta: zonedTime(fields.eta, fields.utc, options),
-  expires: zonedTime(fields.expires, fields.utc, options),
+  eta: zonedTime(fields.eta),
+  expires: zonedTime(fields.expires),
   timelimit: fields.timelimit ?? [null, null],
-  root_id: null,
-  parent_id: null,
+  root_id: fields.root_id ?? null,
+  parent_id: fields.parent_id ?? null,
+  argsrepr: fields.argsrepr ?? null,
+  kwargsrepr: fields.kwargsrepr ?? null,
+  origin: fields.origin ?? null,
 })
 
-const zonedTime = (value: unknown, utc: unknown, options: Protocol1Options): unknown => {
+const zonedTime = (value: unknown): unknown => {
   if (typeof value !== "string" || value === "") return value ?? null
   const parsed = parseTimeParts(value)
-  if (Result.isFailure(parsed)) return value
-  const { ms, micros, zoned } = parsed.success
-  if (zoned) return value
-  const offset = utc === false && options.localOffset !== undefined ? options.localOffset(ms) : 0
-  return formatTime(ms - offset, micros)
+  if (Result.isFailure(parsed) || parsed.success.zoned) return value
+  return formatTime(parsed.success.ms, parsed.success.micros)
 }

@@ -48,10 +48,15 @@ const writer = new Encoder({ useBigInt64: true, extensionCodec: extensions, maxD
 const MAX_INT64 = 2n ** 63n
 const MAX_UINT64 = 2n ** 64n
 
+/** The library would write half of a surrogate pair as bytes that are no UTF-8, at which readers stop. */
+const HALF_CHARACTER = "holds half of a surrogate pair, which msgpack has no form for; send JSON"
+
 /** A copy of the value that the library encodes as intended. */
 const prepare = (value: unknown, depth: number, path: string): unknown => {
   switch (typeof value) {
     case "string":
+      if (!value.isWellFormed()) throw unserialisable(path, HALF_CHARACTER)
+      return value
     case "boolean":
       return value
     case "undefined":
@@ -91,6 +96,7 @@ const prepareEntries = (entries: ReadonlyArray<readonly [unknown, unknown]>, dep
   const map: Record<string, unknown> = {}
   for (const [key, item] of entries) {
     if (typeof key !== "string") throw unserialisable(path, "has a key that is not text")
+    if (!key.isWellFormed()) throw unserialisable(path, `has a key that ${HALF_CHARACTER}`)
     if (item !== undefined && key !== "__proto__") map[key] = prepare(item, depth - 1, `${path}.${key}`)
   }
   return map

@@ -28,7 +28,7 @@ export const parseDelivery = (delivery: JobDelivery): Result.Result<ParsedDelive
     problem: problem.message,
     kept: { message },
   })
-  const converted = toProtocol2(message, { localOffset })
+  const converted = toProtocol2(message)
   if (Result.isFailure(converted)) return Result.fail(invalid(converted.failure))
   const parsed = parseTask(converted.success)
   if (Result.isFailure(parsed)) return Result.fail(invalid(parsed.failure))
@@ -60,6 +60,3 @@ export const findSameTask = <A extends { readonly delivery: JobDelivery }>(
 }
 
 const idOf = ({ message }: JobDelivery): unknown => (isUndecodable(message) ? undefined : message.headers["id"])
-
-/** This host's time zone offset at a wall-clock time, which is what protocol 1 means by `utc: false`. */
-const localOffset = (wallClockMs: number): number => -new Date(wallClockMs).getTimezoneOffset() * 60_000

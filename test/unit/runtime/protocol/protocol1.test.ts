@@ -1,11 +1,13 @@
 import { Result } from "effect"
 import fc from "fast-check"
-import { describe, expect, test } from "vitest"
+import { describe, expect, onTestFinished, test, vi } from "vitest"
 import { decodeBody, encodeValue } from "../../../../runtime/protocol/body.ts"
 import { compress } from "../../../../runtime/protocol/codec/compression.ts"
 import { parseTask } from "../../../../runtime/protocol/headers.ts"
 import type { Headers, Message } from "../../../../runtime/protocol/message.ts"
 import { toProtocol2 } from "../../../../runtime/protocol/protocol1.ts"
+import type { JobDelivery } from "../../../../runtime/transport/lift/transport.ts"
+import { parseDelivery } from "../../../../runtime/worker/attempt/parsed-delivery.ts"
 
 const message = (value: unknown, headers: Headers = {}, contentType = "application/json"): Message => ({
   headers,
@@ -13,8 +15,19 @@ const message = (value: unknown, headers: Headers = {}, contentType = "applicati
   body: Result.getOrThrow(encodeValue(value, contentType)),
 })
 
-const task = (fields: Readonly<Record<string, unknown>>, options = {}) =>
-  Result.getOrThrow(parseTask(Result.getOrThrow(toProtocol2(message({ task: "t", id: "1", ...fields }), options))))
+const task = (fields: Readonly<Record<string, unknown>>) =>
+  Result.getOrThrow(parseTask(Result.getOrThrow(toProtocol2(message({ task: "t", id: "1", ...fields })))))
+
+const delivery = (sent: Message): JobDelivery => ({
+  token: "token",
+  fence: "1",
+  queue: "default",
+  level: 4,
+  fresh: true,
+  sequence: 1,
+  deliveries: 1,
+  message: sent,
+})
 
 describe("protocol 1 to 2", () => {
   test("taskset wins over group", () => {
@@ -22,17 +35,16 @@ describe("protocol 1 to 2", () => {
     expect(task({ taskset: null, group: "b" }).group).toBe("b")
   })
 
-  test("times without a zone are UTC, or local where the message says so", () => {
-    const localOffset = (): number => 2 * 3_600_000
+  test("times without a zone are UTC, whatever the message says about it and wherever its worker is", () => {
+    const zone = vi.spyOn(Date.prototype, "getTimezoneOffset").mockReturnValue(-330)
+    onTestFinished(() => zone.mockRestore())
     const eta = "2031-03-24T04:26:05.716551"
-    const utc = Date.UTC(2031, 2, 24, 4, 26, 5, 716)
-    expect(task({ eta }, { localOffset }).eta).toBe(utc)
-    expect(task({ eta, utc: true }, { localOffset }).eta).toBe(utc)
-    expect(task({ eta, utc: null }, { localOffset }).eta).toBe(utc)
-    expect(task({ eta, utc: false }, { localOffset }).eta).toBe(utc - 7_200_000)
-    expect(task({ expires: eta, utc: false }, { localOffset }).expires).toBe(utc - 7_200_000)
-    expect(task({ eta, utc: false }).eta).toBe(utc)
-    expect(task({ eta: `${eta}+00:00`, utc: false }, { localOffset }).eta).toBe(utc)
+    const due = Date.UTC(2031, 2, 24, 4, 26, 5, 716)
+    for (const utc of [undefined, true, null, false]) {
+      const sent = message({ task: "t", id: "1", eta, expires: eta, utc })
+      expect(Result.getOrThrow(parseDelivery(delivery(sent))).task).toMatchObject({ eta: due, expires: due })
+    }
+    expect(task({ eta: `${eta}+05:30`, utc: false }).eta).toBe(due - 5.5 * 3_600_000)
     const { headers } = Result.getOrThrow(toProtocol2(message({ task: "t", id: "1", eta })))
     expect(headers.eta).toBe("2031-03-24T04:26:05.716551+00:00")
   })
@@ -100,6 +112,25 @@ describe("protocol 1 to 2", () => {
       eta: Date.UTC(2026, 0, 1),
     })
     expect(Result.getOrThrow(decodeBody(converted)).embed).toMatchObject({ callbacks: [{ task: "c" }], chain: null })
+  })
+
+  test("a body of args and kwargs below the headers of protocol 2 is a task", () => {
+    const converted = Result.getOrThrow(
+      toProtocol2(message({ args: [1], kwargs: { a: 2 } }, { task: "new", id: "1", lang: "py" })),
+    )
+    expect(Result.getOrThrow(parseTask(converted))).toMatchObject({ task: "new", id: "1" })
+    expect(Result.getOrThrow(decodeBody(converted))).toMatchObject({ args: [1], kwargs: { a: 2 } })
+  })
+
+  test("what the body of the hybrid form says beside its arguments is kept", () => {
+    const said = {
+      ...{ lang: "py", shadow: "nightly", root_id: "r", parent_id: "p", group: "g", meth: "m" },
+      ...{ argsrepr: "(1,)", kwargsrepr: "{}", origin: "gen1@host" },
+    }
+    const converted = Result.getOrThrow(toProtocol2(message({ ...said, args: [1] }, { task: "t", id: "1" })))
+    expect(converted.headers).toMatchObject(said)
+    const overridden = toProtocol2(message({ ...said, args: [1] }, { task: "t", id: "1", shadow: "other" }))
+    expect(Result.getOrThrow(overridden).headers).toMatchObject({ ...said, shadow: "other" })
   })
 
   test("a message of protocol 2 is passed on unopened, even one that cannot be opened", () => {

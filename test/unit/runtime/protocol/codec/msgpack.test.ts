@@ -135,3 +135,12 @@ describe("writing", () => {
     expect(back([1])).toEqual([1])
   })
 })
+
+test.each([
+  ["a text", { items: ["a\ud800b"] }, ".items[0]"],
+  ["a key", { items: { "\udc00": 1 } }, ".items"],
+])("%s with half a character is refused, since no reader takes its bytes", (_name, value, place) => {
+  const { reason, message } = Result.getOrThrow(Result.flip(msgpackCodec.encode(value)))
+  expect(`${reason}: ${message}`).toContain(`unserialisable: cannot be written as msgpack: ${place}`)
+  expect(back({ items: ["a\ud83d\ude00b"] })).toEqual({ items: ["a😀b"] })
+})
