@@ -2,7 +2,7 @@
  * The transport within one process, whose jobs are lost when it ends. Tests use it, and plugin authors can read it as the
  * reference. URLs with the same name (`memory:`, `memory://name`) and namespace share one board.
  */
-import { checkOptions } from "../../runtime/transport/checks.ts"
+import { checkOptions, checkUrlOptions } from "../../runtime/transport/checks.ts"
 import type { Plugin } from "../../runtime/transport/driver.ts"
 import { capabilities, MemoryBoard, MemoryDriver } from "./driver.ts"
 
@@ -22,6 +22,7 @@ export const plugin: Plugin = {
   schemes: ["memory"],
   connect: async (url, options) => {
     checkOptions(options)
+    checkUrlOptions(url)
     return new MemoryDriver(placeOf(url, options.namespace), options)
   },
 }

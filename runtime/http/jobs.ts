@@ -48,6 +48,7 @@ const filter = {
   ...taskFilter,
   root: text(Text("Id of the first job of a workflow")),
   parent: text(Text("Id of the job that submitted it")),
+  group: text(Text("The `group` of the submission")),
   ...page,
 }
 
@@ -59,6 +60,7 @@ const queryOf = (given: Values<typeof filter>): RecordQuery => ({
   ...(given.queue === undefined ? {} : { queue: given.queue }),
   ...(given.root === undefined ? {} : { rootId: given.root }),
   ...(given.parent === undefined ? {} : { parentId: given.parent }),
+  ...(given.group === undefined ? {} : { group: given.group }),
   ...(given.cursor === undefined ? {} : { after: given.cursor }),
 })
 
@@ -79,7 +81,7 @@ const withCursor = async <T>(query: RecordQuery, work: (query: RecordQuery) => P
 const bulkQueryOf = (given: Values<typeof filter>, verb: string, states: ReadonlyArray<State>): RecordQuery => {
   const { limit: _limit, cursor: _cursor, ...which } = given
   if (Object.keys(which).length === 0) {
-    const message = `say which jobs to ${verb}, by state, task, queue, root or parent; state=${states.join(",")} means all of them`
+    const message = `say which jobs to ${verb}, by state, task, queue, root, parent or group; state=${states.join(",")} means all of them`
     throw new CallboardError("invalid-input", message, { field: "state" })
   }
   const wrong = given.state?.find((state) => !states.includes(state))

@@ -26,6 +26,11 @@ const JobErrorSchema = Schema.Struct({
   traceback: Schema.optionalKey(Schema.String),
   field: Schema.optionalKey(Schema.String),
   cause: Schema.optionalKey(Schema.Struct({ name: Schema.String, message: Schema.String })),
+  errors: Schema.optionalKey(
+    Schema.Array(Schema.Struct({ name: Schema.String, message: Schema.String })).annotate({
+      description: "What an AggregateError is made of: the first ones, and how many more",
+    }),
+  ),
 }).annotate({ identifier: "JobError", description: "Why a job failed" })
 
 export const transition = {

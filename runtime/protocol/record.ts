@@ -54,6 +54,8 @@ export interface JobError {
   /** Where in the input the problem is, for `invalid-input`. */
   readonly field?: string
   readonly cause?: { readonly name: string; readonly message: string }
+  /** The errors that an `AggregateError`, the error itself or its cause, is made of: the first ones, and how many more. */
+  readonly errors?: ReadonlyArray<{ readonly name: string; readonly message: string }>
 }
 
 export interface Progress {

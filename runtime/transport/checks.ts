@@ -29,6 +29,18 @@ export const checkOptions = ({ namespace, lease }: Pick<ConnectOptions, "namespa
   if (!(lease >= 1_000)) throw invalid(`a lease is at least 1,000 milliseconds, not ${lease}`)
 }
 
+/** Options of a URL that the runtime reads itself, for every transport. */
+const SHARED = ["ns", "lease"]
+
+/** Refuses options of a URL that neither the transport, which knows `own`, nor the runtime has. */
+export const checkUrlOptions = (url: URL, own: ReadonlyArray<string> = []): void => {
+  const known = [...own, ...SHARED]
+  for (const name of url.searchParams.keys()) {
+    if (known.includes(name)) continue
+    throw invalid(`${url.protocol} knows no option ${JSON.stringify(name)} (there is: ${known.join(", ")})`)
+  }
+}
+
 const checkDelay = (id: string, delay: number, most: number): void => {
   if (delay <= most) return
   throw new TransportError("unsupported", `${id}: due in ${delay} ms, and this transport keeps a task for ${most}`)

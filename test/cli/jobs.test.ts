@@ -223,6 +223,9 @@ test("every command that takes an id takes a unique ending of it", async () => {
   })
   const { jobs } = await project.json<{ jobs: Job[] }>("jobs", "--parent", "8-first")
   expect(jobs.map(({ id }) => id)).toEqual(["child-of-it"])
+  await submit("works.echo", ...later, "--id", "of-a-group", "--group", "night")
+  const group = await project.json<{ jobs: Job[] }>("jobs", "--group", "night")
+  expect(group.jobs.map(({ id }) => id)).toEqual(["of-a-group"])
   expect(await project.json("why", "78-first")).toMatchObject({ id: "parent-5678-first" })
   expect((await project.ask("inspect", "put-off", "78-first")).code).toBe(0)
   for (const [command, done] of [

@@ -5,6 +5,7 @@
 import { closeSync, existsSync, mkdirSync, openSync, statSync, writeFileSync } from "node:fs"
 import { basename, dirname, join, resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
+import { checkUrlOptions } from "../../../runtime/transport/checks.ts"
 import type { Capabilities } from "../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import { Database } from "./database.ts"
@@ -186,9 +187,6 @@ export interface Location {
   readonly sync: "full" | "normal"
 }
 
-/** Options of a URL that the runtime reads itself, for every transport. */
-const SHARED = ["ns", "lease", "records"]
-
 const invalid = (message: string): TransportError => new TransportError("invalid", message)
 
 /** Reads a `sqlite:` URL. Fails with `invalid`; the message shows how the URL should be written. */
@@ -204,10 +202,7 @@ export const readLocation = (url: URL): Location => {
   if (path === ":memory:")
     throw invalid("sqlite::memory: would be lost with the process and seen by no other: use memory:")
   if (path.includes("\0")) throw invalid("the path of the database holds a zero byte")
-  for (const name of url.searchParams.keys()) {
-    if (name !== "sync" && !SHARED.includes(name))
-      throw invalid(`sqlite: knows no option ${JSON.stringify(name)} (there is: sync, ${SHARED.join(", ")})`)
-  }
+  checkUrlOptions(url, ["sync"])
   const sync = url.searchParams.get("sync") ?? "full"
   if (sync !== "full" && sync !== "normal") throw invalid(`sync=${sync}: must be full or normal`)
   return { path, sync }

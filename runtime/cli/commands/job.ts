@@ -86,6 +86,7 @@ const facts = (job: JobView): ReadonlyArray<readonly [string, string]> => {
         ]),
     ...(job.dead === undefined ? [] : [["dead", job.dead] as const]),
     ...(error === undefined ? [] : [["error", `${error.name}: ${error.message} (${error.reason})`] as const]),
+    ...(error?.errors ?? []).map(({ name, message }) => ["", `${name}: ${message}`] as const),
     ...(job.result === undefined ? [] : [["result", JSON.stringify(job.result)] as const]),
   ]
 }

@@ -16,6 +16,7 @@ interface Options {
   readonly queue?: string
   readonly root?: string
   readonly parent?: string
+  readonly group?: string
   readonly limit: string
   readonly cursor?: string
 }
@@ -46,6 +47,7 @@ const queryOf = (options: Options): RecordQuery => ({
   ...(options.queue === undefined ? {} : { queue: options.queue }),
   ...(options.root === undefined ? {} : { rootId: options.root }),
   ...(options.parent === undefined ? {} : { parentId: options.parent }),
+  ...(options.group === undefined ? {} : { group: options.group }),
   ...(options.cursor === undefined ? {} : { after: options.cursor }),
 })
 
@@ -80,6 +82,7 @@ export const addJobs = (program: Command): void => {
     .option("--queue <name>", "only jobs of this queue")
     .option("--root <id>", "only jobs that descend from this one")
     .option("--parent <id>", "only jobs that this one submitted")
+    .option("--group <name>", "only jobs that were submitted with this group")
     .option("--limit <count>", "jobs on a page", "50")
     .option("--cursor <cursor>", "the page after this one")
   runs(command, async ({ output, withClient }) => {

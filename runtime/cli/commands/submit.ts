@@ -38,6 +38,7 @@ interface Options {
   readonly description?: string
   readonly parent?: string
   readonly root?: string
+  readonly group?: string
   readonly meta?: string
   readonly header?: ReadonlyArray<string>
   readonly force?: boolean
@@ -83,6 +84,7 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
     ...(options.failureTtl === undefined ? {} : { failureTtl: numberOrText(options.failureTtl) }),
     ...(options.shadow === undefined ? {} : { shadow: options.shadow }),
     ...(options.description === undefined ? {} : { description: options.description }),
+    ...(options.group === undefined ? {} : { group: options.group }),
     ...(options.meta === undefined ? {} : { meta: await objectOf("--meta", options.meta) }),
     ...(options.header === undefined ? {} : { headers: headersOf(options.header) }),
   }
@@ -188,6 +190,7 @@ export const addSubmit = (program: Command): void => {
     .option("--description <text>", "what this job is for")
     .option("--parent <id>", "job that this one belongs to")
     .option("--root <id>", "job that this one descends from")
+    .option("--group <name>", "what this job is listed under: jobs --group")
     .option("--meta <json>", "your own data, shown with the job")
     .option("--force", "also if no worker has the method yet, or its published schema refuses the input")
     .option("--header <name=value>", "custom header, which the handler sees; may be given several times", collected)

@@ -62,6 +62,7 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   const due =
     submission.delay !== undefined ? Math.ceil(now + milliseconds("delay", submission.delay)) : etaOf(submission.eta)
   const expires = submission.expires === undefined ? undefined : expiryOf(submission.expires, now)
+  if (due !== undefined && isExpired(expires, due)) refuse("expires", "is over before the task may start")
 
   checkCarried(submission)
   checkFollowUps(submission, id)

@@ -12,6 +12,9 @@ import type { JobError } from "../../protocol/record.ts"
 const MAX_TRACEBACK = 16_384
 const MAX_MESSAGE = 4_096
 const MAX_NAME = 255
+/** Most errors of an AggregateError that are kept, and longest message of each, in characters. */
+const MAX_ERRORS = 10
+const MAX_PART = 1_024
 
 const text = (value: unknown): string => {
   if (typeof value === "string") return value
@@ -61,17 +64,30 @@ export const jobError = (thrown: unknown, reason = "handler"): JobError => {
   const message = property(thrown, "message")
   const stack = property(thrown, "stack")
   const cause = property(thrown, "cause")
+  const errors = partsOf(thrown) ?? partsOf(cause)
   return {
     name: nameOf(thrown),
     message: cut(typeof message === "string" ? message : text(thrown), MAX_MESSAGE),
     reason,
     ...(typeof stack === "string" ? { traceback: cut(ownFrames(stack), MAX_TRACEBACK) } : {}),
-    ...(cause === undefined || cause === null
-      ? {}
-      : typeof cause === "object"
-        ? { cause: { name: nameOf(cause), message: cut(text(property(cause, "message")), MAX_MESSAGE) } }
-        : { cause: { name: "Error", message: cut(text(cause), MAX_MESSAGE) } }),
+    ...(cause === undefined || cause === null ? {} : { cause: briefly(cause, MAX_MESSAGE) }),
+    ...(errors === undefined ? {} : { errors }),
   }
+}
+
+const briefly = (thrown: unknown, most: number): { readonly name: string; readonly message: string } =>
+  typeof thrown === "object" && thrown !== null
+    ? { name: nameOf(thrown), message: cut(text(property(thrown, "message")), most) }
+    : { name: "Error", message: cut(text(thrown), most) }
+
+/** The errors that an AggregateError is made of. */
+const partsOf = (thrown: unknown): JobError["errors"] => {
+  if (!(thrown instanceof AggregateError)) return undefined
+  const errors = property(thrown, "errors")
+  if (!Array.isArray(errors) || errors.length === 0) return undefined
+  const isWhole = errors.length <= MAX_ERRORS
+  const shown = errors.slice(0, isWhole ? MAX_ERRORS : MAX_ERRORS - 1).map((each) => briefly(each, MAX_PART))
+  return isWhole ? shown : [...shown, { name: "AggregateError", message: `and ${errors.length - shown.length} more` }]
 }
 
 export const OUTCOME_LOST = "outcome-lost"

@@ -123,6 +123,10 @@ const signatureOf = (followUp: FollowUp, field: string, inherited: ReadonlyArray
   }
   const { errbacks = [], timeLimit, retry, expires } = followUp
   const onError = [...inherited, ...errbacks.map((errback, at) => signatureOf(errback, `${field}.errbacks[${at}]`))]
+  const countdown = followUp.delay === undefined ? undefined : milliseconds(`${field}.delay`, followUp.delay) / 1000
+  const lasts = expires === undefined ? undefined : expiresOf(`${field}.expires`, expires)
+  if (typeof lasts === "number" && countdown !== undefined && lasts <= countdown)
+    refuse(`${field}.expires`, "is over before the task may start")
   const refuseBelow = (name: string, why: string): never => refuse(`${field}.${name}`, why)
   const { hardMs, softMs } = timeLimit === undefined ? {} : timeLimitOf(timeLimit, "timeLimit.", refuseBelow)
   return {
@@ -134,12 +138,12 @@ const signatureOf = (followUp: FollowUp, field: string, inherited: ReadonlyArray
       ...(onError.length === 0 ? {} : { link_error: onError }),
       ...(hardMs === undefined ? {} : { time_limit: hardMs / 1000 }),
       ...(softMs === undefined ? {} : { soft_time_limit: softMs / 1000 }),
-      ...(expires === undefined ? {} : { expires: expiresOf(`${field}.expires`, expires) }),
+      ...(lasts === undefined ? {} : { expires: lasts }),
       ...(retry === undefined ? {} : { callboard: { retry: retryHeader(retry, refuseBelow) } }),
       ...(followUp.id === undefined ? {} : { task_id: followUp.id }),
       ...(followUp.queue === undefined ? {} : { queue: followUp.queue }),
       ...(followUp.priority === undefined ? {} : { priority: followUp.priority }),
-      ...(followUp.delay === undefined ? {} : { countdown: milliseconds(`${field}.delay`, followUp.delay) / 1000 }),
+      ...(countdown === undefined ? {} : { countdown }),
     },
     subtask_type: null,
     immutable: followUp.immutable ?? false,

@@ -27,6 +27,7 @@ const Failure = Schema.Struct({
   traceback: Schema.optionalKey(Schema.String.check(Schema.isMaxLength(MAX_DETAIL))),
   field: Schema.optionalKey(Line),
   cause: Schema.optionalKey(Schema.Struct({ name: Name, message: Line })),
+  errors: Schema.optionalKey(Schema.Array(Schema.Struct({ name: Name, message: Line }))),
 })
 
 const Level = Schema.Literals(["debug", "info", "warn", "error"])

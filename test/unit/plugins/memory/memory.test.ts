@@ -34,6 +34,12 @@ test("transports meet by name and namespace", async () => {
   expect(await other.store.get(["a"])).toEqual([undefined])
 })
 
+test("an option of the URL that does not exist is refused by name", async () => {
+  const connect = (place: string) => plugin.connect(new URL(place), options("options"))
+  await expect(connect("memory://x?bogus=1")).rejects.toThrow('memory: knows no option "bogus" (there is: ns, lease)')
+  await (await connect("memory://x?ns=options&lease=30")).close()
+})
+
 test("a process ends although tasks are scheduled and in hand, unless a pull waits for them", () => {
   const script = `
     const { memory } = await import(${JSON.stringify(new URL("../../../support/memory.ts", import.meta.url).href)})

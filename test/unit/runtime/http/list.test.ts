@@ -64,6 +64,9 @@ describe("GET /v1/jobs", () => {
     expect(await ids(`parent=${parent}`)).toEqual([child])
     expect(await ids(`root=${parent}`)).toEqual([child, parent])
     expect(await ids("state=expired")).toEqual([])
+    const member = (await submit({ task: "work.echo", delay: 3600, group: "night" })).body.id
+    expect(await ids("group=night")).toEqual([member])
+    expect((await ask("POST", "/v1/jobs/cancel?group=night")).body).toMatchObject({ changed: 1 })
   })
 })
 

@@ -106,6 +106,7 @@ export const isolated = actor("isolated", {
     fail: () => {
       throw new TypeError("no such thing", { cause: new Error("the cause") })
     },
+    several: () => Promise.any([Promise.reject(new TypeError("one")), Promise.reject(new Error("two"))]),
     tagged: () => Effect.fail({ _tag: "Tagged", message: "by tag" }),
     reject: () => Promise.reject(new Reject("not for me")),
     ignore: () => Promise.reject(new Ignore()),

@@ -175,6 +175,15 @@ describe("a handler in a process of its own", () => {
         cause: { name: "Error", message: "the cause" },
       },
     })
+    expect(await outcome("several")).toMatchObject({
+      error: {
+        name: "AggregateError",
+        errors: [
+          { name: "TypeError", message: "one" },
+          { name: "Error", message: "two" },
+        ],
+      },
+    })
     expect(await outcome("tagged")).toMatchObject({ error: { name: "Tagged", message: "by tag" } })
     expect(await outcome("symbol")).toMatchObject({ error: { reason: "result-unserialisable" } })
     const rejected = await client.submit("isolated.reject", { retry: { max: 3 } })
