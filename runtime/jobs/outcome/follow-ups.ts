@@ -15,7 +15,6 @@ import {
   type SignatureTask,
   taskOfSignature,
 } from "../../protocol/celery/signature.ts"
-import { ofJsonForm } from "../../protocol/codec/json.ts"
 import { composeMessage } from "../../protocol/compose.ts"
 import { LANG, postingOfTask, type Task } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
@@ -69,10 +68,10 @@ const signatureProblem = (signature: Signature): string | undefined => {
   return checked.success.chord === null ? undefined : "chords are not supported"
 }
 
-/** Callbacks and the next link of the chain. `result`: in its JSON form. */
+/** Callbacks and the next link of the chain. `result`: in its JSON form, which JSON bodies take as the value. */
 export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): ReadonlyArray<AddressedTask> => {
   if (embed === NO_EMBED) return []
-  const args = [ofJsonForm(result) ?? null]
+  const args = [result ?? null]
   const postings = (embed.callbacks ?? []).map((callback) => posted(callback, { args }, ended))
   const chain = embed.chain ?? []
   const next = chain.at(-1)
