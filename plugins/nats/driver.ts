@@ -51,6 +51,7 @@ export const capabilitiesOf = (settings: StreamSettings, maxPayload: number): Ca
     maxRecord,
     leaseResolution: 250,
     dueResolution: 500,
+    sharedLease: true,
   }
 }
 

@@ -83,6 +83,8 @@ export const WorkerDescription = Schema.Struct({
   workingSeconds: Schema.optionalKey(Schema.Finite),
   startedAt: Schema.String,
   heartbeatAt: Schema.String,
+  /** Its lease, in seconds. */
+  lease: Schema.optionalKey(Schema.Finite),
   /** When it was told to stop. */
   stopAskedAt: Schema.optionalKey(Schema.String),
 })

@@ -137,6 +137,8 @@ export interface Capabilities {
   /** How many milliseconds late a lease may end, and a due task may come. */
   readonly leaseResolution: number
   readonly dueResolution: number
+  /** The lease is one for all workers of a queue, the longest that they ask for. Absent: each delivery has its own. */
+  readonly sharedLease?: true
 }
 
 // ── Tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────────

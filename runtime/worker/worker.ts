@@ -178,6 +178,7 @@ const coreOf = (options: WorkerOptions, pool: ActorPool) => {
   const actors = options.actors.map(describeActor)
   const snapshot = new WorkerSnapshot({
     name,
+    leaseMs: options.leaseMs,
     actors: actors.map((each) => each.name),
     pool,
     buffer,
@@ -204,6 +205,7 @@ const registryOf = ({ options, actors, snapshot, giveUp }: Core) =>
         log: options.log,
         actors,
         describe: () => snapshot.describe(),
+        sharedLease: options.connection.transport.capabilities.sharedLease === true,
         onTaken: ({ message }) => giveUp(new TransportError("invalid", message)),
       }),
     (made) => made.end(),

@@ -9,6 +9,7 @@ import {
   actorEntries,
   HEARTBEAT_MS,
   isDead,
+  listWorkers,
   WORKER_TTL_MS,
   WORKERS,
   type WorkerDescription,
@@ -29,6 +30,8 @@ export interface RegistryOptions {
   readonly actors: ReadonlyArray<ActorDescription>
   /** Describes the worker; called for each heartbeat. */
   readonly describe: () => WorkerDescription
+  /** Whether all workers of a queue have one lease. */
+  readonly sharedLease: boolean
   /** Called once, when it turns out after {@link Registry.begin} that a living worker has the name. */
   readonly onTaken: (error: CallboardError) => void
 }
@@ -69,7 +72,22 @@ export class Registry {
     const isOurs = await takingName
     if (this.#ended) return
     this.#timer = setInterval(() => void this.beat(), HEARTBEAT_MS)
+    if (this.#options.sharedLease) void this.#noteOtherLeases()
     if (isOurs) await this.beat()
+  }
+
+  /** Names the workers whose lease differs, since only one of the two holds. Never rejects. */
+  async #noteOtherLeases(): Promise<void> {
+    const { store, log, describe } = this.#options
+    const own = describe()
+    const others = await listWorkers(store).catch(() => [])
+    for (const other of others) {
+      const { name, queues, lease = own.lease } = other
+      if (name === own.name || lease === own.lease || isDead(other) || !queues.some((q) => own.queues.includes(q)))
+        continue
+      const both = `has a lease of ${lease} s, and this one of ${own.lease} s`
+      log.warn(`worker ${name} of the same queue ${both}: the longer one holds for both, so give them the same`)
+    }
   }
 
   async #takeName(): Promise<boolean> {

@@ -25,6 +25,7 @@ export interface WorkerJobs {
 
 export interface WorkerSnapshotOptions {
   readonly name: string
+  readonly leaseMs: number
   readonly actors: ReadonlyArray<string>
   readonly pool: ActorPool
   readonly buffer: DeliveryBuffer
@@ -58,7 +59,7 @@ export class WorkerSnapshot {
   }
 
   describe(): WorkerDescription {
-    const { name, actors, pool, buffer, counts, subscription } = this.#options
+    const { name, leaseMs, actors, pool, buffer, counts, subscription } = this.#options
     const stopAskedAt = this.#stopAskedAt
     const jobs = jobsIn(buffer).active
     return {
@@ -81,6 +82,7 @@ export class WorkerSnapshot {
       failed: counts.failed,
       superseded: counts.superseded,
       workingSeconds: counts.workingMs / 1000,
+      lease: leaseMs / 1000,
       startedAt: this.startedAt,
       heartbeatAt: new Date().toISOString(),
       ...(stopAskedAt === undefined ? {} : { stopAskedAt }),

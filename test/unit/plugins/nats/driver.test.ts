@@ -1,4 +1,5 @@
 /** The nats driver at the level of its own contract: what is counted on the wire, and what a crash leaves behind. */
+import { actor, serve } from "callboard"
 import { connect as dial, headers, type NatsConnection } from "nats"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { Names, plugin } from "../../../../plugins/nats/mod.ts"
@@ -471,6 +472,30 @@ describe("the lease of a consumer", () => {
     await publish(client, postingOf())
     await take(worker)
     expect(await leaseOf()).toBe(6_000 * 1_000_000)
+  })
+
+  test("that two workers differ about is named by the one that comes later", async () => {
+    const lines: Array<string> = []
+    const note = (message: string) => void lines.push(message)
+    const log = { debug: note, info: note, warn: (message: string) => note(`warn ${message}`), error: note }
+    const at = async (name: string, leaseMs: number, queues: ReadonlyArray<string>) => {
+      const actors = [actor("any", { methods: { run: () => 1 } })]
+      const common = { transport: server.url, namespace, actors, signals: false, log } as const
+      const service = await serve({ ...common, name, leaseMs, queues })
+      resources.defer(async () => void (await service.stop({ now: true })))
+      await service.ready()
+    }
+    const warnings = () => lines.filter((line) => line.startsWith("warn"))
+    await at("elsewhere", 20_000, ["other"])
+    await at("longer", 30_000, ["q", "r"])
+    await at("same", 30_000, ["q"])
+    expect(warnings()).toEqual([])
+    await at("shorter", 6_000, ["q"])
+    await eventually(() => warnings().length === 2, { message: "both workers are named" })
+    expect(warnings().toSorted()).toEqual([
+      expect.stringMatching(/worker longer of the same queue has a lease of 30 s, and this one of 6 s/),
+      expect.stringMatching(/worker same of the same queue has a lease of 30 s, and this one of 6 s/),
+    ])
   })
 
   test("becomes that of the worker where a submitter has made it", async () => {

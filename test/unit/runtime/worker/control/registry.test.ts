@@ -46,6 +46,7 @@ const start = async (change: (store: Store) => Partial<Store> = () => ({})) => {
     log,
     actors,
     describe: () => worker,
+    sharedLease: false,
     onTaken: (error) => taken.push(error),
   })
   open.push(
