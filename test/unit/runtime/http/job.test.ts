@@ -140,7 +140,7 @@ describe("the result", () => {
       id: cancelled.id,
       state: "cancelled",
     })
-    const expired = (await running.submit({ task: "work.echo", delay: 3600, expires: 0.05 })).body
+    const expired = (await running.submit({ task: "work.echo", queue: "nobody", expires: 0.05 })).body
     await eventually(async () => (await running.ask("GET", `${expired.href}/result`)).status === 200, {
       message: "the job is expired",
     })
