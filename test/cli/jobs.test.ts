@@ -212,6 +212,11 @@ test("cancel, retry and delete decide about each job on its own", async () => {
   expect(JSON.parse(again.stdout)).toEqual([{ id: "waiting", error: { message: "job waiting is not kept any more" } }])
 })
 
+test("a value that JSON lacks is taken and printed in one form", async () => {
+  const given = '{"n":{"__type__":"int","__value__":"1180591620717411303424"}}'
+  expect(await project.ask("submit", "works.echo", given, "--wait")).toMatchObject({ code: 0, stdout: `${given}\n` })
+})
+
 test("every command that takes an id takes a unique ending of it", async () => {
   const later = ["--delay", "1h", "--queue", "elsewhere"]
   await submit("works.echo", ...later, "--id", "parent-5678-first")

@@ -7,7 +7,7 @@
 import { MAX_DEPTH, tooDeep } from "./codec.ts"
 
 /** Python 3.11: integers of more digits are refused, because reading them takes time that grows with their square. */
-const MAX_DIGITS = 4300
+export const MAX_DIGITS = 4300
 
 /** The beginning of a text, what opens or closes a list or map, or a bare word. */
 const NEXT = /"|[[\]{}]|-?Infinity|NaN/g

@@ -20,7 +20,7 @@ import {
   unserialisable,
   writeFailure,
 } from "./codec.ts"
-import { parseExactJson } from "./exact-json.ts"
+import { MAX_DIGITS, parseExactJson } from "./exact-json.ts"
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder("utf-8", { fatal: true })
@@ -64,7 +64,7 @@ const typedValue = (type: unknown, value: unknown): unknown => {
       }
       break
     case "int":
-      if (typeof value === "string" && INTEGER.test(value)) return integerOf(value)
+      if (typeof value === "string" && INTEGER.test(value) && value.length <= MAX_DIGITS) return integerOf(value)
       break
     case "float":
       if (value === "NaN" || value === "Infinity" || value === "-Infinity") return Number(value)
@@ -75,8 +75,7 @@ const typedValue = (type: unknown, value: unknown): unknown => {
   throw new SyntaxError(`__value__ is no ${type}`)
 }
 
-/** As bounded as the exact reader bounds integers. */
-const INTEGER = /^-?\d{1,4300}$/
+const INTEGER = /^-?\d+$/
 
 const integerOf = (text: string): number | bigint => {
   const value = Number(text)
@@ -221,6 +220,8 @@ const write = (value: unknown, depth: number, path: string, numbers: Numbers): s
     case "number":
       return numbers.number(value)
     case "bigint":
+      if (String(value).length > MAX_DIGITS)
+        throw unserialisable(path, `is an integer of more than ${MAX_DIGITS} digits`)
       return numbers.bigint(value)
     case "object":
       return value === null ? "null" : writeObject(value, depth, path, numbers)

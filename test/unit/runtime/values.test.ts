@@ -100,6 +100,7 @@ const REFUSED: ReadonlyArray<readonly [name: string, given: unknown, why: string
   ["a symbol", Symbol("x"), "is a symbol"],
   ["an Error", new TypeError("bad"), "is an Error"],
   ["an Error with fields", Object.assign(new Error("bad"), { code: 1 }), "is an Error"],
+  ["an integer that no reader takes", 10n ** 4300n, "is an integer of more than 4300 digits"],
   ["an invalid date", new Date(Number.NaN), "is an invalid date"],
   ["a Promise that nothing awaits", [Promise.resolve(1)], "is a Promise"],
   ["a RegExp", /x/, "is a RegExp"],

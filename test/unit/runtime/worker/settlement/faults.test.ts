@@ -156,10 +156,10 @@ describe("a result that lies too deep for what follows", () => {
     })
     expect(await job.outcome(WAIT)).toMatchObject({
       state: "failed",
-      error: { name: "FollowUpsRefused", message: expect.stringMatching(/more than 500 deep/) },
+      error: { name: "UnserialisableResult", message: expect.stringMatching(/more than 500 deep/) },
     })
     await vi.waitFor(() => expect(errors).toHaveLength(1))
-    expect(await job.find()).toMatchObject({ attempts: 1, dead: "follow-ups-refused" })
+    expect(await job.find()).toMatchObject({ attempts: 1 })
     expect(runs).toBe(1)
   })
 })
