@@ -29,13 +29,8 @@ export const endedOutside = (record: JobRecord, now: number, keepFailed: KeepFai
   keepMs: keepOf(record, keepFailed),
 })
 
-/** What stays of the tombstone in the record of the next run: its follow-ups, and the numbers of its transitions. */
-export const afterTombstone = (record: JobRecord, { timeline, followUps }: JobRecord): JobRecord => {
+/** What stays of the tombstone in the record of the next run: the numbers of its transitions. */
+export const afterTombstone = (record: JobRecord, { timeline }: JobRecord): JobRecord => {
   const before = timeline.at(-1)?.n ?? 0
-  return {
-    ...record,
-    timeline: record.timeline.map((each) => ({ ...each, n: each.n + before })),
-    // Its worker may have died before it published them.
-    ...(followUps === undefined ? {} : { followUps }),
-  }
+  return { ...record, timeline: record.timeline.map((each) => ({ ...each, n: each.n + before })) }
 }

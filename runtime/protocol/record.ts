@@ -130,9 +130,9 @@ export interface JobRecord {
   readonly keepMs?: number
   /** Digest of the task's body, on jobs that have succeeded: their task is not kept, and another one may come under their id. */
   readonly digest?: string
-  /** Set where the record was deleted: only id, state, run, fence, successor and follow-ups are still valid. */
+  /** Set where the record is not kept any more: only id, state, run, fence, successor and follow-ups are still valid. */
   readonly tombstone?: boolean
-  /** Set on the tombstone of a job that was deleted: a task with its id becomes the next run. */
+  /** Set on the tombstone of a job that was deleted: it has no follow-ups, and a task with its id becomes the next run. */
   readonly deleted?: boolean
   /** Set while the record is stored and the publishing of its task is not confirmed yet. */
   readonly accepting?: boolean

@@ -5,8 +5,11 @@ import { parentOutcomeOf } from "../../protocol/dependencies.ts"
 import { endedOutside, NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step, tombstoneOf } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
+import type { Decision } from "../../transport/lift/transport.ts"
 import { release, waitingFor } from "../dependencies/release.ts"
 import { decide, goneError, removeOwnEdges } from "./decide.ts"
+
+type Change = Omit<Decision, "id" | "expect">
 
 export interface DeleteOptions {
   /** Deletes the jobs that wait for it as well, and those that wait for them. Defaults to false. */
@@ -34,10 +37,13 @@ export const deleteJob = async (connection: Connection, id: string, options: Del
 const withdraw = (connection: Connection, id: string): Promise<JobRecord> =>
   decide(connection, id, ({ record }) => {
     if (record.tombstone) throw goneError(id)
-    if (isTerminal(record.state)) return undefined
-    const now = Date.now()
-    return { record: endedOutside(withdrawn(record, now), now, connection.keepFailed), withdraw: true }
+    return isTerminal(record.state) ? undefined : cancelled(connection, record)
   })
+
+const cancelled = ({ keepFailed }: Connection, record: JobRecord): Change => {
+  const now = Date.now()
+  return { record: endedOutside(withdrawn(record, now), now, keepFailed), withdraw: true }
+}
 
 /** The record of a waiting job, cancelled. Fails with `job-exists` while the job runs. */
 const withdrawn = (record: JobRecord, now: number): JobRecord => {
@@ -68,12 +74,18 @@ const forget = async (connection: Connection, id: string): Promise<void> => {
   }
 }
 
-const replaceByTombstone = (connection: Connection, id: string): Promise<JobRecord> =>
-  decide(connection, id, ({ record }) => {
+/**
+ * The tombstone has no follow-ups, since their tasks carry the result, or the error, of the job. Those that are not
+ * published yet go out while the record still has them: where this process dies in between, the job is not gone, and can
+ * be deleted again.
+ */
+const replaceByTombstone = async (connection: Connection, id: string): Promise<JobRecord> => {
+  await publishFollowUps(connection, id)
+  return decide(connection, id, ({ record }) => {
     if (record.tombstone) throw goneError(id)
     const now = Date.now()
     const ended = isTerminal(record.state) ? record : withdrawn(record, now)
-    const tombstone = tombstoneOf(ended)
+    const { followUps: _published, ...tombstone } = tombstoneOf(ended)
     return {
       record: {
         ...tombstone,
@@ -84,9 +96,14 @@ const replaceByTombstone = (connection: Connection, id: string): Promise<JobReco
         keepMs: 0,
         deleted: true,
       },
-      // With follow-ups the task stays in its queue: a worker may have died before it published them, and the task
-      // brings
-      // another worker to do so.
-      withdraw: tombstone.followUps === undefined,
+      withdraw: true,
     }
+  })
+}
+
+/** A worker may have died before it published what follows an outcome: each decision publishes what is missing of that. */
+const publishFollowUps = (connection: Connection, id: string): Promise<JobRecord> =>
+  decide(connection, id, ({ record }) => {
+    if (record.tombstone || tombstoneOf(record).followUps === undefined) return undefined
+    return isTerminal(record.state) ? { record: { ...record, fence: NO_FENCE } } : cancelled(connection, record)
   })

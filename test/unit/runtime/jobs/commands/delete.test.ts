@@ -5,10 +5,11 @@ import { deleteJob } from "../../../../../runtime/jobs/commands/delete.ts"
 import { patchMeta } from "../../../../../runtime/jobs/commands/meta.ts"
 import { rerunJob } from "../../../../../runtime/jobs/commands/rerun.ts"
 import { step } from "../../../../../runtime/protocol/record.ts"
+import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { taskOf } from "../../../../kit/task.ts"
 import { gate } from "../../../../support/faulty-board.ts"
 import { eventually } from "../../../../support/servers/process.ts"
-import { start, stored, take, work } from "./board.ts"
+import { start, stored, take, withOwnJobs, work } from "./board.ts"
 
 describe("forget", () => {
   test("leaves a tombstone with nothing of the job's own, and the task does not run", async () => {
@@ -24,7 +25,7 @@ describe("forget", () => {
     await expect(patchMeta(client.connection, id, {})).rejects.toMatchObject({ code: "gone" })
   })
 
-  test("leaves what follows an outcome to the delivery that finds it, where a worker died before publishing that", async () => {
+  test("publishes what follows an outcome, where a worker died before publishing that, and keeps nothing of it", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { input: { secret: 1 } })
     const first = await take(client)
@@ -36,10 +37,36 @@ describe("forget", () => {
     await client.connection.jobs.end([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
     await deleteJob(client.connection, id)
     expect(JSON.stringify(await stored(client, id))).not.toContain("secret")
+    expect(await stored(client, id)).not.toHaveProperty("followUps")
     await work(client.transport, () => "followed")
     await eventually(async () => (await client.connection.jobs.find(callback.id))?.record.state === "succeeded")
     // The task is acked after its record is stored.
     await expect.poll(() => client.queues(), { timeout: 20_000 }).toEqual([])
+  })
+
+  test("keeps the job where its follow-ups cannot be published, so that it can be deleted again", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo")
+    const { token, fence } = await take(client)
+    const callback = taskOf({ id: generateId(), queue: "default", task: "echo" })
+    const { message: _message, ...record } = await stored(client, id)
+    const ended = step(record, { at: Date.now(), state: "succeeded" })
+    const outcome = { ...ended, fence, endedAt: Date.now(), followUps: [callback] }
+    await client.connection.jobs.end([{ token, record: outcome, then: { kind: "release", delay: 0 } }])
+    const away = new TransportError("unavailable", "away", { outcome: "unknown" })
+    const failing = withOwnJobs(client.connection, { decide: async () => [{ status: "failed", error: away }] })
+    await expect(deleteJob(failing, id)).rejects.toBe(away)
+    const once = { left: 1 }
+    const dying = withOwnJobs(client.connection, {
+      decide: async (decisions) =>
+        once.left-- > 0 ? client.connection.jobs.decide(decisions) : [{ status: "failed", error: away }],
+    })
+    await expect(deleteJob(dying, id)).rejects.toBe(away)
+    expect(await client.connection.jobs.find(callback.id)).toBeDefined()
+    expect(await stored(client, id)).toMatchObject({ state: "succeeded" })
+    await deleteJob(client.connection, id)
+    expect(await stored(client, id)).toMatchObject({ tombstone: true })
+    expect(await client.queues()).toMatchObject([{ depth: 1 }])
   })
 
   test("is refused while it runs", async () => {
