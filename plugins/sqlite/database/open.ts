@@ -10,6 +10,7 @@ import type { Capabilities } from "../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import { Database } from "./database.ts"
 import { faultOf, isBusy } from "./fault.ts"
+import { heldBy, lockHolder } from "./lock-holder.ts"
 import { int, text } from "./row.ts"
 import { APPLICATION_ID, ensureSchema } from "./schema.ts"
 
@@ -112,11 +113,18 @@ const retryWhileBusy = async <T>(database: Database, timeout: number, run: () =>
     try {
       return run()
     } catch (error) {
-      if (!isBusy(error) || performance.now() >= deadline) throw faultOf(error, database.label)
+      if (!isBusy(error)) throw faultOf(error, database.label)
+      if (performance.now() >= deadline) throw lockedFault(error, database, timeout)
     }
     await new Promise((wake) => setTimeout(wake, 2 + Math.random() * 8))
   }
 }
+
+/** The file was locked all the time. */
+const lockedFault = (error: unknown, { label, path }: Database, timeout: number): TransportError =>
+  lockHolder(path) === undefined
+    ? faultOf(error, label)
+    : new TransportError("unavailable", `${label}: ${heldBy(path, `for ${timeout} ms`)}`, { cause: error })
 
 const pragma = (database: Database, name: string): number => {
   const row = database.prepare(`PRAGMA ${name}`).get() ?? {}

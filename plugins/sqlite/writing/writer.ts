@@ -9,6 +9,7 @@
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Database } from "../database/database.ts"
 import { faultOf, isBusy, isDatabaseWide, isFull } from "../database/fault.ts"
+import { heldBy } from "../database/lock-holder.ts"
 import { Counter, Transaction } from "./transaction.ts"
 
 /** The part of one call in a transaction. It may run more than once; only the last run counts. */
@@ -215,16 +216,17 @@ export class Writer {
     const now = performance.now()
     if (this.#busySince === 0) this.#busySince = now
     const blocked = now - this.#busySince
-    const fault = new TransportError(
-      "unavailable",
-      `${this.#database.label}: another program has held the lock for ${Math.round(blocked)} ms: end it if it does not let go`,
-    )
     const late = this.#queue.filter((work) => now - work.since >= LOCK_TIMEOUT_MS)
-    this.#queue = this.#queue.filter((work) => now - work.since < LOCK_TIMEOUT_MS)
-    for (const work of late) work.failed(fault)
-    if (blocked >= LOCK_TIMEOUT_MS) {
-      for (const each of this.#participants) each.failed(fault)
-      this.#onStatus(false, fault)
+    if (late.length > 0 || blocked >= LOCK_TIMEOUT_MS) {
+      const { label, path } = this.#database
+      const why = heldBy(path, `for ${Math.round(blocked)} ms`)
+      const fault = new TransportError("unavailable", `${label}: ${why}`)
+      this.#queue = this.#queue.filter((work) => now - work.since < LOCK_TIMEOUT_MS)
+      for (const work of late) work.failed(fault)
+      if (blocked >= LOCK_TIMEOUT_MS) {
+        for (const each of this.#participants) each.failed(fault)
+        this.#onStatus(false, fault)
+      }
     }
     this.#scheduled = true
     setTimeout(this.#run, blocked < LOCK_TIMEOUT_MS ? shortPause() : longPause())

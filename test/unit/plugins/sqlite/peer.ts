@@ -10,8 +10,11 @@
  * hear <topic>           prints each broadcast, each change of a job and each change of the store
  * answer <topic>         answers each broadcast on that topic with one on "answer", of the same payload
  * talk <topic>           broadcasts without an end, every few milliseconds
+ * freeze                 begins to write, and stops there as if by SIGSTOP, until it is continued; then it goes on writing
  * idle                   listens for jobs, then has nothing left to do
  */
+import { writeSync } from "node:fs"
+import { DatabaseSync } from "node:sqlite"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import { ack, idOf, never, outcome, publish as publishTo, take } from "./helpers.ts"
 
@@ -92,6 +95,15 @@ const talk = async (topic: string): Promise<void> => {
   }
 }
 
+const freeze = async (): Promise<void> => {
+  using other = new DatabaseSync(file)
+  other.exec("BEGIN IMMEDIATE")
+  writeSync(process.stdout.fd, "frozen\n")
+  process.kill(process.pid, "SIGSTOP")
+  other.exec("COMMIT")
+  await publish(1)
+}
+
 const idle = async (): Promise<void> => {
   await driver.listen({ kind: "jobs" }, () => undefined, never)
   await take(driver, { wait: 300 })
@@ -106,6 +118,7 @@ else if (role === "finish") await finish(first)
 else if (role === "hold") await hold(first, Number(second))
 else if (role === "hear") await hear(first)
 else if (role === "answer") await answer(first)
+else if (role === "freeze") await freeze()
 else if (role === "talk") await talk(first)
 else await idle()
-if (role === "publish" || role === "work" || role === "finish") await driver.close()
+if (["publish", "work", "finish", "freeze"].includes(role)) await driver.close()

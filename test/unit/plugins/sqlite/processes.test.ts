@@ -1,13 +1,16 @@
 /** Several processes and threads on one file: what survives their death, what they share, and that they hear each other. */
-import { existsSync, mkdirSync, readdirSync, rmSync } from "node:fs"
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { fileURLToPath } from "node:url"
 import { Worker } from "node:worker_threads"
-import { afterAll, afterEach, expect, test } from "vitest"
+import { actor } from "callboard"
+import { afterAll, afterEach, describe, expect, test } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
+import type { TransportError } from "../../../../runtime/transport/mod.ts"
 import { eventually, type Spawned, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
+import { start } from "../../../support/services.ts"
 import { ack, find, idOf, never, posted, publish, take, takeOne } from "./helpers.ts"
 
 const folder = temporaryFolder()
@@ -23,8 +26,8 @@ afterEach(async () => {
 let files = 0
 const freshFile = (): string => join(folder.path, `${++files}.db`)
 
-const connect = async (file: string, lease = 1_000): Promise<Driver> => {
-  const options = { namespace: "test", lease, name: "test", timeout: 5_000 }
+const connect = async (file: string, lease = 1_000, timeout = 5_000): Promise<Driver> => {
+  const options = { namespace: "test", lease, name: "test", timeout }
   const driver = await plugin.connect(new URL(`sqlite:${file}`), options)
   opened.push(driver)
   return driver
@@ -276,6 +279,76 @@ test("of two changes in quick succession the second is heard as soon as the firs
   stop.abort()
   // With polls alone, which come every half second, at least ten of them would take longer than 250 ms.
   expect(waits.filter((wait) => wait > 250).length).toBeLessThan(3)
+})
+
+describe("a process that is frozen while it writes", () => {
+  const frozen = async (file: string): Promise<Spawned> => {
+    const other = peer(file, "freeze")
+    await other.waitForLine(/^frozen/, 20_000)
+    // The signal is on its way when the line is.
+    await eventually(() => / T /.test(readFileSync(`/proc/${other.pid}/stat`, "utf8")), { every: 5 })
+    return other
+  }
+
+  const refusal = async (driver: Driver): Promise<TransportError> => {
+    const [receipt] = await publish(driver, "refused")
+    if (receipt?.status !== "failed") throw new Error("it was accepted")
+    return receipt.error
+  }
+
+  test("is named to the others, which can read, and all go on once it does", { timeout: 60_000 }, async () => {
+    const file = freshFile()
+    const driver = await connect(file)
+    await publish(driver, "before")
+    const other = await frozen(file)
+    const start = performance.now()
+    expect(await refusal(driver)).toMatchObject({ reason: "unavailable", outcome: "none", retryable: true })
+    expect(performance.now() - start).toBeLessThan(3_000)
+    expect((await refusal(driver)).message).toContain(`process ${other.pid} has held the lock for`)
+    expect((await find(driver, "before"))?.task).toBeDefined()
+    await expect(connect(file, 1_000, 300)).rejects.toThrow(`process ${other.pid} has held the lock for`)
+    other.kill("SIGCONT")
+    await other.waitForLine(/^stored/)
+    expect(await publish(driver, "after")).toEqual([{ status: "stored" }])
+    expect(await find(driver, "refused")).toBeUndefined()
+  })
+
+  test("is no obstacle any more once it is killed", { timeout: 60_000 }, async () => {
+    const file = freshFile()
+    const driver = await connect(file)
+    const other = await frozen(file)
+    await refusal(driver)
+    other.kill("SIGKILL")
+    await other.exited
+    expect(await publish(driver, "after")).toEqual([{ status: "stored" }])
+  })
+
+  test("makes HTTP answer 503 in time, which names it, and the worker not ready", { timeout: 60_000 }, async () => {
+    const file = freshFile()
+    const echo = actor("echo", { methods: { run: () => null } })
+    const { url } = await start([echo], { transport: `sqlite:${file}`, http: { port: 0 } })
+    const other = await frozen(file)
+    const submit = () =>
+      fetch(`${url}/v1/jobs`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ task: "echo" }),
+      })
+    const began = performance.now()
+    const answer = await submit()
+    expect(performance.now() - began).toBeLessThan(3_000)
+    expect(answer.status).toBe(503)
+    expect(await answer.json()).toMatchObject({ code: "transport-unavailable" })
+    const why = await eventually(async () => {
+      const ready = await fetch(`${url}/readyz`)
+      return ready.status === 503 ? ready.text() : undefined
+    })
+    expect(why).toContain(`process ${other.pid}`)
+    other.kill("SIGKILL")
+    await other.exited
+    await eventually(async () => (await fetch(`${url}/readyz`)).status === 200, { message: "it is ready again" })
+    expect((await submit()).status).toBe(202)
+  })
 })
 
 test("a thread that opened the same file extends by token alone", { timeout: 60_000 }, async () => {
