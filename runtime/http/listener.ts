@@ -16,6 +16,9 @@ export interface Address {
   readonly port: number
 }
 
+/** Called when the server could not accept connections, and is about to listen again. */
+type OnLost = (error: unknown) => void
+
 type Handler = (request: Request) => Response | Promise<Response>
 
 /** As much of `Bun.serve` as is used. */
@@ -38,7 +41,15 @@ interface DenoLike {
       readonly onListen: () => void
     },
     handler: Handler,
-  ): { readonly addr: { readonly port: number }; shutdown(): Promise<void>; unref(): void }
+  ): DenoServer
+}
+
+interface DenoServer {
+  readonly addr: { readonly port: number }
+  /** Rejects when it cannot accept connections any more, and so has ended by itself. */
+  readonly finished: Promise<void>
+  shutdown(): Promise<void>
+  unref(): void
 }
 
 const canServe = (value: unknown): value is { serve: unknown } =>
@@ -65,25 +76,60 @@ const onBun = (bun: BunLike, { host, port }: Address, handler: Handler): Listene
   return { port: server.port, drain: () => server.stop(), kill: () => server.stop(true) }
 }
 
-const onDeno = (deno: DenoLike, { host, port }: Address, handler: Handler): Listener => {
-  const server = deno.serve({ hostname: host, port, onListen: () => undefined }, handler)
+/** How long after a server has ended by itself another one listens, and how often that is said. */
+const LISTEN_AGAIN_MS = 500
+const SAY_AGAIN_MS = 30_000
+
+/**
+ * Deno's server ends when it cannot accept a connection, because the process has no file left to open, and never listens again.
+ * Another one takes its place.
+ */
+const onDeno = (deno: DenoLike, { host, port }: Address, handler: Handler, onLost: OnLost): Listener => {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  let said = Number.NEGATIVE_INFINITY
+  let stops = false
+  const open = (at: number): DenoServer => {
+    const opened = deno.serve({ hostname: host, port: at, onListen: () => undefined }, handler)
+    opened.finished.catch(listenAgain)
+    return opened
+  }
+  const listenAgain = (error: unknown): void => {
+    if (stops) return
+    if (performance.now() - said >= SAY_AGAIN_MS) {
+      said = performance.now()
+      onLost(error)
+    }
+    timer = setTimeout(() => {
+      try {
+        server = open(bound)
+      } catch (cause) {
+        listenAgain(cause)
+      }
+    }, LISTEN_AGAIN_MS)
+  }
+  let server = open(port)
+  const bound = server.addr.port
   return {
-    port: server.addr.port,
-    drain: () => server.shutdown(),
-    // Deno 2.9 cannot hurry a shutdown: aborting it throws an error that no code of ours can catch. A connection that
-    // is
+    port: bound,
+    drain: async () => {
+      stops = true
+      clearTimeout(timer)
+      // The server that has ended by itself has said so.
+      await server.shutdown().catch(() => undefined)
+    },
+    // Deno 2.9 cannot hurry a shutdown: aborting it throws an error that no code of ours can catch. A connection that is
     // left, such as that of a client that sends without end, must at least not keep the process alive.
     kill: async () => server.unref(),
   }
 }
 
 /** Starts to listen. Fails with `invalid-input` where the address cannot be had, saying why and what to do. */
-export const listen = (address: Address, handler: Handler): Listener => {
+export const listen = (address: Address, handler: Handler, onLost: OnLost): Listener => {
   const bun: unknown = Reflect.get(globalThis, "Bun")
   const deno: unknown = Reflect.get(globalThis, "Deno")
   try {
     if (isBun(bun)) return onBun(bun, address, handler)
-    if (isDeno(deno)) return onDeno(deno, address, handler)
+    if (isDeno(deno)) return onDeno(deno, address, handler, onLost)
   } catch (cause) {
     throw cannotListen(address, cause)
   }

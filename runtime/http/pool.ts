@@ -15,22 +15,28 @@ const routes = [...healthRoutes, ...metricsRoutes]
 export type PoolContext = Pick<HttpContext, "unready" | "metrics" | "log">
 
 /** Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. */
-export const startPoolHttp = (options: HttpOptions, { unready, metrics, log }: PoolContext): HttpServer =>
-  startServer(options, ({ tokens, origins, loopbackOnly, closing }) => {
-    const context: HttpContext = {
-      // The process that watches over a pool has no transport, and none of these routes needs a client.
-      get client(): never {
-        throw new CallboardError("not-found", UNKNOWN_PATH)
-      },
-      log: log.with({ logger: "callboard.http" }),
-      maxBody: 0,
-      budget: new Budget(),
-      keepAliveMs: KEEP_ALIVE_MS,
-      unready,
-      outage: () => undefined,
-      metrics,
-      closing,
-      describe: (base) => openApiOf(routes, base, tokens.length > 0),
-    }
-    return honoApp(context, { routes, tokens, origins, loopbackOnly, unknownPath: UNKNOWN_PATH })
-  })
+export const startPoolHttp = (options: HttpOptions, { unready, metrics, ...context }: PoolContext): HttpServer => {
+  const log = context.log.with({ logger: "callboard.http" })
+  return startServer(
+    options,
+    ({ tokens, origins, loopbackOnly, closing }) => {
+      const context: HttpContext = {
+        // The process that watches over a pool has no transport, and none of these routes needs a client.
+        get client(): never {
+          throw new CallboardError("not-found", UNKNOWN_PATH)
+        },
+        log,
+        maxBody: 0,
+        budget: new Budget(),
+        keepAliveMs: KEEP_ALIVE_MS,
+        unready,
+        outage: () => undefined,
+        metrics,
+        closing,
+        describe: (base) => openApiOf(routes, base, tokens.length > 0),
+      }
+      return honoApp(context, { routes, tokens, origins, loopbackOnly, unknownPath: UNKNOWN_PATH })
+    },
+    log,
+  )
+}

@@ -76,16 +76,21 @@ export interface ServerAccess {
   readonly closing: AbortSignal
 }
 
-/** Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. */
+/** Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. `log` is told of later trouble. */
 export const startServer = (
   options: HttpOptions,
   appOf: (access: ServerAccess) => { fetch(request: Request): Response | Promise<Response> },
+  log?: Log,
 ): HttpServer => {
   const address = addressOf(options)
   const { tokens = [], origins = [] } = options
   const closing = new AbortController()
   const app = appOf({ tokens, origins, loopbackOnly: tokens.length === 0, closing: closing.signal })
-  const listener = listen(address, (request) => app.fetch(request))
+  const onLost = (cause: unknown) =>
+    log?.error("no connection can be accepted now; trying again. Raise the limit of open files (ulimit -n)", {
+      cause: String(cause),
+    })
+  const listener = listen(address, (request) => app.fetch(request), onLost)
   let stopped: Promise<void> | undefined
   const stop = async (): Promise<void> => {
     closing.abort()
@@ -116,10 +121,14 @@ export interface AttachableServer extends HttpServer {
 /** Starts a server with all routes. Fails as {@link startServer} does. */
 export const startHttp = (options: HttpOptions, context: HttpServerContext): AttachableServer => {
   let attach: AttachableServer["attach"] = () => undefined
-  const server = startServer(options, (access) => {
-    const attachable = attachableHttp({ ...context, ...access })
-    attach = attachable.attach
-    return attachable.app
-  })
+  const server = startServer(
+    options,
+    (access) => {
+      const attachable = attachableHttp({ ...context, ...access })
+      attach = attachable.attach
+      return attachable.app
+    },
+    context.log?.with({ logger: "callboard.http" }),
+  )
   return { ...server, attach: (client) => attach(client) }
 }

@@ -1,4 +1,6 @@
 /** HTTP on real transports: what was accepted outlives the service, and a transport that is away is told in time. */
+import { once } from "node:events"
+import { connect as dial } from "node:net"
 import { afterEach, describe, expect, test } from "vitest"
 import { type NatsServer, startNats } from "../support/servers/nats.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
@@ -78,6 +80,69 @@ describe.each(sharedBoards)("on $name", (kind) => {
     await ask(`${after}/v1/jobs/${accepted.body["id"]}/cancel`, { method: "POST" })
     expect((await ask(`${after}/v1/jobs?limit=10`)).body["jobs"]).toMatchObject([{ state: "cancelled" }])
   })
+})
+
+/** Requests that are begun, each on a connection of its own, and never finished. */
+const halfRequests = async (url: string, count: number, more?: string) => {
+  const { hostname, port } = new URL(url)
+  let open = 0
+  const sockets = await Promise.all(
+    Array.from({ length: count }, async () => {
+      const socket = dial(Number(port), hostname)
+      let dripping: ReturnType<typeof setInterval> | undefined
+      // A server that has no file left to open may refuse it at once.
+      socket.on("error", () => undefined)
+      socket.on("close", () => {
+        clearInterval(dripping)
+        open--
+      })
+      open++
+      await Promise.race([once(socket, "connect"), once(socket, "close")]).catch(() => undefined)
+      socket.write(`GET /healthz HTTP/1.1\r\nHost: ${hostname}\r\nX-Slow: `)
+      if (more !== undefined) dripping = setInterval(() => socket.write(more), 500)
+      return socket
+    }),
+  )
+  return {
+    get open() {
+      return open
+    },
+    [Symbol.asyncDispose]: async () => {
+      for (const socket of sockets) socket.destroy()
+    },
+  }
+}
+
+describe("clients that begin requests and do not finish them", () => {
+  test("do not end a service that may open no more files, which answers again once they are gone", async () => {
+    const options = JSON.stringify({ http: { port: 0 } })
+    const limited = { prefix: ["sh", "-c", 'ulimit -n 200; exec "$0" "$@"'] }
+    const service = keep(spawnScript(serviceProgram(), ["memory://files", options], limited))
+    const [, url = ""] = await service.waitForLine(/^ready (http\S+)/, DEADLINE)
+    {
+      await using _clients = await halfRequests(url, 400)
+      const answer = ask(`${url}/healthz`, { signal: AbortSignal.timeout(2_000) })
+      await expect(answer, "no file is left").rejects.toThrow()
+    }
+    const isUp = async () => {
+      expect(service.exit, service.output).toBeUndefined()
+      const answer = await fetch(`${url}/healthz`, { signal: AbortSignal.timeout(2_000) }).catch(() => undefined)
+      return answer?.status === 200
+    }
+    await eventually(isUp, { deadline: DEADLINE, every: 200, message: "it answers again" })
+  })
+
+  // Deno's server has no deadline for the head of a request.
+  if (!("Deno" in globalThis)) {
+    test("are cut off after some seconds, although they send a little all the time", async () => {
+      const [, url] = await startService("memory://heads")
+      await using silent = await halfRequests(url, 20)
+      await using dripping = await halfRequests(url, 20, "x")
+      expect([silent.open, dripping.open]).toEqual([20, 20])
+      await eventually(() => silent.open + dripping.open === 0, { deadline: 20_000, message: "all are closed" })
+      expect(await ask(`${url}/healthz`)).toMatchObject({ status: 200 })
+    })
+  }
 })
 
 describe("while NATS is away", () => {
