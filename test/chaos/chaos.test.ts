@@ -38,4 +38,21 @@ group.each(sharedBoards)("on $name", (kind) => {
     const report = check(history)
     expect(report.ok, describe(report)).toBe(true)
   }, 180_000)
+
+  test("handlers that never end cost their own jobs only, whatever waits behind them or runs beside them", async () => {
+    const board = keep(await kind.open())
+    const history = await runChaos({
+      url: board.url(LEASE),
+      folder: board.folder,
+      leaseMs: LEASE * 1_000,
+      jobs: 40,
+      kills: 1,
+      stuck: 2,
+      workers: 2,
+    })
+    const report = check(history)
+    expect(report.ok, describe(report)).toBe(true)
+    const traps = history.plans.filter(({ kind }) => kind === "block" || kind === "deaf")
+    expect(traps.map(({ id }) => history.final.get(id)?.error?.reason)).toEqual(["timeout", "timeout"])
+  }, 180_000)
 })

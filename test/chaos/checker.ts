@@ -83,6 +83,7 @@ export const check = (history: History): Report => {
 
 const isExpected = ({ kind }: Plan, { state, error }: JobView): boolean => {
   if (kind === "once" && state === "failed") return error?.reason === "worker-lost"
+  if (kind === "block" || kind === "deaf") return state === "failed" && error?.reason === "timeout"
   return state === (kind === "errback" || kind === "poison" ? "failed" : "succeeded")
 }
 

@@ -1,5 +1,5 @@
 /**
- * Deliberately broken builds: transports that break one rule about the end of attempts. The checker has to catch each, or
+ * Deliberately broken builds: transports that break one rule about the end of attempts, or a worker that does. The checker has to catch each, or
  * it would not catch a real fault.
  */
 import { connectTransport } from "../../runtime/connection/connect.ts"
@@ -21,6 +21,8 @@ export type Fault =
   | "no-answer"
   /** Jobs whose worker died while they ran run beside one another. */
   | "suspects-together"
+  /** A worker does not notice that stuck handlers hold all of its slots. */
+  | "no-stuck-watch"
 
 export const FAULTS: ReadonlyArray<Fault> = [
   "ack-first",
@@ -29,6 +31,7 @@ export const FAULTS: ReadonlyArray<Fault> = [
   "no-edges",
   "no-answer",
   "suspects-together",
+  "no-stuck-watch",
 ]
 export const isFault = (text: string): text is Fault => (FAULTS as ReadonlyArray<string>).includes(text)
 

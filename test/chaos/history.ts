@@ -3,15 +3,17 @@ import type { Client, JobView } from "callboard"
 
 /**
  * The plan of a job: what it does, and the outcome that it must have. A `poison` kills each worker that runs it, and one of
- * the kind `once` is acked early.
+ * the kind `once` is acked early. A `block` and a `deaf` never end by themselves: one blocks its thread, one ignores its signal.
  */
 export interface Plan {
   readonly id: string
-  readonly kind: "plain" | "retry" | "errback" | "chain" | "after" | "poison" | "long" | "once"
+  readonly kind: "plain" | "retry" | "errback" | "chain" | "after" | "poison" | "long" | "once" | "block" | "deaf"
   /** Attempts that fail before one succeeds; with `errback` all of them fail. */
   readonly failures: number
   /** Tasks that must exist in the end because of the job: its errbacks, and the next links of its chain. */
   readonly followUps: number
+  /** Absent: the queue that most workers serve. */
+  readonly queue?: string
   /** How long its handler takes, instead of some milliseconds. */
   readonly workMs?: number
   /** Jobs that must have ended, with any outcome, before this one starts. */

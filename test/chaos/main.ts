@@ -1,12 +1,12 @@
 /**
  * The long form: `npm run chaos -- [sqlite] [nats] [postgres] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]
- * [--outages 8]`. Exits 1 when the checker finds a problem.
+ * [--outages 8] [--stuck 5]`. Exits 1 when the checker finds a problem.
  *
  * - `npm run chaos -- nats3`: a cluster of three nats-servers, of which one at a time is killed, frozen or cut off from the
  *   others, for 5 to 40 seconds; it runs only when it is named.
  * - `npm run chaos -- rollout [sqlite] [nats] [postgres] [--seconds 600]`: deploys two versions of a service in turn, and
  *   exits 1 when a job does not run once and to its end.
- * - `npm run chaos -- faults`: broken builds; exits 1 when the checker does not catch each of them.
+ * - `npm run chaos -- faults [no-fence …]`: broken builds, all or these; exits 1 when the checker does not catch each of them.
  */
 import { parseArgs } from "node:util"
 import { allBoards, sharedBoards } from "../e2e/boards.ts"
@@ -25,6 +25,7 @@ const { values, positionals } = parseArgs({
     restarts: { type: "string", default: "10" },
     cuts: { type: "string", default: "10" },
     outages: { type: "string", default: "8" },
+    stuck: { type: "string", default: "5" },
     seconds: { type: "string", default: "600" },
   },
 })
@@ -44,6 +45,7 @@ const longRuns = async (): Promise<boolean> => {
       jobs: Number(values.jobs),
       kills: Number(values.kills),
       outages: Number(values.outages),
+      stuck: Number(values.stuck),
       ...(board.outage === undefined ? {} : { outage: board.outage }),
       ...(isCluster ? { outageMs: [5_000, 40_000] } : {}),
       ...(board.restartBroker === undefined
@@ -63,9 +65,9 @@ const longRuns = async (): Promise<boolean> => {
   return ok
 }
 
-const named = positionals.filter((word) => word !== "rollout")
+const named = positionals.filter((word) => word !== "rollout" && word !== "faults")
 
-/** Whether a board is named, or none is. */
+/** Whether a board, or a broken build, is named, or none is. */
 const isWanted = (name: string): boolean => named.length === 0 || named.includes(name)
 
 const rollouts = async (): Promise<boolean> => {
@@ -97,6 +99,7 @@ const CATCHES: Readonly<Record<Fault, ReadonlyArray<Problem>>> = {
   "no-edges": ["stuck"],
   "no-answer": ["leaked"],
   "suspects-together": ["wrong"],
+  "no-stuck-watch": ["stuck"],
 }
 
 /** Strikes are random, and one run may miss the moment that a fault needs. */
@@ -104,7 +107,7 @@ const TRIES = 3
 
 const brokenBuilds = async (): Promise<boolean> => {
   let ok = true
-  for (const fault of FAULTS) {
+  for (const fault of FAULTS.filter(isWanted)) {
     let caught = false
     for (let tried = 0; tried < TRIES && !caught; tried++) {
       const report = await brokenRun(fault)
@@ -128,6 +131,7 @@ const brokenRun = async (fault: Fault): Promise<Report> => {
     // Too few for a rolling restart, which would wait for what a leaking worker holds.
     kills: fault === "no-answer" ? 4 : 8,
     restMs: fault === "suspects-together" ? 60_000 : 4_000,
+    ...(fault === "no-stuck-watch" ? { jobs: 40, kills: 0, stuck: 2, restMs: 30_000 } : {}),
     ...(fault === "suspects-together" ? { jobs: 40, kills: 1, poison: 2, workers: 2 } : {}),
     fault,
   })

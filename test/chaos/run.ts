@@ -36,6 +36,11 @@ export interface ChaosOptions {
   readonly outage?: (ms: number) => Promise<void>
   /** Number of jobs that kill each worker that runs them, with others beside them. Each has its end after `lostCap` deaths. */
   readonly poison?: number
+  /**
+   * Number of jobs whose handlers never end: in turn they block their thread, and ignore their signal. The former run among all
+   * others, the latter in a worker with one slot and a queue of its own, with jobs that wait behind them.
+   */
+  readonly stuck?: number
   readonly leaseMs: number
   readonly workers?: number
   readonly concurrency?: number
@@ -70,6 +75,25 @@ const poisonPlans = (poison: number): ReadonlyArray<Plan> =>
   Array.from({ length: poison }, () => ["poison" as const, ...Array.from({ length: BESIDE }, () => "long" as const)])
     .flat()
     .map((kind) => ({ id: generateId(), kind, failures: 0, followUps: 0 }))
+
+/** Jobs that wait behind one whose handler ignores its signal. */
+const BEHIND = 3
+
+const TRAPS = "traps"
+
+const stuckPlans = (stuck: number): ReadonlyArray<ReadonlyArray<Plan>> =>
+  Array.from({ length: stuck }, (_, at): ReadonlyArray<Plan> => {
+    const plan = { failures: 0, followUps: 0 }
+    if (at % 2 === 0) return [{ ...plan, id: generateId(), kind: "block" }]
+    const kinds = ["deaf" as const, ...Array.from({ length: BEHIND }, () => "plain" as const)]
+    return kinds.map((kind) => ({ ...plan, id: generateId(), kind, queue: TRAPS }))
+  })
+
+/** Puts groups of plans between other ones, in even distances. */
+const spread = (plans: ReadonlyArray<Plan>, groups: ReadonlyArray<ReadonlyArray<Plan>>): ReadonlyArray<Plan> => {
+  const part = Math.ceil(plans.length / (groups.length + 1))
+  return [...groups, []].flatMap((group, at) => [...plans.slice(at * part, (at + 1) * part), ...group])
+}
 
 /** Deaths of their workers after which jobs are given up: more than strikes and first runs of poison can cost a job. */
 const lostCapOf = ({ kills, poison = 0 }: ChaosOptions): number => (poison === 0 ? 1_000 : kills + poison + 2)
@@ -107,7 +131,7 @@ const plansFor = ({ jobs, leaseMs, outages = 0 }: ChaosOptions): ReadonlyArray<P
 }
 
 const taskOf = (plan: Plan) => {
-  const { id, kind, failures, workMs, after = [] } = plan
+  const { id, kind, failures, workMs, queue = "default", after = [] } = plan
   switch (kind) {
     case "errback":
       return { task: "chaos.fail", id, errbacks: [{ task: "chaos.heard" }] }
@@ -117,9 +141,11 @@ const taskOf = (plan: Plan) => {
       return { task: "chaos.step", id, after: { ids: after, allowFailure: true } }
     case "poison":
     case "long":
-      return { task: `chaos.${kind}`, id }
+    case "block":
+    case "deaf":
+      return { task: `chaos.${kind}`, id, queue }
     default:
-      return { task: "chaos.step", id, input: { failures, ...(workMs === undefined ? {} : { workMs }) } }
+      return { task: "chaos.step", id, queue, input: { failures, ...(workMs === undefined ? {} : { workMs }) } }
   }
 }
 
@@ -129,6 +155,8 @@ class Crew {
   readonly #url: string
   readonly #ledgers: Array<string> = []
   readonly workers: Array<Spawned> = []
+  /** Workers that serve the queue of traps. */
+  readonly #trapped = new Set<Spawned>()
   #dismissed = false
 
   constructor(options: ChaosOptions, url: string) {
@@ -136,8 +164,9 @@ class Crew {
     this.#url = url
   }
 
-  async hire(): Promise<Spawned> {
-    const { folder, concurrency = 8, fault } = this.#options
+  async hire(queue = "default"): Promise<Spawned> {
+    const { folder, fault } = this.#options
+    const concurrency = queue === TRAPS ? 1 : (this.#options.concurrency ?? 8)
     const ledger = `${folder}/ledger-${this.#ledgers.length}`
     this.#ledgers.push(ledger)
     const worker = spawnScript(bundled(WORKER), [
@@ -145,20 +174,27 @@ class Crew {
       ledger,
       `${concurrency}`,
       `${lostCapOf(this.#options)}`,
+      queue,
       ...(fault === undefined ? [] : [fault]),
     ])
     this.workers.push(worker)
+    if (queue === TRAPS) this.#trapped.add(worker)
     void worker.exited.then(() => this.#ended(worker))
     await Promise.race([worker.waitForLine(/^ready/, 20_000), worker.exited])
     return worker
   }
 
-  /** Replaces a worker that has ended by itself: a poison has killed it. */
+  /** Hires a worker in the place of another one. */
+  #hireInsteadOf(worker: Spawned): Promise<Spawned> {
+    return this.hire(this.#trapped.has(worker) ? TRAPS : undefined)
+  }
+
+  /** Replaces a worker that has ended by itself: a poison has killed it, or it was stuck. */
   #ended(worker: Spawned): void {
     const at = this.workers.indexOf(worker)
     if (this.#dismissed || at < 0) return
     this.workers.splice(at, 1)
-    void this.hire()
+    void this.#hireInsteadOf(worker)
   }
 
   /** Kills a worker and hires another, or, at two strikes of five, freezes one until its leases are over. */
@@ -170,7 +206,7 @@ class Crew {
       this.workers.splice(at, 1)
       worker.kill("SIGKILL")
       await worker.exited
-      await this.hire()
+      await this.#hireInsteadOf(worker)
     } else {
       worker.kill("SIGSTOP")
       await sleep(this.#options.leaseMs * 1.5)
@@ -192,7 +228,7 @@ class Crew {
     if (worker === undefined) return
     worker.kill("SIGTERM")
     await worker.exited
-    await this.hire()
+    await this.#hireInsteadOf(worker)
   }
 
   get executions(): ReadonlyArray<Execution> {
@@ -249,7 +285,7 @@ const isTurn = (strike: number, strikes: number, times: number): boolean =>
   times > 0 && strike % Math.max(1, Math.floor(strikes / times)) === 0
 
 export const runChaos = async (options: ChaosOptions): Promise<History> => {
-  const { kills, cuts = 0, outages = 0, poison = 0, workers = 4, leaseMs, say = () => undefined } = options
+  const { kills, cuts = 0, outages = 0, poison = 0, stuck = 0, workers = 4, leaseMs, say = () => undefined } = options
   const [shortest, longest] = options.outageMs ?? [1.2 * leaseMs, 3.2 * leaseMs]
   await using wire = cuts > 0 ? await Wire.to(options.url) : undefined
   await using client = await connect(options.url)
@@ -263,11 +299,12 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     watching.signal,
   )
   const crew = new Crew(options, wire?.url ?? options.url)
-  const plans = [...poisonPlans(poison), ...plansFor(options)]
+  const plans = [...poisonPlans(poison), ...spread(plansFor(options), stuckPlans(stuck))]
   const accepted = new Set<string>()
   let away = 0
   try {
     await Promise.all(Array.from({ length: workers }, () => crew.hire()))
+    if (stuck > 1) await crew.hire(TRAPS)
     // A part of the load before each strike, so that every strike hits work in progress.
     const part = Math.ceil(plans.length / Math.max(1, kills))
     const { restartBroker, brokerRestarts = 0 } = options
@@ -302,7 +339,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
       accepted,
       executions: crew.executions,
       outcomes,
-      kills: kills + poison * lostCapOf(options),
+      kills: kills + poison * lostCapOf(options) + stuck,
       outages: away,
       workers,
       inFlight: (options.concurrency ?? 8) * PREFETCH,

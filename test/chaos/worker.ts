@@ -1,9 +1,17 @@
-/** A worker for chaos runs: `worker.ts <transport> <ledger> <concurrency> <lost cap> [fault]`. Its handlers note each run in the ledger. */
+/**
+ * A worker for chaos runs: `worker.ts <transport> <ledger> <concurrency> <lost cap> <queue> [fault]`. Its handlers note each run
+ * in the ledger.
+ */
 import { appendFileSync } from "node:fs"
 import { actor, serve } from "callboard"
+import { StuckWatch } from "../../runtime/worker/fetch/stuck-watch.ts"
 import { type Fault, faulty, isFault } from "./faulty.ts"
 
-const [transport = "", ledger = "", concurrency = "8", lostCap = "1000", fault = ""] = process.argv.slice(2)
+const [transport = "", ledger = "", concurrency = "8", lostCap = "1000", queue = "default", fault = ""] =
+  process.argv.slice(2)
+
+/** Hard limit of handlers that do not heed it, in seconds. */
+const TRAP_LIMIT = 0.5
 
 const note = (id: string, task: string, retries: number) =>
   appendFileSync(ledger, `${JSON.stringify({ id, task, retries, pid: process.pid })}\n`)
@@ -40,6 +48,22 @@ const chaos = actor("chaos", {
       note(job.id, "long", job.retries)
       await new Promise((resolve) => setTimeout(resolve, 1_000))
     },
+    /** Blocks its thread for ever. */
+    block: {
+      timeLimit: { hard: TRAP_LIMIT },
+      run: (_input: unknown, job) => {
+        note(job.id, "block", job.retries)
+        for (;;) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60_000)
+      },
+    },
+    /** Does not heed its signal, and never ends. */
+    deaf: {
+      timeLimit: { hard: TRAP_LIMIT },
+      run: (_input: unknown, job) => {
+        note(job.id, "deaf", job.retries)
+        return new Promise<never>(() => undefined)
+      },
+    },
     /** An errback. */
     heard: (_input: unknown, job) => {
       note(job.id, "heard", job.retries)
@@ -48,10 +72,13 @@ const chaos = actor("chaos", {
 })
 
 const wrapped: Fault | undefined = isFault(fault) ? fault : undefined
+// No fault of a transport: what is broken is the worker itself.
+if (wrapped === "no-stuck-watch") Object.assign(StuckWatch.prototype, { check: () => undefined })
 const service = await serve({
   transport: wrapped === undefined ? transport : `faulty:${transport}`,
   actors: [chaos],
   concurrency: Number(concurrency),
+  queues: [queue],
   lostCap: Number(lostCap),
   reconnect: { maxTries: 0 },
   logLevel: "error",
