@@ -233,3 +233,40 @@ describe("job.parent()", () => {
     expect(await orphan.result(WAIT)).toEqual({ parentId: alone.id, rootId: orphan.id })
   })
 })
+
+describe("job.job(id)", () => {
+  const board = actor("board", {
+    methods: {
+      add: ({ a, b }: { a: number; b: number }) => a + b,
+      fail: throws(() => new TypeError("it fails")),
+      sum: async (_input: unknown, { after, job }) => {
+        const results = await Promise.all(after.map((id) => job<number>(id).result(WAIT)))
+        return results.reduce((sum, each) => sum + each, 0)
+      },
+      ask: async (id: string, { job }) => {
+        const handle = job(id)
+        return [handle.id, (await handle.find()).state, (await handle.outcome(WAIT)).state]
+      },
+      cancel: async (id: string, { job }) => (await job(id).cancel()).state,
+    },
+  })
+
+  test("is the handle of any job, of those that this one waited for among them", async () => {
+    await using run = await runActor(board)
+    const parents = [await run.submit.add({ a: 1, b: 2 }), await run.submit.add({ a: 3, b: 4 })]
+    const sum = await run.submit.sum(undefined, { after: parents.map(({ id }) => id) })
+    expect(await sum.result(WAIT)).toBe(10)
+    const failed = await run.submit.fail()
+    expect(await failed.outcome(WAIT)).toMatchObject({ state: "failed" })
+    expect(await (await run.submit.ask(failed.id)).result(WAIT)).toEqual([failed.id, "failed", "failed"])
+    const waiting = await run.submit.add({ a: 1, b: 1 }, { delay: 60 })
+    expect(await (await run.submit.cancel(waiting.id)).result(WAIT)).toBe("cancelled")
+    expect(await waiting.find()).toMatchObject({ state: "cancelled" })
+  })
+
+  test("fails the handler that asks for a job which does not exist, by name", async () => {
+    await using run = await runActor(board)
+    const asked = await run.submit.ask("unheard-of")
+    expect(await asked.outcome(WAIT)).toMatchObject({ error: { message: expect.stringContaining("unheard-of") } })
+  })
+})

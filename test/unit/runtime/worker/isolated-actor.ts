@@ -140,6 +140,8 @@ export const isolated = actor("isolated", {
       })
       return { child: child.id, result: await child.result({ timeout: 10 }), state: (await child.find()).state }
     },
+    /** The result of another job. */
+    other: (id: string, { job }) => job(id).result({ timeout: 10 }),
     misspelt: (_input: unknown, job) => job.submit("isolated.echo", { priority: 99 }),
     /** The schema turns the input into a value that is no JSON. */
     dated: {

@@ -230,6 +230,14 @@ describe("a handler in a process of its own", () => {
       error: { name: "CallboardError", message: expect.stringContaining("priority") },
     })
   })
+
+  test("job.job(id) asks the worker about any job", async () => {
+    const { client } = await start()
+    const asks = async (id: string) => (await client.submit("isolated.other", { input: id })).outcome(WAIT)
+    const before = await client.submit("isolated.echo", { input: { n: 7 } })
+    expect(await asks(before.id)).toMatchObject({ state: "succeeded", result: { n: 7 } })
+    expect(await asks("unheard-of")).toMatchObject({ error: { message: expect.stringContaining("unheard-of") } })
+  })
 })
 
 describe("ending it from outside", () => {
