@@ -152,6 +152,19 @@ describe.each(sharedBoards)("on $name", (kind) => {
   }, 120_000)
 })
 
+test("a service whose handlers do not stop ends with the code that says so, after its grace", async () => {
+  const [kind] = sharedBoards
+  if (kind === undefined) throw new Error("there is no board")
+  const board = keep(await kind.open())
+  const client = await clientOf(board)
+  const service = await startService(board, LEASE, { concurrency: 1, stuckGrace: "1 second" })
+  const input = { ms: 600_000, ledger: `${board.folder}/ledger` }
+  const job = await client.submit("e2e.nap", { input, timeLimit: 0.2 })
+  expect(await service.closed).toEqual({ code: 5, signal: null })
+  expect(service.output).toContain("handlers that do not stop hold all of its slots")
+  expect(await job.find()).toMatchObject({ state: "failed", error: { reason: "timeout" } })
+})
+
 /** At least. */
 const JOBS = 500
 const BACKLOG = 100

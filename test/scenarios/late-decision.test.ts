@@ -5,10 +5,15 @@ import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
 
-/** Purges the queue at the moment when the job was listed as waiting and has been handed to a worker since. */
-const purge = async (client: Client, { id }: JobHandle) => {
+/** The next list of waiting jobs has this one, as if the list had been made before it was handed to a worker. */
+const listAsWaiting = (client: Client, { id }: JobHandle) => {
   const lists = [[id], []]
   Object.assign(client.connection.jobs, { waiting: async () => lists.shift() ?? [] })
+}
+
+/** Purges the queue at the moment when the job was listed as waiting and has been handed to a worker since. */
+const purge = async (client: Client, job: JobHandle) => {
+  listAsWaiting(client, job)
   expect(await client.purge("default")).toBe(1)
 }
 
@@ -86,13 +91,42 @@ onEveryBoard((newBoard) => {
     expect(view.result).toBeUndefined()
   })
 
-  test("an outcome that comes before a purge stands", async () => {
+  test("an outcome that comes before a purge stands, also where the job was listed as waiting before", async () => {
     const brief = actor("brief", { methods: { run: () => "done" } })
     const { client } = await start([brief], { transport: newBoard() })
     const job = await client.submit("brief")
     expect(await job.result({ timeout: 10 })).toBe("done")
+    listAsWaiting(client, job)
     expect(await client.purge("default")).toBe(0)
     await expect(job.cancel()).rejects.toMatchObject({ code: "already-terminal" })
     expect(await job.find()).toMatchObject({ state: "succeeded", result: "done" })
+  })
+
+  test("a purge leaves what is known to run", async () => {
+    const gate = Promise.withResolvers<void>()
+    const second = actor("second", {
+      methods: {
+        run: {
+          retry: { max: 1, interval: 0 },
+          run: async (_input: unknown, job) => {
+            if (job.retries === 0) throw new Error("once")
+            await gate.promise
+            return "done"
+          },
+        },
+      },
+    })
+    const { client } = await start([second], { transport: newBoard() })
+    const job = await client.submit("second")
+    // A second attempt is claimed before it runs, so that the record tells of it.
+    const isKnown = async () => {
+      const found = await client.connection.jobs.find(job.id)
+      return found?.record.state === "started" && found.record.claims === 1
+    }
+    await eventually(isKnown, { message: "the second attempt is claimed" })
+    listAsWaiting(client, job)
+    expect(await client.purge("default")).toBe(0)
+    gate.resolve()
+    expect(await job.result({ timeout: 10 })).toBe("done")
   })
 })

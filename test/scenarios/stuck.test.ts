@@ -128,7 +128,16 @@ onEveryBoard((newBoard) => {
     await second.stop()
     gates[0]?.resolve()
     await one.slow.result({ timeout: 10 })
+    // After a short run tasks are fetched ahead again, unless a method runs that is known to take long.
+    expect(await (await client.submit("mixed.quick")).result({ timeout: 10 })).toBe("done")
     const two = await behind(1)
+    let most = 0
+    const allWait = async () => {
+      most = Math.max(most, first?.load.inFlight ?? 0)
+      return (await client.queues()).some(({ depth }) => depth === 3)
+    }
+    await eventually(allWait, { every: 5, message: "the others wait in their queue" })
+    expect(most).toBe(1)
     const third = await start([mixed], { transport, concurrency: 1, prefetch: 4 })
     for (const job of two.quick) {
       expect(await job.result({ timeout: 10 })).toBe("done")
