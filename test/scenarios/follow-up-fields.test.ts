@@ -45,16 +45,18 @@ onEveryBoard((newBoard) => {
         retry: false as const,
         errbacks: [{ task: "steps.heard", id: "heard" }],
       },
+      { task: "steps.slow", id: "soft", immutable: true, timeLimit: { soft: "300 ms", hard: "20 s" } },
       { task: "steps", id: "late", immutable: true, queue: "nowhere", expires: "300 ms" },
     ]
     const chain = [{ task: "steps.flaky", id: "link", immutable: true, errbacks: [{ task: "steps.heard", id: "own" }] }]
     const errbacks = [{ task: "steps.heard" }]
     await (await client.submit("steps", { callbacks, chain, errbacks })).result(WAIT)
-    for (const id of ["flaky", "once", "slow", "late", "link"])
+    for (const id of ["flaky", "once", "slow", "soft", "late", "link"])
       await eventually(() => client.job(id).find(), { deadline: 30_000, message: `${id} is submitted` })
     expect(await client.job("flaky").result(WAIT)).toBe(2)
     expect(await client.job("once").outcome(WAIT)).toMatchObject({ state: "failed", error: { message: "not yet" } })
     expect(await client.job("slow").outcome(WAIT)).toMatchObject({ state: "failed", error: { reason: "timeout" } })
+    expect(await client.job("soft").outcome(WAIT)).toEqual({ state: "succeeded", result: null })
     await eventually(() => client.job("heard").find(), { deadline: 30_000, message: "the errback is submitted" })
     expect(await client.job("heard").result(WAIT)).toBe("slow")
     expect(await client.job("late").outcome(WAIT)).toEqual({ state: "expired" })
