@@ -1,0 +1,78 @@
+/** The contenders that several workloads have, named the same in all of them. */
+
+import { npmPeers } from "../peers/npm.ts"
+import { redis, redisEverySecond } from "../peers/redis.ts"
+import type { Figures } from "../report/figures.ts"
+import { type Board, type BoardKind, nats, sqlite } from "./boards.ts"
+import type { Contender } from "./workload.ts"
+
+/** Measures on a board that is opened for this run and closed behind it. */
+export const on = async (kind: BoardKind, run: (board: Board) => Promise<Figures>): Promise<Figures> => {
+  await using board = await kind.open()
+  return await run(board)
+}
+
+export const names = {
+  nats: "Callboard, nats",
+  sqlite: "Callboard, sqlite",
+  rawNats: "raw JetStream",
+  rawSqlite: "raw SQLite",
+  bullmqNode: "BullMQ, Node",
+  bullmqBun: "BullMQ, Bun",
+  bullmqEverySecond: "BullMQ, Node, appendonly",
+  bunqueueFile: "bunqueue, file",
+  bunqueueMemory: "bunqueue, memory",
+  celery: "Celery, prefork 2",
+  rq: "RQ, forking worker",
+} as const
+
+/** What users of each transport would take instead. */
+const peersOf = {
+  nats: [names.bullmqNode, names.bullmqBun],
+  sqlite: [names.bunqueueFile],
+} as const
+
+type Runs = (board: Board) => Promise<Figures>
+
+/** Callboard on both transports. `raw`: whether the workload has the raw loops as well. */
+export const ours = (run: Runs, { raw }: { readonly raw: boolean }): ReadonlyArray<Contender> =>
+  [sqlite, nats].map((kind) => {
+    const isNats = kind === nats
+    return {
+      name: isNats ? names.nats : names.sqlite,
+      durability: kind.durability,
+      ratios: {
+        ...(raw ? { "of raw": [isNats ? names.rawNats : names.rawSqlite] } : {}),
+        "of peer": isNats ? peersOf.nats : peersOf.sqlite,
+      },
+      run: () => on(kind, run),
+    }
+  })
+
+export const raw = (kind: BoardKind, run: Runs): Contender => ({
+  name: kind === nats ? names.rawNats : names.rawSqlite,
+  durability: kind.durability,
+  run: () => on(kind, run),
+})
+
+/** BullMQ on Redis; the program is told the port. */
+export const bullmq = (
+  run: (board: Board, port: string, runtime: "node" | "bun") => Promise<Figures>,
+  { everySecond = false } = {},
+): ReadonlyArray<Contender> => {
+  const kinds = [
+    { name: names.bullmqNode, kind: redis, runtime: "node" as const },
+    { name: names.bullmqBun, kind: redis, runtime: "bun" as const },
+    { name: names.bullmqEverySecond, kind: redisEverySecond, runtime: "node" as const },
+  ]
+  return kinds
+    .filter(({ kind }) => everySecond || kind === redis)
+    .map(({ name, kind, runtime }) => ({
+      name,
+      durability: kind.durability,
+      run: async () => {
+        await npmPeers()
+        return on(kind, (board) => run(board, new URL(board.url).port, runtime))
+      },
+    }))
+}

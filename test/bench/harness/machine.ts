@@ -1,0 +1,37 @@
+/** What the figures were measured on and with. */
+import { execFileSync } from "node:child_process"
+import { arch, availableParallelism, cpus, release, totalmem, type } from "node:os"
+import { natsProgram } from "../../support/servers/nats-program.ts"
+import { searchPath } from "../../support/servers/process.ts"
+import { npmPeers } from "../peers/npm.ts"
+import { redisVersion } from "../peers/redis.ts"
+
+export const machine = (): string =>
+  [
+    `${availableParallelism()} × ${cpus()[0]?.model ?? arch()}`,
+    `${Math.round(totalmem() / 2 ** 30)} GiB`,
+    `${type()} ${release()}`,
+  ].join(", ")
+
+/** The version that a look finds; why there is none, where it fails. */
+const look = async (find: () => string | Promise<string>): Promise<string> => {
+  try {
+    return await find()
+  } catch (error) {
+    return `missing (${(error as Error).message.split("\n")[0]})`
+  }
+}
+
+/** Versions of runtimes, brokers and peers. Fetches those that are not there yet, so that no round waits for that. */
+export const versions = async (): Promise<Readonly<Record<string, string>>> => {
+  const env = { ...process.env, PATH: searchPath }
+  const program = (command: string) => execFileSync(command, ["--version"], { env, encoding: "utf8" }).trim()
+  return {
+    Bun: process.versions["bun"] ?? "none",
+    Node: await look(() => program("node")),
+    "nats-server": await look(async () => (await natsProgram()).version),
+    Redis: await look(redisVersion),
+    BullMQ: await look(async () => (await npmPeers())["bullmq"] ?? "none"),
+    ioredis: await look(async () => (await npmPeers())["ioredis"] ?? "none"),
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * Runs a program of the bench in a process of its own. The program prepares itself (connects, warms up), prints READY,
+ * and waits for a line; then it does the part that is measured and prints its figures as one line of JSON. It is ended
+ * then, without waiting for it to stop, which is no part of any figure.
+ */
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { findRuntime } from "../../../runtime/cli/runtimes.js"
+import { type Spawned, spawnProcess, spawnScript } from "../../support/servers/process.ts"
+import type { Figures } from "../report/figures.ts"
+import { processorMicros } from "./processor-time.ts"
+
+const folder = fileURLToPath(new URL("../", import.meta.url))
+
+/** Starts a program of test/bench on Bun. */
+export const startProgram = (file: string, args: ReadonlyArray<string | number>): Spawned =>
+  spawnScript(join(folder, file), args.map(String))
+
+/** Starts a program of test/bench, in JavaScript, on Node or on Bun. */
+export const startOn = (runtime: "node" | "bun", file: string, args: ReadonlyArray<string | number>): Spawned => {
+  const command = runtime === "node" ? "node" : (findRuntime("bun")?.path ?? process.execPath)
+  return spawnProcess(command, [join(folder, file), ...args.map(String)])
+}
+
+/** Long enough for the longest program on a busy machine. */
+const DEADLINE_MS = 900_000
+
+export const ready = async (program: Spawned): Promise<void> => {
+  await program.waitForLine(/^READY$/, 180_000)
+}
+
+/** The last line of JSON that a program prints once it has been told to go. */
+const figuresOf = async (program: Spawned): Promise<Figures> => {
+  const [line] = await program.waitForLine(/^\{.*\}$/, DEADLINE_MS)
+  return JSON.parse(line)
+}
+
+export interface Counted {
+  /** The process of the broker, if there is one. */
+  readonly broker?: number | undefined
+  /** Processes whose time counts as the client's. Defaults to the program that is measured. */
+  readonly clients?: ReadonlyArray<number>
+}
+
+/** Begins to count; the function that it gives says what has been used since. */
+export const processorOf = ({ broker, clients = [] }: Counted): (() => Figures) => {
+  const brokers = broker === undefined ? undefined : [broker]
+  const before = { client: processorMicros(clients), broker: processorMicros(brokers ?? []) }
+  return () => ({
+    clientMicros: processorMicros(clients) - before.client,
+    ...(brokers === undefined ? {} : { brokerMicros: processorMicros(brokers) - before.broker }),
+  })
+}
+
+/** Lets a started program run, and adds the processor time that client and broker have used meanwhile. */
+export const measure = async (program: Spawned, { broker, clients = [program.pid] }: Counted): Promise<Figures> => {
+  await using running = program
+  await ready(running)
+  const used = processorOf({ broker, clients })
+  running.write("go\n")
+  const figures = await figuresOf(running)
+  return { ...figures, ...used() }
+}

@@ -1,0 +1,13 @@
+/** All workloads, in the order in which they are run. */
+import type { Workload } from "../harness/workload.ts"
+import { endToEnd } from "./end-to-end.ts"
+import type { Form } from "./forms.ts"
+import { limit } from "./limit.ts"
+import { roundTrip } from "./round-trip.ts"
+
+export const workloads = (form: Form): ReadonlyArray<Workload> => [
+  endToEnd(form),
+  roundTrip(form, 0),
+  roundTrip(form, 4),
+  limit(form),
+]
