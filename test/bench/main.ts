@@ -49,7 +49,7 @@ const about = {
   form: values.full ? "full form" : "short form",
   rounds,
   machine: machine(),
-  versions: await versions(),
+  versions: await versions({ isFull: values.full }),
 }
 console.log(headText(about))
 const tables: Array<TableResult> = []

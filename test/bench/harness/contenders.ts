@@ -34,8 +34,15 @@ const peersOf = {
 
 type Runs = (board: Board) => Promise<Figures>
 
-/** Callboard on both transports. `raw`: whether the workload has the raw loops as well. */
-export const ours = (run: Runs, { raw }: { readonly raw: boolean }): ReadonlyArray<Contender> =>
+interface Comparisons {
+  /** Whether the workload has the raw loops. */
+  readonly raw?: boolean
+  /** Whether it has the peers in Python. */
+  readonly python?: boolean
+}
+
+/** Callboard on both transports, compared with the raw loops and the peers of each. */
+export const ours = (run: Runs, { raw = false, python = false }: Comparisons = {}): ReadonlyArray<Contender> =>
   [sqlite, nats].map((kind) => {
     const isNats = kind === nats
     return {
@@ -44,6 +51,7 @@ export const ours = (run: Runs, { raw }: { readonly raw: boolean }): ReadonlyArr
       ratios: {
         ...(raw ? { "of raw": [isNats ? names.rawNats : names.rawSqlite] } : {}),
         "of peer": isNats ? peersOf.nats : peersOf.sqlite,
+        ...(python && isNats ? { "of Celery": [names.celery], "of RQ": [names.rq] } : {}),
       },
       run: () => on(kind, run),
     }
@@ -76,3 +84,27 @@ export const bullmq = (
       },
     }))
 }
+
+/** bunqueue inside the program; the program is told its file, or that there is none. */
+export const bunqueue = (run: (board: Board, where: string) => Promise<Figures>): ReadonlyArray<Contender> => [
+  {
+    name: names.bunqueueFile,
+    durability: "in the process, in the file within 10 ms, no fsync",
+    run: async () => {
+      await npmPeers()
+      // An empty folder with a file in it, as for ours.
+      return on(sqlite, (board) => run(board, fileIn(board)))
+    },
+  },
+  {
+    name: names.bunqueueMemory,
+    durability: "in the process",
+    run: async () => {
+      await npmPeers()
+      return run({ url: "memory", [Symbol.asyncDispose]: async () => {} }, "memory")
+    },
+  },
+]
+
+/** The file of a board of SQLite. */
+export const fileIn = (board: Board): string => board.url.replace(/^sqlite:/, "")

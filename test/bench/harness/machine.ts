@@ -4,6 +4,7 @@ import { arch, availableParallelism, cpus, release, totalmem, type } from "node:
 import { natsProgram } from "../../support/servers/nats-program.ts"
 import { searchPath } from "../../support/servers/process.ts"
 import { npmPeers } from "../peers/npm.ts"
+import { celeryVersion, rqVersion } from "../peers/python.ts"
 import { redisVersion } from "../peers/redis.ts"
 
 export const machine = (): string =>
@@ -23,7 +24,7 @@ const look = async (find: () => string | Promise<string>): Promise<string> => {
 }
 
 /** Versions of runtimes, brokers and peers. Fetches those that are not there yet, so that no round waits for that. */
-export const versions = async (): Promise<Readonly<Record<string, string>>> => {
+export const versions = async ({ isFull }: { readonly isFull: boolean }): Promise<Readonly<Record<string, string>>> => {
   const env = { ...process.env, PATH: searchPath }
   const program = (command: string) => execFileSync(command, ["--version"], { env, encoding: "utf8" }).trim()
   return {
@@ -33,5 +34,12 @@ export const versions = async (): Promise<Readonly<Record<string, string>>> => {
     Redis: await look(redisVersion),
     BullMQ: await look(async () => (await npmPeers())["bullmq"] ?? "none"),
     ioredis: await look(async () => (await npmPeers())["ioredis"] ?? "none"),
+    ...(isFull
+      ? {
+          bunqueue: await look(async () => (await npmPeers())["bunqueue"] ?? "none"),
+          Celery: await look(celeryVersion),
+          RQ: await look(rqVersion),
+        }
+      : {}),
   }
 }

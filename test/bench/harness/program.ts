@@ -29,10 +29,20 @@ export const ready = async (program: Spawned): Promise<void> => {
   await program.waitForLine(/^READY$/, 180_000)
 }
 
-/** The last line of JSON that a program prints once it has been told to go. */
-const figuresOf = async (program: Spawned): Promise<Figures> => {
+/** The line of JSON that a program prints once it has been told to go. */
+export const figuresOf = async (program: Spawned): Promise<Figures> => {
   const [line] = await program.waitForLine(/^\{.*\}$/, DEADLINE_MS)
   return JSON.parse(line)
+}
+
+/** The figures that a program has printed last; nothing before it has. */
+export const lastFigures = (program: Spawned): Figures | undefined => {
+  // What comes after the last line end is not there wholly yet.
+  const line = program.stdout
+    .split("\n")
+    .slice(0, -1)
+    .findLast((each) => each.startsWith("{"))
+  return line === undefined ? undefined : JSON.parse(line)
 }
 
 export interface Counted {

@@ -80,3 +80,28 @@ export const counter = () => {
       }),
   }
 }
+
+/** How often a worker says how far it is: half of it is how late the end is seen, which is in no figure. */
+const PROGRESS_MS = 50
+
+/** Counts what a worker has settled, and prints it while it grows; times are of the clock that all processes share. */
+export const progress = () => {
+  let settled = 0
+  let shown = -1
+  let first = 0
+  let last = 0
+  const show = () => {
+    if (settled === shown) return
+    shown = settled
+    report({ settled, first, last, rssMiB: rssMiB() })
+  }
+  setInterval(show, PROGRESS_MS)
+  return {
+    add: () => {
+      last = Date.now()
+      if (first === 0) first = last
+      settled++
+    },
+    show,
+  }
+}

@@ -1,5 +1,6 @@
 /** All workloads, in the order in which they are run. */
 import type { Workload } from "../harness/workload.ts"
+import { acrossTwo } from "./across.ts"
 import { endToEnd } from "./end-to-end.ts"
 import type { Form } from "./forms.ts"
 import { limit } from "./limit.ts"
@@ -10,4 +11,5 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
   roundTrip(form, 0),
   roundTrip(form, 4),
   limit(form),
+  ...(form.isFull ? [acrossTwo(form)] : []),
 ]

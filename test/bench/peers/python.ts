@@ -1,0 +1,39 @@
+/** Celery and RQ out of Debian's packages, with the Python that these are for; nothing is installed. */
+import { delimiter, join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { type Spawned, spawnProcess } from "../../support/servers/process.ts"
+import { libraryPath, unpacked, versionIn } from "./unpacked.ts"
+
+const PACKAGES = "usr/lib/python3/dist-packages"
+const LIBRARIES = /^(python3|lib(?!c6$|c-bin$|gcc|stdc))/
+
+const celeryFolder = () => unpacked("python3-celery", join(PACKAGES, "celery"), LIBRARIES)
+/** Brings the client of Redis along, which Celery's package only suggests. */
+const rqFolder = () => unpacked("python3-rq", join(PACKAGES, "rq"), LIBRARIES)
+
+export const celeryVersion = async (): Promise<string> => versionIn(await celeryFolder())
+export const rqVersion = async (): Promise<string> => versionIn(await rqFolder())
+
+const programs = fileURLToPath(new URL("python/", import.meta.url))
+
+/** Starts Python with the modules of the peer, and those in the folder `python`. */
+export const startPython = async (
+  peer: "celery" | "rq",
+  args: ReadonlyArray<string | number>,
+  env: Readonly<Record<string, string>> = {},
+): Promise<Spawned> => {
+  const rq = await rqFolder()
+  const home = peer === "celery" ? await celeryFolder() : rq
+  return spawnProcess(join(home, "usr/bin/python3"), args.map(String), {
+    cwd: programs,
+    env: {
+      ...env,
+      PYTHONHOME: join(home, "usr"),
+      PYTHONPATH: [programs, join(home, PACKAGES), join(rq, PACKAGES)].join(delimiter),
+      LD_LIBRARY_PATH: [libraryPath(home), libraryPath(rq)].join(delimiter),
+      PYTHONDONTWRITEBYTECODE: "1",
+      PYTHONUNBUFFERED: "1",
+      PYTHONNOUSERSITE: "1",
+    },
+  })
+}
