@@ -65,6 +65,16 @@ export const acrossProcesses = async (board: Board, programs: Programs, jobs: nu
   })
 }
 
+/** A program that submits and waits, beside an idle worker in a process of its own. */
+export const besideWorker = async (board: Board, worker: Spawned, program: () => Spawned): Promise<Figures> =>
+  ending([worker], async () => {
+    await ready(worker)
+    worker.write("go\n")
+    await worker.waitForLine(/^\{/)
+    const running = program()
+    return measure(running, { broker: board.broker, clients: [worker.pid, running.pid] })
+  })
+
 /** Workers that begin together on a backlog, until nothing is left: from the first job settled to the last. */
 export const draining = async (board: Board, programs: Programs, workers: number, jobs: number): Promise<Figures> => {
   await measure(programs.submitter(0, jobs), { clients: [] })

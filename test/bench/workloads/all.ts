@@ -3,13 +3,16 @@ import type { Workload } from "../harness/workload.ts"
 import { acrossTwo } from "./across.ts"
 import { endToEnd } from "./end-to-end.ts"
 import type { Form } from "./forms.ts"
+import { http } from "./http.ts"
 import { limit } from "./limit.ts"
-import { roundTrip } from "./round-trip.ts"
+import { roundTrip, roundTripAcross } from "./round-trip.ts"
 
 export const workloads = (form: Form): ReadonlyArray<Workload> => [
   endToEnd(form),
   roundTrip(form, 0),
   roundTrip(form, 4),
   limit(form),
-  ...(form.isFull ? [acrossTwo(form)] : []),
+  ...(form.isFull
+    ? [acrossTwo(form), roundTripAcross(form, 0), roundTripAcross(form, 4), http(1), http(100)]
+    : []),
 ]
