@@ -85,6 +85,16 @@ export const bullmq = (
     }))
 }
 
+/** BullMQ on Node alone, where one row is enough. */
+export const bullmqOnNode = (run: (board: Board, port: string) => Promise<Figures>): Contender => ({
+  name: names.bullmqNode,
+  durability: redis.durability,
+  run: async () => {
+    await npmPeers()
+    return on(redis, (board) => run(board, new URL(board.url).port))
+  },
+})
+
 /** bunqueue inside the program; the program is told its file, or that there is none. */
 export const bunqueue = (run: (board: Board, where: string) => Promise<Figures>): ReadonlyArray<Contender> => [
   {

@@ -1,10 +1,12 @@
 /** All workloads, in the order in which they are run. */
 import type { Workload } from "../harness/workload.ts"
 import { acrossTwo } from "./across.ts"
+import { drain } from "./draining.ts"
 import { endToEnd } from "./end-to-end.ts"
 import type { Form } from "./forms.ts"
 import { http } from "./http.ts"
 import { limit } from "./limit.ts"
+import { naps } from "./naps.ts"
 import { roundTrip, roundTripAcross } from "./round-trip.ts"
 
 export const workloads = (form: Form): ReadonlyArray<Workload> => [
@@ -13,6 +15,6 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
   roundTrip(form, 4),
   limit(form),
   ...(form.isFull
-    ? [acrossTwo(form), roundTripAcross(form, 0), roundTripAcross(form, 4), http(1), http(100)]
+    ? [acrossTwo(form), roundTripAcross(form, 0), roundTripAcross(form, 4), http(1), http(100), naps(form), drain(form)]
     : []),
 ]

@@ -1,7 +1,6 @@
 /** What it costs that at most ten jobs of a method run at a time. */
-import type { BoardKind } from "../harness/boards.ts"
-import { nats, sqlite } from "../harness/boards.ts"
-import { bullmq, names, on } from "../harness/contenders.ts"
+import { type BoardKind, nats, sqlite } from "../harness/boards.ts"
+import { bullmqOnNode, names, on } from "../harness/contenders.ts"
 import { measure, startOn, startProgram } from "../harness/program.ts"
 import { type Contender, processorColumns, type Workload } from "../harness/workload.ts"
 import type { Form } from "./forms.ts"
@@ -21,15 +20,11 @@ const mine = (kind: BoardKind, name: string, jobs: number): ReadonlyArray<Conten
   }))
 
 const theirs = (jobs: number): ReadonlyArray<Contender> =>
-  WAYS.flatMap((way) =>
-    bullmq((board, port, runtime) => measure(startOn(runtime, "peers/bullmq/limit.js", [port, way, jobs]), board))
-      .filter(({ name }) => name === names.bullmqNode)
-      .map((contender) => ({
-        ...contender,
-        name: rowName(contender.name, way),
-        ...(way === "limited" ? { ratios: { "of free": [rowName(contender.name, "free")] } } : {}),
-      })),
-  )
+  WAYS.map((way) => ({
+    ...bullmqOnNode((board, port) => measure(startOn("node", "peers/bullmq/limit.js", [port, way, jobs]), board)),
+    name: rowName(names.bullmqNode, way),
+    ...(way === "limited" ? { ratios: { "of free": [rowName(names.bullmqNode, "free")] } } : {}),
+  }))
 
 export const limit = ({ limited }: Form): Workload => ({
   name: "limit",
