@@ -19,6 +19,7 @@ const { values } = parseArgs({
     full: { type: "boolean", default: false },
     jobs: { type: "string", default: "50000" },
     rounds: { type: "string", default: "3" },
+    seconds: { type: "string", default: "60" },
     only: { type: "string" },
     rows: { type: "string" },
   },
@@ -27,7 +28,7 @@ const rounds = Number(values.rounds)
 const jobs = Number(values.jobs)
 if (!(rounds >= 1 && jobs >= 1_000)) throw new Error("--rounds is 1 or more, --jobs 1,000 or more")
 
-const all = workloads({ isFull: values.full, jobs, trips: 1_000, limited: 2_000 })
+const all = workloads({ isFull: values.full, jobs, trips: 1_000, limited: 2_000, rateSeconds: Number(values.seconds) })
 const wanted = values.only?.split(",")
 const unknown = wanted?.filter((name) => !all.some((workload) => workload.name === name)) ?? []
 if (unknown.length > 0) {

@@ -11,7 +11,7 @@ export const ticksIn = (stat: string): number => {
   return fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0)
 }
 
-const childrenOf = (pid: number): ReadonlyArray<number> =>
+export const childrenOf = (pid: number): ReadonlyArray<number> =>
   readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
     readFileSync(`/proc/${pid}/task/${thread}/children`, "utf8").split(" ").filter(Boolean).map(Number),
   )

@@ -1,13 +1,16 @@
 /** All workloads, in the order in which they are run. */
 import type { Workload } from "../harness/workload.ts"
 import { acrossTwo } from "./across.ts"
+import { backlog } from "./backlog.ts"
 import { drain } from "./draining.ts"
 import { endToEnd } from "./end-to-end.ts"
 import type { Form } from "./forms.ts"
 import { http } from "./http.ts"
 import { limit } from "./limit.ts"
 import { naps } from "./naps.ts"
+import { rates } from "./rates.ts"
 import { roundTrip, roundTripAcross } from "./round-trip.ts"
+import { scheduled } from "./scheduled.ts"
 
 export const workloads = (form: Form): ReadonlyArray<Workload> => [
   endToEnd(form),
@@ -15,6 +18,17 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
   roundTrip(form, 4),
   limit(form),
   ...(form.isFull
-    ? [acrossTwo(form), roundTripAcross(form, 0), roundTripAcross(form, 4), http(1), http(100), naps(form), drain(form)]
+    ? [
+        acrossTwo(form),
+        roundTripAcross(form, 0),
+        roundTripAcross(form, 4),
+        http(1),
+        http(100),
+        naps(form),
+        drain(form),
+        backlog(form),
+        rates(form),
+        scheduled(form),
+      ]
     : []),
 ]

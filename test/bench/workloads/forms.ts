@@ -7,4 +7,6 @@ export interface Form {
   readonly trips: number
   /** Jobs of a run with a limit. */
   readonly limited: number
+  /** How long a rate is watched. */
+  readonly rateSeconds: number
 }
