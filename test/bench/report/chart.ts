@@ -12,7 +12,7 @@ const HEAD = 34
 const escaped = (text: string): string => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")
 
 const colourOf = (name: string): string =>
-  name.startsWith("Callboard") ? "#2f6fde" : name.startsWith("raw") ? "#9aa3ad" : "#d9822b"
+  /^callboard/i.test(name) ? "#2f6fde" : /^(raw|bare)/.test(name) ? "#9aa3ad" : "#d9822b"
 
 interface Drawing {
   readonly lines: ReadonlyArray<string>

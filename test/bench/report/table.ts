@@ -3,7 +3,7 @@ import { type Figures, ratios, type Spread, spread } from "./figures.ts"
 import type { RowResult, RunResult, TableResult } from "./result.ts"
 
 export const show = (value: number): string =>
-  value >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(value >= 10 ? 1 : 2)
+  value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toFixed(value >= 10 ? 1 : 2)
 
 /** The same as text: the median, and least and most where there are several rounds. */
 const showSpread = (value: Spread | undefined): string => {

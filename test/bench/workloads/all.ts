@@ -11,6 +11,7 @@ import { naps } from "./naps.ts"
 import { rates } from "./rates.ts"
 import { roundTrip, roundTripAcross } from "./round-trip.ts"
 import { scheduled } from "./scheduled.ts"
+import { start } from "./start.ts"
 
 export const workloads = (form: Form): ReadonlyArray<Workload> => [
   endToEnd(form),
@@ -29,6 +30,7 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
         backlog(form),
         rates(form),
         scheduled(form),
+        start(),
       ]
     : []),
 ]
