@@ -3,7 +3,7 @@
  * turn, each in processes of its own.
  *
  * `npm run bench` takes less than five minutes; `npm run bench -- --full` has all workloads and peers, and takes less
- * than an hour. `--only end-to-end,limit` chooses workloads, `--rows nats,BullMQ` rows by parts of their names, `--jobs`
+ * than an hour; `npm run bench -- --soak` loads each transport for ten minutes. `--only end-to-end,limit` chooses workloads, `--rows nats,BullMQ` rows by parts of their names, `--jobs`
  * and `--rounds` say how much. Tables are printed; test/bench/results/ keeps them, with JSON and a chart.
  */
 import { parseArgs } from "node:util"
@@ -13,13 +13,16 @@ import { keepResults } from "./report/keep.ts"
 import type { RunResult, TableResult } from "./report/result.ts"
 import { headText, tableText } from "./report/table.ts"
 import { workloads } from "./workloads/all.ts"
+import { soak } from "./workloads/soak.ts"
 
 const { values } = parseArgs({
   options: {
     full: { type: "boolean", default: false },
+    soak: { type: "boolean", default: false },
     jobs: { type: "string", default: "50000" },
     rounds: { type: "string", default: "3" },
-    seconds: { type: "string", default: "60" },
+    /** Of each rate, 60 unless said; of the soak, 600. */
+    seconds: { type: "string" },
     only: { type: "string" },
     rows: { type: "string" },
   },
@@ -28,7 +31,15 @@ const rounds = Number(values.rounds)
 const jobs = Number(values.jobs)
 if (!(rounds >= 1 && jobs >= 1_000)) throw new Error("--rounds is 1 or more, --jobs 1,000 or more")
 
-const all = workloads({ isFull: values.full, jobs, trips: 1_000, limited: 2_000, rateSeconds: Number(values.seconds) })
+const all = values.soak
+  ? [soak(Number(values.seconds ?? "600"))]
+  : workloads({
+      isFull: values.full,
+      jobs,
+      trips: 1_000,
+      limited: 2_000,
+      rateSeconds: Number(values.seconds ?? "60"),
+    })
 const wanted = values.only?.split(",")
 const unknown = wanted?.filter((name) => !all.some((workload) => workload.name === name)) ?? []
 if (unknown.length > 0) {
@@ -47,7 +58,7 @@ const chosen = all
 const began = performance.now()
 const about = {
   began: new Date().toISOString(),
-  form: values.full ? "full form" : "short form",
+  form: values.soak ? "soak" : values.full ? "full form" : "short form",
   rounds,
   machine: machine(),
   versions: await versions({ isFull: values.full }),
