@@ -3,8 +3,9 @@
  * turn, each in processes of its own.
  *
  * `npm run bench` takes less than five minutes; `npm run bench -- --full` has all workloads and peers, and takes less
- * than an hour; `npm run bench -- --soak` loads each transport for ten minutes. `--only end-to-end,limit` chooses workloads, `--rows nats,BullMQ` rows by parts of their names, `--jobs`
- * and `--rounds` say how much. Tables are printed; test/bench/results/ keeps them, with JSON and a chart.
+ * than an hour; `npm run bench -- --soak` loads each transport for ten minutes. `--only end-to-end,limit` chooses
+ * workloads, `--rows "nats|BullMQ"` rows by a pattern, `--jobs` and `--rounds` say how much. Tables are printed;
+ * test/bench/results/ keeps them, with JSON and a chart.
  */
 import { parseArgs } from "node:util"
 import { machine, versions } from "./harness/machine.ts"
@@ -46,13 +47,10 @@ if (unknown.length > 0) {
   const hint = values.full ? "" : "; --full has more"
   throw new Error(`no workload ${unknown.join(", ")}; there are ${all.map(({ name }) => name).join(", ")}${hint}`)
 }
-const parts = values.rows?.split(",")
+const rows = new RegExp(values.rows ?? "")
 const chosen = all
   .filter(({ name }) => wanted?.includes(name) ?? true)
-  .map((workload): Workload => {
-    const contenders = workload.contenders.filter(({ name }) => parts?.some((part) => name.includes(part)) ?? true)
-    return { ...workload, contenders }
-  })
+  .map((workload): Workload => ({ ...workload, contenders: workload.contenders.filter(({ name }) => rows.test(name)) }))
   .filter(({ contenders }) => contenders.length > 0)
 
 const began = performance.now()

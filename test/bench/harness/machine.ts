@@ -14,12 +14,12 @@ export const machine = (): string =>
     `${type()} ${release()}`,
   ].join(", ")
 
-/** The version that a look finds; why there is none, where it fails. */
+/** The version that a look finds. Why there is none stands beside the rows that need it. */
 const look = async (find: () => string | Promise<string>): Promise<string> => {
   try {
     return await find()
-  } catch (error) {
-    return `missing (${(error as Error).message.split("\n")[0]})`
+  } catch {
+    return "missing"
   }
 }
 

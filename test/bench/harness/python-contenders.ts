@@ -9,14 +9,14 @@ const CELERY = ["-m", "celery", "-A", "celery_app", "worker", "--pool", "prefork
 const QUIET = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "warning"]
 
 /** Celery's worker with two processes. */
-export const celery = (jobs: number, napMs = 0): Contender => ({
+export const celery = (jobs: number): Contender => ({
   name: names.celery,
   durability: redis.durability,
   run: () =>
     on(redis, async (board) => {
       const env = { BENCH_REDIS: board.url }
       await using worker = await startPython("celery", [...CELERY, ...QUIET], env)
-      const submitter = await startPython("celery", ["celery_submit.py", jobs, napMs], env)
+      const submitter = await startPython("celery", ["celery_submit.py", jobs], env)
       return await measure(submitter, { ...board, clients: [worker.pid, submitter.pid] })
     }),
 })

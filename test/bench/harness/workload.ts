@@ -33,7 +33,10 @@ export const processorColumns: ReadonlyArray<Column> = [
   { key: "both", title: "both" },
 ]
 
-const firstLines = (error: unknown): string => String(error).trim().split("\n").slice(0, 6).join(" / ")
+const problemOf = (error: unknown): string =>
+  error instanceof Unavailable
+    ? `not measured: ${error.message}`
+    : `failed: ${String(error).trim().split("\n").slice(0, 6).join(" / ")}`
 
 /** Runs all contenders in turn, round by round, so that what else the machine does meets all of them. */
 export const runWorkload = async (
@@ -54,8 +57,7 @@ export const runWorkload = async (
         const row = measured[at]
         if (row !== undefined) row[round] = figures
       } catch (error) {
-        const isMissing = error instanceof Unavailable
-        problems.set(contender, `${isMissing ? "not measured" : "failed"}: ${firstLines(error)}`)
+        problems.set(contender, problemOf(error))
       }
       const took = ((performance.now() - began) / 1_000).toFixed(1)
       say(

@@ -1,14 +1,13 @@
-"""Submits to a worker of Celery and waits for the stored results: celery_submit.py <jobs> [handler ms]"""
+"""Submits to a worker of Celery and waits for the stored results: celery_submit.py <jobs>"""
 
 import sys
 import time
 
 import redis
-from celery_app import URL, app, nap, noop
+from celery_app import URL, app, noop
 from program import PAYLOAD, begin, report, wait_for
 
 jobs = int(sys.argv[1])
-ms = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 # Each result is a key of this database.
 results = redis.Redis.from_url(f"{URL}/1")
 
@@ -18,10 +17,7 @@ def cycle(count):
     began = time.monotonic()
     with app.producer_pool.acquire(block=True) as producer:
         for n in range(count):
-            if ms > 0:
-                nap.apply_async((n, ms), producer=producer)
-            else:
-                noop.apply_async((n, PAYLOAD), producer=producer)
+            noop.apply_async((n, PAYLOAD), producer=producer)
     return count / (wait_for(results.dbsize, goal) - began)
 
 
