@@ -1,3 +1,4 @@
+import { readFileSync, statfsSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { defineConfig } from "vitest/config"
 import { BaseSequencer, type TestSpecification } from "vitest/node"
@@ -16,6 +17,25 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
+/** Bytes that the temporary folders of a whole run do not need together. */
+const ROOM = 4e9
+
+/** A folder in memory with room for all that servers write, from which programs can be started; not every machine has one. */
+const folderInMemory = (): string | undefined => {
+  const folder = "/dev/shm"
+  try {
+    const mounts = readFileSync("/proc/mounts", "utf8").split("\n")
+    const { bavail, bsize } = statfsSync(folder)
+    const isOpen = mounts.every((line) => line.split(" ")[1] !== folder || !line.includes("noexec"))
+    return isOpen && bavail * bsize > ROOM ? folder : undefined
+  } catch {
+    // Another system than Linux.
+    return undefined
+  }
+}
+
+const temporary = process.env["TMPDIR"] ?? folderInMemory()
+
 export default defineConfig({
   root,
   test: {
@@ -31,19 +51,14 @@ export default defineConfig({
     pool: "bun" in process.versions ? "threads" : "forks",
     // Loading all modules anew for each file would take longer than the tests themselves.
     isolate: false,
+    // Bun and Deno load TypeScript and know the published names by themselves. Through Vite, which no test needs, each
+    // thread would take seconds of a core for its modules.
+    experimental: { viteModuleRunner: false, nodeLoader: false },
+    // Tests end processes and never machines: that servers sync to a disk would only take their time.
+    env: temporary === undefined ? {} : { TMPDIR: temporary },
     setupFiles: ["test/setup.ts"],
     // Concurrent cases, those of the conformance kit above all, wait most of their time.
     maxConcurrency: 8,
     sequence: { sequencer: LongestFirst },
-  },
-  resolve: {
-    // The published names mean the sources here, as in tsconfig.json and deno.json.
-    alias: [
-      { find: /^callboard$/, replacement: `${root}runtime/mod.ts` },
-      { find: /^callboard\/(transport|testing)$/, replacement: `${root}runtime/$1/mod.ts` },
-      { find: /^callboard\/client$/, replacement: `${root}runtime/client/mod.ts` },
-      { find: /^callboard\/conformance$/, replacement: `${root}test/kit/mod.ts` },
-      { find: /^callboard\/plugins\/([^/]+)$/, replacement: `${root}plugins/$1/mod.ts` },
-    ],
   },
 })

@@ -41,6 +41,8 @@ const settings = {
   // A test file opens many connections at once.
   max_connections: "300",
   shared_buffers: "64MB",
+  // In the folder of its data: what a killed server leaves is removed with it.
+  dynamic_shared_memory_type: "mmap",
 }
 
 export async function startPostgres(): Promise<PostgresServer> {
