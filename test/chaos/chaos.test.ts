@@ -1,16 +1,16 @@
 /** The short form of the chaos runs; `npm run chaos` is the long one, and `npm run chaos -- faults` checks the checker. */
 import { expect, describe as group, test } from "vitest"
 import { sharedBoards } from "../e2e/boards.ts"
-import { keep } from "../support/servers/keep.ts"
 import { check, describe } from "./checker.ts"
 import { runChaos } from "./run.ts"
 
 const LEASE = 1
 const JOBS = 250
 
-group.each(sharedBoards)("on $name", (kind) => {
-  test("kills, freezes and cuts lose nothing, leave no slot taken, change no outcome, and neither miss nor double a follow-up", async () => {
-    const board = keep(await kind.open())
+// Each board waits for much of its time, and the cases of one after the other.
+group.concurrent.each(sharedBoards)("on $name", (kind) => {
+  test.sequential("kills, freezes and cuts lose nothing, leave no slot taken, change no outcome, and neither miss nor double a follow-up", async () => {
+    await using board = await kind.open()
     const history = await runChaos({
       url: board.url(LEASE),
       folder: board.folder,
@@ -24,8 +24,8 @@ group.each(sharedBoards)("on $name", (kind) => {
     expect(report.accepted).toBe(JOBS)
   }, 180_000)
 
-  test("jobs that kill their workers end alone: whatever runs beside them succeeds", async () => {
-    const board = keep(await kind.open())
+  test.sequential("jobs that kill their workers end alone: whatever runs beside them succeeds", async () => {
+    await using board = await kind.open()
     const history = await runChaos({
       url: board.url(LEASE),
       folder: board.folder,

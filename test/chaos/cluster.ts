@@ -2,10 +2,10 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { connect, type NatsConnection } from "nats"
 import { Names } from "../../plugins/nats/mod.ts"
-import type { BoardKind, SharedBoard } from "../e2e/boards.ts"
+import { type BoardKind, type SharedBoard, scope } from "../e2e/boards.ts"
 import type { NatsServer } from "../support/servers/nats.ts"
 import { startNatsCluster } from "../support/servers/nats-cluster.ts"
-import { eventually, temporaryFolder } from "../support/servers/process.ts"
+import { eventually } from "../support/servers/process.ts"
 
 const STREAM = new Names("callboard").queueStream
 
@@ -37,13 +37,14 @@ const FAULTS = ["the leader is killed", "the leader is frozen", "the leader is c
 export const natsCluster: BoardKind = {
   name: "nats3",
   open: async (): Promise<SharedBoard> => {
-    const folder = temporaryFolder()
-    const cluster = await startNatsCluster(3)
+    const own = scope()
+    const cluster = own.keep(await startNatsCluster(3))
     // Of a frozen server the client hears nothing, and goes to another one soon.
     const dial = () =>
       connect({ servers: servers(), maxReconnectAttempts: -1, pingInterval: 1_000, reconnectTimeWait: 100 })
     const servers = () => [...cluster.servers.values()].map(({ port }) => `127.0.0.1:${port}`)
     const admin = await dial()
+    own.keep({ [Symbol.asyncDispose]: () => admin.close() })
     await eventually(
       async () => {
         const answer: unknown = (await admin.request("$JS.API.INFO", "", { timeout: 1_000 })).json()
@@ -59,8 +60,8 @@ export const natsCluster: BoardKind = {
     }
     let outages = 0
     return {
+      ...own,
       url: (lease = 30) => `${cluster.url}?lease=${lease}&replicas=3`,
-      folder: folder.path,
       restartBroker: async () => {
         const server = await leader()
         await server.kill()
@@ -85,11 +86,6 @@ export const natsCluster: BoardKind = {
           await sleep(ms)
           await heal()
         }
-      },
-      [Symbol.asyncDispose]: async () => {
-        await admin.close()
-        await cluster[Symbol.asyncDispose]()
-        folder.remove()
       },
     }
   },

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs"
 import { describe, expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
-import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
+import { clientOf, DEADLINE, linesOf, startService } from "./processes.ts"
 
 /** A worker is taken for dead when it was not seen for a while: two rounds of maintenance at most. */
 const DEATH_SECONDS = 60
@@ -19,9 +19,9 @@ const begin = async (board: SharedBoard) => {
   return { client, file, heard, errbacks, begun }
 }
 
-describe.each(sharedBoards)("acked early, on $name", (kind) => {
+describe.concurrent.each(sharedBoards)("acked early, on $name", (kind) => {
   test("S182, S184 jobs whose worker is killed have failed for it, once each, with their errbacks, whoever looks, and whatever a failure handler throws", async () => {
-    const board = keep(await kind.open())
+    await using board = await kind.open()
     const { client, file, heard, errbacks, begun } = await begin(board)
     const [started, late, gate] = [file("started"), file("late"), file("gate")]
     const first = await startService(board, LEASE)
@@ -60,7 +60,7 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
   }, 120_000)
 
   test("a worker that is frozen for longer than a lease stores its outcome when it wakes", async () => {
-    const board = keep(await kind.open())
+    await using board = await kind.open()
     const { client, file, begun } = await begin(board)
     const [started, late, ownGate] = [file("started"), file("late"), file("gate-")]
     const first = await startService(board, LEASE)
@@ -78,7 +78,7 @@ describe.each(sharedBoards)("acked early, on $name", (kind) => {
   }, 60_000)
 
   test("a worker that is stopped lets it finish within its grace, and then it has failed, or is retried", async () => {
-    const board = keep(await kind.open())
+    await using board = await kind.open()
     const { client, file, errbacks, begun } = await begin(board)
     const [started, gate, never] = [file("started"), file("gate"), file("never")]
     const first = await startService(board, LEASE, { grace: 2 })

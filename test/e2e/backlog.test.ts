@@ -1,10 +1,10 @@
 /** A nats-server whose store a backlog would fill, and the bound that keeps the way out open. */
 import { actor, type Client, connect } from "callboard"
 import { expect, test } from "vitest"
+import { keep } from "../support/servers/keep.ts"
 import { startNats } from "../support/servers/nats.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
-import { keep } from "./processes.ts"
 
 const input = { text: "x".repeat(100_000) }
 

@@ -5,11 +5,14 @@ import { startNats } from "../support/servers/nats.ts"
 import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
 import { temporaryFolder } from "../support/servers/process.ts"
 
+/** All that a test starts on a board ends with the board: so tests that run side by side end their own. */
 export interface SharedBoard extends AsyncDisposable {
   /** Its URL, with a lease of so many seconds. */
   url(lease?: number): string
   /** A folder for the files of the test. */
   readonly folder: string
+  /** Disposes of a resource when the board is disposed of, last kept first. */
+  keep<R extends AsyncDisposable>(resource: R): R
   /** Kills the broker and starts it again; absent where there is none. */
   restartBroker?(): Promise<void>
   /** The broker answers nothing for so many milliseconds; absent where there is none. */
@@ -21,26 +24,34 @@ export interface BoardKind {
   open(): Promise<SharedBoard>
 }
 
+/** A board's folder, and what ends with the board. */
+export const scope = () => {
+  const stack = new AsyncDisposableStack()
+  const folder = temporaryFolder()
+  stack.defer(() => folder.remove())
+  return {
+    folder: folder.path,
+    keep: <R extends AsyncDisposable>(resource: R): R => stack.use(resource),
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  }
+}
+
 const sqlite: BoardKind = {
   name: "sqlite",
   open: async () => {
-    const folder = temporaryFolder()
-    return {
-      url: (lease = 30) => `sqlite:${folder.path}/board.db?lease=${lease}`,
-      folder: folder.path,
-      [Symbol.asyncDispose]: async () => folder.remove(),
-    }
+    const own = scope()
+    return { ...own, url: (lease = 30) => `sqlite:${own.folder}/board.db?lease=${lease}` }
   },
 }
 
 const nats: BoardKind = {
   name: "nats",
   open: async () => {
-    const folder = temporaryFolder()
-    const server = await startNats()
+    const own = scope()
+    const server = own.keep(await startNats())
     return {
+      ...own,
       url: (lease = 30) => `${server.url}?lease=${lease}`,
-      folder: folder.path,
       restartBroker: async () => {
         await server.kill()
         await server.restart()
@@ -51,10 +62,6 @@ const nats: BoardKind = {
         await sleep(ms)
         server.resume()
       },
-      [Symbol.asyncDispose]: async () => {
-        await server.stop()
-        folder.remove()
-      },
     }
   },
 }
@@ -62,11 +69,11 @@ const nats: BoardKind = {
 const postgres: BoardKind = {
   name: "postgres",
   open: async () => {
-    const folder = temporaryFolder()
-    const server = await startPostgres()
+    const own = scope()
+    const server = own.keep(await startPostgres())
     return {
+      ...own,
       url: (lease = 30) => `${server.url}?lease=${lease}`,
-      folder: folder.path,
       restartBroker: async () => {
         await server.kill()
         await server.restart()
@@ -76,10 +83,6 @@ const postgres: BoardKind = {
         await sleep(ms)
         await server.restart()
       },
-      [Symbol.asyncDispose]: async () => {
-        await server.stop()
-        folder.remove()
-      },
     }
   },
 }
@@ -88,13 +91,8 @@ const postgres: BoardKind = {
 export const postgresBoards = (server: () => PostgresServer): BoardKind => ({
   name: "postgres",
   open: async () => {
-    const folder = temporaryFolder()
     const namespace = generateId()
-    return {
-      url: (lease = 30) => `${server().url}?lease=${lease}&ns=${namespace}`,
-      folder: folder.path,
-      [Symbol.asyncDispose]: async () => folder.remove(),
-    }
+    return { ...scope(), url: (lease = 30) => `${server().url}?lease=${lease}&ns=${namespace}` }
   },
 })
 

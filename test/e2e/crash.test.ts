@@ -7,13 +7,13 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
 import { eventually, spawnScript } from "../support/servers/process.ts"
 import { postgresBoards, type SharedBoard, sharedBoards } from "./boards.ts"
-import { clientOf, DEADLINE, keep, linesOf, serviceProgram, startService } from "./processes.ts"
+import { clientOf, DEADLINE, linesOf, serviceProgram, startService } from "./processes.ts"
 
 /** The outcomes that were refused, as workers tell them. */
-const refusalsOf = async (client: Client): Promise<ReadonlyArray<ReceivedEvent>> => {
+const refusalsOf = async (board: SharedBoard, client: Client): Promise<ReadonlyArray<ReceivedEvent>> => {
   const events: Array<ReceivedEvent> = []
   const stop = new AbortController()
-  keep({ [Symbol.asyncDispose]: async () => stop.abort() })
+  board.keep({ [Symbol.asyncDispose]: async () => stop.abort() })
   await client.listen((event) => {
     if (event.type === "task-superseded") events.push(event)
   }, stop.signal)
@@ -26,7 +26,7 @@ const FROZEN_LEASE = 3
 /** Two workers and one job: the first is frozen in the middle of it, and the second has started it. */
 const frozenFirst = async (board: SharedBoard) => {
   const client = await clientOf(board, FROZEN_LEASE)
-  const refusals = await refusalsOf(client)
+  const refusals = await refusalsOf(board, client)
   const started = `${board.folder}/started`
   const ownGate = `${board.folder}/gate-`
   const ledger = `${board.folder}/ledger`
@@ -56,10 +56,15 @@ beforeAll(async () => {
 afterAll(() => server?.stop())
 
 // Postgres is tested only where workers die, since the runtime applies the same rules on all transports.
-describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind) => {
-  test("a job that was accepted outlives the process that submitted it, and runs", async () => {
-    const board = keep(await kind.open())
-    const submitter = keep(spawnScript(fileURLToPath(new URL("submit.ts", import.meta.url)), [board.url(), "e2e.step"]))
+const kinds = [...sharedBoards, postgresBoards(() => server)]
+
+// Cases wait for most of their time: the boards run side by side, and the cases of each board one after the other.
+describe.concurrent.each(kinds)("on $name", (kind) => {
+  test.sequential("a job that was accepted outlives the process that submitted it, and runs", async () => {
+    await using board = await kind.open()
+    const submitter = board.keep(
+      spawnScript(fileURLToPath(new URL("submit.ts", import.meta.url)), [board.url(), "e2e.step"]),
+    )
     const [, id = ""] = await submitter.waitForLine(/^accepted (.+)$/, DEADLINE)
     submitter.kill("SIGKILL")
     await submitter.exited
@@ -69,8 +74,8 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     expect(await client.job(id).result({ timeout: 60 })).toMatchObject({ attempt: 1 })
   })
 
-  test("a worker killed in the middle of a job loses nothing: another runs it after its lease, and it ends once", async () => {
-    const board = keep(await kind.open())
+  test.sequential("a worker killed in the middle of a job loses nothing: another runs it after its lease, and it ends once", async () => {
+    await using board = await kind.open()
     const client = await clientOf(board, 1)
     const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate`, ledger: `${board.folder}/ledger` }
     const first = await startService(board, 1)
@@ -88,8 +93,9 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     expect(linesOf(files.ledger)).toHaveLength(1)
   })
 
-  test("a worker frozen in mid-job that wakes when another has the job, and finishes first, is refused", async () => {
-    const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(keep(await kind.open()))
+  test.sequential("a worker frozen in mid-job that wakes when another has the job, and finishes first, is refused", async () => {
+    await using board = await kind.open()
+    const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(board)
     writeFileSync(`${ownGate}${first.pid}`, "")
     first.kill("SIGCONT")
     await eventually(() => linesOf(ledger).length === 1, { deadline: DEADLINE, message: "the frozen worker finishes" })
@@ -103,8 +109,8 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     expect(refusals).toMatchObject([{ uuid: job.id, name: "e2e.step", pid: first.pid }])
   })
 
-  test("two workers share the work, and every job runs once", async () => {
-    const board = keep(await kind.open())
+  test.sequential("two workers share the work, and every job runs once", async () => {
+    await using board = await kind.open()
     const ledger = `${board.folder}/ledger`
     const client = await clientOf(board)
     await Promise.all([startService(board, 30, { concurrency: 4 }), startService(board, 30, { concurrency: 4 })])
@@ -118,8 +124,8 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     expect(new Set(done().map((line) => line.split(" ")[2])).size).toBe(2)
   })
 
-  test("a handler that blocks its thread for three leases is not delivered again", async () => {
-    const board = keep(await kind.open())
+  test.sequential("a handler that blocks its thread for three leases is not delivered again", async () => {
+    await using board = await kind.open()
     const client = await clientOf(board, 3)
     const ledger = `${board.folder}/ledger`
     const [first, second] = await Promise.all([startService(board, 3), startService(board, 3)])
@@ -130,8 +136,8 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     expect(await job.find()).toMatchObject({ attempts: 1 })
   })
 
-  test("a handler that blocks its thread past its hard limit fails for it, ends its worker, and its neighbours run elsewhere, uncounted", async () => {
-    const board = keep(await kind.open())
+  test.sequential("a handler that blocks its thread past its hard limit fails for it, ends its worker, and its neighbours run elsewhere, uncounted", async () => {
+    await using board = await kind.open()
     const client = await clientOf(board, 1)
     const ledger = `${board.folder}/ledger`
     const blocked = await startService(board, 1, { concurrency: 1 })
@@ -147,8 +153,8 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     expect(await neighbour.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
   }, 30_000)
 
-  test("the first signal lets what runs finish and hands back the rest; the exit code is 0", async () => {
-    const board = keep(await kind.open())
+  test.sequential("the first signal lets what runs finish and hands back the rest; the exit code is 0", async () => {
+    await using board = await kind.open()
     const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
     const client = await clientOf(board)
     const service = await startService(board, 30, { concurrency: 1 })
@@ -170,12 +176,13 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     await startService(board, 30)
     expect(await waiting.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
   })
+})
 
-  // What the runtime decides by records alone, once their commits and hand-backs are known to hold on each transport.
-  if (kind.name !== "sqlite") return
-
-  test("a worker frozen in mid-job that wakes when another has finished it is refused", async () => {
-    const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(keep(await kind.open()))
+// What the runtime decides by records alone, once their commits and hand-backs are known to hold on each transport.
+describe.concurrent.each(kinds.slice(0, 1))("by records, on $name", (kind) => {
+  test.sequential("a worker frozen in mid-job that wakes when another has finished it is refused", async () => {
+    await using board = await kind.open()
+    const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(board)
     writeFileSync(`${ownGate}${second.pid}`, "")
     const result = await job.result({ timeout: 60 })
     expect(result).toMatchObject({ pid: second.pid })
@@ -189,8 +196,8 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     expect((await job.find()).result).toEqual(result)
   })
 
-  test("S175 worker and job process die: with onLost fail the job has failed for it, once, unless a retry is left", async () => {
-    const board = keep(await kind.open())
+  test.sequential("S175 worker and job process die: with onLost fail the job has failed for it, once, unless a retry is left", async () => {
+    await using board = await kind.open()
     const client = await clientOf(board, 1)
     const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
     const ledger = `${board.folder}/ledger`
@@ -216,14 +223,14 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     expect(linesOf(files.started)).toHaveLength(3)
   })
 
-  test("a job that kills its worker again and again ends among the dead letters, and its neighbours run", async () => {
-    const board = keep(await kind.open())
+  test.sequential("a job that kills its worker again and again ends among the dead letters, and its neighbours run", async () => {
+    await using board = await kind.open()
     const client = await clientOf(board, 1)
     const killer = await client.submit("e2e.kill", { input: { ledger: `${board.folder}/ledger` }, priority: 9 })
     const neighbours = await Promise.all(Array.from({ length: 5 }, () => client.submit("e2e.step", { delay: 1.5 })))
     await eventually(
       async () => {
-        const service = keep(
+        const service = board.keep(
           spawnScript(serviceProgram(), [board.url(1), JSON.stringify({ lostCap: 2, concurrency: 1 })]),
         )
         await Promise.race([service.exited, killer.outcome({ timeout: 60 })])
@@ -241,8 +248,8 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     for (const neighbour of neighbours) expect(await neighbour.result({ timeout: 20 })).toMatchObject({ attempt: 1 })
   }, 90_000)
 
-  test("a job that kills its worker beside others ends alone: the others run one at a time after that, and succeed", async () => {
-    const board = keep(await kind.open())
+  test.sequential("a job that kills its worker beside others ends alone: the others run one at a time after that, and succeed", async () => {
+    await using board = await kind.open()
     const client = await clientOf(board, 1)
     const ledger = `${board.folder}/ledger`
     const deaths = `${board.folder}/deaths`
@@ -251,11 +258,11 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
       Array.from({ length: 3 }, () => client.submit("e2e.nap", { input: { ms: 1_500, ledger } })),
     )
     const over = new AbortController()
-    keep({ [Symbol.asyncDispose]: async () => over.abort() })
+    board.keep({ [Symbol.asyncDispose]: async () => over.abort() })
     /** Starts the worker again whenever it has died. */
     const supervise = async () => {
       while (!over.signal.aborted) {
-        const service = keep(spawnScript(serviceProgram(), [board.url(1), JSON.stringify({ concurrency: 4 })]))
+        const service = board.keep(spawnScript(serviceProgram(), [board.url(1), JSON.stringify({ concurrency: 4 })]))
         await service.exited
       }
     }
@@ -269,8 +276,8 @@ describe.each([...sharedBoards, postgresBoards(() => server)])("on $name", (kind
     for (const innocent of innocents) expect((await innocent.find()).attempts).toBeLessThanOrEqual(2)
   }, 120_000)
 
-  test("the second signal hands back what runs, uncounted", async () => {
-    const board = keep(await kind.open())
+  test.sequential("the second signal hands back what runs, uncounted", async () => {
+    await using board = await kind.open()
     const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
     const client = await clientOf(board)
     const service = await startService(board, 30, { concurrency: 1 })

@@ -4,8 +4,8 @@ import { connect as dial } from "nats"
 import { describe, expect, test } from "vitest"
 import { type Disk, diskKinds, limitFiles } from "../support/servers/full-disk.ts"
 import { startNats } from "../support/servers/nats.ts"
-import { eventually, spawnScript, type TemporaryFolder, temporaryFolder } from "../support/servers/process.ts"
-import { DEADLINE, keep, linesOf, serviceProgram } from "./processes.ts"
+import { eventually, spawnScript, temporaryFolder } from "../support/servers/process.ts"
+import { DEADLINE, linesOf, serviceProgram } from "./processes.ts"
 
 /** Seconds: the leases of what is held lapse while the disk is full. */
 const LEASE = 2
@@ -16,12 +16,6 @@ interface Body {
   readonly state?: string
   readonly outcome?: string
   readonly transitions?: ReadonlyArray<{ readonly state: string }>
-}
-
-/** A folder that is never full. */
-const files = (): TemporaryFolder & AsyncDisposable => {
-  const folder = temporaryFolder()
-  return Object.assign(folder, { [Symbol.asyncDispose]: async () => folder.remove() })
 }
 
 /** A board that can be filled. */
@@ -96,15 +90,15 @@ const onStuckNats: BoardKind = {
   },
 }
 
-describe.each([...onDisks, onNats, onStuckNats])("$name", (kind) => {
+describe.concurrent.each([...onDisks, onNats, onStuckNats])("$name", (kind) => {
   test("submissions are refused with what to do, the worker lives on and says so, and all is done once there is room", {
     timeout: 90_000,
   }, async () => {
-    const board = keep(await kind.open())
-    const elsewhere = keep(files())
-    const service = keep(
-      board.run(serviceProgram(), [board.url, JSON.stringify({ http: { port: 0 }, concurrency: 2 })]),
-    )
+    await using board = await kind.open()
+    // A folder that is never full.
+    using elsewhere = temporaryFolder()
+    const options = JSON.stringify({ http: { port: 0 }, concurrency: 2 })
+    await using service = board.run(serviceProgram(), [board.url, options])
     const [, url = ""] = await service.waitForLine(/^ready (.+)$/, DEADLINE)
     const file = (name: string) => `${elsewhere.path}/${name}`
     const [started, gate, ledger] = [file("started"), file("gate"), file("ledger")]

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest"
 import { LIMIT_PREFIX } from "../../runtime/worker/limits/state.ts"
 import { eventually } from "../support/servers/process.ts"
 import { sharedBoards } from "./boards.ts"
-import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
+import { clientOf, DEADLINE, linesOf, startService } from "./processes.ts"
 
 const hasSlots = async (client: Client): Promise<boolean> => {
   const entries = await client.connection.store.list({ prefix: LIMIT_PREFIX, limit: 10 })
@@ -15,9 +15,9 @@ const hasSlots = async (client: Client): Promise<boolean> => {
 /** Tasks that are not due. A worker that held them would hold some kB for each, tens of MB. */
 const LATER = 25_000
 
-describe.each(sharedBoards)("on $name", (kind) => {
-  test("the slot of a worker that was killed comes back, and the job that had it is not doubled", async () => {
-    const board = keep(await kind.open())
+describe.concurrent.each(sharedBoards)("on $name", (kind) => {
+  test.sequential("the slot of a worker that was killed comes back, and the job that had it is not doubled", async () => {
+    await using board = await kind.open()
     const client = await clientOf(board, 1)
     const input = { started: `${board.folder}/started`, gate: `${board.folder}/gate`, ledger: `${board.folder}/ledger` }
     const first = await startService(board, 1)
@@ -38,8 +38,8 @@ describe.each(sharedBoards)("on $name", (kind) => {
     await eventually(async () => !(await hasSlots(client)), { message: "no slot is left over" })
   }, 60_000)
 
-  test("a worker whose handler blocks its thread keeps its slot", async () => {
-    const board = keep(await kind.open())
+  test.sequential("a worker whose handler blocks its thread keeps its slot", async () => {
+    await using board = await kind.open()
     const client = await clientOf(board, 3)
     const ledger = `${board.folder}/ledger`
     await startService(board, 3)
@@ -53,8 +53,8 @@ describe.each(sharedBoards)("on $name", (kind) => {
     expect(linesOf(ledger)).toEqual(["begin", "end", "begin", "end"])
   }, 60_000)
 
-  test("tens of thousands of tasks that are not due leave a worker's memory as it was", async () => {
-    const board = keep(await kind.open())
+  test.sequential("tens of thousands of tasks that are not due leave a worker's memory as it was", async () => {
+    await using board = await kind.open()
     const client = await clientOf(board, 30)
     await startService(board, 30)
     const memory = async (): Promise<{ readonly rss: number; readonly heapUsed: number }> => {
@@ -84,7 +84,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
 test.each(sharedBoards.filter(({ name }) => name === "nats"))(
   "on $name, jobs that wait for a slot go on as soon as the broker is back",
   async (kind) => {
-    const board = keep(await kind.open())
+    await using board = await kind.open()
     const client = await clientOf(board, 30)
     const input = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
     await Promise.all([startService(board, 30), startService(board, 30)])

@@ -4,27 +4,27 @@ import { connect as dial } from "nats"
 import { describe, expect, test } from "vitest"
 import { Names } from "../../plugins/nats/mod.ts"
 import { startNats } from "../support/servers/nats.ts"
-import { eventually, temporaryFolder } from "../support/servers/process.ts"
-import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
+import { eventually } from "../support/servers/process.ts"
+import { scope } from "./boards.ts"
+import { clientOf, DEADLINE, linesOf, startService } from "./processes.ts"
 
 /** In seconds. */
 const LEASE = 2
 
 /** A server that can be frozen, and how often it has handed tasks over. */
 const frozenBoard = async () => {
-  const folder = temporaryFolder()
-  keep({ [Symbol.asyncDispose]: async () => folder.remove() })
-  const server = keep(await startNats())
+  const own = scope()
+  const server = own.keep(await startNats())
   const admin = await dial({ servers: server.url, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
-  keep({ [Symbol.asyncDispose]: () => admin.close() })
+  own.keep({ [Symbol.asyncDispose]: () => admin.close() })
   const stream = new Names("callboard").queueStream
   const handedOver = async (): Promise<number> => {
     const answer: unknown = (await admin.request(`$JS.API.CONSUMER.LIST.${stream}`, "{}", { timeout: 1_000 })).json()
     return deliveriesIn(answer)
   }
   return {
+    ...own,
     url: (lease = LEASE) => `${server.url}?lease=${lease}`,
-    folder: folder.path,
     /** Until all leases are over; returns once the server has handed over `tasks` of the tasks again. */
     freeze: async (tasks: number, seconds = LEASE * 1.5) => {
       const before = await handedOver()
@@ -39,7 +39,6 @@ const frozenBoard = async () => {
         message: "the tasks are handed over again",
       })
     },
-    [Symbol.asyncDispose]: async () => undefined,
   }
 }
 
@@ -65,11 +64,11 @@ const fourJobs = async (board: Awaited<ReturnType<typeof frozenBoard>>) => {
   return { client, jobs, ...files }
 }
 
-describe("on nats, when the server is frozen for longer than a lease", () => {
+describe.concurrent("on nats, when the server is frozen for longer than a lease", () => {
   test("a single worker runs each of its jobs once: what it is given again it adopts", {
     timeout: 120_000,
   }, async () => {
-    const board = await frozenBoard()
+    await using board = await frozenBoard()
     // With slots to spare, since behind jobs that run for long nothing is fetched.
     await startService(board, LEASE, { concurrency: 8 })
     const { client, jobs, started, gate, ledger } = await fourJobs(board)
@@ -90,7 +89,7 @@ describe("on nats, when the server is frozen for longer than a lease", () => {
   })
 
   test("two living workers lose no job: none runs twice, and none is given up", { timeout: 120_000 }, async () => {
-    const board = await frozenBoard()
+    await using board = await frozenBoard()
     await Promise.all([1, 2].map(() => startService(board, LEASE, { concurrency: 3, prefetch: 1, lostCap: 1 })))
     const { client, jobs, started, gate, ledger } = await fourJobs(board)
     // Neither has room for all, and each for more than it runs: tasks come again to both.
@@ -111,7 +110,7 @@ describe("on nats, when the server is frozen for longer than a lease", () => {
   })
 
   test("a worker that dies meanwhile loses its jobs to another", { timeout: 120_000 }, async () => {
-    const board = await frozenBoard()
+    await using board = await frozenBoard()
     const first = await startService(board, LEASE, { concurrency: 4 })
     const { jobs, started, gate } = await fourJobs(board)
     const second = await startService(board, LEASE, { concurrency: 4 })

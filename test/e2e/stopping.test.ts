@@ -4,7 +4,7 @@ import type { Client, SubmittedJob } from "callboard"
 import { describe, expect, test } from "vitest"
 import { eventually, type Spawned } from "../support/servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
-import { clientOf, DEADLINE, keep, linesOf, startService } from "./processes.ts"
+import { clientOf, DEADLINE, linesOf, startService } from "./processes.ts"
 
 /** Long enough that nothing here comes back by itself. */
 const LEASE = 30
@@ -58,9 +58,9 @@ const expectGoesOn = async (job: SubmittedJob, started: string, idle: Spawned, g
   expect(await job.find()).toMatchObject({ attempts: 1, retries: 0 })
 }
 
-describe.each(sharedBoards)("on $name", (kind) => {
-  test("one long job: handed back at the end of the grace, started elsewhere in less than a second, uncounted", async () => {
-    const board = keep(await kind.open())
+describe.concurrent.each(sharedBoards)("on $name", (kind) => {
+  test.sequential("one long job: handed back at the end of the grace, started elsewhere in less than a second, uncounted", async () => {
+    await using board = await kind.open()
     const gate = `${board.folder}/gate`
     const { busy, idle, jobs, started } = await busyAndIdle(board, [gate])
     const [job] = jobs
@@ -70,8 +70,8 @@ describe.each(sharedBoards)("on $name", (kind) => {
     await expectGoesOn(job, started, idle, gate, 2)
   })
 
-  test("one long job and nobody else: it waits in its queue, and nothing is counted", async () => {
-    const board = keep(await kind.open())
+  test.sequential("one long job and nobody else: it waits in its queue, and nothing is counted", async () => {
+    await using board = await kind.open()
     const gate = `${board.folder}/gate`
     const { busy, idle, jobs } = await busyAndIdle(board, [gate])
     expect(await stop(idle)).toEqual({ finished: 0, handedBack: 0, stuck: 0, lost: 0 })
@@ -85,8 +85,8 @@ describe.each(sharedBoards)("on $name", (kind) => {
     expect(await jobs[0]?.result({ timeout: 60 })).toEqual({ pid: later.pid, attempt: 1 })
   })
 
-  test("two jobs, one of which ends within the grace: it is finished, the other is handed back", async () => {
-    const board = keep(await kind.open())
+  test.sequential("two jobs, one of which ends within the grace: it is finished, the other is handed back", async () => {
+    await using board = await kind.open()
     const [short, long] = [`${board.folder}/short`, `${board.folder}/long`] as const
     const { busy, idle, jobs, started } = await busyAndIdle(board, [short, long])
     const [first, second] = jobs
@@ -100,8 +100,8 @@ describe.each(sharedBoards)("on $name", (kind) => {
     await expectGoesOn(second, started, idle, long, 3)
   })
 
-  test("two jobs, none of which ends within the grace: both are handed back", async () => {
-    const board = keep(await kind.open())
+  test.sequential("two jobs, none of which ends within the grace: both are handed back", async () => {
+    await using board = await kind.open()
     const gates = [`${board.folder}/one`, `${board.folder}/two`]
     const { busy, idle, jobs, started } = await busyAndIdle(board, gates)
     expect(await stop(busy)).toEqual({ finished: 0, handedBack: 2, stuck: 2, lost: 0 })
@@ -109,8 +109,8 @@ describe.each(sharedBoards)("on $name", (kind) => {
     for (const [at, job] of jobs.entries()) await expectGoesOn(job, started, idle, gates[at] ?? "", 4)
   })
 
-  test("a rolling restart of four workers under load loses, doubles and delays nothing", async () => {
-    const board = keep(await kind.open())
+  test.sequential("a rolling restart of four workers under load loses, doubles and delays nothing", async () => {
+    await using board = await kind.open()
     const client = await clientOf(board)
     const ledger = `${board.folder}/ledger`
     const workers = await Promise.all(Array.from({ length: 4 }, () => startService(board, LEASE, { concurrency: 4 })))
