@@ -36,7 +36,7 @@ export default { transport: "changed:", transports: { changed }, ${settings} }`
 /** Signals within a second count as one. */
 const distinct = () => new Promise((resolve) => setTimeout(resolve, 1_100))
 
-test("on a terminal it says what runs and where, and each job in a line", { timeout: 60_000 }, async () => {
+test.concurrent("on a terminal it says what runs and where, and each job in a line", { timeout: 60_000 }, async () => {
   const talks = `
 import { actor } from "callboard"
 export default actor("talks", { methods: { hello: async (_, job) => { job.log.info("hello there", { to: "Ada" }) } } })`
@@ -60,8 +60,8 @@ export default actor("talks", { methods: { hello: async (_, job) => { job.log.in
   expect(worker.output.match(/out of luck/g)).toHaveLength(1)
 })
 
-describe("signals", () => {
-  test("the first lets handlers finish and hands back what waits; exit code 0", async () => {
+describe.concurrent("signals", () => {
+  test.sequential("the first lets handlers finish and hands back what waits; exit code 0", async () => {
     using project = makeProject()
     await using worker = await startWorker(project)
     await project.json("submit", "works.nap", '{"ms":4000}', "--id", "running")
@@ -82,7 +82,7 @@ describe("signals", () => {
     expect(await find(project, "waiting")).toMatchObject({ state: "queued", attempts: 0 })
   })
 
-  test("with --json the stop is a line of numbers", async () => {
+  test.sequential("with --json the stop is a line of numbers", async () => {
     using project = makeProject()
     await using worker = project.start("worker", "-c", "1", "--grace", "100ms", "--json")
     await worker.waitForLine(/"message":"ready"/)
@@ -97,7 +97,7 @@ describe("signals", () => {
     })
   })
 
-  test("the second hands back now, and no attempt is counted as a retry", async () => {
+  test.sequential("the second hands back now, and no attempt is counted as a retry", async () => {
     using project = makeProject()
     await using worker = await startWorker(project)
     await project.json("submit", "works.nap", '{"ms":60000}', "--id", "long")
@@ -112,7 +112,7 @@ describe("signals", () => {
     expect(job.transitions.at(-1)).toMatchObject({ reason: "handed-back" })
   })
 
-  test("the third ends it at once, with exit code 1 and everything that it started", async () => {
+  test.sequential("the third ends it at once, with exit code 1 and everything that it started", async () => {
     // A transport that takes a hand-back and never answers.
     using project = makeProject({
       "actors/works.ts": works,
@@ -136,7 +136,7 @@ describe("signals", () => {
     await eventually(() => !isRunning(Number(pid)), { message: "the process that works lives on" })
   })
 
-  test("a hand-back by the grace period", async () => {
+  test.sequential("a hand-back by the grace period", async () => {
     using project = makeProject()
     await using worker = await startWorker(project, "--grace", "200ms")
     await project.json("submit", "works.nap", '{"ms":60000}', "--id", "long")
@@ -147,7 +147,7 @@ describe("signals", () => {
   })
 })
 
-test("a worker that was killed starts again, and its job runs to the end", async () => {
+test.concurrent("a worker that was killed starts again, and its job runs to the end", async () => {
   using project = makeProject()
   await using worker = await startWorker(project, "--lease", "4s")
   await project.json("submit", "works.nap", '{"ms":3000}', "--id", "job")
@@ -167,7 +167,7 @@ test("a worker that was killed starts again, and its job runs to the end", async
   expect(await worker.exited).toEqual({ code: 0, signal: null })
 })
 
-test.each([
+test.concurrent.each([
   { processes: 1, code: 3 },
   { processes: 2, code: 1 },
 ])(
@@ -205,7 +205,7 @@ test.each([
   60_000,
 )
 
-test.each([1, 2])(
+test.concurrent.each([1, 2])(
   "of %d worker(s), one whose slots are all held by stuck handlers is started again",
   async (processes) => {
     using project = makeProject({
@@ -239,8 +239,8 @@ test.each([1, 2])(
   90_000,
 )
 
-describe("what cannot start", () => {
-  test("an actors' folder that fails to load: one line, exit code 1, no second try", async () => {
+describe.concurrent("what cannot start", () => {
+  test.sequential("an actors' folder that fails to load: one line, exit code 1, no second try", async () => {
     using project = makeProject({ "actors/works.ts": `console.log("loading"); throw new Error("no licence")` })
     const { code, stdout, stderr } = await project.run("worker")
     expect([code, stdout.match(/loading/g)?.length]).toEqual([1, 1])
@@ -248,7 +248,7 @@ describe("what cannot start", () => {
     expect(stderr.trim().split("\n")).toHaveLength(1)
   })
 
-  test("actors none of whose processes comes up: one line, exit code 1", async () => {
+  test.sequential("actors none of whose processes comes up: one line, exit code 1", async () => {
     using project = makeProject({
       "actors/works.ts": `
         import { actor } from "callboard"
@@ -264,7 +264,7 @@ describe("what cannot start", () => {
     expect(stderr.trim().split("\n")).toHaveLength(1)
   })
 
-  test("a pool whose processes are killed before they are ready, again and again, is given up", async () => {
+  test.sequential("a pool whose processes are killed before they are ready, again and again, is given up", async () => {
     using project = makeProject({
       "actors/works.ts": `process.kill(process.pid, "SIGKILL"); await new Promise(() => {})`,
     })
@@ -277,7 +277,7 @@ describe("what cannot start", () => {
   }, 60_000)
 })
 
-describe.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
+describe.concurrent.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
   let server: NatsServer | undefined
   beforeAll(async () => {
     if (transport === "nats") server = await startNats()
@@ -294,7 +294,7 @@ describe.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
   }
   const listed = async (project: Project) => (await project.json<Listed>("workers")).workers
 
-  test("of two: one that is killed is there again, and a signal ends all of them", async () => {
+  test.sequential("of two: one that is killed is there again, and a signal ends all of them", async () => {
     using project = makeProject()
     await using pool = project.start("worker", "-Q", "default", "--processes", "2", "-n", "pool")
     const two = await eventually(
@@ -320,7 +320,7 @@ describe.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
     expect(await listed(project)).toEqual([])
   })
 
-  test("that bursts ends when the queues are empty", async () => {
+  test.sequential("that bursts ends when the queues are empty", async () => {
     using project = makeProject()
     for (const id of ["a", "b", "c"]) await project.json("submit", "works.nap", '{"ms":100}', "--id", id)
     await using pool = project.start("worker", "-Q", "default", "--processes", "2", "--burst")
@@ -328,7 +328,9 @@ describe.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
     for (const id of ["a", "b", "c"]) expect(await find(project, id)).toMatchObject({ state: "succeeded" })
   })
 
-  test("that bursts ends when what a limit has put off has come back and run", { timeout: 60_000 }, async () => {
+  test.sequential("that bursts ends when what a limit has put off has come back and run", {
+    timeout: 60_000,
+  }, async () => {
     using project = makeProject()
     project.write(
       "actors/slow.ts",
@@ -344,7 +346,7 @@ describe.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
   })
 })
 
-test("a worker whose watcher is gone stops softly", async () => {
+test.concurrent("a worker whose watcher is gone stops softly", async () => {
   using project = makeProject()
   await using worker = await startWorker(project)
   await project.json("submit", "works.nap", '{"ms":500}', "--id", "job")
@@ -355,7 +357,7 @@ test("a worker whose watcher is gone stops softly", async () => {
   expect(await find(project, "job")).toMatchObject({ state: "succeeded", attempts: 1 })
 })
 
-test("a worker that gives up says why and ends with exit code 1", async () => {
+test.concurrent("a worker that gives up says why and ends with exit code 1", async () => {
   using project = makeProject({
     "actors/works.ts": works,
     "callboard.config.ts": over(
@@ -369,7 +371,7 @@ test("a worker that gives up says why and ends with exit code 1", async () => {
   expect(code).toBe(1)
 })
 
-test("flags, variables and file reach the worker", async () => {
+test.concurrent("flags, variables and file reach the worker", async () => {
   using project = makeProject()
   project.write("callboard.config.ts", `export default { name: "by-file", queues: ["filed"], concurrency: 3 }`)
   project.env["CALLBOARD_QUEUES"] = "high,low"
@@ -379,7 +381,7 @@ test("flags, variables and file reach the worker", async () => {
   expect(workers).toMatchObject([{ name: "by-flag", queues: ["high", "low"], concurrency: 3 }])
 })
 
-test("--json logs JSON, a line each", async () => {
+test.concurrent("--json logs JSON, a line each", async () => {
   using project = makeProject()
   await using worker = project.start("worker", "--json", "--port", "0")
   await worker.waitForLine(/"message":"ready"/)
@@ -393,7 +395,7 @@ test("--json logs JSON, a line each", async () => {
   expect(JSON.stringify(lines)).toMatch(/http:\/\/127\.0\.0\.1:\d+/)
 })
 
-test("serve answers HTTP and works on nothing", async () => {
+test.concurrent("serve answers HTTP and works on nothing", async () => {
   using project = makeProject()
   await using server = project.start("serve", "--port", "0")
   const [, url = ""] = await server.waitForLine(/message=ready.*(http:\/\/127\.0\.0\.1:\d+)/)
@@ -409,7 +411,7 @@ test("serve answers HTTP and works on nothing", async () => {
   expect(await server.exited).toEqual({ code: 0, signal: null })
 })
 
-test("another address than loopback without a token is refused", async () => {
+test.concurrent("another address than loopback without a token is refused", async () => {
   using project = makeProject()
   const { code, stderr } = await project.run("serve", "--host", "0.0.0.0", "--port", "0")
   expect(code).toBe(2)

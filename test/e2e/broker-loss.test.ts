@@ -11,23 +11,17 @@ import {
   serve,
 } from "callboard"
 import { connect as dial } from "nats"
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { Names } from "../../plugins/nats/mod.ts"
 import { generateId } from "../../runtime/id.ts"
 import { makeProject } from "../cli/project.ts"
 import { type NatsServer, startNats } from "../support/servers/nats.ts"
 import { startNatsCluster } from "../support/servers/nats-cluster.ts"
-import { eventually, freePort, isRunning, spawnScript, temporaryFolder } from "../support/servers/process.ts"
+import { eventually, freePort, isRunning, spawnScript } from "../support/servers/process.ts"
+import { scope } from "./boards.ts"
 
-const open: Array<AsyncDisposable> = []
-afterEach(async () => {
-  for (const resource of open.splice(0).reverse()) await resource[Symbol.asyncDispose]()
-})
-
-const keep = <R extends AsyncDisposable>(resource: R): R => {
-  open.push(resource)
-  return resource
-}
+/** What ends with its test: the groups of this file run side by side, since each waits for most of its time. */
+type Kept = Pick<ReturnType<typeof scope>, "keep">
 
 /** A log that keeps its lines. */
 const listing = () => {
@@ -46,7 +40,7 @@ const listing = () => {
 }
 
 /** A worker with HTTP, which notes how often each job ran to its end, and when any did. */
-const startService = async (transport: string, options: ServeOptions = {}) => {
+const startService = async ({ keep }: Kept, transport: string, options: ServeOptions = {}) => {
   const { lines, log } = listing()
   const runs = new Map<string, number>()
   const ended: Array<number> = []
@@ -86,7 +80,7 @@ const startService = async (transport: string, options: ServeOptions = {}) => {
   }
 }
 
-const clientOf = async (url: string): Promise<Client> => keep(await connect(url))
+const clientOf = async ({ keep }: Kept, url: string): Promise<Client> => keep(await connect(url))
 
 /**
  * Ends a server in good order; `restart` brings it back. One that is killed forgets what it handed over in the last
@@ -120,7 +114,7 @@ const endedOnce = async (client: Client, ids: ReadonlyArray<string>): Promise<vo
 /** Many times the slots of the worker: it stands still if a restart costs it one. */
 const RESTARTS = 30
 
-describe("on a nats-server", () => {
+describe.concurrent("on a nats-server", () => {
   let server: NatsServer
   beforeAll(async () => {
     server = await startNats()
@@ -128,12 +122,13 @@ describe("on a nats-server", () => {
   afterAll(() => server?.stop())
   const board = (lease = 30) => `${server.url}?ns=${generateId()}&lease=${lease}`
 
-  test(`${RESTARTS} restarts in a row: consumption resumes by itself each time, nothing is lost, no slot leaks`, {
+  test.sequential(`${RESTARTS} restarts in a row: consumption resumes by itself each time, nothing is lost, no slot leaks`, {
     timeout: 180_000,
   }, async () => {
+    await using own = scope()
     const url = board(3)
-    const { service, lines, runs, red, green } = await startService(url, { concurrency: 4 })
-    const client = await clientOf(url)
+    const { service, lines, runs, red, green } = await startService(own, url, { concurrency: 4 })
+    const client = await clientOf(own, url)
     const accepted: Array<string> = []
     const began = performance.now()
     const back: Array<number> = []
@@ -169,9 +164,10 @@ describe("on a nats-server", () => {
     expect(reconnects()).toBeGreaterThanOrEqual(RESTARTS)
   })
 
-  test("running tasks go on, the prefetch is reduced and restored, and their outcome is stored", async () => {
+  test.sequential("running tasks go on, the prefetch is reduced and restored, and their outcome is stored", async () => {
+    await using own = scope()
     const url = board()
-    const { service, lines, gates, red, green } = await startService(url, { concurrency: 10, prefetch: 2 })
+    const { service, lines, gates, red, green } = await startService(own, url, { concurrency: 10, prefetch: 2 })
     const jobs = await Promise.all(Array.from({ length: 5 }, () => service.client.submit("steps.wait")))
     await eventually(() => gates.size === 5)
     await shutDown(server)
@@ -193,8 +189,9 @@ describe("on a nats-server", () => {
     expect((await jobs[0]?.find())?.attempts).toBe(1)
   })
 
-  test("a handler that ends during the outage has its outcome stored when the broker is back", async () => {
-    const { service, gates, red } = await startService(board())
+  test.sequential("a handler that ends during the outage has its outcome stored when the broker is back", async () => {
+    await using own = scope()
+    const { service, gates, red } = await startService(own, board())
     const job = await service.client.submit("steps.wait")
     await eventually(() => gates.size === 1)
     await shutDown(server)
@@ -205,8 +202,9 @@ describe("on a nats-server", () => {
     await eventually(() => isEmpty(service))
   })
 
-  test("with cancelOnConnectionLoss running tasks are handed back, uncounted, and run again at once", async () => {
-    const { service, lines, gates, red, green } = await startService(board(), { cancelOnConnectionLoss: true })
+  test.sequential("with cancelOnConnectionLoss running tasks are handed back, uncounted, and run again at once", async () => {
+    await using own = scope()
+    const { service, lines, gates, red, green } = await startService(own, board(), { cancelOnConnectionLoss: true })
     const job = await service.client.submit("steps.wait")
     await eventually(() => gates.size === 1)
     await shutDown(server)
@@ -223,9 +221,10 @@ describe("on a nats-server", () => {
     expect(lines.join("\n")).not.toMatch(/prefetch count/)
   })
 
-  test("a server that is frozen is noticed by the heartbeat; without one it is not", async () => {
-    const watched = await startService(board(), { heartbeatMs: 1_000 })
-    const unwatched = await startService(board(), { heartbeatMs: 0 })
+  test.sequential("a server that is frozen is noticed by the heartbeat; without one it is not", async () => {
+    await using own = scope()
+    const watched = await startService(own, board(), { heartbeatMs: 1_000 })
+    const unwatched = await startService(own, board(), { heartbeatMs: 0 })
     let lost = false
     unwatched.service.client.connection.transport.onStatus(() => {
       lost = true
@@ -245,10 +244,11 @@ describe("on a nats-server", () => {
     await unwatched.green()
   })
 
-  test("what HTTP says was not accepted stays so when a frozen server wakes up right after the answer", {
+  test.sequential("what HTTP says was not accepted stays so when a frozen server wakes up right after the answer", {
     timeout: 60_000,
   }, async () => {
-    const { service, runs } = await startService(board())
+    await using own = scope()
+    const { service, runs } = await startService(own, board())
     const { client } = service
     const post = async (input: number, headers: Readonly<Record<string, string>>) => {
       const response = await fetch(`${service.url}/v1/jobs`, {
@@ -288,8 +288,9 @@ describe("on a nats-server", () => {
     await eventually(() => again.every(({ body }) => runs.get(body.id) === 1), { deadline: 20_000 })
   })
 
-  test("with reconnecting off, the loss of the broker ends the worker", async () => {
-    const { service, lines } = await startService(board(), { reconnect: { enabled: false } })
+  test.sequential("with reconnecting off, the loss of the broker ends the worker", async () => {
+    await using own = scope()
+    const { service, lines } = await startService(own, board(), { reconnect: { enabled: false } })
     await server.kill()
     expect(await service.failed).toMatchObject({ reason: "unavailable" })
     expect(lines.join("\n")).not.toMatch(/Trying again/)
@@ -297,8 +298,8 @@ describe("on a nats-server", () => {
   })
 })
 
-describe("callboard worker", () => {
-  test("finds no broker at the start, tries again, and works when it comes", async () => {
+describe.concurrent("callboard worker", () => {
+  test.sequential("finds no broker at the start, tries again, and works when it comes", async () => {
     const port = await freePort()
     using project = makeProject()
     project.env["CALLBOARD_TRANSPORT"] = `nats://127.0.0.1:${port}`
@@ -312,7 +313,7 @@ describe("callboard worker", () => {
     expect(result).toEqual({ a: 1 })
   })
 
-  test("ends with exit code 1 after the last try", async () => {
+  test.sequential("ends with exit code 1 after the last try", async () => {
     const { code, stdout, stderr } = await runAway("--max-tries", "3")
     expect([...stdout.matchAll(/Trying again in \d+\.\d\d seconds… \((\d+)\/3\)/g)].map(([, n]) => n)).toEqual([
       "1",
@@ -323,13 +324,13 @@ describe("callboard worker", () => {
     expect(code).toBe(1)
   })
 
-  test("ends at once, with exit code 4, when it is not to try again at the start", async () => {
+  test.sequential("ends at once, with exit code 4, when it is not to try again at the start", async () => {
     const { code, stdout } = await runAway("--no-reconnect-at-start")
     expect(stdout).not.toMatch(/Trying again/)
     expect(code).toBe(4)
   })
 
-  test("whose broker is gone for good ends with exit code 1 after the last try", async () => {
+  test.sequential("whose broker is gone for good ends with exit code 1 after the last try", async () => {
     await using server = await startNats()
     using project = makeProject()
     project.env["CALLBOARD_TRANSPORT"] = server.url
@@ -347,7 +348,7 @@ describe("callboard worker", () => {
     ])
   })
 
-  test("with reconnecting off ends with exit code 1 when its broker is lost", async () => {
+  test.sequential("with reconnecting off ends with exit code 1 when its broker is lost", async () => {
     await using server = await startNats()
     using project = makeProject()
     project.env["CALLBOARD_TRANSPORT"] = server.url
@@ -368,84 +369,85 @@ const runAway = async (...args: ReadonlyArray<string>) => {
   return await project.run("worker", ...args)
 }
 
-describe("in a cluster of three", () => {
-  /** A worker at its stock of jobs, and ways to disturb the cluster that it works on. */
-  const setup = async (only?: string) => {
-    const cluster = keep(await startNatsCluster(3))
-    const names = new Names(generateId())
-    const options = `?ns=${names.namespace}&replicas=3&lease=3`
-    // JetStream is there when the servers have found each other.
-    const client = keep(await eventually(() => connect(`${cluster.url}${options}`), { deadline: 60_000, every: 250 }))
-    const url = only === undefined ? cluster.url : cluster.servers.get(only)?.url
-    const worker = await startService(`${url}${options}`, { concurrency: 2 })
-    const admin = await dial({ servers: [...cluster.servers.values()].map((server) => server.url) })
-    keep({ [Symbol.asyncDispose]: () => admin.close() })
-    const ask = async (subject: string): Promise<unknown> =>
-      (await admin.request(`$JS.API.${subject}`, "{}", { timeout: 1_000 })).json()
-    const consumer = `${names.queueStream}.${names.consumer("default", 4)}`
-    const leader = () =>
-      eventually(async () => leaderIn(await ask(`CONSUMER.INFO.${consumer}`)), { message: "the consumer has a leader" })
-    const accepted: Array<string> = []
-    const stock = async (count: number): Promise<void> => {
-      const receipts = await client.submitMany(Array.from({ length: count }, () => ({ task: "steps.run" })))
-      for (const receipt of receipts) if ("id" in receipt) accepted.push(receipt.id)
-    }
-    const stepDown = async () => {
-      const streams = [names.queueStream, names.stateStream].map((stream) => `STREAM.LEADER.STEPDOWN.${stream}`)
-      for (const subject of [`CONSUMER.LEADER.STEPDOWN.${consumer}`, ...streams]) {
-        // While a new leader is elected no server answers.
-        await eventually(() => ask(subject), { deadline: 20_000 })
-      }
-    }
-    return {
-      ...worker,
-      cluster,
-      leader,
-      /** The leader, once it is another than this server. */
-      leaderButNot: (server: string) =>
-        eventually(
-          async () => {
-            const name = await leader()
-            if (name !== server) return name
-            await stepDown()
-            return undefined
-          },
-          { deadline: 60_000, every: 200 },
-        ),
-      accepted,
-      stock,
-      stepDown,
-      /** Disturbs the cluster in the middle of work; says how long no job ended. */
-      through: async (what: string, disturb: () => Promise<void>): Promise<void> => {
-        const ended = () => worker.ended.length
-        const before = ended()
-        // Submitted before, so that what is measured is the worker alone: two at a time take ten seconds.
-        await stock(500)
-        await eventually(() => ended() > before + 20, { deadline: 60_000, message: `consuming before ${what}` })
-        const began = performance.now()
-        await disturb()
-        await eventually(() => worker.ended.some((at) => at > began + 6_000), {
-          deadline: 60_000,
-          message: `consuming after ${what}`,
-        })
-        await worker.green(20_000)
-        const times = worker.ended.filter((at) => at > began - 100)
-        const longest = Math.max(...times.map((at, n) => at - (times[n - 1] ?? at)))
-        console.log(`${what}: no job ended for ${Math.round(longest)} ms`)
-        expect(longest).toBeLessThan(30_000)
-      },
-      over: async () => {
-        await eventually(() => accepted.every((id) => worker.runs.has(id)), {
-          deadline: 60_000,
-          message: "a job is lost",
-        })
-        await eventually(() => isEmpty(worker.service), { deadline: 60_000, every: 200, message: "something is held" })
-      },
+/** A worker at its stock of jobs, and ways to disturb the cluster that it works on. */
+const setup = async (own: Kept, only?: string) => {
+  const cluster = own.keep(await startNatsCluster(3))
+  const names = new Names(generateId())
+  const options = `?ns=${names.namespace}&replicas=3&lease=3`
+  // JetStream is there when the servers have found each other.
+  const client = own.keep(await eventually(() => connect(`${cluster.url}${options}`), { deadline: 60_000, every: 250 }))
+  const url = only === undefined ? cluster.url : cluster.servers.get(only)?.url
+  const worker = await startService(own, `${url}${options}`, { concurrency: 2 })
+  const admin = await dial({ servers: [...cluster.servers.values()].map((server) => server.url) })
+  own.keep({ [Symbol.asyncDispose]: () => admin.close() })
+  const ask = async (subject: string): Promise<unknown> =>
+    (await admin.request(`$JS.API.${subject}`, "{}", { timeout: 1_000 })).json()
+  const consumer = `${names.queueStream}.${names.consumer("default", 4)}`
+  const leader = () =>
+    eventually(async () => leaderIn(await ask(`CONSUMER.INFO.${consumer}`)), { message: "the consumer has a leader" })
+  const accepted: Array<string> = []
+  const stock = async (count: number): Promise<void> => {
+    const receipts = await client.submitMany(Array.from({ length: count }, () => ({ task: "steps.run" })))
+    for (const receipt of receipts) if ("id" in receipt) accepted.push(receipt.id)
+  }
+  const stepDown = async () => {
+    const streams = [names.queueStream, names.stateStream].map((stream) => `STREAM.LEADER.STEPDOWN.${stream}`)
+    for (const subject of [`CONSUMER.LEADER.STEPDOWN.${consumer}`, ...streams]) {
+      // While a new leader is elected no server answers.
+      await eventually(() => ask(subject), { deadline: 20_000 })
     }
   }
+  return {
+    ...worker,
+    cluster,
+    leader,
+    /** The leader, once it is another than this server. */
+    leaderButNot: (server: string) =>
+      eventually(
+        async () => {
+          const name = await leader()
+          if (name !== server) return name
+          await stepDown()
+          return undefined
+        },
+        { deadline: 60_000, every: 200 },
+      ),
+    accepted,
+    stock,
+    stepDown,
+    /** Disturbs the cluster in the middle of work; says how long no job ended. */
+    through: async (what: string, disturb: () => Promise<void>): Promise<void> => {
+      const ended = () => worker.ended.length
+      const before = ended()
+      // Submitted before, so that what is measured is the worker alone: two at a time take seven seconds.
+      await stock(350)
+      await eventually(() => ended() > before + 20, { deadline: 60_000, message: `consuming before ${what}` })
+      const began = performance.now()
+      await disturb()
+      await eventually(() => worker.ended.some((at) => at > began + 4_000), {
+        deadline: 60_000,
+        message: `consuming after ${what}`,
+      })
+      await worker.green(20_000)
+      const times = worker.ended.filter((at) => at > began - 100)
+      const longest = Math.max(...times.map((at, n) => at - (times[n - 1] ?? at)))
+      console.log(`${what}: no job ended for ${Math.round(longest)} ms`)
+      expect(longest).toBeLessThan(30_000)
+    },
+    over: async () => {
+      await eventually(() => accepted.every((id) => worker.runs.has(id)), {
+        deadline: 60_000,
+        message: "a job is lost",
+      })
+      await eventually(() => isEmpty(worker.service), { deadline: 60_000, every: 200, message: "something is held" })
+    },
+  }
+}
 
-  test("whose leader steps down and dies, consumption resumes by itself", { timeout: 180_000 }, async () => {
-    const bench = await setup()
+describe.concurrent("in a cluster of three", () => {
+  test.sequential("whose leader steps down and dies, consumption resumes by itself", { timeout: 180_000 }, async () => {
+    await using own = scope()
+    const bench = await setup(own)
     await bench.through("three changes of all leaders", async () => {
       for (let times = 0; times < 3; times++) await bench.stepDown()
     })
@@ -454,11 +456,14 @@ describe("in a cluster of three", () => {
     await bench.through(`its return`, async () => bench.cluster.servers.get(leader)?.restart())
     await bench.over()
   })
+})
 
-  test("a worker that waits is given what comes after the leader has died that it had asked", {
+describe.concurrent("on one server of a cluster of three", () => {
+  test.sequential("a worker that waits is given what comes after the leader has died that it had asked", {
     timeout: 180_000,
   }, async () => {
-    const bench = await setup("n1")
+    await using own = scope()
+    const bench = await setup(own, "n1")
     // Once it has run something it waits for more.
     await bench.stock(1)
     await bench.over()
@@ -472,8 +477,9 @@ describe("in a cluster of three", () => {
     expect(took).toBeLessThan(15_000)
   })
 
-  test("a worker whose own server lives is red while there is no leader", { timeout: 180_000 }, async () => {
-    const bench = await setup("n1")
+  test.sequential("a worker whose own server lives is red while there is no leader", { timeout: 180_000 }, async () => {
+    await using own = scope()
+    const bench = await setup(own, "n1")
     const leader = await bench.leaderButNot("n1")
     const others = [...bench.cluster.servers].filter(([name]) => name !== "n1").map(([, server]) => server)
     const began = performance.now()
@@ -494,19 +500,20 @@ describe("in a cluster of three", () => {
 /** Longest time that a submission may take to fail, as the README says. */
 const REFUSED_MS = 5_000
 
-describe("submitting to a cluster of three", () => {
-  test("without a leader fails in time, of whatever kind it is, and goes through once there is one", {
+describe.concurrent("submitting to a cluster of three", () => {
+  test.sequential("without a leader fails in time, of whatever kind it is, and goes through once there is one", {
     timeout: 180_000,
   }, async () => {
-    const cluster = keep(await startNatsCluster(3))
+    await using own = scope()
+    const cluster = own.keep(await startNatsCluster(3))
     const names = new Names(generateId())
     const servers = [...cluster.servers.values()].map(({ url }) => url)
     const [first, ...others] = cluster.servers.values()
     const url = `${first?.url}?ns=${names.namespace}&replicas=3`
-    const client = keep(await eventually(() => connect(url), { deadline: 60_000, every: 250 }))
+    const client = own.keep(await eventually(() => connect(url), { deadline: 60_000, every: 250 }))
     await client.submit("steps.run")
     const admin = await dial({ servers, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
-    keep({ [Symbol.asyncDispose]: () => admin.close() })
+    own.keep({ [Symbol.asyncDispose]: () => admin.close() })
     const leader = async () => {
       const answer = await admin.request(`$JS.API.STREAM.INFO.${names.queueStream}`, "{}", { timeout: 500 })
       return leaderIn(answer.json())
@@ -565,14 +572,16 @@ const leaderIn = (answer: unknown): string | undefined => {
   return typeof leader === "string" && leader !== "" ? leader : undefined
 }
 
-describe("on sqlite", () => {
-  test("a database that another program locks makes the worker wait, and go on", { timeout: 120_000 }, async () => {
-    using folder = temporaryFolder()
-    const file = `${folder.path}/board.db`
-    const { service, lines, gates, red, green } = await startService(`sqlite:${file}`)
+describe.concurrent("on sqlite", () => {
+  test.sequential("a database that another program locks makes the worker wait, and go on", {
+    timeout: 120_000,
+  }, async () => {
+    await using own = scope()
+    const file = `${own.folder}/board.db`
+    const { service, lines, gates, red, green } = await startService(own, `sqlite:${file}`)
     const running = await service.client.submit("steps.wait")
     await eventually(() => gates.size === 1)
-    const locker = keep(spawnScript(fileURLToPath(new URL("lock.ts", import.meta.url)), [file]))
+    const locker = own.keep(spawnScript(fileURLToPath(new URL("lock.ts", import.meta.url)), [file]))
     await locker.waitForLine(/^locked$/)
     const began = performance.now()
     // A locked database can still be read; only a write fails.
