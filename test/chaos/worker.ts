@@ -5,6 +5,7 @@
 import { appendFileSync } from "node:fs"
 import { actor, serve } from "callboard"
 import { StuckWatch } from "../../runtime/worker/fetch/stuck-watch.ts"
+import { eventually } from "../support/servers/process.ts"
 import { type Fault, faulty, isFault } from "./faulty.ts"
 
 const [transport = "", ledger = "", concurrency = "8", lostCap = "1000", queue = "default", fault = ""] =
@@ -40,7 +41,15 @@ const chaos = actor("chaos", {
     /** Kills its worker. */
     poison: async (_input: unknown, job) => {
       note(job.id, "poison", job.retries)
-      await new Promise((resolve) => setTimeout(resolve, 500))
+      // A run that is not known to have begun when its worker dies would not count.
+      const { client } = service
+      await eventually(
+        async () => {
+          const { state, attempts } = await client.job(job.id).find()
+          return state === "started" && attempts >= job.attempt
+        },
+        { deadline: 600_000 },
+      )
       process.kill(process.pid, "SIGKILL")
     },
     /** Runs so long that it runs when a poison beside it kills the worker. */

@@ -146,7 +146,7 @@ test("a handler that ends the process is named, with how it ended, and everythin
 import { actor } from "callboard"
 export default actor("ends", { methods: {
   exit: async () => { process.exit(3) },
-  kill: async () => { await new Promise((resolve) => setTimeout(resolve, 1000)); process.kill(process.pid, "SIGKILL") },
+  wait: async () => { console.log("waiting", process.pid); await new Promise(() => setInterval(() => {}, 1_000)) },
   greet: async () => "hello",
 } })`,
   })
@@ -159,8 +159,11 @@ export default actor("ends", { methods: {
   expect(exits.id).toContain(shown)
   await dev.waitForLine(/^reloaded: ends$/)
   expect(await post(url, "ends.greet", {})).toMatchObject({ result: "hello" })
-  await project.json("submit", "ends.kill")
-  await dev.waitForLine(/ended by SIGKILL, while it ran ends\.kill …\S+; starting again$/)
+  const waits = await project.json<{ id: string }>("submit", "ends.wait")
+  const [, pid = ""] = await dev.waitForLine(/^waiting (\d+)/)
+  await eventually(async () => (await project.json<{ state: string }>("job", waits.id)).state === "started")
+  process.kill(Number(pid), "SIGKILL")
+  await dev.waitForLine(/ended by SIGKILL, while it ran ends\.wait …\S+; starting again$/)
   dev.kill("SIGTERM")
   expect(await dev.exited).toEqual({ code: 0, signal: null })
 })

@@ -63,12 +63,14 @@ describe("slots", () => {
 
   test("go on after the process stood still, though nothing new comes", async () => {
     const slow = gate()
+    const stood = gate()
     const block = actor("block", {
       methods: {
         run: async () => {
           await sleep(10)
           const end = performance.now() + 700
           while (performance.now() < end);
+          stood.open()
         },
       },
     })
@@ -82,7 +84,7 @@ describe("slots", () => {
     const service = await start([block, quick], { transports, leaseMs: 1_000, concurrency: 1, prefetch: 4 })
     const [, waiting] = await service.client.submitMany([{ task: "block" }, { task: "quick" }])
     // Before the lease is over: a task that comes anew would hide that the one in hand is forgotten.
-    await sleep(100)
+    await stood.opened
     slow.open()
     const id = waiting !== undefined && "state" in waiting ? waiting.id : ""
     expect(await service.client.job(id).outcome(WAIT)).toMatchObject({ state: "succeeded" })
@@ -179,12 +181,11 @@ describe("stopping", () => {
     const { id } = await other.client.submit("counting")
     await eventually(() => claims === 1, { message: "the claim is under way" })
     const stopping = service.stop({ now: true })
-    setTimeout(claiming.open, 50)
+    claiming.open()
     await stopping
-    await sleep(50)
+    const record = await eventually(async () => (await other.client.connection.jobs.find(id))?.record)
+    expect(record).toMatchObject({ state: "queued", attempt: 0, claims: 0 })
     expect(ran).toBe(0)
-    const found = await other.client.connection.jobs.find(id)
-    expect(found?.record).toMatchObject({ state: "queued", attempt: 0, claims: 0 })
   })
 
   test("does not run a job whose lease was lost while it was being prepared", async () => {
@@ -209,9 +210,8 @@ describe("stopping", () => {
     await service.client.submit("counting")
     await eventually(() => lost, { message: "the lease was lost" })
     claiming.open()
-    await sleep(50)
+    await eventually(() => service.worker?.describe().inFlight === 0, { message: "it is given up" })
     expect(ran).toBe(0)
-    expect(service.worker?.describe().inFlight).toBe(0)
   })
 
   test("does not wait for an actor that never starts again", async () => {
@@ -260,6 +260,16 @@ describe("stopping", () => {
 describe("news of a cancellation", () => {
   const tellCancelled = (service: Service, news: object) =>
     service.client.connection.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(JSON.stringify(news)))
+  /** What is told from now on. */
+  const cancellations = async (service: Service): Promise<ReadonlyArray<unknown>> => {
+    const heard: Array<unknown> = []
+    await service.client.connection.broadcast.listen(
+      CANCEL_TOPIC,
+      (payload) => heard.push(JSON.parse(new TextDecoder().decode(payload))),
+      new AbortController().signal,
+    )
+    return heard
+  }
 
   test("of an earlier run, that comes late, ends nothing of the next", async () => {
     const finish = gate()
@@ -273,8 +283,10 @@ describe("news of a cancellation", () => {
     }
     await eventually(() => service.worker?.describe().inFlight === 2, { message: "both are held" })
     await eventually(() => service.worker?.describe().running.length === 1, { message: "one runs" })
+    const heard = await cancellations(service)
     for (const id of ["running", "waiting"]) await tellCancelled(service, { id, run: 1, terminate: true })
-    await sleep(50)
+    // After the worker, which has listened for longer.
+    await eventually(() => heard.length === 2, { message: "the news have come" })
     finish.open()
     expect(await running.outcome(WAIT)).toMatchObject({ state: "succeeded" })
     expect(await waiting.outcome(WAIT)).toMatchObject({ state: "succeeded" })
@@ -282,12 +294,7 @@ describe("news of a cancellation", () => {
 
   test("names the run, so that it can be told from the next", async () => {
     const service = await start([quick])
-    const heard: Array<unknown> = []
-    await service.client.connection.broadcast.listen(
-      CANCEL_TOPIC,
-      (payload) => heard.push(JSON.parse(new TextDecoder().decode(payload))),
-      new AbortController().signal,
-    )
+    const heard = await cancellations(service)
     const job = await service.client.submit("quick", { delay: 60 })
     await job.cancel()
     await eventually(() => heard.length === 1)
@@ -433,11 +440,13 @@ describe("a transport that misbehaves", () => {
 
   test("waiting for a transport that is down leaves no listener behind", async () => {
     let isDown = true
+    let tries = 0
     const listeners = new Set<unknown>()
     const add = EventTarget.prototype.addEventListener
     const remove = EventTarget.prototype.removeEventListener
     const transports = withJobs((jobs) => ({
       end: async (all) => {
+        tries++
         if (isDown) throw new TransportError("unavailable", "down")
         return jobs.end(all)
       },
@@ -453,7 +462,7 @@ describe("a transport that misbehaves", () => {
     }
     try {
       const job = await service.client.submit("quick")
-      await sleep(900)
+      await eventually(() => tries === 5, { message: "it is tried again and again" })
       isDown = false
       await job.result(WAIT)
       await eventually(() => service.worker?.describe().inFlight === 0)
@@ -477,9 +486,17 @@ describe("a task that nobody here serves", () => {
         },
       },
     })
-    const stranger = await start([quick], { transport, unknownGrace: "3 seconds" })
+    let taken = 0
+    const transports = withJobs((jobs) => ({
+      take: async (request, signal) => {
+        const deliveries = await jobs.take(request, signal)
+        taken += deliveries.length
+        return deliveries
+      },
+    }))
+    const stranger = await start([quick], { transport, transports, unknownGrace: "3 seconds" })
     const job = await stranger.client.submit("missing", { retry: { max: 5 } })
-    await sleep(50)
+    await eventually(() => taken > 0, { message: "it has come where it is not known" })
     await start([missing], { transport })
     expect(await job.outcome({ timeout: 60 })).toEqual({ state: "succeeded", result: "in the end" })
   })
