@@ -6,7 +6,7 @@ import { Peer } from "./peer.ts"
 import { type Bounds, rounds, Stage } from "./stage.ts"
 import { type TaskFields, taskOf } from "./task.ts"
 
-export { size, sleep } from "./stage.ts"
+export { abortedTakes, size, sleep, taken } from "./stage.ts"
 
 export class Context extends Stage<Transport, Harness, Peer> {
   static async run(

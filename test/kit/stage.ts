@@ -224,3 +224,31 @@ const heldUp = () => {
 }
 
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+
+/** Publishes a task and takes it: most cases begin with one in hand. */
+export const taken = async <Posting extends { readonly queue: string }, Delivery>(
+  peer: { publish(posting: Posting): Promise<unknown>; one(queue: string): Promise<Delivery> },
+  posting: Posting,
+): Promise<{ readonly queue: string; readonly posting: Posting; readonly delivery: Delivery }> => {
+  await peer.publish(posting)
+  return { queue: posting.queue, posting, delivery: await peer.one(posting.queue) }
+}
+
+/** Aborts a take while each task arrives; returns the deliveries that they brought in spite of that. */
+export const abortedTakes = async <Posting, Delivery>(
+  postings: ReadonlyArray<Posting>,
+  publish: (posting: Posting) => Promise<unknown>,
+  take: (signal: AbortSignal) => Promise<ReadonlyArray<Delivery>>,
+): Promise<ReadonlyArray<Delivery>> => {
+  const found: Array<Delivery> = []
+  for (const [at, posting] of postings.entries()) {
+    const stop = new AbortController()
+    const waiting = take(stop.signal)
+    const publishing = publish(posting)
+    if (at % 3 > 0) await sleep(at % 3)
+    stop.abort()
+    found.push(...(await waiting))
+    await publishing
+  }
+  return found
+}

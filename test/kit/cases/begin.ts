@@ -4,6 +4,7 @@ import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
 import type { Case } from "../case.ts"
 import { check, equal } from "../check.ts"
+import { taken } from "../context.ts"
 import { describe } from "../peer.ts"
 import { idOf, recordOf } from "../task.ts"
 
@@ -92,10 +93,7 @@ export const beginCases: ReadonlyArray<Case> = [
     group,
     name: "a release that takes its claim back leaves none",
     async run({ peer, fresh, task }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const first = await peer.one(queue)
+      const { queue, posting, delivery: first } = await taken(peer, task({ queue: fresh("queue") }))
       await peer.begun(first, posting)
       const record = recordOf(posting, "queued", { fence: first.fence, claims: 0, attempt: 0 })
       await peer.release(first, 0, { record })
@@ -109,10 +107,7 @@ export const beginCases: ReadonlyArray<Case> = [
     group,
     name: "a task that left its queue before it started, and comes again all the same, is finished",
     async run({ peer, fresh, task }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const first = await peer.one(queue)
+      const { queue, posting, delivery: first } = await taken(peer, task({ queue: fresh("queue") }))
       // As if the acknowledgement had been lost.
       await peer.release(first, 0, { record: recordOf(posting, "started", { fence: first.fence, acked: true }) })
       const second = await peer.one(queue)
@@ -153,10 +148,7 @@ export const beginCases: ReadonlyArray<Case> = [
     group,
     name: "a first delivery needs no claim",
     async run({ peer, fresh, task }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
+      const { posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       check(delivery.fresh, "the first delivery of a job without a record must be fresh")
       const record = await peer.succeed(delivery, posting)
       equal(await peer.find(posting.id), record, "record")
@@ -260,10 +252,7 @@ export const beginCases: ReadonlyArray<Case> = [
     group: "report",
     name: "a report after a claim is seen, and leaves the claim alone",
     async run({ peer, fresh, task, until, within }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
+      const { queue, posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       const { token, fence } = delivery
       await peer.begun(delivery, posting)
       const progress = { fraction: 0.5, at: Date.now() }
@@ -279,10 +268,7 @@ export const beginCases: ReadonlyArray<Case> = [
     group: "report",
     name: "a report that comes late does not bring an ended job back",
     async run({ peer, fresh, task, within, quiet, until }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
+      const { posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       const record = recordOf(posting, "started", { fence: delivery.fence })
       await peer.succeed(delivery, posting)
       await within("a report", peer.transport.jobs.report([{ token: delivery.token, record }]))

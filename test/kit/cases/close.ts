@@ -1,7 +1,6 @@
 /** Closing a connection: it is quick and final, and other connections keep working. */
 import type { Case } from "../case.ts"
 import { check, isTransportError, refuses } from "../check.ts"
-import { sleep } from "../context.ts"
 import { recordOf } from "../task.ts"
 
 const group = "close"
@@ -11,13 +10,17 @@ export const closeCases: ReadonlyArray<Case> = [
     group,
     name: "closing ends a take that waits",
     async run({ another, fresh, within, slack, timed }) {
-      const { transport } = await another()
-      const request = { queues: [fresh("queue")], max: 1, wait: 30_000 }
+      const peer = await another()
+      const { transport } = peer
+      const queue = fresh("queue")
+      // What a first take of a queue has to prepare is there then.
+      await peer.take(queue)
+      const request = { queues: [queue], max: 1, wait: 30_000 }
       const waiting = transport.jobs.take(request, new AbortController().signal).then(
         (deliveries) => deliveries.length,
         (error: unknown) => (isTransportError(error) ? error.reason : String(error)),
       )
-      await sleep(100)
+      await within("an answer that comes after the take was sent", transport.store.get(["a"]))
       await within("close", transport.close())
       const took = timed()
       const outcome = await within("the end of a take, after close", waiting, 2 * slack)

@@ -3,7 +3,7 @@
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import { type Case, delay } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
-import { size } from "../context.ts"
+import { size, taken } from "../context.ts"
 import { describe } from "../peer.ts"
 import { cancelled, idOf, messageOf, recordOf, retryOf } from "../task.ts"
 
@@ -139,10 +139,7 @@ export const endCases: ReadonlyArray<Case> = [
     group,
     name: "a record is read as it was stored",
     async run({ peer, fresh, task, elsewhere }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
+      const { posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       const bytes = Uint8Array.from({ length: 256 }, (_, at) => at)
       const record = await peer.succeed(delivery, posting, {
         result: { text: "größer 😀\u0000\n", list: [1, null, { a: 0.5 }], nothing: null },
@@ -210,10 +207,7 @@ export const endCases: ReadonlyArray<Case> = [
     group,
     name: "a record over maxRecord is refused as too-large, and a smaller one is stored",
     async run({ peer, fresh, task, harness }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
+      const { queue, posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       const { fence } = delivery
       const big = recordOf(posting, "succeeded", { fence, result: "x".repeat(harness.capabilities.maxRecord) })
       const refused = await peer.ack(delivery, { record: big, followUps: [task({ queue })] })
@@ -230,10 +224,7 @@ export const endCases: ReadonlyArray<Case> = [
     group,
     name: "a record that is not JSON is refused as invalid, and another one is stored",
     async run({ peer, fresh, task }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
+      const { posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       const { fence } = delivery
       const refused = await peer.ack(delivery, { record: recordOf(posting, "succeeded", { fence, result: 1n }) })
       check(refused.status === "failed", `a record with a BigInt must fail, it was ${describe(refused)}`)
@@ -246,10 +237,7 @@ export const endCases: ReadonlyArray<Case> = [
     group,
     name: "a follow-up that is too large fails the end of its attempt, which ends without it",
     async run({ peer, fresh, task, harness }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
+      const { queue, posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       const { fence } = delivery
       const big = task({ queue, body: new Uint8Array(harness.capabilities.maxTask + 1) })
       const refused = await peer.ack(delivery, { record: recordOf(posting, "succeeded", { fence }), followUps: [big] })

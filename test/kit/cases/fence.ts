@@ -6,7 +6,7 @@ import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
 import type { Case } from "../case.ts"
 import { check, equal } from "../check.ts"
-import { type Context, sleep } from "../context.ts"
+import { type Context, sleep, taken } from "../context.ts"
 import { describe } from "../peer.ts"
 import { cancelled, recordOf } from "../task.ts"
 
@@ -160,10 +160,7 @@ export const fenceCases: ReadonlyArray<Case> = [
     name: "a job that was cancelled while it ran refuses the worker's outcome",
     async run(context) {
       const { peer, fresh, task } = context
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const first = await peer.one(queue)
+      const { posting, delivery: first } = await taken(peer, task({ queue: fresh("queue") }))
       const { record, revision } = await peer.found(posting.id)
       await peer.decided({ id: posting.id, expect: revision, record: cancelled(record) })
       const outcome = (): JobRecord => recordOf(posting, "succeeded", { fence: first.fence })
@@ -176,10 +173,7 @@ export const fenceCases: ReadonlyArray<Case> = [
     name: "a job that was cancelled while a claimed delivery ran refuses its outcome",
     async run(context) {
       const { peer, fresh, task } = context
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const first = await peer.one(queue)
+      const { posting, delivery: first } = await taken(peer, task({ queue: fresh("queue") }))
       await peer.begun(first, posting)
       const { record, revision } = await peer.found(posting.id)
       await peer.decided({ id: posting.id, expect: revision, record: cancelled(record), withdraw: true })
@@ -195,10 +189,7 @@ export const fenceCases: ReadonlyArray<Case> = [
     name: "a worker whose lease lapsed may still finish while nobody else has begun",
     lease,
     async run({ peer, fresh, task, lease, harness, until }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const first = await peer.one(queue)
+      const { queue, posting, delivery: first } = await taken(peer, task({ queue: fresh("queue") }))
       await sleep(lease + harness.capabilities.leaseResolution + 100)
       const record = recordOf(posting, "succeeded", { fence: first.fence, result: "late" })
       const ended = await peer.ack(first, { record })

@@ -4,7 +4,7 @@ import { publishKey } from "../../../runtime/protocol/message.ts"
 import { step, tombstoneOf } from "../../../runtime/protocol/record.ts"
 import { type Case, delay, lists } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
-import { sleep } from "../context.ts"
+import { sleep, taken } from "../context.ts"
 import { describe } from "../peer.ts"
 import { cancelled, idOf, recordOf, retryOf } from "../task.ts"
 
@@ -72,10 +72,7 @@ export const recordCases: ReadonlyArray<Case> = [
     group,
     name: "a job that is in hand is found, with its task",
     async run({ peer, fresh, task }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
+      const { posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       equal((await peer.find(posting.id)).message?.headers["id"], posting.id, "id in the task, before the claim")
       await peer.begun(delivery, posting)
       const { state, message } = await peer.find(posting.id)
@@ -256,11 +253,8 @@ export const recordCases: ReadonlyArray<Case> = [
     group,
     name: "a job that is run again begins its next run, and the run before is over",
     async run({ peer, fresh, task }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
+      const { queue, posting, delivery: first } = await taken(peer, task({ queue: fresh("queue") }))
       const { id } = posting
-      await peer.publish(posting)
-      const first = await peer.one(queue)
       await peer.succeed(first, posting, { result: "of run 1" })
       const { record, revision } = await peer.found(id)
       const again = task({ queue, id, run: 2 })

@@ -1,8 +1,7 @@
 /** Taking tasks: waiting, limits, and one delivery at a time. */
-import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
 import type { Case } from "../case.ts"
 import { equal, sameSet } from "../check.ts"
-import { sleep } from "../context.ts"
+import { abortedTakes, sleep } from "../context.ts"
 import { idOf } from "../task.ts"
 
 const group = "take"
@@ -80,20 +79,14 @@ export const takeCases: ReadonlyArray<Case> = [
       const queue = fresh("queue")
       const other = await elsewhere()
       const postings = tasks(24, { queue })
-      const found: Array<JobDelivery> = []
-      for (const [at, posting] of postings.entries()) {
-        const stop = new AbortController()
-        const waiting = peer.take(queue, { wait: 20_000, max: 2, signal: stop.signal })
-        const publishing = other.publish(posting)
-        if (at % 3 > 0) await sleep(at % 3)
-        stop.abort()
-        found.push(...(await waiting))
-        await publishing
-      }
-      const rest = postings.length - found.length
-      found.push(...(await peer.all(queue, rest, 2 * slack)))
+      const found = await abortedTakes(
+        postings,
+        (posting) => other.publish(posting),
+        (signal) => peer.take(queue, { wait: 20_000, max: 2, signal }),
+      )
+      const rest = await peer.all(queue, postings.length - found.length, 2 * slack)
       sameSet(
-        found.map(idOf),
+        [...found, ...rest].map(idOf),
         postings.map(({ id }) => id),
         "what comes",
       )

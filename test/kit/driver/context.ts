@@ -5,7 +5,7 @@ import type { DriverHarness } from "./harness.ts"
 import { DriverPeer } from "./peer.ts"
 import { driverPosting, type PostingFields } from "./task.ts"
 
-export { size, sleep } from "../stage.ts"
+export { abortedTakes, size, sleep, taken } from "../stage.ts"
 
 /** Longest wait for something slow, in milliseconds: longer with KIT=full, where there is more to do. */
 export const patience = (ms: number): number => size(ms, 6 * ms)

@@ -3,7 +3,7 @@ import type { Headers } from "../../../../runtime/protocol/message.ts"
 import type { Query, QueueDepth } from "../../../../runtime/transport/optional.ts"
 import { between, check, equal, refuses } from "../../check.ts"
 import { type DriverCase, delay, part } from "../case.ts"
-import { type DriverContext, patience, size, sleep } from "../context.ts"
+import { type DriverContext, patience, size, sleep, taken } from "../context.ts"
 import { idsOf, recordOf, text } from "../task.ts"
 
 type State = "succeeded" | "failed"
@@ -136,11 +136,8 @@ export const browseCases: ReadonlyArray<DriverCase> = [
     needs: query,
     async run(context) {
       const { peer, fresh, task } = context
-      const queue = fresh("queue")
-      const posting = task({ queue })
+      const { queue, posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       const { id } = posting
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
       const expect = await peer.put(id, recordOf(posting, "started"))
       await peer.end(delivery, { record: recordOf(posting, "failed", { expect, says: "last" }) })
       for (const filter of [{}, { queue }, { states: ["failed"] as const }]) {

@@ -1,7 +1,6 @@
 /** Closing a connection: it is quick and final, and other connections keep working. */
 import { check, equal, isTransportError, refuses } from "../../check.ts"
 import { type DriverCase, offered, waits } from "../case.ts"
-import { sleep } from "../context.ts"
 import { idOf, idsOf, recordOf } from "../task.ts"
 
 const group = "close"
@@ -24,13 +23,17 @@ export const closeCases: ReadonlyArray<DriverCase> = [
     name: "closing ends a take that waits",
     needs: [waits],
     async run({ another, fresh, within, slack, timed }) {
-      const { driver } = await another()
-      const request = { queues: [fresh("queue")], max: 1, wait: 30_000, rotate: false }
+      const peer = await another()
+      const { driver } = peer
+      const queue = fresh("queue")
+      // What a first take of a queue has to prepare is there then.
+      await peer.ask(queue)
+      const request = { queues: [queue], max: 1, wait: 30_000, rotate: false }
       const waiting = driver.take(request, new AbortController().signal).then(
         ({ deliveries }) => deliveries.length,
         (error: unknown) => (isTransportError(error) ? error.reason : String(error)),
       )
-      await sleep(100)
+      await within("an answer that comes after the take was sent", driver.store.get(["a"]))
       await within("close", driver.close())
       const took = timed()
       const outcome = await within("the end of a take, after close", waiting, 2 * slack)
@@ -50,7 +53,6 @@ export const closeCases: ReadonlyArray<DriverCase> = [
         driver.listen({ kind: "jobs" }, (news) => heard.push(news), signal),
       )
       await within("close", driver.close())
-      await sleep(50)
       heard.length = 0
       const { store, broadcast } = driver
       const posting = task({ queue: fresh("queue") })

@@ -3,7 +3,7 @@ import type { Commit, Delivery, Posting } from "../../../../runtime/transport/dr
 import { between, check, equal, sameSet } from "../../check.ts"
 import { describe } from "../../peer.ts"
 import { boundedDelay, type DriverCase, dedupe, delay, noFront, offered, stepwise } from "../case.ts"
-import { size } from "../context.ts"
+import { size, taken } from "../context.ts"
 import type { DriverPeer } from "../peer.ts"
 import { bytes, idOf, idsOf, recordOf, sized, text } from "../task.ts"
 
@@ -111,10 +111,7 @@ export const commitCases: ReadonlyArray<DriverCase> = [
     group,
     name: "a task that is given back comes again at once",
     async run({ peer, fresh, task, slack, timed }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const first = await peer.one(queue)
+      const { queue, posting, delivery: first } = await taken(peer, task({ queue: fresh("queue") }))
       const took = timed()
       await peer.release(first)
       const second = await peer.one(queue, 2 * slack)
@@ -311,11 +308,8 @@ export const commitCases: ReadonlyArray<DriverCase> = [
     group,
     name: "a posting that is too large is refused before the record is stored",
     async run({ peer, fresh, task, harness }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
+      const { queue, posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       const { id } = posting
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
       const post = [task({ queue }), sized(task({ queue }), harness.capabilities.maxTask + 1)]
       const record = recordOf(posting, "succeeded")
       const end = { kind: "ack", token: delivery.token } as const
@@ -331,11 +325,12 @@ export const commitCases: ReadonlyArray<DriverCase> = [
     name: "a posting or a release beyond what it keeps is refused before the record is stored",
     needs: [boundedDelay],
     async run({ peer, fresh, task, harness }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
+      const {
+        queue,
+        posting,
+        delivery: { token },
+      } = await taken(peer, task({ queue: fresh("queue") }))
       const { id } = posting
-      await peer.publish(posting)
-      const { token } = await peer.one(queue)
       const record = recordOf(posting, "queued")
       const late = harness.capabilities.delay + 60_000
       const post = [task({ queue, due: Date.now() + late })]

@@ -3,7 +3,7 @@ import type { Receipt } from "../../../../runtime/transport/driver.ts"
 import { check, equal, sameSet } from "../../check.ts"
 import { describe } from "../../peer.ts"
 import { boundedDelay, type DriverCase, dedupe, noFront } from "../case.ts"
-import { patience, size } from "../context.ts"
+import { patience, size, taken } from "../context.ts"
 import { frameOf, idOf, idsOf, messageOf, recordOf, sized } from "../task.ts"
 
 const group = "publish"
@@ -174,10 +174,7 @@ export const publishCases: ReadonlyArray<DriverCase> = [
     name: "the same publish key is a duplicate while the task is in hand and after it ended",
     needs: [dedupe],
     async run({ peer, fresh, task }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const delivery = await peer.one(queue)
+      const { queue, posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       equal((await peer.receipts([posting])).map(describe), ["duplicate"], "receipt while it is in hand")
       await peer.end(delivery, { record: recordOf(posting, "succeeded") })
       equal((await peer.receipts([posting])).map(describe), ["duplicate"], "receipt after its end")

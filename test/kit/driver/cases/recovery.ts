@@ -3,7 +3,7 @@ import type { Committed, Delivery, Driver, News, Posting, Receipt } from "../../
 import { hook } from "../../case.ts"
 import { check, equal, isTransportError, refuses, sameSet } from "../../check.ts"
 import { type DriverCase, delay, durable, offered, part } from "../case.ts"
-import { type DriverContext, patience, size, sleep } from "../context.ts"
+import { type DriverContext, patience, size, sleep, taken } from "../context.ts"
 import type { DriverPeer } from "../peer.ts"
 import { idOf, idsOf, recordOf, text } from "../task.ts"
 import { withoutUncaught } from "../uncaught.ts"
@@ -220,10 +220,7 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
     lease: 2_000,
     exclusive: true,
     async run({ peer, fresh, task, harness, within, until }) {
-      const queue = fresh("queue")
-      const posting = task({ queue })
-      await peer.publish(posting)
-      const first = await peer.one(queue)
+      const { queue, posting, delivery: first } = await taken(peer, task({ queue: fresh("queue") }))
       await within("the sudden end", harness.kill?.() ?? Promise.resolve(), 30_000)
       const second = await until("the task, afterwards", async () => (await takeThrough(peer, queue))[0], 20_000)
       equal(idOf(second), posting.id, "what comes")

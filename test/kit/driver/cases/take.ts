@@ -2,30 +2,21 @@
 import type { Delivery } from "../../../../runtime/transport/driver.ts"
 import { between, check, equal, sameSet } from "../../check.ts"
 import { type DriverCase, delay, uncountedAborts, waits } from "../case.ts"
-import { type DriverContext, size, sleep } from "../context.ts"
-import type { DriverPeer } from "../peer.ts"
+import { abortedTakes, type DriverContext, size, sleep } from "../context.ts"
 import { idOf, idsOf } from "../task.ts"
 
 const group = "take"
 
-/** Aborts takes while tasks arrive; returns the deliveries that they brought in spite of that. */
-const abortedTakes = async (
-  { peer, tasks }: DriverContext,
-  other: DriverPeer,
-  queue: string,
-): Promise<readonly [ReadonlyArray<string>, ReadonlyArray<Delivery>]> => {
+/** Aborts takes while tasks arrive; returns the ids of all and the deliveries that came in spite of that. */
+const disturbed = async ({ peer, tasks, elsewhere }: DriverContext, queue: string) => {
+  const other = await elsewhere()
   const postings = tasks(24, { queue })
-  const found: Array<Delivery> = []
-  for (const [at, posting] of postings.entries()) {
-    const stop = new AbortController()
-    const waiting = peer.ask(queue, { wait: 20_000, max: 2, signal: stop.signal })
-    const publishing = other.publish(posting)
-    if (at % 3 > 0) await sleep(at % 3)
-    stop.abort()
-    found.push(...(await waiting).deliveries)
-    await publishing
-  }
-  return [postings.map(({ id }) => id), found]
+  const found = await abortedTakes(
+    postings,
+    (posting) => other.publish(posting),
+    async (signal) => (await peer.ask(queue, { wait: 20_000, max: 2, signal })).deliveries,
+  )
+  return { ids: postings.map(({ id }) => id), found }
 }
 
 export const takeCases: ReadonlyArray<DriverCase> = [
@@ -228,9 +219,9 @@ export const takeCases: ReadonlyArray<DriverCase> = [
     group,
     name: "a take that is aborted while tasks arrive strands none of them",
     async run(context) {
-      const { peer, fresh, slack, elsewhere } = context
+      const { peer, fresh, slack } = context
       const queue = fresh("queue")
-      const [ids, found] = await abortedTakes(context, await elsewhere(), queue)
+      const { ids, found } = await disturbed(context, queue)
       const rest = await peer.all(queue, ids.length - found.length, 2 * slack)
       sameSet(idsOf([...found, ...rest]), ids, "what comes")
     },
@@ -240,9 +231,9 @@ export const takeCases: ReadonlyArray<DriverCase> = [
     name: "what an aborted take gives back does not count as delivered",
     needs: [waits, uncountedAborts],
     async run(context) {
-      const { peer, fresh, slack, elsewhere } = context
+      const { peer, fresh, slack } = context
       const queue = fresh("queue")
-      const [ids, found] = await abortedTakes(context, await elsewhere(), queue)
+      const { ids, found } = await disturbed(context, queue)
       const rest = await peer.all(queue, ids.length - found.length, 2 * slack)
       for (const delivery of [...found, ...rest]) {
         equal(delivery.deliveries, 1, `deliveries of ${idOf(delivery)}, which no take has answered before`)
