@@ -30,34 +30,34 @@ export const unitTests = testFiles.filter(
 )
 
 /**
- * The files that take longest, begun first, so that none of them is alone at the end. Each is a part of a file's path;
- * Vitest remembers durations too, but not on a new machine.
+ * The files that take longest, begun first, so that none of them is alone at the end: what computes between what waits. Each is a
+ * part of a file's path; Vitest remembers durations too, but not on a new machine.
  */
 export const longest = [
   "e2e/broker-loss",
-  "e2e/crash",
   "cli/package",
-  "cli/worker",
-  "unit/plugins/postgres/kit",
-  "scenarios/shared-queue",
-  "chaos/",
-  "e2e/acks",
-  "kit-driver",
-  "e2e/limits",
   "scenarios/workers",
+  "e2e/crash",
+  "unit/plugins/postgres/kit",
   "nats/nats.test",
-  "e2e/full-disk",
+  "cli/worker",
+  "kit-driver",
+  "chaos/",
+  "faults/",
+  "scenarios/limits",
+  "kit.test",
+  "e2e/stopping",
+  "sqlite/sqlite",
+  "docs.test",
+  "e2e/limits",
+  "scenarios/limit-order",
   "scenarios/lost-workers",
   "e2e/",
-  "scenarios/",
-  "faults/",
   "worker/isolation",
-  "kit.test",
-  "docs.test",
-  "sqlite/sqlite",
   "nats/order",
-  "cli/",
   "worker/acks",
+  "scenarios/",
+  "cli/",
   "unit/plugins/",
   "unit/runtime/log/log.test",
   "unit/runtime/http/outage",

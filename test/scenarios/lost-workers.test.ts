@@ -3,7 +3,7 @@
  * board. On sqlite and nats real processes are killed (`test/e2e/crash.test.ts`, `test/e2e/acks.test.ts`).
  */
 import { actor, type FailureHandler } from "callboard"
-import { describe, expect, onTestFinished, test } from "vitest"
+import { describe, expect, type TestContext, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
@@ -13,7 +13,7 @@ import { mortal } from "./mortal.ts"
 const DEATH_SECONDS = 60
 
 /** A board, workers on it that tell what they do, and a client that outlives them. */
-const begin = async () => {
+const begin = async ({ onTestFinished }: TestContext) => {
   const name = generateId()
   const started: Array<string> = []
   const heard: Array<string> = []
@@ -41,23 +41,19 @@ const begin = async () => {
       },
     })
     const { transports, die } = mortal()
-    await start([scene], {
-      transport: `mortal://${name}?lease=1`,
-      transports,
-      name: worker,
-      onFailure: [told],
-    })
+    const transport = `mortal://${name}?lease=1`
+    await start([scene], { transport, transports, name: worker, onFailure: [told] }, onTestFinished)
     return die
   }
-  const { client } = await start([], { transport: `memory://${name}?lease=1` })
+  const { client } = await start([], { transport: `memory://${name}?lease=1` }, onTestFinished)
   return { client, hire, started, heard, failures, open: gate.resolve }
 }
 
 const errbacks = [{ task: "scene.heard", immutable: true }]
 
-describe("on memory", () => {
-  test("S175 the worker dies: with onLost fail the job has failed for it, once, unless a retry is left", async () => {
-    const { client, hire, started, heard, failures, open } = await begin()
+describe.concurrent("on memory", () => {
+  test("S175 the worker dies: with onLost fail the job has failed for it, once, unless a retry is left", async (context) => {
+    const { client, hire, started, heard, failures, open } = await begin(context)
     const die = await hire("first")
     const job = await client.submit("scene.once", { errbacks })
     const retried = await client.submit("scene.once", { retry: { max: 1, interval: 0 } })
@@ -79,7 +75,9 @@ describe("on memory", () => {
     expect(started).toEqual(["first", "first", "second"])
   })
 
-  test("a job that kills its worker beside others ends alone: the others run one at a time after that, and succeed", async () => {
+  test("a job that kills its worker beside others ends alone: the others run one at a time after that, and succeed", async ({
+    onTestFinished,
+  }) => {
     const transport = `mortal://${generateId()}?lease=1`
     const deaths: Array<string> = []
     const nap = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
@@ -97,9 +95,10 @@ describe("on memory", () => {
         await nap(60_000)
       }
       const scene = actor("scene", { methods: { poison, innocent: () => nap(1_500) } })
-      await start([scene], { transport, transports, name: `worker ${number}`, concurrency: 4, grace: 0 })
+      const options = { transport, transports, name: `worker ${number}`, concurrency: 4, grace: 0 }
+      await start([scene], options, onTestFinished)
     }
-    const { client } = await start([], { transport: transport.replace("mortal", "memory") })
+    const { client } = await start([], { transport: transport.replace("mortal", "memory") }, onTestFinished)
     const poison = await client.submit("scene.poison")
     const innocents = await Promise.all(Array.from({ length: 3 }, () => client.submit("scene.innocent")))
     await supervise()
@@ -113,8 +112,8 @@ describe("on memory", () => {
     expect(deaths).toHaveLength(3)
   }, 120_000)
 
-  test("S182, S184 jobs whose worker dies have failed for it, once each, with their errbacks, whoever looks, and whatever a failure handler throws", async () => {
-    const { client, hire, started, heard, failures, open } = await begin()
+  test("S182, S184 jobs whose worker dies have failed for it, once each, with their errbacks, whoever looks, and whatever a failure handler throws", async (context) => {
+    const { client, hire, started, heard, failures, open } = await begin(context)
     const die = await hire("first")
     const early = (meta: object = {}) => client.submit("scene.early", { errbacks, meta: { ...meta } })
     const job = await early({ upset: true })

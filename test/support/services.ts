@@ -3,8 +3,15 @@ import { type ActorDefinition, type ServeOptions, type Service, serve } from "ca
 import { onTestFinished } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 
-/** Starts a service that is stopped with the test; resolves once it consumes. */
-export const start = async (actors: ReadonlyArray<ActorDefinition>, options: ServeOptions = {}): Promise<Service> => {
+/**
+ * Starts a service that is stopped with the test; resolves once it consumes. Tests that run side by side hand over the
+ * `onTestFinished` of their own context.
+ */
+export const start = async (
+  actors: ReadonlyArray<ActorDefinition>,
+  options: ServeOptions = {},
+  onFinished: (end: () => Promise<void>) => void = onTestFinished,
+): Promise<Service> => {
   const service = await serve({
     transport: `memory://${generateId()}`,
     actors,
@@ -12,7 +19,7 @@ export const start = async (actors: ReadonlyArray<ActorDefinition>, options: Ser
     logLevel: "none",
     ...options,
   })
-  onTestFinished(async () => void (await service.stop({ now: true })))
+  onFinished(async () => void (await service.stop({ now: true })))
   await service.ready()
   return service
 }
