@@ -39,8 +39,8 @@ group.concurrent.each(sharedBoards)("on $name", (kind) => {
     expect(report.ok, describe(report)).toBe(true)
   }, 180_000)
 
-  test("handlers that never end cost their own jobs only, whatever waits behind them or runs beside them", async () => {
-    const board = keep(await kind.open())
+  test.sequential("handlers that never end cost their own jobs only, whatever waits behind them or runs beside them", async () => {
+    await using board = await kind.open()
     const history = await runChaos({
       url: board.url(LEASE),
       folder: board.folder,

@@ -155,7 +155,7 @@ describe.concurrent.each(sharedBoards)("on $name", (kind) => {
 test("a service whose handlers do not stop ends with the code that says so, after its grace", async () => {
   const [kind] = sharedBoards
   if (kind === undefined) throw new Error("there is no board")
-  const board = keep(await kind.open())
+  await using board = await kind.open()
   const client = await clientOf(board)
   const service = await startService(board, LEASE, { concurrency: 1, stuckGrace: "1 second" })
   const input = { ms: 600_000, ledger: `${board.folder}/ledger` }

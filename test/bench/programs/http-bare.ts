@@ -29,5 +29,7 @@ app.post("/v1/jobs", async (context) => {
   const body: Task | ReadonlyArray<Task> = await context.req.json()
   return "task" in body ? context.json(await accept(body), 202) : context.json(await Promise.all(body.map(accept)), 202)
 })
-await listen({ host: "127.0.0.1", port: Number(port) }, app.fetch)
+await listen({ host: "127.0.0.1", port: Number(port) }, app.fetch, (error) => {
+  throw error
+})
 console.log("LISTENING")
