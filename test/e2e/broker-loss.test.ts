@@ -378,7 +378,8 @@ const setup = async (own: Kept, only?: string) => {
   const client = own.keep(await eventually(() => connect(`${cluster.url}${options}`), { deadline: 60_000, every: 250 }))
   const url = only === undefined ? cluster.url : cluster.servers.get(only)?.url
   const worker = await startService(own, `${url}${options}`, { concurrency: 2 })
-  const admin = await dial({ servers: [...cluster.servers.values()].map((server) => server.url) })
+  const servers = [...cluster.servers.values()].map((server) => server.url)
+  const admin = await dial({ servers, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
   own.keep({ [Symbol.asyncDispose]: () => admin.close() })
   const ask = async (subject: string): Promise<unknown> =>
     (await admin.request(`$JS.API.${subject}`, "{}", { timeout: 1_000 })).json()
@@ -511,7 +512,7 @@ describe.concurrent("submitting to a cluster of three", () => {
     const [first, ...others] = cluster.servers.values()
     const url = `${first?.url}?ns=${names.namespace}&replicas=3`
     const client = own.keep(await eventually(() => connect(url), { deadline: 60_000, every: 250 }))
-    await client.submit("steps.run")
+    await eventually(() => client.submit("steps.run"), { deadline: 60_000, every: 250 })
     const admin = await dial({ servers, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
     own.keep({ [Symbol.asyncDispose]: () => admin.close() })
     const leader = async () => {

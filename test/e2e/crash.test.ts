@@ -258,7 +258,8 @@ describe.concurrent.each(kinds.slice(0, 1))("by records, on $name", (kind) => {
       Array.from({ length: 3 }, () => client.submit("e2e.nap", { input: { ms: 1_500, ledger } })),
     )
     const over = new AbortController()
-    board.keep({ [Symbol.asyncDispose]: async () => over.abort() })
+    // Before the board, so that no worker is started while it ends.
+    using _ = { [Symbol.dispose]: () => over.abort() }
     /** Starts the worker again whenever it has died. */
     const supervise = async () => {
       while (!over.signal.aborted) {

@@ -4,6 +4,7 @@ import { dirname } from "node:path"
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { actor, type Job, type ServeOptions, serve } from "callboard"
+import { eventually } from "../support/servers/process.ts"
 
 interface Step {
   /** Written with the worker's process id when the handler starts. */
@@ -12,7 +13,7 @@ interface Step {
   readonly gate?: string
   /** The handler goes on when this file, with its process id behind the name, exists. */
   readonly ownGate?: string
-  /** Milliseconds that pass before a handler kills its worker. */
+  /** Milliseconds that pass before a handler kills its worker, once its run is noted, which makes the run count. */
   readonly ms?: number
   /** A line with the job's id, attempt and process is added when the handler is done. */
   readonly ledger?: string
@@ -99,8 +100,11 @@ const e2e = actor("e2e", {
     /** An errback: notes the job that failed. */
     heard: ({ ledger }: { ledger: string }, job) => appendFileSync(ledger, `${job.id}\n`),
     /** Kills its own worker, as a handler with a fault in native code does. */
-    kill: async ({ ledger, ms = 0 }: Step) => {
-      if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms))
+    kill: async ({ ledger, ms = 0 }: Step, job) => {
+      if (ms > 0) {
+        await new Promise((resolve) => setTimeout(resolve, ms))
+        await eventually(async () => (await service.client.job(job.id).find()).attempts >= job.attempt)
+      }
       if (ledger !== undefined) appendFileSync(ledger, `${process.pid}\n`)
       process.kill(process.pid, "SIGKILL")
     },
