@@ -163,7 +163,7 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
     const waiting = await client.submit("e2e.step")
     // Asked of the worker: what the broker has handed over may be on its way still.
     const prefetched = async () => {
-      const [answer] = await client.control("reserved")
+      const [answer] = await client.control("reserved", {}, { timeout: 10 })
       return JSON.stringify(answer?.value) === JSON.stringify([{ id: waiting.id, queue: "default" }])
     }
     await eventually(prefetched, { deadline: DEADLINE, message: "the second job is prefetched" })
