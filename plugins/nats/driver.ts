@@ -1,9 +1,10 @@
 /** Builds the driver over one connection out of its parts; once it is closed, every call fails. */
 import type { Capabilities, Driver } from "../../runtime/transport/driver.ts"
-import type { ConnectOptions } from "../../runtime/transport/mod.ts"
-import { closed } from "./connection/answers.ts"
+import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
+import { closed, textAt } from "./connection/answers.ts"
 import type { StreamOptions } from "./connection/config.ts"
 import type { Link } from "./connection/link.ts"
+import { ServerClock } from "./connection/server-clock.ts"
 import { Consumers } from "./queue/consumers.ts"
 import { DeliveryFactory } from "./queue/delivery.ts"
 import { DeliveryTracker, Leases } from "./queue/lease.ts"
@@ -65,14 +66,27 @@ export const openDriver = async (link: Link, asked: StreamOptions, options: Conn
       if (status === "connected" && settings.storage === "memory")
         void ensureStreams(link, names, asked).catch(() => undefined)
     })
-    return assemble(link, names, settings, options)
+    const clock = new ServerClock(async () => {
+      const time = Date.parse(textAt(await link.api(`STREAM.INFO.${names.queueStream}`), "ts"))
+      if (Number.isFinite(time)) return time
+      throw new TransportError("internal", "the server does not say what time it is: use nats-server 2.12 or later")
+    })
+    await clock.measure()
+    return assemble({ link, names, settings, clock }, options)
   } catch (error) {
     await link.close()
     throw error
   }
 }
 
-const assemble = (link: Link, names: Names, settings: StreamSettings, { lease }: ConnectOptions): Driver => {
+interface Opened {
+  readonly link: Link
+  readonly names: Names
+  readonly settings: StreamSettings
+  readonly clock: ServerClock
+}
+
+const assemble = ({ link, names, settings, clock }: Opened, { lease }: ConnectOptions): Driver => {
   const capabilities = capabilitiesOf(settings, link.maxPayload)
   const { maxTask, maxRecord } = capabilities
   const replicated = settings.replicas > 1
@@ -90,15 +104,17 @@ const assemble = (link: Link, names: Names, settings: StreamSettings, { lease }:
   const records = new Records({ reader: states, names, maxRecord })
   const jobReader = new JobReader({ names, tasks, records })
   const backlog = settings.maxBacklog === undefined ? undefined : new Backlog(tasks, settings.maxBacklog)
-  const taskPublisher = new TaskPublisher({ publisher: taskMessages, consumers, names, maxTask, backlog })
-  const taker = new Taker({ link, deliveryFactory, consumers, tracker, stallGuard: new StallGuard(link, lease) })
-  const committer = new Committer({ link, names, records, publisher: recordMessages, taskPublisher, tracker, tasks })
-  const leases = new Leases({ link, names, nonce: deliveryFactory.nonce, tracker, tasks })
+  const taskPublisher = new TaskPublisher({ publisher: taskMessages, consumers, names, maxTask, backlog, clock })
+  const stallGuard = new StallGuard(link, lease, clock)
+  const taker = new Taker({ link, deliveryFactory, consumers, tracker, stallGuard, clock })
+  const publisher = recordMessages
+  const committer = new Committer({ link, names, records, publisher, taskPublisher, tracker, tasks, clock })
+  const leases = new Leases({ link, names, nonce: deliveryFactory.nonce, tracker, tasks, clock })
   const stats = new QueueStats({ names, consumers, records, tasks })
   const orphans = new OrphanFinder({ names, jobReader, states })
-  const lister = new JobLister({ names, jobReader, records, tasks, states })
+  const lister = new JobLister({ names, jobReader, records, tasks, states, clock })
   const subscriptions = new Subscriptions(link)
-  const store = new NatsStore({ link, names, reader: values, subscriptions, maxValue: maxRecord, writeHealth })
+  const store = new NatsStore({ link, names, reader: values, subscriptions, maxValue: maxRecord, writeHealth, clock })
   const broadcast = makeBroadcast(link, names, subscriptions)
 
   const whileOpen = async <T>(run: () => Promise<T>): Promise<T> => {

@@ -5,8 +5,9 @@
 import { createInbox } from "nats"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
-import { apiError, at, BUSY, CODE, fromApiError, hasNoRoom, objectAt, textAt, timedOut } from "./connection/answers.ts"
+import { apiError, at, BUSY, CODE, fromApiError, hasNoRoom, objectAt, timedOut } from "./connection/answers.ts"
 import { ANSWER_MS, type Link } from "./connection/link.ts"
+import type { ServerClock } from "./connection/server-clock.ts"
 import type { Names } from "./streams/names.ts"
 import type { StoredMessage, StreamReader } from "./streams/reader.ts"
 import type { WriteHealth } from "./streams/write-health.ts"
@@ -25,8 +26,6 @@ const MAX_OPERATIONS = 1_000
 const MAX_ROUNDS = 20
 /** Pause after the server answered that another client is writing the same keys. */
 const BUSY_MS = 10
-/** How long a measured difference between the clocks of server and process is used. */
-const CLOCK_MS = 30_000
 /** Subjects on one page of the server's list. */
 const PAGE = 100_000
 /** How long an expired value may stay before it is swept: the server removes it itself, as a rule within a second. */
@@ -44,6 +43,7 @@ export interface StoreParts {
   readonly reader: StreamReader
   readonly subscriptions: Subscriptions
   readonly maxValue: number
+  readonly clock: ServerClock
   /** Is told of writes that the server did not store. */
   readonly writeHealth: Pick<WriteHealth, "refused" | "unanswered" | "answered">
 }
@@ -58,7 +58,6 @@ interface Step {
 
 export class NatsStore implements Store {
   readonly #parts: StoreParts
-  #clock: { readonly offset: number; readonly until: number } | undefined
   #lastNow = 0
   /** Where the next sweep begins, and when. */
   #sweep = { from: 1, at: 0 }
@@ -125,17 +124,9 @@ export class NatsStore implements Store {
   }
 
   async now(): Promise<number> {
-    const local = Date.now()
-    if (this.#clock === undefined || this.#clock.until < local) {
-      const { link, names } = this.#parts
-      const start = performance.now()
-      const info = await link.api(`STREAM.INFO.${names.storeStream}`)
-      const server = Date.parse(textAt(info, "ts"))
-      const end = Date.now()
-      const half = (performance.now() - start) / 2
-      this.#clock = { offset: Number.isFinite(server) ? server + half - end : 0, until: end + CLOCK_MS }
-    }
-    this.#lastNow = Math.max(this.#lastNow, Math.round(Date.now() + this.#clock.offset))
+    const { clock } = this.#parts
+    await clock.fresh()
+    this.#lastNow = Math.max(this.#lastNow, clock.now())
     return this.#lastNow
   }
 

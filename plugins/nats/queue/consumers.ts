@@ -57,7 +57,7 @@ export class Consumers {
   readonly #lease: number
   readonly #lanes = new Map<string, ReadonlyArray<Lane>>()
   readonly #making = new Map<Lane, Promise<void>>()
-  #lostAt = 0
+  #lostAt = Number.NEGATIVE_INFINITY
 
   constructor(link: Link, names: Names, bands: Bands, lease: number) {
     this.#link = link
@@ -110,7 +110,7 @@ export class Consumers {
   lost(lane: Lane): void {
     lane.made = false
     lane.leased = false
-    this.#lostAt = Date.now()
+    this.#lostAt = performance.now()
   }
 
   /** The server's numbers of all lanes, or of those of one queue. */
@@ -156,7 +156,7 @@ export class Consumers {
   }
 
   async #makeNow(lane: Lane): Promise<void> {
-    const rest = this.#lostAt + REST_MS - Date.now()
+    const rest = this.#lostAt + REST_MS - performance.now()
     if (rest > 0) await new Promise((resolve) => setTimeout(resolve, rest))
     // Creating a consumer that exists with the same configuration, and so with the same lease, succeeds.
     const error = await this.#put(lane, "create")

@@ -17,7 +17,7 @@ export interface Token {
   readonly consumer: string
   /** Sequence of the message in the queue stream. */
   readonly seq: number
-  /** When the delivery was received, in milliseconds since the epoch by the clock of that process. */
+  /** When the delivery was received, in whole milliseconds since the epoch by the clock of the server. */
   readonly receivedAt: number
   /** When its lease ends, as far as this process knows; kept by {@link DeliveryTracker}. 0: the delivery has ended. */
   until: number

@@ -14,7 +14,7 @@ interface Fetch {
 /** A request that waits at the server for one task. */
 interface Parked {
   readonly number: number
-  /** When the request counts as lost, in milliseconds since the epoch. */
+  /** When the request counts as lost, by the monotonic clock. */
   readonly lostAt: number
 }
 
@@ -72,7 +72,7 @@ export class LaneRequests {
    * itself.
    */
   get isParked(): boolean {
-    if (this.#parked !== undefined && Date.now() >= this.#parked.lostAt) this.#parked = undefined
+    if (this.#parked !== undefined && performance.now() >= this.#parked.lostAt) this.#parked = undefined
     return this.#parked !== undefined
   }
 
@@ -94,7 +94,7 @@ export class LaneRequests {
 
   /** Parks a request for one task, if none is parked and the consumer has not just refused one. */
   park(): void {
-    const now = Date.now()
+    const now = performance.now()
     if (this.isParked || this.#refusedUntil > now) return
     this.#parked = { number: ++this.#numbers, lostAt: now + PARK_MS + PARK_GRACE_MS }
     this.#send(PARK_REQUEST)
@@ -121,7 +121,7 @@ export class LaneRequests {
     if (code === 404 || code === 408) {
       if (open?.number === number && open.got === 0) this.lane.quiet = true
     } else {
-      this.#refusedUntil = Date.now() + REFUSED_PAUSE_MS
+      this.#refusedUntil = performance.now() + REFUSED_PAUSE_MS
       // 503: the consumer was deleted, or its leader is being elected.
       if (code === 503 || /deleted/i.test(text)) this.#parts.onLost()
     }

@@ -6,6 +6,7 @@
  */
 import { listAt, numberAt } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
+import type { ServerClock } from "../connection/server-clock.ts"
 import type { Names } from "../streams/names.ts"
 import type { StreamReader } from "../streams/reader.ts"
 import { Acks, IN_PROGRESS } from "./acks.ts"
@@ -17,13 +18,14 @@ export interface LeasesParts {
   /** Identifies the deliveries that this transport received. */
   readonly nonce: string
   readonly tracker: DeliveryTracker
+  readonly clock: ServerClock
   /** Reads the queue stream. */
   readonly tasks: StreamReader
 }
 
 const encoder = new TextEncoder()
 
-/** The message from one transport to another: which of its deliveries have a full lease from `at` on. */
+/** The message from one transport to another: which of its deliveries have a full lease from `at` on, by the clock of the server. */
 interface Extended {
   readonly at: number
   readonly numbers: ReadonlyArray<number>
@@ -34,20 +36,21 @@ export class Leases {
 
   constructor(parts: LeasesParts) {
     this.#parts = parts
-    const { link, names, nonce, tracker } = parts
+    const { link, names, nonce, tracker, clock } = parts
     const subscription = link.subscribe(names.lease(nonce), ({ data }) => {
       const { at, numbers } = readExtended(data)
       // The message may have waited in the socket while this thread was blocked: its time is used, and not the time of
       // reading.
-      for (const number of numbers) tracker.extendOwn(number, Math.min(at, Date.now()))
+      for (const number of numbers) tracker.extendOwn(number, Math.min(at, clock.now()))
     })
     link.closing.addEventListener("abort", () => subscription.unsubscribe(), { once: true })
   }
 
   /** Fails with `unavailable` when the server does not answer. */
   async extend(texts: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
-    const { link, tracker } = this.#parts
-    const start = Date.now()
+    const { link, tracker, clock } = this.#parts
+    await clock.certain()
+    const start = clock.now()
     const tokens = texts.map((text) => tracker.read(text))
     const ours = await Promise.all(
       tokens.map(async (token) => (token !== undefined && (await this.#isOurs(token, start)) ? token : undefined)),
@@ -175,7 +178,7 @@ export class DeliveryTracker {
   #note(token: Token): void {
     if (this.isOwn(token)) return
     this.#foreign.set(nameOf(token), token)
-    this.#added(Date.now())
+    this.#added(token.receivedAt)
   }
 
   #added(now: number): void {

@@ -6,6 +6,7 @@ import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
 import type { Posting, Receipt } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError } from "../connection/answers.ts"
+import type { ServerClock } from "../connection/server-clock.ts"
 import { escapeToken, type Names } from "../streams/names.ts"
 import type { Outgoing, Published, StreamPublisher } from "../streams/publisher.ts"
 import { indexLine, type StreamReader } from "../streams/reader.ts"
@@ -29,6 +30,7 @@ export class TaskPublisher {
   readonly #names: Names
   readonly #maxTask: number
   readonly #backlog: Backlog | undefined
+  readonly #clock: ServerClock
   /** Whether the server does not allow this user to create consumers: then the workers do. */
   #mayNotCreate = false
 
@@ -38,12 +40,14 @@ export class TaskPublisher {
     names: Names
     maxTask: number
     backlog: Backlog | undefined
+    clock: ServerClock
   }) {
     this.#publisher = parts.publisher
     this.#consumers = parts.consumers
     this.#names = parts.names
     this.#maxTask = parts.maxTask
     this.#backlog = parts.backlog
+    this.#clock = parts.clock
   }
 
   /** A posting as a message. Fails with `unsupported`, `invalid` or `too-large`. */
@@ -56,8 +60,8 @@ export class TaskPublisher {
     const target = this.#names.task("j", queue, band, id)
     const expiry = expires === undefined ? "" : `${EXPIRES_HEADER}: ${Math.floor(expires)}\r\n`
     const headers = `Nats-Msg-Id: ${PLAIN_KEY.test(key) ? key : escapeToken(key)}\r\n${expiry}${indexLine(index)}`
-    if (due === undefined || due <= Date.now()) return { subject: target, headers, payload: frame }
-    if (!(due <= Date.now() + LONGEST_MS))
+    if (due === undefined || due <= this.#clock.now()) return { subject: target, headers, payload: frame }
+    if (!(due <= this.#clock.now() + LONGEST_MS))
       throw new TransportError("unsupported", `${id}: this transport keeps tasks for a hundred years at most`)
     // The server removes the publish key from the scheduled message when it is due, so that the task is not taken for a
     // duplicate of its schedule.

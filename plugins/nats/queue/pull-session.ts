@@ -11,6 +11,7 @@ import type { Msg, Subscription } from "nats"
 import type { Delivery } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Link } from "../connection/link.ts"
+import type { ServerClock } from "../connection/server-clock.ts"
 import type { PendingNaks } from "./acks.ts"
 import type { Consumers, Lane } from "./consumers.ts"
 import { consumerOf, type DeliveryFactory, type Received } from "./delivery.ts"
@@ -23,6 +24,7 @@ export interface PullSessionParts {
   readonly consumers: Consumers
   readonly naks: PendingNaks
   readonly stallGuard: StallGuard
+  readonly clock: ServerClock
 }
 
 export interface Arrival extends Received, Candidate {
@@ -120,11 +122,11 @@ export class PullSession {
   }
 
   /**
-   * Resolves at the next event (a task, a status message, an interrupt), when a lane has to be checked, or at `until`.
-   * Only one caller may wait at a time.
+   * Resolves at the next event (a task, a status message, an interrupt), when a lane has to be checked, or at `until`,
+   * which is a time of the monotonic clock. Only one caller may wait at a time.
    */
   nextEvent(until: number): Promise<void> {
-    return this.pause(Math.min(until, ...this.#lanes.map(({ nextCheck }) => nextCheck)) - Date.now())
+    return this.pause(Math.min(until, ...this.#lanes.map(({ nextCheck }) => nextCheck)) - performance.now())
   }
 
   /** Resolves at the next event, or after `ms` milliseconds. */
@@ -150,8 +152,8 @@ export class PullSession {
       pending = false
       this.#wake?.()
     })
-    const until = Date.now() + ANSWER_MS
-    while (pending && !this.#interrupted && this.#parts.link.connected && Date.now() < until)
+    const until = performance.now() + ANSWER_MS
+    while (pending && !this.#interrupted && this.#parts.link.connected && performance.now() < until)
       await this.nextEvent(until)
   }
 
@@ -192,11 +194,11 @@ export class PullSession {
       requests.fetch(wanted(index))
       fetching.push(requests)
     }
-    const until = Date.now() + ANSWER_MS
+    const until = performance.now() + ANSWER_MS
     for (;;) {
       const open = fetching.filter(({ isFetching }) => isFetching)
       if (open.length === 0 || this.#interrupted) return
-      if (Date.now() >= until) {
+      if (performance.now() >= until) {
         for (const requests of open) requests.cancelFetch()
         const refusal = open.map(({ lane }) => this.#parts.link.refusal(lane.next)).find((error) => error !== undefined)
         if (refusal !== undefined) throw refusal
@@ -217,7 +219,7 @@ export class PullSession {
   #task(message: Msg): void {
     const ack = message.reply
     if (ack === undefined) return
-    const now = Date.now()
+    const now = this.#parts.clock.now()
     const index = this.#ended ? undefined : this.#laneOf(ack)
     const requests = index === undefined ? undefined : this.#lanes[index]
     if (now < this.#parts.stallGuard.trustedFrom(now)) {
@@ -255,7 +257,7 @@ export class PullSession {
    * Drops tasks that another delivery may have by now. They are not returned, because a nak would act on that delivery.
    */
   #dropUntrusted(): void {
-    const from = this.#parts.stallGuard.trustedFrom(Date.now())
+    const from = this.#parts.stallGuard.trustedFrom(this.#parts.clock.now())
     if (from > Number.NEGATIVE_INFINITY) this.#arrivals = this.#arrivals.filter(({ token }) => token.receivedAt >= from)
   }
 

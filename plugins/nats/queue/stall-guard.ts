@@ -5,6 +5,7 @@
  * again when their leases have ended.
  */
 import type { Link } from "../connection/link.ts"
+import type { ServerClock } from "../connection/server-clock.ts"
 
 /** How often the event loop is checked; a lease is at least a second. */
 const TICK_MS = 250
@@ -18,27 +19,29 @@ const MAX_STALL_SHARE = 0.6
 export class StallGuard {
   readonly #link: Link
   readonly #limit: number
+  readonly #clock: ServerClock
   #timer: ReturnType<typeof setInterval> | undefined
-  #last = Date.now()
+  #last = 0
   #trustedFrom = Number.NEGATIVE_INFINITY
   #resync: Promise<void> | undefined
 
   /** `lease` is in milliseconds. */
-  constructor(link: Link, lease: number) {
+  constructor(link: Link, lease: number, clock: ServerClock) {
     this.#link = link
+    this.#clock = clock
     this.#limit = Math.max(2 * TICK_MS, lease * MAX_STALL_SHARE)
   }
 
   /** Starts the checks. To be called before the first pull request. */
   start(): void {
     if (this.#timer !== undefined || this.#link.closing.aborted) return
-    this.#last = Date.now()
-    this.#timer = setInterval(() => this.#tick(Date.now()), TICK_MS)
+    this.#last = this.#clock.now()
+    this.#timer = setInterval(() => this.#tick(this.#clock.now()), TICK_MS)
     this.#link.closing.addEventListener("abort", () => clearInterval(this.#timer), { once: true })
   }
 
   /**
-   * Messages received before this time must be ignored, in milliseconds since the epoch; `Infinity` after a stall,
+   * Messages received before this time must be ignored, by the clock of the server; `Infinity` after a stall,
    * until the socket has been read.
    */
   trustedFrom(now: number): number {
@@ -51,11 +54,13 @@ export class StallGuard {
    * sent after that can be trusted.
    */
   get resync(): Promise<void> | undefined {
-    this.#tick(Date.now())
+    this.#tick(this.#clock.now())
     return this.#resync
   }
 
   #tick(now: number): void {
+    // A task that comes before the clock knows how long the machine slept seems to be older than it is.
+    if (this.#clock.isInDoubt) void this.#clock.measure().catch(() => undefined)
     const stalled = this.#timer !== undefined && now - this.#last > this.#limit
     this.#last = now
     if (!stalled) return
@@ -67,7 +72,7 @@ export class StallGuard {
       .then(() => {
         if (this.#resync !== resync) return
         this.#resync = undefined
-        this.#trustedFrom = Date.now()
+        this.#trustedFrom = this.#clock.now()
       })
     this.#resync = resync
   }

@@ -11,6 +11,7 @@ import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { closed } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
+import type { ServerClock } from "../connection/server-clock.ts"
 import { PendingNaks } from "./acks.ts"
 import type { Consumers } from "./consumers.ts"
 import type { DeliveryFactory } from "./delivery.ts"
@@ -47,6 +48,7 @@ export interface TakerParts {
   readonly consumers: Consumers
   readonly tracker: DeliveryTracker
   readonly stallGuard: StallGuard
+  readonly clock: ServerClock
 }
 
 export class Taker {
@@ -120,7 +122,7 @@ export class Taker {
   ): Promise<ReadonlyArray<Arrival>> {
     const { link, stallGuard } = this.#parts
     const rotates = rotate && queues.length > 1
-    let end = Date.now() + wait
+    let end = performance.now() + wait
     let parked = false
     /** Since when a consumer has not answered. */
     let failingSince: number | undefined
@@ -128,8 +130,8 @@ export class Taker {
     const pendingNaks = this.#naks.settled
     if (pendingNaks !== undefined) await session.waitFor(pendingNaks)
     for (;;) {
-      const now = Date.now()
-      while (!link.connected && !session.interrupted && Date.now() < end) await session.nextEvent(end)
+      const now = performance.now()
+      while (!link.connected && !session.interrupted && performance.now() < end) await session.nextEvent(end)
       const { resync } = stallGuard
       if (resync !== undefined) await session.waitFor(resync)
       if (!session.interrupted && link.connected) {
@@ -140,9 +142,9 @@ export class Taker {
         } catch (error) {
           if (session.interrupted) return []
           // A consumer without a leader comes back: a `take` that waits tries again by itself.
-          if (!(error instanceof TransportError && error.retryable) || Date.now() + RETRY_MS >= end) throw error
+          if (!(error instanceof TransportError && error.retryable) || performance.now() + RETRY_MS >= end) throw error
           failingSince ??= now
-          if (link.connected && Date.now() - failingSince >= MAX_FAILING_MS) throw error
+          if (link.connected && performance.now() - failingSince >= MAX_FAILING_MS) throw error
           await session.pause(RETRY_MS)
           continue
         }
@@ -152,12 +154,12 @@ export class Taker {
         if (
           refusing !== undefined &&
           session.isEmpty &&
-          (Date.now() >= end || now - (failingSince ?? now) >= MAX_FAILING_MS)
+          (performance.now() >= end || now - (failingSince ?? now) >= MAX_FAILING_MS)
         )
           throw new TransportError("unavailable", `the consumer ${refusing} does not answer`)
       }
       if (session.isEmpty && !session.interrupted && link.connected) {
-        if (!parked) end = Math.max(end, Date.now() + MIN_PARK_MS)
+        if (!parked) end = Math.max(end, performance.now() + MIN_PARK_MS)
         parked = true
         session.park()
         await session.nextEvent(end)
@@ -166,7 +168,7 @@ export class Taker {
       if (session.interrupted) return []
       const taken = rotates ? this.#takeRoundRobin(session, key, queues.length, max) : session.take(max, byPriority)
       if (taken.length > 0) return taken
-      if (Date.now() < end) continue
+      if (performance.now() < end) continue
       if (link.connected) return []
       throw new TransportError("unavailable", "not connected to the server")
     }

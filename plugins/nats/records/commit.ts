@@ -7,6 +7,7 @@ import type { Commit, Committed, Posting } from "../../../runtime/transport/driv
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
+import type { ServerClock } from "../connection/server-clock.ts"
 import { ACK, Acks, nak } from "../queue/acks.ts"
 import type { Token } from "../queue/delivery.ts"
 import type { DeliveryTracker } from "../queue/lease.ts"
@@ -41,6 +42,7 @@ export interface CommitterParts {
   readonly publisher: StreamPublisher
   readonly taskPublisher: TaskPublisher
   readonly tracker: DeliveryTracker
+  readonly clock: ServerClock
   /** Reads the queue stream. */
   readonly tasks: StreamReader
 }
@@ -58,6 +60,7 @@ export class Committer {
 
   async commit(commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> {
     await this.#parts.link.ready()
+    await this.#parts.clock.certain()
     const acks = new Acks(this.#parts.link)
     const items = commits.map((commit) => this.#prepare(commit))
     const open = items.filter(isOpen)
@@ -187,11 +190,11 @@ export class Committer {
    * then.
    */
   #acknowledge(item: Item, token: Token, acks: Acks): void {
-    const { tracker } = this.#parts
+    const { tracker, clock } = this.#parts
     const { task } = item.commit
     if (task === undefined || task.kind === "withdraw") return
     item.done = true
-    if (token.until <= Date.now()) {
+    if (token.until <= clock.now()) {
       this.#gone(item)
       return
     }

@@ -6,6 +6,7 @@ import { isTerminal, type State } from "../../../runtime/protocol/state.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { matches, TransportError } from "../../../runtime/transport/mod.ts"
 import type { FoundJob, FoundJobs, Query } from "../../../runtime/transport/optional.ts"
+import type { ServerClock } from "../connection/server-clock.ts"
 import type { Names } from "../streams/names.ts"
 import { indexOf, type StoredMessage, type StreamReader } from "../streams/reader.ts"
 import { type JobReader, knownOf, type Located } from "./read.ts"
@@ -31,6 +32,7 @@ export interface JobListerParts {
   readonly names: Names
   readonly jobReader: JobReader
   readonly records: Records
+  readonly clock: ServerClock
   /** Reads the queue stream. */
   readonly tasks: StreamReader
   /** Reads the state stream. */
@@ -53,9 +55,9 @@ export class JobLister {
   async query(query: Query): Promise<FoundJobs> {
     const sources = this.#sources(query)
     const jobs: Array<FoundJob> = []
-    const end = Date.now() + (query.budget ?? BUDGET_MS)
+    const end = performance.now() + (query.budget ?? BUDGET_MS)
     let left = true
-    while (left && jobs.length < query.limit && Date.now() < end) {
+    while (left && jobs.length < query.limit && performance.now() < end) {
       const candidates = await this.#next(sources, query, Math.min(query.limit - jobs.length, CHUNK), end)
       jobs.push(...(await this.#resolve(candidates)))
       left = (await newest(sources, end)) !== undefined || sources.some(({ scan }) => scan.position > 0)
@@ -94,7 +96,7 @@ export class JobLister {
     end: number,
   ): Promise<ReadonlyArray<Candidate>> {
     const found: Array<Candidate> = []
-    while (found.length < count && Date.now() < end) {
+    while (found.length < count && performance.now() < end) {
       const next = await newest(sources, end)
       if (next === undefined) break
       next.source.scan.take()
@@ -121,7 +123,7 @@ export class JobLister {
             : record?.index !== undefined && source.key === `entries.${classOf(record.index)}`
       const known = knownOf(each)
       if (isHere && known !== undefined) return [{ id, ...known }]
-      if (source.kind === "entries" && message.time + STALE_MS < Date.now()) stale.push(message.seq)
+      if (source.kind === "entries" && message.time + STALE_MS < this.#parts.clock.now()) stale.push(message.seq)
       return []
     })
     if (stale.length > 0) void this.#parts.states.remove(stale).catch(() => undefined)
@@ -227,7 +229,8 @@ export class ReverseScan {
     return this.#bounded && this.#below <= this.#first ? 0 : this.#below
   }
 
-  /** The next message, which stays; `undefined` at the end of the stream, or after the time `end`. */
+  /** The next message, which stays; `undefined` at the end of the stream, or after the time `end` of the
+   * monotonic clock. */
   async peek(end: number): Promise<StoredMessage | undefined> {
     if (!this.#bounded && this.#below > 0) {
       const { first, last } = await this.#reader.bounds()
@@ -235,7 +238,7 @@ export class ReverseScan {
       this.#below = Math.min(this.#below, last + 1)
     }
     this.#bounded = true
-    while (this.#ready.length === 0 && this.#below > this.#first && Date.now() < end) await this.#read()
+    while (this.#ready.length === 0 && this.#below > this.#first && performance.now() < end) await this.#read()
     return this.#ready[this.#ready.length - 1]
   }
 
