@@ -1,4 +1,9 @@
-/** Queues and records in memory, and the commits that change both. */
+/**
+ * Queues and records in memory, and the commits that change both.
+ *
+ * All times are those of the monotonic clock: an operator who sets the wall clock ends no lease. A due time, which is a
+ * time of day, is turned into one when its task is posted.
+ */
 import type * as contract from "../../runtime/transport/mod.ts"
 import { matches, TransportError } from "../../runtime/transport/mod.ts"
 import { ExpiryQueue, Sorted } from "./sorted.ts"
@@ -8,6 +13,7 @@ interface Task {
   readonly posting: Omit<contract.Posting, "message" | "frame">
   readonly frame: Uint8Array
   readonly sequence: number
+  /** When it was posted, in milliseconds since the epoch. */
   readonly at: number
   /** 0: the task can be taken now. Else when it falls due, or when the lease of its delivery ends. */
   until: number
@@ -85,7 +91,7 @@ export class JobStorage {
 
   /** The queues of the request are already rotated. */
   take({ queues, max, rotate }: contract.TakeRequest, lease: number): contract.Taken {
-    const now = Date.now()
+    const now = performance.now()
     const deliveries: Array<contract.Delivery> = []
     for (let before = -1; deliveries.length > before && deliveries.length < max; ) {
       before = deliveries.length
@@ -105,7 +111,7 @@ export class JobStorage {
   extend(token: string, lease: number): boolean {
     const task = this.#taskOf(token)
     if (task === undefined || !isHeld(task)) return false
-    this.#move(task, Date.now() + lease)
+    this.#move(task, performance.now() + lease)
     return true
   }
 
@@ -183,7 +189,7 @@ export class JobStorage {
   #store(id: string, { bytes, index, keep = Number.POSITIVE_INFINITY }: contract.CommitRecord): string {
     const job = this.#job(id)
     if (job.stored !== undefined) this.#expiring.remove(job.stored)
-    job.stored = { id, bytes: bytes.slice(), index, sequence: ++this.#counter, until: Date.now() + keep }
+    job.stored = { id, bytes: bytes.slice(), index, sequence: ++this.#counter, until: performance.now() + keep }
     if (keep < Number.POSITIVE_INFINITY) this.#expiring.add(job.stored)
     this.#emit({ kind: "job", id, record: bytes.slice() })
     return String(job.stored.sequence)
@@ -193,7 +199,8 @@ export class JobStorage {
     const { due = 0, queue } = posting
     const at = Date.now()
     const sequence = ++this.#counter
-    const task: Task = { posting, frame, sequence, at, until: due > at ? due : 0, token: "", deliveries: 0 }
+    const until = due > at ? performance.now() + due - at : 0
+    const task: Task = { posting, frame, sequence, at, until, token: "", deliveries: 0 }
     this.#tasks.set(sequence, task)
     this.#listOf(task).add(task)
     this.#emit({ kind: "queue", queue })
@@ -234,7 +241,7 @@ export class JobStorage {
     if (how.kind === "ack") this.#remove(task)
     else {
       task.token = ""
-      this.#move(task, how.delay > 0 ? Date.now() + how.delay : 0)
+      this.#move(task, how.delay > 0 ? performance.now() + how.delay : 0)
       this.#emit({ kind: "queue", queue: task.posting.queue })
     }
     return true

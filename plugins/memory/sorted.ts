@@ -59,7 +59,7 @@ export class ExpiryQueue<T extends { readonly until: number; readonly sequence: 
   }
 
   /** Removes and returns items whose time has passed. */
-  *takeExpired(now = Date.now()): Iterable<T> {
+  *takeExpired(now = performance.now()): Iterable<T> {
     for (let item = this.first; item !== undefined && item.until <= now; item = this.first) {
       this.remove(item)
       yield item

@@ -41,7 +41,7 @@ export class MemoryStore {
       if (value === undefined) return ""
       if (value === null) return this.#put(key)
       const sequence = ++this.#counter
-      const entry = { key, value: value.slice(), revision: String(sequence), sequence, until: Date.now() + ttl }
+      const entry = { key, value: value.slice(), revision: String(sequence), sequence, until: performance.now() + ttl }
       return this.#put(key, entry)
     })
   }
@@ -70,7 +70,7 @@ export class MemoryStore {
         this.sweep()
         this.sweepInTime()
       },
-      Math.min(LONGEST_MS, Math.max(1, at - Date.now())),
+      Math.min(LONGEST_MS, Math.max(1, at - performance.now())),
     )
     this.#timer.unref?.()
   }

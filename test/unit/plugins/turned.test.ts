@@ -48,3 +48,14 @@ test.each([
   },
   120_000,
 )
+
+test.each([
+  ["forward", HOUR],
+  ["back", -HOUR],
+])(
+  "memory, an hour %s: leases go on and end, waits are as long as asked for, nothing comes twice",
+  async (_, ms) => {
+    expect(await turned("memory://turned", ms)).toEqual(healthy)
+  },
+  120_000,
+)
