@@ -12,6 +12,7 @@ import type {
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Broadcast, Queries, QueueBrowser } from "../../runtime/transport/optional.ts"
 import type { Store } from "../../runtime/transport/store.ts"
+import { MachineClock } from "./clock.ts"
 import type { Database } from "./database/database.ts"
 import { FileWatch } from "./database/database.ts"
 import { faultOf, isBusy } from "./database/fault.ts"
@@ -19,7 +20,7 @@ import type { Opened } from "./database/open.ts"
 import { MAX_RECORD, MAX_TASK, type PostingColumns } from "./jobs/columns.ts"
 import { JobTable } from "./jobs/job-table.ts"
 import { QueueNames } from "./jobs/queue-names.ts"
-import { Maintenance, Sweeper } from "./maintenance.ts"
+import { Maintenance, Mender, Sweeper } from "./maintenance.ts"
 import { Leases } from "./queue/lease.ts"
 import { TaskPublisher } from "./queue/publish.ts"
 import { Taker } from "./queue/take.ts"
@@ -71,6 +72,7 @@ export const driverOver = (
   onGone: (error: TransportError) => void = ignore,
 ): FileDriver => {
   const { database, ns } = opened
+  const clock = new MachineClock(lease)
   const names = new QueueNames(database, ns)
   const jobs = new JobTable(database, ns, names)
   const publisher = new TaskPublisher(jobs, names)
@@ -79,9 +81,9 @@ export const driverOver = (
   const lister = new JobLister(database, ns, jobs, names, reader)
   const leases = new Leases(database, lease)
   const stats = new QueueStats(database, ns, jobs, names)
-  const storeTable = new StoreTable(database, ns)
-  const taker = new Taker(database, names, lease)
-  const registry = new ListenerRegistry(database, ns)
+  const storeTable = new StoreTable(database, ns, clock)
+  const taker = new Taker(database, names, lease, clock)
+  const registry = new ListenerRegistry(database, ns, clock)
   const subscriptions = new Subscriptions()
   const closing = new AbortController()
   const statusListeners = new Set<Parameters<Driver["onStatus"]>[0]>()
@@ -95,11 +97,10 @@ export const driverOver = (
   }
 
   const notifier = new Notifier(database, registry.instance, () => {
-    waiting.recheck()
+    recheck()
     feed.read()
-    expiry.schedule()
   })
-  const waiting = new WaitingTakes(taker, {
+  const waiting = new WaitingTakes(taker, clock, {
     wake: () => writer.wake(),
     onWait: () => void feed.start(QUEUES).catch(ignore),
     isWatched: () => subscriptions.watchesQueues,
@@ -112,13 +113,19 @@ export const driverOver = (
       { ...passiveParticipant, rolledBack: () => names.forget(), committed: () => expiry.schedule() },
     ],
     jobsWatched: () => news.jobsWatched(),
+    clock,
     onStatus,
   })
   const { signal: closed } = closing
   const feed = new NewsFeed({ registry, news, notifier, writer, closing: closed, recheck: () => waiting.recheck() })
   const expiry = new StoreExpiry(storeTable, writer, () => subscriptions.watchesStore)
   const sweeper = new Sweeper(database, jobs)
-  const maintenance = new Maintenance({ writer, registry, news, store: storeTable, sweeper })
+  const recheck = (): void => {
+    waiting.recheck()
+    expiry.schedule()
+  }
+  const mender = new Mender(database, lease, clock)
+  const maintenance = new Maintenance({ writer, registry, news, store: storeTable, sweeper, mender, recheck })
   const fileWatch = new FileWatch(database, () => {
     const error = goneError(database)
     writer.break(error)

@@ -1,8 +1,9 @@
 /**
- * Maintenance of one transport, every few seconds: it renews its entry as a listener, and removes expired records,
- * values and news. Long work goes in slices, so that calls get the lock in between.
+ * Maintenance of one transport, every few seconds: it renews its entry as a listener, removes expired records, values and
+ * news, and shortens leases after the clock was set back. Long work goes in slices, so that calls get the lock in between.
  */
 
+import type { MachineClock } from "./clock.ts"
 import type { Database } from "./database/database.ts"
 import { int } from "./database/row.ts"
 import type { JobTable } from "./jobs/job-table.ts"
@@ -23,23 +24,33 @@ export class Maintenance {
   readonly #news: NewsTable
   readonly #store: StoreTable
   readonly #sweeper: Sweeper
+  readonly #mender: Mender
+  readonly #recheck: () => void
   readonly #timer: ReturnType<typeof setInterval>
   #busy = false
   #closed = false
-  #heartbeatAt = 0
+  #heartbeatAt = Number.NEGATIVE_INFINITY
 
+  /**
+   * `recheck` looks again for tasks and values whose time has come: timers know nothing of a clock that was set, and
+   * stand still while the machine sleeps.
+   */
   constructor(parts: {
     readonly writer: Writer
     readonly registry: ListenerRegistry
     readonly news: NewsTable
     readonly store: StoreTable
     readonly sweeper: Sweeper
+    readonly mender: Mender
+    readonly recheck: () => void
   }) {
     this.#writer = parts.writer
     this.#registry = parts.registry
     this.#news = parts.news
     this.#store = parts.store
     this.#sweeper = parts.sweeper
+    this.#mender = parts.mender
+    this.#recheck = parts.recheck
     this.#timer = setInterval(() => void this.#run(), INTERVAL_MS)
     this.#timer.unref()
   }
@@ -54,9 +65,11 @@ export class Maintenance {
     this.#busy = true
     try {
       await this.#heartbeat()
+      await this.#mender.mend(this.#writer)
+      this.#recheck()
       const now = Date.now()
       if (this.#sweeper.isDue(now)) await this.#inSlices((transaction) => this.#sweeper.sweep(transaction))
-      if (this.#store.nextExpiry() <= now) await this.#inSlices((transaction) => this.#store.expire(transaction))
+      if (this.#store.nextExpiry() <= 0) await this.#inSlices((transaction) => this.#store.expire(transaction))
       if (this.#news.hasOld(now)) await this.#inSlices((transaction) => this.#news.prune(transaction))
     } catch {
       // The file is locked, full or closed. Callers get that error from their own calls; the next round tries again.
@@ -66,7 +79,7 @@ export class Maintenance {
   }
 
   async #heartbeat(): Promise<void> {
-    const now = Date.now()
+    const now = performance.now()
     if (!this.#registry.listens || now - this.#heartbeatAt < HEARTBEAT_MS) return
     this.#heartbeatAt = now
     await this.#writer.doWithoutSync((transaction) => this.#registry.register(transaction))
@@ -80,6 +93,43 @@ export class Maintenance {
       const pause = PAUSE_FACTOR * (performance.now() - start)
       await new Promise<void>((resolve) => setTimeout(resolve, pause).unref())
     }
+  }
+}
+
+// ── a clock that was set back ────────────────────────────────────────────────────────────────────────────────────────
+
+/**
+ * Shortens what is in the file after the clock was set back. Each process on the file notices that; a row that one of
+ * them has shortened ends before the time that the clock showed at last, so that the others leave it.
+ */
+export class Mender {
+  readonly #clock: MachineClock
+  readonly #reach: number
+  readonly #statements
+
+  /** `lease` is in milliseconds. */
+  constructor(database: Database, lease: number, clock: MachineClock) {
+    this.#clock = clock
+    // What lives longer than that is not renewed to show that a worker is alive, and may live longer still.
+    this.#reach = 2 * lease
+    const ends = (column: string) => `SET ${column} = ${column} - ?1 WHERE ${column} > ?2 AND ${column} <= ?3`
+    this.#statements = [
+      `UPDATE callboard_job ${ends("at")} AND at > 0 AND fence IS NOT NULL`,
+      `UPDATE callboard_store ${ends("until")} AND until IS NOT NULL`,
+      `UPDATE callboard_listener ${ends("until")}`,
+    ].map((sql) => database.prepare(sql))
+  }
+
+  async mend(writer: Writer): Promise<void> {
+    const back = this.#clock.setBack
+    if (back === undefined) return
+    // What was written since then ends earlier than that, unless the clock was set back by a few leases only: those are
+    // waited for.
+    if (back.by > this.#reach)
+      await writer.doWithoutSync(({ now }) => {
+        for (const each of this.#statements) each.run(back.by, back.from, now + back.by + this.#reach)
+      })
+    this.#clock.mended(back)
   }
 }
 

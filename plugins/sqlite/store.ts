@@ -1,6 +1,7 @@
 /** The store: keyed values with revisions and times to live, in one table. */
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
+import type { MachineClock } from "./clock.ts"
 import type { Database } from "./database/database.ts"
 import { bytes, int, type Row } from "./database/row.ts"
 import { MAX_RECORD } from "./jobs/columns.ts"
@@ -17,10 +18,12 @@ const EXPIRE_BATCH = 200
 
 export class StoreTable {
   readonly #ns: number
+  readonly #clock: MachineClock
   readonly #statements
 
-  constructor(database: Database, ns: number) {
+  constructor(database: Database, ns: number, clock: MachineClock) {
     this.#ns = ns
+    this.#clock = clock
     const prepare = (sql: string) => database.prepare(sql)
     const live = "(until IS NULL OR until > ?2)"
     const range = `ns = ?1 AND ${live} AND key >= ?3 AND key < ?4`
@@ -47,7 +50,7 @@ export class StoreTable {
   }
 
   get(key: string): Entry | undefined {
-    const row = this.#statements.get.get(this.#ns, Date.now(), keyToBytes(key))
+    const row = this.#statements.get.get(this.#ns, this.#clock.read().ended, keyToBytes(key))
     return row && entryOf(row)
   }
 
@@ -60,7 +63,7 @@ export class StoreTable {
       if (!reverse && compareKeys(key, start) >= 0) start = afterKey(key)
     }
     const statement = reverse ? this.#statements.down : this.#statements.up
-    return statement.all(this.#ns, Date.now(), start, end, Math.max(0, Math.floor(limit))).map(entryOf)
+    return statement.all(this.#ns, this.#clock.read().ended, start, end, Math.max(0, Math.floor(limit))).map(entryOf)
   }
 
   /** Checks an operation before the write lock is taken. Fails with `invalid` or `too-large`. */
@@ -95,22 +98,22 @@ export class StoreTable {
     return String(revision)
   }
 
-  /** When the next value expires; `Infinity` if none does. */
+  /** In how many milliseconds the next value expires; `Infinity` if none does. */
   nextExpiry(): number {
     const row = this.#statements.nextExpiry.get(this.#ns)
-    return row === undefined ? Number.POSITIVE_INFINITY : int(row, "until")
+    return row === undefined ? Number.POSITIVE_INFINITY : int(row, "until") - this.#clock.read().ended
   }
 
   /** Removes expired values; `true` if there may be more. */
   expire(transaction: Transaction): boolean {
-    const rows = this.#statements.expire.all(transaction.now, this.#ns)
+    const rows = this.#statements.expire.all(transaction.ended, this.#ns)
     for (const row of rows) transaction.storeChanges.push({ key: keyFromBytes(bytes(row, "key")) })
     return rows.length === EXPIRE_BATCH
   }
 
   #holds(transaction: Transaction, { key, operation: { expect } }: PreparedOperation): boolean {
     if (expect === undefined) return true
-    const row = this.#statements.rev.get(this.#ns, transaction.now, key)
+    const row = this.#statements.rev.get(this.#ns, transaction.ended, key)
     return (row === undefined ? "" : String(int(row, "rev"))) === expect
   }
 }
@@ -184,6 +187,7 @@ export class StoreExpiry {
   readonly #writer: Writer
   readonly #watched: () => boolean
   #timer: ReturnType<typeof setTimeout> | undefined
+  /** When the timer fires, by the monotonic clock. */
   #at = Number.POSITIVE_INFINITY
 
   constructor(store: StoreTable, writer: Writer, watched: () => boolean) {
@@ -194,12 +198,13 @@ export class StoreExpiry {
 
   /** Sets the timer for the next value that expires. Reads only. */
   schedule(): void {
-    const at = this.#watched() ? this.#nextEnd() : Number.POSITIVE_INFINITY
-    if (at === this.#at && this.#timer !== undefined) return
+    const delay = this.#watched() ? this.#nextEnd() : Number.POSITIVE_INFINITY
+    const at = performance.now() + delay
+    if (Math.abs(at - this.#at) < 1 && this.#timer !== undefined) return
     this.close()
     if (at === Number.POSITIVE_INFINITY) return
     this.#at = at
-    this.#timer = setTimeout(() => this.#fire(), Math.min(Math.max(at - Date.now(), 1), MAX_TIMER_MS))
+    this.#timer = setTimeout(() => this.#fire(), Math.min(Math.max(delay, 1), MAX_TIMER_MS))
     this.#timer.unref()
   }
 

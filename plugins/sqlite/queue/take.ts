@@ -3,8 +3,9 @@
  * lease and under a new fence.
  */
 import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
+import type { MachineClock } from "../clock.ts"
 import type { Database } from "../database/database.ts"
-import { bytesOrNull, int, intOrNull } from "../database/row.ts"
+import { bytesOrNull, int, intOrNull, type Row } from "../database/row.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"
 import { fenceText, levelAt, orderAt, tokenText } from "../jobs/token.ts"
 import type { Transaction } from "../writing/transaction.ts"
@@ -20,20 +21,30 @@ const NOTHING = new Uint8Array(0)
 export class Taker {
   readonly #names: QueueNames
   readonly #lease: number
+  readonly #clock: MachineClock
   readonly #chooser: Chooser
   readonly #statements
 
-  constructor(database: Database, names: QueueNames, lease: number) {
+  constructor(database: Database, names: QueueNames, lease: number, clock: MachineClock) {
     this.#names = names
     this.#chooser = new Chooser(database, names)
     this.#lease = lease
+    this.#clock = clock
     const prepare = (sql: string) => database.prepare(sql)
     this.#statements = {
       isReady: prepare("SELECT 1 FROM callboard_job INDEXED BY callboard_job_ready WHERE queue = ? AND at = 0 LIMIT 1"),
       nextAt: prepare("SELECT at FROM callboard_job INDEXED BY callboard_job_later WHERE at > 0 ORDER BY at LIMIT 1"),
+      nextDue: prepare(
+        `SELECT at FROM callboard_job INDEXED BY callboard_job_later
+         WHERE at > 0 AND fence IS NULL ORDER BY at LIMIT 1`,
+      ),
+      nextEnd: prepare(
+        `SELECT at FROM callboard_job INDEXED BY callboard_job_later
+         WHERE at > 0 AND fence IS NOT NULL ORDER BY at LIMIT 1`,
+      ),
       promote: prepare(
         `UPDATE callboard_job SET at = 0 WHERE seq IN (
-           SELECT seq FROM callboard_job INDEXED BY callboard_job_later WHERE at > 0 AND at <= ? ORDER BY at LIMIT ?
+           SELECT seq FROM callboard_job INDEXED BY callboard_job_later WHERE at > 0 AND at <= ?1 AND (fence IS NULL OR at <= ?2) ORDER BY at LIMIT ?3
          ) RETURNING queue`,
       ),
       take: prepare(
@@ -61,8 +72,10 @@ export class Taker {
    * When the next task becomes ready, because it is due or because its lease ends; `Infinity` if none does. Reads only.
    */
   nextAt(): number {
-    const row = this.#statements.nextAt.get()
-    return row === undefined ? Number.POSITIVE_INFINITY : int(row, "at")
+    const { nextAt, nextDue, nextEnd } = this.#statements
+    const { now, ended } = this.#clock.read()
+    if (ended === now) return timeIn(nextAt.get())
+    return Math.min(timeIn(nextDue.get()), timeIn(nextEnd.get()) + now - ended)
   }
 
   /** Makes tasks ready that are due or whose lease has ended. */
@@ -70,7 +83,7 @@ export class Taker {
     if (this.nextAt() > transaction.now) return
     const until = performance.now() + PROMOTE_MS
     for (;;) {
-      const rows = this.#statements.promote.all(transaction.now, PROMOTE_BATCH)
+      const rows = this.#statements.promote.all(transaction.now, transaction.ended, PROMOTE_BATCH)
       for (const row of rows) transaction.noteReady(int(row, "queue"), 0)
       if (rows.length < PROMOTE_BATCH || performance.now() > until) return
     }
@@ -107,6 +120,8 @@ export class Taker {
     return taken.sort((a, b) => b.level - a.level || a.sequence - b.sequence)
   }
 }
+
+const timeIn = (row: Row | undefined): number => (row === undefined ? Number.POSITIVE_INFINITY : int(row, "at"))
 
 // ── choosing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -5,6 +5,7 @@
  */
 import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
 import type { TransportError } from "../../../runtime/transport/mod.ts"
+import type { MachineClock } from "../clock.ts"
 import type { Transaction } from "../writing/transaction.ts"
 import type { Participant } from "../writing/writer.ts"
 import type { Taker } from "./take.ts"
@@ -26,6 +27,7 @@ interface Waiter {
 
 export class WaitingTakes implements Participant {
   readonly #taker: Taker
+  readonly #clock: MachineClock
   readonly #wake: () => void
   readonly #onWait: () => void
   readonly #isWatched: () => boolean
@@ -41,9 +43,11 @@ export class WaitingTakes implements Participant {
    */
   constructor(
     taker: Taker,
+    clock: MachineClock,
     options: { readonly wake: () => void; readonly onWait: () => void; readonly isWatched: () => boolean },
   ) {
     this.#taker = taker
+    this.#clock = clock
     this.#isWatched = options.isWatched
     this.#wake = options.wake
     this.#onWait = options.onWait
@@ -99,7 +103,7 @@ export class WaitingTakes implements Participant {
     const unchecked = [...this.#waiters].filter((waiter) => this.#stale || !waiter.checked)
     if (unchecked.length === 0 && !(this.#stale && this.#isWatched())) return false
     if (unchecked.some(({ request }) => this.#taker.hasReady(request.queues))) return true
-    if (this.#taker.nextAt() <= Date.now()) return true
+    if (this.#taker.nextAt() <= this.#clock.read().now) return true
     this.#settleIdle()
     return false
   }
@@ -161,7 +165,7 @@ export class WaitingTakes implements Participant {
         this.#clearTimer()
         this.recheck()
       },
-      Math.min(Math.max(at - Date.now(), 1), MAX_TIMER_MS),
+      Math.min(Math.max(at - this.#clock.read().now, 1), MAX_TIMER_MS),
     )
     // The timer does not keep the process alive: each `take` that waits has a timer of its own for that.
     this.#timer.unref()

@@ -5,6 +5,7 @@
  */
 import { randomInt } from "node:crypto"
 import type { News } from "../../../runtime/transport/driver.ts"
+import type { MachineClock } from "../clock.ts"
 import type { Database } from "../database/database.ts"
 import { int } from "../database/row.ts"
 import type { Announcement, JobChange, StoreChange, Transaction } from "../writing/transaction.ts"
@@ -29,11 +30,13 @@ export class ListenerRegistry {
   /** Identifies this transport among all that use the file. */
   readonly instance = randomInt(1, 2 ** 48 - 1)
   readonly #ns: number
+  readonly #clock: MachineClock
   readonly #statements
   #kinds = 0
 
-  constructor(database: Database, ns: number) {
+  constructor(database: Database, ns: number, clock: MachineClock) {
     this.#ns = ns
+    this.#clock = clock
     const prepare = (sql: string) => database.prepare(sql)
     this.#statements = {
       others: prepare("SELECT instance, kinds FROM callboard_listener WHERE ns = ? AND instance <> ? AND until > ?"),
@@ -55,7 +58,7 @@ export class ListenerRegistry {
 
   /** The other transports that listen. Reads only. */
   others(): ReadonlyArray<Listener> {
-    const rows = this.#statements.others.all(this.#ns, this.instance, Date.now())
+    const rows = this.#statements.others.all(this.#ns, this.instance, this.#clock.read().ended)
     return rows.map((row) => ({ instance: int(row, "instance"), kinds: int(row, "kinds") }))
   }
 
@@ -73,7 +76,7 @@ export class ListenerRegistry {
   /** Removes this transport's entry, and entries that have run out. */
   unregister(transaction: Transaction): void {
     this.#kinds = 0
-    this.#statements.remove.run(this.instance, transaction.now)
+    this.#statements.remove.run(this.instance, transaction.ended)
   }
 }
 

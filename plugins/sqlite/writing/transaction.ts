@@ -1,4 +1,5 @@
 /** One write transaction: its time, its numbers, and the changes to report once it has committed. */
+import type { MachineClock } from "../clock.ts"
 import type { Database } from "../database/database.ts"
 import { int } from "../database/row.ts"
 
@@ -38,7 +39,9 @@ export class Counter {
 }
 
 export class Transaction {
-  readonly now = Date.now()
+  readonly now: number
+  /** Leases and values that end at this time or earlier have ended. */
+  readonly ended: number
   /** Queues in which this transaction made a task ready. */
   readonly readyQueues = new Set<number>()
   /** When the first task that this transaction delayed becomes ready. */
@@ -54,7 +57,10 @@ export class Transaction {
   #read = -1
   #last = -1
 
-  constructor(counter: Counter, jobsWatched: () => boolean) {
+  constructor(counter: Counter, jobsWatched: () => boolean, clock: MachineClock) {
+    const { now, ended } = clock.read()
+    this.now = now
+    this.ended = ended
     this.#counter = counter
     this.jobsWatched = jobsWatched()
   }

@@ -7,6 +7,7 @@
  * unavailable; a small write is tried now and then, and ends that state.
  */
 import { TransportError } from "../../../runtime/transport/mod.ts"
+import type { MachineClock } from "../clock.ts"
 import type { Database } from "../database/database.ts"
 import { faultOf, isBusy, isDatabaseWide, isFull } from "../database/fault.ts"
 import { heldBy } from "../database/lock-holder.ts"
@@ -61,6 +62,7 @@ export class Writer {
   readonly #database: Database
   readonly #counter: Counter
   readonly #jobsWatched: () => boolean
+  readonly #clock: MachineClock
   readonly #participants: ReadonlyArray<Participant>
   readonly #onStatus: (connected: boolean, why?: TransportError) => void
   readonly #begin
@@ -86,6 +88,7 @@ export class Writer {
     options: {
       readonly participants: ReadonlyArray<Participant>
       readonly jobsWatched: () => boolean
+      readonly clock: MachineClock
       readonly onStatus: (connected: boolean, why?: TransportError) => void
     },
   ) {
@@ -93,6 +96,7 @@ export class Writer {
     this.#counter = new Counter(database)
     this.#participants = options.participants
     this.#jobsWatched = options.jobsWatched
+    this.#clock = options.clock
     this.#onStatus = options.onStatus
     this.#begin = database.prepare("BEGIN IMMEDIATE")
     this.#commit = database.prepare("COMMIT")
@@ -238,7 +242,7 @@ export class Writer {
     let joining: Participant | undefined
     let transaction: Transaction
     try {
-      transaction = new Transaction(this.#counter, this.#jobsWatched)
+      transaction = new Transaction(this.#counter, this.#jobsWatched, this.#clock)
       while (done < this.#queue.length && (done === 0 || performance.now() < until)) {
         this.#queue[done]?.run(transaction)
         done++

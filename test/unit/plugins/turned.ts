@@ -55,7 +55,7 @@ const store = worker.store
 if (store === undefined) throw new Error("this driver has no store")
 
 await worker.publish([posting("held-1", "held"), posting("held-2", "held"), posting("late", "late")])
-await worker.publish([posting("dead", "dead")])
+await worker.publish([posting("dead", "dead"), posting("noon", "noon", wallClock() + 1_800_000)])
 const [first, second] = await take(worker, "held", 5_000)
 const [late] = await take(worker, "late", 5_000)
 await take(other, "dead", 5_000)
@@ -66,13 +66,14 @@ await store.write([{ key: "alive", value: new Uint8Array(1), ttl: 20_000 }])
 const again = pulled(other, "held", 4_000)
 const dead = pulled(other, "dead", 20_000)
 const empty = pulled(other, "empty", 2_000)
+const noon = pulled(other, "noon", 9_000)
 const soon = pulled(other, "soon", 20_000)
 await sleep(300)
 
 Date.now = () => wallClock() + Number(turned)
 const set = performance.now()
 
-// Nobody extends this one any more: it was taken just before, and its outcome comes at once.
+// The outcome of this one comes right after.
 const settled = await worker.commit([{ id: "late", task: { kind: "ack", token: late.token } }])
 const alive = await store.get(["alive"])
 await worker.publish([posting("soon", "soon")])
@@ -80,8 +81,9 @@ await worker.publish([posting("soon", "soon")])
 const kept: Array<boolean> = []
 const tokens = [first.token, second.token]
 for (let round = 0; performance.now() - set < 3 * LEASE; round++) {
-  kept.push(...(await (round % 2 === 0 ? keeper : worker).extend(tokens)))
+  // A worker extends its leases now and then: the clock is set in between.
   await sleep(LEASE / 4)
+  kept.push(...(await (round % 2 === 0 ? keeper : worker).extend(tokens)))
 }
 const ended = await worker.commit(
   ["held-1", "held-2"].map((id, at) => ({ id, task: { kind: "ack", token: tokens[at] ?? "" } })),
@@ -101,7 +103,16 @@ const seen = {
   settled,
   ended,
   alive: alive.map((entry) => entry !== undefined),
-  ...{ again: await again, dead: await dead, empty: await empty, soon: await soon, due, back, quick },
+  ...{
+    again: await again,
+    dead: await dead,
+    empty: await empty,
+    soon: await soon,
+    noon: (await noon).ids,
+    due,
+    back,
+    quick,
+  },
 }
 console.log(JSON.stringify(seen))
 await Promise.all([worker, other, keeper].map((each) => each.close()))
