@@ -224,7 +224,6 @@ test("few files of the worker ask for the time of day", () => {
     "limits/presence.ts",
     "maintenance/dependents.ts",
     "maintenance/lost-jobs.ts",
-    "maintenance/maintenance.ts",
     "telemetry/event-emitter.ts",
   ])
 })

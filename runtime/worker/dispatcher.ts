@@ -120,7 +120,7 @@ export class Dispatcher {
       onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
       onReady: () => this.#pump(),
       isOver: ({ task }) =>
-        task !== undefined && ((task.expires !== null && task.expires <= clock.now()) || options.isRevoked(task)),
+        task !== undefined && ((task.expires !== null && task.expires <= clock.board()) || options.isRevoked(task)),
       onOver: (inFlight) => {
         buffer.stopWaiting(inFlight, "buffered")
         this.#pump()

@@ -5,7 +5,7 @@
 import { hostname } from "node:os"
 import { Cause, Effect, Exit, Scope } from "effect"
 import { describeActor } from "../actor/description.ts"
-import { systemClock } from "../async/clock.ts"
+import { systemClock, withBoard } from "../async/clock.ts"
 import { waitFor } from "../async/timers.ts"
 import { EventSender } from "../cluster/events.ts"
 import { PeerWorkers } from "../cluster/peer-workers.ts"
@@ -67,8 +67,10 @@ const part = <A>(make: () => A, release: (made: A) => unknown): Effect.Effect<A,
 const step = (run: () => Promise<void>): Effect.Effect<void, unknown> =>
   Effect.tryPromise({ try: run, catch: (cause) => cause })
 
-const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect<RunningWorker, unknown, Scope.Scope> =>
+const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<RunningWorker, unknown, Scope.Scope> =>
   Effect.gen(function* () {
+    const { clock, ask } = withBoard(asked.clock ?? systemClock, asked.connection.store)
+    const options = { ...asked, clock }
     const { connection, log, name, autoscale } = options
     const hurry = new AbortController()
     const pool = yield* actorsOf(options)
@@ -116,10 +118,17 @@ const live = (options: WorkerOptions, close: () => Promise<void>): Effect.Effect
     })
     // Pauses and revocations are asked for while the worker takes its name.
     const onChange = () => void dispatcher.handBack((inFlight) => !subscription.allows(inFlight.delivery.queue))
-    const known = Promise.all([revoker.ready, followPauses({ connection, name, subscription, onChange, log, signal })])
+    // An outage does not keep the worker from starting: it goes by the clock of its machine until it is told another time.
+    const told = ask().catch(() => undefined)
+    const known = Promise.all([
+      told,
+      revoker.ready,
+      followPauses({ connection, name, subscription, onChange, log, signal }),
+    ])
     yield* step(() => processes.checkStart(options.actors))
     yield* step(() => registry.begin())
-    yield* maintenanceOf(core, { early, dependents, failures })
+    const askTime = () => ask().then(clock.board)
+    yield* maintenanceOf(core, { early, dependents, failures, askTime })
     const worker = new RunningWorker({ ...core, name, size, events, dispatcher, hurry: () => hurry.abort(), close })
     listen(core, dispatcher, worker, signal)
     const stuckWatch = yield* stuckWatchOf(core, dispatcher, () => {
@@ -249,9 +258,10 @@ interface MaintenanceParts {
   readonly early: EarlyAcks
   readonly dependents: Dependents
   readonly failures: FailureReporter
+  readonly askTime: () => Promise<number>
 }
 
-const maintenanceOf = ({ options, buffer, pool }: Core, { early, dependents, failures }: MaintenanceParts) => {
+const maintenanceOf = ({ options, buffer, pool }: Core, { early, dependents, failures, askTime }: MaintenanceParts) => {
   const { connection, log } = options
   const lost = new LostJobs({
     connection,
@@ -264,7 +274,7 @@ const maintenanceOf = ({ options, buffer, pool }: Core, { early, dependents, fai
     },
   })
   return part(
-    () => maintain({ connection, lost, dependents, log }),
+    () => maintain({ connection, lost, dependents, askTime, log }),
     (stop) => stop(),
   )
 }

@@ -24,6 +24,8 @@ export interface Attempt {
   /** The started record; for a task that never started, the one it waited with. */
   readonly record: JobRecord
   readonly now: number
+  /** The same moment by the clock of the transport, from which the wait for the next attempt is counted; absent: `now`. */
+  readonly dueFrom?: number
   readonly keep: Keep
   /** W3C trace context of the attempt itself, where it was traced. */
   readonly trace?: TraceContext
@@ -175,7 +177,7 @@ const goneOn = (
   next: { readonly reason: string; readonly run: number; readonly waitMs: number; readonly front: boolean },
 ): AttemptEnd => {
   // Without a wait the job is queued at once, and has no due time.
-  const due = next.waitMs === 0 ? undefined : attempt.now + next.waitMs
+  const due = next.waitMs === 0 ? undefined : (attempt.dueFrom ?? attempt.now) + next.waitMs
   const posting = repost(message(due), attempt.posting.queue, next.front)
   // These fields describe the attempt that is over. Those of the next attempt come from its posting.
   const { dueAt: _due, expiresAt: _expires, front: _front, ...before } = unended(attempt, record)

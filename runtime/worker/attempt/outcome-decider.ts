@@ -72,7 +72,7 @@ export class OutcomeDecider {
       const { posting, task, record } = run
       const { token, fence } = inFlight.delivery
       const keep = { resultMs: DEFAULT_KEEP_FAILED_MS, failureMs: DEFAULT_KEEP_FAILED_MS }
-      const attempt = { token, fence, posting, task, record, now: run.clock.now(), keep }
+      const attempt = { token, fence, posting, task, record, now: run.clock.now(), dueFrom: run.clock.board(), keep }
       return settlement.failed(attempt, error, { dead: error.reason })
     }
   }
@@ -160,6 +160,7 @@ export class OutcomeDecider {
       task: run.task,
       record: run.progress === undefined ? run.record : { ...run.record, progress: run.progress },
       now: run.clock.now(),
+      dueFrom: run.clock.board(),
       keep: this.#settings.of(run.method).keep,
       ...(run.trace === undefined ? {} : { trace: run.trace.context }),
     }

@@ -78,6 +78,8 @@ interface Candidate {
   readonly parsed: ParsedDelivery
   readonly target: ReturnType<ActorPool["resolve"]>
   readonly now: number
+  /** The same moment by the clock of the transport. */
+  readonly board: number
   /** Whether it has expired or was revoked. */
   readonly isOver: boolean
   /** Whether the job fails when its worker is lost, so that each attempt has to be claimed. */
@@ -110,6 +112,7 @@ export class Preparation {
     const { delivery } = inFlight
     const options = this.#options
     const now = options.clock.now()
+    const board = options.clock.board()
     const parsed = parseDelivery(delivery)
     if (Result.isFailure(parsed)) {
       const { token, fence, queue } = delivery
@@ -128,7 +131,8 @@ export class Preparation {
       parsed: parsed.success,
       target,
       now,
-      isOver: isExpired(task.expires, now) || options.isRevoked(task),
+      board,
+      isOver: isExpired(task.expires, board) || options.isRevoked(task),
       endsOnLoss: target.found && target.method.onLost === "fail" && !acksEarly(target.method),
     }
     const waiting = settlement.waiting(posting, task, now)
@@ -214,9 +218,9 @@ export class Preparation {
     return yield* this.#decide(candidate, known, true, read)
   })
 
-  #attempt({ inFlight: { delivery }, parsed: { posting, task }, target, now }: Candidate, record: JobRecord) {
+  #attempt({ inFlight: { delivery }, parsed: { posting, task }, target, now, board }: Candidate, record: JobRecord) {
     const keep = target.found ? this.#settings.of(target.method).keep : this.#options.keep
-    return { token: delivery.token, fence: delivery.fence, posting, task, record, now, keep }
+    return { token: delivery.token, fence: delivery.fence, posting, task, record, now, dueFrom: board, keep }
   }
 
   #begins({ inFlight: { delivery }, now }: Candidate) {
@@ -243,7 +247,7 @@ export class Preparation {
           this.#outcomes.givenUp(lost, embedOf(posting, options.maxBody), error, "worker-lost"),
       )
     }
-    if (isExpired(task.expires, now)) return settled(settlement.expired(this.#attempt(candidate, before)))
+    if (isExpired(task.expires, candidate.board)) return settled(settlement.expired(this.#attempt(candidate, before)))
     if (options.isRevoked(task)) return settled(settlement.revoked(this.#attempt(candidate, before)))
     if (!target.found) return settled(this.#unknown.settle(this.#attempt(candidate, before), target.message))
     const { method, actor } = target

@@ -24,6 +24,8 @@ interface MaintenanceParts {
   readonly connection: Connection
   readonly lost: LostJobs
   readonly dependents: Dependents
+  /** The time by the clock of the transport. */
+  readonly askTime: () => Promise<number>
   readonly log: Log
 }
 
@@ -39,16 +41,19 @@ const sweep = async ({ connection, dependents }: MaintenanceParts, now: number):
 
 /** Starts the rounds of maintenance. Returns a function that stops them. */
 export const maintain = (parts: MaintenanceParts): (() => void) => {
-  const { connection, lost, dependents, log } = parts
+  const { connection, lost, dependents, askTime, log } = parts
   let isRunning = false
   const trying = (what: string, task: Promise<void>): Promise<void> =>
     task.catch((cause: unknown) => log.debug(what, { cause: cause instanceof Error ? cause.message : String(cause) }))
   const round = async () => {
     if (isRunning) return
     isRunning = true
-    const now = Date.now()
-    await trying("expired tasks could not be swept", sweep(parts, now))
-    await trying("lost tasks could not be posted again", republishOrphans(connection, now - ORPHANED_MS))
+    await trying(
+      "expired tasks could not be swept",
+      askTime().then((now) => sweep(parts, now)),
+    )
+    const orphans = askTime().then((now) => republishOrphans(connection, now - ORPHANED_MS))
+    await trying("lost tasks could not be posted again", orphans)
     await trying("jobs without a worker could not be ended", lost.look(performance.now()))
     await trying("jobs that wait for others could not be looked at", dependents.look())
     isRunning = false

@@ -31,6 +31,8 @@ test.each([
     const runs: Array<string> = []
     const told = Promise.withResolvers<(fraction: number) => void>()
     const deadlines: Array<number> = []
+    /** When each attempt of the flaky job began, by the monotonic clock. */
+    const attempts: Array<number> = []
     const actors = [
       actor("timed", {
         methods: {
@@ -42,6 +44,14 @@ test.each([
             return job.signal.aborted
           },
           soon: () => "ran",
+          flaky: {
+            run: (_input, job) => {
+              attempts.push(performance.now())
+              if (job.attempt === 1) throw new Error("once more")
+              return "ran"
+            },
+            retry: { max: 1, interval: [2] },
+          },
           endless: () => new Promise(() => undefined),
         },
       }),
@@ -67,6 +77,9 @@ test.each([
     await eventually(async () => (await limited.find()).state === "started", { message: "it runs" })
     shift = turned
     const after = await submit()
+    // Due and expired are by the clock of the transport, which was not set.
+    const flaky = await client.submit("timed.flaky")
+    const expiring = await client.submit("timed.soon", { expires: 1_800 })
     await eventually(() => runs.length === 2, { message: "both run, begun before the jump and after it" })
     report(0.5)
     await eventually(async () => (await before.find()).progress?.fraction === 0.5, { message: "progress is told" })
@@ -75,6 +88,10 @@ test.each([
     await eventually(() => extended >= asked + 8, { message: "leases are extended" })
     expect(await limited.outcome({ timeout: 60 })).toMatchObject({ error: { name: "TimeLimitExceeded" } })
     expect(await scheduled.result({ timeout: 60 })).toBe("ran")
+    expect(await expiring.result({ timeout: 60 })).toBe("ran")
+    expect(await flaky.result({ timeout: 60 })).toBe("ran")
+    const [tried = 0, retried = 0] = attempts
+    expect(retried - tried).toBeGreaterThan(1_900)
     open()
     for (const job of [before, after]) {
       expect(await job.result({ timeout: 60 })).toBe(false)

@@ -41,6 +41,18 @@ describe("finding", () => {
     expect((await findRecord(client.connection, id)).record.state).toBe("queued")
   })
 
+  test("a job is over when the transport's clock says so, whatever the clock of this machine shows", async () => {
+    const client = await start()
+    const { connection } = client
+    const { id } = await client.submit("echo", { expires: 0.02 })
+    const slow = { ...connection, store: { ...connection.store, now: async () => Date.now() - 3_600_000 } }
+    await expect
+      .poll(() => connection.jobs.waiting?.({ expiredBy: Date.now() - 1_500 }, 10), { timeout: 60_000 })
+      .toEqual([id])
+    expect((await findRecord(slow, id)).record.state).toBe("queued")
+    expect((await findRecord(connection, id)).record.state).toBe("expired")
+  })
+
   test("an expired job is kept as long as it asked for its failure to be kept", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { expires: 0.02, failureTtl: -1 })
