@@ -550,3 +550,34 @@ test("a task that another program publishes to a level that is no band is refuse
   await client.jetstream().publish(names.task("j", "q", 4, "b"), frame)
   expect((await take(driver)).level).toBe(4)
 })
+
+test.each([1, 2, 3, 4, 10])(
+  "with %i bands a task of every priority, and one of the front, is seen to wait, and taken",
+  async (bands) => {
+    const driver = await open(`${server.url}?bands=${bands}`)
+    const postings = Array.from({ length: 11 }, (_, level) => ({ ...postingOf(), level }))
+    const ids = new Set(postings.map(({ id }) => id))
+    await publish(driver, ...postings)
+    expect(new Set(await driver.waiting?.({ queue: "q" }, 100))).toEqual(ids)
+    expect(await driver.queues?.()).toMatchObject([{ queue: "q", ready: 11, scheduled: 0, held: 0 }])
+    const taken = new Set<number>()
+    await eventually(async () => {
+      for (const { sequence } of await takeAll(driver, 20, 1_000)) taken.add(sequence)
+      return taken.size === 11
+    })
+  },
+)
+
+test("a task that another program publishes to a level between the bands is refused, as no worker would take it", async () => {
+  const driver = await open(`${server.url}?bands=3`)
+  await publish(driver, postingOf())
+  await using client = closing(await dial({ servers: server.url }))
+  const levels = await Promise.all(
+    Array.from({ length: 11 }, async (_, level) => {
+      const subject = new Names(namespace).task("j", "q", level, `other-${level}`)
+      const answer = await client.request(subject, "x", { timeout: 2_000 }).catch(() => undefined)
+      return answer === undefined ? [] : [level]
+    }),
+  )
+  expect(levels.flat()).toEqual([0, 4, 7, 10])
+})
