@@ -86,7 +86,10 @@ export class JobStorage {
 
   /** Puts bytes that need not be a task into a queue, for tests. */
   inject(queue: string, frame: Uint8Array): void {
-    this.#enqueue({ id: "", key: "", queue, level: 4, index: { state: "queued", queue, task: "", at: 0 } }, frame)
+    this.#enqueue(
+      { id: "", key: "", queue, level: 4, index: { state: "queued", queue, task: "", at: Date.now() } },
+      frame,
+    )
   }
 
   /** The queues of the request are already rotated. */
@@ -161,7 +164,7 @@ export class JobStorage {
       const depth = depths.get(queue) ?? { queue, ready: 0, scheduled: 0, held: 0 }
       depths.set(queue, depth)
       depth[isHeld(task) ? "held" : task.until > 0 ? "scheduled" : "ready"]++
-      if (task.until === 0) depth.oldest ??= task.at
+      if (task.until === 0) depth.oldest = Math.min(depth.oldest ?? Number.POSITIVE_INFINITY, task.posting.index.at)
     }
     return [...depths.values()]
   }

@@ -131,7 +131,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     const text = `SELECT json_strip_nulls(json_build_object('queue', queue, 'held', count(*) FILTER (WHERE ${HELD}),
       'scheduled', count(*) FILTER (WHERE NOT ready AND token IS NULL AND until > ms()),
       'ready', count(*) FILTER (WHERE ready OR until <= ms()),
-      'oldest', min(posted) FILTER (WHERE ready OR until <= ms()))) AS depth FROM task GROUP BY queue`
+      'oldest', min(at) FILTER (WHERE ready OR until <= ms()))) AS depth FROM task GROUP BY queue`
     return (await this.#ask<{ depth: contract.QueueDepth }>(text, [], "queues")).map(({ depth }) => depth)
   }
 

@@ -56,6 +56,7 @@ export const matches = (index: Index, query: Omit<Query, "limit">): boolean => {
 
 /** Absent: no depths of queues and no purge; an expired job is noticed only when its task is taken or its record read. */
 export interface QueueBrowser {
+  /** All queues that hold a task; one that was emptied may be among them, with nothing in it. */
   queues(): Promise<ReadonlyArray<QueueDepth>>
   /**
    * Ids of jobs whose task no delivery has: those in a queue, in the order of taking with scheduled ones last; or those
@@ -72,7 +73,7 @@ export interface QueueDepth {
   readonly ready: number
   readonly scheduled: number
   readonly held: number
-  /** When the oldest ready task was submitted. */
+  /** When the oldest of the jobs was submitted whose tasks are ready; absent where none is. */
   readonly oldest?: number
 }
 

@@ -76,7 +76,7 @@ const browserOf = (board: LeastBoard, guard: () => void): QueueBrowser => ({
       const tasks = [...board.tasks].filter(({ posting }) => posting.queue === queue)
       const ready = tasks.filter(({ until }) => until <= now)
       const held = tasks.filter(isHeld).length
-      const oldest = ready.length === 0 ? {} : { oldest: Math.min(...ready.map(({ at }) => at)) }
+      const oldest = ready.length === 0 ? {} : { oldest: Math.min(...ready.map(({ index, at }) => index?.at ?? at)) }
       return { queue, ready: ready.length, scheduled: tasks.length - ready.length - held, held, ...oldest }
     })
   },

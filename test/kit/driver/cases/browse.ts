@@ -1,5 +1,6 @@
 /** Lists of jobs, depths of queues, and what waits in them. */
 import type { Headers } from "../../../../runtime/protocol/message.ts"
+import type { Posting } from "../../../../runtime/transport/driver.ts"
 import type { Query, QueueDepth } from "../../../../runtime/transport/optional.ts"
 import { between, check, equal, refuses } from "../../check.ts"
 import { type DriverCase, delay, part } from "../case.ts"
@@ -238,6 +239,28 @@ export const browseCases: ReadonlyArray<DriverCase> = [
       const oldest = (await peer.depth(queue))?.oldest
       check(oldest !== undefined, "a queue with ready tasks must tell when the oldest was submitted")
       between(oldest, before - tolerance, after + tolerance, "when the oldest ready task was submitted")
+    },
+  },
+  {
+    group: "depth",
+    name: "the oldest is the job that was submitted first, however late its task was posted, and only among those that are ready",
+    needs: browse,
+    async run({ peer, fresh, task, far, harness, until }) {
+      const queue = fresh("queue")
+      const submitted = (hoursAgo: number, due?: number): Posting => {
+        const posting = task({ queue, ...(due === undefined ? {} : { due }) })
+        return { ...posting, index: { ...posting.index, at: Date.now() - hoursAgo * 3_600_000 } }
+      }
+      const [held, retried] = [submitted(5), submitted(1)]
+      await peer.publish(held)
+      await peer.one(queue)
+      await peer.publish(retried)
+      if (harness.capabilities.delay > 0) await peer.publish(submitted(3, far()))
+      await until("one that is ready", async () => (await peer.depth(queue))?.ready === 1)
+      equal((await peer.depth(queue))?.oldest, retried.index.at, "when the oldest ready task was submitted")
+      await peer.end(await peer.one(queue))
+      await until("none that is ready", async () => ((await peer.depth(queue))?.ready ?? 0) === 0)
+      equal((await peer.depth(queue))?.oldest, undefined, "the oldest where none is ready")
     },
   },
   {

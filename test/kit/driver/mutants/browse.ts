@@ -118,6 +118,11 @@ export const browseMutants: ReadonlyArray<DriverMutant> = [
     breaker: depths((depth) => ({ ...depth, ready: depth.ready + depth.held, held: 0 })),
   },
   {
+    breaks:
+      "depth: the oldest is the job that was submitted first, however late its task was posted, and only among those that are ready",
+    breaker: depths((depth) => (depth.oldest === undefined ? depth : { ...depth, oldest: Date.now() })),
+  },
+  {
     breaks: "depth: a queue that was emptied holds nothing",
     breaker: broken(() => {
       const seen = new Map<string, QueueDepth>()
