@@ -4,7 +4,7 @@
  */
 import { hostname } from "node:os"
 import { actor, connect } from "callboard"
-import { describe, expect, onTestFinished, test } from "vitest"
+import { describe, expect, onTestFinished, test, vi } from "vitest"
 import type { ActorDefinition } from "../../../../runtime/actor/actor.ts"
 import { listWorkers, WORKERS } from "../../../../runtime/cluster/directory.ts"
 import { generateId } from "../../../../runtime/id.ts"
@@ -13,6 +13,7 @@ import { settingsOf } from "../../../../runtime/service/settings.ts"
 import type { Store, StoreOperation } from "../../../../runtime/transport/store.ts"
 import type { Worker } from "../../../../runtime/worker/control/worker.ts"
 import type { WorkerOptions } from "../../../../runtime/worker/options.ts"
+import { StopCondition } from "../../../../runtime/worker/stop-condition.ts"
 import { startWorker } from "../../../../runtime/worker/worker.ts"
 import { faulty, gate, sleep } from "../../../support/faulty-board.ts"
 import { eventually } from "../../../support/servers/process.ts"
@@ -178,12 +179,9 @@ describe("a start that fails releases what was acquired until then, in reverse",
   test("when a later part throws: the name is free again", async () => {
     const on = await board()
     const options = optionsOn(on, [resource(on)])
-    // Used only by the consumer, which starts last.
-    Object.defineProperty(options, "rotate", {
-      enumerable: false,
-      get: () => {
-        throw new Error("this part does not start")
-      },
+    // The last part before the consumer.
+    vi.spyOn(StopCondition.prototype, "check").mockImplementationOnce(() => {
+      throw new Error("this part does not start")
     })
     const failing = startWorker(options)
     await expect(failing).rejects.toThrow("this part does not start")
