@@ -4,9 +4,10 @@ import type { Index, Known } from "./known.ts"
 /** Absent: jobs cannot be listed, and commands about many jobs fail with `unsupported`. */
 export interface Queries {
   /**
-   * Jobs, newest first: stored records that are not hidden, and tasks whose job has no record. It may return more than the
-   * query asks for (the runtime filters), never less. `partial`: the answer was cut after `budget`; `next` goes on from
-   * there. A cursor that cannot be read fails with `invalid`.
+   * Jobs, newest first (by submission, or by their last change where the broker keeps no other order): stored records
+   * that are not hidden, and tasks whose job has no record. It may return more than the query asks for (the runtime
+   * filters), never less. `partial`: the answer was cut after `budget`; `next` goes on from there. A cursor that cannot be
+   * read fails with `invalid`.
    */
   query(query: Query): Promise<FoundJobs>
 }
