@@ -52,6 +52,7 @@ const chosen = all
   .filter(({ name }) => wanted?.includes(name) ?? true)
   .map((workload): Workload => ({ ...workload, contenders: workload.contenders.filter(({ name }) => rows.test(name)) }))
   .filter(({ contenders }) => contenders.length > 0)
+if (chosen.length === 0) throw new Error(`no row of these workloads matches ${values.rows}`)
 
 const began = performance.now()
 const about = {

@@ -30,7 +30,7 @@ export interface Workload {
 export const processorColumns: ReadonlyArray<Column> = [
   { key: "client", title: "client CPU µs" },
   { key: "broker", title: "broker CPU µs" },
-  { key: "both", title: "both" },
+  { key: "both", title: "both µs" },
 ]
 
 const problemOf = (error: unknown): string =>
