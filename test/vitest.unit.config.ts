@@ -1,5 +1,5 @@
-/** The unit tests alone: `npm run test:unit`. Each further thread loads all modules anew, and they wait for little. */
+/** The unit tests alone: `npm run test:unit`. Each further thread loads all modules anew. */
 import { unitTests } from "./suites.js"
 import config from "./vitest.config.ts"
 
-export default { ...config, test: { ...config.test, include: unitTests, maxWorkers: 3 } }
+export default { ...config, test: { ...config.test, include: unitTests, maxWorkers: 4 } }
