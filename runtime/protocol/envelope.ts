@@ -7,6 +7,8 @@
  * version 1   length of the head  length of the body  head: JSON [headers, properties]  body
  *             (both unsigned 32 bit, big endian)
  * ```
+ *
+ * In place of the usual properties (a body of JSON, persistent, the id as correlation id) the head has the priority alone.
  */
 import * as Result from "effect/Result"
 import type { Headers, Message, Properties, Undecodable } from "./message.ts"
@@ -52,6 +54,29 @@ const framed = (head: Uint8Array, body: Uint8Array): Uint8Array => {
   return frame
 }
 
+/** The priority of a message with the usual properties, from which they are made again; `undefined` for other properties. */
+const usualPriority = ({ headers, properties }: Message): number | undefined => {
+  const { content_type, content_encoding, correlation_id, delivery_mode, priority } = properties
+  const isUsual =
+    content_type === "application/json" &&
+    content_encoding === "utf-8" &&
+    delivery_mode === 2 &&
+    typeof correlation_id === "string" &&
+    correlation_id === headers["id"]
+  if (!isUsual || !Number.isInteger(priority)) return undefined
+  let fields = 0
+  for (const _ in properties) fields++
+  return fields === 5 ? priority : undefined
+}
+
+const usualProperties = (id: string, priority: number): Properties => ({
+  content_type: "application/json",
+  content_encoding: "utf-8",
+  correlation_id: id,
+  delivery_mode: 2,
+  priority,
+})
+
 /**
  * Encodes a message. Headers and properties must be plain JSON values; fails with {@link InvalidEnvelope} where they are
  * not (a cycle, a BigInt).
@@ -59,7 +84,7 @@ const framed = (head: Uint8Array, body: Uint8Array): Uint8Array => {
 export const encodeEnvelope = (message: Message): Result.Result<Uint8Array, InvalidEnvelope> => {
   let head: string
   try {
-    head = JSON.stringify([message.headers, message.properties])
+    head = JSON.stringify([message.headers, usualPriority(message) ?? message.properties])
   } catch (cause) {
     return Result.fail({
       _tag: "InvalidEnvelope",
@@ -110,8 +135,10 @@ export const decodeEnvelope = (frame: Uint8Array): Message | Undecodable => {
   }
   if (!Array.isArray(head) || head.length !== 2) return undecodable("no headers and properties", frame)
   const headers: unknown = head[0]
-  const properties: unknown = head[1]
   if (!isMap(headers)) return undecodable("headers are not a map", frame)
+  const { id } = headers
+  const properties: unknown =
+    typeof head[1] === "number" && typeof id === "string" ? usualProperties(id, head[1]) : head[1]
   if (!isProperties(properties)) return undecodable("properties lack content_type or content_encoding", frame)
   return { headers, properties, body: partOf(frame, bodyAt, frame.length) }
 }

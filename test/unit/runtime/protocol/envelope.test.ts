@@ -2,7 +2,7 @@ import { Result } from "effect"
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import { decodeEnvelope, ENVELOPE_OVERHEAD, encodeEnvelope } from "../../../../runtime/protocol/envelope.ts"
-import { isUndecodable, type Message } from "../../../../runtime/protocol/message.ts"
+import { type Headers, isUndecodable, type Message, type Properties } from "../../../../runtime/protocol/message.ts"
 
 const plain = fc.dictionary(
   fc.string(),
@@ -30,6 +30,15 @@ const reason = (bytes: Uint8Array): string => {
   return found.undecodable
 }
 
+/** A frame with this head and no body. */
+const framed = (head: Uint8Array): Uint8Array => {
+  const bytes = new Uint8Array(ENVELOPE_OVERHEAD + head.length)
+  bytes[0] = 1
+  new DataView(bytes.buffer).setUint32(1, head.length)
+  bytes.set(head, ENVELOPE_OVERHEAD)
+  return bytes
+}
+
 const changed = (at: number, value: number): Uint8Array => {
   const copy = frame.slice()
   copy[at] = value
@@ -45,6 +54,45 @@ describe("envelope", () => {
         expect(decoded).toMatchObject({ body: message.body })
       }),
     )
+  })
+
+  test("the usual properties take a few bytes and read back; others are written as they are", () => {
+    const id = "0190cdef-1234-7abc-8def-0123456789ab"
+    const usual = {
+      content_type: "application/json",
+      content_encoding: "utf-8",
+      correlation_id: id,
+      delivery_mode: 2,
+      priority: 4,
+    }
+    const lengthOf = (properties: Properties, headers: Headers = { id }): number => {
+      const message = { headers, properties, body: new Uint8Array([1, 2, 3]) }
+      const frame = Result.getOrThrow(encodeEnvelope(message))
+      expect(decodeEnvelope(frame)).toEqual(message)
+      return frame.length
+    }
+    const short = lengthOf(usual)
+    expect(short).toBe(ENVELOPE_OVERHEAD + JSON.stringify([{ id }, 4]).length + 3)
+    for (const other of [
+      { ...usual, content_type: "application/x-msgpack" },
+      { ...usual, content_encoding: "binary" },
+      { ...usual, correlation_id: "another" },
+      { ...usual, delivery_mode: 1 },
+      { ...usual, priority: 4.5 },
+      { ...usual, reply_to: "queue" },
+      {
+        content_type: "application/json",
+        content_encoding: "utf-8",
+        correlation_id: id,
+        delivery_mode: 2,
+        expiration: "1",
+      },
+    ]) {
+      expect(lengthOf(other)).toBeGreaterThan(short + 50)
+    }
+    expect(lengthOf(usual, { task: "text" })).toBeGreaterThan(short + 50)
+    const priorityAlone = new TextEncoder().encode(JSON.stringify([{ id: 7 }, 4]))
+    expect(reason(framed(priorityAlone))).toMatch(/properties lack/)
   })
 
   test("long and non-Latin headers read back, too", () => {
