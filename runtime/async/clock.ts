@@ -43,7 +43,9 @@ export const withBoard = (clock: Clock, store: Pick<Store, "now">): { readonly c
     ask: async () => {
       const start = clock.monotonic()
       const now = await store.now()
-      offset = now - (start + clock.monotonic()) / 2
+      // The store read its clock at some moment in between. A thread that was blocked reads the answer late: what was known
+      // before is kept as far as the answer allows.
+      offset = Math.min(Math.max(offset, now - clock.monotonic()), now - start)
     },
   }
 }
