@@ -23,7 +23,7 @@ export class Batcher<In, Out> {
     return new Promise<Out>((resolve, reject) => this.push(item, resolve, reject))
   }
 
-  /** Like {@link add}, with callbacks instead of a promise. They must not throw. */
+  /** Like {@link add}, with callbacks instead of a promise. What they throw is an unhandled rejection. */
   push(item: In, resolve: (out: Out) => void, reject: (cause: unknown) => void): void {
     // No timer: a single item on an idle batcher is sent at the end of this turn, and waits for no others.
     if (this.#waiting.length === 0) setImmediate(() => this.#flush())
@@ -41,16 +41,26 @@ export class Batcher<In, Out> {
     if (batch.length === 0) return
     this.#waiting = []
     this.#ask(batch.map((entry) => entry.item)).then(
-      (answers) => {
-        for (const [at, entry] of batch.entries()) {
+      (answers) =>
+        tellEach(batch, (entry, at) => {
           const answer = answers[at]
           if (answer === undefined) entry.reject(new Error("the transport gave fewer answers than it was asked"))
           else entry.resolve(answer)
-        }
-      },
-      (cause: unknown) => {
-        for (const entry of batch) entry.reject(cause)
-      },
+        }),
+      (cause: unknown) => tellEach(batch, (entry) => entry.reject(cause)),
     )
   }
+}
+
+/** Tells all items. What a callback throws is thrown when the others were told: their deliveries would never end. */
+const tellEach = <A>(items: ReadonlyArray<A>, tell: (item: A, at: number) => void): void => {
+  const thrown: Array<unknown> = []
+  for (const [at, item] of items.entries()) {
+    try {
+      tell(item, at)
+    } catch (cause) {
+      thrown.push(cause)
+    }
+  }
+  if (thrown.length > 0) throw thrown[0]
 }
