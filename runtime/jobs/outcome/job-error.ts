@@ -80,8 +80,17 @@ const briefly = (thrown: unknown, most: number): { readonly name: string; readon
     ? { name: nameOf(thrown), message: cut(text(property(thrown, "message")), most) }
     : { name: "Error", message: cut(text(thrown), most) }
 
-/** The errors that an AggregateError is made of. */
+/** The errors that an AggregateError is made of, as far as they can be read. */
 const partsOf = (thrown: unknown): JobError["errors"] => {
+  try {
+    return wholePartsOf(thrown)
+  } catch {
+    // A revoked proxy, or a list that throws.
+    return undefined
+  }
+}
+
+const wholePartsOf = (thrown: unknown): JobError["errors"] => {
   if (!(thrown instanceof AggregateError)) return undefined
   const errors = property(thrown, "errors")
   if (!Array.isArray(errors) || errors.length === 0) return undefined

@@ -41,4 +41,23 @@ describe("the errors in an AggregateError", () => {
     Object.defineProperty(broken, "errors", { get: () => Promise.reject })
     expect(jobError(broken)).not.toHaveProperty("errors")
   })
+
+  test("are left out where they cannot be read, and hide nothing else", () => {
+    const { proxy: unreadable, revoke } = Proxy.revocable({}, {})
+    revoke()
+    const list = new Proxy([new Error("one")], {
+      get: () => {
+        throw new Error("no")
+      },
+    })
+    const errors = [
+      new Error("it failed", { cause: unreadable }),
+      Object.assign(new AggregateError([], "it failed"), { errors: unreadable }),
+      Object.assign(new AggregateError([], "it failed"), { errors: list }),
+    ]
+    for (const error of errors) {
+      expect(jobError(error)).toMatchObject({ message: "it failed" })
+      expect(jobError(error)).not.toHaveProperty("errors")
+    }
+  })
 })
