@@ -17,7 +17,7 @@ export const validate = (
   try {
     const answer = schema["~standard"].validate(value)
     if (!isPromiseLike(answer)) return Effect.succeed(resultOf(answer))
-    return Effect.promise(() => Promise.resolve(answer).then(resultOf, broken))
+    return Effect.promise(() => Promise.resolve(answer).then(resultOf).catch(broken))
   } catch (thrown) {
     return Effect.succeed(broken(thrown))
   }
