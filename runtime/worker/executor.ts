@@ -6,6 +6,7 @@
 import { Cause, Effect, Exit } from "effect"
 import { acksEarly } from "../actor/definition.ts"
 import { flatMapNow, runNow } from "../async/now.ts"
+import { jobError } from "../jobs/outcome/job-error.ts"
 import * as settlement from "../jobs/outcome/settlement.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
@@ -129,18 +130,16 @@ export class Executor {
    * back.
    */
   #fault(inFlight: InFlight, cause: Cause.Cause<unknown>): AttemptEnd | undefined {
-    const failed = this.afterFault(inFlight, Cause.squash(cause))
-    if (failed !== undefined) {
-      this.#options.log.error("an outcome could not be determined, and the job fails for that", {
-        job: inFlight.id,
-        cause: Cause.pretty(cause),
-      })
-      return failed
-    }
-    this.#options.log.error("a task could not be processed and is handed back", {
-      job: inFlight.id,
-      cause: Cause.pretty(cause),
-    })
+    const thrown = Cause.squash(cause)
+    const failed = this.afterFault(inFlight, thrown)
+    const { message, traceback } = jobError(thrown)
+    this.#options.log.error(
+      failed === undefined
+        ? "a task could not be processed and is handed back"
+        : "an outcome could not be determined, and the job fails for that",
+      { job: inFlight.id, cause: traceback ?? message },
+    )
+    if (failed !== undefined) return failed
     return { token: inFlight.delivery.token, then: { kind: "release", delay: 5_000 } }
   }
 

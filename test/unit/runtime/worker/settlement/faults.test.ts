@@ -25,6 +25,11 @@ const broken = (): never => {
   throw new Error(BROKEN)
 }
 
+/** Cause.pretty of Effect fails on it. */
+const brokenUnreadably = (): never => {
+  throw Object.defineProperty(new Error(BROKEN), "name", { get: broken })
+}
+
 const followed = { callbacks: [{ task: "after" }], errbacks: [{ task: "after" }] }
 
 /** Runs one job, whose handler breaks something before it answers or throws. */
@@ -51,6 +56,10 @@ const runOne = async (breaks: () => void, method: "fine" | "fails" | "early" = "
 describe("a part that throws after the handler", () => {
   test.each<readonly [string, () => void]>([
     ["judging", () => vi.spyOn(OutcomeDecider.prototype, "decide").mockImplementationOnce(broken)],
+    [
+      "judging, unreadably",
+      () => vi.spyOn(OutcomeDecider.prototype, "decide").mockImplementationOnce(brokenUnreadably),
+    ],
     ["what is known of the attempt", () => vi.spyOn(OutcomeDecider.prototype, "attempt").mockImplementation(broken)],
     ["how long it is kept", () => vi.spyOn(MethodSettingsCache.prototype, "of").mockImplementation(broken)],
     ["settling", () => vi.spyOn(SettlementWriter.prototype, "settle").mockImplementationOnce(broken)],
