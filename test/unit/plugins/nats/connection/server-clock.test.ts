@@ -83,6 +83,15 @@ test("of slow answers the quickest counts", async () => {
   expect(asked.length).toBe(3)
 })
 
+test("answers that a blocked thread reads late move no clock that is right", async () => {
+  const { clock, time, answers, pass } = machine()
+  await clock.measure()
+  pass(31_000)
+  answers.push(...Array.from({ length: 3 }, () => ({ ms: 3_000, part: 0 })))
+  await clock.fresh()
+  expect(Math.abs(clock.now() - time.real)).toBeLessThanOrEqual(2)
+})
+
 test("a server that does not answer fails what has to be certain, and the next call asks again", async () => {
   let answers = true
   const time = { wall: 0 }
