@@ -2,15 +2,15 @@
  * The clock of the machine, which is that of the board: due times, leases and times to live are stored as times of day,
  * since they are shared by processes and outlive all of them.
  *
- * Somebody may set this clock, or the machine may sleep: in both cases it moves without the monotonic clock, by which no
- * time has passed for any process of the machine. So no lease has ended by it.
+ * An operator may set this clock, or the machine may sleep: in both cases it moves without the monotonic clock, by which
+ * no time has passed for any process of the machine. So no lease has ended by it.
  *
- * - Forward: for one lease from then on, leases and values end by the clock as it was before. By then those who are
- *   alive have renewed theirs.
+ * - Forward: for one lease from then on, leases and values end by the clock as it was before. By then the workers that
+ *   are alive have renewed theirs.
  * - Back: leases and values that are in the file are shortened, or a worker that has died would hold its tasks for as
  *   long as the clock was set back. See `maintenance.ts`.
  *
- * A process that starts in between knows nothing of the move.
+ * A process that starts after the move knows nothing of it.
  */
 
 /** What the clocks read, in milliseconds. A test sets them. */

@@ -5,7 +5,7 @@ import { TransportError } from "../transport/mod.ts"
 import { wrongUsage } from "./failure.ts"
 
 /** Shortest ending that is searched for, in characters. */
-export const LEAST_ENDING = 4
+const LEAST_ENDING = 4
 
 /** Most jobs that are searched for an ending, newest first, since listing reads each of them. */
 export const MOST_SEARCHED = 10_000

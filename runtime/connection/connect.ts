@@ -9,7 +9,7 @@ import { type Connection, connectionOf } from "./connection.ts"
 
 /** Used where no transport is named: one SQLite file, which several processes of a machine may share. */
 export const DEFAULT_TRANSPORT = "sqlite:.callboard/board.db"
-export const DEFAULT_NAMESPACE = "callboard"
+const DEFAULT_NAMESPACE = "callboard"
 export const DEFAULT_LEASE_MS = 30_000
 export const DEFAULT_HEARTBEAT_MS = 20_000
 

@@ -95,13 +95,13 @@ const bulkQueryOf = (given: Values<typeof filter>, verb: string, states: Readonl
 const CANCELLABLE = STATES.filter((state) => !isTerminal(state))
 const RETRYABLE = ["failed", "cancelled", "expired"] as const
 
-export const listResponse = ({ jobs, next }: JobPage): Response =>
+const listResponse = ({ jobs, next }: JobPage): Response =>
   json<typeof JobList.Type>({ jobs: jobs.map(summaryOf), ...(next === undefined ? {} : { next }) })
 
-export const bulkResponse = (report: Report): Response =>
+const bulkResponse = (report: Report): Response =>
   json<typeof BulkReport.Type>({ ...report, more: report.next !== undefined })
 
-export const BULK = { status: 200, description: "What was changed, and whether more is left", schema: BulkReport }
+const BULK = { status: 200, description: "What was changed, and whether more is left", schema: BulkReport }
 export const LIST = { status: 200, description: "A page of jobs", schema: JobList }
 
 export const jobsRoutes: ReadonlyArray<Route> = [

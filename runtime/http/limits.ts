@@ -36,7 +36,7 @@ export const IDEMPOTENCY_TTL_MS = 86_400_000
 export const SUBMIT_DEADLINE_MS = 1_500
 
 /** Longest wait for a transport that is asked about something. */
-export const READ_DEADLINE_MS = 5_000
+const READ_DEADLINE_MS = 5_000
 
 /** Proxies cut streams on which nothing happens; most of them after a minute, some after half of one. */
 export const KEEP_ALIVE_MS = 15_000

@@ -183,7 +183,7 @@ ${Object.entries(document.components.schemas).map(([name, schema]) => schemaSect
   return String(await page)
 }
 
-export const REFERENCE_STYLE = `
+const REFERENCE_STYLE = `
 :root { color-scheme: light dark; --line: light-dark(#d8dde3, #3a4048); --soft: light-dark(#f5f7f9, #1d2126);
   --text: light-dark(#1c2126, #e3e7ec); --quiet: light-dark(#5b6570, #9aa5b1); --link: light-dark(#0b5cad, #7db8ff) }
 * { box-sizing: border-box }

@@ -16,7 +16,7 @@ import type { Headers, Message, Properties, Undecodable } from "./message.ts"
 /**
  * First byte of every frame that this version writes. No version is 0 or 123 (`{`), so that foreign data is recognised.
  */
-export const ENVELOPE_VERSION = 1
+const ENVELOPE_VERSION = 1
 
 /** Bytes before the head. */
 export const ENVELOPE_OVERHEAD = 9

@@ -16,7 +16,7 @@ export interface InvalidName {
 export const MAX_ID_BYTES = 255
 
 /** Longest name of an actor, a method or a queue, in characters. */
-export const MAX_NAME_LENGTH = 128
+const MAX_NAME_LENGTH = 128
 
 const ACTOR = /^[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*$/
 const METHOD = /^[A-Za-z_$][A-Za-z0-9_$-]*$/

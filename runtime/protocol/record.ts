@@ -327,12 +327,7 @@ interface MessageText {
 const messageToText = (message: Message): MessageText => ({ ...message, body: encodeBase64(message.body) })
 const messageFromText = (text: MessageText): Message => ({ ...text, body: decodeBase64(text.body) })
 
-const encoder = new TextEncoder()
-const decoder = new TextDecoder("utf-8", { fatal: true })
-
-/** Encodes a record as UTF-8 JSON; bytes in it become base64. */
-export const encodeRecord = (record: JobRecord): Uint8Array => encoder.encode(recordToJson(record))
-
+/** Encodes a record as JSON; bytes in it become base64. */
 export const recordToJson = (record: JobRecord): string => {
   // Most records hold no bytes and are encoded without a copy.
   if (record.message === undefined && record.raw === undefined && record.followUps === undefined) {
@@ -352,14 +347,6 @@ export const recordToJson = (record: JobRecord): string => {
 export interface UnreadableRecord {
   readonly _tag: "UnreadableRecord"
   readonly message: string
-}
-
-export const decodeRecord = (bytes: Uint8Array): Result.Result<JobRecord, UnreadableRecord> => {
-  try {
-    return recordFromJson(decoder.decode(bytes))
-  } catch (cause) {
-    return Result.fail({ _tag: "UnreadableRecord", message: `not a record: ${String(cause)}` })
-  }
 }
 
 interface RecordText extends Omit<JobRecord, "message" | "raw" | "followUps"> {

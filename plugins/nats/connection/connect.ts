@@ -61,11 +61,7 @@ const connectOnce = async (config: Config, options: ConnectOptions): Promise<Nat
 }
 
 /** Options of the client. It reconnects for ever, because the runtime decides when to give up. */
-export const connectionOptions = (
-  config: Config,
-  options: ConnectOptions,
-  delay: ReconnectDelay,
-): ConnectionOptions => ({
+const connectionOptions = (config: Config, options: ConnectOptions, delay: ReconnectDelay): ConnectionOptions => ({
   servers: [...config.servers],
   name: options.name,
   timeout: options.timeout,

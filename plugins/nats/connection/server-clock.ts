@@ -5,8 +5,8 @@
  *
  * The time is asked of the server now and then, and carried on by the monotonic clock in between. When the machine
  * sleeps that clock may stand still, while leases run at the server. Then the wall clock, which is set when the machine
- * wakes up, has moved on without the monotonic clock. It has as well after somebody has set it, so that the server is
- * asked what is true.
+ * wakes up, has moved on without the monotonic clock. So it has after an operator has set it, and the server is asked
+ * which of the two happened.
  */
 
 /** What a clock reads, in milliseconds. A test sets them. */

@@ -7,7 +7,7 @@ import { fromClientError } from "../connection/answers.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
 import type { Token } from "./delivery.ts"
 
-export interface Ack {
+interface Ack {
   /** The acknowledgement subject of the delivery. */
   readonly ack: string
   readonly consumer: string

@@ -67,7 +67,7 @@ export const knownOf = (located: Located | undefined): Known | undefined => {
 }
 
 /** The task in a message of the queue stream. */
-export const taskIn = (message: StoredMessage, names: Names): FoundTask | undefined => {
+const taskIn = (message: StoredMessage, names: Names): FoundTask | undefined => {
   const address = names.parseTask(message.subject)
   if (address === undefined) return undefined
   const { id, queue, scheduled } = address

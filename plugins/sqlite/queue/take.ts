@@ -146,7 +146,7 @@ interface Candidate extends Chosen {
  * Chooses the tasks for one `take`, always from the front of a queue, so that the last place says which tasks are
  * meant. Reads only.
  */
-export class Chooser {
+class Chooser {
   readonly #names: QueueNames
   readonly #candidates
   readonly #total

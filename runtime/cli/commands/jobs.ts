@@ -52,12 +52,7 @@ const queryOf = (options: Options): RecordQuery => ({
 })
 
 /** Prints a page of jobs, and the option that prints the next page. */
-export const printJobs = (
-  output: Output,
-  jobs: ReadonlyArray<JobView>,
-  next: string | undefined,
-  empty: string,
-): void => {
+const printJobs = (output: Output, jobs: ReadonlyArray<JobView>, next: string | undefined, empty: string): void => {
   const rows = jobs.map((job) => [
     timeText(job.times.submitted, output),
     stateText(output.paint, job.state),

@@ -51,8 +51,8 @@ export class Planner {
   }
 
   /**
-   * The posting of a checked submission, at once where the actor is described in this process or in the cache. Fails with
-   * what is wrong with it, naming the field.
+   * The posting of a checked submission, at once where this process describes the actor and its method. Fails with what
+   * is wrong with it, naming the field.
    */
   plan(submission: Submission, id: string, now: number, context: SubmitContext): Planned | Promise<Planned> {
     const target = this.#targetOf(submission.task, submission.meth ?? null)

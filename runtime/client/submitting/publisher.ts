@@ -14,7 +14,7 @@ import type { AddressedTask } from "../../protocol/message.ts"
 import type { Found } from "../../transport/lift/transport.ts"
 import { type NextRun, nextRunOf, submitNextRuns } from "./deleted-job.ts"
 
-/** What a transport says of a task. */
+/** The transport's answer for a task that was to be published. */
 type Stored = Awaited<ReturnType<Connection["jobs"]["publish"]>>[number]
 
 /** Tasks that go to the transport at a time. */
@@ -187,7 +187,7 @@ export class Publisher {
  * where it was deleted. Never rejects.
  * `outcome` is that of a look-up that fails: `none` as long as nothing was published.
  */
-export const resultOfEarlier = async (
+const resultOfEarlier = async (
   connection: Connection,
   posting: AddressedTask,
   outcome: "none" | "unknown",
@@ -212,10 +212,10 @@ export const resultOfEarlier = async (
 }
 
 /** Looks up how a method's arguments may be shown; `undefined` where the method is unknown. */
-export type MethodOf = (task: string, meth: string | null) => Promise<Redaction | undefined>
+type MethodOf = (task: string, meth: string | null) => Promise<Redaction | undefined>
 
 /** Sends the event `task-sent` for an accepted task. Never fails, since a lost event must not fail the submission. */
-export const emitTaskSent = async (
+const emitTaskSent = async (
   events: EventSender,
   { message, queue }: AddressedTask,
   methodOf: MethodOf,

@@ -7,7 +7,7 @@ const Time = Text.annotate({ description: "ISO 8601, in UTC", format: "date-time
 const about = (description: string) => Schema.optionalKey(Text.annotate({ description }))
 
 /** Every cause there is. Programs decide by it; more may come. */
-export const CAUSES = [
+const CAUSES = [
   "transport-down",
   "ended",
   "running",

@@ -17,7 +17,7 @@ export const positionOf = (posting: Pick<AddressedTask, "run" | "retries" | "hop
 })
 
 /** Position of the task that an attempt runs. */
-export const positionOfAttempt = ({ order }: Attempt): Position => ({ ...inOrder(order), order })
+const positionOfAttempt = ({ order }: Attempt): Position => ({ ...inOrder(order), order })
 
 /**
  * Whether a task has nothing left to do: a later run is stored, or its run has ended, or continues in a successor, or a

@@ -28,7 +28,7 @@ const encodeNote = (about: Revision, record: JobRecord): Uint8Array =>
   encoder.encode(`${about}\n${recordToJson(record)}`)
 
 /** `undefined` for a note that cannot be read: the record alone is shown then. */
-export const decodeNote = (bytes: Uint8Array | undefined): RunNote | undefined => {
+const decodeNote = (bytes: Uint8Array | undefined): RunNote | undefined => {
   const [, about, json] = /^([^\n]*)\n(.*)$/s.exec(decoder.decode(bytes)) ?? []
   if (about === undefined || json === undefined) return undefined
   const record = recordFromJson(json)

@@ -15,7 +15,7 @@ export interface RunNote {
 }
 
 /** The record; its tombstone once `keepMs` have passed; `undefined` an hour after that. */
-export const aged = (record: JobRecord, now: number): JobRecord | undefined => {
+const aged = (record: JobRecord, now: number): JobRecord | undefined => {
   const { state, endedAt, keepMs = -1, tombstone } = record
   if (tombstone || !isTerminal(state) || endedAt === undefined || keepMs < 0 || now < endedAt + keepMs) return record
   return now < endedAt + keepMs + TOMBSTONE_MS ? tombstoneOf(record) : undefined

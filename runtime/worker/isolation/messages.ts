@@ -33,7 +33,7 @@ const Failure = Schema.Struct({
 const Level = Schema.Literals(["debug", "info", "warn", "error"])
 
 /** The calls that the worker makes for a handler, because the worker has the transport. */
-export const WORKER_CALLS = ["submit", "parent", "find", "outcome", "cancel", "retry", "delete"] as const
+const WORKER_CALLS = ["submit", "parent", "find", "outcome", "cancel", "retry", "delete"] as const
 
 /** Messages from the worker to the process. */
 const ProcessRequestSchema = Schema.Union([

@@ -6,7 +6,7 @@ import { parseTask, postingOfTask } from "../../../../runtime/protocol/headers.t
 import { type Message, publishKey } from "../../../../runtime/protocol/message.ts"
 import { resolveName } from "../../../../runtime/protocol/name.ts"
 import { toProtocol2 } from "../../../../runtime/protocol/protocol1.ts"
-import { encodeRecord, recordOfPosting, step } from "../../../../runtime/protocol/record.ts"
+import { recordOfPosting, recordToJson, step } from "../../../../runtime/protocol/record.ts"
 import { isExpired } from "../../../../runtime/protocol/time.ts"
 
 const headers = {
@@ -56,7 +56,7 @@ test.each<readonly [string, Message]>([["a body that must not be read", closed],
   expect(publishKey(posting)).toBe("1/1/0")
   const dead = step(Result.getOrThrow(recordOfPosting(posting, 0)), { at: 1, state: "failed", reason: "malformed" })
   expect(dead).toMatchObject({ id: "1", name: "lab.add", state: "failed" })
-  expect(encodeRecord(dead).length).toBeGreaterThan(0)
+  expect(recordToJson(dead).length).toBeGreaterThan(0)
   if (name.startsWith("a body")) return
   expect(Result.isFailure(decodeBody(message))).toBe(true)
   expect(Result.getOrThrow(toProtocol2(message))).toBe(message)

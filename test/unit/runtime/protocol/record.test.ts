@@ -5,8 +5,6 @@ import { postingOf } from "../../../../runtime/protocol/headers.ts"
 import { type Headers, type Message, publishKey } from "../../../../runtime/protocol/message.ts"
 import {
   claimed,
-  decodeRecord,
-  encodeRecord,
   isClaimOf,
   type JobRecord,
   recordFromJson,
@@ -190,7 +188,6 @@ describe("bytes", () => {
   test("a record reads back, with every byte of its messages", () => {
     fc.assert(
       fc.property(records, (each) => {
-        expect(Result.getOrThrow(decodeRecord(encodeRecord(each)))).toEqual(each)
         expect(Result.getOrThrow(recordFromJson(recordToJson(each)))).toEqual(each)
       }),
     )
@@ -209,12 +206,6 @@ describe("bytes", () => {
     '{"id":"1","state":"queued","timeline":[],"raw":"***"}',
   ])("%s is no record", (text) => {
     expect(Result.flip(recordFromJson(text))).toMatchObject({ success: { _tag: "UnreadableRecord" } })
-    expect(Result.isFailure(decodeRecord(new TextEncoder().encode(text)))).toBe(true)
-  })
-
-  test("random bytes never throw", () => {
-    fc.assert(fc.property(fc.uint8Array(), (each) => void decodeRecord(each)))
-    expect(Result.isFailure(decodeRecord(new Uint8Array([0x22, 0xff, 0x22])))).toBe(true)
   })
 })
 
