@@ -71,7 +71,8 @@ export const openDriver = async (link: Link, asked: StreamOptions, options: Conn
       if (Number.isFinite(time)) return time
       throw new TransportError("internal", "the server does not say what time it is: use nats-server 2.12 or later")
     })
-    await clock.measure()
+    // One question: while a cluster elects its leaders each answer may take seconds.
+    await clock.measure(1)
     return assemble({ link, names, settings, clock }, options)
   } catch (error) {
     await link.close()

@@ -66,9 +66,12 @@ export class ServerClock {
     if (this.isInDoubt || this.#isOld) await this.measure()
   }
 
-  /** Asks the server. */
-  measure(): Promise<void> {
-    this.#asking ??= this.#measure().finally(() => {
+  /**
+   * Asks the server, again up to `tries` times where its answer takes long. A slow answer to a single question counts as old
+   * at once: it is enough to begin with.
+   */
+  measure(tries = TRIES): Promise<void> {
+    this.#asking ??= this.#measure(tries).finally(() => {
       this.#asking = undefined
     })
     return this.#asking
@@ -78,12 +81,12 @@ export class ServerClock {
     return this.#readings.monotonic() - this.#askedAt > FRESH_MS
   }
 
-  async #measure(): Promise<void> {
+  async #measure(most: number): Promise<void> {
     const { wall, monotonic } = this.#readings
     const wasInDoubt = this.isInDoubt
     const gap = wall() - monotonic()
     let best = { took: Number.POSITIVE_INFINITY, latest: 0 }
-    for (let tries = 0; tries < TRIES && best.took > QUICK_MS; tries++) {
+    for (let tries = 0; tries < most && best.took > QUICK_MS; tries++) {
       const start = monotonic()
       const server = await this.#ask()
       const took = monotonic() - start
@@ -94,6 +97,6 @@ export class ServerClock {
     const isPossible = this.#offset <= latest && this.#offset >= latest - took
     if (wasInDoubt || !isPossible) this.#offset = latest - took / 2
     this.#gap = gap
-    this.#askedAt = monotonic()
+    if (took <= QUICK_MS || most > 1) this.#askedAt = monotonic()
   }
 }

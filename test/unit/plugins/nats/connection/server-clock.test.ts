@@ -110,3 +110,16 @@ test("a server that does not answer fails what has to be certain, and the next c
   await clock.certain()
   expect(clock.now()).toBe(START)
 })
+
+test("a slow answer to the only question is enough to begin with, and is asked for again behind the next call", async () => {
+  const { clock, time, asked, answers } = machine()
+  answers.push({ ms: 2_000, part: 1 })
+  await clock.measure(1)
+  expect(asked.length).toBe(1)
+  expect(Math.abs(clock.now() - time.real)).toBeLessThanOrEqual(1_000)
+  await clock.certain()
+  await expect.poll(() => clock.now()).toBe(time.real)
+  expect(asked.length).toBe(2)
+  await clock.certain()
+  expect(asked.length).toBe(2)
+})
