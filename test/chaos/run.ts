@@ -149,6 +149,9 @@ const taskOf = (plan: Plan) => {
   }
 }
 
+/** A worker may be hired in the middle of an outage, which a cluster may need 40 seconds for, and its election a few more. */
+const READY_MS = 90_000
+
 class Crew {
   readonly #options: ChaosOptions
   /** Where workers find the transport. */
@@ -180,7 +183,7 @@ class Crew {
     this.workers.push(worker)
     if (queue === TRAPS) this.#trapped.add(worker)
     void worker.exited.then(() => this.#ended(worker))
-    await Promise.race([worker.waitForLine(/^ready/, 20_000), worker.exited])
+    await Promise.race([worker.waitForLine(/^ready/, READY_MS), worker.exited])
     return worker
   }
 
