@@ -1,6 +1,6 @@
 /**
- * Dispatches a worker's deliveries, from the pull to the settlement: they wait in the buffer, run in fibers of their
- * own, and are settled. No handler starts before the dispatcher is opened, or after it is closed.
+ * Dispatches a worker's deliveries, from the pull to the settlement: they wait in the buffer, run, and are settled. No
+ * handler starts before the dispatcher is opened, or after it is closed.
  */
 import { Batcher } from "../async/batcher.ts"
 import { type Clock, systemClock } from "../async/clock.ts"

@@ -5,7 +5,8 @@ import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { release } from "../dependencies/release.ts"
-import { decide, goneError, removeOwnEdges } from "./decide.ts"
+import { goneError } from "../tracking/finding.ts"
+import { decide, removeOwnEdges } from "./decide.ts"
 
 export interface CancelOptions {
   /**

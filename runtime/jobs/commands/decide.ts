@@ -29,10 +29,6 @@ export const decide = async (
   throw new CallboardError("internal", `job ${id} changes too fast to decide about; try again`, { id })
 }
 
-/** The error of a decision about a job of which only the tombstone is left. */
-export const goneError = (id: string): CallboardError =>
-  new CallboardError("gone", `job ${id} is not kept any more`, { id })
-
 /**
  * Removes the edges of a job that waits for no other job any more: best effort, since the sweep removes what is left.
  */

@@ -7,7 +7,8 @@ import { type JobRecord, step, tombstoneOf } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Decision } from "../../transport/lift/transport.ts"
 import { release, waitingFor } from "../dependencies/release.ts"
-import { decide, goneError, removeOwnEdges } from "./decide.ts"
+import { goneError } from "../tracking/finding.ts"
+import { decide, removeOwnEdges } from "./decide.ts"
 
 type Change = Omit<Decision, "id" | "expect">
 

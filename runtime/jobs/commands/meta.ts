@@ -4,7 +4,8 @@ import { CallboardError } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { isPlainObject } from "../../protocol/value.ts"
-import { decide, goneError } from "./decide.ts"
+import { goneError } from "../tracking/finding.ts"
+import { decide } from "./decide.ts"
 
 /** A merge patch (RFC 7396): `null` removes. */
 const mergePatch = (

@@ -7,7 +7,8 @@ import { type AddressedTask, FRONT_LEVEL, type Message } from "../../protocol/me
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import { decide, goneError } from "./decide.ts"
+import { goneError } from "../tracking/finding.ts"
+import { decide } from "./decide.ts"
 
 /** The message of a job's next run: new run, no retries used, due now. */
 const nextRun = (record: JobRecord, message: Message, run: number, now: number): AddressedTask => {

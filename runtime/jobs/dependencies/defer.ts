@@ -1,8 +1,8 @@
 /**
  * Checks and submits jobs that wait for other jobs (their parents). The parents must exist, and the transport must take the
- * task later. Then the edges are written, then the record that holds the whole task, and only then the parents are looked at. So a process that ends a parent finds the edge, or has ended the parent
- * before that look. A submitter that dies in between has accepted nothing, or leaves a job that the sweep releases; the edges
- * come first because the sweep goes by them.
+ * task later. Then the edges are written, then the record that holds the whole task, and only then the parents are looked
+ * at. So a process that ends a parent finds the edge, or has ended the parent before that look. A submitter that dies in
+ * between has accepted nothing, or leaves a job that the sweep releases, which finds it by its edges.
  */
 
 import { Result } from "effect"

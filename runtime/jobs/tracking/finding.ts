@@ -25,7 +25,7 @@ export const notFound = (id: string): CallboardError => new CallboardError("not-
 
 /** Only the tombstone of a job is left. */
 export const goneError = (id: string): CallboardError =>
-  new CallboardError("gone", `job ${id} ended, and what came of it is not kept any more`, { id })
+  new CallboardError("gone", `job ${id} is not kept any more`, { id })
 
 /** The record of a job, expiry judged. Fails with `not-found`. */
 export const findRecord = async (connection: Connection, id: string): Promise<Found> => {

@@ -1,6 +1,6 @@
 /**
  * Watches all runs of a worker: enforces time limits, and reports runs that last longer than a moment. All runs share
- * one timer, which exists only while something runs.
+ * one timer, which ends at its next tick after the last of them.
  */
 import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"

@@ -1,6 +1,6 @@
 /**
- * Pulls as many deliveries as the buffer can take. An unreachable transport is tried again after growing waits, while
- * running handlers go on.
+ * Pulls as many deliveries as the buffer can take, and fewer while tasks wait for limits. An unreachable transport is
+ * tried again after growing waits, while running handlers go on.
  */
 import { Cause, Effect } from "effect"
 import type { Connectivity } from "../../connection/connectivity.ts"

@@ -1,6 +1,6 @@
 /**
  * Ends deliveries: stores the settlement of each, then drops the delivery from the buffer and tells observers what
- * became of it. Never rejects, because a delivery that is not dropped would keep its place for ever.
+ * became of it. No failure escapes, because a delivery that is not dropped would keep its place for ever.
  */
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
