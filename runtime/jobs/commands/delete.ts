@@ -81,9 +81,11 @@ const forget = async (connection: Connection, id: string): Promise<void> => {
  * be deleted again.
  */
 const replaceByTombstone = async (connection: Connection, id: string): Promise<JobRecord> => {
-  await publishFollowUps(connection, id)
-  return decide(connection, id, ({ record }) => {
+  const published = lastChangeOf(await publishFollowUps(connection, id))
+  const tombstone = await decide(connection, id, ({ record }) => {
     if (record.tombstone) throw goneError(id)
+    // A worker has stored an outcome since then.
+    if (tombstoneOf(record).followUps !== undefined && lastChangeOf(record) !== published) return undefined
     const now = Date.now()
     const ended = isTerminal(record.state) ? record : withdrawn(record, now)
     const { followUps: _published, ...tombstone } = tombstoneOf(ended)
@@ -100,7 +102,10 @@ const replaceByTombstone = async (connection: Connection, id: string): Promise<J
       withdraw: true,
     }
   })
+  return tombstone.deleted ? tombstone : replaceByTombstone(connection, id)
 }
+
+const lastChangeOf = ({ timeline }: JobRecord): number => timeline.at(-1)?.n ?? 0
 
 /** A worker may have died before it published what follows an outcome: each decision publishes what is missing of that. */
 const publishFollowUps = (connection: Connection, id: string): Promise<JobRecord> =>

@@ -44,6 +44,29 @@ describe("forget", () => {
     await expect.poll(() => client.queues(), { timeout: 20_000 }).toEqual([])
   })
 
+  test("publishes also what follows an outcome that is stored while the job is deleted", async () => {
+    const client = await start()
+    const { jobs } = client.connection
+    const { id } = await client.submit("echo")
+    const callback = taskOf({ id: generateId(), queue: "default", task: "echo" })
+    let looked = 0
+    const overtaken = withOwnJobs(client.connection, {
+      find: async (asked) => {
+        if (++looked === 2) {
+          const { token, fence } = await take(client)
+          const { message: _message, ...record } = await stored(client, id)
+          const ended = step(record, { at: Date.now(), state: "succeeded" })
+          const outcome = { ...ended, fence, endedAt: Date.now(), followUps: [callback] }
+          await jobs.end([{ token, record: outcome, then: { kind: "release", delay: 0 } }])
+        }
+        return jobs.find(asked)
+      },
+    })
+    await deleteJob(overtaken, id)
+    expect(await stored(client, id)).toMatchObject({ deleted: true })
+    expect(await jobs.find(callback.id)).toBeDefined()
+  })
+
   test("keeps the job where its follow-ups cannot be published, so that it can be deleted again", async () => {
     const client = await start()
     const { id } = await client.submit("echo")
