@@ -1,4 +1,4 @@
-/** The store: keyed values, and who watches them. */
+/** The store: keyed values, and their watchers. */
 import { Buffer } from "node:buffer"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/mod.ts"
 import { ExpiryQueue } from "./sorted.ts"

@@ -70,7 +70,7 @@ export class MachineClock {
       this.#ahead += moved
       this.#until = monotonic + this.#lease
     } else if (moved < -MOVE_MS) {
-      // What was held off by a move forward is still in the file as it was.
+      // Rows that the move forward only kept from ending are still in the file as they were, and need no mending.
       const by = Math.round(Math.max(0, -moved - this.#ahead)) + (this.#back?.by ?? 0)
       if (by > 0) this.#back = { by, from: this.#back?.from ?? this.#now }
       this.#ahead = Math.max(0, this.#ahead + moved)

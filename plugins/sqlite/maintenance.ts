@@ -123,8 +123,8 @@ export class Mender {
   async mend(writer: Writer): Promise<void> {
     const back = this.#clock.setBack
     if (back === undefined) return
-    // What was written since then ends earlier than that, unless the clock was set back by a few leases only: those are
-    // waited for.
+    // Rows that were written since the clock was set back end before `back.from`, and stay as they are. After a move of two
+    // leases or less the rows of both kinds cannot be told apart, so that those leases are waited for instead.
     if (back.by > this.#reach)
       await writer.doWithoutSync(({ now }) => {
         for (const each of this.#statements) each.run(back.by, back.from, now + back.by + this.#reach)

@@ -100,7 +100,7 @@ export class Budget {
     return {
       deadline: performance.now() + this.#bounds.bodyMs,
       add: (bytes) => {
-        // The only body that is read has room whatever its size, which has a bound of its own.
+        // While no other body is read there is room for one of any size, since each has a bound of its own.
         if (this.#bodyBytes > held && this.#bodyBytes + bytes > this.#bounds.bodyBytes)
           throw overloaded("too many large bodies are sent to this service at a time: send it again later")
         held += bytes

@@ -31,8 +31,8 @@ export const jsonSchemaOf = (schema: StandardSchemaV1, side: "input" | "output")
 
 /**
  * Whether a JSON Schema of {@link jsonSchemaOf} takes every JSON input that the schema itself takes, so that input may be
- * refused by it. Known of Effect's schemas, and of Zod's unless one of their parts makes another value of what it gets before
- * it checks that: Zod's JSON Schema tells only what is checked.
+ * refused by it. That is known of Effect's schemas, and of a Zod schema unless a part of it converts its input before it checks
+ * it: Zod's JSON Schema describes the converted value.
  */
 export const isExact = (schema: StandardSchemaV1): boolean => {
   const { vendor } = schema["~standard"]

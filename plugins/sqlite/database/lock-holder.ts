@@ -20,7 +20,7 @@ export const lockHolder = (path: string | undefined): number | undefined => {
       if (isIt && Number(pid) > 0) return Number(pid)
     }
   } catch {
-    // Only the message is poorer by it.
+    // The message then names no process.
   }
   return undefined
 }

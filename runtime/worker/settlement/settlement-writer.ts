@@ -35,7 +35,7 @@ export class SettlementWriter {
   }
 
   /**
-   * Stores a settlement and calls back with the result, or with what was thrown on the way; the callbacks must not throw.
+   * Stores a settlement and calls back with the result, or with what was thrown on the way.
    * `refused` makes the settlement that replaces a result which the transport can never take. `signal` ends trying: a task
    * that is not settled then is delivered again.
    */
