@@ -110,7 +110,7 @@ test("keys of two tokens never meet", async () => {
 const slowStore = async (): Promise<Running> => {
   const running = await start()
   running.faults.before = (call) =>
-    call.startsWith("store.") ? new Promise((resolve) => setTimeout(resolve, 20)) : undefined
+    call.startsWith("store.") ? new Promise((resolve) => setTimeout(resolve, 2)) : undefined
   return running
 }
 
