@@ -7,7 +7,7 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { findRuntime } from "../../../runtime/cli/runtimes.js"
 import { type Spawned, spawnProcess, spawnScript } from "../../support/servers/process.ts"
-import type { Figures } from "../report/figures.ts"
+import { type Figures, growth } from "../report/figures.ts"
 import { processorMicros } from "./processor-time.ts"
 
 const folder = fileURLToPath(new URL("../", import.meta.url))
@@ -46,15 +46,17 @@ export const lastFigures = (program: Spawned): Figures | undefined => {
 }
 
 export interface Counted {
-  /** The process of the broker, if there is one. */
-  readonly broker?: number | undefined
+  /** The process of the broker, if there is one, or those of a cluster. */
+  readonly broker?: number | ReadonlyArray<number> | undefined
   /** Processes whose time counts as the client's. Defaults to the program that is measured. */
   readonly clients?: ReadonlyArray<number>
+  /** Counters of the board that only grow; how much they grow meanwhile is added to the figures. */
+  readonly meter?: (program: number) => Promise<Figures>
 }
 
 /** Begins to count; the function that it gives says what has been used since. */
 export const processorOf = ({ broker, clients = [] }: Counted): (() => Figures) => {
-  const brokers = broker === undefined ? undefined : [broker]
+  const brokers = broker === undefined ? undefined : [broker].flat()
   const before = { client: processorMicros(clients), broker: processorMicros(brokers ?? []) }
   return () => ({
     clientMicros: processorMicros(clients) - before.client,
@@ -63,11 +65,16 @@ export const processorOf = ({ broker, clients = [] }: Counted): (() => Figures) 
 }
 
 /** Lets a started program run, and adds the processor time that client and broker have used meanwhile. */
-export const measure = async (program: Spawned, { broker, clients = [program.pid] }: Counted): Promise<Figures> => {
+export const measure = async (
+  program: Spawned,
+  { broker, clients = [program.pid], meter = async () => ({}) }: Counted,
+): Promise<Figures> => {
   await using running = program
   await ready(running)
+  const before = await meter(running.pid)
   const used = processorOf({ broker, clients })
   running.write("go\n")
   const figures = await figuresOf(running)
-  return { ...figures, ...used() }
+  const processor = used()
+  return { ...figures, ...processor, ...growth(before, await meter(running.pid)) }
 }

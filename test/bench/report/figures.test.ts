@@ -1,7 +1,7 @@
 /** The arithmetic of the benchmark's tables. */
 import { expect, test } from "vitest"
 import { ticksIn } from "../harness/processor-time.ts"
-import { median, perJob, ratios, spread } from "./figures.ts"
+import { dividedByJobs, growth, median, perJob, ratios, spread } from "./figures.ts"
 
 test("the median is the middle of the sorted list, and of an even one the middle of both", () => {
   expect(median([300, 20, 1_000])).toBe(300)
@@ -41,4 +41,19 @@ test("a round in which one of both was not measured has no ratio", () => {
 test("the ticks of a process are read behind its name, whatever that is, with those of its ended children", () => {
   const counted = "4 5 6 7 8 9 10 100 20 3 4 20 0 11 0"
   expect(ticksIn(`42 (a) b (c) S 1 2 3 ${counted}`)).toBe(100 + 20 + 3 + 4)
+})
+
+test("counters of a board are told by how much they grow, for each job", () => {
+  const figures = {
+    jobs: 2_000,
+    perSecond: 5,
+    ...growth({ writes: 7, kept: 100 }, { writes: 6_007, kept: 100, disk: 500 }),
+  }
+  expect(dividedByJobs(figures, ["writes", "kept", "disk", "absent"])).toEqual({
+    jobs: 2_000,
+    perSecond: 5,
+    writes: 3,
+    kept: 0,
+    disk: 0.25,
+  })
 })

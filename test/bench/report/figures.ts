@@ -35,6 +35,21 @@ export const perJob = (figures: Figures): Figures => {
   return { ...rest, client, broker, both: client + broker }
 }
 
+/** How much counters have grown. */
+export const growth = (before: Figures, after: Figures): Figures =>
+  Object.fromEntries(Object.entries(after).map(([key, value]) => [key, value - (before[key] ?? 0)]))
+
+/** With some of the figures divided by the jobs, as far as they are there. */
+export const dividedByJobs = (figures: Figures, keys: ReadonlyArray<string>): Figures => ({
+  ...figures,
+  ...Object.fromEntries(
+    keys.flatMap((key) => {
+      const value = figures[key]
+      return value === undefined ? [] : [[key, value / (figures["jobs"] ?? Number.NaN)]]
+    }),
+  ),
+})
+
 export type Better = "more" | "less"
 
 type Rounds = ReadonlyArray<number | undefined>

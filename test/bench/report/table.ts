@@ -2,8 +2,11 @@
 import { type Figures, ratios, type Spread, spread } from "./figures.ts"
 import type { RowResult, RunResult, TableResult } from "./result.ts"
 
-export const show = (value: number): string =>
-  value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toFixed(value >= 10 ? 1 : 2)
+export const show = (value: number): string => {
+  if (value >= 100 || Number.isInteger(value)) return Math.round(value).toLocaleString("en")
+  if (value > 0 && value < 0.1) return value.toPrecision(2)
+  return value.toFixed(value >= 10 ? 1 : 2)
+}
 
 /** The same as text: the median, and least and most where there are several rounds. */
 const showSpread = (value: Spread | undefined): string => {

@@ -2,6 +2,7 @@
 import type { Workload } from "../harness/workload.ts"
 import { acrossTwo } from "./across.ts"
 import { backlog } from "./backlog.ts"
+import { cost, idleCost } from "./cost.ts"
 import { drain } from "./draining.ts"
 import { endToEnd } from "./end-to-end.ts"
 import type { Form } from "./forms.ts"
@@ -31,6 +32,8 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
         rates(form),
         scheduled(form),
         start(),
+        cost(form),
+        idleCost(),
       ]
     : []),
 ]
