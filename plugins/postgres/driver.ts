@@ -75,7 +75,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     const values = [queues, max, rotate ? 1 : max, this.options.lease]
     const deliveries = await ask<contract.Delivery>(text, values, "take")
     if (deliveries.length > 0) return { deliveries }
-    const soon = "SELECT greatest(min(until) - ms(), 0)::float8 AS next FROM task WHERE queue = ANY ($1) AND NOT ready"
+    const soon = "SELECT min(greatest(until - ms(), 0))::float8 AS next FROM task WHERE queue = ANY ($1) AND NOT ready"
     const [row] = await ask<{ next: number | null }>(soon, [queues], "next")
     return typeof row?.next === "number" ? { deliveries, next: row.next } : { deliveries }
   }

@@ -113,6 +113,18 @@ test("several that come first at the same time make one schema", async () => {
   expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 1 }])
 })
 
+test("a queue in which nothing is to come names no time to ask again", async () => {
+  const driver = await plugin.connect(through(server.port), options("idle"))
+  const take = () => driver.take({ queues: ["q"], max: 1, wait: 0, rotate: false }, new AbortController().signal)
+  try {
+    expect(await take()).toEqual({ deliveries: [] })
+    await driver.publish([{ ...posting("later", "q"), due: Date.now() + 60_000 }])
+    expect(await take()).toEqual({ deliveries: [], next: expect.closeTo(60_000, -5) })
+  } finally {
+    await driver.close()
+  }
+})
+
 test("long namespaces that begin alike are apart", () => {
   const [one, other] = [`${"n".repeat(63)}1`, `${"n".repeat(63)}2`].map(schemaOf)
   expect(one).not.toBe(other)
