@@ -34,7 +34,7 @@ const settled = async (workers: ReadonlyArray<Spawned>, goal: number): Promise<R
 }
 
 /** Ends processes that were started for a measurement, however that ends. */
-const ending = async <A>(processes: ReadonlyArray<Spawned>, run: () => Promise<A>): Promise<A> => {
+export const ending = async <A>(processes: ReadonlyArray<Spawned>, run: () => Promise<A>): Promise<A> => {
   try {
     return await run()
   } finally {

@@ -2,7 +2,7 @@
  * Jobs of one kind of traffic, with the messages of their connections counted where the transport is nats: a worker and a
  * client that submits, each on a connection of its own. What the broker does meanwhile is read by the harness.
  *
- * `cost.ts <transport> <traffic> <count> [queues]`, with the traffic
+ * `cost.ts <transport> <traffic> <count> [queues] [queue of the jobs] [namespace]`, with the traffic
  * - `batches`: jobs in batches of 1,000, as fast as they go
  * - `waiting`: the same without a worker, so that the jobs wait
  * - `alone`: one job at a time, which nothing waits for
@@ -13,8 +13,16 @@ import { actor, connect, serve } from "callboard"
 import { connect as connectNats, type NatsConnection } from "nats"
 import { begin, counter, inBatches, nap, PAYLOAD, report } from "./program.js"
 
-const [transport = "memory:", traffic = "batches", countText = "20000", queuesText = "1"] = process.argv.slice(2)
+const [
+  transport = "memory:",
+  traffic = "batches",
+  countText = "20000",
+  queuesText = "1",
+  queue = "default",
+  namespace,
+] = process.argv.slice(2)
 const count = Number(countText)
+const board = namespace === undefined ? {} : { namespace }
 
 /** A moment in which what belongs to the warm-up comes to its end. */
 const SETTLING_MS = 1_000
@@ -44,7 +52,7 @@ const counted = (): Readonly<Record<string, number>> => {
 }
 
 // The first client by URL makes the streams, with the options of the URL.
-await (await connect(transport)).close()
+await (await connect(transport, board)).close()
 
 const noop = actor("noop", { methods: { run: async (input: { n: number }) => ({ n: input.n }) } })
 const settled = counter()
@@ -54,8 +62,9 @@ const service =
     ? undefined
     : await serve({
         transport: await open("worker"),
+        ...board,
         actors: [noop],
-        queues: ["default", ...others],
+        queues: [queue, ...others],
         concurrency: traffic === "batches" ? 200 : 4,
         logLevel: "warn",
         signals: false,
@@ -63,9 +72,9 @@ const service =
       })
 await service?.ready()
 // No other connection sees what is in memory.
-const client = transport === "memory:" && service ? service.client : await connect(await open("client"))
+const client = transport === "memory:" && service ? service.client : await connect(await open("client"), board)
 
-const task = (n: number) => ({ task: "noop.run", input: { n, payload: PAYLOAD } })
+const task = (n: number) => ({ task: "noop.run", queue, input: { n, payload: PAYLOAD } })
 
 const batches = (jobs: number): Promise<void> =>
   inBatches(jobs, async (from, size) => {
@@ -76,7 +85,7 @@ const batches = (jobs: number): Promise<void> =>
 /** One job, until it has settled; and until the client knows, where it waits. */
 const one = async (n: number): Promise<void> => {
   const done = settled.reach(1)
-  const job = await client.submit("noop.run", { input: { n, payload: PAYLOAD } })
+  const job = await client.submit("noop.run", { queue, input: { n, payload: PAYLOAD } })
   if (traffic === "result") await job.result()
   if (traffic === "events") await Array.fromAsync(job.events())
   await done

@@ -7,7 +7,8 @@ import {
   postgresMetered,
   sqliteMetered,
 } from "../harness/meters.ts"
-import { measure, startProgram } from "../harness/program.ts"
+import { figuresOf, measure, processorOf, ready, startProgram } from "../harness/program.ts"
+import { ending } from "../harness/workers.ts"
 import { type Contender, processorColumns, type Workload } from "../harness/workload.ts"
 import { dividedByJobs } from "../report/figures.ts"
 import type { Column } from "../report/result.ts"
@@ -45,6 +46,33 @@ const row = (name: string, kind: MeteredKind, ...args: readonly [string, number,
   },
 })
 
+/** Several programs at a time on one board, each with a queue, or with a namespace, and so with streams, of its own. */
+const shards = (
+  name: string,
+  kind: MeteredKind,
+  of: "queue" | "namespace",
+  count: number,
+  jobs: number,
+): Contender => ({
+  name: `${name}: batches, ${count} ${of}s`,
+  durability: kind.durability,
+  run: async () => {
+    await using board = await kind.open()
+    const programs = Array.from({ length: count }, (_, at) => {
+      const own = of === "queue" ? [`shard-${at}`] : ["default", `shard-${at}`]
+      return startProgram("programs/cost.ts", [board.url, "batches", Math.floor(jobs / count), 1, ...own])
+    })
+    return await ending(programs, async () => {
+      await Promise.all(programs.map(ready))
+      const used = processorOf({ broker: board.brokers, clients: programs.map(({ pid }) => pid) })
+      for (const program of programs) program.write("go\n")
+      const figures = await Promise.all(programs.map(figuresOf))
+      const sum = (key: string) => figures.reduce((total, each) => total + (each[key] ?? Number.NaN), 0)
+      return { jobs: sum("jobs"), perSecond: sum("perSecond"), ...used() }
+    })
+  },
+})
+
 const nats = natsMetered({})
 const natsSynced = natsMetered({ sync: "always" })
 const each: ReadonlyArray<readonly [name: string, kind: MeteredKind]> = [
@@ -69,6 +97,10 @@ export const cost = (form: Form): Workload => {
     columns: [{ key: "perSecond", title: "jobs/s" }, ...processorColumns, ...counters],
     contenders: [
       ...each.map(([name, kind]) => row(`${name}: batches`, kind, "batches", jobs)),
+      ...(["queue", "namespace"] as const).flatMap((of) => [
+        shards("nats", nats, of, 2, jobs),
+        shards("three nats", clusterMetered, of, 3, jobs),
+      ]),
       ...shared.map(([name, kind]) => row(`${name}: waiting`, kind, "waiting", jobs)),
       ...each.map(([name, kind]) => row(`${name}: alone`, kind, "alone", alone)),
       ...shared.flatMap(([name, kind]) =>
