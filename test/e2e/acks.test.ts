@@ -91,7 +91,7 @@ describe.concurrent.each(sharedBoards)("acked early, on $name", (kind) => {
     writeFileSync(gate, "")
     expect(await finishes.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
     await first.exited
-    expect(await fails.outcome({ timeout: 1 })).toMatchObject({
+    expect(await fails.outcome({ timeout: 20 })).toMatchObject({
       state: "failed",
       error: { name: "WorkerStopped", reason: "worker-lost" },
     })
