@@ -91,9 +91,10 @@ export const cost = (form: Form): Workload => {
   return {
     name: "cost",
     title: "What a job costs",
-    note: `Per job of 256 bytes that does nothing: ${jobs.toLocaleString("en")} in batches of 1,000, or left to wait; ${alone.toLocaleString("en")} one at a time. Worker and client have a connection each, in one process. Bytes are those of bodies and headers.`,
+    note: `Per job of 256 bytes that does nothing: ${jobs.toLocaleString("en")} in batches of 1,000, or left to wait; ${alone.toLocaleString("en")} one at a time. Worker and client have a connection each, in one process. Bytes are those of bodies and headers. One round.`,
     main: "both",
     better: "less",
+    rounds: 1,
     columns: [{ key: "perSecond", title: "jobs/s" }, ...processorColumns, ...counters],
     contenders: [
       ...each.map(([name, kind]) => row(`${name}: batches`, kind, "batches", jobs)),
