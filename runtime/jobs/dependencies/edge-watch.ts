@@ -34,6 +34,8 @@ export class EdgeWatch {
   #bits = new Uint8Array(BITS / 8)
   /** Filled while all edges are being read. */
   #next: Uint8Array<ArrayBuffer> | undefined
+  /** Whether no edge has been seen since that reading began. */
+  #isNextEmpty = true
   #isEmpty = true
   #readAt = 0
 
@@ -84,6 +86,7 @@ export class EdgeWatch {
   async #read(): Promise<void> {
     const { connection, signal } = this.#options
     this.#next = new Uint8Array(BITS / 8)
+    this.#isNextEmpty = true
     for (let cursor: EdgeCursor | undefined = { shard: 0 }; cursor !== undefined && !signal.aborted; ) {
       const { entries, next } = await readEdges(connection.store, cursor, PAGE)
       for (const { key } of entries) this.#see(key)
@@ -92,7 +95,7 @@ export class EdgeWatch {
     // The watch has added its changes to the new filter as well.
     this.#bits = this.#next
     this.#next = undefined
-    this.#isEmpty = !this.#bits.some((bits) => bits !== 0)
+    this.#isEmpty = this.#isNextEmpty
     this.#readAt = performance.now()
   }
 
@@ -101,6 +104,7 @@ export class EdgeWatch {
     if (parent === undefined) return
     set(this.#bits, parent)
     if (this.#next !== undefined) set(this.#next, parent)
+    this.#isNextEmpty = false
     this.#isEmpty = false
     if (this.#lastEnded.has(parent) || this.#endedBefore.has(parent)) this.#options.onLate(parent)
   }
