@@ -68,8 +68,10 @@ BEGIN
   RETURN true;
 END $$;
 
+-- Each queue is read by a statement of its own, which sees what was committed until then. Tasks numbered after the start are
+-- left, so that a lower queue does not bring a task that was published after one of a higher queue that was read before.
 CREATE FUNCTION take(names text[], most int, turn int, lease bigint) RETURNS SETOF task LANGUAGE plpgsql AS $$
-DECLARE name text; rest int := most; before int; got int;
+DECLARE name text; rest int := most; before int; got int; newest bigint := (SELECT last_value FROM counter);
 BEGIN
   UPDATE task SET ready = true WHERE sequence = ANY (ARRAY(
     SELECT sequence FROM task WHERE queue = ANY (names) AND NOT ready AND until <= ms() FOR UPDATE SKIP LOCKED));
@@ -79,7 +81,7 @@ BEGIN
       RETURN QUERY WITH taken AS (
         UPDATE task SET ready = false, until = ms() + lease, deliveries = deliveries + 1,
           token = sequence || '.' || deliveries + 1
-        WHERE sequence = ANY (ARRAY(SELECT sequence FROM task WHERE queue = name AND ready
+        WHERE sequence = ANY (ARRAY(SELECT sequence FROM task WHERE queue = name AND ready AND sequence <= newest
           ORDER BY level DESC, sequence LIMIT least(turn, rest) FOR UPDATE SKIP LOCKED)) RETURNING *)
         SELECT * FROM taken ORDER BY level DESC, sequence;
       GET DIAGNOSTICS got = ROW_COUNT;

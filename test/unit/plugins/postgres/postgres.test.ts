@@ -113,6 +113,37 @@ test("several that come first at the same time make one schema", async () => {
   expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 1 }])
 })
 
+test("what is published during a take does not come before what was published earlier", async () => {
+  const driver = await plugin.connect(through(server.port), options("order"))
+  const schema = `"${schemaOf("order")}"`
+  try {
+    // Handing out a task of the middle queue waits until it is told to go on.
+    await ask(`CREATE FUNCTION ${schema}.pause() RETURNS trigger LANGUAGE plpgsql AS
+      'BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NEW; END'`)
+    await driver.publish([{ ...posting("first", "t"), queue: "middle" }])
+    await ask(`CREATE TRIGGER pause BEFORE UPDATE ON ${schema}.task FOR EACH ROW EXECUTE FUNCTION ${schema}.pause()`)
+    const holder = new pg.Client({ connectionString: server.url })
+    await holder.connect()
+    await holder.query("SELECT pg_advisory_lock(77)")
+    const taken = driver.take(
+      { queues: ["high", "middle", "low"], max: 3, wait: 0, rotate: false },
+      new AbortController().signal,
+    )
+    try {
+      const waits = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 77 AND NOT granted"
+      await eventually(async () => (await ask(waits)).length > 0)
+      await driver.publish([{ ...posting("second", "t"), queue: "high" }])
+      await driver.publish([{ ...posting("third", "t"), queue: "low" }])
+    } finally {
+      await holder.end()
+    }
+    const { deliveries } = await taken
+    expect(deliveries.map(({ queue }) => queue)).toEqual(["middle"])
+  } finally {
+    await driver.close()
+  }
+})
+
 test("a queue in which nothing is to come names no time to ask again", async () => {
   const driver = await plugin.connect(through(server.port), options("idle"))
   const take = () => driver.take({ queues: ["q"], max: 1, wait: 0, rotate: false }, new AbortController().signal)
