@@ -333,7 +333,7 @@ test("the services with a log of their own, and with traces, say what they run",
 test("the example of a test passes", async () => {
   using project = makeExamples(examples)
   await using tests = spawnProcess(process.execPath, ["test", "orders.test.ts"], { cwd: project.path })
-  expect(await ended(tests)).toMatchObject({ code: 0, output: expect.stringContaining("2 pass") })
+  expect(await ended(tests)).toMatchObject({ code: 0, output: expect.stringContaining("4 pass") })
 })
 
 // ── Names ───────────────────────────────────────────────────────────────────────────────────────────────────────────

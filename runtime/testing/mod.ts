@@ -23,7 +23,6 @@ import { Retry } from "../actor/outcomes.ts"
 import type { Client } from "../client/client.ts"
 import { connectTransport } from "../connection/connect.ts"
 import { CallboardError, WaitTimeout } from "../errors.ts"
-import { generateId } from "../id.ts"
 import type { SubmittedJob } from "../jobs/handle.ts"
 import type { SubmissionFields } from "../jobs/submission/submission.ts"
 import type { JobView } from "../jobs/view.ts"
@@ -32,10 +31,13 @@ import { isTerminal, STATES } from "../protocol/state.ts"
 import { serve } from "../service/serve.ts"
 import type { Service } from "../service/service.ts"
 import { collectLog, type LogLine } from "./log.ts"
+import { observedTransport, type SubmittedTask } from "./observed-transport.ts"
 import type { VirtualClock } from "./virtual-clock.ts"
 
 export type { LogLine } from "./log.ts"
-export { StillWaiting, type VirtualClock, virtualClock } from "./virtual-clock.ts"
+export type { SubmittedTask } from "./observed-transport.ts"
+export { forEachSeed, SeedFailed, type SeedOptions } from "./seeds.ts"
+export { StillWaiting, type VirtualClock, type VirtualClockOptions, virtualClock } from "./virtual-clock.ts"
 
 export interface RunOptions {
   /** Other actors to serve, to which this one submits. Default: none. */
@@ -73,6 +75,11 @@ export interface ActorRun<A extends AnyActor> extends AsyncDisposable {
   readonly call: Calls<A>
   /** The client of the service, for jobs by id, lists, and tasks of other actors. */
   readonly client: Client
+  /**
+   * The tasks that were submitted so far, in order: by the test, by handlers, and by outcomes (callbacks, errbacks, chains). A
+   * task of an actor that is not served is among them, and is never run.
+   */
+  readonly submitted: ReadonlyArray<SubmittedTask>
   /** Log lines of the actors and the worker so far, of every level. */
   readonly logs: ReadonlyArray<LogLine>
   /**
@@ -100,6 +107,8 @@ export class NotDrained extends Error {
   }
 }
 
+let runs = 0
+
 /** Serves an actor, and resolves when it takes tasks. Fails with `ActorStartFailed`, and like `serve()`. */
 export const runActor = async <A extends AnyActor & ActorDefinition>(
   actor: A,
@@ -108,13 +117,17 @@ export const runActor = async <A extends AnyActor & ActorDefinition>(
   const timeoutMs = milliseconds("timeout", options.timeout ?? 5)
   const { clock } = options
   const { lines, log } = collectLog()
-  const transport = `memory://${generateId()}`
+  // Not a generated id: under a seed the next run would generate the same.
+  const transport = `observed://run-${++runs}`
+  const { plugin, submitted } = observedTransport(clock?.seed)
+  const transports = { observed: plugin }
   // Loads what is loaded only once it is needed, since a virtual clock does not stand still for that.
-  if (clock !== undefined) await (await connectTransport(transport)).close()
+  if (clock !== undefined) await (await connectTransport(transport, { transports })).close()
   const served: ReadonlyArray<ActorDefinition> = [actor, ...(options.actors ?? [])]
   const inTime: InTime = clock === undefined ? (promise) => promise : (promise) => clock.until(promise)
   const serving = serve({
     transport,
+    transports,
     actors: options.backoff === "real" ? served : served.map(retryAtOnce),
     concurrency: options.concurrency ?? 4,
     grace: 1,
@@ -123,7 +136,7 @@ export const runActor = async <A extends AnyActor & ActorDefinition>(
   })
   const service = await inTime(serving)
   await inTime(service.ready())
-  return new RunningActor<A>(actor.name, { service, logs: lines, timeoutMs, inTime })
+  return new RunningActor<A>(actor.name, { service, submitted, logs: lines, timeoutMs, inTime })
 }
 
 /** Waits for a promise, and turns the clock meanwhile if it is a virtual one. */
@@ -131,6 +144,7 @@ type InTime = <T>(promise: Promise<T>) => Promise<T>
 
 interface Running {
   readonly service: Service
+  readonly submitted: ReadonlyArray<SubmittedTask>
   readonly logs: ReadonlyArray<LogLine>
   readonly timeoutMs: number
   readonly inTime: InTime
@@ -142,16 +156,18 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
   readonly submit: Submits<A>
   readonly call: Calls<A>
   readonly client: Client
+  readonly submitted: ReadonlyArray<SubmittedTask>
   readonly logs: ReadonlyArray<LogLine>
   readonly #service: Service
   readonly #timeoutMs: number
   readonly #inTime: InTime
 
-  constructor(name: string, { service, logs, timeoutMs, inTime }: Running) {
+  constructor(name: string, { service, submitted, logs, timeoutMs, inTime }: Running) {
     const { client } = service
     const submit = (meth: string, input: unknown, fields: SubmissionFields) =>
       client.submit(name, { ...fields, meth, ...(input === undefined ? {} : { input }) })
     this.client = client
+    this.submitted = submitted
     this.logs = logs
     this.#service = service
     this.#timeoutMs = timeoutMs

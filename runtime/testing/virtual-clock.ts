@@ -4,6 +4,7 @@
  */
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { EventLoop } from "./event-loop.ts"
+import { Random, replaceRandomness } from "./random.ts"
 
 /**
  * The time of this process while a test holds it: `Date`, `performance.now` and all timers go by it, of actors as of Callboard.
@@ -13,6 +14,8 @@ import { EventLoop } from "./event-loop.ts"
 export interface VirtualClock extends Disposable {
   /** Milliseconds since the epoch. */
   readonly now: number
+  /** What all randomness of this process follows from while the clock is held; absent: it is random. */
+  readonly seed?: number
   /** Lets so much time pass (seconds, or text such as `"10 minutes"`), and runs everything that falls due meanwhile. */
   advance(duration: DurationInput): Promise<void>
   /**
@@ -20,6 +23,13 @@ export interface VirtualClock extends Disposable {
    * not settled `within` so much of it (default: 1 hour).
    */
   until<A>(promise: Promise<A>, options?: { readonly within?: DurationInput }): Promise<A>
+}
+
+export interface VirtualClockOptions {
+  /** Default: the present, or the beginning of 2030 with a seed, so that every run of it is the same. */
+  readonly start?: Date
+  /** Default: none. */
+  readonly seed?: number
 }
 
 /** Failure of {@link VirtualClock.until}: the promise has not settled. */
@@ -32,12 +42,15 @@ export class StillWaiting extends Error {
 }
 
 const LONGEST_WAIT = "1 hour"
+const SEEDED_START = Date.UTC(2030, 0, 1)
 
 /** Whether a clock holds the time of this process. There is one time, and so one clock at once. */
 let isHeld = false
 
 /**
- * Takes over the time of this process. `start`: the time that it begins with, by default the present.
+ * Takes over the time of this process. `seed`: a whole number
+ * that all randomness follows from, ids and back-offs with jitter included; the transport of `runActor` then takes its time over
+ * every call, drawn from the seed, so that jobs overtake each other in another way with each seed, and in the same way again.
  *
  * ```ts
  * using clock = virtualClock()
@@ -47,20 +60,25 @@ let isHeld = false
  * expect((await job.find()).state).toBe("succeeded")
  * ```
  */
-export const virtualClock = ({ start = new Date() }: { readonly start?: Date } = {}): VirtualClock => {
+export const virtualClock = ({ start, seed }: VirtualClockOptions = {}): VirtualClock => {
   if (isHeld) throw new Error("there is a virtual clock already: dispose of it first (`using clock = virtualClock()`)")
+  if (seed !== undefined && !Number.isSafeInteger(seed)) throw new Error(`seed: a whole number, not ${seed}`)
   isHeld = true
-  return new Clock(start.getTime())
+  return new Clock(start?.getTime() ?? (seed === undefined ? Date.now() : SEEDED_START), seed)
 }
 
 class Clock extends EventLoop implements VirtualClock {
+  readonly seed?: number
   readonly #restore: () => void
+  readonly #restoreRandomness: (() => void) | undefined
   /** Turns of the clock, one after the other. */
   #turns: Promise<unknown> = Promise.resolve()
   #isSettling = false
 
-  constructor(startedAt: number) {
+  constructor(startedAt: number, seed: number | undefined) {
     super(startedAt)
+    if (seed !== undefined) this.seed = seed
+    this.#restoreRandomness = seed === undefined ? undefined : replaceRandomness(new Random(seed))
     this.#restore = this.install()
   }
 
@@ -112,6 +130,7 @@ class Clock extends EventLoop implements VirtualClock {
 
   [Symbol.dispose](): void {
     this.#restore()
+    this.#restoreRandomness?.()
     isHeld = false
   }
 }

@@ -1,7 +1,7 @@
 /** What a seed chooses: the board, the workers, the jobs and the faults. */
 import type { Submission } from "../../runtime/jobs/submission/submission.ts"
+import type { Random } from "../../runtime/testing/random.ts"
 import type { Plan } from "../chaos/history.ts"
-import type { Random } from "./random.ts"
 import type { Call, Faults } from "./wire.ts"
 
 export interface PlannedJob {

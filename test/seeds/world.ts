@@ -1,6 +1,6 @@
 /** The world of one seed: virtual time, randomness, processes that can be frozen and killed, and the trace of what happens. */
 import { EventLoop } from "../../runtime/testing/event-loop.ts"
-import { Random } from "./random.ts"
+import { Random, replaceRandomness } from "../../runtime/testing/random.ts"
 
 /** A process of the simulation: a worker with its connection, or a client. The board outlives all of them. */
 export class Process {
@@ -86,15 +86,10 @@ export class World extends EventLoop {
   /** Replaces clocks, timers and randomness of this whole process. Returns a function that puts the real ones back. */
   override install(): () => void {
     const restore = super.install()
-    const { random } = Math
-    const { getRandomValues, randomUUID } = crypto
-    Math.random = this.random.next
-    crypto.getRandomValues = (view) => (view === null ? view : this.random.fill(view))
+    const restoreRandomness = replaceRandomness(this.random)
     return () => {
       restore()
-      Math.random = random
-      crypto.getRandomValues = getRandomValues
-      crypto.randomUUID = randomUUID
+      restoreRandomness()
     }
   }
 }

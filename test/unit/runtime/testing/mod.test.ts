@@ -160,4 +160,40 @@ describe("runActor", () => {
       message: "actor broken did not start: no database",
     })
   })
+
+  test("says what was submitted: by the test, by handlers and by outcomes, served or not", async () => {
+    await using run = await runActor(shop, { actors: [other] })
+    const first = await run.submit.family({ depth: 1 })
+    await run.call.price(
+      { amount: 2 },
+      {
+        callbacks: [{ task: "mail.send", immutable: true, kwargs: { to: "Ada" } }],
+      },
+    )
+    const parent = await run.submit.price({ amount: 3 }, { delay: "1 hour", queue: "slow" })
+    await run.submit.price({ amount: 5 }, { after: [parent.id] })
+    await run.client.job(first.id).result()
+    await expect.poll(() => run.submitted.length).toBe(6)
+    const brief = run.submitted.map(({ name, input, queue, due, parentId }) => ({
+      name,
+      input,
+      queue,
+      later: due !== undefined && due.getTime() > Date.now() + 3_000_000,
+      byAnother: parentId !== undefined,
+    }))
+    const plain = { queue: "default", later: false, byAnother: false }
+    expect(brief).toContainEqual({ ...plain, name: "shop.family", input: { depth: 1 } })
+    expect(brief).toContainEqual({ ...plain, name: "shop.family", input: { depth: 0 }, byAnother: true })
+    expect(brief).toContainEqual({ ...plain, name: "shop.price", input: { amount: 2 } })
+    expect(brief).toContainEqual({ ...plain, name: "mail.send", input: { to: "Ada" }, byAnother: true })
+    expect(brief).toContainEqual({ ...plain, name: "shop.price", input: { amount: 3 }, queue: "slow", later: true })
+    expect(brief).toContainEqual({ ...plain, name: "shop.price", input: { amount: 5 } })
+  })
+
+  test("a task that is tried again was submitted once", async () => {
+    await using run = await runActor(shop)
+    const job = await run.submit.flaky()
+    await job.result({ timeout: 60 })
+    expect(run.submitted.map(({ id }) => id)).toEqual([job.id])
+  })
 })

@@ -1,4 +1,6 @@
-/** Random numbers that follow from a seed, the same on every engine (mulberry32). */
+/** Randomness that follows from a seed. */
+
+/** Random numbers, the same for a seed on every engine (mulberry32). */
 export class Random {
   #state: number
 
@@ -37,5 +39,21 @@ export class Random {
     const bytes = new Uint8Array(view.buffer, view.byteOffset, view.byteLength)
     for (let at = 0; at < bytes.length; at++) bytes[at] = this.#bits() & 0xff
     return view
+  }
+}
+
+/**
+ * Makes all randomness of this process follow from these numbers: `Math.random`, and what ids are made of. Returns a function
+ * that puts the real one back.
+ */
+export const replaceRandomness = (random: Random): (() => void) => {
+  const { random: real } = Math
+  const { getRandomValues, randomUUID } = crypto
+  Math.random = random.next
+  crypto.getRandomValues = (view) => (view === null ? view : random.fill(view))
+  return () => {
+    Math.random = real
+    crypto.getRandomValues = getRandomValues
+    crypto.randomUUID = randomUUID
   }
 }
