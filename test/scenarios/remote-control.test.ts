@@ -48,7 +48,9 @@ onEveryBoard((newBoard, kind) => {
       { worker: "w2", value: [{ name: "scene", methods: ["run", "hold"] }] },
     ])
     const [stats] = await other.control("stats", {}, { workers: ["w1"] })
-    expect(stats?.value).toMatchObject({ name: "w1", concurrency: 1, inFlight: 2, memory: { rss: expect.any(Number) } })
+    // The task that waits is handed back once the handler before it has run for a second.
+    const inFlight = expect.toBeOneOf([1, 2])
+    expect(stats?.value).toMatchObject({ name: "w1", concurrency: 1, inFlight, memory: { rss: expect.any(Number) } })
     resolve()
     await waits.outcome(WAIT)
   })

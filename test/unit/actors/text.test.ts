@@ -100,7 +100,7 @@ describe("text.count", () => {
       [0, 1, 2, 3].map((shift) => [`${shift}.txt`, `${"x".repeat(shift)} ${"größe\r\n\r\n".repeat(20_000)}`]),
     )
     await using folder = await folderWith(files)
-    await using run = await runActor(textActor({ root: folder.path }))
+    await using run = await runActor(textActor({ root: folder.path }), { timeout: "30 seconds" })
     expect((await run.call.count({ files: "*.txt", top: 1 })).top).toEqual([{ word: "größe", count: 80_000 }])
   })
 })
