@@ -84,6 +84,7 @@ export const denoTests = [
   "test/unit/runtime/client/http-client",
   // It replaces what the runtime calls timers and time.
   "test/unit/runtime/testing/virtual-clock",
+  "test/unit/runtime/testing/seeds",
   "test/e2e/http",
   "test/support/servers/",
 ]
