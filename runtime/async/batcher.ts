@@ -11,6 +11,8 @@ export class Batcher<In, Out> {
     readonly resolve: (out: Out) => void
     readonly reject: (cause: unknown) => void
   }> = []
+  /** Whether this turn ends with a look for items. */
+  #scheduled = false
 
   /** `send` answers item by item, in order. At most `max` items go into one call. */
   constructor(send: (items: ReadonlyArray<In>) => Promise<ReadonlyArray<Out>>, max = 512) {
@@ -23,12 +25,23 @@ export class Batcher<In, Out> {
     return new Promise<Out>((resolve, reject) => this.push(item, resolve, reject))
   }
 
-  /** Like {@link add}, with callbacks instead of a promise. What they throw is an unhandled rejection. */
-  push(item: In, resolve: (out: Out) => void, reject: (cause: unknown) => void): void {
-    // No timer: a single item on an idle batcher is sent at the end of this turn, and waits for no others.
-    if (this.#waiting.length === 0) setImmediate(() => this.#flush())
+  /**
+   * Like {@link add}, with callbacks instead of a promise. What they throw is an unhandled rejection. `alone`: the caller
+   * expects no other item in this turn, so that the item is sent at once. That is done once per turn: items that follow one
+   * another without a turn in between would keep timers and sockets waiting.
+   */
+  push(item: In, resolve: (out: Out) => void, reject: (cause: unknown) => void, alone = false): void {
+    const now = alone && !this.#scheduled
+    if (!this.#scheduled) {
+      this.#scheduled = true
+      // No timer: an item is sent at the end of this turn at the latest.
+      setImmediate(() => {
+        this.#scheduled = false
+        this.#flush()
+      })
+    }
     this.#waiting.push({ item, resolve, reject })
-    if (this.#waiting.length >= this.#max) this.#flush()
+    if (now || this.#waiting.length >= this.#max) this.#flush()
   }
 
   /** A transport that throws instead of rejecting must not end the process. */

@@ -118,7 +118,8 @@ export class DeliveryEnder {
       }
     }
     try {
-      this.#settlements.settle(settlement, this.#end.signal, inFlight.refused, finish, storeFault)
+      const alone = this.#options.buffer.inFlight.size === 1
+      this.#settlements.settle(settlement, this.#end.signal, inFlight.refused, finish, storeFault, alone)
     } catch (thrown) {
       storeFault(thrown)
     }

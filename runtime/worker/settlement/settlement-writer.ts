@@ -37,7 +37,7 @@ export class SettlementWriter {
   /**
    * Stores a settlement and calls back with the result, or with what was thrown on the way.
    * `refused` makes the settlement that replaces a result which the transport can never take. `signal` ends trying: a task
-   * that is not settled then is delivered again.
+   * that is not settled then is delivered again. `alone`: no other delivery is here that could be settled together with it.
    */
   settle(
     settlement: AttemptEnd,
@@ -45,6 +45,7 @@ export class SettlementWriter {
     refused: ((error: JobError) => AttemptEnd) | undefined,
     done: (result: SettleResult) => void,
     failed: (cause: unknown) => void,
+    alone = false,
   ): void {
     const retry = (answer: EndAnswer) => void this.#retry(settlement, answer, signal, refused).then(done, failed)
     this.#batcher.push(
@@ -52,6 +53,7 @@ export class SettlementWriter {
       // Nearly every settlement is stored at the first try, and then costs no promise.
       (settled) => (settled.status === "ended" ? done(settlement) : retry(settled)),
       (cause) => retry(failedOf(cause)),
+      alone,
     )
   }
 

@@ -37,3 +37,28 @@ test("nor from learning that the answers were too few", async () => {
   const few = "Error: the transport gave fewer answers than it was asked"
   expect(await behindBroken(async () => [])).toEqual([few, few])
 })
+
+/** Adds items as the only ones of their turn, and says in which calls they were sent, and how many before the turn ended. */
+const alone = async (count: number) => {
+  const calls: Array<ReadonlyArray<number>> = []
+  const batcher = new Batcher(async (items: ReadonlyArray<number>) => {
+    calls.push(items)
+    return items
+  })
+  const ended = new Promise((resolve) => setImmediate(resolve))
+  const answered = Array.from(
+    { length: count },
+    (_, at) => new Promise((resolve, reject) => batcher.push(at, resolve, reject, true)),
+  )
+  const atOnce = calls.length
+  await Promise.all([...answered, ended])
+  return { calls, atOnce }
+}
+
+test("an item that is alone is sent at once", async () => {
+  expect(await alone(1)).toEqual({ calls: [[0]], atOnce: 1 })
+})
+
+test("and only one in a turn, so that a chain of them keeps nothing else from its turn", async () => {
+  expect(await alone(3)).toEqual({ calls: [[0], [1, 2]], atOnce: 1 })
+})
