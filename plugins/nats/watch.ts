@@ -29,18 +29,17 @@ export const listen = async (
       subscriptions.listen(names.tasksIn("j", queue), () => listener({ kind: "queue", queue }), signal)
     await Promise.all(interest.queues.map(subscribe))
   } else if (interest.kind === "job") {
-    const { id } = interest
-    await Promise.all([
-      subscriptions.listen(
-        names.event("t", id),
-        ({ data }) => listener({ kind: "job", id, record: data.slice() }),
-        signal,
-      ),
-      // A job without a record changes by its tasks.
-      ...(["j", "s"] as const).map((kind) =>
-        subscriptions.listen(names.tasksOf(id, kind), () => listener({ kind: "job", id }), signal),
-      ),
-    ])
+    const { id, ends } = interest
+    const onRecord = ({ data }: Msg) => listener({ kind: "job", id, record: data.slice() })
+    if (ends) await subscriptions.listen(names.event("t", id), onRecord, signal, names.event("t"))
+    else
+      await Promise.all([
+        subscriptions.listen(names.event("t", id), onRecord, signal),
+        // A job without a record changes by its tasks.
+        ...(["j", "s"] as const).map((kind) =>
+          subscriptions.listen(names.tasksOf(id, kind), () => listener({ kind: "job", id }), signal),
+        ),
+      ])
   } else {
     const onRecord = ({ subject, data }: { readonly subject: string; readonly data: Uint8Array }) =>
       listener({ kind: "job", id: names.idIn(subject), record: data.slice() })
@@ -90,17 +89,25 @@ interface Shared {
 export class Subscriptions {
   readonly #link: Link
   readonly #shared = new Map<string, Shared>()
+  /** Families of subjects to which the server has allowed a subscription. */
+  readonly #allowed = new Set<string>()
 
   constructor(link: Link) {
     this.#link = link
+    // The permissions may have changed meanwhile.
+    link.onStatus(() => this.#allowed.clear())
   }
 
   /**
    * Resolves once the server has the subscription. Ends with the signal, or with the link. Fails with `unauthorized`
    * when the server does not allow it.
+   *
+   * With `family`, a name for the subject and others like it, it resolves before that, except for the first subject of the
+   * family, which shows whether they are allowed: the server has the subscription before it reads what is sent from then
+   * on. The servers of a cluster tell each other of a subscription, so that there every one is waited for.
    */
-  async listen(subject: string, listener: Listener, signal: AbortSignal): Promise<void> {
-    await this.#link.ready()
+  async listen(subject: string, listener: Listener, signal: AbortSignal, family?: string): Promise<void> {
+    if (!this.#link.isReady) await this.#link.ready()
     if (signal.aborted) return
     const shared = this.#open(subject)
     shared.listeners.add(listener)
@@ -111,9 +118,11 @@ export class Subscriptions {
     }
     signal.addEventListener("abort", stop)
     this.#link.closing.addEventListener("abort", stop)
+    if (family !== undefined && this.#allowed.has(family) && !this.#link.hasCluster) return
     try {
       await this.#link.flush()
       if (shared.refusal !== undefined) throw shared.refusal
+      if (family !== undefined) this.#allowed.add(family)
     } catch (error) {
       stop()
       throw error
@@ -130,6 +139,7 @@ export class Subscriptions {
     }
     const refuse = (error: TransportError): void => {
       opened.refusal = error
+      this.#allowed.clear()
       // The next listener tries anew.
       if (this.#shared.get(subject) === opened) this.#shared.delete(subject)
     }

@@ -35,6 +35,7 @@ import { rerunJob } from "../jobs/commands/rerun.ts"
 import { type JobHandle, jobHandle, type SubmittedJob } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
+import { POLL_MS } from "../jobs/tracking/finding.ts"
 import { followBoard } from "../jobs/tracking/following.ts"
 import { type JobView, jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
@@ -193,7 +194,9 @@ export class Client implements AsyncDisposable {
   }
 
   #submitted(receipt: Receipt): SubmittedJob {
-    return { ...jobHandle(this.connection, receipt.id), receipt }
+    const acceptedAt = performance.now()
+    const isNew = () => !receipt.duplicate && performance.now() - acceptedAt < POLL_MS
+    return { ...jobHandle(this.connection, receipt.id, isNew), receipt }
   }
 
   /** A job by its id, for instance one that was submitted over HTTP. */

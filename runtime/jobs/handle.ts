@@ -54,9 +54,10 @@ export interface SubmittedJob<R = unknown> extends JobHandle<R> {
   readonly receipt: Receipt
 }
 
-export const jobHandle = <R>(connection: Connection, id: string): JobHandle<R> => {
+/** `isNew`: whether the job was submitted just now. */
+export const jobHandle = <R>(connection: Connection, id: string, isNew = () => false): JobHandle<R> => {
   const end = async (options: WaitOptions = {}): Promise<Outcome> => {
-    const record = await waitForEnd(connection, id, timeoutOf(options), options.signal)
+    const record = await waitForEnd(connection, id, timeoutOf(options), options.signal, isNew())
     return outcomeInCode(outcomeOf(record) ?? { state: "gone" })
   }
   return {

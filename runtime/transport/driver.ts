@@ -249,7 +249,11 @@ export type Committed =
 
 export type Interest =
   | { readonly kind: "queues"; readonly queues: ReadonlyArray<string> }
-  | { readonly kind: "job"; readonly id: string }
+  /**
+   * `ends`: the caller waits for the end of the job, and reads its record once the promise has resolved. Tasks need not be
+   * reported then, and it is enough that a record is either in that read or reported.
+   */
+  | { readonly kind: "job"; readonly id: string; readonly ends?: true }
   | { readonly kind: "jobs" }
 
 export type News =

@@ -46,6 +46,7 @@ export class Line {
           end: guard(jobs.end),
           extend: guard(jobs.extend),
           find: guard(jobs.find),
+          ended: guard(jobs.ended),
           decide: guard(jobs.decide),
           list: guard(jobs.list),
           ...(queues && { queues: guard(queues) }),

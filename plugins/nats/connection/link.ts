@@ -77,15 +77,24 @@ export class Link {
     return this.#connection.info?.version ?? ""
   }
 
+  /** Whether the server belongs to a cluster. */
+  get hasCluster(): boolean {
+    return this.#connection.info?.cluster !== undefined
+  }
+
   /** Whether the server belongs to a cluster, and says that it has JetStream. */
   get isClustered(): boolean {
-    const { cluster, jetstream } = this.#connection.info ?? {}
-    return cluster !== undefined && jetstream === true
+    return this.hasCluster && this.#connection.info?.jetstream === true
   }
 
   onStatus(listener: (status: Status) => void): () => void {
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)
+  }
+
+  /** Whether {@link ready} would resolve at once. */
+  get isReady(): boolean {
+    return this.connected && !this.closing.aborted && !this.#connection.isClosed()
   }
 
   /** Resolves when the server is reachable; fails with `unavailable` when that takes too long, or `closed`. */

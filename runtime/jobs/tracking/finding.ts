@@ -77,13 +77,15 @@ export const findAll = async <A>(
 
 /**
  * Waits for the end of a job's current run. Resolves with its terminal record (a tombstone if it is gone).
- * Fails with `WaitTimeout` after `timeoutMs`, and with `not-found`.
+ * Fails with `WaitTimeout` after `timeoutMs`, and with `not-found`. `isNew`: the job was submitted just now, so that it
+ * exists, and was not late then.
  */
 export const waitForEnd = async (
   connection: Connection,
   id: string,
   timeoutMs: number,
   signal?: AbortSignal,
+  isNew = false,
 ): Promise<JobRecord> => {
   if (!isId(id)) throw notFound(id)
   const stop = new AbortController()
@@ -108,10 +110,15 @@ export const waitForEnd = async (
     const lookNow = () => findRecord(connection, id).then((found) => seen(found.record))
     if (signal?.aborted) return aborted()
     signal?.addEventListener("abort", aborted, { once: true })
+    const lookFirst = async () => {
+      const ended = await connection.jobs.ended(id)
+      if (ended !== undefined) seen(ended)
+      else if (!isNew && !stop.signal.aborted) await lookNow()
+    }
     // The watch begins before the first read, so that an end in between is seen by one of them.
     connection.jobs
-      .watch({ id }, seen, stop.signal)
-      .then(lookNow)
+      .watch({ id, ends: true }, seen, stop.signal)
+      .then(() => (stop.signal.aborted ? undefined : lookFirst()))
       .then(() => {
         if (stop.signal.aborted) return
         look = setInterval(() => {

@@ -1,5 +1,6 @@
 /** Finds and lists jobs. Record, task and run note of a job are merged into one record. */
 import { isOfTask, type JobRecord } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
 import type { Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
 import { TransportError } from "../mod.ts"
@@ -24,6 +25,13 @@ export class Finder {
     const [known, [note]] = await Promise.all([this.#batched.read(id, "all"), this.#notes.of([id])])
     const record = known && viewOf(known, note, Date.now())
     return record && { record, revision: known?.revision ?? "" }
+  }
+
+  /** The record of a job that has ended. The task and the note of a job no longer matter then, and are not read. */
+  async ended(id: string): Promise<JobRecord | undefined> {
+    const known = await this.#batched.read(id, "record")
+    const record = known && viewOf(known, undefined, Date.now())
+    return record !== undefined && isTerminal(record.state) ? record : undefined
   }
 
   /**

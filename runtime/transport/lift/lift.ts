@@ -14,7 +14,7 @@ import { Notes } from "./notes.ts"
 import { Revisions } from "./revisions.ts"
 import { take } from "./take.ts"
 import type { Jobs, Transport } from "./transport.ts"
-import { watchJobs } from "./watch-jobs.ts"
+import { watchEnd, watchJobs } from "./watch-jobs.ts"
 
 export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): Transport => {
   const closing = new AbortController()
@@ -45,14 +45,18 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     }),
     extend: (tokens) => extend(driver, tokens),
     find: (id) => finder.find(id),
+    ended: (id) => finder.ended(id),
     decide: guarded((decisions) => Promise.all(decisions.map((decision) => decide(batched, decision)))),
     ...(queues === undefined ? {} : { queues: () => queues.call(driver) }),
     ...(waiting === undefined ? {} : { waiting: (what, max) => waiting.call(driver, what, max) }),
     ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(driver, before, max) }),
     list: guarded((query) => finder.query(query)),
-    watch: guarded(({ id }, listener, signal) =>
-      watchJobs(driver, finder, id, listener, AbortSignal.any([signal, closing.signal])),
-    ),
+    watch: guarded(({ id, ends }, listener, signal) => {
+      const either = AbortSignal.any([signal, closing.signal])
+      return ends && id !== undefined
+        ? watchEnd(driver, finder, id, listener, either)
+        : watchJobs(driver, finder, id, listener, either)
+    }),
   }
 
   return {

@@ -88,6 +88,12 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
   find(id: string): Promise<Found | undefined>
 
   /**
+   * The record of a job that has ended, as {@link find} returns it; `undefined` where no end is stored. It costs one lookup,
+   * where `find` costs several.
+   */
+  ended(id: string): Promise<JobRecord | undefined>
+
+  /**
    * Stores decisions about jobs that no delivery makes: cancel, rerun, delete. Each is a compare-and-set. The record has an
    * empty fence, so that no delivery takes it for its own. In this order, or as one transaction: the record, then
    * `withdraw` (removes the waiting task from its queue), then `post`. Where these are several steps, a process that dies
@@ -103,8 +109,17 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
    * Calls the listener with records as they change, of one job or of all, from when the promise resolves until the signal
    * fires. Best effort: changes during a disconnection are not repeated, and of several quick changes a listener may get
    * only the latest.
+   *
+   * `ends`: only the end of the job is of interest, and the caller asks {@link ended} once the promise has resolved: an end
+   * that is stored before is known there.
    */
-  watch(filter: { readonly id?: string }, listener: (record: JobRecord) => void, signal: AbortSignal): Promise<void>
+  watch(filter: WatchFilter, listener: (record: JobRecord) => void, signal: AbortSignal): Promise<void>
+}
+
+export interface WatchFilter {
+  /** Absent: all jobs. */
+  readonly id?: string
+  readonly ends?: true
 }
 
 /** What to take, as a driver is asked. Without `rotate` in strict order of the queues. */

@@ -65,6 +65,28 @@ export const watchJobs = async (
   await Promise.all([listening, noting])
 }
 
+/**
+ * Watches a job for its end, which is always a stored record: no task and no run note is followed. Resolves when each end is
+ * either reported, or found by who asks {@link Finder.ended} from then on.
+ */
+export const watchEnd = async (
+  driver: Driver,
+  finder: Finder,
+  id: string,
+  listener: (record: JobRecord) => void,
+  signal: AbortSignal,
+): Promise<void> => {
+  if (signal.aborted) return
+  const hear = async (news: News): Promise<void> => {
+    if (signal.aborted || news.kind === "queue" || (news.kind === "job" && news.id !== id)) return
+    const told = news.kind === "job" ? recordIn(news.record) : undefined
+    // Watching is best effort: callers also look by themselves now and then, so a failed read may be skipped.
+    const record = told ?? (await finder.ended(id).catch(() => undefined))
+    if (record !== undefined && !signal.aborted) listener(record)
+  }
+  await driver.listen({ kind: "job", id, ends: true }, (news) => void hear(news), signal)
+}
+
 const recordIn = (bytes: Uint8Array | undefined): JobRecord | undefined => {
   if (bytes === undefined) return undefined
   try {

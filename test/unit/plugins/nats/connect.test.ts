@@ -71,6 +71,7 @@ describe("a server with users", () => {
             users: [
               { user: "zoe", password: "s3cret" }
               { user: "eve", password: "s3cret", permissions: { publish: { deny: "*.j.>" } } }
+              { user: "ann", password: "s3cret", permissions: { subscribe: { deny: "*.ev.>" } } }
             ]
           }
           B { users: [{ user: "bob", password: "s3cret" }] }
@@ -104,6 +105,15 @@ describe("a server with users", () => {
     const [receipt] = await transport.jobs.publish([taskOf({ id: "a", queue: "q" })])
     expect(receipt).toMatchObject({ status: "failed", error: { reason: "unauthorized", outcome: "none" } })
     expect(performance.now() - start).toBeLessThan(1_500)
+    await transport.close()
+  })
+
+  test("so is a wait for the end of a job, each time", async () => {
+    const transport = await connectNats(url("ann", "s3cret"), options())
+    for (const id of ["a", "b"]) {
+      const waiting = transport.jobs.watch({ id, ends: true }, () => undefined, new AbortController().signal)
+      await expect(waiting).rejects.toMatchObject({ reason: "unauthorized" })
+    }
     await transport.close()
   })
 })

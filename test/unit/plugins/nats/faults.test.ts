@@ -23,6 +23,7 @@ interface Bench extends AsyncDisposable {
   readonly server: NatsServer
   readonly transport: Transport
   readonly names: Names
+  readonly options: ConnectOptions
   /** A client of its own, to inspect and change the streams. */
   readonly client: NatsConnection
   api(name: string, body?: unknown): Promise<Record<string, unknown>>
@@ -39,6 +40,7 @@ const setup = async (server: NatsServer, fields: Partial<ConnectOptions> = {}): 
     transport,
     client,
     names: new Names(namespace),
+    options: given,
     api: async (name, body = {}) => (await client.request(`$JS.API.${name}`, JSON.stringify(body))).json(),
     one: async (queue = "q", wait = 5_000) => {
       const end = Date.now() + wait
@@ -525,6 +527,33 @@ describe("a server that lives", () => {
     await until("the same note again", async () => (await noted()) !== before)
     expect((await transport.jobs.find(posting.id))?.record).toMatchObject({ state: "started", worker: "w" })
     expect(heard.length).toBe(1)
+  })
+
+  test("an end that comes while a wait for it begins is found or told", async () => {
+    await using bench = await setup(server)
+    const waiter = await connectNats(server.url, { ...bench.options, name: "waiter" })
+    let [found, told] = [0, 0]
+    for (let round = 0; round < 60; round++) {
+      const posting = task()
+      await stored(bench, posting)
+      const { token, fence } = await bench.one()
+      const record = recordOf(posting, "succeeded", { fence })
+      const stop = new AbortController()
+      const heard: Array<JobRecord> = []
+      // Nothing stands between the two but what the loop has done so far: the order changes from round to round.
+      const ending = sleep(round % 4).then(() => bench.transport.jobs.end([{ token, record, then: { kind: "ack" } }]))
+      await sleep(round % 3)
+      await waiter.jobs.watch({ id: posting.id, ends: true }, (each) => heard.push(each), stop.signal)
+      const ended = await waiter.jobs.ended(posting.id)
+      if (ended !== undefined) found++
+      else await until(`the end of round ${round}`, async () => heard.some(({ state }) => state === "succeeded"), 2_000)
+      told += heard.length
+      stop.abort()
+      expect(await ending).toEqual([{ status: "ended" }])
+    }
+    expect(found).toBeGreaterThan(0)
+    expect(told).toBeGreaterThan(0)
+    await waiter.close()
   })
 
   test("a task for a queue without a worker is listed, and waits", async () => {
