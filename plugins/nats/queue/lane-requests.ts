@@ -16,6 +16,8 @@ interface Parked {
   readonly number: number
   /** When the request counts as lost, by the monotonic clock. */
   readonly lostAt: number
+  /** Whether the lane was asked for tasks that are there, and had none. Otherwise its last task said that none follows. */
+  isSure: boolean
 }
 
 export interface LaneRequestsParts {
@@ -56,6 +58,7 @@ export class LaneRequests {
   #openFetch: Fetch | undefined
   #parked: Parked | undefined
   #refusedUntil = 0
+  #isDrained = false
 
   constructor(parts: LaneRequestsParts) {
     this.#parts = parts
@@ -76,6 +79,19 @@ export class LaneRequests {
     return this.#parked !== undefined
   }
 
+  /**
+   * Whether the last task came to a parked request, and its consumer had no other: the next request can be parked at once,
+   * without asking for tasks that are there.
+   */
+  get isDrained(): boolean {
+    return this.#isDrained && !this.isParked
+  }
+
+  /** Whether a request is parked, and the lane may have had a task before. That comes soon, if so. */
+  get isUnsure(): boolean {
+    return this.#parked?.isSure === false
+  }
+
   /** Whether the consumer refused the last request. */
   get isRefusing(): boolean {
     return this.#refusedUntil > 0 && this.#isIdle
@@ -88,6 +104,8 @@ export class LaneRequests {
 
   /** Fetches up to `wanted` tasks that are there, as far as the consumer knows. */
   fetch(wanted: number): void {
+    this.#isDrained = false
+    if (this.#parked !== undefined) this.#parked.isSure = true
     this.#openFetch = { number: ++this.#numbers, wanted, got: 0 }
     this.#send(fetchRequest(wanted))
   }
@@ -96,16 +114,21 @@ export class LaneRequests {
   park(): void {
     const now = performance.now()
     if (this.isParked || this.#refusedUntil > now) return
-    this.#parked = { number: ++this.#numbers, lostAt: now + PARK_MS + PARK_GRACE_MS }
+    this.#parked = { number: ++this.#numbers, lostAt: now + PARK_MS + PARK_GRACE_MS, isSure: !this.#isDrained }
+    this.#isDrained = false
     this.#send(PARK_REQUEST)
   }
 
-  /** To be called when a task of this lane has come. Returns whether the session should look at what it has. */
-  onTask(): boolean {
+  /**
+   * To be called when a task of this lane has come. `isLast`: its consumer had no other. Returns whether the session should
+   * look at what it has.
+   */
+  onTask(isLast: boolean): boolean {
     this.lane.quiet = false
+    const open = this.#openFetch
+    this.#isDrained = isLast && this.#parked !== undefined && open === undefined
     // The server does not tell which request it answers; the parked one was sent first.
     this.#parked = undefined
-    const open = this.#openFetch
     if (open !== undefined && ++open.got < open.wanted) return false
     this.#openFetch = undefined
     return true
@@ -135,6 +158,7 @@ export class LaneRequests {
 
   /** Drops all requests: after a change of the connection the server has none. */
   reset(): void {
+    this.#isDrained = false
     this.#openFetch = undefined
     this.#parked = undefined
   }

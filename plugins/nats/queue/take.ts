@@ -137,6 +137,7 @@ export class Taker {
       if (!session.interrupted && link.connected) {
         try {
           await session.ensure()
+          if (!rotates && session.isEmpty) session.parkDrained()
           if (rotates) await this.#fetchRoundRobin(session, key, queues.length, max)
           else await session.fetch({ from: 0, to: session.lanes }, max)
         } catch (error) {
@@ -163,6 +164,7 @@ export class Taker {
         parked = true
         session.park()
         await session.nextEvent(end)
+        if (session.mayBeOvertaken) continue
       }
       // After an interrupt no task is delivered: the session returns those that came all the same.
       if (session.interrupted) return []

@@ -154,6 +154,13 @@ describe("a pull", () => {
     await heard(namespace, queue, bands.of(level), postings.length)
   }
 
+  /** How many requests wait at the consumer of a lane. */
+  const waiting = async (queue: string, level: number): Promise<number> => {
+    const names = new Names(namespace)
+    const subject = `$JS.API.CONSUMER.INFO.${names.queueStream}.${names.consumer(queue, bands.of(level))}`
+    return (await admin.request(subject)).json<{ num_waiting?: number }>().num_waiting ?? 0
+  }
+
   test("brings what was accepted before it in strict order, whatever the last ones found", async () => {
     let sizes = [1, 4, 2, 16, 3, 8]
     for (let round = 0; round < 12; round++) {
@@ -232,6 +239,44 @@ describe("a pull", () => {
     const came = await pull(1, 0)
     tap = undefined
     expect(came.map(idOf)).toEqual(ids(low))
+  })
+
+  test("after one that emptied its lane asks that lane again before it brings a lower task", async () => {
+    const [first, second] = [tasks("mid", 1), tasks("mid", 1)]
+    const low = tasks("low", 1)
+    const idle = pull(1)
+    // An idle worker has a request at each lane.
+    await eventually(async () => (await waiting("low", 0)) > 0, { every: 1 })
+    await other.jobs.publish(first)
+    expect((await idle).map(idOf)).toEqual(ids(first))
+    const accepting = whileHeld(0, async () => {
+      await publish(second)
+      await other.jobs.publish(low)
+      await eventually(async () => (await waiting("low", 4)) === 0, { every: 1 })
+    })
+    expect((await pull(1)).map(idOf)).toEqual(ids(second))
+    await accepting
+    expect((await pull(1)).map(idOf)).toEqual(ids(low))
+  })
+
+  test("of an idle worker is one request for each task", async () => {
+    const [one, two, three] = [tasks("mid", 1), tasks("mid", 1), tasks("mid", 1)]
+    const idle = pull(1)
+    await eventually(async () => (await waiting("low", 0)) > 0, { every: 1 })
+    let requests = 0
+    tap = (sent) => {
+      requests += sent.split(".CONSUMER.MSG.NEXT.").length - 1
+      return undefined
+    }
+    await other.jobs.publish(one)
+    expect((await idle).map(idOf)).toEqual(ids(one))
+    for (const next of [two, three]) {
+      const pulled = pull(1)
+      await other.jobs.publish(next)
+      expect((await pulled).map(idOf)).toEqual(ids(next))
+    }
+    tap = undefined
+    expect(requests).toBe(2)
   })
 
   test("that waits asks again when its requests got lost without a word", async () => {
