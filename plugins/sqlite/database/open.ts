@@ -156,6 +156,9 @@ const configure = (database: Database, sync: Location["sync"]): void => {
   if (sync === "full") database.exec("PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1")
   database.exec(`PRAGMA cache_size = -${CACHE_KIB}; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`)
   database.exec(`PRAGMA journal_size_limit = ${LARGEST_LOG_BYTES}`)
+  // A statement that changes more than 64 KiB of pages, such as a take of many tasks, would otherwise make a temporary file
+  // for what it has to undo if it fails.
+  database.exec("PRAGMA temp_store = MEMORY")
 }
 
 /** Creates the tables and the namespace where they are missing; returns the number of the namespace. */

@@ -25,6 +25,7 @@ const batch = Number(batchText)
 
 const handle = new DatabaseSync(path)
 handle.exec("PRAGMA page_size = 8192; PRAGMA journal_mode = WAL; PRAGMA cache_size = -16384")
+handle.exec("PRAGMA temp_store = MEMORY")
 handle.exec("PRAGMA synchronous = FULL")
 ensureSchema(new Database(handle, true, path))
 handle.exec("INSERT INTO callboard_namespace (name) VALUES ('raw')")
