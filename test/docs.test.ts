@@ -134,7 +134,7 @@ const runScripts = async (project: Project): Promise<Readonly<Record<string, Rea
 }
 
 /** Makes `npx callboard` in a shell run the sources. */
-const npx = `npx() { shift; '${process.execPath}' run '${join(root, "runtime/cli/main.ts")}' "$@"; }\n`
+const npx = `npx() { shift; '${process.execPath}' run '${join(root, "runtime/cli/launcher.js")}' "$@"; }\n`
 
 /** Runs blocks of shell as they are pasted, in one shell per page. */
 const runShell = async (project: Project, port: string): Promise<string> => {

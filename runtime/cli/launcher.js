@@ -1,17 +1,21 @@
 #!/usr/bin/env node
 /**
- * The `callboard` command: starts the command line (main.ts) in Bun, or else in Deno.
+ * The `callboard` command: starts the command line (main.ts) in Bun, or else in Deno. It watches over the process of `dev`
+ * and of a single worker, and starts it again when it crashes, or when a file has changed.
  *
  * npm links commands to Node, which can run neither TypeScript in place nor, in every version that is in use,
  * `node:sqlite`; so this file is plain JavaScript that Node 18, Bun and Deno all run. CALLBOARD_RUNTIME picks one.
  */
 
-import { spawn } from "node:child_process"
 import { existsSync, realpathSync } from "node:fs"
 import { constants } from "node:os"
 import { dirname, join } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
-import { findRuntime, followChild, runArguments } from "./runtimes.js"
+import { onSignals } from "../service/signals.js"
+import { note, RESTART, startProcess } from "./child.js"
+import { isWatchMessage, superviseDev } from "./dev/supervisor.js"
+import { Restarted } from "./restarted.js"
+import { findRuntime, followChild } from "./runtimes.js"
 
 /**
  * @param {string} message
@@ -19,7 +23,7 @@ import { findRuntime, followChild, runArguments } from "./runtimes.js"
  * @returns {never}
  */
 function fail(message, code) {
-  process.stderr.write(`callboard: ${message}\n`)
+  note(message)
   process.exit(code)
 }
 
@@ -33,20 +37,59 @@ if (forced !== undefined && forced !== "bun" && forced !== "deno") {
   fail(`CALLBOARD_RUNTIME is "${forced}"; it can be bun or deno`, 2)
 }
 
-const current = "bun" in process.versions ? "bun" : "deno" in process.versions ? "deno" : "node"
-if (current === forced || (forced === undefined && current !== "node")) {
-  await import(pathToFileURL(program).href)
-} else {
-  const wanted = /** @type {import("./runtimes.js").RuntimeName[]} */ (
-    forced === undefined ? ["bun", "deno"] : [forced]
+const args = process.argv.slice(2)
+// The process itself tells what it needs, since it knows its arguments and settings. With another command that has one
+// of these words among its arguments it tells nothing.
+const isWatched = args.some((each) => each === "dev" || each === "worker")
+const current = ownRuntime()
+const isHere = current !== undefined && (forced ?? current) === current
+
+if (isHere && !isWatched) await import(pathToFileURL(program).href)
+else {
+  const runtime = isHere ? { name: current, path: process.execPath } : runtimeOf(forced)
+  const start = () => startProcess(runtime, program, args, { isWatched })
+  const first = start()
+  const following = followChild(first, constants.signals, (error) =>
+    fail(`could not start ${runtime.path}: ${error.message}`, 1),
   )
-  const runtime = wanted.map(findRuntime).find((each) => each !== undefined)
-  if (runtime === undefined) {
-    const names = wanted.map((name) => (name === "bun" ? "Bun" : "Deno")).join(" or ")
-    fail(`needs ${names}: npm install ${wanted[0]} (or put ${wanted.join(" or ")} on PATH)`, 127)
-  }
-  const child = spawn(runtime.path, [...runArguments(runtime.name, program), ...process.argv.slice(2)], {
-    stdio: "inherit",
+  first.once("message", (message) => {
+    // A process that was told to end is not started again.
+    if (following.isSignalled()) return
+    if (message === RESTART) restartWorker(start, first)
+    else if (isWatchMessage(message)) superviseDev({ start, first, watched: message.watched })
+    else return
+    // Last: a signal that comes while none is listened to would be lost.
+    following.stop()
   })
-  followChild(child, constants.signals, (error) => fail(`could not start ${runtime.path}: ${error.message}`, 1))
+}
+
+/** @returns {import("./runtimes.js").RuntimeName | undefined} */
+function ownRuntime() {
+  if ("bun" in process.versions) return "bun"
+  return "deno" in process.versions ? "deno" : undefined
+}
+
+/** @param {import("./runtimes.js").RuntimeName | undefined} forced */
+function runtimeOf(forced) {
+  const wanted = forced === undefined ? /** @type {const} */ (["bun", "deno"]) : [forced]
+  const runtime = wanted.map(findRuntime).find((each) => each !== undefined)
+  if (runtime !== undefined) return runtime
+  const names = wanted.map((name) => (name === "bun" ? "Bun" : "Deno")).join(" or ")
+  return fail(`needs ${names}: npm install ${wanted[0]} (or put ${wanted.join(" or ")} on PATH)`, 127)
+}
+
+/**
+ * Runs a worker until it has ended by itself or a signal stops it; then ends this process with its exit code.
+ *
+ * @param {() => import("node:child_process").ChildProcess} start
+ * @param {import("node:child_process").ChildProcess} first
+ */
+function restartWorker(start, first) {
+  const worker = new Restarted({ start, first, name: "the worker" })
+  // The worker counts signals as well, and logs what they do.
+  const pass = () => worker.stop()
+  onSignals({ soft: pass, hurry: pass })
+  // A third signal ends this process at once, and its child with it.
+  process.once("exit", () => worker.kill())
+  void worker.done.then((exitCode) => process.exit(exitCode))
 }

@@ -113,12 +113,29 @@ export function runArguments(name, program) {
  * @param {import("node:child_process").ChildProcess} child
  * @param {Record<string, number>} signalNumbers
  * @param {(error: Error) => void} onError when the child could not be started
+ * @returns {{ readonly isSignalled: () => boolean, readonly stop: () => void }} whether a signal was passed, and how to stop
+ *   following the child
  */
 export function followChild(child, signalNumbers, onError) {
-  for (const signal of /** @type {const} */ (["SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP"])) {
-    if (windows && signal === "SIGQUIT") continue
-    process.on(signal, () => child.kill(signal))
+  const signals = /** @type {const} */ (["SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP"])
+  let isSignalled = false
+  /** @param {NodeJS.Signals} signal */
+  const pass = (signal) => {
+    isSignalled = true
+    child.kill(signal)
   }
+  /**
+   * @param {number | null} code
+   * @param {NodeJS.Signals | null} signal
+   */
+  const leave = (code, signal) => process.exit(code ?? 128 + (signal ? (signalNumbers[signal] ?? 0) : 0))
+  for (const signal of signals) if (!windows || signal !== "SIGQUIT") process.on(signal, pass)
   child.on("error", onError)
-  child.on("exit", (code, signal) => process.exit(code ?? 128 + (signal ? (signalNumbers[signal] ?? 0) : 0)))
+  child.on("exit", leave)
+  const stop = () => {
+    for (const signal of signals) process.off(signal, pass)
+    child.off("error", onError)
+    child.off("exit", leave)
+  }
+  return { isSignalled: () => isSignalled, stop }
 }

@@ -1,57 +1,57 @@
-/**
- * Starts this program again as a worker process under a supervisor. The two exchange messages, and a worker process stops
- * when its supervisor is gone.
- */
-import { type ChildProcess, spawn } from "node:child_process"
+/** What a process tells the one that watches over it: the launcher, or the supervisor of a pool. */
 import { extname } from "node:path"
 import { fileURLToPath } from "node:url"
-import { runArguments } from "./runtimes.js"
+import { ACKNOWLEDGED, type ChildProcess, ENDING, READY, RESTART, startProcess } from "./child.js"
+import { CommandFailed, EXIT } from "./failure.ts"
 
 /** The file of this program: TypeScript in the repository, JavaScript in the package. */
 const MAIN = fileURLToPath(new URL(`./main${extname(import.meta.url)}`, import.meta.url))
 
-/** Hidden flag of a worker process. */
+/** Hidden flag of a worker process of a pool. */
 export const WORK_FLAG = "--work-process"
 
-/** Starts this command line, with more arguments, as a worker process on the same terminal. */
-export const startWorkProcess = (more: ReadonlyArray<string> = []): ChildProcess => {
-  const runtime = "bun" in process.versions ? "bun" : "deno"
-  const args = [...runArguments(runtime, MAIN), ...process.argv.slice(2), ...more, WORK_FLAG]
-  return spawn(process.execPath, args, { stdio: ["ignore", "inherit", "inherit", "ipc"] })
+/** Starts this command line, with more arguments, as a worker process of a pool. */
+export const startWorkProcess = (more: ReadonlyArray<string>): ChildProcess => {
+  const name = "bun" in process.versions ? "bun" : "deno"
+  const args = [...process.argv.slice(2), ...more, WORK_FLAG]
+  return startProcess({ name, path: process.execPath }, MAIN, args, { isWatched: true })
 }
 
-const READY = "ready"
+/** Asks to be started again, from now on, when this process crashes. */
+export const askForRestarts = (): void => {
+  process.send?.(RESTART)
+}
 
-/** Tells the supervisor that this process is ready. */
+/** Tells that this process is ready. */
 export const sendReady = (): void => {
   process.send?.(READY)
 }
 
-/** Calls back when a worker process is ready. */
-export const onReady = (child: ChildProcess, ready: () => void): void => {
-  child.on("message", (message) => {
-    if (message === READY) ready()
-  })
-}
-
-const ENDING = "ending"
-const ACKNOWLEDGED = "noted"
-
-/** Longest wait for the supervisor to acknowledge the end of this process, in milliseconds. */
+/** Longest wait until the end of this process is acknowledged, in milliseconds. */
 const ACKNOWLEDGED_MS = 1_000
 
 /**
- * Announces a normal end to the supervisor, which treats an end without it as a crash. Resolves when the supervisor has
- * acknowledged it, since otherwise the exit could be seen before the message.
+ * Runs work and then announces the end of this process, since an end without that is a crash. A worker that is stuck
+ * announces nothing: it is to be started again.
  */
-export const sendEnding = (): Promise<void> => {
-  told ??= ending()
-  return told
+export const announcingEnd = async <A>(work: () => Promise<A>): Promise<A> => {
+  let isStuck = false
+  try {
+    return await work()
+  } catch (cause) {
+    isStuck = cause instanceof CommandFailed && cause.exitCode === EXIT.stuck
+    throw cause
+  } finally {
+    if (!isStuck) {
+      announced ??= announceEnd()
+      await announced
+    }
+  }
 }
 
-let told: Promise<void> | undefined
+let announced: Promise<void> | undefined
 
-const ending = (): Promise<void> =>
+const announceEnd = (): Promise<void> =>
   new Promise((resolve) => {
     if (process.send === undefined || !process.connected) return resolve()
     const done = () => {
@@ -71,27 +71,10 @@ const ending = (): Promise<void> =>
     })
   })
 
-/** Calls back when a worker process announces a normal end. */
-export const onEnding = (child: ChildProcess, ending: () => void): void => {
-  child.on("message", (message) => {
-    if (message !== ENDING) return
-    ending()
-    // The process may have exited already.
-    child.send(ACKNOWLEDGED, () => undefined)
-  })
-}
-
-/** Calls back when the supervisor of this process is gone. */
-export const onOrphaned = (stop: () => void): void => {
-  process.once("disconnect", stop)
-}
-
-/** Sends a signal, also a second one: Deno's `child.kill` does nothing after the first. */
-export const passSignal = (child: ChildProcess, signal: NodeJS.Signals): void => {
-  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
-  try {
-    process.kill(child.pid, signal)
-  } catch {
-    // The process has ended in the meantime.
-  }
+/** Stops this process as a first signal does when its watcher is gone, since nothing else would stop it then. */
+export const stopWithWatcher = (): void => {
+  const stop = () => process.kill(process.pid, "SIGTERM")
+  if (process.send === undefined) return
+  if (process.connected) process.once("disconnect", stop)
+  else stop()
 }

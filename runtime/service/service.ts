@@ -7,7 +7,7 @@ import { STUCK_EXIT_CODE } from "../options/defaults.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { StopReport, Worker } from "../worker/control/worker.ts"
 import type { StopReason } from "../worker/stop-condition.ts"
-import { onSignals } from "./signals.ts"
+import { onSignals } from "./signals.js"
 
 export interface Service extends AsyncDisposable {
   readonly client: Client
@@ -81,13 +81,17 @@ export class RunningService implements Service {
     this.#ownsProcess = signals
     this.#offSignals = signals
       ? onSignals({
-          soft: () =>
+          soft: (signal) => {
+            log.info(`${signal}: stopping. Running jobs may finish; signal again to hand them back now`)
             void this.stop().then(
               (report) => this.#leave(report),
               () => undefined,
-            ),
-          hurry: () => void this.stop({ now: true }),
-          log,
+            )
+          },
+          hurry: (signal) => {
+            log.warn(`${signal}: handing back now`)
+            void this.stop({ now: true })
+          },
         })
       : () => undefined
   }

@@ -8,13 +8,15 @@ import { type Answer, runCommand } from "./command-pool.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 const mod = join(root, "runtime/mod.ts")
+const launcher = join(root, "runtime/cli/launcher.js")
 const commandProcess = join(root, "test/cli/command-process.ts")
 
 /** The command line, what actors import, and the process that runs short commands: files of one bundle. */
 const programs = () => {
-  const main = bundled(join(root, "runtime/cli/main.ts"), [mod, commandProcess])
-  const beside = (file: string) => (main.endsWith(".js") ? join(dirname(main), `${basename(file, ".ts")}.js`) : file)
-  return { main, mod: beside(mod), commandProcess: beside(commandProcess) }
+  const main = bundled(join(root, "runtime/cli/main.ts"), [launcher, mod, commandProcess])
+  const beside = (file: string) =>
+    main.endsWith(".js") ? join(dirname(main), basename(file).replace(/ts$/, "js")) : file
+  return { launcher: beside(launcher), mod: beside(mod), commandProcess: beside(commandProcess) }
 }
 
 export interface Ran extends Exit {
@@ -63,11 +65,11 @@ export const makeProject = (files: Readonly<Record<string, string>> = { "actors/
     writeFileSync(path, text)
   }
   // In place of an installed package: the sources, for either runtime.
-  const { main, mod, commandProcess } = programs()
+  const { launcher, mod, commandProcess } = programs()
   write("tsconfig.json", JSON.stringify({ compilerOptions: { paths: { callboard: [mod] } } }))
   write("deno.json", JSON.stringify({ imports: { callboard: mod } }))
   for (const [file, text] of Object.entries(files)) write(file, text)
-  const start = (...args: readonly string[]) => spawnScript(main, args, { cwd: folder.path, env })
+  const start = (...args: readonly string[]) => spawnScript(launcher, args, { cwd: folder.path, env })
   const run = async (...args: readonly string[]): Promise<Ran> => {
     await using child = start(...args)
     const exit = await child.closed
@@ -79,7 +81,7 @@ export const makeProject = (files: Readonly<Record<string, string>> = { "actors/
     env,
     write,
     start,
-    onTerminal: (...args) => spawnOnTerminal(main, args, { cwd: folder.path, env }),
+    onTerminal: (...args) => spawnOnTerminal(launcher, args, { cwd: folder.path, env }),
     run,
     ask,
     json: async <A>(...args: readonly string[]): Promise<A> => {

@@ -346,9 +346,9 @@ describe.concurrent.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
   })
 })
 
-test.concurrent("a worker whose watcher is gone stops softly", async () => {
+test.concurrent.each([1, 2])("of %d worker(s), each stops softly when the launcher is gone", async (processes) => {
   using project = makeProject()
-  await using worker = await startWorker(project)
+  await using worker = await startWorker(project, "--processes", `${processes}`, "-Q", "default")
   await project.json("submit", "works.nap", '{"ms":500}', "--id", "job")
   const [, pid = ""] = await worker.waitForLine(/^napping (\d+)/)
   worker.kill("SIGKILL")

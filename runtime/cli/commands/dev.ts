@@ -1,23 +1,18 @@
 /** `callboard dev`: worker and HTTP in one process. A new process replaces it when a file changes. */
 import { existsSync } from "node:fs"
 import { resolve } from "node:path"
-import { type Command, Option } from "commander"
+import type { Command } from "commander"
 import { configPaths } from "../../config/file.ts"
-import { visible } from "../../log/log-value.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { runDevProcess } from "../dev/process.ts"
-import { superviseDev } from "../dev/supervisor.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
 import { runs } from "../invocation.ts"
 import { addSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../options.ts"
-import { WORK_FLAG } from "../work-process.ts"
 
 export const addDev = (program: Command): void => {
   const command = program.command("dev").description("run everything in one process, and again whenever a file changes")
   addSettings(command, [...WORKER_SETTINGS, ...HTTP_SETTINGS])
-  command.addOption(new Option(WORK_FLAG).hideHelp())
   runs(command, async (invocation) => {
-    if (command.opts<{ readonly workProcess?: boolean }>().workProcess) return runDevProcess(invocation)
     const actors = resolve(invocation.config.actors ?? DEFAULTS.actors)
     if (!existsSync(actors)) {
       throw new CommandFailed(
@@ -25,10 +20,6 @@ export const addDev = (program: Command): void => {
         `there is no folder ${actors}: make one with callboard init, or name another with --actors`,
       )
     }
-    const exitCode = await superviseDev({
-      watched: { folder: actors, files: configPaths(process.cwd()) },
-      note: (text) => void process.stderr.write(`callboard: ${visible(text)}\n`),
-    })
-    if (exitCode !== EXIT.done) throw new CommandFailed(exitCode)
+    await runDevProcess(invocation, { folder: actors, files: configPaths(process.cwd()) })
   })
 }

@@ -4,7 +4,6 @@ import { type Command, Option } from "commander"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { discoverActors } from "../../actor/discover.ts"
 import type { HttpServer } from "../../http/server.ts"
-import { visible } from "../../log/log-value.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
@@ -26,7 +25,7 @@ import {
   transportText,
   untilStopped,
 } from "../run-service.ts"
-import { onOrphaned, sendEnding, sendReady, WORK_FLAG } from "../work-process.ts"
+import { announcingEnd, askForRestarts, sendReady, stopWithWatcher, WORK_FLAG } from "../work-process.ts"
 
 export const addWorker = (program: Command): void => {
   const command = program
@@ -44,9 +43,10 @@ nothing else.`,
   runs(command, (invocation) => {
     // The port of the configuration is ignored: several workers on a machine share the file, and cannot share a port.
     const servesHttp = givenSettings(command).has("http.port")
-    return command.opts<{ readonly workProcess?: boolean }>().workProcess
-      ? runWorkProcess(invocation, servesHttp)
-      : supervise(invocation, servesHttp)
+    if (command.opts<{ readonly workProcess?: boolean }>().workProcess) return work(invocation, servesHttp)
+    if (processesOf(invocation) > 1) return supervise(invocation, servesHttp)
+    askForRestarts()
+    return work(invocation, servesHttp)
   })
 }
 
@@ -69,18 +69,16 @@ const announce = (
 
 const processesOf = ({ config }: Invocation): number => config.processes ?? DEFAULTS.processes
 
-/** Runs the supervising process, which starts the workers and starts them again when they are killed. */
+/** Runs the supervisor of a pool, which starts the workers and starts them again when they are killed. */
 const supervise = async (invocation: Invocation, servesHttp: boolean): Promise<void> => {
   const { config } = invocation
-  const count = processesOf(invocation)
   const name = config.name ?? `${hostname()}-${process.pid}`
   const pool = new WorkerPool({
-    count,
-    argumentsOf: (member) => (count === 1 ? [] : ["--name", `${name}-${member}`]),
-    note: (text) => void process.stderr.write(`callboard: ${visible(text)}\n`),
+    count: processesOf(invocation),
+    argumentsOf: (member) => ["--name", `${name}-${member}`],
   })
-  // A single worker serves HTTP itself.
-  const http = servesHttp && count > 1 ? await servePoolHttp(pool, invocation) : undefined
+  stopWithWatcher()
+  const http = servesHttp ? await servePoolHttp(pool, invocation) : undefined
   const exitCode = await pool.run()
   await http?.stop()
   if (exitCode !== EXIT.done) throw new CommandFailed(exitCode)
@@ -101,16 +99,12 @@ const servePoolHttp = async (pool: WorkerPool, invocation: Invocation): Promise<
   return http
 }
 
-/** Runs a worker process. It announces its end, so that the supervisor can tell a normal end from a crash of a handler. */
-const runWorkProcess = async (invocation: Invocation, servesHttp: boolean): Promise<void> => {
-  try {
-    await work(invocation, servesHttp)
-  } finally {
-    await sendEnding()
-  }
-}
+/** Runs a worker in this process. */
+const work = (invocation: Invocation, servesHttp: boolean): Promise<void> =>
+  announcingEnd(() => workUntilStopped(invocation, servesHttp))
 
-const work = async (invocation: Invocation, servesHttp: boolean): Promise<void> => {
+const workUntilStopped = async (invocation: Invocation, servesHttp: boolean): Promise<void> => {
+  stopWithWatcher()
   const { config } = invocation
   const isPooled = processesOf(invocation) > 1
   const isAlone = isWatched(invocation) && !isPooled
@@ -135,12 +129,10 @@ const work = async (invocation: Invocation, servesHttp: boolean): Promise<void> 
     if (triedAgain && cause instanceof TransportError && cause.retryable) throw gaveUp(cause)
     throw cause
   })
-  onOrphaned(() => void service.stop())
   try {
-    await untilStopped(service, log, invocation)
+    // Announced before the report: a handler that ignores its signal may end the process at any moment then.
+    await announcingEnd(() => untilStopped(service, log, invocation))
   } finally {
-    // Before the report: a handler that ignores its signal may end the process at any moment now.
-    await sendEnding()
     if (isPooled) await sendLastReport(service)
   }
 }

@@ -1,7 +1,10 @@
 /** Messages between the supervisor of `callboard dev` and the process that runs worker and HTTP. */
+import type { Watched } from "./changes.js"
 
 /** From the supervisor to the process. */
 export type SupervisorMessage =
+  /** Load the actors: the files are watched. */
+  | { readonly type: "load" }
   /** Start serving. `port` is the one that the process before used. */
   | { readonly type: "start"; readonly reload: boolean; readonly port?: number }
   /** Stop, and let running jobs finish: another process takes over. */
@@ -9,6 +12,8 @@ export type SupervisorMessage =
 
 /** From the process to the supervisor. */
 export type ProcessMessage =
+  /** The settings are read, and these files are to be watched. The first message of a process. */
+  | { readonly type: "watch"; readonly watched: Watched }
   /** Settings and actors are loaded; nothing was started yet. */
   | { readonly type: "loaded" }
   /** The worker is ready, and HTTP listens on this port. */
@@ -20,7 +25,4 @@ const hasType = (value: unknown): value is { readonly type: unknown } =>
   typeof value === "object" && value !== null && "type" in value
 
 export const isSupervisorMessage = (value: unknown): value is SupervisorMessage =>
-  hasType(value) && (value.type === "start" || value.type === "stop")
-
-export const isProcessMessage = (value: unknown): value is ProcessMessage =>
-  hasType(value) && (value.type === "loaded" || value.type === "ready" || value.type === "running")
+  hasType(value) && (value.type === "load" || value.type === "start" || value.type === "stop")

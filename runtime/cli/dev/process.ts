@@ -1,7 +1,7 @@
 /**
- * The process of `callboard dev` that runs worker and HTTP. It loads settings and actors, reports that, and starts serving
- * when the supervisor asks for it and the process before it has released the port. Then it prints a `curl` that submits a
- * first task.
+ * The process of `callboard dev` that runs worker and HTTP. It loads actors when their files are watched, reports that, and
+ * starts serving when the supervisor asks for it and the process before it has released the port. Then it prints a `curl`
+ * that submits a first task.
  */
 import { createServer } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -14,14 +14,14 @@ import { sampleOf } from "../../options/sample.ts"
 import { DEFAULT_METHOD } from "../../protocol/name.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
-import type { StopReport } from "../../worker/control/worker.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
 import { listText, oneLine, shortId } from "../format.ts"
 import type { Invocation } from "../invocation.ts"
 import { JobLines } from "../job-lines.ts"
 import { actorRows, httpOptions, printBanner, serveOptions, stopOf, stopText, transportText } from "../run-service.ts"
 import { terminalLog } from "../terminal-log.ts"
-import { onOrphaned, sendEnding } from "../work-process.ts"
+import { announcingEnd, stopWithWatcher } from "../work-process.ts"
+import type { Watched } from "./changes.js"
 import { isSupervisorMessage, type ProcessMessage, type SupervisorMessage } from "./message.ts"
 
 /** Longest wait for the process before to release its port. Its jobs may take longer. */
@@ -32,35 +32,34 @@ const sendMessage = (message: ProcessMessage): void => {
 }
 
 interface Orders {
-  /** Rejects when the supervisor is gone. */
+  readonly load: Promise<void>
   readonly start: Promise<Extract<SupervisorMessage, { type: "start" }>>
-  /** Resolves when another process takes over, or the supervisor is gone. */
+  /** Resolves when another process takes over. */
   readonly stop: Promise<void>
 }
 
 const listenToOrders = (): Orders => {
+  const load = Promise.withResolvers<void>()
   const start = Promise.withResolvers<Extract<SupervisorMessage, { type: "start" }>>()
   const stop = Promise.withResolvers<void>()
   process.on("message", (message: unknown) => {
     if (!isSupervisorMessage(message)) return
-    if (message.type === "start") start.resolve(message)
+    if (message.type === "load") load.resolve()
+    else if (message.type === "start") start.resolve(message)
     else stop.resolve()
   })
-  const leave = () => start.reject(new CommandFailed(EXIT.done))
-  // Without its supervisor this process would never be stopped.
-  onOrphaned(() => {
-    leave()
-    stop.resolve()
-  })
-  // Until the service runs, a signal ends the process at once.
-  for (const signal of ["SIGINT", "SIGTERM", "SIGQUIT"] as const) process.once(signal, leave)
-  return { start: start.promise, stop: stop.promise }
+  return { load: load.promise, start: start.promise, stop: stop.promise }
 }
 
-export const runDevProcess = async (invocation: Invocation): Promise<void> => {
+export const runDevProcess = async (invocation: Invocation, watched: Watched): Promise<void> => {
+  if (process.send === undefined)
+    throw new CommandFailed(EXIT.failed, "dev is started by the callboard command, which starts it again after changes")
   const { config, output } = invocation
-  const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
   const orders = listenToOrders()
+  stopWithWatcher()
+  sendMessage({ type: "watch", watched })
+  await orders.load
+  const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
   sendMessage({ type: "loaded" })
   const { reload, port: earlierPort } = await orders.start
   const http = httpOptions(config)
@@ -86,21 +85,12 @@ export const runDevProcess = async (invocation: Invocation): Promise<void> => {
   sendMessage({ type: "ready", port: Number(new URL(service.url ?? "http://localhost").port) })
   if (!reload && !output.json) await explain(invocation, service, actors)
   sendRunningJobs(service, sendMessage, following.signal)
-  const report = await stopThenSendEnding(service)
+  const report = await announcingEnd(() => stopOf(service))
   const { finished, handedBack, stuck, lost } = report
   following.abort()
   // A process that was replaced logs its stop only if jobs were running.
   if (!replaced || finished + handedBack + stuck + lost > 0)
     log.with({ logger: "callboard.cli" }).info(stopText(report))
-}
-
-/** Announces the end, so that the supervisor can tell a normal end from a crash of a handler. */
-const stopThenSendEnding = async (service: Service): Promise<StopReport> => {
-  try {
-    return await stopOf(service)
-  } finally {
-    await sendEnding()
-  }
 }
 
 /** Prints the banner at the first start, and one line after a reload. */

@@ -1,10 +1,6 @@
-/**
- * Runs several worker processes, and starts one again when it was killed: a handler that blocks its thread beyond its time
- * limit, or takes all memory, can only be ended with its process. Reports readiness and metrics of all workers together.
- */
-import { makeLog } from "../../log/log.ts"
+/** Runs several worker processes, and starts one again when it was killed. Reports readiness and metrics of all of them. */
 import type { PoolCount, PoolMetrics } from "../../metrics/pool-metrics.ts"
-import { onSignals } from "../../service/signals.ts"
+import { onSignals } from "../../service/signals.js"
 import { PoolMember } from "./member.ts"
 import type { Report } from "./message.ts"
 
@@ -19,8 +15,6 @@ export interface PoolOptions {
   readonly count: number
   /** Arguments of a worker besides those of this command line. Workers are numbered from 1. */
   readonly argumentsOf: (member: number) => ReadonlyArray<string>
-  /** Prints a line for people. */
-  readonly note: (text: string) => void
 }
 
 export class WorkerPool {
@@ -40,14 +34,13 @@ export class WorkerPool {
 
   /** Runs workers until each has ended by itself or a signal stops them; resolves with the highest of their exit codes. */
   async run(): Promise<number> {
-    const { count, argumentsOf, note } = this.#options
+    const { count, argumentsOf } = this.#options
     this.#members = Array.from(
       { length: count },
       (_, at) =>
         new PoolMember({
           arguments: argumentsOf(at + 1),
-          name: count === 1 ? "the worker" : `worker ${at + 1}`,
-          note,
+          name: `worker ${at + 1}`,
           onReport: ({ metrics }) => metrics !== undefined && this.#metrics?.tell(at, metrics),
           onExit: (again) => {
             this.#metrics?.end(at)
@@ -60,7 +53,7 @@ export class WorkerPool {
       this.#stopping = true
       for (const member of this.#members) member.stop()
     }
-    onSignals({ soft: pass, hurry: pass, log: makeLog({ level: "none" }) })
+    onSignals({ soft: pass, hurry: pass })
     // A third signal ends this process at once, and its children with it.
     process.once("exit", () => {
       for (const member of this.#members) member.kill()

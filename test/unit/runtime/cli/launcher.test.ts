@@ -1,15 +1,23 @@
 /** The `callboard` command under Node, with a program of a few lines in place of the command line. */
 
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs"
 import { delimiter, join } from "node:path"
 import { fileURLToPath } from "node:url"
-import { afterAll, beforeAll, expect, test } from "vitest"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { findRuntime } from "../../../../runtime/cli/runtimes.js"
-import { isRunning, searchPath, spawnProcess, temporaryFolder } from "../../../support/servers/process.ts"
+import {
+  eventually,
+  isRunning,
+  type Spawned,
+  searchPath,
+  spawnProcess,
+  temporaryFolder,
+} from "../../../support/servers/process.ts"
 
-const source = fileURLToPath(new URL("../../../../runtime/cli", import.meta.url))
+const source = fileURLToPath(new URL("../../../../runtime", import.meta.url))
 const folder = temporaryFolder()
-const launcher = join(folder.path, "launcher.js")
+const cli = join(folder.path, "cli")
+const launcher = join(cli, "launcher.js")
 const node = findProgram("node")
 afterAll(() => folder.remove())
 
@@ -31,11 +39,24 @@ function findProgram(name: string): string {
 }
 
 beforeAll(() => {
-  for (const file of ["launcher.js", "runtimes.js"]) copyFileSync(join(source, file), join(folder.path, file))
+  // All that the launcher loads: Node must be able to run it.
+  const isScript = (path: string) => statSync(path).isDirectory() || path.endsWith(".js")
+  for (const room of ["cli", "service"])
+    cpSync(join(source, room), join(folder.path, room), { recursive: true, filter: isScript })
   writeFileSync(join(folder.path, "package.json"), `{ "type": "module" }`)
   writeFileSync(
-    join(folder.path, "main.ts"),
+    join(cli, "main.ts"),
     `const [what, code]: string[] = process.argv.slice(2)
+     if (what === "worker") {
+       process.send?.("restart")
+       process.send?.("ready")
+       process.on("disconnect", () => { console.log("alone"); process.exit() })
+       process.on("SIGTERM", () => console.log("SIGTERM"))
+       process.on("SIGUSR2", () => process.send?.("ending"))
+       process.on("message", (message) => console.log(message))
+       process.on("SIGHUP", () => process.exit(9))
+       setInterval(() => {}, 1000)
+     }
      if (what === "wait") {
        process.on("SIGINT", () => console.log("SIGINT"))
        process.on("SIGTERM", () => { console.log("SIGTERM"); setTimeout(() => process.exit(7), 50) })
@@ -78,6 +99,54 @@ test("signals sent to the launcher alone reach the program, and the launcher wai
   expect(isRunning(pid)).toBe(false)
 })
 
+describe("a worker", () => {
+  /** Distinct signals come more than a second apart. */
+  const distinct = () => new Promise((resolve) => setTimeout(resolve, 1_100))
+  const pidOf = async (child: Spawned) => Number((await child.waitForLine(/^bun (\d+) worker$/))[1])
+
+  test.concurrent("is started again when it was killed, and its end in order is that of the launcher", async () => {
+    await using child = launch(["worker"], real)
+    process.kill(await pidOf(child), "SIGKILL")
+    await child.waitForLine(/^callboard: the worker was ended by SIGKILL; starting it again in 1 s$/)
+    const [, again] = await eventually(() => {
+      const all = [...child.stdout.matchAll(/^bun (\d+) worker$/gm)].map(([, pid]) => Number(pid))
+      return all.length === 2 ? all : undefined
+    })
+    process.kill(again ?? 0, "SIGUSR2")
+    await child.waitForLine(/^noted$/)
+    process.kill(again ?? 0, "SIGHUP")
+    expect(await child.exited).toEqual({ code: 9, signal: null })
+  })
+
+  test.concurrent("hears the first and the second signal; the third ends the launcher, and the worker with it", async () => {
+    await using child = launch(["worker"], real)
+    const pid = await pidOf(child)
+    // An answer shows that the launcher has heard what this process is: before that, it passes a signal as it is.
+    process.kill(pid, "SIGUSR2")
+    await child.waitForLine(/^noted$/)
+    child.kill("SIGINT")
+    child.kill("SIGINT")
+    await child.waitForLine(/^SIGTERM$/)
+    await distinct()
+    child.kill("SIGTERM")
+    await eventually(() => child.stdout.match(/^SIGTERM$/gm)?.length === 2)
+    await distinct()
+    child.kill("SIGTERM")
+    expect(await child.exited).toEqual({ code: 1, signal: null })
+    await eventually(() => !isRunning(pid))
+    expect(child.stdout.match(/^SIGTERM$/gm)).toHaveLength(2)
+  })
+
+  test.concurrent.each(["SIGKILL", "SIGHUP"] as const)("learns that the launcher was ended by %s", async (signal) => {
+    await using child = launch(["worker"], real)
+    const pid = await pidOf(child)
+    child.kill(signal)
+    await child.waitForLine(/^alone$/)
+    await eventually(() => !isRunning(pid))
+    expect(await child.exited).toEqual({ code: null, signal })
+  })
+})
+
 test("Bun comes first, Deno if it is asked for or alone", async () => {
   const fakes = folderOf("bun", "deno")
   const run = async (path: string, env: Record<string, string> = {}) => {
@@ -85,7 +154,7 @@ test("Bun comes first, Deno if it is asked for or alone", async () => {
     await child.exited
     return child.output.trim()
   }
-  const main = join(folder.path, "main.ts")
+  const main = join(cli, "main.ts")
   const deno = "deno run -A --node-modules-dir=manual --unstable-no-legacy-abort"
   expect(await run(fakes)).toBe(`bun ${main} x`)
   expect(await run(fakes, { CALLBOARD_RUNTIME: "deno" })).toBe(`${deno} ${main} x`)

@@ -2,23 +2,28 @@
  * Detects changed source files by comparing their times a few times a second. This works on every system, also in
  * containers and network folders, where notifications do not arrive, and costs less than a percent of a core.
  */
+
 import { readdir, stat } from "node:fs/promises"
 import { join } from "node:path"
 
-export interface Watched {
-  /** Folder whose code files are watched, at any depth. */
-  readonly folder: string
-  /** Single files, which need not exist. */
-  readonly files: ReadonlyArray<string>
-}
+/**
+ * @typedef {object} Watched
+ * @property {string} folder Folder whose code files are watched, at any depth.
+ * @property {ReadonlyArray<string>} files Single files, which need not exist.
+ */
 
 const EVERY_MS = 200
 
 /** Only these files are watched, so that data which an actor writes beside itself does not cause a reload. */
 const CODE = /\.([mc]?[jt]sx?|json)$/
 
-/** Code and JSON files below a folder, without `node_modules` and names that begin with a dot. */
-export const filesBelow = async (folder: string): Promise<ReadonlyArray<string>> => {
+/**
+ * Code and JSON files below a folder, without `node_modules` and names that begin with a dot.
+ *
+ * @param {string} folder
+ * @returns {Promise<ReadonlyArray<string>>}
+ */
+export const filesBelow = async (folder) => {
   const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])
   const found = await Promise.all(
     entries.map((entry) => {
@@ -31,8 +36,12 @@ export const filesBelow = async (folder: string): Promise<ReadonlyArray<string>>
   return found.flat()
 }
 
-/** Names, sizes and times of the files in one text, which changes with any of them. */
-const fingerprint = async ({ folder, files }: Watched): Promise<string> => {
+/**
+ * Names, sizes and times of the files in one text, which changes with any of them.
+ *
+ * @param {Watched} watched
+ */
+const fingerprint = async ({ folder, files }) => {
   const all = [...(await filesBelow(folder)), ...files].sort()
   const parts = await Promise.all(
     all.map(async (path) => {
@@ -43,19 +52,23 @@ const fingerprint = async ({ folder, files }: Watched): Promise<string> => {
   return parts.join("\n")
 }
 
-/** Calls back after a change, once two checks in a row found the same files. Ends when the signal fires. */
-export const onChanges = async (watched: Watched, changed: () => void, signal: AbortSignal): Promise<void> => {
+/**
+ * Calls back after each change, once two looks in a row found the same files. Resolves after the first look.
+ *
+ * @param {Watched} watched
+ * @param {() => void} changed
+ */
+export const onChanges = async (watched, changed) => {
   let known = await fingerprint(watched)
   let seen = known
   const look = async () => {
     const now = await fingerprint(watched)
-    if (now === seen && now !== known && !signal.aborted) {
+    if (now === seen && now !== known) {
       known = now
       changed()
     }
     seen = now
-    if (!signal.aborted) timer = setTimeout(look, EVERY_MS)
+    setTimeout(look, EVERY_MS)
   }
-  let timer = setTimeout(look, EVERY_MS)
-  signal.addEventListener("abort", () => clearTimeout(timer), { once: true })
+  setTimeout(look, EVERY_MS)
 }
