@@ -5,7 +5,7 @@
  * types through `client.actor<typeof text>("text")`, without loading the module of the actor.
  */
 
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { milliseconds } from "../options/duration.ts"
 import type { Refuse } from "../options/refuse.ts"
 import { wholeNumber } from "../options/whole.ts"

@@ -1,6 +1,6 @@
 /** The options of actors and methods: as their author writes them, and as the runtime has them after the checks. */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
-import type { Schema } from "effect"
+import type * as Schema from "effect/Schema"
 import type { DurationInput } from "../options/duration.ts"
 import type { MethodLimit } from "../options/method-limit.ts"
 import type { Rate, RateInput } from "../options/rate.ts"

@@ -8,7 +8,7 @@
  * `M extends Record<string, Definition>`, a handler's input would silently become `any`.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
-import type { Effect } from "effect"
+import type * as Effect from "effect/Effect"
 import type { MethodDefinition, MethodHandler } from "./definition.ts"
 import type { Job } from "./job.ts"
 

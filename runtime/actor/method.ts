@@ -1,7 +1,9 @@
 /** Checks a method as its author wrote it, and converts it to the form that the runtime uses. */
 
 import type { StandardSchemaV1 } from "@standard-schema/spec"
-import { Result, Schema, SchemaIssue } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as SchemaIssue from "effect/SchemaIssue"
 import { timeLimitOf, timeToLive } from "../options/duration.ts"
 import { methodLimitOf } from "../options/method-limit.ts"
 import { rateOf } from "../options/rate.ts"

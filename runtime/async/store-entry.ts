@@ -2,7 +2,8 @@
  * Entries of one kind in the store: their keys share a prefix, their values are JSON of one schema. Keys, decoding and
  * compare-and-set are written here once, for the directory of workers, pauses, revocations, idempotency keys and others.
  */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import type { Revision, Store, StoreOperation } from "../transport/store.ts"
 
 /** An entry as it was found. */

@@ -2,7 +2,8 @@
  * A client that speaks HTTP to a service, for applications that cannot reach the broker: by `fetch`, with the same
  * handles and errors.
  */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { CallboardError, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
 import type { JobHandle, WaitOptions } from "../jobs/handle.ts"

@@ -1,5 +1,6 @@
 /** Sends one HTTP request to a service; the result is the decoded JSON, or an error with a code. */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
 import { errorOf, Problem } from "../jobs/responses.ts"
 import { renderJson } from "../protocol/codec/json.ts"

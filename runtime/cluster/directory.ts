@@ -3,7 +3,8 @@
  * submitter looks up there to which queue the tasks of an actor go.
  */
 import { hostname } from "node:os"
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
 import { checkActorName, DEFAULT_METHOD, type Target } from "../protocol/name.ts"
 import type { Store, StoreOperation } from "../transport/store.ts"

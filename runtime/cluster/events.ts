@@ -2,7 +2,8 @@
  * Events in Celery's form (type `category-action`, sender, time), sent over broadcast. Best effort: only processes that
  * listen at that moment get them. Whatever must not be missed is in the records of jobs.
  */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import type { Connection } from "../connection/connection.ts"
 import type { Log } from "../log/log.ts"
 import {

@@ -2,7 +2,8 @@
  * Paused queues and suspended workers: entries of the store, which every worker watches. A paused queue accepts tasks, but
  * workers pull none from it; a suspended worker pulls nothing. Jobs that run go on.
  */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import { milliseconds } from "../options/duration.ts"

@@ -5,7 +5,9 @@
  * As with Celery's `revoke_by_stamped_headers`, stamps of Celery tasks and custom headers count alike. A revocation also
  * holds for tasks that are submitted after it, until it lapses or is lifted.
  */
-import { Result, Schema, SchemaIssue } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as SchemaIssue from "effect/SchemaIssue"
 import { StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"

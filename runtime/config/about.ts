@@ -1,5 +1,6 @@
 /** Descriptions of settings, and schemas that several settings share. */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { checkQueueName } from "../protocol/name.ts"
 
 /** Description of a setting: the command line, the help and the documentation are made of it. */

@@ -1,5 +1,5 @@
 /** The groups of settings: `http`, with the scopes of its tokens, `reconnect` and `log`. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { COLOUR_CHOICES, defaultFormat, LOG_FORMATS, LOG_LEVELS } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { duration } from "../options/duration.ts"

@@ -2,7 +2,8 @@
  * Resolves the settings from flags, environment and configuration file: a flag wins over a variable, a variable over the
  * file. Each resolved setting says where its value was given.
  */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { didYouMean } from "../options/refuse.ts"
 import type { About } from "./about.ts"
 import { ConfigError, type ConfigFile, checkConfig, issueOf } from "./file.ts"

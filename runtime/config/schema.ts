@@ -4,7 +4,8 @@
  * schema is an error, in the file as in the environment.
  */
 import { hostname } from "node:os"
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { MOST_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { duration } from "../options/duration.ts"

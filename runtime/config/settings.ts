@@ -1,5 +1,5 @@
 /** The settings as a flat list, each with its path in the file and its environment variable. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import type { About } from "./about.ts"
 import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
 import { ConfigSchema } from "./schema.ts"

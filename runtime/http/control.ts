@@ -1,5 +1,5 @@
 /** Routes that control queues and workers: pause, purge, suspend, inspect, command, and revoke by header. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { COMMANDS, isCommand } from "../cluster/remote/command.ts"
 import { parseRevoke, Revocation, RevokeOptions } from "../cluster/revocation.ts"
 import { CallboardError } from "../errors.ts"

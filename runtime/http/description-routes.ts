@@ -1,5 +1,5 @@
 /** Routes that describe the interface: the OpenAPI document, and the same for people. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { sampleOf } from "../options/sample.ts"
 import { DEFAULT_METHOD } from "../protocol/name.ts"
 import { withReadDeadline } from "./limits.ts"

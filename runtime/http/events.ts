@@ -1,7 +1,8 @@
 /**
  * Server-sent events: of one job, replayed from its record and resumable, and of the whole board, from now on.
  */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import type { Context } from "hono"
 import { streamSSE } from "hono/streaming"
 import { latest } from "../async/latest.ts"

@@ -10,7 +10,7 @@
  * | `done`    | its answer again             | `idempotency-mismatch`          |
  */
 import { createHash } from "node:crypto"
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { type StoredEntry, StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import type { Receipt } from "../jobs/receipt.ts"

@@ -1,5 +1,6 @@
 /** Routes about one job, by its id. */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
 import { cancelJob } from "../jobs/commands/cancel.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"

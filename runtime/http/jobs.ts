@@ -1,6 +1,6 @@
 /** Routes about many jobs: lists and bulk calls, by one filter of query parameters, and the same for dead letters. */
 
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import type { JobPage } from "../client/client.ts"
 import { CallboardError } from "../errors.ts"
 import type { BulkReport as Report } from "../jobs/commands/decide.ts"

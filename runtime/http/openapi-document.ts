@@ -1,4 +1,4 @@
-import type { JsonSchema } from "effect"
+import type * as JsonSchema from "effect/JsonSchema"
 
 /** As much of OpenAPI 3.1 as is written here. */
 export interface OpenApi {

@@ -1,5 +1,6 @@
 /** The OpenAPI 3.1 document: made from the routes that are served and the schemas that check them. */
-import { JsonSchema, Schema } from "effect"
+import * as JsonSchema from "effect/JsonSchema"
+import * as Schema from "effect/Schema"
 import { Problem } from "../jobs/responses.ts"
 import { VERSION } from "../version.ts"
 import type { OpenApi, OpenApiParameter, OpenApiResponse, Operation } from "./openapi-document.ts"

@@ -2,7 +2,9 @@
  * Query parameters: text that becomes a value of a schema. A parameter that is unknown, given twice or wrong is refused by
  * its name.
  */
-import { Result, Schema, SchemaIssue } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
 
 export interface Parameter<S extends Schema.Codec<unknown> = Schema.Codec<unknown>> {

@@ -1,5 +1,5 @@
 /** The API reference for people: one page, rendered from the OpenAPI document. It loads nothing and runs no script. */
-import type { JsonSchema } from "effect"
+import type * as JsonSchema from "effect/JsonSchema"
 import { html, raw } from "hono/html"
 import type { OpenApi, OpenApiParameter, Operation } from "./openapi-document.ts"
 

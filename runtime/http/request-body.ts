@@ -1,5 +1,5 @@
 /** Reads the body of a request: bounded before anything is parsed, then decoded by its content type. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { within } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 import { codecsOf, mediaType } from "../protocol/codec/codec.ts"

@@ -2,7 +2,8 @@
  * A route as data: what the application serves, the OpenAPI document describes and the reference page shows is one
  * definition.
  */
-import { Result, type Schema } from "effect"
+import * as Result from "effect/Result"
+import type * as Schema from "effect/Schema"
 import type { Context } from "hono"
 import type { Client } from "../client/client.ts"
 import type { Scope } from "../config/groups.ts"

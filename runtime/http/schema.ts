@@ -2,7 +2,7 @@
  * Schemas of responses that only the HTTP server needs; those that clients read as well are in `jobs/responses.ts`. The types
  * of the handlers and the OpenAPI document are made from them.
  */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
 import { Count, Durability, JobSummary, progress, transition } from "../jobs/responses.ts"
 import type { JobView } from "../jobs/view.ts"

@@ -1,6 +1,6 @@
 /** Routes about the service itself: queues, workers, actors, limits, health and metrics. */
 
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
 import { VERSION } from "../version.ts"

@@ -1,5 +1,5 @@
 /** `POST /v1/jobs`: submits one task or an array, by the headers `Idempotency-Key`, `Prefer` and `traceparent`. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import { BatchReceipts, ReceiptSchema, ReceiptWithResult } from "../jobs/responses.ts"

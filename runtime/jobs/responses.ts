@@ -2,7 +2,7 @@
  * Schemas of the HTTP responses about jobs and about failed requests. The server's types are made from them, and the client
  * over HTTP decodes by them.
  */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { CallboardError, ERROR_CODES } from "../errors.ts"
 import { JobId } from "../options/fields.ts"
 import { STATES } from "../protocol/state.ts"

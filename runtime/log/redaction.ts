@@ -3,7 +3,7 @@
  * values that a method's `redact` hides.
  */
 
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { decodeBody } from "../protocol/body.ts"
 import type { Task } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"

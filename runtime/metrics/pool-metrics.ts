@@ -2,7 +2,8 @@
  * The metrics of the processes of a pool, summed. Counters and histograms of a process that has ended stay in the sum, so that
  * the sum never falls, which Prometheus would take for a restart. Gauges of an ended process are dropped.
  */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { AggregatorRegistry, Counter, Gauge, Registry } from "prom-client"
 import type { MetricsText } from "./metrics.ts"
 

@@ -2,7 +2,7 @@
  * How many handlers a worker runs at a time, between two bounds, by the number of tasks that it holds. As Celery's
  * autoscaler, it scales up at once, and down only after it has held fewer tasks for 30 seconds.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 
 /** Most handlers that a worker can run at a time. */
 export const MOST_HANDLERS = 10_000

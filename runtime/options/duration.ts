@@ -1,6 +1,7 @@
 /** Durations in options, and the time limits made of them: one rule for every option that takes one. */
 
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { parseDuration, parseTimeToLive } from "../protocol/time.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
 

@@ -1,5 +1,5 @@
 /** Schemas that several fields of a submission share. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 
 /** Id of a job that is submitted here. A task of another sender may have any text of up to 255 bytes as its id. */
 export const JobId = Schema.String.check(

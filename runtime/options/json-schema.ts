@@ -3,7 +3,9 @@
  * one; and the check of an input by it, in a submitter that does not have the method's own schema.
  */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
-import { JsonSchema, Schema, SchemaRepresentation } from "effect"
+import * as JsonSchema from "effect/JsonSchema"
+import * as Schema from "effect/Schema"
+import * as SchemaRepresentation from "effect/SchemaRepresentation"
 import { isPromiseLike } from "../async/promise-like.ts"
 
 const isObject = (value: unknown): value is object => typeof value === "object" && value !== null

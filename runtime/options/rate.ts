@@ -4,7 +4,7 @@
  * A rate is a series of evenly spaced moments, and each start of a job takes one of them. The only state is the first
  * moment that is not taken yet, which GCRA calls TAT (theoretical arrival time).
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
 /**

@@ -1,6 +1,6 @@
 /** How a wrong option is refused: with its name, and what it must be instead, or which known name was meant. */
 
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
 
 /**

@@ -2,7 +2,7 @@
  * Retry and repeat policies of methods and tasks: checked by one schema, and converted to the form in which they travel in
  * the headers of a task.
  */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import type { RepeatHeader, RetryHeader } from "../protocol/headers.ts"
 import { Duration, milliseconds } from "./duration.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"

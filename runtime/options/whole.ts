@@ -1,5 +1,5 @@
 /** Whole numbers in options: one rule for every option that takes one. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
 /** The allowed numbers, from `least` to `most`, both included. */

@@ -2,7 +2,8 @@
  * The settings of a worker, made from the options of `serve()`: checked, durations in milliseconds, defaults filled in.
  */
 
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import type { ActorDefinition } from "../actor/actor.ts"
 import { DEFAULT_QUEUE } from "../cluster/directory.ts"
 import { problemOf } from "../config/file.ts"

@@ -16,7 +16,7 @@
  * })
  * ```
  */
-import { Effect } from "effect"
+import * as Effect from "effect/Effect"
 import type { ActorDefinition, ErasedMethod } from "../actor/actor.ts"
 import type { ActorHandle, AnyActor } from "../actor/actor-handle.ts"
 import { Retry } from "../actor/outcomes.ts"

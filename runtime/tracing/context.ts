@@ -1,6 +1,6 @@
 /** Spans of OpenTelemetry: how they cross processes as W3C trace context, and the attributes that describe a job. */
 import type { Attributes, Context, SpanContext } from "@opentelemetry/api"
-import { Tracer as EffectTracer } from "effect"
+import * as EffectTracer from "effect/Tracer"
 import { parseTraceparent, type TraceContext, tracestateBeside } from "../protocol/trace-context.ts"
 
 /** The span of an attempt, as the handler that runs in it needs it. */

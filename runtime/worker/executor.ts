@@ -3,7 +3,9 @@
  * either continues or ends with the settlement to store. The settlement is then stored once, by the settlement writer.
  */
 
-import { Cause, Effect, Exit } from "effect"
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import { acksEarly } from "../actor/definition.ts"
 import { flatMapNow, runNow } from "../async/now.ts"
 import { jobError } from "../jobs/outcome/job-error.ts"

@@ -3,7 +3,10 @@
  * order of {@link live}, the consumer last, and released in reverse order, also when a later part does not start.
  */
 import { hostname } from "node:os"
-import { Cause, Effect, Exit, Scope } from "effect"
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Scope from "effect/Scope"
 import { describeActor } from "../actor/description.ts"
 import { systemClock, withBoard } from "../async/clock.ts"
 import { waitFor } from "../async/timers.ts"

@@ -1,7 +1,8 @@
 /** `callboard events`: prints events of workers and applications as they are sent, until Ctrl+C. */
 import { stripVTControlCharacters } from "node:util"
 import type { Command } from "commander"
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { latest } from "../../async/latest.ts"
 import { TypePatterns, typeFilter } from "../../cluster/events.ts"
 import { inOneLine } from "../../log/log-value.ts"

@@ -1,6 +1,6 @@
 /** `callboard inspect COMMAND` and `callboard control COMMAND ARGUMENTS`: send a command to workers and print the answers. */
 import type { Command } from "commander"
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { COMMANDS, type CommandName, isCommand, type Reply } from "../../cluster/remote/command.ts"
 import { parseAutoscale } from "../../options/autoscale.ts"
 import { didYouMean } from "../../options/refuse.ts"

@@ -1,6 +1,6 @@
 /** `callboard submit text.count '{"path": "…"}'`: submits a task, and with `--wait` waits for its end. */
 import type { Command } from "commander"
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Client } from "../../client/client.ts"
 import type { Config } from "../../config/schema.ts"
 import { displayUrl } from "../../connection/connect.ts"

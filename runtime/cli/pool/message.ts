@@ -1,5 +1,6 @@
 /** Messages between the supervisor of a pool and its worker processes. Both sides check what they receive. */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 
 /** From the supervisor: asks whether the worker is ready, and with `metrics` for its metrics. */
 const QuestionSchema = Schema.Struct({

@@ -1,5 +1,5 @@
 /** Submits a task under the id of a job that was deleted: it becomes the next run of that id. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { parseTask, postingOfTask, renderCompact, type Task } from "../../protocol/headers.ts"

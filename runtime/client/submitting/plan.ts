@@ -1,5 +1,5 @@
 /** Turns a checked submission into the posting that a transport carries. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { CallboardError } from "../../errors.ts"
 import { checkFollowUps, embedOf } from "../../jobs/submission/follow-ups.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"

@@ -2,7 +2,7 @@
  * Fills in what a submission leaves open, above all its queue, from the description of its actor, and makes its
  * posting.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { type ActorDescription, DEFAULT_QUEUE, type Directory } from "../../cluster/directory.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { publishFailed } from "../../jobs/receipt.ts"

@@ -1,6 +1,6 @@
 /** Stores submitted tasks, with one result each: a task without `after` goes to its queue, one with `after` is deferred. */
 
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { Batcher } from "../../async/batcher.ts"
 import type { EventSender } from "../../cluster/events.ts"
 import type { Connection } from "../../connection/connection.ts"

@@ -4,7 +4,7 @@
  * `jobs/submission/` checks the shape of each task, `planner.ts` and `plan.ts` make the posting of it that a transport carries,
  * `publisher.ts` stores the postings, `jobs/receipt.ts` has the result of each.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Directory } from "../../cluster/directory.ts"
 import type { EventSender } from "../../cluster/events.ts"
 import type { Connection } from "../../connection/connection.ts"

@@ -2,7 +2,7 @@
  * The caller's side of remote control: sends a command to all or some workers, and collects the replies that come in
  * time.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { generateId } from "../../id.ts"

@@ -2,7 +2,9 @@
  * Remote control: the commands that workers obey, as data, the messages that carry them, and the answers. The list of
  * commands checks what callers send, and makes the command line and the HTTP routes.
  */
-import { Result, Schema, SchemaIssue } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../../errors.ts"
 import { MOST_HANDLERS } from "../../options/autoscale.ts"
 import { timeLimitOf } from "../../options/duration.ts"

@@ -1,5 +1,5 @@
 /** Empties a queue: each job that waits in it ends as cancelled, so that no caller waits for its result for ever. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { checkQueueName } from "../../protocol/name.ts"

@@ -1,5 +1,5 @@
 /** Runs an ended job again. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"

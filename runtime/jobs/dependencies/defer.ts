@@ -5,7 +5,7 @@
  * between has accepted nothing, or leaves a job that the sweep releases, which finds it by its edges.
  */
 
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { deferred } from "../../protocol/dependencies.ts"

@@ -1,5 +1,6 @@
 /** Tasks that follow a task: callbacks, errbacks and the links of a chain, as they are given and as they travel. */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { Duration, milliseconds, timeLimitOf } from "../../options/duration.ts"
 import { JobId, Json, Name } from "../../options/fields.ts"
 import { refuseInput as refuse } from "../../options/refuse.ts"

@@ -1,5 +1,7 @@
 /** The schema of a submission: it checks HTTP bodies and calls from code, and appears in the OpenAPI document. */
-import { Result, Schema, SchemaIssue } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../../errors.ts"
 import { Duration } from "../../options/duration.ts"
 import { isName, JobId, Json, Name, Text } from "../../options/fields.ts"

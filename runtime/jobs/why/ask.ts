@@ -2,7 +2,8 @@
  * Collects the facts about one job from store, queue and workers, and says why it waits. Each question has a time
  * limit.
  */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { DEFERRAL_REASONS } from "../../cluster/deferrals.ts"
 import { listActors, listWorkers, WorkerDescription } from "../../cluster/directory.ts"
 import { isSuspended, pausedQueues, suspensions } from "../../cluster/pausing.ts"

@@ -1,5 +1,5 @@
 /** The schema of the causes why a job waits. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { STATES } from "../../protocol/state.ts"
 
 const Text = Schema.String

@@ -1,5 +1,7 @@
 /** The actors of a worker: resolves the name of a task to a method, and tells whether the actor can run it now. */
-import { Deferred, Effect, type Scope } from "effect"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
 import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
 import type { Log } from "../../log/log.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"

@@ -3,7 +3,10 @@
  * actor is started again after a growing wait. After too many failures within the period the actor is unhealthy: its
  * tasks are given back instead of failing one by one, until a later start succeeds. Other actors are not affected.
  */
-import { Deferred, Effect, Exit, type Scope } from "effect"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Scope from "effect/Scope"
 import type { ActorDefinition, RestartPolicy } from "../../actor/actor.ts"
 import type { Log } from "../../log/log.ts"
 import { milliseconds } from "../../options/duration.ts"

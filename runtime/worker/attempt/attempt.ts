@@ -2,7 +2,11 @@
  * One attempt, in the process that runs the handler: it calls the handler, checks its result, and calls the method's
  * hooks. Each step is awaited before the next begins, and no further step begins once the run was ended from outside.
  */
-import { Cause, Effect, Exit, Option, Result } from "effect"
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
+import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Job, JobState } from "../../actor/job.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"

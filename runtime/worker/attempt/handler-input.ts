@@ -1,7 +1,8 @@
 /**
  * Reads the handler's input and the job's follow-ups from the body of a task, and validates them before anything runs.
  */
-import { Effect, Result } from "effect"
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { flatMapNow } from "../../async/now.ts"
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"

@@ -1,5 +1,10 @@
 /** Calls a handler or a hook, which may return a value, a promise or an Effect. */
-import { Cause, Effect, Exit, Fiber, Logger, References } from "effect"
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Logger from "effect/Logger"
+import * as References from "effect/References"
 import type { Job, JobLog } from "../../actor/job.ts"
 import { isPromiseLike } from "../../async/promise-like.ts"
 import type { Trace } from "../../tracing/context.ts"

@@ -1,6 +1,7 @@
 /** Decides the settlement for the outcome of a handler: success, repetition, retry, failure, or a stop from outside. */
 
-import { Cause, Exit } from "effect"
+import * as Cause from "effect/Cause"
+import * as Exit from "effect/Exit"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
 import { DEFAULT_KEEP_FAILED_MS } from "../../connection/connection.ts"

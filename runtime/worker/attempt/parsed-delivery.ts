@@ -1,5 +1,5 @@
 /** Reads the task of a delivery from its headers and properties, without its body. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Unreadable } from "../../jobs/outcome/settlement.ts"
 import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
 import { type AddressedTask, isUndecodable, publishKey } from "../../protocol/message.ts"

@@ -3,7 +3,8 @@
  * either continues or ends with the settlement to store.
  */
 
-import { Effect, Result } from "effect"
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
 import { acksEarly } from "../../actor/definition.ts"
 import type { Batcher } from "../../async/batcher.ts"
 import type { Clock } from "../../async/clock.ts"

@@ -1,6 +1,7 @@
 /** Validates values at the edge of a handler: its input and its result by their schemas. */
 import type { StandardSchemaV1 } from "@standard-schema/spec"
-import { Effect, Result } from "effect"
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
 import { isPromiseLike } from "../../async/promise-like.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import { firstIssue, type InvalidValue } from "../../options/json-schema.ts"

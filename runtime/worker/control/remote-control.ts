@@ -1,5 +1,5 @@
 /** Executes remote commands that arrive by broadcast. They are executed on arrival, before any task. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { ActorDescription } from "../../cluster/directory.ts"
 import {
   type Answers,

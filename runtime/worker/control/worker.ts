@@ -1,5 +1,5 @@
 /** The interface of a running worker, for the service that runs it and for remote control. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Deferral } from "../../cluster/deferrals.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { EventSender } from "../../cluster/events.ts"

@@ -1,6 +1,6 @@
 /** One delivery while this worker has it, from the pull to its settlement. */
 
-import type { Result } from "effect"
+import type * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { type Clock, systemClock } from "../../async/clock.ts"
 import { softLimit } from "../../jobs/outcome/job-error.ts"

@@ -2,7 +2,8 @@
  * Pulls as many deliveries as the buffer can take, and fewer while tasks wait for limits. An unreachable transport is
  * tried again after growing waits, while running handlers go on.
  */
-import { Cause, Effect } from "effect"
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"

@@ -3,7 +3,8 @@
  * and ends by itself or by SIGKILL. Each run gets an outcome, whatever happens to the process.
  */
 import { type ChildProcess, spawn } from "node:child_process"
-import { Exit, Result } from "effect"
+import * as Exit from "effect/Exit"
+import * as Result from "effect/Result"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import type { Client } from "../../client/client.ts"
 import { KnownFailure } from "../../jobs/outcome/job-error.ts"

@@ -1,5 +1,5 @@
 /** The {@link Job} of an isolated handler. Its calls are sent to the worker, which has the transport. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
 import type { Job, JobLog, JobState } from "../../actor/job.ts"
 import { Retry } from "../../actor/outcomes.ts"

@@ -2,7 +2,10 @@
  * One run inside the handler's process: reads and validates the input, makes the attempt, and turns its outcome into a
  * message.
  */
-import { Cause, Effect, Exit, Result } from "effect"
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Result from "effect/Result"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
 import { jobError, KnownFailure, readable, softLimitError } from "../../jobs/outcome/job-error.ts"

@@ -3,7 +3,8 @@
  * progress detail …) travel as JSON text inside a message, so that their size is known before they are parsed. Both
  * sides validate every message.
  */
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { LOG_LEVELS } from "../../log/log.ts"
 
 /** Longest input or result, in characters. It only bounds what is parsed; transports allow far less. */

@@ -2,7 +2,8 @@
  * The processes of a worker's isolated handlers. They are started on demand, reused, and ended when idle for a while.
  * There are never more processes than handlers that may run at a time, and each process belongs to one actor.
  */
-import { Effect, Exit } from "effect"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import type { Client } from "../../client/client.ts"
 import type { Log } from "../../log/log.ts"

@@ -1,7 +1,7 @@
 /** Turns a process's message about the end of a run into the exit that an inline handler would have had. */
 
 import { constants } from "node:os"
-import { Exit } from "effect"
+import * as Exit from "effect/Exit"
 import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
 import { KnownFailure } from "../../jobs/outcome/job-error.ts"
 import type { JobError } from "../../protocol/record.ts"

@@ -2,7 +2,7 @@
  * Performs the calls of an isolated handler that need the worker's transport: submits and follows jobs, with the
  * handler's job as parent.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Client } from "../../client/client.ts"
 import { CallboardError } from "../../errors.ts"
 import type { SubmissionFields } from "../../jobs/submission/submission.ts"

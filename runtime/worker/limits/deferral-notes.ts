@@ -3,7 +3,7 @@
  * and the worker that deferred them may be gone by then. There is one note per queue and worker, and it expires by
  * itself.
  */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { StoreEntry } from "../../async/store-entry.ts"
 import { LATE_MS } from "../../cluster/deferrals.ts"
 import { generateId } from "../../id.ts"

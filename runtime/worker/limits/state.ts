@@ -3,7 +3,8 @@
  * rate has its next token.
  */
 import { createHash } from "node:crypto"
-import { Result, Schema } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { isPromiseLike } from "../../async/promise-like.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"

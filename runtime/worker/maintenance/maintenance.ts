@@ -3,7 +3,7 @@
  * it.
  */
 
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { expire, isOverdue } from "../../jobs/tracking/finding.ts"
 import type { Log } from "../../log/log.ts"

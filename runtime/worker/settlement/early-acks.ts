@@ -3,7 +3,7 @@
  * worker therefore keeps a list of these jobs as an entry of the store, and another worker that finds such a list
  * without a living worker fails the jobs (`lost-jobs.ts`).
  */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { StoreEntry } from "../../async/store-entry.ts"
 import { generateId } from "../../id.ts"
 import type { JobRecord } from "../../protocol/record.ts"

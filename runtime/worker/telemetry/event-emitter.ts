@@ -4,7 +4,7 @@
  */
 
 import { loadavg, type as operatingSystem } from "node:os"
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { HEARTBEAT_MS } from "../../cluster/directory.ts"
 import type { EventSender } from "../../cluster/events.ts"

@@ -3,7 +3,7 @@
  * hidden, and a call of the application's failure handlers.
  */
 
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { type JobView, jobView } from "../../jobs/view.ts"
 import type { Fields, Log } from "../../log/log.ts"
