@@ -3,8 +3,9 @@
  * other tasks of the worker are given back, uncounted, and the process ends. Runs in the lease thread.
  */
 
+import { writeSync } from "node:fs"
 import { lostJobFailure } from "../../jobs/outcome/lost-job.ts"
-import type { Log } from "../../log/log.ts"
+import { type Log, type LogSettings, makeLog } from "../../log/log.ts"
 import { type JobError, type JobRecord, started } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { AttemptEnd, Transport } from "../../transport/lift/transport.ts"
@@ -15,6 +16,13 @@ import type { RunDetails } from "./lease-protocol.ts"
  * answer.
  */
 const PATIENCE_MS = 5_000
+
+/**
+ * Writes directly to standard output, because Bun routes the output of a thread through the main thread, which is
+ * blocked.
+ */
+export const lastWords = (settings: LogSettings = { level: "none" }): Log =>
+  makeLog(settings, (...parts) => writeSync(1, `${parts.join(" ")}\n`)).with({ logger: "callboard.worker" })
 
 export const endBlocked = async (
   transport: Transport,

@@ -2,13 +2,10 @@
  * The thread that extends leases while the main thread may be blocked. It knows only tokens: those of new deliveries,
  * and once a second, while the main thread is not blocked, those of all deliveries.
  */
-import { writeSync } from "node:fs"
 import { parentPort, workerData } from "node:worker_threads"
 import { connectTransport } from "../../connection/connect.ts"
-import { makeLog } from "../../log/log.ts"
 import type { Transport } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
-import { endBlocked } from "./blocked.ts"
 import {
   type LeaseThreadCommand,
   type LeaseThreadData,
@@ -21,15 +18,6 @@ const data: LeaseThreadData = workerData
 const clock = new SharedHeartbeat(data.clock)
 /** By token, when its lease was last extended, or when it came. */
 const held = new Map<string, number>()
-/**
- * Writes directly to standard output, because Bun routes the output of a thread through the main thread, which is
- * blocked.
- */
-const lastWords = () =>
-  makeLog(data.log ?? { level: "none" }, (...parts) => writeSync(1, `${parts.join(" ")}\n`)).with({
-    logger: "callboard.worker",
-  })
-
 let transport: Transport | undefined
 let busy = false
 /** The entry of the store that shows that this process is alive. */
@@ -54,9 +42,14 @@ const extend = async (connected: Transport) => {
   const now = performance.now()
   if (clock.isBlocked(now)) {
     clearInterval(timer)
-    await endBlocked(connected, clock.lastRun(), [...held.keys()], lastWords())
-    // `process.exit` would end only this thread.
-    process.kill(process.pid, "SIGKILL")
+    try {
+      // Loaded when it is needed, which is hardly ever: it needs much more than the rest of this thread.
+      const { endBlocked, lastWords } = await import("./blocked.ts")
+      await endBlocked(connected, clock.lastRun(), [...held.keys()], lastWords(data.log))
+    } finally {
+      // `process.exit` would end only this thread.
+      process.kill(process.pid, "SIGKILL")
+    }
   }
   if (busy) return
   const due = [...held].filter(([, since]) => now - since >= data.lease / 3).map(([token]) => token)
