@@ -2,7 +2,7 @@
  * The transport in memory as `runActor` uses it: it notes which tasks were submitted, and takes its time over every call where
  * there is a seed, which says how much.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { builtin } from "../connection/builtin.ts"
 import { decodeBody } from "../protocol/body.ts"
 import { parseTask } from "../protocol/headers.ts"
