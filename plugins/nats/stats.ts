@@ -84,16 +84,17 @@ export class QueueStats {
 
   async #statsOf(queue: string, lanes: ReadonlyArray<LaneInfo>): Promise<QueueDepth> {
     const { names, tasks } = this.#parts
-    const [scheduled, ...firsts] = await Promise.all([
+    const [scheduled, ...ready] = await Promise.all([
       tasks.count(names.tasksIn("s", queue)),
       ...lanes
         .filter(({ pending }) => pending > 0)
-        .map(async ({ band, delivered }) => (await tasks.from(delivered + 1, names.band(queue, band), 1)).messages[0]),
+        .map(({ band, delivered }) => tasks.from(delivered + 1, names.band(queue, band), 1)),
     ])
-    const times = firsts.flatMap((message) => (message === undefined ? [] : [indexOf(message)?.at ?? message.time]))
+    const times = ready.flatMap(({ messages }) => messages.map((message) => indexOf(message)?.at ?? message.time))
     return {
       queue,
-      ready: lanes.reduce((sum, { pending }) => sum + pending, 0),
+      // What the consumers say (`pending`) may still count tasks that were taken off the queue since.
+      ready: ready.reduce((sum, { messages, more }) => sum + messages.length + more, 0),
       scheduled,
       held: lanes.reduce((sum, { inFlight }) => sum + inFlight, 0),
       ...(times.length === 0 ? {} : { oldest: Math.min(...times) }),
