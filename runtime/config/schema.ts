@@ -84,12 +84,15 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   order: Schema.optionalKey(
-    Schema.Literals(["strict", "rotate"]).annotate(
-      about("`strict`: earlier queues first; `rotate`: queues take turns", {
-        default: `\`${DEFAULTS.order}\``,
-        read: "text",
-        flag: "--order <order>",
-      }),
+    Schema.Literals(["strict", "rotate", "random"]).annotate(
+      about(
+        "`strict`: earlier queues first; `rotate`: queues take turns; `random`: the next task comes from any queue that has one",
+        {
+          default: `\`${DEFAULTS.order}\``,
+          read: "text",
+          flag: "--order <order>",
+        },
+      ),
     ),
   ),
   processes: Schema.optionalKey(

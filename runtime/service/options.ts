@@ -32,8 +32,9 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
    * queues are given in strict order, else to 4.
    */
   readonly prefetch?: number
-  /** `strict`: earlier queues first; `rotate`: queues take turns. Defaults to `strict`. */
-  readonly order?: "strict" | "rotate"
+  /** `strict`: earlier queues first; `rotate`: queues take turns; `random`: the next task comes from any
+   * queue that has one. Defaults to `strict`. */
+  readonly order?: "strict" | "rotate" | "random"
   /**
    * Stops when the queues are empty: nothing in them is due, and no task that a limit has deferred is to come back.
    * A task that is due later (`eta`, the back-off of a retry) is not waited for. Defaults to false.

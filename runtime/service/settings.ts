@@ -32,7 +32,8 @@ export const settingsOf = (options: ServeOptions): Settings => {
 
 const checkedSettingsOf = (options: ServeOptions): Settings => ({
   queues: options.queues ?? queuesOf(options.actors ?? []),
-  rotate: options.order === "rotate",
+  rotate: options.order === "rotate" || options.order === "random",
+  random: options.order === "random",
   concurrency: options.concurrency ?? DEFAULTS.concurrency,
   prefetch: options.prefetch ?? prefetchOf(options),
   burst: options.burst ?? false,

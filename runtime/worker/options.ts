@@ -26,6 +26,8 @@ export interface WorkerOptions {
   readonly prefetch: number
   /** Queues take turns instead of being pulled in strict order. */
   readonly rotate: boolean
+  /** With `rotate`: the next task to run comes from any of the queues that tasks were pulled from. Defaults to false. */
+  readonly random?: boolean
   readonly name: string
   /** Time for which stuck handlers may hold all slots before the worker ends, in milliseconds. Absent: one lease. */
   readonly stuckGraceMs?: number

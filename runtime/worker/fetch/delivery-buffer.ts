@@ -19,6 +19,7 @@ export class DeliveryBuffer {
   readonly #buffered: Array<InFlight> = []
   readonly #ranks = new Map<string, number>()
   readonly #rotate: boolean
+  readonly #random: boolean
   /** With `rotate`: rank of the queue that the last task came from. */
   #lastRank = -1
   #concurrency = 0
@@ -56,12 +57,15 @@ export class DeliveryBuffer {
     readonly concurrency: number
     readonly prefetch: number
     readonly rotate: boolean
+    /** With `rotate`: queues take turns in no order. Defaults to false. */
+    readonly random?: boolean
     /** Largest concurrency that autoscaling can set. The capacity is computed from it. */
     readonly maxConcurrency?: number
     /** Deliveries to take in all, not counting those that are given back. Defaults to no bound. */
     readonly maxJobs?: number
   }) {
     this.#rotate = options.rotate
+    this.#random = options.random ?? false
     for (const queue of options.queues) this.#rankOf(queue)
     this.#jobsLeft = options.maxJobs ?? Number.POSITIVE_INFINITY
     this.#qos = new PrefetchQos(options.prefetch)
@@ -258,6 +262,12 @@ export class DeliveryBuffer {
     this.#buffered.splice(at, 0, inFlight)
   }
 
+  /** The rank of one of the queues that buffered deliveries came from; each queue is as likely as the others. */
+  #anyRank(): number {
+    const ranks = [...new Set(this.#buffered.map(({ rank }) => rank))]
+    return ranks[Math.floor(Math.random() * ranks.length)] ?? 0
+  }
+
   /**
    * Takes the next delivery to run, if a slot is free: `ready`, which has waited for its limit, or the first buffered
    * one.
@@ -266,6 +276,7 @@ export class DeliveryBuffer {
     if (!this.hasSlot) return undefined
     // With `rotate`, the first delivery of the next queue that has one. The rotation of the transport is lost in this
     // buffer, where several pulls meet.
+    if (this.#random) this.#lastRank = this.#anyRank() - 1
     const isLater = ({ rank }: InFlight): boolean => rank > this.#lastRank
     const at = Math.max(0, this.#rotate ? this.#buffered.findIndex(isLater) : 0)
     const first = this.#buffered[at]

@@ -124,7 +124,7 @@ describe("what is wrong is refused, by name and with the source", () => {
     ["no switch", { env: { CALLBOARD_TRACING: "maybe" } }, /^CALLBOARD_TRACING: must be boolean/],
     ["negative grace", { file: file({ grace: -1 }) }, /grace: .*negative/],
     ["short lease", { flags: flags({ lease: "10ms" }) }, /^--lease: must be at least 1 second/],
-    ["not a choice", { file: file({ order: "random" }) }, /order: must be "strict" or "rotate"/],
+    ["not a choice", { file: file({ order: "fair" }) }, /order: must be "strict" or "rotate" or "random"/],
     ["neither yes nor no", { env: { CALLBOARD_EVENTS: "perhaps" } }, /^CALLBOARD_EVENTS: must be boolean/],
     ["not a pair", { env: { CALLBOARD_LANGUAGES: "py" } }, /^CALLBOARD_LANGUAGES: "py" is not a pair/],
     [

@@ -87,7 +87,7 @@ describe("options", () => {
   })
 
   test.each<[option: string, value: unknown, why: RegExp]>([
-    ["order", "zz", /must be "strict" or "rotate"/],
+    ["order", "zz", /must be "strict" or "rotate" or "random"/],
     ["burst", "no", /must be boolean/],
     ["queues", [], /must name one queue at least/],
     ["name", "n".repeat(512), /must have 1 to 255 characters/],
