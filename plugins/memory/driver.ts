@@ -87,6 +87,7 @@ export class MemoryDriver extends PlainDriver implements Driver {
     this.#in(({ jobs }) => tokens.map((token) => jobs.extend(token, this.options.lease)))
   readonly read: Driver["read"] = (ids, what) => this.#in(({ jobs }) => ids.map((id) => jobs.read(id, what)))
   readonly query: NonNullable<Driver["query"]> = (query) => this.#in(({ jobs }) => jobs.query(query))
+  readonly count: NonNullable<Driver["count"]> = (state, queue) => this.#in(({ jobs }) => jobs.count(state, queue))
   readonly queues: NonNullable<Driver["queues"]> = () => this.#in(({ jobs }) => jobs.queues())
   readonly waiting: NonNullable<Driver["waiting"]> = (what, max) => this.#in(({ jobs }) => jobs.waiting(what, max))
 

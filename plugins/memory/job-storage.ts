@@ -157,6 +157,15 @@ export class JobStorage {
     return { jobs }
   }
 
+  count(state: contract.Index["state"], queue?: string): number {
+    let count = 0
+    for (const { stored } of this.#jobs.values()) {
+      const index = stored?.index
+      if (index?.state === state && !index.hidden && (queue === undefined || index.queue === queue)) count++
+    }
+    return count
+  }
+
   queues(): ReadonlyArray<contract.QueueDepth> {
     const depths = new Map<string, { -readonly [Field in keyof contract.QueueDepth]: contract.QueueDepth[Field] }>()
     for (const task of this.#tasks.values()) {

@@ -127,6 +127,14 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     })
   }
 
+  async count(state: contract.Index["state"], queue?: string): Promise<number | undefined> {
+    if (state === "succeeded") return undefined
+    const text = `SELECT count(*)::float8 AS count FROM job WHERE index->>'state' = $1 AND index->>'state' <> 'succeeded'
+      AND ($2::text IS NULL OR index->>'queue' = $2) AND NOT index ? 'hidden' AND until > ms()`
+    const [row] = await this.#ask<{ count: number }>(text, [state, queue === undefined ? null : plain(queue)], "count")
+    return row?.count
+  }
+
   async queues(): Promise<ReadonlyArray<contract.QueueDepth>> {
     const text = `SELECT json_strip_nulls(json_build_object('queue', queue, 'held', count(*) FILTER (WHERE ${HELD}),
       'scheduled', count(*) FILTER (WHERE NOT ready AND token IS NULL AND until > ms()),

@@ -10,7 +10,7 @@ import type {
   Receipt,
 } from "../../runtime/transport/driver.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
-import type { Broadcast, Queries, QueueBrowser } from "../../runtime/transport/optional.ts"
+import type { Broadcast, Counts, Queries, QueueBrowser } from "../../runtime/transport/optional.ts"
 import type { Store } from "../../runtime/transport/store.ts"
 import { MachineClock } from "./clock.ts"
 import type { Database } from "./database/database.ts"
@@ -63,7 +63,8 @@ const capabilitiesOf = ({ durability, database }: Opened): Capabilities => ({
 /** A driver with every optional part. Its calls fail once its file was removed or replaced. */
 export type FileDriver = Driver &
   QueueBrowser &
-  Queries & { readonly store: Required<Store>; readonly broadcast: Broadcast }
+  Queries &
+  Counts & { readonly store: Required<Store>; readonly broadcast: Broadcast }
 
 /** `onGone` is called once, when the file was removed or replaced; from then on everything fails with that error. */
 export const driverOver = (
@@ -231,6 +232,7 @@ export const driverOver = (
     read: (ids, what) => whileOpen(() => reader.read(ids, what)),
     commit: (commits) => whileOpen(() => inChunks(writer, commits, commitHandler)),
     query: (query) => whileOpen(() => lister.query(query)),
+    count: (state, queue) => whileOpen(() => lister.count(state, queue)),
     queues: () => whileOpen(() => stats.queues()),
     waiting: (what, max) => whileOpen(() => stats.waiting(what, max)),
     listen: (interest, listener, signal) => whileOpen(() => listen(interest, listener, signal)),

@@ -29,6 +29,10 @@ export const localTime = (iso: string): string => {
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clockTime(at)}`
 }
 
+/** A count of jobs: `12`, or `more than 1000`. */
+export const countText = ({ count, more }: { readonly count: number; readonly more?: boolean }): string =>
+  more ? `more than ${count}` : String(count)
+
 /** A span of time: `12 ms`, `3.4 s`, `5 min 12 s`, `2 h 3 min`, `4 d 5 h`. */
 export const spanText = (ms: number): string => {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`

@@ -12,7 +12,7 @@ import { addInit } from "./commands/init.ts"
 import { addJob } from "./commands/job.ts"
 import { addJobs } from "./commands/jobs.ts"
 import { addPausing } from "./commands/pausing.ts"
-import { addQueues } from "./commands/queues.ts"
+import { addQueue, addQueues } from "./commands/queues.ts"
 import { addRemote } from "./commands/remote.ts"
 import { addRevoke } from "./commands/revoke.ts"
 import { addServe } from "./commands/serve.ts"
@@ -39,6 +39,7 @@ const commands = [
   addRevoke,
   addDead,
   addQueues,
+  addQueue,
   addWorkers,
   addPausing,
   addRemote,

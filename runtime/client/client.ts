@@ -30,19 +30,21 @@ import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import { cancelJob } from "../jobs/commands/cancel.ts"
 import { type BulkReport, decideAll } from "../jobs/commands/decide.ts"
-import { type PurgeOptions, purgeQueue } from "../jobs/commands/purge.ts"
+import { deleteQueue, type PurgeOptions, purgeQueue } from "../jobs/commands/purge.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
 import { type JobHandle, jobHandle, type SubmittedJob } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
 import { POLL_MS } from "../jobs/tracking/finding.ts"
 import { followBoard } from "../jobs/tracking/following.ts"
+import { placeOf, type QueuePlace, type WaitingRange, waitingIn } from "../jobs/tracking/waiting.ts"
 import { type JobView, jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { refuseUnknown } from "../options/refuse.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
+import type { JobCount } from "../transport/lift/transport.ts"
 import { type JobQuery, recordQueryOf } from "./job-query.ts"
 import { type QueueStats, queueStats } from "./queue-stats.ts"
 import type { SubmitContext } from "./submitting/planner.ts"
@@ -218,6 +220,28 @@ export class Client implements AsyncDisposable {
     return { jobs: page.records.map(jobView), ...(page.next === undefined ? {} : { next: page.next }) }
   }
 
+  /**
+   * How many jobs match. By state and queue alone the number is exact, but for jobs that have succeeded, which are counted
+   * up to 1,000, as are all jobs with another filter: `more` says that there are more.
+   */
+  count(query: Omit<JobQuery, "limit" | "after"> = {}): Promise<JobCount> {
+    const { after: _after, limit: _limit, ...wanted } = recordQueryOf({ ...query, limit: 1 })
+    return this.connection.jobs.count(wanted)
+  }
+
+  /**
+   * Ids of the jobs that wait in a queue, those first that will be taken first, scheduled ones last. Fails with
+   * `invalid-input`, and with `unsupported` where the transport cannot list them.
+   */
+  waiting(queue: string, range: WaitingRange = {}): Promise<ReadonlyArray<string>> {
+    return waitingIn(this.connection, queue, range)
+  }
+
+  /** The place of a job in its queue: `position` 0 is taken next. `null` for a job that does not wait in a queue. */
+  position(id: string): Promise<QueuePlace | null> {
+    return placeOf(this.connection, id)
+  }
+
   /** Cancels the jobs of one page of a query. Pass `next` on as `after` until there is none. */
   async cancelAll(query: JobQuery): Promise<BulkReport> {
     return decideAll(this.connection, recordQueryOf(query), (connection, id) => cancelJob(connection, id))
@@ -314,6 +338,14 @@ export class Client implements AsyncDisposable {
   }
 
   /**
+   * Cancels the jobs that wait in a queue, and takes it off the list of queues until it is used again; resolves with the
+   * number of the jobs. Fails with `invalid-input` and `not-found`, and like {@link purge}.
+   */
+  deleteQueue(queue: string, options: PurgeOptions = {}): Promise<number> {
+    return deleteQueue(this.connection, queue, options)
+  }
+
+  /**
    * Suspends a worker, or without a name all present and future ones: it takes no more tasks; running jobs go on. Fails
    * with `invalid-input`.
    */
@@ -339,14 +371,14 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * The queues, each with what waits in it, as `GET /v1/queues` and `callboard queues --json` show them. Resolves with an
+   * The queues that were used and not deleted, each with what waits in it, as `GET /v1/queues` and `callboard queues --json` show them. Resolves with an
    * empty list where the transport cannot count. Fails with `TransportError`.
    */
   async queues(): Promise<ReadonlyArray<QueueStats>> {
     const { jobs } = this.connection
     if (jobs.queues === undefined) return []
-    const [counts, paused] = await Promise.all([jobs.queues(), this.paused()])
-    return queueStats(counts, paused, Date.now())
+    const [counts, listed, paused] = await Promise.all([jobs.queues(), jobs.queueNames(), this.paused()])
+    return queueStats(counts, listed, paused, Date.now())
   }
 
   /** The living workers, as they described themselves at their last heartbeat. */

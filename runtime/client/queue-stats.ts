@@ -20,13 +20,21 @@ export interface QueueStats {
   readonly oldestAge?: number
 }
 
-/** `paused`: names of the paused queues. `now`: milliseconds since the epoch. */
+const isEmpty = ({ ready, scheduled, held }: QueueDepth): boolean => ready + scheduled + held === 0
+
+/**
+ * The queues that hold something, and those that are listed. `listed` and `paused`: names. `now`: milliseconds since the
+ * epoch.
+ */
 export const queueStats = (
   counts: ReadonlyArray<QueueDepth>,
+  listed: ReadonlyArray<string>,
   paused: ReadonlyArray<string>,
   now: number,
-): ReadonlyArray<QueueStats> =>
-  counts.map(({ queue: name, ready, scheduled, held, oldest }) => ({
+): ReadonlyArray<QueueStats> => {
+  const byName = new Map(listed.map((queue): [string, QueueDepth] => [queue, { queue, ...NOTHING }]))
+  for (const each of counts) if (!isEmpty(each)) byName.set(each.queue, each)
+  return [...byName.values()].map(({ queue: name, ready, scheduled, held, oldest }) => ({
     name,
     paused: paused.includes(name),
     depth: ready,
@@ -36,3 +44,6 @@ export const queueStats = (
       ? {}
       : { oldest: new Date(oldest).toISOString(), oldestAge: Math.max(now - oldest, 0) / 1000 }),
   }))
+}
+
+const NOTHING = { ready: 0, scheduled: 0, held: 0 }

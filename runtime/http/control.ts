@@ -4,10 +4,11 @@ import { COMMANDS, isCommand } from "../cluster/remote/command.ts"
 import { parseRevoke, Revocation, RevokeOptions } from "../cluster/revocation.ts"
 import { CallboardError } from "../errors.ts"
 import { type HeldBody, withReadDeadline } from "./limits.ts"
-import { boolean, list, text } from "./parameter.ts"
+import { boolean, integer, list, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
+import { WaitingJobs } from "./schema.ts"
 
 const Text = Schema.String
 const Names = Schema.Array(Text).annotate({ description: "Only these workers, by name; all that live otherwise" })
@@ -141,6 +142,39 @@ export const controlRoutes: ReadonlyArray<Route> = [
     problems: ["unsupported"],
     handle: async ({ context, id, query }) =>
       json<typeof Purged.Type>({ purged: await context.client.purge(id, { forget: query.forget ?? false }) }),
+  }),
+  route({
+    method: "DELETE",
+    path: "/v1/queues/{id}",
+    idDescription: "Name of the queue",
+    operation: "deleteQueue",
+    group: "Service",
+    summary: "Cancel everything that waits in a queue, and take it off the list",
+    description: "Its next use lists it again. While a worker has tasks of it, it is listed with these.",
+    scope: "admin",
+    query: { forget: boolean(Schema.Boolean.annotate({ description: "Forget the jobs as well" })) },
+    responses: [{ status: 200, description: "How many jobs waited in it", schema: Purged }],
+    problems: ["unsupported", "not-found"],
+    handle: async ({ context, id, query }) =>
+      json<typeof Purged.Type>({ purged: await context.client.deleteQueue(id, { forget: query.forget ?? false }) }),
+  }),
+  route({
+    method: "GET",
+    path: "/v1/queues/{id}/jobs",
+    idDescription: "Name of the queue",
+    operation: "listWaiting",
+    group: "Service",
+    summary: "What waits in a queue, in the order in which it will be taken",
+    description: "Scheduled jobs come last.",
+    scope: "read",
+    query: {
+      offset: integer(Schema.Int.annotate({ description: "How many to leave out, up to 9,000" })),
+      limit: integer(Schema.Int.annotate({ description: "Most ids, 1 to 1,000; 100 if nothing is said" })),
+    },
+    responses: [{ status: 200, description: "Ids of jobs", schema: WaitingJobs }],
+    problems: ["unsupported"],
+    handle: async ({ context, id, query }) =>
+      json<typeof WaitingJobs.Type>({ ids: await withReadDeadline(context.client.waiting(id, query)) }),
   }),
   route({
     method: "POST",

@@ -13,12 +13,12 @@ import { Why } from "../jobs/why/cause.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
 import { jobOutcome, recordAfterWait, recordOf } from "./job-record.ts"
-import { MAX_WAIT_MS } from "./limits.ts"
+import { MAX_WAIT_MS, withReadDeadline } from "./limits.ts"
 import { boolean, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
-import { MetaPatch } from "./schema.ts"
+import { MetaPatch, QueuePlace } from "./schema.ts"
 
 const Wait = Schema.String.annotate({
   description: `Longest wait for the end: seconds, or text such as \`30s\`; ${MAX_WAIT_MS / 1000} s at most`,
@@ -78,6 +78,20 @@ export const jobRoutes: ReadonlyArray<Route> = [
       if (end !== undefined) return json<typeof JobResult.Type>({ id, ...end })
       const pending: typeof Pending.Type = { id, state: record.state }
       return json(pending, 202, { "retry-after": retryAfter(record) })
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/v1/jobs/{id}/position",
+    operation: "getPosition",
+    group: "Jobs",
+    summary: "The place of a job in its queue",
+    scope: "read",
+    responses: [{ status: 200, description: "The place", schema: QueuePlace }],
+    problems: ["unsupported"],
+    handle: async ({ context, id }) => {
+      const { position = null, more = false } = (await withReadDeadline(context.client.position(id))) ?? {}
+      return json<typeof QueuePlace.Type>({ position, more })
     },
   }),
   route({

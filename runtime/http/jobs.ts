@@ -15,7 +15,7 @@ import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
 import { integer, list, text, type Values } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
-import { BulkReport, JobList, summaryOf } from "./schema.ts"
+import { BulkReport, JobCount, JobList, summaryOf } from "./schema.ts"
 
 const Text = (description: string) =>
   Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({ description })
@@ -104,7 +104,26 @@ const bulkResponse = (report: Report): Response =>
 const BULK = { status: 200, description: "What was changed, and whether more is left", schema: BulkReport }
 export const LIST = { status: 200, description: "A page of jobs", schema: JobList }
 
+const { limit: _limit, cursor: _cursor, ...countFilter } = filter
+
 export const jobsRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "GET",
+    path: "/v1/count",
+    operation: "countJobs",
+    group: "Jobs",
+    summary: "How many jobs there are",
+    description:
+      "By `state` and `queue` alone the number is exact, but for jobs that have succeeded: they, and jobs by any other filter, are counted up to 1,000, and then `more` is true.",
+    scope: "read",
+    query: countFilter,
+    responses: [{ status: 200, description: "The number", schema: JobCount }],
+    handle: async ({ context, query }) => {
+      const { limit: _page, ...wanted } = queryOf(query)
+      const { count, more = false } = await withReadDeadline(context.client.count(wanted))
+      return json<typeof JobCount.Type>({ count, more })
+    },
+  }),
   route({
     method: "GET",
     path: "/v1/jobs",

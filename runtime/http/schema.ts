@@ -13,6 +13,22 @@ const next = Schema.optionalKey(
 
 export const JobList = Schema.Struct({ jobs: Schema.Array(JobSummary), next }).annotate({ identifier: "JobList" })
 
+export const JobCount = Schema.Struct({
+  count: Count,
+  more: Schema.Boolean.annotate({ description: "Whether there are more than `count`" }),
+}).annotate({ identifier: "JobCount" })
+
+export const WaitingJobs = Schema.Struct({
+  ids: Schema.Array(Schema.String).annotate({ description: "Ids of jobs, in the order in which they will be taken" }),
+}).annotate({ identifier: "WaitingJobs" })
+
+export const QueuePlace = Schema.Struct({
+  position: Schema.NullOr(Count).annotate({
+    description: "How many jobs are taken before it; `null` where it does not wait in a queue",
+  }),
+  more: Schema.Boolean.annotate({ description: "Whether it is further back than `position`" }),
+}).annotate({ identifier: "QueuePlace" })
+
 export const BulkReport = Schema.Struct({
   changed: Count.annotate({ description: "How many jobs were changed" }),
   refused: Schema.Array(Schema.Struct({ id: Schema.String, code: Schema.String, detail: Schema.String })).annotate({

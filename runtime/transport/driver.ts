@@ -10,7 +10,7 @@
 import type { Message } from "../protocol/message.ts"
 import type { TransportError } from "./errors.ts"
 import type { Index, Known } from "./known.ts"
-import type { Broadcast, Queries, QueueBrowser } from "./optional.ts"
+import type { Broadcast, Counts, Queries, QueueBrowser } from "./optional.ts"
 import type { Revision, Store } from "./store.ts"
 
 /** A plugin. Its module exports it as `plugin` or as the default export. */
@@ -44,7 +44,7 @@ export interface ConnectOptions {
 }
 
 /** Queues and records over one broker or database. Each optional part is whole or absent. */
-export interface Driver extends Partial<QueueBrowser>, Partial<Queries> {
+export interface Driver extends Partial<QueueBrowser>, Partial<Queries>, Partial<Counts> {
   readonly name: string
   readonly capabilities: Capabilities
   /** Keyed values that workers share: limits, pauses, dependencies, the worker list and progress. */

@@ -31,6 +31,7 @@ export { explainCode, type Reasons, TransportError, type TransportReason } from 
 export type { Index, Known, QueuedTask } from "./known.ts"
 export {
   type Broadcast,
+  type Counts,
   type FoundJob,
   type FoundJobs,
   matches,

@@ -55,6 +55,15 @@ export const matches = (index: Index, query: Omit<Query, "limit">): boolean => {
   return FIELDS.every((field) => query[field] === undefined || query[field] === index[field])
 }
 
+/** Absent: jobs that are not in a queue are counted by reading them, up to a bound. */
+export interface Counts {
+  /**
+   * How many stored records of a state there are that are not hidden, of one queue or of all. `undefined` where the driver
+   * would have to read each of them. Asked about states in which a job is in no queue: deferred, and those that end it.
+   */
+  count(state: Index["state"], queue?: string): Promise<number | undefined>
+}
+
 /** Absent: no depths of queues and no purge; an expired job is noticed only when its task is taken or its record read. */
 export interface QueueBrowser {
   /** All queues that hold a task; one that was emptied may be among them, with nothing in it. */

@@ -66,6 +66,18 @@ export class JobLister {
     return { jobs, next: cursorOf(sources), ...(jobs.length < query.limit ? { partial: true } : {}) }
   }
 
+  /**
+   * Counted by the server, as entries. An entry that a process left behind when it died between two steps is counted until
+   * a list meets it.
+   */
+  async count(state: State, queue: string | undefined): Promise<number | undefined> {
+    // Jobs that succeeded have no entry, and deferred ones share their class with others.
+    if (state === "succeeded" || !isTerminal(state)) return undefined
+    const { names, states } = this.#parts
+    const counts = await Promise.all(classesOf([state]).map((kind) => states.count(names.entries(kind, queue))))
+    return counts.reduce((sum, count) => sum + count, 0)
+  }
+
   /** The sources that may hold jobs of this query. */
   #sources({ states, queue, dead, after }: Query): ReadonlyArray<Source> {
     const { names, tasks, states: stored } = this.#parts

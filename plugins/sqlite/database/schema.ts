@@ -21,7 +21,7 @@ import type { Database } from "./database.ts"
 import { int } from "./row.ts"
 
 /** Rises with every change of the tables; stored as the file's `user_version`. */
-export const SCHEMA_VERSION = 2
+export const SCHEMA_VERSION = 3
 
 /** Marks a file as Callboard's (SQLite's `application_id`): "CALB". */
 export const APPLICATION_ID = 0x43414c42
@@ -76,8 +76,9 @@ CREATE INDEX callboard_job_later ON callboard_job (at, queue, fence) WHERE at > 
 CREATE INDEX callboard_job_expires ON callboard_job (expires) WHERE expires IS NOT NULL;
 CREATE INDEX callboard_job_until ON callboard_job (until) WHERE until IS NOT NULL;
 CREATE INDEX callboard_job_further ON callboard_job (of) WHERE of IS NOT NULL;
--- Nearly all jobs succeed (4): an index over the others costs next to nothing, and lists mostly ask for those.
-CREATE INDEX callboard_job_state ON callboard_job (ns, state) WHERE state <> 4;
+-- Nearly all jobs succeed (4): indexes over the others cost next to nothing, and lists mostly ask for those.
+CREATE INDEX callboard_job_state ON callboard_job (ns, state) WHERE state <> 4 AND hidden = 0;
+CREATE INDEX callboard_job_queue_state ON callboard_job (ns, queue, state) WHERE state <> 4 AND hidden = 0;
 
 CREATE TABLE callboard_key (
   seq INTEGER NOT NULL,

@@ -1,12 +1,14 @@
 /** `callboard job ID`: prints all that is known about one job; with `--watch` also its changes, until it ends. */
 import type { Command } from "commander"
 import type { JobEvent } from "../../jobs/tracking/following.ts"
+import type { QueuePlace } from "../../jobs/tracking/waiting.ts"
 import type { JobView, TransitionView } from "../../jobs/view.ts"
-import { CommandFailed, EXIT } from "../failure.ts"
+import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { clockTime, listText, localTime, oneLine, percent, spanText, stateText } from "../format.ts"
 import { runs } from "../invocation.ts"
 import { fullId, ID_HELP } from "../job-id.ts"
 import { columns, type Output, type Paint, wrapped } from "../output.ts"
+import { printTree } from "./job-tree.ts"
 
 export const addJob = (program: Command): void => {
   const command = program
@@ -14,12 +16,18 @@ export const addJob = (program: Command): void => {
     .description("show a job: state, times, result or error, and its story")
     .argument("<id>", ID_HELP)
     .option("-w, --watch", "follow it until it ends; exit code 1 unless it succeeds")
+    .option("--tree", "show its workflow: each job below the one that submitted it, or that it follows")
   runs(command, ({ output, withClient }) =>
     withClient(async (client) => {
+      const { watch = false, tree = false } = command.opts<{ readonly watch?: true; readonly tree?: true }>()
+      if (watch && tree) wrongUsage("--tree shows the workflow as it is now: leave out --watch")
       const job = client.job(await fullId(client, command.args[0] ?? ""))
+      if (tree) return printTree(client, job.id, output)
       const first = await job.find()
-      if (!command.opts<{ readonly watch?: boolean }>().watch) {
-        return output.json ? output.document(first) : output.line(jobReport(first, output))
+      if (!watch) {
+        if (output.json) return output.document(first)
+        const place = first.state === "queued" ? await client.position(job.id).catch(() => null) : null
+        return output.line(jobReport(first, place, output))
       }
       if (!output.json) output.line(`${output.paint(oneLine(first.name), "bold")}  ${first.id}`)
       for await (const event of job.events()) {
@@ -55,10 +63,13 @@ const took = ({ times }: JobView): string =>
 const afterText = ({ ids, allowFailure = false }: NonNullable<JobView["after"]>): string =>
   `${listText(ids)}${allowFailure ? " (failed ones will do)" : ""}`
 
-const facts = (job: JobView): ReadonlyArray<readonly [string, string]> => {
+const placeText = ({ position, more }: QueuePlace): string => (more ? `more than ${position}` : String(position))
+
+const facts = (job: JobView, place: QueuePlace | null): ReadonlyArray<readonly [string, string]> => {
   const { times, progress, error } = job
   return [
     ["queue", `${job.queue}, priority ${job.front ? "front" : job.priority}`],
+    ...(place === null ? [] : [["before it", placeText(place)] as const]),
     ["submitted", localTime(times.submitted)],
     ...(times.due === undefined ? [] : [["due", localTime(times.due)] as const]),
     ...(times.expires === undefined ? [] : [["expires", localTime(times.expires)] as const]),
@@ -121,9 +132,9 @@ const factLines = (name: string, value: string, nameWidth: number, { paint, widt
 type Page = Pick<Output, "paint" | "width">
 
 /** The whole report as text. */
-const jobReport = (job: JobView, page: Page): string => {
+const jobReport = (job: JobView, place: QueuePlace | null, page: Page): string => {
   const { paint, width } = page
-  const rows = facts(job)
+  const rows = facts(job, place)
   const nameWidth = Math.max(...rows.map(([name]) => name.length))
   return [
     `${paint(oneLine(job.name, Math.max(12, width - job.id.length - job.state.length - 4)), "bold")}  ${job.id}  ${stateText(paint, job.state)}`,

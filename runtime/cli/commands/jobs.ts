@@ -1,11 +1,12 @@
 /** `callboard jobs`: lists jobs, newest first, one page per call. */
 import type { Command } from "commander"
+import type { Client } from "../../client/client.ts"
 import type { JobView } from "../../jobs/view.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import { STATES, type State } from "../../protocol/state.ts"
 import type { RecordQuery } from "../../transport/lift/transport.ts"
 import { wrongUsage } from "../failure.ts"
-import { idText, oneLine, remarkOf, runTime, stateText, timeText } from "../format.ts"
+import { countText, idText, oneLine, remarkOf, runTime, stateText, timeText } from "../format.ts"
 import { runs } from "../invocation.ts"
 import { fullId } from "../job-id.ts"
 import type { Output } from "../output.ts"
@@ -19,6 +20,7 @@ interface Options {
   readonly group?: string
   readonly limit: string
   readonly cursor?: string
+  readonly count?: true
 }
 
 const isState = (text: string): text is State => (STATES as ReadonlyArray<string>).includes(text)
@@ -80,15 +82,19 @@ export const addJobs = (program: Command): void => {
     .option("--group <name>", "only jobs that were submitted with this group")
     .option("--limit <count>", "jobs on a page", "50")
     .option("--cursor <cursor>", "the page after this one")
+    .option("--count", "only say how many there are")
   runs(command, async ({ output, withClient }) => {
     const query = queryOf(command.opts<Options>())
-    const page = await withClient(async (client) =>
-      client.jobs({
-        ...query,
-        ...(query.rootId === undefined ? {} : { rootId: await fullId(client, query.rootId) }),
-        ...(query.parentId === undefined ? {} : { parentId: await fullId(client, query.parentId) }),
-      }),
-    )
+    const fullQuery = async (client: Client): Promise<RecordQuery> => ({
+      ...query,
+      ...(query.rootId === undefined ? {} : { rootId: await fullId(client, query.rootId) }),
+      ...(query.parentId === undefined ? {} : { parentId: await fullId(client, query.parentId) }),
+    })
+    if (command.opts<Options>().count) {
+      const found = await withClient(async (client) => client.count(await fullQuery(client)))
+      return output.json ? output.document({ more: false, ...found }) : output.line(countText(found))
+    }
+    const page = await withClient(async (client) => client.jobs(await fullQuery(client)))
     if (output.json) output.document(page)
     else printJobs(output, page.jobs, page.next, "no jobs")
   })

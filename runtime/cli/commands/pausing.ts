@@ -1,6 +1,7 @@
-/** `callboard pause|resume|purge QUEUE`, `callboard suspend|unsuspend [WORKER]`. */
+/** `callboard pause|resume|purge|delete-queue QUEUE`, `callboard suspend|unsuspend [WORKER]`. */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
+import type { PurgeOptions } from "../../jobs/commands/purge.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { canAsk, confirms, numberOrText } from "../input.ts"
@@ -34,19 +35,25 @@ const noteUnknownQueue = async (client: Client, queue: string, output: Output): 
   )
 }
 
-/** Asks before a purge, and fails unless the answer is yes. */
-const confirmPurge = async (client: Client, queue: string, output: Output): Promise<void> => {
+/** Asks before a purge (`verb`), and fails unless the answer is yes. */
+const confirmPurge = async (client: Client, verb: string, queue: string, output: Output): Promise<void> => {
   const stats = (await client.queues()).find((each) => each.name === queue)
   const waiting = stats === undefined ? "everything that waits in it" : `${stats.depth + stats.scheduled} waiting tasks`
-  if (output.json || !canAsk()) wrongUsage(`purge ${queue}: would cancel ${waiting}: say --yes`)
-  if (await confirms(`purge ${queue}: cancel ${waiting}?`)) return
-  throw new CommandFailed(EXIT.failed, `purge ${queue}: nothing was cancelled`)
+  if (output.json || !canAsk()) wrongUsage(`${verb} ${queue}: would cancel ${waiting}: say --yes`)
+  if (await confirms(`${verb} ${queue}: cancel ${waiting}?`)) return
+  throw new CommandFailed(EXIT.failed, `${verb} ${queue}: nothing was cancelled`)
 }
 
-const addPurge = (program: Command): void => {
+/** `purge` and `delete-queue`, which cancel what waits and print the number. */
+const addPurge = (
+  program: Command,
+  name: string,
+  description: string,
+  purge: (client: Client, queue: string, options: PurgeOptions) => Promise<number>,
+): void => {
   const command = program
-    .command("purge")
-    .description("cancel everything that waits in a queue")
+    .command(name)
+    .description(description)
     .argument("<queue>", "the queue")
     .option("--forget", "forget the jobs as well")
     .option("-y, --yes", "do not ask; needed where nobody can be asked")
@@ -54,8 +61,8 @@ const addPurge = (program: Command): void => {
     const [queue = ""] = command.args
     const { forget = false, yes = false } = command.opts<{ readonly forget?: true; readonly yes?: true }>()
     return withClient(async (client) => {
-      if (!yes) await confirmPurge(client, queue, output)
-      const purged = await client.purge(queue, { forget })
+      if (!yes) await confirmPurge(client, name, queue, output)
+      const purged = await purge(client, queue, { forget })
       if (output.json) output.document({ queue, purged })
       else output.line(String(purged))
     })
@@ -102,6 +109,10 @@ export const addPausing = (program: Command): void => {
   addQueueCommand(program, "resume", "let paused queues give out tasks again", "resumed", (client, queue) =>
     client.resume(queue),
   )
-  addPurge(program)
+  addPurge(program, "purge", "cancel everything that waits in a queue", (client, queue, options) =>
+    client.purge(queue, options),
+  )
+  const gone = "cancel everything that waits in a queue, and take it off the list until it is used again"
+  addPurge(program, "delete-queue", gone, (client, queue, options) => client.deleteQueue(queue, options))
   addSuspend(program)
 }

@@ -1,11 +1,11 @@
 /** Empties a queue: each job that waits in it ends as cancelled, so that no caller waits for its result for ever. */
-import * as Result from "effect/Result"
+import { resumeQueue } from "../../cluster/pausing.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
-import { checkQueueName } from "../../protocol/name.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
+import { checkedQueue } from "../tracking/waiting.ts"
 import { tellCancelled } from "./cancel.ts"
 import { decide } from "./decide.ts"
 import { deleteJob } from "./delete.ts"
@@ -28,8 +28,7 @@ export const purgeQueue = async (
   queue: string,
   { forget = false }: PurgeOptions = {},
 ): Promise<number> => {
-  const checked = checkQueueName(queue)
-  if (Result.isFailure(checked)) throw new CallboardError("invalid-input", checked.failure.message, { field: "queue" })
+  checkedQueue(queue)
   const { waiting } = connection.jobs
   if (waiting === undefined) {
     throw new CallboardError("unsupported", `transport ${connection.transport.name} cannot tell what waits in a queue`)
@@ -47,6 +46,27 @@ export const purgeQueue = async (
     purged += taken
     if (taken === 0) break
   }
+  return purged
+}
+
+/**
+ * Purges a queue, ends its pause, and takes it off the list of queues, to which its next use adds it again. Resolves with
+ * the number of jobs that waited in it. While a worker still has tasks of the queue it is listed with these. Fails with
+ * `not-found`, and like {@link purgeQueue}.
+ */
+export const deleteQueue = async (
+  connection: Connection,
+  queue: string,
+  options: PurgeOptions = {},
+): Promise<number> => {
+  const { jobs, store } = connection
+  checkedQueue(queue)
+  const [names, depths = []] = await Promise.all([jobs.queueNames(), jobs.queues?.()])
+  const isThere = depths.some((each) => each.queue === queue && each.ready + each.scheduled + each.held > 0)
+  if (!isThere && !names.includes(queue)) throw new CallboardError("not-found", `there is no queue ${queue}`)
+  const purged = await purgeQueue(connection, queue, options)
+  await resumeQueue(store, queue)
+  await jobs.forgetQueue(queue)
   return purged
 }
 

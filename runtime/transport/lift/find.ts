@@ -1,13 +1,13 @@
 /** Finds and lists jobs. Record, task and run note of a job are merged into one record. */
 import { isOfTask, type JobRecord } from "../../protocol/record.ts"
-import { isTerminal } from "../../protocol/state.ts"
+import { isTerminal, STATES, type State } from "../../protocol/state.ts"
 import type { Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
 import { TransportError } from "../mod.ts"
 import type { FoundJob, Query } from "../optional.ts"
 import type { BatchedDriver } from "./batching.ts"
 import { NOTES, type Notes } from "./notes.ts"
-import type { Found, RecordPage, RecordQuery } from "./transport.ts"
+import { COUNTED, type Found, type JobCount, type RecordPage, type RecordQuery } from "./transport.ts"
 import { viewOf } from "./view.ts"
 
 export class Finder {
@@ -57,6 +57,39 @@ export class Finder {
     }
     const next = await this.#listed(query, after.startsWith("d:") ? after.slice(2) : "", records)
     return next === undefined ? { records } : { records, next: `d:${next}` }
+  }
+
+  async count(query: Omit<RecordQuery, "limit" | "after">): Promise<JobCount> {
+    const { states = STATES, queue, ...others } = query
+    const { count, queues } = this.#driver
+    const isByState = Object.values(others).every((field) => field === undefined || field === false)
+    let total = 0
+    // States that can only be counted by reading the jobs.
+    let left: ReadonlyArray<State> = [...new Set(states)]
+    const inQueues = left.filter((state) => IN_QUEUE.has(state))
+    if (isByState && queues !== undefined && inQueues.length > 0) {
+      for (const depth of await queues.call(this.#driver)) {
+        if (queue !== undefined && depth.queue !== queue) continue
+        for (const state of inQueues) total += depth[IN_QUEUE.get(state) ?? "ready"]
+      }
+      left = left.filter((state) => !IN_QUEUE.has(state))
+    }
+    if (isByState && count !== undefined) {
+      const asked = left.filter((state) => !IN_QUEUE.has(state))
+      const counts = await Promise.all(asked.map((state) => count.call(this.#driver, state, queue)))
+      for (const each of counts) total += each ?? 0
+      left = left.filter((state) => counts[asked.indexOf(state)] === undefined)
+    }
+    if (left.length === 0) return { count: total }
+    let after: string | undefined
+    let read = 0
+    do {
+      const limit = Math.min(COUNTED + 1 - read, COUNTED)
+      const page = await this.query({ ...query, states: left, limit, ...(after === undefined ? {} : { after }) })
+      read += page.records.length
+      after = page.next
+    } while (after !== undefined && read <= COUNTED)
+    return read > COUNTED ? { count: total + COUNTED, more: true } : { count: total + read }
   }
 
   /** Adds jobs that run and have no record yet, found by the run notes of their workers. Returns a cursor. */
@@ -122,6 +155,13 @@ const readable = (view: () => JobRecord | undefined): JobRecord | undefined => {
     throw thrown
   }
 }
+
+/** The number in a queue's depth that counts a state. */
+const IN_QUEUE: ReadonlyMap<State, "ready" | "scheduled" | "held"> = new Map([
+  ["queued", "ready"],
+  ["scheduled", "scheduled"],
+  ["started", "held"],
+])
 
 const queryOf = (
   { rootId, parentId, dead, after: _after, ...query }: RecordQuery,

@@ -11,6 +11,7 @@ import { decide } from "./decide.ts"
 import { AttemptEnder } from "./end.ts"
 import { Finder } from "./find.ts"
 import { Notes } from "./notes.ts"
+import { QueueRegistry } from "./queue-registry.ts"
 import { Revisions } from "./revisions.ts"
 import { take } from "./take.ts"
 import type { Jobs, Transport } from "./transport.ts"
@@ -23,6 +24,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   const notes = new Notes(driver, batched, revisions, lease)
   const ender = new AttemptEnder(driver, batched, revisions)
   const finder = new Finder(driver, batched, notes)
+  const registry = new QueueRegistry(driver.store)
   const { capabilities, broadcast } = driver
 
   /** A call that is answered without the driver fails on a closed transport like one that asks it. */
@@ -35,22 +37,39 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
 
   const { orphans, queues, waiting } = driver
   const jobs: Jobs = {
-    publish: guarded((postings) => publish(driver, postings)),
+    publish: guarded((postings) => {
+      for (const { queue } of postings) void registry.note(queue)
+      return publish(driver, postings)
+    }),
     take: guarded((request, signal) => take(driver, request, signal, closing.signal)),
     begin: guarded((starts) => Promise.all(starts.map((start) => begin(batched, revisions, notes, start)))),
     report: guarded((reports) => notes.report(reports)),
     end: guarded((ends) => {
-      for (const { token } of ends) notes.end(token)
+      for (const { token, followUps = [] } of ends) {
+        notes.end(token)
+        for (const { queue } of followUps) void registry.note(queue)
+      }
       return ender.end(ends)
     }),
     extend: (tokens) => extend(driver, tokens),
     find: (id) => finder.find(id),
     ended: (id) => finder.ended(id),
-    decide: guarded((decisions) => Promise.all(decisions.map((decision) => decide(batched, decision)))),
+    decide: guarded(async (decisions) => {
+      for (const { post = [] } of decisions) for (const { queue } of post) void registry.note(queue)
+      const [answers] = await Promise.all([
+        Promise.all(decisions.map((decision) => decide(batched, decision))),
+        // Of a job that waits for others no task is in its queue, which would show that the queue exists.
+        ...decisions.map(({ record: { state, queue } }) => (state === "deferred" ? registry.note(queue) : undefined)),
+      ])
+      return answers
+    }),
     ...(queues === undefined ? {} : { queues: () => queues.call(driver) }),
+    queueNames: guarded(() => registry.names()),
+    forgetQueue: guarded((queue) => registry.remove(queue)),
     ...(waiting === undefined ? {} : { waiting: (what, max) => waiting.call(driver, what, max) }),
     ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(driver, before, max) }),
     list: guarded((query) => finder.query(query)),
+    count: guarded((query) => finder.count(query)),
     watch: guarded(({ id, ends }, listener, signal) => {
       const either = AbortSignal.any([signal, closing.signal])
       return ends && id !== undefined
@@ -66,9 +85,10 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     store: driver.store,
     ...(broadcast === undefined ? {} : { broadcast }),
     onStatus: (listener) => driver.onStatus(listener),
-    close: () => {
+    close: async () => {
       closing.abort()
       notes.close()
+      await registry.settled()
       return driver.close()
     },
   }

@@ -102,8 +102,21 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
    */
   decide(decisions: ReadonlyArray<Decision>): Promise<ReadonlyArray<DecisionAnswer>>
 
+  /** Names of all queues that were used, also if nothing is in them, and were not forgotten since. */
+  queueNames(): Promise<ReadonlyArray<string>>
+
+  /** Takes a queue off {@link queueNames} until it is used again. What is in the queue stays there. */
+  forgetQueue(queue: string): Promise<void>
+
   /** Newest first: by last change where the transport orders so, by submission otherwise. Tombstones are left out. */
   list(query: RecordQuery): Promise<RecordPage>
+
+  /**
+   * How many jobs match. By state and queue alone exactly, as far as the driver can tell without reading them; else up to
+   * {@link COUNTED}, and then with `more`. What waits in a queue and what workers have taken is counted as
+   * {@link Driver.queues} tells it.
+   */
+  count(query: Omit<RecordQuery, "limit" | "after">): Promise<JobCount>
 
   /**
    * Calls the listener with records as they change, of one job or of all, from when the promise resolves until the signal
@@ -231,6 +244,15 @@ export interface RecordQuery extends Pick<Query, "states" | "task" | "queue" | "
   readonly limit: number
   /** `next` of the page before. A text that is no cursor of this transport fails with `invalid`. */
   readonly after?: string
+}
+
+/** Most jobs that are read to count them. */
+export const COUNTED = 1_000
+
+export interface JobCount {
+  readonly count: number
+  /** There are more than `count`. */
+  readonly more?: true
 }
 
 export interface RecordPage {

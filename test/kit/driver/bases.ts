@@ -73,7 +73,7 @@ export const wholeHarness = (): DriverHarness => {
     ...leastHarness(),
     name: "whole",
     capabilities: { ...leastCapabilities, waits: true },
-    parts: ["query", "browse", "broadcast", "watch"],
+    parts: ["query", "count", "browse", "broadcast", "watch"],
     connect,
     intrude: () => Promise.reject(new TransportError("unauthorized", "these credentials are refused")),
     adopt: async (options) => ({ driver: await connect(options), isOpen: async () => true }),

@@ -4,9 +4,9 @@ import type { ConnectOptions } from "../../../runtime/transport/mod.ts"
 import type { Ground } from "../harness.ts"
 
 /** The optional members of a driver and of its store; `browse` stands for `queues` and `waiting`. */
-export type DriverPart = "query" | "browse" | "broadcast" | "watch" | "orphans"
+export type DriverPart = "query" | "count" | "browse" | "broadcast" | "watch" | "orphans"
 
-export const DRIVER_PARTS: ReadonlyArray<DriverPart> = ["query", "browse", "broadcast", "watch", "orphans"]
+export const DRIVER_PARTS: ReadonlyArray<DriverPart> = ["query", "count", "browse", "broadcast", "watch", "orphans"]
 
 export interface DriverHarness extends Ground<Driver> {
   /** The capabilities that the driver has to declare, repeated here so that a change by mistake is noticed. */

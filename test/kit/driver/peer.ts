@@ -15,7 +15,7 @@ import type {
   Taken,
   TakeRequest,
 } from "../../../runtime/transport/driver.ts"
-import type { Known } from "../../../runtime/transport/known.ts"
+import type { Index, Known } from "../../../runtime/transport/known.ts"
 import type { FoundJobs, Query, QueueDepth } from "../../../runtime/transport/optional.ts"
 import type { Entry, Revision, Store, StoreOperation } from "../../../runtime/transport/store.ts"
 import { check, equal, GaveUp } from "../check.ts"
@@ -196,6 +196,10 @@ export class DriverPeer implements Connected<Driver> {
 
   async query(query: Query): Promise<FoundJobs> {
     return this.#context.within("a page", present(this.driver.query, "query").call(this.driver, query))
+  }
+
+  async count(state: Index["state"], queue?: string): Promise<number | undefined> {
+    return this.#context.within("a count", present(this.driver.count, "count").call(this.driver, state, queue))
   }
 
   async depth(queue: string): Promise<QueueDepth | undefined> {

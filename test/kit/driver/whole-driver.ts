@@ -1,5 +1,6 @@
 /** The least driver with lists, depths and broadcast over the same board. Its store cannot be watched. */
 import type { Driver } from "../../../runtime/transport/driver.ts"
+import type { Index } from "../../../runtime/transport/known.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import type { Broadcast, FoundJob, Queries, Query, QueueBrowser } from "../../../runtime/transport/optional.ts"
 import { isHeld, type LeastBoard, type LeastOptions, leastDriver } from "./least-driver.ts"
@@ -17,6 +18,12 @@ export const wholeDriver = (
   return {
     ...least,
     ...queriesOf(board, least, guard),
+    count: async (state, queue) => {
+      guard()
+      const isCounted = ({ index }: { readonly index: Index }): boolean =>
+        index.state === state && !index.hidden && (queue === undefined || index.queue === queue)
+      return [...board.records.values()].filter(isCounted).length
+    },
     ...browserOf(board, guard),
     broadcast: broadcastOf(board, guard, closing.signal),
     close: async () => {

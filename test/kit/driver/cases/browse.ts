@@ -1,6 +1,7 @@
 /** Lists of jobs, depths of queues, and what waits in them. */
 import type { Headers } from "../../../../runtime/protocol/message.ts"
 import type { Posting } from "../../../../runtime/transport/driver.ts"
+import type { Index } from "../../../../runtime/transport/known.ts"
 import type { Query, QueueDepth } from "../../../../runtime/transport/optional.ts"
 import { between, check, equal, refuses } from "../../check.ts"
 import { type DriverCase, delay, part } from "../case.ts"
@@ -213,6 +214,42 @@ export const browseCases: ReadonlyArray<DriverCase> = [
         const refused = refuses(peer.query({ limit: 10, after }), "invalid", `cursor "${after.slice(0, 20)}"`)
         await within("a refusal", refused)
       }
+    },
+  },
+  {
+    group: "count",
+    name: "jobs that ended are counted by state and queue, exactly or not at all, without hidden ones",
+    needs: [part("count")],
+    async run(context) {
+      const { peer, fresh, task } = context
+      const [queue, other] = [fresh("queue"), fresh("other")]
+      const [first] = await ended(context, queue, [{ state: "failed" }, { state: "failed", dead: true }, {}])
+      await ended(context, other, [{ state: "failed" }])
+      const hidden = task({ queue })
+      const record = recordOf(hidden, "failed")
+      await peer.put(hidden.id, { ...record, index: { ...record.index, hidden: true } })
+      await peer.publish(task({ queue }))
+      const counted = async (state: Index["state"], of?: string) => (await peer.count(state, of)) ?? "unknown"
+      const isOneOf = async (state: Index["state"], of: string | undefined, count: number) => {
+        const found = await counted(state, of)
+        check(
+          found === count || found === "unknown",
+          `${state} in ${of ?? "all queues"}: ${count} expected, ${found} told`,
+        )
+      }
+      equal(await counted("failed", queue), 2, "failed jobs of a queue")
+      equal(await counted("failed", other), 1, "failed jobs of another queue")
+      equal(await counted("failed"), 3, "failed jobs of all queues")
+      equal(await counted("cancelled", queue), 0, "cancelled jobs")
+      equal(await counted("failed", fresh("unused")), 0, "failed jobs of a queue that was not used")
+      await isOneOf("succeeded", queue, 1)
+      await isOneOf("succeeded", undefined, 1)
+      await isOneOf("deferred", queue, 0)
+      const again = task({ queue, id: first ?? "" })
+      const { revision } = await peer.known(again.id)
+      await peer.put(again.id, recordOf(again, "succeeded", { expect: revision }))
+      // A broker may count by what it removes after it has answered.
+      await context.until("one failed job less", async () => (await counted("failed", queue)) === 1)
     },
   },
   {

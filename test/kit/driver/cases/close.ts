@@ -68,6 +68,7 @@ export const closeCases: ReadonlyArray<DriverCase> = [
         ["listen", () => driver.listen({ kind: "jobs" }, () => undefined, signal)],
         ["orphans", driver.orphans && (async () => driver.orphans?.(0, 1))],
         ["query", driver.query && (async () => driver.query?.({ limit: 1 }))],
+        ["count", driver.count && (async () => driver.count?.("failed"))],
         ["queues", driver.queues && (async () => driver.queues?.())],
         ["waiting", driver.waiting && (async () => driver.waiting?.({ expiredBy: 0 }, 1))],
         ["get", () => store.get(["a"])],

@@ -21,10 +21,10 @@ export const declaredCases: ReadonlyArray<DriverCase> = [
     group,
     name: "the optional members are those that its author expects, each whole or absent",
     async run({ peer, harness }) {
-      const { query, queues, waiting, broadcast, store, orphans, capabilities } = peer.driver
+      const { query, count, queues, waiting, broadcast, store, orphans, capabilities } = peer.driver
       check((queues === undefined) === (waiting === undefined), "queues and waiting are there together, or not at all")
       check(capabilities.atomic || orphans !== undefined, "a driver that is not atomic must have orphans")
-      const members = { query, browse: queues, broadcast, watch: store.watch, orphans }
+      const members = { query, count, browse: queues, broadcast, watch: store.watch, orphans }
       const has = (parts: (part: DriverPart) => boolean) => DRIVER_PARTS.filter(parts)
       const expected = partsOf(harness)
       equal(
@@ -44,6 +44,7 @@ export const declaredCases: ReadonlyArray<DriverCase> = [
       const { signal } = new AbortController()
       const calls: ReadonlyArray<readonly [string, (() => Promise<unknown>) | undefined]> = [
         ["query", driver.query && (async () => driver.query?.({ limit: 1 }))],
+        ["count", driver.count && (async () => driver.count?.("failed"))],
         ["queues", driver.queues && (async () => driver.queues?.())],
         ["waiting in a queue", driver.waiting && (async () => driver.waiting?.({ queue: posting.queue }, 1))],
         ["waiting past their expires", driver.waiting && (async () => driver.waiting?.({ expiredBy: Date.now() }, 1))],

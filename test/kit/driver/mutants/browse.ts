@@ -1,11 +1,13 @@
 /** Mutants of lists, depths, news and announcements. */
 import { Buffer } from "node:buffer"
-import type { News, Posting } from "../../../../runtime/transport/driver.ts"
+import type { Driver, News, Posting } from "../../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import type { FoundJobs, Query, QueueDepth } from "../../../../runtime/transport/optional.ts"
 import { sleep } from "../../stage.ts"
 import { firstIndex } from "./commit.ts"
 import { batches, breaking, broadcastBroken, broken, commits, type DriverMutant, namespacesMixed } from "./mutant.ts"
+
+type Count = NonNullable<Driver["count"]>
 
 type Breaker = DriverMutant["breaker"]
 
@@ -113,6 +115,23 @@ export const browseMutants: ReadonlyArray<DriverMutant> = [
     breaks: "query: a cursor that cannot be read is invalid",
     breaker: breaking(({ query }) => (query ? { query: (each) => query(each).catch(() => ({ jobs: [] })) } : {})),
   },
+  ...[
+    // Counts hidden records as well, forgets the queue, and counts only a part.
+    (count: Count, hidden: number): Count =>
+      async (state, queue) =>
+        ((await count(state, queue)) ?? 0) + hidden,
+    (count: Count): Count =>
+      (state) =>
+        count(state),
+    (count: Count): Count =>
+      async (state, queue) =>
+        Math.min((await count(state, queue)) ?? 0, 1),
+  ].map(
+    (change): DriverMutant => ({
+      breaks: "count: jobs that ended are counted by state and queue, exactly or not at all, without hidden ones",
+      breaker: breaking(({ count }) => (count ? { count: change(count, 1) } : {})),
+    }),
+  ),
   {
     breaks: "depth: what is ready, scheduled and in hand and the oldest age are told per queue",
     breaker: depths((depth) => ({ ...depth, ready: depth.ready + depth.held, held: 0 })),

@@ -41,7 +41,7 @@ const harness: Harness = {
     // The server forks a process for each connection, which takes seconds on a machine that is busy.
     return plugin.connect(url, { ...options, timeout: 2 * options.timeout })
   },
-  parts: ["query", "browse", "broadcast"],
+  parts: ["query", "count", "browse", "broadcast"],
   slack: 5_000,
   restart: () => server.restart(),
   kill: async () => {

@@ -64,10 +64,10 @@ test("a schema of another version is refused, and left as it is", async () => {
   const driver = await plugin.connect(through(server.port), options("later"))
   await driver.close()
   const schema = schemaOf("later")
-  await ask(`UPDATE "${schema}".meta SET version = 2`)
-  const message = `postgres: schema "${schema}" has version 2, and this Callboard knows version 1: install one that knows it, or use another namespace`
+  await ask(`UPDATE "${schema}".meta SET version = 3`)
+  const message = `postgres: schema "${schema}" has version 3, and this Callboard knows version 2: install one that knows it, or use another namespace`
   expect(await refusal(through(server.port), "later")).toEqual(["unsupported", message])
-  expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 2 }])
+  expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 3 }])
 })
 
 test("a database that holds no UTF-8 is refused", async () => {

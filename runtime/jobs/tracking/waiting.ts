@@ -1,0 +1,67 @@
+/** What waits in a queue, in the order in which it will be taken. */
+import { Result } from "effect"
+import type { Connection } from "../../connection/connection.ts"
+import { CallboardError } from "../../errors.ts"
+import { checkQueueName, isId } from "../../protocol/name.ts"
+
+/** How far into a queue a list or the search for a job goes: further back the answer would be old before it is read. */
+export const MAX_BACK = 10_000
+
+const MAX_LIMIT = 1_000
+
+export interface WaitingRange {
+  /** How many jobs of the queue are left out, those that are taken first. Defaults to 0. */
+  readonly offset?: number
+  /** Most jobs, 1–1,000. Defaults to 100. */
+  readonly limit?: number
+}
+
+/** The place of a job in its queue. */
+export interface QueuePlace {
+  /** How many jobs are taken before it. */
+  readonly position: number
+  /** It is further back than `position`. */
+  readonly more?: true
+}
+
+/** Fails with `unsupported` where the transport cannot list what waits. */
+const browserOf = ({ jobs, transport }: Connection): NonNullable<Connection["jobs"]["waiting"]> => {
+  if (jobs.waiting !== undefined) return (what, max) => jobs.waiting?.(what, max) ?? Promise.resolve([])
+  throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in a queue`)
+}
+
+/** The name of a queue. Fails with `invalid-input`. */
+export const checkedQueue = (queue: string): string => {
+  const checked = checkQueueName(queue)
+  if (Result.isFailure(checked)) throw new CallboardError("invalid-input", checked.failure.message, { field: "queue" })
+  return queue
+}
+
+const whole = (field: string, value: number, least: number, most: number): number => {
+  if (Number.isInteger(value) && value >= least && value <= most) return value
+  throw new CallboardError("invalid-input", `${field}: must be a whole number from ${least} to ${most}`, { field })
+}
+
+/** Ids of jobs that wait in a queue, those first that are taken first, scheduled ones last. Fails with `invalid-input`. */
+export const waitingIn = async (
+  connection: Connection,
+  queue: string,
+  range: WaitingRange = {},
+): Promise<ReadonlyArray<string>> => {
+  const limit = whole("limit", range.limit ?? 100, 1, MAX_LIMIT)
+  const offset = whole("offset", range.offset ?? 0, 0, MAX_BACK - MAX_LIMIT)
+  const ids = await browserOf(connection)({ queue: checkedQueue(queue) }, offset + limit)
+  return ids.slice(offset, offset + limit)
+}
+
+/** The place of a job in its queue; `null` where the job does not wait in one. */
+export const placeOf = async (connection: Connection, id: string): Promise<QueuePlace | null> => {
+  const waiting = browserOf(connection)
+  const record = isId(id) ? (await connection.jobs.find(id))?.record : undefined
+  if (record === undefined || record.tombstone) return null
+  if (record.state !== "queued" && record.state !== "scheduled") return null
+  const ids = await waiting({ queue: record.queue }, MAX_BACK)
+  const position = ids.indexOf(id)
+  if (position >= 0) return { position }
+  return ids.length < MAX_BACK ? null : { position: MAX_BACK, more: true }
+}

@@ -1,0 +1,155 @@
+/** Acceptance scenarios of queues as a registry: what waits in them, which there are, and how many jobs; on every transport. */
+import { actor, type Client, connect } from "callboard"
+import { expect, test } from "vitest"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
+import { onEveryBoard } from "./boards.ts"
+
+const namesOf = async (client: Client): Promise<ReadonlyArray<string>> =>
+  (await client.queues()).map(({ name }) => name).sort()
+
+/** Brokers may count a task a moment after it is stored. */
+const settles = <T>(read: () => Promise<T>, expected: T): Promise<unknown> =>
+  eventually(async () => JSON.stringify(await read()) === JSON.stringify(expected), {
+    message: `${JSON.stringify(expected)} is told`,
+    deadline: 10_000,
+  })
+
+const work = actor("work", {
+  methods: {
+    fine: () => "done",
+    fails: async () => {
+      throw new Error("no")
+    },
+  },
+})
+
+onEveryBoard((newBoard) => {
+  test("S109 queue inspection: position, slice, count, remove, empty", async () => {
+    await using client = await connect(newBoard())
+    for (const id of ["p0", "p1", "p2"]) await client.submit("work.fine", { id, queue: "q" })
+    expect(await client.position("p2")).toEqual({ position: 2 })
+    expect(await client.position("unknown")).toBeNull()
+    expect(await client.waiting("q", { offset: 1, limit: 1 })).toEqual(["p1"])
+    await settles(() => client.count({ queue: "q", states: ["queued"] }), { count: 3 })
+    await client.job("p1").cancel()
+    expect(await client.position("p1")).toBeNull()
+    expect(await client.waiting("q")).toEqual(["p0", "p2"])
+    expect(await client.purge("q", { forget: true })).toBe(2)
+    expect(await client.waiting("q")).toEqual([])
+    for (const id of ["p0", "p2"]) await expect(client.job(id).find()).rejects.toMatchObject({ code: "gone" })
+  })
+
+  test("a list of what waits refuses what is no range and no queue", async () => {
+    await using client = await connect(newBoard())
+    for (const [range, field] of [
+      [{ offset: -1 }, "offset"],
+      [{ limit: 0 }, "limit"],
+      [{ limit: 1.5 }, "limit"],
+    ] as const)
+      await expect(client.waiting("q", range)).rejects.toMatchObject({ code: "invalid-input", details: { field } })
+    await expect(client.waiting("a\nb")).rejects.toMatchObject({ code: "invalid-input", details: { field: "queue" } })
+    await expect(client.deleteQueue("a\nb")).rejects.toMatchObject({ code: "invalid-input" })
+    await expect(client.deleteQueue("nowhere")).rejects.toMatchObject({ code: "not-found" })
+  })
+
+  test("S118 all queues: listed from the first use, also while empty, until deleted", async () => {
+    const board = newBoard()
+    await using client = await connect(board)
+    expect(await namesOf(client)).toEqual([])
+    await client.submit("work.fine", { id: "parent", queue: "at-once" })
+    await client.submit("work.fine", { queue: "later", delay: "1 hour" })
+    await client.submit("work.fine", { queue: "deferred", after: "parent" })
+    await settles(() => namesOf(client), ["at-once", "deferred", "later"])
+    await client.purge("at-once")
+    await client.purge("later")
+    await using other = await connect(board)
+    await settles(() => namesOf(other), ["at-once", "deferred", "later"])
+    await client.pause("later")
+    expect(await client.deleteQueue("later")).toBe(0)
+    await settles(() => namesOf(other), ["at-once", "deferred"])
+    expect(await client.paused()).toEqual([])
+    await client.submit("work.fine", { queue: "later" })
+    await settles(() => namesOf(other), ["at-once", "deferred", "later"])
+    expect(await other.deleteQueue("later")).toBe(1)
+    await settles(() => namesOf(client), ["at-once", "deferred"])
+  })
+
+  test("a queue to which only a follow-up went is listed", async () => {
+    const transport = newBoard()
+    await using client = await connect(transport)
+    await client.submit("work.fine", { callbacks: [{ task: "work.fine", queue: "after-it" }] })
+    const service = await start([work], { transport, burst: true, queues: ["default"] })
+    await service.stopped
+    await settles(async () => (await namesOf(client)).includes("after-it"), true)
+  })
+
+  test("counts by state and queue, and by other filters", async () => {
+    const transport = newBoard()
+    await using client = await connect(transport)
+    const queues = ["a", "b"]
+    for (const queue of queues) {
+      await client.submitMany(["fine", "fails", "fails"].map((meth) => ({ task: "work", meth, queue, group: "g" })))
+    }
+    const service = await start([work], { transport, burst: true, queues })
+    await service.stopped
+    await client.submit("work.fine", { id: "first", queue: "a" })
+    await client.submit("work.fine", { queue: "a", after: "first" })
+    await client.submit("work.fine", { queue: "b", delay: "1 hour" })
+    const { id } = await client.submit("work.fine", { queue: "a" })
+    await client.job(id).cancel()
+    const counts: ReadonlyArray<readonly [Parameters<Client["count"]>[0], number]> = [
+      [{ states: ["failed"] }, 4],
+      [{ states: ["failed"], queue: "a" }, 2],
+      [{ states: ["succeeded"], queue: "b" }, 1],
+      [{ states: ["deferred"] }, 1],
+      [{ states: ["deferred"], queue: "b" }, 0],
+      [{ states: ["scheduled"] }, 1],
+      [{ states: ["queued"], queue: "a" }, 1],
+      [{ states: ["cancelled", "failed"], queue: "a" }, 3],
+      [{ states: ["cancelled"], queue: "b" }, 0],
+      [{ task: "work.fails" }, 4],
+      [{ group: "g" }, 6],
+      [{ group: "g", states: ["succeeded"] }, 2],
+      [{ queue: "nowhere" }, 0],
+      [{}, 10],
+    ]
+    for (const [query, count] of counts)
+      await settles(async () => ({ query, ...(await client.count(query)) }), { query, count })
+    expect((await client.jobs({ queue: "a", states: ["failed"] })).jobs).toHaveLength(2)
+    expect((await client.jobs({ queue: "b", states: ["failed", "cancelled"], limit: 1 })).jobs).toHaveLength(1)
+  })
+
+  test("more jobs than are read to count them: more than 1,000", async () => {
+    await using client = await connect(newBoard())
+    const many = (queue: string) => client.submitMany(Array.from({ length: 501 }, () => ({ task: "work.fine", queue })))
+    await Promise.all([many("a"), many("b")])
+    await settles(() => client.count({ states: ["queued"] }), { count: 1_002 })
+    expect(await client.count({ task: "work.fine" })).toEqual({ count: 1_000, more: true })
+    expect(await client.count({ task: "work.fine", queue: "a" })).toEqual({ count: 501 })
+  })
+
+  test("queues in random order: jobs of each are among the first", async () => {
+    const transport = newBoard()
+    await using client = await connect(transport)
+    const queues = ["x", "y", "z"]
+    const ran: Array<string> = []
+    const note = actor("note", { methods: { run: (name: string) => void ran.push(name) } })
+    for (const queue of queues)
+      await client.submitMany(Array.from({ length: 40 }, () => ({ task: "note", args: [queue], queue })))
+    await settles(async () => (await client.queues()).reduce((sum, { depth }) => sum + depth, 0), 120)
+    const service = await start([note], {
+      transport,
+      burst: true,
+      queues,
+      order: "random",
+      concurrency: 1,
+      prefetch: 9,
+    })
+    await service.stopped
+    expect(ran).toHaveLength(120)
+    expect(new Set(ran.slice(0, 40)).size).toBe(3)
+    // Turns would give each queue every third place.
+    expect(ran.filter((name, at) => at >= 3 && name === ran[at - 3]).length).toBeLessThan(100)
+  })
+})
