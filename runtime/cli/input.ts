@@ -32,6 +32,26 @@ export const jsonOf = async (what: string, given: string): Promise<unknown> => {
   }
 }
 
+/**
+ * Reads arguments: `text`, `:json`, `@file` (its content as text), and by name `key=text`, `key:=json`. Fails with
+ * wrong usage.
+ */
+export const argumentsOf = async (
+  given: ReadonlyArray<string>,
+): Promise<{ readonly args: ReadonlyArray<unknown>; readonly kwargs: Readonly<Record<string, unknown>> }> => {
+  const args: Array<unknown> = []
+  const kwargs: Record<string, unknown> = {}
+  for (const text of given) {
+    const [, name, json, value = ""] = /^([A-Za-z_]\w*)(:?)=(.*)$/s.exec(text) ?? []
+    if (name !== undefined) {
+      if (Object.hasOwn(kwargs, name)) wrongUsage(`--arg ${name}: is given twice`)
+      kwargs[name] = json === "" ? value : await jsonOf(`--arg ${name}`, value)
+    } else if (text.startsWith(":")) args.push(await jsonOf(`--arg ${text}`, text.slice(1)))
+    else args.push(text.startsWith("@") ? await textOf(text) : text)
+  }
+  return { args, kwargs }
+}
+
 /** Reads a JSON object. */
 export const objectOf = async (what: string, given: string): Promise<Readonly<Record<string, unknown>>> => {
   const value = await jsonOf(what, given)

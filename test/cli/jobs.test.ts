@@ -44,7 +44,9 @@ describe("submit", () => {
     const { code, stdout, stderr } = await project.ask("submit", "works.echo", '{"a":1}')
     expect(code).toBe(0)
     expect(stdout).toMatch(/^[0-9a-f-]{36}\n$/)
-    expect(stderr).toBe(`queued, kept as durably as: fsync\nfollow it: callboard job ${stdout.trim()} --watch\n`)
+    expect(stderr).toBe(
+      `works.echo: queued, kept as durably as: fsync\nfollow it: callboard job ${stdout.trim()} --watch\n`,
+    )
     expect(await ended(stdout.trim(), "succeeded")).toMatchObject({ result: { a: 1 }, queue: "default", priority: 4 })
   })
 

@@ -13,12 +13,13 @@ import { jsonForm } from "../../protocol/codec/json.ts"
 import { resolveName } from "../../protocol/name.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
-import { jsonOf, numberOrText, objectOf } from "../input.ts"
+import { argumentsOf, jsonOf, numberOrText, objectOf } from "../input.ts"
 import { runs } from "../invocation.ts"
 import { fullId, fullIds } from "../job-id.ts"
 import type { Output } from "../output.ts"
 
 interface Options {
+  readonly arg?: ReadonlyArray<string>
   readonly wait?: string | true
   readonly method?: string
   readonly queue?: string
@@ -70,6 +71,7 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
   }
   return {
     ...(input === undefined ? {} : { input: await jsonOf("the input", input) }),
+    ...(options.arg === undefined ? {} : await argumentsOf(options.arg)),
     ...(options.method === undefined ? {} : { meth: options.method }),
     ...(options.queue === undefined ? {} : { queue: options.queue }),
     ...(options.priority === undefined ? {} : { priority: number(options.priority, "--priority") }),
@@ -150,7 +152,7 @@ const printOutcome = (output: Output, id: string, ended: Outcome): void => {
   throw new CommandFailed(EXIT.failed, `job ${id} ${why}; see: callboard job ${id}`)
 }
 
-const printReceipt = (output: Output, { id, receipt }: SubmittedJob): void => {
+const printReceipt = (output: Output, task: string, { id, receipt }: SubmittedJob): void => {
   if (output.json) {
     output.document(receipt)
     return
@@ -158,7 +160,7 @@ const printReceipt = (output: Output, { id, receipt }: SubmittedJob): void => {
   // Prints only the id, so that scripts can use it: id=$(callboard submit …).
   output.line(id)
   output.note(
-    `${receipt.duplicate ? `known already, ${receipt.state}` : receipt.state}, kept as durably as: ${receipt.durability}\nfollow it: callboard job ${id} --watch`,
+    `${task}: ${receipt.duplicate ? `known already, ${receipt.state}` : receipt.state}, kept as durably as: ${receipt.durability}\nfollow it: callboard job ${id} --watch`,
   )
 }
 
@@ -171,6 +173,7 @@ export const addSubmit = (program: Command): void => {
     .description("post a task; prints its job id")
     .argument("<task>", "actor and method: text.count, or an actor alone for its default method")
     .argument("[input]", "what the method gets: JSON, @file, or - for standard input")
+    .option("--arg <value>", "argument instead of the input: text, :json, key=text, key:=json, @file", collected)
     .option("--wait [timeout]", "wait for the end and print the result; exit code 3 when the timeout is over")
     .option("--method <name>", "method of the actor, if it is not part of the task's name")
     .option("--queue <name>", "queue to wait in (default: the actor's)")
@@ -198,6 +201,7 @@ export const addSubmit = (program: Command): void => {
     const [task = "", input] = command.args
     const options = command.opts<Options>()
     const timeout = timeoutOf(options.wait)
+    if (input !== undefined && options.arg !== undefined) wrongUsage("--arg: leave out the input, or give it alone")
     if (options.allowFailure && options.after === undefined) wrongUsage("--allow-failure: name the jobs with --after")
     const fields: Omit<Submission, "task"> = await fieldsOf(input, options)
     await withClient(async (client) => {
@@ -210,7 +214,7 @@ export const addSubmit = (program: Command): void => {
       const named = { ...fields, ...(await namedJobs(client, options)) }
       const job = await client.submit(task, named, { lenient: options.force ?? false })
       if (!output.json) await noteUnknown(client, task, fields, config.taskNames, output)
-      if (options.wait === undefined) return printReceipt(output, job)
+      if (options.wait === undefined) return printReceipt(output, task, job)
       if (!output.json) output.note(`job ${job.id}`)
       printOutcome(output, job.id, await job.outcome(timeout === undefined ? {} : { timeout }))
     })

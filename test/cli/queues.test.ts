@@ -1,0 +1,153 @@
+/** Queues and lists on the command line and over HTTP: the scenarios of arguments, of queues, and what is refused. */
+import { connect, http } from "callboard"
+import { Hono } from "hono"
+import { afterEach, beforeEach, expect, test } from "vitest"
+import { makeProject, type Project } from "./project.ts"
+
+const math = `
+import { actor } from "callboard"
+export default actor("math", {
+  methods: {
+    echo: (input) => input,
+    told: { params: ["a", "b", "x", "key"], run: (all) => all },
+    fail: async () => { throw new Error("no") },
+  },
+})
+`
+
+let project: Project
+beforeEach(() => {
+  project = makeProject({ "actors/math.ts": math })
+})
+afterEach(() => project[Symbol.dispose]())
+
+const board = () => `sqlite:${project.path}/.callboard/board.db`
+const burst = () => project.run("worker", "--burst")
+
+test("S195 arguments: text, JSON, by name, from a file", { timeout: 60_000 }, async () => {
+  project.write("long.txt", "from a file")
+  const values = ["5", ":5", "x:=7", "@long.txt", "key=a=b"].flatMap((value) => ["--arg", value])
+  const posted = await project.ask("submit", "math.told", "--id", "told", ...values)
+  expect(posted).toMatchObject({ code: 0, stdout: "told\n" })
+  expect(posted.stderr).toContain("math.told: queued")
+  await using client = await connect(board())
+  const { message } = (await client.connection.jobs.find("told"))?.record ?? {}
+  const body = JSON.parse(new TextDecoder().decode(message?.body))
+  expect(body.slice(0, 2)).toEqual([["5", 5, "from a file"], { x: 7, key: "a=b" }])
+})
+
+test.each([
+  [["math.echo", "--arg", ":{"], /--arg :\{ is not JSON/],
+  [["math.echo", "--arg", "x:=nope"], /--arg x is not JSON/],
+  [["math.echo", "--arg", "x=1", "--arg", "x=2"], /--arg x: is given twice/],
+  [["math.echo", "--arg", "@nowhere.txt"], /nowhere\.txt cannot be read/],
+  [["math.echo", "5", "--arg", "5"], /leave out the input/],
+  [["math.echo", "5", "--delay", "5", "--eta", "2030-01-01T00:00:00Z"], /`delay` or `eta`, not both/],
+])("S195 wrong arguments end with exit code 2: %j", async (given, message) => {
+  const answer = await project.ask("submit", ...given)
+  expect(answer.code).toBe(2)
+  expect(answer.stderr).toMatch(message)
+})
+
+test("S196 a raw line per queue; without a server a message", { timeout: 60_000 }, async () => {
+  await project.json("submit", "math.echo", "1")
+  await project.json("submit", "math.echo", "2")
+  expect(await project.ask("queues", "--raw")).toMatchObject({
+    code: 0,
+    stdout: "queue default 2, 0 executing, 0 finished, 0 failed\n",
+  })
+  await burst()
+  await project.json("submit", "math.fail")
+  await burst()
+  expect((await project.ask("queues", "--raw")).stdout).toBe("queue default 0, 0 executing, 2 finished, 1 failed\n")
+  // A broker that is not there has an exit code of its own, so that scripts need not read the message.
+  const away = await project.ask("queues", "--raw", "--transport", "nats://127.0.0.1:1")
+  expect(away).toMatchObject({ code: 4, stdout: "" })
+  expect(away.stderr).toMatch(/cannot connect to 127\.0\.0\.1:1/)
+})
+
+test("S198 empty, requeue, suspend and resume", { timeout: 60_000 }, async () => {
+  for (let n = 0; n < 2; n++) await project.json("submit", "math.fail")
+  await burst()
+  await project.json("submit", "math.echo", "1")
+  expect((await project.ask("purge", "default", "--yes")).stdout).toBe("1\n")
+  expect((await project.ask("jobs", "--state", "failed", "--count")).stdout).toBe("2\n")
+  await using client = await connect(board())
+  expect(await client.retryAll({ states: ["failed"], queue: "default" })).toMatchObject({ changed: 2 })
+  expect(await project.json("jobs", "--state", "queued", "--count")).toEqual({ count: 2, more: false })
+  expect((await project.ask("suspend")).stdout).toMatch(/^all workers +suspended$/m)
+  expect((await project.ask("unsuspend")).stdout).toMatch(/^all workers +at work again$/m)
+})
+
+test("what waits in a queue, and the end of a queue", { timeout: 60_000 }, async () => {
+  for (const id of ["p0", "p1", "p2"]) await project.json("submit", "math.echo", "1", "--id", id)
+  expect(await project.json("queue", "default", "--offset", "1", "--limit", "1")).toEqual({ ids: ["p1"] })
+  expect((await project.ask("queue", "default")).stdout).toMatch(/POSITION +ID\n0 +p0\n1 +p1\n2 +p2\n/)
+  expect((await project.ask("job", "p2")).stdout).toMatch(/before it +2\n/)
+  expect((await project.ask("queue", "default", "--limit", "few")).code).toBe(2)
+  expect((await project.ask("delete-queue", "default")).stderr).toMatch(/would cancel 3 waiting tasks: say --yes/)
+  expect((await project.ask("delete-queue", "default", "--yes")).stdout).toBe("3\n")
+  expect(await project.json("queues")).toEqual({ queues: [] })
+  expect(await project.ask("delete-queue", "default", "--yes")).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("there is no queue default"),
+  })
+})
+
+test("the same over HTTP, with the same words for what is wrong", async () => {
+  await using client = await connect(`memory://${crypto.randomUUID()}`)
+  const app = new Hono()
+  app.route("/", http(client, { open: true }))
+  const ask = async (path: string, method = "GET") => {
+    const response = await app.request(`http://localhost${path}`, { method })
+    const body: { readonly code?: string; readonly detail?: string } = JSON.parse(await response.text())
+    return { status: response.status, body }
+  }
+  for (const id of ["p0", "p1", "p2"]) await client.submit("math.echo", { id, queue: "q" })
+  expect((await ask("/v1/queues/q/jobs?offset=1&limit=1")).body).toEqual({ ids: ["p1"] })
+  expect((await ask("/v1/jobs/p2/position")).body).toEqual({ position: 2, more: false })
+  expect((await ask("/v1/jobs/unknown/position")).body).toEqual({ position: null, more: false })
+  expect((await ask("/v1/count?queue=q&state=queued")).body).toEqual({ count: 3, more: false })
+  expect((await ask("/v1/count?task=math.echo")).body).toEqual({ count: 3, more: false })
+  for (const [path, method, refusal] of [
+    ["/v1/queues/q/jobs?limit=0", "GET", () => client.waiting("q", { limit: 0 })],
+    ["/v1/queues/q/jobs?offset=-1", "GET", () => client.waiting("q", { offset: -1 })],
+    ["/v1/queues/nowhere", "DELETE", () => client.deleteQueue("nowhere")],
+    ["/v1/queues/a%0Ab", "DELETE", () => client.deleteQueue("a\nb")],
+  ] as const) {
+    const refused: unknown = await refusal().catch((error: unknown) => error)
+    const { status, body } = await ask(path, method)
+    expect(status).toBe(body.code === "not-found" ? 404 : 400)
+    expect(refused).toMatchObject({ code: body.code, message: body.detail })
+  }
+  expect((await ask("/v1/queues/q", "DELETE")).body).toEqual({ purged: 3 })
+  expect((await ask("/v1/queues")).body).toEqual({ queues: [] })
+})
+
+test("a workflow as a tree", { timeout: 60_000 }, async () => {
+  await using client = await connect(board())
+  await client.submit("math.echo", { id: "top" })
+  for (const id of ["a", "b"]) await client.submit("math.echo", { id, parentId: "top", rootId: "top", group: "both" })
+  await client.submit("math.fail", { id: "below", parentId: "a", rootId: "top" })
+  await client.submit("math.echo", { id: "last", parentId: "top", rootId: "top" })
+  await client.submit("math.echo", { id: "other" })
+  const { stdout } = await project.ask("job", "a", "--tree")
+  expect(stdout).toBe(
+    [
+      "math.echo  top  queued",
+      "  group both",
+      "    math.echo  a  queued  <-",
+      "      math.fail  below  queued",
+      "    math.echo  b  queued",
+      "  math.echo  last  queued",
+      "",
+    ].join("\n"),
+  )
+  expect(await project.json("job", "below", "--tree")).toMatchObject({
+    jobs: [
+      { id: "top", children: [{ id: "a", group: "both", children: [{ id: "below" }] }, { id: "b" }, { id: "last" }] },
+    ],
+    more: false,
+  })
+  expect((await project.ask("job", "a", "--tree", "--watch")).code).toBe(2)
+})
