@@ -54,14 +54,8 @@ export const logger = { debug: say, info: say, warn: say, error: say, isLevelEna
 /** The examples that run beside `callboard dev` and end by themselves, with what they print; `ID` stands for any id. */
 const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
   "submit.ts": [
-    "ID fsync",
-    "10",
-    "there is no caviar",
-    "scheduled",
-    "true succeeded",
-    "2",
-    "1 undefined 1",
-    "cancelled",
+    ...["ID fsync", "10", "there is no caviar", "2 SUCCESSFUL, 1 SUCCESSFUL", "scheduled", "true succeeded"],
+    ...["2", "1 undefined 1", "cancelled"],
   ],
   "primes.ts": ["cancelled"],
   "retries.ts": ["queued ", "started ", "scheduled retry", "started ", "succeeded "],

@@ -41,7 +41,7 @@ export interface Job<Use = unknown> {
   readonly deadline: number
   /** All headers of the task. */
   readonly headers: Headers
-  /** What the submitter attached as `meta`; empty where it attached nothing. */
+  /** What the submitter attached as `meta`, with the changes since then; empty where nothing was attached. */
   readonly meta: Readonly<Record<string, unknown>>
   /** What the actor's `start` returned. */
   readonly use: Use
@@ -52,6 +52,12 @@ export interface Job<Use = unknown> {
    * second at most, and the last value wins. Of a detail with more than 16,384 characters of JSON only the beginning is kept.
    */
   progress(fraction: number, detail?: unknown): void
+  /**
+   * Changes the job's meta data by a merge patch (RFC 7396): fields are set, `null` removes one. Cheap to call: it is stored with
+   * the progress, and with the outcome. Throws `CallboardError` `invalid-input` for what is no JSON object, and where the meta
+   * data would have more than 65,536 characters of JSON.
+   */
+  patchMeta(patch: Readonly<Record<string, unknown>>): void
   /**
    * Sends an event of the application, such as `order-shipped`, with the job's id as `uuid`. Best effort: only processes
    * that listen at that moment get it. The type is `category-action` in lower case, 100 characters at most, and its category

@@ -100,6 +100,7 @@ export const connect = async (target: string | object, settings: ClientSettings 
   return new Client(await openConnection(target, settings, keepMs === undefined ? undefined : () => keepMs), {
     ownsTransport: true,
     taskSentEvents,
+    sender: settings.name,
     ...(taskNames === undefined ? {} : { taskNames }),
     ...(tracing === undefined ? {} : { tracing }),
   })
@@ -128,6 +129,8 @@ export class Client implements AsyncDisposable {
       readonly taskNames?: ReadonlyMap<string, string>
       readonly tracing?: Tracing
       readonly taskSentEvents?: boolean
+      /** Name by which the jobs show who submitted them; absent: they show the process. */
+      readonly sender?: string | undefined
     } = {},
   ) {
     const {
@@ -136,6 +139,7 @@ export class Client implements AsyncDisposable {
       taskNames = new Map<string, string>(),
       tracing,
       taskSentEvents = false,
+      sender,
     } = options
     const origin = `gen${process.pid}@${hostname()}`
     this.connection = connection
@@ -144,7 +148,7 @@ export class Client implements AsyncDisposable {
     this.#taskNames = taskNames
     this.#events = new EventSender({ connection, hostname: origin, enabled: taskSentEvents })
     const { directory } = this
-    this.#submitter = new Submitter({ connection, directory, taskNames, origin, events: this.#events, tracing })
+    this.#submitter = new Submitter({ connection, directory, taskNames, origin, sender, events: this.#events, tracing })
   }
 
   /**

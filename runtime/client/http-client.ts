@@ -8,7 +8,7 @@ import { CallboardError, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
 import type { JobHandle, WaitOptions } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
-import { BatchReceipts, errorOf, Job, JobResult, ReceiptSchema } from "../jobs/responses.ts"
+import { BatchReceipts, errorOf, Job, JobResult, ReceiptSchema, RunResults } from "../jobs/responses.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
 import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
 import { milliseconds } from "../options/duration.ts"
@@ -114,8 +114,18 @@ const clientOf = (request: Request): HttpClient => {
       // The caller's type says what the method returned.
       result: async (options) => valueOf(id, await end(options)) as R,
       outcome: async (options) => (await end(options)) as Outcome<R>,
+      results: async ({ wait = 0, signal } = {}) => {
+        const until = performance.now() + milliseconds("wait", wait)
+        for (;;) {
+          const left = until - performance.now()
+          const waitMs = Math.ceil(Math.min(Math.max(left, 0), POLL_MS))
+          const { results } = await ask(RunResults, `${path}/results?wait=${waitMs}ms`, { waitMs, signal })
+          if (results.length > 0 || left <= POLL_MS) return results
+        }
+      },
       cancel: (options) => ask(Job, `${path}/cancel${queryOf({ ...options })}`, { method: "POST" }),
       retry: () => ask(Job, `${path}/retry`, { method: "POST" }),
+      patchMeta: (patch) => ask(Job, `${path}/meta`, { method: "PATCH", body: patch }),
       delete: async (options) => {
         await ask(Schema.Undefined, path + queryOf({ ...options }), { method: "DELETE" })
       },

@@ -7,7 +7,7 @@ import { renderJson } from "../protocol/codec/json.ts"
 
 export interface RequestOptions {
   /** Defaults to GET. */
-  readonly method?: "GET" | "POST" | "DELETE"
+  readonly method?: "GET" | "POST" | "PATCH" | "DELETE"
   /** Sent as JSON. */
   readonly body?: unknown
   /** How long the service was asked to wait before it answers, in milliseconds. Defaults to 0. */

@@ -2,8 +2,9 @@
 import { WaitTimeout } from "../errors.ts"
 import type { JobResult } from "../jobs/responses.ts"
 import { findRecord, goneError, waitForEnd } from "../jobs/tracking/finding.ts"
+import { outcomesOf } from "../jobs/tracking/history.ts"
 import { outcomeOf } from "../jobs/tracking/outcome.ts"
-import type { JobRecord } from "../protocol/record.ts"
+import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { withReadDeadline } from "./limits.ts"
 import type { HttpContext } from "./route.ts"
@@ -37,6 +38,18 @@ export const recordAfterWait = async (
   })
   if (ended?.tombstone) throw goneError(id)
   return ended ?? (client.aborted ? now : await recordOf(context, id))
+}
+
+/** The outcomes of the last runs of a job; where there are none yet, the first one is waited for. */
+export const resultsAfterWait = async (
+  { client, closing }: HttpContext,
+  id: string,
+  ms: number,
+  reader: AbortSignal,
+): Promise<ReadonlyArray<RunOutcome>> => {
+  const now = await withReadDeadline(outcomesOf(client.connection, id))
+  if (now.length > 0 || ms === 0) return now
+  return withAnySignal([reader, closing], (signal) => outcomesOf(client.connection, id, ms, signal))
 }
 
 /** How a job ended; `undefined` while it goes on. */

@@ -1,18 +1,18 @@
 /** Routes about one job, by its id. */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { CallboardError } from "../errors.ts"
 import { cancelJob } from "../jobs/commands/cancel.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
-import { Job, JobResult, Pending } from "../jobs/responses.ts"
-import { jobView } from "../jobs/view.ts"
+import { jobDetails } from "../jobs/details.ts"
+import { Job, JobResult, Pending, RunResults } from "../jobs/responses.ts"
+import { jobView, runView } from "../jobs/view.ts"
 import { transportDown } from "../jobs/why/ask.ts"
 import { Why } from "../jobs/why/cause.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
-import { jobOutcome, recordAfterWait, recordOf } from "./job-record.ts"
+import { jobOutcome, recordAfterWait, recordOf, resultsAfterWait } from "./job-record.ts"
 import { MAX_WAIT_MS, withReadDeadline } from "./limits.ts"
 import { boolean, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
@@ -49,7 +49,26 @@ export const jobRoutes: ReadonlyArray<Route> = [
     scope: "read",
     responses: [JOB],
     problems: ["gone"],
-    handle: async ({ context, id }) => json<typeof Job.Type>(jobView(await recordOf(context, id))),
+    handle: async ({ context, id }) => json<typeof Job.Type>(jobDetails(await recordOf(context, id))),
+  }),
+  route({
+    method: "GET",
+    path: "/v1/jobs/{id}/results",
+    operation: "getResults",
+    group: "Jobs",
+    summary: "How the last runs of a job ended",
+    description:
+      "The last ten runs, newest first. A job that runs once has one result once it has ended; with `wait` the first one is waited for.",
+    scope: "read",
+    query: { wait: text(Wait) },
+    responses: [{ status: 200, description: "The results", schema: RunResults }],
+    problems: ["gone"],
+    handle: async ({ c, context, id, query }) => {
+      const wait = parseDuration(query.wait ?? 0)
+      const ms = Result.isSuccess(wait) ? wait.success : 0
+      const results = await resultsAfterWait(context, id, ms, c.req.raw.signal)
+      return json<typeof RunResults.Type>({ id, results: results.map(runView) })
+    },
   }),
   route({
     method: "GET",
@@ -161,19 +180,16 @@ export const jobRoutes: ReadonlyArray<Route> = [
     path: "/v1/jobs/{id}/meta",
     operation: "patchMeta",
     group: "Jobs",
-    summary: "Change the meta data of an ended job",
+    summary: "Change the meta data of a job",
     description:
-      "A merge patch (RFC 7396): fields are set, `null` removes one. `unsupported` before the job has ended, because until then its meta data travels with the task.",
+      "A merge patch (RFC 7396): fields are set, `null` removes one. Where the handler changes the same field of a job that goes on, the value that is given here stays.",
     scope: "admin",
     body: { "application/json": MetaPatch },
     responses: [JOB],
-    problems: ["invalid-json", "unsupported-content-type", "too-large", "gone", "unsupported"],
+    problems: ["invalid-json", "unsupported-content-type", "too-large", "gone"],
     handle: async ({ c, context, held, id }) => {
       const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody }, held)
-      if (typeof value !== "object" || value === null || Array.isArray(value)) {
-        throw new CallboardError("invalid-input", "a patch is an object")
-      }
-      return json<typeof Job.Type>(jobView(await patchMeta(context.client.connection, id, { ...value })))
+      return json<typeof Job.Type>(jobView(await patchMeta(context.client.connection, id, value)))
     },
   }),
 ]

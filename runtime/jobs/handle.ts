@@ -2,12 +2,15 @@ import type { Connection } from "../connection/connection.ts"
 import { milliseconds } from "../options/duration.ts"
 import { type CancelOptions, cancelJob } from "./commands/cancel.ts"
 import { type DeleteOptions, deleteJob } from "./commands/delete.ts"
+import { patchMeta } from "./commands/meta.ts"
 import { rerunJob } from "./commands/rerun.ts"
+import { jobDetails } from "./details.ts"
 import type { Receipt } from "./receipt.ts"
 import { findRecord, goneError, waitForEnd } from "./tracking/finding.ts"
 import { followJob, type JobEvent } from "./tracking/following.ts"
+import { outcomesOf } from "./tracking/history.ts"
 import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "./tracking/outcome.ts"
-import { type JobView, jobView } from "./view.ts"
+import { type JobView, jobView, type RunView, runView } from "./view.ts"
 
 /** A job by its id. Nothing is asked of the transport until a method is called. */
 export interface JobHandle<R = unknown> {
@@ -28,6 +31,11 @@ export interface JobHandle<R = unknown> {
   /** Waits for the end of the job and resolves with its outcome, as a union by `state`. Fails with `WaitTimeout`. */
   outcome(options?: WaitOptions): Promise<Outcome<R>>
   /**
+   * How the last ten runs ended, newest first, with their results in the form that HTTP shows. A job that runs once has one
+   * once it has ended. Fails with `not-found`, and `gone`.
+   */
+  results(options?: ResultsOptions): Promise<ReadonlyArray<RunView>>
+  /**
    * The job's transitions and progress: first those so far (after `lastEventId`, if given), then live, until the job ends.
    * Fails with `not-found`.
    */
@@ -39,6 +47,12 @@ export interface JobHandle<R = unknown> {
    * input is not kept.
    */
   retry(): Promise<JobView>
+  /**
+   * Changes the meta data of the job by a merge patch (RFC 7396): fields are set, `null` removes one. The handler sees it in its
+   * next attempt; where it changes the same field while it runs, the value that is given here stays. Fails with
+   * `invalid-input`, `not-found`, and `gone`.
+   */
+  patchMeta(patch: Readonly<Record<string, unknown>>): Promise<JobView>
   /** Deletes the record of the job; if it waits, it will not run. Fails with `job-exists` while it runs. */
   delete(options?: DeleteOptions): Promise<void>
 }
@@ -46,6 +60,12 @@ export interface JobHandle<R = unknown> {
 export interface WaitOptions {
   /** Longest wait: seconds, or text such as `"1 minute"`. Defaults to no bound. */
   readonly timeout?: number | string
+  readonly signal?: AbortSignal
+}
+
+export interface ResultsOptions {
+  /** How long to wait for the first result where there is none: seconds, or text such as `"1 minute"`. Defaults to 0. */
+  readonly wait?: number | string
   readonly signal?: AbortSignal
 }
 
@@ -65,14 +85,17 @@ export const jobHandle = <R>(connection: Connection, id: string, isNew = () => f
     find: async () => {
       const { record } = await findRecord(connection, id)
       if (record.tombstone) throw goneError(id)
-      return jobView(record)
+      return jobDetails(record)
     },
+    results: async ({ wait = 0, signal } = {}) =>
+      (await outcomesOf(connection, id, milliseconds("wait", wait), signal)).map(runView),
     // The caller's type says what the method returned.
     result: async (options) => valueOf(id, await end(options)) as R,
     outcome: async (options) => (await end(options)) as Outcome<R>,
     events: (options = {}) => followJob(connection, id, options),
     cancel: async (options = {}) => jobView(await cancelJob(connection, id, options)),
     retry: async () => jobView(await rerunJob(connection, id)),
+    patchMeta: async (patch) => jobView(await patchMeta(connection, id, patch)),
     delete: (options = {}) => deleteJob(connection, id, options),
   }
 }

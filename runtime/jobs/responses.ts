@@ -9,6 +9,8 @@ import { STATES } from "../protocol/state.ts"
 
 const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
 export const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
+const Seconds = Schema.Finite
+const NoneOrSeconds = Schema.NullOr(Seconds)
 
 export const StateSchema = Schema.Literals(STATES).annotate({ identifier: "State" })
 
@@ -41,6 +43,11 @@ export const transition = {
   worker: Schema.optionalKey(Schema.String),
   reason: Schema.optionalKey(Schema.String),
   due: Schema.optionalKey(Time),
+  error: Schema.optionalKey(
+    Schema.Struct({ name: Schema.String, message: Schema.String }).annotate({
+      description: "The error of an attempt that another one follows",
+    }),
+  ),
 }
 export const TransitionSchema = Schema.Struct(transition).annotate({ identifier: "Transition" })
 
@@ -69,9 +76,31 @@ const summary = {
     submitted: Time,
     due: Schema.optionalKey(Time),
     expires: Schema.optionalKey(Time),
-    started: Schema.optionalKey(Time),
+    enqueued: Schema.optionalKey(
+      Time.annotate({ description: "When it last came into its queue, to be taken at once" }),
+    ),
+    started: Schema.optionalKey(Time.annotate({ description: "Start of its last attempt" })),
     ended: Schema.optionalKey(Time),
+    modified: Schema.optionalKey(Time),
+    keptUntil: Schema.optionalKey(Time.annotate({ description: "On ended jobs; absent: for ever" })),
   }),
+  durations: Schema.optionalKey(
+    Schema.Struct({
+      waited: Schema.optionalKey(Seconds.annotate({ description: "From its queue to the start of its last attempt" })),
+      ran: Schema.optionalKey(Seconds.annotate({ description: "From the start of its last attempt to the end" })),
+      total: Schema.optionalKey(Seconds.annotate({ description: "From its submission to the end" })),
+    }).annotate({ description: "In seconds" }),
+  ),
+  repeat: Schema.optionalKey(
+    Schema.Struct({ times: Count, done: Count, left: Count }).annotate({
+      description: "How often it is to run again after a success",
+    }),
+  ),
+  timeLimit: Schema.optionalKey(
+    Schema.Struct({ hard: Schema.optionalKey(NoneOrSeconds), soft: Schema.optionalKey(NoneOrSeconds) }).annotate({
+      description: "What the task asks for, in seconds; `null`: none. Absent: the limits of its method",
+    }),
+  ),
   error: Schema.optionalKey(JobErrorSchema),
   dead: Schema.optionalKey(Schema.String.annotate({ description: "On dead letters: why the task was given up" })),
   worker: Schema.optionalKey(Schema.String),
@@ -87,7 +116,20 @@ const summary = {
       ),
     }).annotate({ description: "Jobs that it waits for, or waited for before it could start" }),
   ),
-  description: Schema.optionalKey(Schema.String),
+  description: Schema.optionalKey(
+    Schema.String.annotate({
+      description: "What the submitter wrote; where one job is read and nothing was written, the call as text",
+    }),
+  ),
+  details: Schema.optionalKey(Schema.Record(Schema.String, Schema.Unknown)),
+  book: Schema.optionalKey(
+    Schema.Struct({ name: Schema.String, uuid: Schema.String }).annotate({ description: "The book it belongs to" }),
+  ),
+  sender: Schema.optionalKey(
+    Schema.String.annotate({
+      description: "Name of the client that submitted it; where one job is read whose task is kept, else its process",
+    }),
+  ),
   meta: Schema.optionalKey(Schema.Record(Schema.String, Schema.Unknown)),
 }
 
@@ -106,8 +148,46 @@ const ResultSchema = Schema.optionalKey(
 export const Job = Schema.Struct({
   ...summary,
   result: ResultSchema,
+  input: Schema.optionalKey(
+    Schema.Unknown.annotate({
+      description:
+        "Where one job is read, and its task is kept, which jobs that succeeded do not: the input, without what the method hides by `redact`",
+    }),
+  ),
+  headers: Schema.optionalKey(
+    Schema.Record(Schema.String, Schema.Unknown).annotate({ description: "Custom headers, likewise" }),
+  ),
+  ttl: Schema.optionalKey(Seconds.annotate({ description: "What the task asks for, likewise" })),
+  resultTtl: Schema.optionalKey(Seconds.annotate({ description: "Likewise; -1: for ever" })),
+  failureTtl: Schema.optionalKey(Seconds.annotate({ description: "Likewise; -1: for ever" })),
   transitions: Schema.Array(TransitionSchema).annotate({ description: "Oldest first, the last 50" }),
 }).annotate({ identifier: "Job" })
+
+/** How the last runs of a job ended. */
+export const RunResults = Schema.Struct({
+  id: Schema.String,
+  results: Schema.Array(
+    Schema.Struct({
+      run: Count,
+      type: Schema.Literals(["SUCCESSFUL", "FAILED", "STOPPED", "CANCELLED", "EXPIRED"]),
+      attempts: Count.annotate({ description: "Attempts of the job until then" }),
+      started: Schema.optionalKey(Time),
+      ended: Time,
+      ran: Schema.optionalKey(Seconds.annotate({ description: "In seconds" })),
+      worker: Schema.optionalKey(Schema.String),
+      execution: Schema.optionalKey(
+        Schema.String.annotate({ description: "Names the attempt that ended the run, among all of the job" }),
+      ),
+      result: ResultSchema,
+      omitted: Schema.optionalKey(
+        Schema.Literal(true).annotate({
+          description: "Its result had more than 64 KiB, and is not kept beyond the run",
+        }),
+      ),
+      error: Schema.optionalKey(JobErrorSchema),
+    }).annotate({ identifier: "RunResult" }),
+  ).annotate({ description: "Newest first, the last 10" }),
+}).annotate({ identifier: "RunResults", description: "How the last runs of a job ended" })
 
 /** How a job ended. */
 const ended = {

@@ -1,7 +1,8 @@
 /** A job as people and programs see it: over HTTP, on the command line and from code. */
 
-import type { JobError, JobRecord, Transition } from "../protocol/record.ts"
-import { celeryState, type State } from "../protocol/state.ts"
+import type { BookHeader } from "../protocol/headers.ts"
+import type { JobError, JobRecord, RunOutcome, Transition } from "../protocol/record.ts"
+import { celeryState, isTerminal, type State } from "../protocol/state.ts"
 
 /** Times are ISO 8601 in UTC. */
 export interface JobView {
@@ -23,9 +24,28 @@ export interface JobView {
     readonly submitted: string
     readonly due?: string
     readonly expires?: string
+    /** When it last came into its queue, to be taken at once. */
+    readonly enqueued?: string
+    /** Start of its last attempt. */
     readonly started?: string
     readonly ended?: string
+    readonly modified?: string
+    /** Until when the record of an ended job is kept; absent: for ever. */
+    readonly keptUntil?: string
   }
+  /** In seconds. */
+  readonly durations?: {
+    /** From its queue to the start of its last attempt. */
+    readonly waited?: number
+    /** From the start of its last attempt to the end. */
+    readonly ran?: number
+    /** From its submission to the end. */
+    readonly total?: number
+  }
+  /** How often it is to run again after a success. */
+  readonly repeat?: { readonly times: number; readonly done: number; readonly left: number }
+  /** The time limits that the task asks for, in seconds; `null`: none. Absent: those of its method. */
+  readonly timeLimit?: { readonly hard?: number | null; readonly soft?: number | null }
   readonly result?: unknown
   readonly error?: JobError
   /** Set on dead letters: why the task was given up. */
@@ -43,8 +63,24 @@ export interface JobView {
     readonly allowFailure?: boolean
     readonly waiting?: ReadonlyArray<string>
   }
+  /** What the submitter wrote; where a single job is read, and nothing was written, the call as text. */
   readonly description?: string
+  readonly details?: Readonly<Record<string, unknown>>
+  readonly book?: BookHeader
+  /** Name of the client that submitted it; where a single job is read whose task is kept, else its process. */
+  readonly sender?: string
   readonly meta?: Readonly<Record<string, unknown>>
+  /**
+   * What the task holds, where a single job is read. Jobs that have succeeded do not keep it. What the method hides by
+   * `redact` is `***`.
+   */
+  readonly input?: unknown
+  /** Its custom headers, likewise. */
+  readonly headers?: Readonly<Record<string, unknown>>
+  /** Times to live that the task asks for, in seconds, likewise; -1 is for ever. */
+  readonly ttl?: number
+  readonly resultTtl?: number
+  readonly failureTtl?: number
   readonly transitions: ReadonlyArray<TransitionView>
 }
 
@@ -57,6 +93,27 @@ export interface TransitionView {
   readonly worker?: string
   readonly reason?: string
   readonly due?: string
+  /** The error of an attempt that another one follows. */
+  readonly error?: { readonly name: string; readonly message: string }
+}
+
+/** How a run ended. */
+export interface RunView {
+  readonly run: number
+  readonly type: RunOutcome["type"]
+  /** Attempts of the job until then. */
+  readonly attempts: number
+  readonly started?: string
+  readonly ended: string
+  /** In seconds. */
+  readonly ran?: number
+  readonly worker?: string
+  /** Names the attempt that ended the run, among all of the job. */
+  readonly execution?: string
+  readonly result?: unknown
+  /** Its result had more than 64 KiB, and is not kept beyond the run. */
+  readonly omitted?: true
+  readonly error?: JobError
 }
 
 /**
@@ -74,7 +131,50 @@ export const transitionView = (transition: Transition): TransitionView => ({
   ...(transition.worker === undefined ? {} : { worker: transition.worker }),
   ...(transition.reason === undefined ? {} : { reason: transition.reason }),
   ...(transition.due === undefined ? {} : { due: iso(transition.due) }),
+  ...(transition.error === undefined ? {} : { error: transition.error }),
 })
+
+const seconds = (ms: number): number => Math.round(ms) / 1_000
+
+export const runView = ({ attempt, startedAt, endedAt, ...outcome }: RunOutcome): RunView => ({
+  ...outcome,
+  attempts: attempt,
+  ...(startedAt === undefined ? {} : { started: iso(startedAt), ran: seconds(endedAt - startedAt) }),
+  ended: iso(endedAt),
+})
+
+/**
+ * When a job last came into its queue. That a scheduled job is due is no transition of its own: it follows from its time,
+ * once the job is not scheduled any more, unless it was ended before.
+ */
+const enqueuedAt = ({ state, timeline }: JobRecord): number | undefined => {
+  for (let at = timeline.length - 1; at >= 0; at--) {
+    const step = timeline[at]
+    if (step?.state === "queued") return step.at
+    if (step?.state !== "scheduled") continue
+    const next = timeline[at + 1]
+    const isDue = next === undefined ? state === "queued" : next.state === "started" || next.at >= (step.due ?? step.at)
+    return isDue ? (step.due ?? step.at) : undefined
+  }
+  return undefined
+}
+
+const modifiedAt = ({ submittedAt, timeline, progress, changedAt = 0 }: JobRecord): number =>
+  Math.max(timeline.at(-1)?.at ?? submittedAt, progress?.at ?? 0, changedAt)
+
+const durationsOf = (record: JobRecord, enqueued: number | undefined): NonNullable<JobView["durations"]> => {
+  const { submittedAt, startedAt, endedAt } = record
+  const waited = startedAt === undefined ? undefined : startedAt - (enqueued ?? submittedAt)
+  return {
+    // A job that waits again has started before that.
+    ...(waited === undefined || waited < 0 ? {} : { waited: seconds(waited) }),
+    ...(startedAt === undefined || endedAt === undefined ? {} : { ran: seconds(endedAt - startedAt) }),
+    ...(endedAt === undefined ? {} : { total: seconds(endedAt - submittedAt) }),
+  }
+}
+
+const keptUntil = ({ state, endedAt, keepMs = -1 }: JobRecord): string | undefined =>
+  isTerminal(state) && endedAt !== undefined && keepMs >= 0 ? iso(endedAt + keepMs) : undefined
 
 /** The `after` of a view: an ended job does not show `waiting`, since it waits for no job. */
 const afterOf = (
@@ -85,37 +185,51 @@ const afterOf = (
   ...(state === "deferred" && waiting !== undefined ? { waiting } : {}),
 })
 
-export const jobView = (record: JobRecord): JobView => ({
-  id: record.id,
-  task: record.task,
-  meth: record.meth,
-  name: record.name,
-  queue: record.queue,
-  priority: record.priority,
-  ...(record.front ? { front: true } : {}),
-  state: record.state,
-  celeryState: celeryState(record.state, record.retries),
-  run: record.run,
-  attempts: record.attempt,
-  retries: record.retries,
-  ...(record.progress === undefined ? {} : { progress: { ...record.progress, at: iso(record.progress.at) } }),
-  times: {
-    submitted: iso(record.submittedAt),
-    ...(record.dueAt === undefined ? {} : { due: iso(record.dueAt) }),
-    ...(record.expiresAt === undefined ? {} : { expires: iso(record.expiresAt) }),
-    ...(record.startedAt === undefined ? {} : { started: iso(record.startedAt) }),
-    ...(record.endedAt === undefined ? {} : { ended: iso(record.endedAt) }),
-  },
-  // A handler that returns nothing has succeeded with null: "no result" and "not there yet" must not look alike.
-  ...(record.state === "succeeded" ? { result: record.result ?? null } : {}),
-  ...(record.error === undefined ? {} : { error: record.error }),
-  ...(record.dead === undefined ? {} : { dead: record.dead }),
-  ...(record.worker === undefined ? {} : { worker: record.worker }),
-  ...(record.parentId === undefined ? {} : { parentId: record.parentId }),
-  ...(record.rootId === undefined ? {} : { rootId: record.rootId }),
-  ...(record.group === undefined ? {} : { group: record.group }),
-  ...(record.after === undefined ? {} : { after: afterOf(record.state, record.after) }),
-  ...(record.description === undefined ? {} : { description: record.description }),
-  ...(record.meta === undefined ? {} : { meta: record.meta }),
-  transitions: record.timeline.map(transitionView),
-})
+export const jobView = (record: JobRecord): JobView => {
+  const enqueued = enqueuedAt(record)
+  const until = keptUntil(record)
+  const { repeat, timeLimit } = record
+  return {
+    id: record.id,
+    task: record.task,
+    meth: record.meth,
+    name: record.name,
+    queue: record.queue,
+    priority: record.priority,
+    ...(record.front ? { front: true } : {}),
+    state: record.state,
+    celeryState: celeryState(record.state, record.retries),
+    run: record.run,
+    attempts: record.attempt,
+    retries: record.retries,
+    ...(record.progress === undefined ? {} : { progress: { ...record.progress, at: iso(record.progress.at) } }),
+    times: {
+      submitted: iso(record.submittedAt),
+      ...(record.dueAt === undefined ? {} : { due: iso(record.dueAt) }),
+      ...(record.expiresAt === undefined ? {} : { expires: iso(record.expiresAt) }),
+      ...(enqueued === undefined ? {} : { enqueued: iso(enqueued) }),
+      ...(record.startedAt === undefined ? {} : { started: iso(record.startedAt) }),
+      ...(record.endedAt === undefined ? {} : { ended: iso(record.endedAt) }),
+      modified: iso(modifiedAt(record)),
+      ...(until === undefined ? {} : { keptUntil: until }),
+    },
+    durations: durationsOf(record, enqueued),
+    ...(repeat === undefined ? {} : { repeat: { ...repeat, left: Math.max(0, repeat.times - repeat.done) } }),
+    ...(timeLimit === undefined ? {} : { timeLimit }),
+    // A handler that returns nothing has succeeded with null: "no result" and "not there yet" must not look alike.
+    ...(record.state === "succeeded" ? { result: record.result ?? null } : {}),
+    ...(record.error === undefined ? {} : { error: record.error }),
+    ...(record.dead === undefined ? {} : { dead: record.dead }),
+    ...(record.worker === undefined ? {} : { worker: record.worker }),
+    ...(record.parentId === undefined ? {} : { parentId: record.parentId }),
+    ...(record.rootId === undefined ? {} : { rootId: record.rootId }),
+    ...(record.group === undefined ? {} : { group: record.group }),
+    ...(record.after === undefined ? {} : { after: afterOf(record.state, record.after) }),
+    ...(record.description === undefined ? {} : { description: record.description }),
+    ...(record.details === undefined ? {} : { details: record.details }),
+    ...(record.book === undefined ? {} : { book: record.book }),
+    ...(record.sender === undefined ? {} : { sender: record.sender }),
+    ...(record.meta === undefined ? {} : { meta: record.meta }),
+    transitions: record.timeline.map(transitionView),
+  }
+}

@@ -9,6 +9,7 @@ export { LANG, renderCompact } from "./celery/render.ts"
 export type { InvalidTask } from "./header-field.ts"
 export {
   type AfterHeader,
+  type BookHeader,
   MOST_PARENTS,
   OWN_HEADER,
   type OwnHeaders,

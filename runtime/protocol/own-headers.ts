@@ -47,6 +47,12 @@ export interface AfterHeader {
   readonly allowFailure?: boolean
 }
 
+/** A book of tasks (TaskFlow's logbook) that a job belongs to. Callboard only carries it. */
+export interface BookHeader {
+  readonly name: string
+  readonly uuid: string
+}
+
 /** Most jobs for which a job may wait: its record holds all their ids. */
 export const MOST_PARENTS = 1_000
 
@@ -70,11 +76,19 @@ export interface OwnHeaders {
   readonly resultTtlMs?: number
   /** How long to keep the record of a failure, in milliseconds. Negative: for ever. */
   readonly failureTtlMs?: number
+  /** How long the task may wait, in milliseconds. Its `expires` follows from that, and is over once the job has started. */
+  readonly ttlMs?: number
   readonly retry?: RetryHeader
   readonly repeat?: RepeatHeader
   readonly after?: AfterHeader
   readonly meta?: Readonly<Record<string, unknown>>
   readonly description?: string
+  readonly details?: Readonly<Record<string, unknown>>
+  readonly book?: BookHeader
+  /** Name of the client that submitted the task, where it has one. */
+  readonly sender?: string
+  /** The arguments that the method hides, where the submitter knows it: all of them, or those with these names. */
+  readonly redact?: true | ReadonlyArray<string>
   /** Tenant of the task for limits, where the submitter knows it: so a worker need not decode the input to learn it. */
   readonly tenant?: string
   /** `traceparent` of the previous attempt, where that was traced. */
@@ -104,7 +118,7 @@ export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
   if (!isMap(value)) return new HeaderProblem(OWN_HEADER, `must be a map, not ${describe(value)}`)
   const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = {}
   const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, after } = value
-  const { meta, description, tenant, attempted } = value
+  const { meta, description, tenant, attempted, details, book, sender, redact, ttlMs } = value
   if (run !== undefined && run !== null) {
     if (typeof run !== "number" || !Number.isInteger(run) || run < 1 || run > MOST_RUNS) {
       return ownProblem("run", `must be a whole number from 1 to ${MOST_RUNS}`)
@@ -140,6 +154,10 @@ export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
     if (!isTimeToLive(failureTtlMs)) return ownProblem("failureTtlMs", MILLISECONDS)
     own.failureTtlMs = failureTtlMs
   }
+  if (ttlMs !== undefined && ttlMs !== null) {
+    if (!isDuration(ttlMs)) return ownProblem("ttlMs", MILLISECONDS)
+    own.ttlMs = ttlMs
+  }
   if (retry !== undefined && retry !== null) {
     const policy = retryOf(retry)
     if (policy instanceof HeaderProblem) return policy
@@ -166,6 +184,14 @@ export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
     if (typeof description !== "string") return ownProblem("description", "must be text")
     own.description = description
   }
+  if (details !== undefined && details !== null) {
+    if (!isMap(details)) return ownProblem("details", "must be a map")
+    own.details = details
+  }
+  // These are shown to people, and decide nothing: a wrong value is ignored.
+  if (isBook(book)) own.book = book
+  if (typeof sender === "string") own.sender = sender
+  if (redact === true || isTexts(redact)) own.redact = redact
   // The tenant is only a hint: a wrong value is ignored.
   if (isTenant(tenant)) own.tenant = tenant
   if (attempted !== undefined && attempted !== null) {
@@ -217,6 +243,9 @@ const retryOf = (value: unknown): RetryHeader | HeaderProblem => {
   }
   return policy
 }
+
+const isBook = (value: unknown): value is BookHeader =>
+  isMap(value) && typeof value["name"] === "string" && typeof value["uuid"] === "string"
 
 const repeatOf = (value: unknown): RepeatHeader | HeaderProblem => {
   if (!isMap(value)) return ownProblem("repeat", "must be a map")

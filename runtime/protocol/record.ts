@@ -7,9 +7,10 @@
  */
 import * as Result from "effect/Result"
 import { decodeBase64, encodeBase64 } from "./base64.ts"
-import { type InvalidTask, parseTask, type Task } from "./headers.ts"
+import { type BookHeader, type InvalidTask, parseTask, type Task } from "./headers.ts"
 import { type AddressedTask, DEFAULT_PRIORITY, type Headers, type Message, type Properties } from "./message.ts"
-import { isState, type State } from "./state.ts"
+import type { MetaChange } from "./meta-patch.ts"
+import { isState, isTerminal, type State } from "./state.ts"
 
 /** One change of state of a job. Its event id is `<run>.<n>`. */
 export interface Transition {
@@ -28,6 +29,8 @@ export interface Transition {
   readonly reason?: string
   /** When a scheduled job is due, in milliseconds since the epoch. */
   readonly due?: number
+  /** The error of the attempt that ended, where another attempt follows; that of the last attempt is in the record. */
+  readonly error?: Pick<JobError, "name" | "message">
 }
 
 /** Most transitions that a record keeps: the newest ones. */
@@ -64,6 +67,26 @@ export interface Progress {
   readonly detail?: unknown
   readonly at: number
 }
+
+/** How a run ended. */
+export interface RunOutcome {
+  readonly run: number
+  readonly type: "SUCCESSFUL" | "FAILED" | "STOPPED" | "CANCELLED" | "EXPIRED"
+  readonly startedAt?: number
+  readonly endedAt: number
+  /** Attempts of the job until then, over all runs. */
+  readonly attempt: number
+  readonly worker?: string
+  /** Fence of the attempt that ended the run; absent where it was ended from outside. */
+  readonly execution?: string
+  readonly result?: unknown
+  /** The result was too large to be kept once the next run had begun. */
+  readonly omitted?: true
+  readonly error?: JobError
+}
+
+/** Most outcomes of runs that are kept. */
+export const MOST_OUTCOMES = 10
 
 /** Jobs that a job waits for, or waited for before it could start. */
 export interface Dependencies {
@@ -123,7 +146,24 @@ export interface JobRecord {
   readonly group?: string
   readonly after?: Dependencies
   readonly meta?: Readonly<Record<string, unknown>>
+  /** Set while a task of the job waits or runs whose worker may not know how its meta data was changed. */
+  readonly metaChange?: MetaChange
+  /** When the meta data was last changed from outside. */
+  readonly changedAt?: number
   readonly description?: string
+  readonly details?: Readonly<Record<string, unknown>>
+  readonly book?: BookHeader
+  /** Name of the client that submitted the task, where it has one. */
+  readonly sender?: string
+  /** The time limits that the task asks for, in seconds. */
+  readonly timeLimit?: { readonly hard?: number; readonly soft?: number }
+  /** How often the job is to run again, and how often it has. */
+  readonly repeat?: { readonly times: number; readonly done: number }
+  /**
+   * Outcomes of earlier runs that are not in the job's history yet, newest first: they get there when the next run begins,
+   * so that a job that runs once costs no write for them.
+   */
+  readonly earlier?: ReadonlyArray<RunOutcome>
   /** Oldest first, at most {@link TIMELINE_LENGTH}. */
   readonly timeline: ReadonlyArray<Transition>
   /** How long to keep the record, in milliseconds from `endedAt`. Negative: for ever. */
@@ -187,8 +227,8 @@ export const started = (
 }
 
 /** Whether the record has nothing of an earlier attempt that {@link withoutEarlierAttempt} would remove. */
-const isFirstAttempt = ({ attempt, error, followUps }: JobRecord): boolean =>
-  attempt === 0 && error === undefined && followUps === undefined
+const isFirstAttempt = ({ attempt, error, followUps, metaChange }: JobRecord): boolean =>
+  attempt === 0 && error === undefined && followUps === undefined && metaChange === undefined
 
 /** The record without what an earlier attempt left in it. */
 const withoutEarlierAttempt = (before: JobRecord): JobRecord => {
@@ -199,6 +239,8 @@ const withoutEarlierAttempt = (before: JobRecord): JobRecord => {
     progress: _progress,
     endedAt: _ended,
     acked: _acked,
+    // The attempt knows the meta data as it is now.
+    metaChange: _change,
     ...kept
   } = before
   return kept
@@ -244,6 +286,53 @@ export const unclaimed = (record: JobRecord): JobRecord => {
   }
 }
 
+const typeOf = ({ state, timeline }: JobRecord): RunOutcome["type"] => {
+  switch (state) {
+    case "succeeded":
+      return "SUCCESSFUL"
+    case "cancelled":
+      return timeline.at(-1)?.reason === "stopped" ? "STOPPED" : "CANCELLED"
+    case "expired":
+      return "EXPIRED"
+    default:
+      return "FAILED"
+  }
+}
+
+/** How the run of a record ended; `undefined` while it goes on. */
+export const outcomeOfRun = (record: JobRecord): RunOutcome | undefined => {
+  const { run, state, attempt, startedAt, endedAt, worker, fence, result, error } = record
+  if (!isTerminal(state) || endedAt === undefined) return undefined
+  return {
+    run,
+    type: typeOf(record),
+    ...(startedAt === undefined ? {} : { startedAt }),
+    endedAt,
+    attempt,
+    ...(worker === undefined ? {} : { worker }),
+    ...(fence === "" ? {} : { execution: fence }),
+    ...(state === "succeeded" ? { result: result ?? null } : {}),
+    ...(error === undefined ? {} : { error }),
+  }
+}
+
+/** Largest result that stays in the history of a job, in characters of its JSON. */
+const MOST_HISTORY = 64 * 1024
+
+/** An outcome as it is kept once the next run has begun. */
+const inHistory = (outcome: RunOutcome): RunOutcome => {
+  if (outcome.result === undefined || JSON.stringify(outcome.result).length <= MOST_HISTORY) return outcome
+  const { result: _result, ...rest } = outcome
+  return { ...rest, omitted: true }
+}
+
+/** The outcomes of all runs until now that are not in the history yet, for the record of the next run. */
+export const earlierWith = (
+  { earlier = [] }: Pick<JobRecord, "earlier">,
+  outcome: RunOutcome | undefined,
+): Pick<JobRecord, "earlier"> =>
+  outcome === undefined ? { earlier } : { earlier: [inHistory(outcome), ...earlier].slice(0, MOST_OUTCOMES) }
+
 /**
  * The tombstone of a record that is not kept any more. Its follow-ups stay: a worker may have died before they were
  * published, and the next delivery finds them only here. Postings of the job itself are dropped.
@@ -255,7 +344,10 @@ export const tombstoneOf = (record: JobRecord): JobRecord => {
     message: _message,
     raw: _raw,
     meta: _meta,
+    metaChange: _change,
     description: _description,
+    details: _details,
+    earlier: _earlier,
     progress: _progress,
     followUps = [],
     ...kept
@@ -314,6 +406,14 @@ export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, 
   if (own.after !== undefined) record.after = own.after
   if (own.meta !== undefined) record.meta = own.meta
   if (own.description !== undefined) record.description = own.description
+  if (own.details !== undefined) record.details = own.details
+  if (own.book !== undefined) record.book = own.book
+  if (own.sender !== undefined) record.sender = own.sender
+  if (own.repeat !== undefined) record.repeat = { times: own.repeat.times, done: own.repeat.done }
+  const { hard, soft } = task.timelimit
+  if (hard !== null || soft !== null) {
+    record.timeLimit = { ...(hard === null ? {} : { hard }), ...(soft === null ? {} : { soft }) }
+  }
   return record
 }
 

@@ -133,6 +133,35 @@ describe("job", () => {
     expect(stdout).toMatch(/^ {2}\d\d:\d\d:\d\d\.\d{3} {2}failed/m)
   })
 
+  test("tells what was asked for, and --results how its runs ended", async () => {
+    const asked = ["--details", '{"n":1}', "--book", "orders=b-1", "--meta", '{"m":2}', "--header", "tenant=acme"]
+    const limits = ["--ttl", "1h", "--time-limit", "2m", "--result-ttl", "3d", "--queue", "elsewhere"]
+    const waiting = await submit("works.echo", '{"a":[1]}', ...asked, ...limits)
+    const page = (await project.ask("job", waiting, "--wide")).stdout
+    for (const line of [
+      /description +works\.echo\(a=\[1\]\)$/m,
+      /sender +gen\d+@/,
+      /details +\{"n":1\}$/m,
+      /book +orders b-1$/m,
+      /headers +\{"tenant":"acme"\}$/m,
+      /input +\{"a":\[1\]\}$/m,
+      /meta +\{"m":2\}$/m,
+      /time limit +2 min/,
+      /ttl +1 h/,
+    ])
+      expect(page).toMatch(line)
+    expect(await find(waiting)).toMatchObject({ ttl: 3_600, timeLimit: { hard: 120 }, resultTtl: 259_200 })
+    await project.ask("cancel", waiting)
+    expect((await project.ask("job", waiting, "--results")).stdout).toMatch(/^1 +CANCELLED/)
+    const failed = await submit("works.fail")
+    await ended(failed, "failed")
+    expect((await project.ask("job", failed, "--results")).stdout).toMatch(/^1 +FAILED .*RangeError: out of luck$/m)
+    expect(await project.json("job", failed, "--results")).toMatchObject({
+      id: failed,
+      results: [{ run: 1, type: "FAILED", error: { message: "out of luck" } }],
+    })
+  })
+
   test("--watch follows it to its end", async () => {
     const id = await submit("works.nap", '{"ms":400}')
     const { code, stdout } = await project.ask("job", id, "--watch")

@@ -2,7 +2,7 @@
 import type { Command } from "commander"
 import type { JobEvent } from "../../jobs/tracking/following.ts"
 import type { QueuePlace } from "../../jobs/tracking/waiting.ts"
-import type { JobView, TransitionView } from "../../jobs/view.ts"
+import type { JobView, RunView, TransitionView } from "../../jobs/view.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { clockTime, listText, localTime, oneLine, percent, spanText, stateText } from "../format.ts"
 import { runs } from "../invocation.ts"
@@ -17,12 +17,18 @@ export const addJob = (program: Command): void => {
     .argument("<id>", ID_HELP)
     .option("-w, --watch", "follow it until it ends; exit code 1 unless it succeeds")
     .option("--tree", "show its workflow: each job below the one that submitted it, or that it follows")
+    .option("--results", "how its last ten runs ended, newest first")
   runs(command, ({ output, withClient }) =>
     withClient(async (client) => {
-      const { watch = false, tree = false } = command.opts<{ readonly watch?: true; readonly tree?: true }>()
-      if (watch && tree) wrongUsage("--tree shows the workflow as it is now: leave out --watch")
+      const { watch, tree, results } = command.opts<{ readonly [Flag in "watch" | "tree" | "results"]?: true }>()
+      if ([watch, tree, results].filter(Boolean).length > 1)
+        wrongUsage("--watch, --tree and --results show different things: give one of them")
       const job = client.job(await fullId(client, command.args[0] ?? ""))
       if (tree) return printTree(client, job.id, output)
+      if (results) {
+        const runs = await job.results()
+        return output.json ? output.document({ id: job.id, results: runs }) : output.line(runsReport(runs, output))
+      }
       const first = await job.find()
       if (!watch) {
         if (output.json) return output.document(first)
@@ -43,22 +49,47 @@ export const addJob = (program: Command): void => {
   )
 }
 
+/** One line for each run: its number, how and when it ended, how long it took, and what came of it. */
+const runsReport = (runs: ReadonlyArray<RunView>, { width }: Page): string =>
+  runs.length === 0
+    ? "no run has ended yet"
+    : columns(
+        runs.map((run) => [
+          `${run.run}`,
+          run.type,
+          localTime(run.ended),
+          run.ran === undefined ? "" : spanText(run.ran * 1_000),
+          run.worker ?? "",
+          outcomeText(run),
+        ]),
+        width,
+      )
+
+const outcomeText = ({ result, omitted, error }: RunView): string => {
+  if (error !== undefined) return oneLine(`${error.name}: ${error.message}`, 200)
+  if (omitted) return "(too large to be kept)"
+  return result === undefined ? "" : JSON.stringify(result)
+}
+
 const indented = (text: string): string =>
   text
     .split("\n")
     .map((line) => `    ${line}`)
     .join("\n")
 
-const waited = ({ times }: JobView): string => {
-  if (times.started === undefined) return ""
-  const from = Math.max(Date.parse(times.submitted), times.due === undefined ? 0 : Date.parse(times.due))
-  return `, waited ${spanText(Date.parse(times.started) - from)}`
-}
+const waited = ({ durations }: JobView): string =>
+  durations?.waited === undefined ? "" : `, waited ${spanText(durations.waited * 1_000)}`
 
-const took = ({ times }: JobView): string =>
-  times.started === undefined || times.ended === undefined
-    ? ""
-    : `, took ${spanText(Date.parse(times.ended) - Date.parse(times.started))}`
+const took = ({ durations }: JobView): string =>
+  durations?.ran === undefined ? "" : `, took ${spanText(durations.ran * 1_000)}`
+
+const limitsText = ({ hard, soft }: NonNullable<JobView["timeLimit"]>): string =>
+  [
+    ...(hard === undefined ? [] : [hard === null ? "none" : spanText(hard * 1_000)]),
+    ...(soft === undefined || soft === null ? [] : [`soft ${spanText(soft * 1_000)}`]),
+  ].join(", ")
+
+const ttlText = (seconds: number): string => (seconds < 0 ? "for ever" : spanText(seconds * 1_000))
 
 const afterText = ({ ids, allowFailure = false }: NonNullable<JobView["after"]>): string =>
   `${listText(ids)}${allowFailure ? " (failed ones will do)" : ""}`
@@ -66,26 +97,41 @@ const afterText = ({ ids, allowFailure = false }: NonNullable<JobView["after"]>)
 const placeText = ({ position, more }: QueuePlace): string => (more ? `more than ${position}` : String(position))
 
 const facts = (job: JobView, place: QueuePlace | null): ReadonlyArray<readonly [string, string]> => {
-  const { times, progress, error } = job
+  const { times, progress, error, repeat } = job
   return [
     ["queue", `${job.queue}, priority ${job.front ? "front" : job.priority}`],
     ...(place === null ? [] : [["before it", placeText(place)] as const]),
     ["submitted", localTime(times.submitted)],
     ...(times.due === undefined ? [] : [["due", localTime(times.due)] as const]),
+    ...(times.enqueued === undefined || times.enqueued === times.submitted
+      ? []
+      : [["enqueued", localTime(times.enqueued)] as const]),
     ...(times.expires === undefined ? [] : [["expires", localTime(times.expires)] as const]),
     ...(times.started === undefined ? [] : [["started", `${localTime(times.started)}${waited(job)}`] as const]),
     ...(times.ended === undefined ? [] : [["ended", `${localTime(times.ended)}${took(job)}`] as const]),
+    ...(times.modified === undefined ? [] : [["modified", localTime(times.modified)] as const]),
+    ...(times.keptUntil === undefined ? [] : [["kept until", localTime(times.keptUntil)] as const]),
+    ...(job.timeLimit === undefined ? [] : [["time limit", limitsText(job.timeLimit)] as const]),
+    ...(job.ttl === undefined ? [] : [["ttl", ttlText(job.ttl)] as const]),
+    ...(job.resultTtl === undefined ? [] : [["result ttl", ttlText(job.resultTtl)] as const]),
+    ...(job.failureTtl === undefined ? [] : [["failure ttl", ttlText(job.failureTtl)] as const]),
     [
       "attempts",
       `${job.attempts}${job.retries > 0 ? `, ${job.retries} retried` : ""}${job.run > 1 ? `, run ${job.run}` : ""}`,
     ],
+    ...(repeat === undefined ? [] : [["repeat", `${repeat.done} of ${repeat.times}, ${repeat.left} left`] as const]),
     ...(job.worker === undefined ? [] : [["worker", job.worker] as const]),
+    ...(job.sender === undefined ? [] : [["sender", job.sender] as const]),
     ...(job.parentId === undefined ? [] : [["parent", job.parentId] as const]),
     ...(job.rootId === undefined || job.rootId === job.id ? [] : [["root", job.rootId] as const]),
     ...(job.group === undefined ? [] : [["group", job.group] as const]),
     ...(job.after === undefined ? [] : [["after", afterText(job.after)] as const]),
     ...(job.after?.waiting === undefined ? [] : [["waits for", listText(job.after.waiting)] as const]),
     ...(job.description === undefined ? [] : [["description", job.description] as const]),
+    ...(job.details === undefined ? [] : [["details", JSON.stringify(job.details)] as const]),
+    ...(job.book === undefined ? [] : [["book", `${job.book.name} ${job.book.uuid}`] as const]),
+    ...(job.headers === undefined ? [] : [["headers", JSON.stringify(job.headers)] as const]),
+    ...(job.input === undefined ? [] : [["input", JSON.stringify(job.input)] as const]),
     ...(job.meta === undefined ? [] : [["meta", JSON.stringify(job.meta)] as const]),
     ...(progress === undefined
       ? []
@@ -111,6 +157,7 @@ const stepCells = (step: TransitionView, paint: Paint): ReadonlyArray<string> =>
     ...(step.worker === undefined ? [] : [`on ${step.worker}`]),
     ...(step.reason === undefined ? [] : [step.reason]),
     ...(step.due === undefined ? [] : [`due ${localTime(step.due)}`]),
+    ...(step.error === undefined ? [] : [oneLine(`${step.error.name}: ${step.error.message}`, 200)]),
   ].join(", "),
 ]
 

@@ -33,6 +33,7 @@ interface Options {
   readonly allowFailure?: boolean
   readonly retryMax?: string
   readonly timeLimit?: string
+  readonly ttl?: string
   readonly resultTtl?: string
   readonly failureTtl?: string
   readonly shadow?: string
@@ -41,6 +42,8 @@ interface Options {
   readonly root?: string
   readonly group?: string
   readonly meta?: string
+  readonly details?: string
+  readonly book?: string
   readonly header?: ReadonlyArray<string>
   readonly force?: boolean
 }
@@ -58,6 +61,13 @@ const headersOf = (given: ReadonlyArray<string>): Readonly<Record<string, string
     headers.set(name, text.slice(at + 1))
   }
   return Object.fromEntries(headers)
+}
+
+/** A book from `name=uuid`. */
+const bookOf = (text: string): NonNullable<SubmissionFields["book"]> => {
+  const at = text.lastIndexOf("=")
+  if (at < 1 || at === text.length - 1) wrongUsage(`--book ${text}: write name=uuid`)
+  return { name: text.slice(0, at), uuid: text.slice(at + 1) }
 }
 
 /** On the command line 0 turns retries off. */
@@ -82,12 +92,15 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
     ...(options.id === undefined ? {} : { id: options.id }),
     ...(options.retryMax === undefined ? {} : { retry: retries(number(options.retryMax, "--retry-max")) }),
     ...(options.timeLimit === undefined ? {} : { timeLimit: numberOrText(options.timeLimit) }),
+    ...(options.ttl === undefined ? {} : { ttl: numberOrText(options.ttl) }),
     ...(options.resultTtl === undefined ? {} : { resultTtl: numberOrText(options.resultTtl) }),
     ...(options.failureTtl === undefined ? {} : { failureTtl: numberOrText(options.failureTtl) }),
     ...(options.shadow === undefined ? {} : { shadow: options.shadow }),
     ...(options.description === undefined ? {} : { description: options.description }),
     ...(options.group === undefined ? {} : { group: options.group }),
     ...(options.meta === undefined ? {} : { meta: await objectOf("--meta", options.meta) }),
+    ...(options.details === undefined ? {} : { details: await objectOf("--details", options.details) }),
+    ...(options.book === undefined ? {} : { book: bookOf(options.book) }),
     ...(options.header === undefined ? {} : { headers: headersOf(options.header) }),
   }
 }
@@ -187,6 +200,7 @@ export const addSubmit = (program: Command): void => {
     .option("--allow-failure", "with --after: their failure will do as well")
     .option("--retry-max <count>", "retries after the first attempt")
     .option("--time-limit <duration>", "longest an attempt may take")
+    .option("--ttl <duration>", "how long it may wait once it is due")
     .option("--result-ttl <duration>", "how long a success is kept")
     .option("--failure-ttl <duration>", "how long a failure is kept")
     .option("--shadow <name>", "name to show instead of task and method")
@@ -194,7 +208,9 @@ export const addSubmit = (program: Command): void => {
     .option("--parent <id>", "job that this one belongs to")
     .option("--root <id>", "job that this one descends from")
     .option("--group <name>", "what this job is listed under: jobs --group")
-    .option("--meta <json>", "your own data, shown with the job")
+    .option("--meta <json>", "your own data, shown with the job; you and the handler may change it")
+    .option("--details <json>", "what this job is about, as data that never changes")
+    .option("--book <name=uuid>", "the book of tasks that this job belongs to")
     .option("--force", "also if no worker has the method yet, or its published schema refuses the input")
     .option("--header <name=value>", "custom header, which the handler sees; may be given several times", collected)
   runs(command, async ({ config, output, transport, withClient }) => {

@@ -44,6 +44,10 @@ export interface PlanContext {
   readonly traceparent?: string
   /** Goes with `traceparent`; dropped where it is malformed, and cut to 512 characters. */
   readonly tracestate?: string
+  /** Name of the client, where it has one. */
+  readonly sender?: string
+  /** The arguments that the method hides. */
+  readonly redact?: boolean | ReadonlyArray<string>
   /** The job that submits, if one does. */
   readonly parent?: { readonly id: string; readonly rootId: string }
 }
@@ -61,7 +65,9 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   if (submission.delay !== undefined && submission.eta !== undefined) refuse("delay", "give `delay` or `eta`, not both")
   const due =
     submission.delay !== undefined ? Math.ceil(now + milliseconds("delay", submission.delay)) : etaOf(submission.eta)
-  const expires = submission.expires === undefined ? undefined : expiryOf(submission.expires, now)
+  const ttlMs = submission.ttl === undefined ? undefined : ttlOf(submission.ttl, submission.expires)
+  const waitsUntil = ttlMs === undefined ? undefined : Math.max(now, due ?? now) + ttlMs
+  const expires = submission.expires === undefined ? waitsUntil : expiryOf(submission.expires, now)
   if (due !== undefined && isExpired(expires, due)) refuse("expires", "is over before the task may start")
 
   checkCarried(submission)
@@ -69,7 +75,13 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   const given = bodyOfInput(submission, embedOf(submission))
   if (Result.isFailure(given)) return refuse(given.failure.field, given.failure.message)
   const tenant = tenantOf(given.success, context)
-  const own = { ...ownHeadersOf(submission, id, now), ...(tenant === undefined ? {} : { tenant }) }
+  const own = {
+    ...ownHeadersOf(submission, id, now),
+    ...(ttlMs === undefined ? {} : { ttlMs }),
+    ...(context.sender === undefined ? {} : { sender: context.sender }),
+    ...(context.redact === undefined || context.redact === false ? {} : { redact: context.redact }),
+    ...(tenant === undefined ? {} : { tenant }),
+  }
   const body = encodeBody(given.success)
   if (Result.isFailure(body)) return refuse("input", body.failure.message)
   if (context.inputSchema !== undefined) checkInput(given.success, context)
@@ -139,6 +151,12 @@ const expiryOf = (expires: number | string, now: number): number => {
   return isExpired(at, now) ? refuse("expires", "has already passed") : at
 }
 
+const ttlOf = (ttl: NonNullable<Submission["ttl"]>, expires: Submission["expires"]): number => {
+  if (expires !== undefined) refuse("ttl", "give `ttl` or `expires`, not both")
+  const ms = milliseconds("ttl", ttl)
+  return ms > 0 ? ms : refuse("ttl", "must be more than 0")
+}
+
 /** Checks what the task carries unchanged: custom headers, meta data and ids of other jobs. */
 const checkCarried = (submission: Submission): void => {
   for (const name of Object.keys(submission.headers ?? {})) {
@@ -146,6 +164,7 @@ const checkCarried = (submission: Submission): void => {
   }
   if (submission.headers !== undefined) checkJson("headers", submission.headers)
   if (submission.meta !== undefined) checkJson("meta", submission.meta)
+  if (submission.details !== undefined) checkJson("details", submission.details)
   for (const field of ["parentId", "rootId", "group"] as const) {
     // A task with such an id could not be parsed by its worker, which would make it a dead letter.
     const given = submission[field]
@@ -174,6 +193,8 @@ const ownHeadersOf = (submission: Submission, id: string, now: number): OwnHeade
   ...(submission.after === undefined ? {} : { after: afterOf(submission.after, id) }),
   ...(submission.meta === undefined ? {} : { meta: submission.meta }),
   ...(submission.description === undefined ? {} : { description: submission.description }),
+  ...(submission.details === undefined ? {} : { details: submission.details }),
+  ...(submission.book === undefined ? {} : { book: submission.book }),
 })
 
 /** The jobs that a task waits for, each once. */

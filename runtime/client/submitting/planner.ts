@@ -42,12 +42,18 @@ export class Planner {
   readonly #directory: Directory
   readonly #taskNames: ReadonlyMap<string, string>
   readonly #origin: string
+  readonly #sender: string | undefined
 
-  /** The header `origin`: the process that submits, `gen<pid>@<host>`. */
-  constructor(directory: Directory, taskNames: ReadonlyMap<string, string>, origin: string) {
+  /** The header `origin`: the process that submits, `gen<pid>@<host>`. `sender`: the client's name, if it has one. */
+  constructor(
+    directory: Directory,
+    taskNames: ReadonlyMap<string, string>,
+    { origin, sender }: { readonly origin: string; readonly sender: string | undefined },
+  ) {
     this.#directory = directory
     this.#taskNames = taskNames
     this.#origin = origin
+    this.#sender = sender
   }
 
   /**
@@ -110,6 +116,8 @@ export class Planner {
       now,
       id,
       origin: this.#origin,
+      ...(this.#sender === undefined ? {} : { sender: this.#sender }),
+      ...(method?.redact === undefined ? {} : { redact: method.redact }),
       defaults: {
         queue: method?.queue ?? actor?.queue ?? DEFAULT_QUEUE,
         ...(priority === undefined ? {} : { priority }),

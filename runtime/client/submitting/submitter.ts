@@ -33,6 +33,8 @@ export interface SubmitterOptions {
   readonly taskNames: ReadonlyMap<string, string>
   /** The submitting process: `gen<pid>@<host>`, as Celery writes it. */
   readonly origin: string
+  /** The client's name, if it has one. */
+  readonly sender: string | undefined
   readonly events: EventSender
   readonly tracing: Tracing | undefined
 }
@@ -42,8 +44,8 @@ export class Submitter {
   readonly #publisher: Publisher
   readonly #tracing: Tracing | undefined
 
-  constructor({ connection, directory, taskNames, origin, events, tracing }: SubmitterOptions) {
-    const planner = new Planner(directory, taskNames, origin)
+  constructor({ connection, directory, taskNames, origin, sender, events, tracing }: SubmitterOptions) {
+    const planner = new Planner(directory, taskNames, { origin, sender })
     this.#planner = planner
     this.#publisher = new Publisher(connection, events, (task, meth) => planner.methodOf(task, meth))
     this.#tracing = tracing

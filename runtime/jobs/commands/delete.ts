@@ -8,6 +8,7 @@ import { isTerminal } from "../../protocol/state.ts"
 import type { Decision } from "../../transport/lift/transport.ts"
 import { release, waitingFor } from "../dependencies/release.ts"
 import { goneError } from "../tracking/finding.ts"
+import { forgetHistory } from "../tracking/history.ts"
 import { decide, removeOwnEdges } from "./decide.ts"
 
 type Change = Omit<Decision, "id" | "expect">
@@ -29,6 +30,7 @@ export const deleteJob = async (connection: Connection, id: string, options: Del
   }
   const tombstone = await replaceByTombstone(connection, id)
   await removeOwnEdges(connection, tombstone)
+  await forgetHistory(connection.store, tombstone)
   await release(connection, new Map([[id, parentOutcomeOf(tombstone)]]))
 }
 
@@ -69,7 +71,9 @@ const dependentsOf = async function* (connection: Connection, id: string): Async
 /** Deletes a dependent, unless it is deleted already or has been started. */
 const forget = async (connection: Connection, id: string): Promise<void> => {
   try {
-    await removeOwnEdges(connection, await replaceByTombstone(connection, id))
+    const tombstone = await replaceByTombstone(connection, id)
+    await removeOwnEdges(connection, tombstone)
+    await forgetHistory(connection.store, tombstone)
   } catch (thrown) {
     if (!(thrown instanceof CallboardError)) throw thrown
   }

@@ -5,7 +5,7 @@ import { CallboardError } from "../../errors.ts"
 import { parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
 import { type AddressedTask, FRONT_LEVEL, type Message } from "../../protocol/message.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
-import { type JobRecord, step } from "../../protocol/record.ts"
+import { earlierWith, type JobRecord, outcomeOfRun, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { goneError } from "../tracking/finding.ts"
 import { decide } from "./decide.ts"
@@ -69,6 +69,7 @@ export const rerunJob = (connection: Connection, id: string): Promise<JobRecord>
       message: _message,
       keepMs: _keep,
       front: _front,
+      metaChange: _change,
       after,
       // The follow-ups of the run before stay until this one starts: its worker may have died before it published them.
       ...kept
@@ -78,6 +79,7 @@ export const rerunJob = (connection: Connection, id: string): Promise<JobRecord>
         ...step(kept, { run, at: now, state: "queued", reason: "rerun" }),
         fence: NO_FENCE,
         retries: 0,
+        ...earlierWith(record, outcomeOfRun(record)),
         ...(posting.level >= FRONT_LEVEL ? { front: true } : {}),
         ...(after === undefined ? {} : { after: released(after) }),
         message: posting.message,

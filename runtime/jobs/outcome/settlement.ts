@@ -8,7 +8,15 @@ import * as Result from "effect/Result"
 import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } from "../../protocol/headers.ts"
 import type { AddressedTask, Message } from "../../protocol/message.ts"
 import { FRONT_LEVEL, publishKey } from "../../protocol/message.ts"
-import { type JobError, type JobRecord, recordOfTask, step, withTransition } from "../../protocol/record.ts"
+import {
+  earlierWith,
+  type JobError,
+  type JobRecord,
+  outcomeOfRun,
+  recordOfTask,
+  step,
+  withTransition,
+} from "../../protocol/record.ts"
 import type { State } from "../../protocol/state.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
@@ -55,10 +63,10 @@ const ended = (attempt: Attempt, record: JobRecord): JobRecord => ({
 
 /**
  * The record of a job that goes on in a successor: without claims, message and early ack, with the fence of the
- * attempt.
+ * attempt. The outcomes of earlier runs went into the job's history when this run began.
  */
 const unended = (attempt: Attempt, record: JobRecord): JobRecord => {
-  const { claims: _claims, message: _message, acked: _acked, ...kept } = record
+  const { claims: _claims, message: _message, acked: _acked, earlier: _earlier, ...kept } = record
   return { ...kept, fence: attempt.fence }
 }
 
@@ -142,6 +150,8 @@ const nextAttempt = (attempt: Attempt, due: number | undefined): Message => {
     ...message,
     headers: {
       ...message.headers,
+      // The time to wait is over once the job has started; an `expires` of its own is not.
+      ...(task.own.ttlMs === undefined ? {} : { expires: null }),
       retries: task.retries + 1,
       eta: etaOf(due),
       // Celery 5.6 sets a retry's parent to the job itself when it had none.
@@ -174,7 +184,13 @@ const goneOn = (
   attempt: Attempt,
   record: JobRecord,
   message: (due: number | undefined) => Message,
-  next: { readonly reason: string; readonly run: number; readonly waitMs: number; readonly front: boolean },
+  next: {
+    readonly reason: string
+    readonly run: number
+    readonly waitMs: number
+    readonly front: boolean
+    readonly error?: JobError
+  },
 ): AttemptEnd => {
   // Without a wait the job is queued at once, and has no due time.
   const due = next.waitMs === 0 ? undefined : (attempt.dueFrom ?? attempt.now) + next.waitMs
@@ -189,6 +205,7 @@ const goneOn = (
         reason: next.reason,
         run: next.run,
         ...(due === undefined ? { state: "queued" } : { state: "scheduled", due }),
+        ...(next.error === undefined ? {} : { error: shortError(next.error) }),
       }),
       retries: posting.retries,
       ...(posting.level >= FRONT_LEVEL ? { front: true } : {}),
@@ -209,18 +226,44 @@ export const retried = (attempt: Attempt, error: JobError, waitMs: number, front
     run: attempt.posting.run,
     waitMs,
     front: front || attempt.posting.level >= FRONT_LEVEL,
+    error,
   })
 
+/** Longest message of an error in the story of a job, in characters: the record has the whole of the last one. */
+const SHORT = 300
+
+const shortError = ({ name, message }: JobError): Pick<JobError, "name" | "message"> => ({
+  name,
+  message: message.length <= SHORT ? message : `${message.slice(0, SHORT)}…`,
+})
+
 /** The next run of a repeating job, `waitMs` from now. Callbacks are submitted only after the last run. */
-export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number): AttemptEnd => {
-  const { record, posting, now } = attempt
+export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number, result: unknown): AttemptEnd => {
+  const { posting, now, task } = attempt
   const run = posting.run + 1
-  return goneOn(attempt, step(record, { at: now, state: "succeeded" }), (due) => nextRun(attempt, repeat, run, due), {
+  const done = step(attempt.record, { at: now, state: "succeeded" })
+  const isKept = (task.own.resultTtlMs ?? attempt.keep.resultMs) !== 0
+  const ended = isKept
+    ? outcomeOfRun({ ...done, endedAt: now, fence: attempt.fence, ...(task.ignoreResult ? {} : { result }) })
+    : undefined
+  const next = goneOn(attempt, done, (due) => nextRun(attempt, repeat, run, due), {
     reason: "repeat",
     run,
     waitMs,
     front: false,
   })
+  return {
+    ...next,
+    ...(next.record === undefined
+      ? {}
+      : {
+          record: {
+            ...next.record,
+            repeat: { times: repeat.times, done: repeat.done + 1 },
+            ...(ended === undefined ? {} : earlierWith({}, ended)),
+          },
+        }),
+  }
 }
 
 /** Moves a task to the queue of another language's workers. */

@@ -67,11 +67,26 @@ export const SubmissionFieldsSchema = Schema.Struct({
   parentId: Schema.optionalKey(Name),
   rootId: Schema.optionalKey(Name),
   group: Schema.optionalKey(Name),
-  resultTtl: Schema.optionalKey(Duration.annotate({ description: "How long a success is kept; negative: for ever" })),
+  ttl: Schema.optionalKey(
+    Duration.annotate({
+      description: "How long it may wait once it is due; then it expires. Over once it has started",
+    }),
+  ),
+  resultTtl: Schema.optionalKey(
+    Duration.annotate({ description: "How long a success is kept; 0: it is gone at once; negative: for ever" }),
+  ),
   failureTtl: Schema.optionalKey(Duration.annotate({ description: "How long a failure is kept; negative: for ever" })),
   shadow: Schema.optionalKey(Name.annotate({ description: "Name to show instead of task and method" })),
   description: Schema.optionalKey(Text(1_000)),
-  meta: Schema.optionalKey(Json.annotate({ description: "Your own data; shown with the job" })),
+  details: Schema.optionalKey(
+    Json.annotate({ description: "What the job is about, for people and programs; never changes" }),
+  ),
+  book: Schema.optionalKey(
+    Schema.Struct({ name: Name, uuid: Name }).annotate({
+      description: "The book of tasks that it belongs to; only carried",
+    }),
+  ),
+  meta: Schema.optionalKey(Json.annotate({ description: "Your own data; you and the handler may change it" })),
   headers: Schema.optionalKey(Json.annotate({ description: "Custom headers; the handler sees them" })),
 })
 
@@ -84,7 +99,7 @@ export type Submission = typeof SubmissionSchema.Type
 export type SubmissionFields = typeof SubmissionFieldsSchema.Type
 
 /** Fields that other task queues have and Callboard does not: refused by name with `unsupported`, never ignored. */
-const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["chord", "key", "unique", "ttl"])
+const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["chord", "key", "unique"])
 
 const decode = Schema.decodeUnknownResult(SubmissionSchema, { onExcessProperty: "error", errors: "all" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()

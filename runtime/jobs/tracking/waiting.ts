@@ -1,5 +1,5 @@
 /** What waits in a queue, in the order in which it will be taken. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { checkQueueName, isId } from "../../protocol/name.ts"

@@ -9,6 +9,7 @@ import { isSuspect, judgeStart, positionOf } from "./judge.ts"
 import type { Notes } from "./notes.ts"
 import type { Revisions } from "./revisions.ts"
 import type { AttemptStart, StartAnswer } from "./transport.ts"
+import { isAbout, reportedRecord } from "./view.ts"
 
 /**
  * Answers as {@link Jobs.begin} says. Rejects only with an error that the driver threw before anything was tried. A claim
@@ -38,7 +39,8 @@ export const begin = async (
       const [known, [note]] = await Promise.all([batched.read(id, "record"), attempt.first ? [] : notes.of([id])])
       try {
         revision = known?.revision ?? ""
-        stored = note?.about === revision ? note.record : known?.record && decodeStored(known.record)
+        const before = known?.record && decodeStored(known.record)
+        stored = note !== undefined && isAbout(note, revision, before) ? reportedRecord(note, revision, before) : before
       } catch (thrown) {
         return { status: "failed", error: asError(thrown) }
       }

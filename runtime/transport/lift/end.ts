@@ -2,6 +2,7 @@
  * Ends attempts: one commit each for the record, its follow-ups and the task. A batch is first committed in one call over
  * the revisions that are known here. Attempts whose commit met another revision then read the record, one by one.
  */
+import { withMetaChange } from "../../protocol/meta-patch.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Commit, CommitRecord, Committed, Driver, Posting, TaskEnd } from "../driver.ts"
 import { answerEach, asError } from "../mod.ts"
@@ -98,7 +99,10 @@ export class AttemptEnder {
         return { status: "superseded" }
       }
       if (judgement === "stored") return this.#endStored(prepared)
-      const committed = await this.#batched.commit({ id, record: { ...record, expect }, post, task })
+      const change = stored?.metaChange
+      if (change !== undefined) this.#revisions.setChange(end.token, change)
+      const whole = change === undefined ? record : toCommitRecord(withMetaChange(wanted, change), expect, Date.now())
+      const committed = await this.#batched.commit({ id, record: { ...whole, expect }, post, task })
       if (committed.status !== "conflict") return this.#answer(prepared, committed)
     }
     return { status: "failed", error: contended(id) }
@@ -124,7 +128,9 @@ const prepare = (end: AttemptEnd, revisions: Revisions, now: number): PreparedEn
   const attempt = readToken(token)
   const expect = revisions.get(token) ?? (attempt.fresh ? "" : undefined)
   const { fence } = attempt
-  const wanted = record === undefined || record.fence === fence ? record : { ...record, fence }
+  const change = record && revisions.changeOf(token)
+  const fenced = record === undefined || record.fence === fence ? record : { ...record, fence }
+  const wanted = fenced && withMetaChange(fenced, change)
   return {
     end,
     attempt,

@@ -5,6 +5,7 @@
  */
 import { type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
 import type { Driver } from "../driver.ts"
+import type { Known } from "../known.ts"
 import type { Revision, Store } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
 import type { BatchedDriver } from "./batching.ts"
@@ -39,6 +40,11 @@ interface Noted {
   readonly id: string
   readonly about: Revision
   readonly bytes: Uint8Array
+}
+
+const isStillAbout = ({ about }: Noted, known: Known | undefined): boolean => {
+  const { revision = "", record } = known ?? {}
+  return revision === about || (record !== undefined && decodeStored(record).metaChange?.about === about)
 }
 
 export class Notes {
@@ -127,7 +133,7 @@ export class Notes {
     const standing = own.filter(([token, noted], at) => {
       // The delivery may have ended, or reported again, while its record was read.
       if (this.#own.get(token) !== noted) return false
-      const stands = (found[at]?.revision ?? "") === noted.about
+      const stands = isStillAbout(noted, found[at])
       if (!stands) this.#own.delete(token)
       return stands
     })

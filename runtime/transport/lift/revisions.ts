@@ -1,4 +1,8 @@
-/** Remembers the revision of each job that an attempt of this process has written, so that it need not be read again. */
+/**
+ * Remembers the revision of each job that an attempt of this process has written, so that it need not be read again, and the
+ * changes of meta data from outside that the attempt does not know of.
+ */
+import type { MetaChange } from "../../protocol/meta-patch.ts"
 import type { Revision } from "../store.ts"
 
 /** More deliveries than a worker has at once. A revision that was dropped is read again. */
@@ -6,6 +10,7 @@ const MOST = 16_384
 
 export class Revisions {
   readonly #known = new Map<string, Revision>()
+  readonly #changes = new Map<string, MetaChange>()
 
   /** The key is the runtime's token of the delivery. */
   get(token: string): Revision | undefined {
@@ -24,7 +29,17 @@ export class Revisions {
     }
   }
 
+  /** A change that was found when the attempt wrote its record over another revision: it goes into what it writes later. */
+  setChange(token: string, change: MetaChange): void {
+    this.#changes.set(token, change)
+  }
+
+  changeOf(token: string): MetaChange | undefined {
+    return this.#changes.size > 0 ? this.#changes.get(token) : undefined
+  }
+
   delete(token: string): void {
     if (this.#known.size > 0) this.#known.delete(token)
+    if (this.#changes.size > 0) this.#changes.delete(token)
   }
 }

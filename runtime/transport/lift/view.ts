@@ -1,6 +1,7 @@
 /** Merges record, task and run note of a job into the record that is shown. Pure. */
 import { postingOf } from "../../protocol/headers.ts"
 import { isUndecodable, type Message } from "../../protocol/message.ts"
+import { withMetaChange } from "../../protocol/meta-patch.ts"
 import { type JobRecord, recordOfPosting, tombstoneOf } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Known, QueuedTask } from "../known.ts"
@@ -31,12 +32,26 @@ export const viewOf = (known: Known, note: RunNote | undefined, now: number): Jo
   if (before !== undefined && isTerminal(before.state)) return before
   const message = task && decodeContent(task.content)
   if (task === undefined || message === undefined || isUndecodable(message)) return before
-  const runs = note !== undefined && note.about === known.revision && task.held !== false
-  const record = runs ? note.record : before
+  const runs = note !== undefined && task.held !== false && isAbout(note, known.revision, before)
+  const record = runs ? reportedRecord(note, known.revision, before) : before
   if (record === undefined) return waiting(task, message, now)
   const waits = task.held !== true && (record.state === "queued" || record.state === "scheduled")
   return waits ? { ...record, state: waitingState(task, now), message } : { ...record, message }
 }
+
+/** A change of the meta data from outside gives the job another revision, and ends no attempt. */
+export const isAbout = ({ about }: RunNote, revision: Revision, stored: JobRecord | undefined): boolean =>
+  about === revision || (stored?.metaChange !== undefined && about === stored.metaChange.about)
+
+/** What was reported, with the change of the meta data that the worker does not know of. */
+export const reportedRecord = (
+  { about, record }: RunNote,
+  revision: Revision,
+  stored: JobRecord | undefined,
+): JobRecord =>
+  about === revision || stored?.metaChange === undefined
+    ? record
+    : { ...withMetaChange(record, stored.metaChange), metaChange: stored.metaChange }
 
 /** The record of a job of which only the task is stored. */
 const waiting = (task: QueuedTask, message: Message, now: number): JobRecord | undefined => {

@@ -6,6 +6,7 @@ import type { Client } from "../../client/client.ts"
 import type { EventSender } from "../../cluster/events.ts"
 import { checkOwnEvent, type OwnEventFields } from "../../cluster/own-event.ts"
 import { CallboardError } from "../../errors.ts"
+import { changedMeta } from "../../jobs/changed-meta.ts"
 import type { JobHandle } from "../../jobs/handle.ts"
 import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { findRecord } from "../../jobs/tracking/finding.ts"
@@ -80,7 +81,7 @@ export class JobContext implements Job<unknown> {
     return this.#run.posting.message.headers
   }
   get meta(): Readonly<Record<string, unknown>> {
-    return this.#run.task.own.meta ?? {}
+    return this.#run.record.meta ?? {}
   }
 
   get log(): JobLog {
@@ -93,6 +94,12 @@ export class JobContext implements Job<unknown> {
     const clamped = fractionOf(fraction)
     const json: unknown = detail === undefined ? undefined : JSON.parse(progressDetail(detail))
     this.#run.progress = { fraction: clamped, ...(json === undefined ? {} : { detail: json }), at: Date.now() }
+  }
+
+  readonly patchMeta = (patch: Readonly<Record<string, unknown>>): void => {
+    const { record } = this.#run
+    this.#run.record = { ...record, meta: changedMeta(this.meta, patch, this.id) }
+    this.#run.metaChanges++
   }
 
   readonly event = (type: string, fields: OwnEventFields = {}): void => {

@@ -46,7 +46,7 @@ export class OutcomeDecider {
     inFlight.refused = (error) => this.givenUp(attempt, run.embed, error, deadOf(run.method.acks?.onFailure, error))
     const { repeat } = run.task.own
     if (repeat !== undefined && repeat.done < repeat.times)
-      return settlement.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done))
+      return settlement.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done), exit.value)
     let followUps: ReadonlyArray<AddressedTask>
     try {
       followUps = afterSuccess(run.embed, exit.value, this.#ended(attempt))
@@ -91,7 +91,11 @@ export class OutcomeDecider {
       case "hand-back":
         return inFlight.offQueue
           ? this.#givenUpOrRetried(attempt, run, WORKER_STOPPED, WORKER_STOPPED.reason)
-          : settlement.handedBack({ ...attempt, record: run.record }, run.claimed || run.reported, 0)
+          : settlement.handedBack(
+              { ...attempt, record: run.record },
+              run.claimed || run.reported || run.metaChanges > 0,
+              0,
+            )
       case "cancelled":
         // The record is cancelled already, so only the task is taken off its queue.
         return { token: attempt.token, then: { kind: "ack" } }

@@ -9,7 +9,9 @@ import { acksEarly } from "../../actor/definition.ts"
 import type { Batcher } from "../../async/batcher.ts"
 import type { Clock } from "../../async/clock.ts"
 import { flatMapNow } from "../../async/now.ts"
+import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
+import { addToHistory } from "../../jobs/tracking/history.ts"
 import type { Task } from "../../protocol/headers.ts"
 import { claimed, type JobRecord, openAttempts, started } from "../../protocol/record.ts"
 import { isExpired } from "../../protocol/time.ts"
@@ -25,6 +27,7 @@ import {
   recordAfterClaim,
   SettledWithoutRun,
   SUSPECT_DELAY_MS,
+  UNCLAIMED_DELAY_MS,
   workerLost,
 } from "./claim.ts"
 import { embedOf, invalidInput, readInput } from "./handler-input.ts"
@@ -216,12 +219,32 @@ export class Preparation {
     const known = recordAfterClaim(answer, claimant, options.log)
     if (known instanceof SettledWithoutRun) return known
     if (this.#suspect === inFlight && !isSuspect(known)) this.#suspect = undefined
+    if (known.earlier !== undefined) {
+      const attempt = this.#attempt(candidate, claimed(known, claimant.begins))
+      const isKept = yield* Effect.promise(() => this.#keepEarlier(attempt))
+      // Nothing is lost: the record still has the outcomes, and the job runs when the store takes them.
+      if (!isKept) return new SettledWithoutRun(settlement.handedBack(attempt, true, UNCLAIMED_DELAY_MS))
+    }
     return yield* this.#decide(candidate, known, true, read)
   })
 
   #attempt({ inFlight: { delivery }, parsed: { posting, task }, target, now, board }: Candidate, record: JobRecord) {
     const keep = target.found ? this.#settings.of(target.method).keep : this.#options.keep
     return { token: delivery.token, fence: delivery.fence, posting, task, record, now, dueFrom: board, keep }
+  }
+
+  /** Puts the outcomes of the job's earlier runs into its history. False where the store cannot be reached. */
+  async #keepEarlier({ record, keep, task }: settlement.Attempt): Promise<boolean> {
+    const { client, log } = this.#options
+    const ttls = [task.own.resultTtlMs ?? keep.resultMs, task.own.failureTtlMs ?? keep.failureMs]
+    try {
+      await addToHistory(client.connection.store, record, ttls.some((ms) => ms < 0) ? -1 : Math.max(...ttls))
+      return true
+    } catch (cause) {
+      const { reason, message } = asTransportError(cause)
+      log.warn("results of earlier runs could not be kept", { job: record.id, cause: message })
+      return reason !== "unavailable"
+    }
   }
 
   #begins({ inFlight: { delivery }, now }: Candidate) {
@@ -248,7 +271,10 @@ export class Preparation {
           this.#outcomes.givenUp(lost, embedOf(posting, options.maxBody), error, "worker-lost"),
       )
     }
-    if (isExpired(task.expires, candidate.board)) return settled(settlement.expired(this.#attempt(candidate, before)))
+    // The time to wait is over once the job has started; a worker that died does not make it wait again.
+    const hasWaited = task.own.ttlMs !== undefined && before.attempt > 0
+    if (isExpired(task.expires, candidate.board) && !hasWaited)
+      return settled(settlement.expired(this.#attempt(candidate, before)))
     if (options.isRevoked(task)) return settled(settlement.revoked(this.#attempt(candidate, before)))
     if (!target.found) return settled(this.#unknown.settle(this.#attempt(candidate, before), target.message))
     const { method, actor } = target

@@ -15,13 +15,20 @@ const MOMENT_MS = 150
 /** Shortest time between two writes of a job's progress. */
 const PROGRESS_MS = 250
 
+/** What was last reported of a run. */
+interface Reported {
+  readonly at: number
+  readonly progress: Progress | undefined
+  readonly metaChanges: number
+}
+
 export class RunWatch {
   readonly #runs = new Map<Run, InFlight>()
   readonly #jobs: Jobs
   readonly #log: Log
   #timer: ReturnType<typeof setInterval> | undefined
   #reporting = false
-  readonly #reported = new WeakMap<Run, { readonly at: number; readonly progress: Progress | undefined }>()
+  readonly #reported = new WeakMap<Run, Reported>()
 
   readonly #onDeadline: (at: number) => void
   readonly #onLong: (inFlight: InFlight) => void
@@ -121,9 +128,10 @@ export class RunWatch {
     const last = this.#reported.get(run)
     const first = last === undefined && !inFlight.offQueue && now - run.beganAt >= MOMENT_MS
     // Progress is compared by identity, because two reports may carry the same millisecond.
-    const moved = run.progress !== last?.progress && (last === undefined || now - last.at >= PROGRESS_MS)
+    const differs = run.progress !== last?.progress || run.metaChanges !== (last?.metaChanges ?? 0)
+    const moved = differs && (last === undefined || now - last.at >= PROGRESS_MS)
     if (!first && !moved) return undefined
-    this.#reported.set(run, { at: now, progress: run.progress })
+    this.#reported.set(run, { at: now, progress: run.progress, metaChanges: run.metaChanges })
     run.reported = true
     const record = run.progress === undefined ? run.record : { ...run.record, progress: run.progress }
     return { token: inFlight.delivery.token, record }

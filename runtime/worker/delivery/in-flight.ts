@@ -125,6 +125,8 @@ export class Run {
   hardAt: number
   softAt: number
   progress: Progress | undefined
+  /** How often the handler has changed the job's meta data, which is in the record. */
+  metaChanges = 0
   /** Whether the run was reported as started. A hand-back then has to take that back. */
   reported = false
   stop: InterruptReason | undefined

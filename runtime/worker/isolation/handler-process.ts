@@ -234,6 +234,13 @@ export class HandlerProcess {
       case "progress":
         activeRun.job.progress(received.fraction, received.detail === undefined ? undefined : valueOf(received.detail))
         return
+      case "meta":
+        try {
+          activeRun.job.patchMeta(fieldsOf(received.patch) ?? {})
+        } catch (cause) {
+          this.#log.debug("a change of meta data by an isolated handler was refused", { cause: String(cause) })
+        }
+        return
       case "event":
         // The process has validated the event already. A library that imitates the message must not crash the worker.
         try {

@@ -5,10 +5,11 @@ import type { Job, JobLog, JobState } from "../../actor/job.ts"
 import { Retry } from "../../actor/outcomes.ts"
 import { checkOwnEvent, type OwnEventFields } from "../../cluster/own-event.ts"
 import { CallboardError } from "../../errors.ts"
+import { changedMeta } from "../../jobs/changed-meta.ts"
 import type { JobHandle, WaitOptions } from "../../jobs/handle.ts"
 import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { type Outcome, valueOf } from "../../jobs/tracking/outcome.ts"
-import type { JobView } from "../../jobs/view.ts"
+import type { JobView, RunView } from "../../jobs/view.ts"
 import { LOG_LEVELS, type LogLevel } from "../../log/log.ts"
 import type { DurationInput } from "../../options/duration.ts"
 import { ofJsonForm, renderJson } from "../../protocol/codec/json.ts"
@@ -48,7 +49,7 @@ export class IsolatedJob implements Job<unknown> {
   readonly method: string
   readonly use: unknown
   readonly headers: Headers
-  readonly meta: Readonly<Record<string, unknown>>
+  meta: Readonly<Record<string, unknown>>
   readonly signal: AbortSignal
   readonly log: JobLog
   state: JobState = "started"
@@ -85,6 +86,11 @@ export class IsolatedJob implements Job<unknown> {
   readonly progress = (fraction: number, detail?: unknown): void => {
     const text = detail === undefined ? undefined : progressDetail(detail)
     this.#progress.update({ fraction: fractionOf(fraction), ...(text === undefined ? {} : { detail: text }) })
+  }
+
+  readonly patchMeta = (patch: Readonly<Record<string, unknown>>): void => {
+    this.meta = changedMeta(this.meta, patch, this.id)
+    this.#channel.send({ kind: "meta", run: this.#run, patch: JSON.stringify(patch) })
   }
 
   readonly event = (type: string, fields: OwnEventFields = {}): void => {
@@ -170,6 +176,15 @@ const handleOf = (id: string, channel: WorkerChannel, run: number): JobHandle =>
     cancel: async (options = {}) =>
       (await channel.ask({ run, what: "cancel", about: id, fields: JSON.stringify(options) })) as JobView,
     retry: async () => (await about("retry")) as JobView,
+    results: async ({ wait = 0 } = {}) =>
+      (await channel.ask({
+        run,
+        what: "results",
+        about: id,
+        fields: JSON.stringify({ wait }),
+      })) as ReadonlyArray<RunView>,
+    patchMeta: async (patch) =>
+      (await channel.ask({ run, what: "patchMeta", about: id, fields: JSON.stringify(patch) })) as JobView,
     delete: async () => {
       await about("delete")
     },

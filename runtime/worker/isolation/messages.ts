@@ -34,7 +34,17 @@ const Failure = Schema.Struct({
 const Level = Schema.Literals(["debug", "info", "warn", "error"])
 
 /** The calls that the worker makes for a handler, because the worker has the transport. */
-const WORKER_CALLS = ["submit", "parent", "find", "outcome", "cancel", "retry", "delete"] as const
+const WORKER_CALLS = [
+  "submit",
+  "parent",
+  "find",
+  "outcome",
+  "cancel",
+  "retry",
+  "delete",
+  "results",
+  "patchMeta",
+] as const
 
 /** Messages from the worker to the process. */
 const ProcessRequestSchema = Schema.Union([
@@ -109,6 +119,8 @@ const ProcessMessageSchema = Schema.Union([
     fraction: Schema.Finite,
     detail: Schema.optionalKey(Detail),
   }),
+  /** The handler changes the job's meta data. */
+  Schema.Struct({ kind: Schema.Literal("meta"), run: Run, patch: Payload }),
   /** A log line. `run` is 0 for lines of the actor outside of a run. */
   Schema.Struct({
     kind: Schema.Literal("log"),

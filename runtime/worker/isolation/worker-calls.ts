@@ -38,6 +38,12 @@ export const performCall = async (
       return handle.find()
     case "cancel":
       return handle.cancel({ terminate: fields["terminate"] === true })
+    case "results": {
+      const { wait } = fields
+      return handle.results({ signal, ...(typeof wait === "number" || typeof wait === "string" ? { wait } : {}) })
+    }
+    case "patchMeta":
+      return handle.patchMeta(fields)
     case "retry":
       return handle.retry()
     case "delete":

@@ -273,10 +273,12 @@ describe("meta", () => {
     expect(found.body).toMatchObject({ state: "failed", meta: { b: { d: 3 }, e: [1] } })
   })
 
-  test("of one that has not ended is refused", async () => {
+  test("of one that waits is changed as well; what is no object is refused", async () => {
     const running = await start()
     const { body } = await running.submit({ task: "work.echo", delay: 3600 })
     const response = await running.ask("PATCH", `${body.href}/meta`, { body: { a: 1 } })
-    expect(response).toMatchObject({ status: 400, body: { code: "unsupported" } })
+    expect(response).toMatchObject({ status: 200, body: { state: "scheduled", meta: { a: 1 } } })
+    const refused = await running.ask("PATCH", `${body.href}/meta`, { body: [1] })
+    expect(refused).toMatchObject({ status: 400, body: { code: "invalid-input", field: "meta" } })
   })
 })

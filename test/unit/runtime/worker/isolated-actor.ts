@@ -68,6 +68,21 @@ export const isolated = actor("isolated", {
       ...{ task: headers["task"], left: deadline - Date.now() },
     }),
     after: (_input: unknown, job) => job.after,
+    /** Changes meta data: its own, that of another job, and in a way that is refused. */
+    meta: async ({ other }: { other: string }, job) => {
+      job.patchMeta({ seen: job.meta["note"], note: null })
+      const refused = (() => {
+        try {
+          job.patchMeta({ large: "x".repeat(70_000) })
+          return "not refused"
+        } catch (error) {
+          return error instanceof Error && "code" in error && error.code
+        }
+      })()
+      const patched = await job.job(other).patchMeta({ by: job.id })
+      const results = await job.job(other).results()
+      return { meta: job.meta, refused, other: patched.meta, results: results.length }
+    },
     spin: ({ ledger }: { ledger?: string }) => {
       if (ledger !== undefined) appendFileSync(ledger, `${process.pid}\n`)
       for (;;);

@@ -203,6 +203,20 @@ describe("a handler in a process of its own", () => {
     })
   })
 
+  test("it changes its meta data, and that of other jobs, and reads their results", async () => {
+    const { client } = await start()
+    const other = await client.submit("isolated.pid")
+    await other.result(WAIT)
+    const job = await client.submit("isolated.meta", { input: { other: other.id }, meta: { note: 1, kept: true } })
+    expect(await job.result(WAIT)).toEqual({
+      meta: { seen: 1, kept: true },
+      refused: "invalid-input",
+      other: { by: job.id },
+      results: 1,
+    })
+    expect((await job.find()).meta).toEqual({ seen: 1, kept: true })
+  })
+
   test("progress and log lines arrive while it runs", async () => {
     const ledger = newLedger()
     const lines: Array<string> = []

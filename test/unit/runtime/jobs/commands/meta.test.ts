@@ -29,9 +29,23 @@ describe("meta", () => {
     expect((await stored(client, id)).meta).toHaveProperty(["constructor"], { x: 1 })
   })
 
-  test("of a job that goes on is refused: its outcome would be written over it", async () => {
+  test("of a job that waits is changed, as often as one likes", async () => {
     const client = await start()
-    const { id } = await client.submit("echo", { delay: 60 })
-    await expect(patchMeta(client.connection, id, { a: 1 })).rejects.toMatchObject({ code: "unsupported" })
+    const { id } = await client.submit("echo", { meta: { a: { b: 1 }, c: 1 }, delay: 60 })
+    await patchMeta(client.connection, id, { a: { d: 2 } })
+    await patchMeta(client.connection, id, { a: { b: null }, c: null })
+    const record = await stored(client, id)
+    expect(record).toMatchObject({ state: "scheduled", meta: { a: { d: 2 } } })
+    expect(record.metaChange).toEqual({ about: "", patch: { a: { d: 2, b: null }, c: null } })
   })
+
+  test.each([[null], [[1]], ["text"], [new Date()], [{ big: 1n }], [{ large: "x".repeat(65_537) }]])(
+    "%o is no change",
+    async (patch) => {
+      const { client, id } = await ended({ a: 1 })
+      const refused = { code: "invalid-input", details: { field: "meta", id } }
+      await expect(patchMeta(client.connection, id, patch)).rejects.toMatchObject(refused)
+      expect((await stored(client, id)).meta).toEqual({ a: 1 })
+    },
+  )
 })

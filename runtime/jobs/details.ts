@@ -1,0 +1,84 @@
+/**
+ * A single job as people and programs see it: its view, and what its task holds as long as that is kept. Lists and events leave
+ * this out, because a body has to be decoded for it.
+ */
+import * as Result from "effect/Result"
+import { cut, loggable } from "../log/log-value.ts"
+import { HIDDEN, hides, type Redaction } from "../log/redaction.ts"
+import { type Body, decodeBody } from "../protocol/body.ts"
+import { jsonForm } from "../protocol/codec/json.ts"
+import { parseTask, type Task } from "../protocol/headers.ts"
+import { selectInput } from "../protocol/input.ts"
+import type { JobRecord } from "../protocol/record.ts"
+import { isPlainObject } from "../protocol/value.ts"
+import { type JobView, jobView } from "./view.ts"
+
+/** Longest text of one argument in a call, in characters, and of the call. */
+const MAX_ARGUMENT = 75
+const MAX_CALL = 1_000
+
+/** The job with what its task holds. A job that has succeeded does not keep its task. */
+export const jobDetails = (record: JobRecord): JobView => {
+  const view = jobView(record)
+  const { message } = record
+  const task = message === undefined ? undefined : Result.getOrUndefined(parseTask(message))
+  if (message === undefined || task === undefined) return { ...view, description: view.description ?? callOf(record) }
+  const { own, origin, custom: headers } = task
+  const decoded = decodeBody(message)
+  const body = Result.isSuccess(decoded) ? shown(decoded.success, own) : undefined
+  return {
+    ...view,
+    description: view.description ?? callOf(record, body),
+    ...(view.sender === undefined && origin !== null ? { sender: origin } : {}),
+    ...(body === undefined ? {} : inputOf(body)),
+    ...(Object.keys(headers).length === 0 ? {} : { headers }),
+    ...ttlsOf(task),
+  }
+}
+
+type Arguments = Pick<Body, "args" | "kwargs">
+
+/** Arguments without what the method hides. Names of positional arguments are known to the worker only. */
+const shown = ({ args, kwargs }: Body, { redact }: Redaction): Arguments => {
+  if (redact === undefined || redact === false) return { args, kwargs }
+  const hidden = (value: unknown): unknown => {
+    if (redact === true) return HIDDEN
+    if (Array.isArray(value)) return value.map(hidden)
+    if (typeof value !== "object" || value === null || !isPlainObject(value)) return value
+    return Object.fromEntries(
+      Object.entries(value).map(([name, each]) => [name, hides(redact, name) ? HIDDEN : hidden(each)]),
+    )
+  }
+  const hide = (name: string, value: unknown) => (hides(redact, name) ? HIDDEN : hidden(value))
+  return {
+    args: args.map(hidden),
+    kwargs: Object.fromEntries(Object.entries(kwargs).map(([name, value]) => [name, hide(name, value)])),
+  }
+}
+
+const inputOf = (body: Arguments): Pick<JobView, "input"> => {
+  const input = Result.flatMap(selectInput(body), (value) => jsonForm(value, "input"))
+  return Result.isSuccess(input) ? { input: input.success } : {}
+}
+
+const textOf = (value: unknown): string =>
+  cut(JSON.stringify(loggable(value, { characters: MAX_CALL })) ?? "null", MAX_ARGUMENT)
+
+/** The call as text, such as `orders.total(items=["tea"])`, and `orders.total(…)` where the input is not kept. */
+const callOf = ({ task, meth }: JobRecord, body?: Arguments): string => {
+  const name = meth === null ? task : `${task}.${meth}`
+  if (body === undefined) return `${name}(…)`
+  const { args, kwargs } = body
+  const named = Object.keys(kwargs)
+    .sort()
+    .map((key) => `${key}=${textOf(kwargs[key])}`)
+  return cut(`${name}(${[...args.map(textOf), ...named].join(", ")})`, MAX_CALL)
+}
+
+const secondsOf = (ms: number): number => (ms < 0 ? -1 : ms / 1_000)
+
+const ttlsOf = ({ own: { ttlMs, resultTtlMs, failureTtlMs } }: Task): Partial<JobView> => ({
+  ...(ttlMs === undefined ? {} : { ttl: secondsOf(ttlMs) }),
+  ...(resultTtlMs === undefined ? {} : { resultTtl: secondsOf(resultTtlMs) }),
+  ...(failureTtlMs === undefined ? {} : { failureTtl: secondsOf(failureTtlMs) }),
+})
