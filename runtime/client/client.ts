@@ -169,7 +169,8 @@ export class Client implements AsyncDisposable {
 
   /**
    * Submits tasks in as few round trips as the transport needs. The whole array is checked first: an invalid element fails the
-   * call, with its `index`. Then each element has a result of its own, in order: a receipt or an error.
+   * call, with its `index`. Then each element has a result of its own, in order: a receipt or an error. With `atomic` all
+   * are stored or none, and the call fails as a whole.
    */
   async submitMany(
     submissions: ReadonlyArray<Submission>,

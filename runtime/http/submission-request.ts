@@ -31,6 +31,8 @@ export interface SubmitOptions {
   readonly lenient: boolean
   readonly traceparent?: string
   readonly tracestate?: string
+  /** Whether all tasks are stored, or none. */
+  readonly atomic: boolean
   /** Whether an array was sent: then errors name the element, also in an array of one. */
   readonly isArray: boolean
 }

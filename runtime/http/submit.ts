@@ -8,6 +8,7 @@ import { parseTraceparent } from "../protocol/trace-context.ts"
 import { IdempotentRequest, parseKey } from "./idempotency.ts"
 import { jobOutcome, recordAfterWait } from "./job-record.ts"
 import { BATCH_BODY_FACTOR, MAX_BATCH, MAX_WAIT_MS } from "./limits.ts"
+import { boolean } from "./parameter.ts"
 import { BODY_TYPES, readBody } from "./request-body.ts"
 import { itemProblem, json, problem } from "./response.ts"
 import { type RouteRequest, route } from "./route.ts"
@@ -33,7 +34,7 @@ const tasksOf = (value: unknown): ReadonlyArray<unknown> => {
   return value
 }
 
-const submit = async (routeRequest: RouteRequest): Promise<Response> => {
+const submit = async (routeRequest: RouteRequest, atomic: boolean): Promise<Response> => {
   const { c, context, caller, held, base } = routeRequest
   const request = c.req.raw
   const { headers } = request
@@ -45,6 +46,7 @@ const submit = async (routeRequest: RouteRequest): Promise<Response> => {
   const servesActors = context.client.directory.local.size > 0
   const submission = new SubmissionRequest(context, tasksOf(body.value), {
     isArray,
+    atomic,
     strict: servesActors && !prefer.lenient,
     lenient: prefer.lenient,
     ...traceOf(headers),
@@ -121,6 +123,13 @@ export const submitRoutes = [
 A method that its actor does not have is refused as \`unknown-actor\`, and where this process runs actors itself any task that nobody is known to serve, unless \`Prefer: handling=lenient\` is sent.
 A \`503\` says in \`outcome\` whether the task may have been accepted, now or later: \`none\` is final. Submitting it again with the \`id\` that it names is safe, and with the same \`Idempotency-Key\` where it names none.`,
     scope: "submit",
+    query: {
+      atomic: boolean(
+        Schema.Boolean.annotate({
+          description: "Store all tasks of an array or none; `unsupported` where the transport cannot",
+        }),
+      ),
+    },
     headers: {
       "Idempotency-Key": {
         description:
@@ -169,7 +178,7 @@ A \`503\` says in \`outcome\` whether the task may have been accepted, now or la
       "job-exists",
       "idempotency-mismatch",
     ],
-    handle: submit,
+    handle: (request) => submit(request, request.query.atomic ?? false),
   }),
 ]
 

@@ -98,8 +98,10 @@ test("the same over HTTP, with the same words for what is wrong", async () => {
   await using client = await connect(`memory://${crypto.randomUUID()}`)
   const app = new Hono()
   app.route("/", http(client, { open: true }))
-  const ask = async (path: string, method = "GET") => {
-    const response = await app.request(`http://localhost${path}`, { method })
+  const ask = async (path: string, method = "GET", given?: unknown) => {
+    const sent =
+      given === undefined ? {} : { body: JSON.stringify(given), headers: { "content-type": "application/json" } }
+    const response = await app.request(`http://localhost${path}`, { method, ...sent })
     const body: { readonly code?: string; readonly detail?: string } = JSON.parse(await response.text())
     return { status: response.status, body }
   }
@@ -120,6 +122,14 @@ test("the same over HTTP, with the same words for what is wrong", async () => {
     expect(status).toBe(body.code === "not-found" ? 404 : 400)
     expect(refused).toMatchObject({ code: body.code, message: body.detail })
   }
+  const clash = [
+    { id: "new", task: "math.echo", queue: "q" },
+    { id: "p0", task: "math.told" },
+  ]
+  expect(await ask("/v1/jobs?atomic=true", "POST", clash)).toMatchObject({ status: 409, body: { code: "job-exists" } })
+  expect((await ask("/v1/jobs/new")).status).toBe(404)
+  expect((await ask("/v1/jobs?atomic=true", "POST", clash.slice(0, 1))).status).toBe(202)
+  await client.job("new").delete()
   expect((await ask("/v1/queues/q", "DELETE")).body).toEqual({ purged: 3 })
   expect((await ask("/v1/queues")).body).toEqual({ queues: [] })
 })

@@ -24,7 +24,7 @@ const work = actor("work", {
   },
 })
 
-onEveryBoard((newBoard) => {
+onEveryBoard((newBoard, transport) => {
   test("S109 queue inspection: position, slice, count, remove, empty", async () => {
     await using client = await connect(newBoard())
     for (const id of ["p0", "p1", "p2"]) await client.submit("work.fine", { id, queue: "q" })
@@ -76,22 +76,22 @@ onEveryBoard((newBoard) => {
   })
 
   test("a queue to which only a follow-up went is listed", async () => {
-    const transport = newBoard()
-    await using client = await connect(transport)
+    const url = newBoard()
+    await using client = await connect(url)
     await client.submit("work.fine", { callbacks: [{ task: "work.fine", queue: "after-it" }] })
-    const service = await start([work], { transport, burst: true, queues: ["default"] })
+    const service = await start([work], { transport: url, burst: true, queues: ["default"] })
     await service.stopped
     await settles(async () => (await namesOf(client)).includes("after-it"), true)
   })
 
   test("counts by state and queue, and by other filters", async () => {
-    const transport = newBoard()
-    await using client = await connect(transport)
+    const url = newBoard()
+    await using client = await connect(url)
     const queues = ["a", "b"]
     for (const queue of queues) {
       await client.submitMany(["fine", "fails", "fails"].map((meth) => ({ task: "work", meth, queue, group: "g" })))
     }
-    const service = await start([work], { transport, burst: true, queues })
+    const service = await start([work], { transport: url, burst: true, queues })
     await service.stopped
     await client.submit("work.fine", { id: "first", queue: "a" })
     await client.submit("work.fine", { queue: "a", after: "first" })
@@ -129,9 +129,37 @@ onEveryBoard((newBoard) => {
     expect(await client.count({ task: "work.fine", queue: "a" })).toEqual({ count: 501 })
   })
 
+  test("a batch that is atomic: all tasks or none", async () => {
+    await using client = await connect(newBoard())
+    const batch = (...ids: ReadonlyArray<string>) => ids.map((id) => ({ task: "work.fine", id }))
+    const together = (...ids: ReadonlyArray<string>) => client.submitMany(batch(...ids), { atomic: true })
+    const refused = (code: string) => expect.objectContaining({ code })
+    if (transport === "nats") {
+      await expect(together("a", "b")).rejects.toEqual(refused("unsupported"))
+      expect((await client.jobs()).jobs).toEqual([])
+      return
+    }
+    expect(await together("a", "b")).toMatchObject([
+      { id: "a", state: "queued" },
+      { id: "b", state: "queued" },
+    ])
+    // Submitted again, as after an answer that was lost, with one task more.
+    expect(await together("b", "c")).toMatchObject([{ id: "b", duplicate: true }, { id: "c" }])
+    const big = { task: "work.fine", id: "big", input: { text: "x".repeat(5 * 1024 * 1024) } }
+    await expect(client.submitMany([...batch("d"), big], { atomic: true })).rejects.toEqual(refused("too-large"))
+    const another = { task: "work.fails", id: "a" }
+    await expect(client.submitMany([...batch("d"), another], { atomic: true })).rejects.toEqual(refused("job-exists"))
+    const waits = { task: "work.fine", after: "a" }
+    await expect(client.submitMany([...batch("d"), waits], { atomic: true })).rejects.toEqual(refused("unsupported"))
+    await expect(client.submitMany(Array(1_001).fill({ task: "work.fine" }), { atomic: true })).rejects.toEqual(
+      refused("invalid-input"),
+    )
+    expect((await client.jobs()).jobs.map(({ id }) => id)).toEqual(["c", "b", "a"])
+  })
+
   test("queues in random order: jobs of each are among the first", async () => {
-    const transport = newBoard()
-    await using client = await connect(transport)
+    const url = newBoard()
+    await using client = await connect(url)
     const queues = ["x", "y", "z"]
     const ran: Array<string> = []
     const note = actor("note", { methods: { run: (name: string) => void ran.push(name) } })

@@ -23,6 +23,11 @@ export interface SubmitContext {
    * kept.
    */
   readonly tracestate?: string
+  /**
+   * Store all tasks or none, as one transaction; 1,000 at most, none with `after`. Where the transport cannot, the call
+   * fails with `unsupported`. Defaults to false.
+   */
+  readonly atomic?: boolean
   /** Refuse names that no worker is known to serve. */
   readonly strict?: boolean
   /** Accept methods that a known actor has nowhere, for workers to come. Defaults to false. */

@@ -9,9 +9,11 @@ import { type Deferred, defer, isDeferred } from "../../jobs/dependencies/defer.
 import { publishFailed, type Receipt, type SubmitResult } from "../../jobs/receipt.ts"
 import { isSameTask } from "../../jobs/same-task.ts"
 import { type Redaction, taskEventFields } from "../../log/redaction.ts"
+import { refuseInput } from "../../options/refuse.ts"
 import { parseTask } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { Found } from "../../transport/lift/transport.ts"
+import type { TransportError } from "../../transport/mod.ts"
 import { type NextRun, nextRunOf, submitNextRuns } from "./deleted-job.ts"
 
 /** The transport's answer for a task that was to be published. */
@@ -48,6 +50,38 @@ export class Publisher {
       results.push(...(await this.#publish(postings.slice(from, from + CHUNK), known, now)))
     }
     return results
+  }
+
+  /**
+   * Stores all of them or none. Fails as a whole; the error names the task that stands in the way, if one does. Tasks that
+   * were stored before are duplicates, so that a submission without an answer can be repeated.
+   */
+  async publishTogether(
+    postings: ReadonlyArray<AddressedTask>,
+    known: ReadonlySet<string>,
+    now: number,
+  ): Promise<ReadonlyArray<Receipt>> {
+    if (postings.length > CHUNK) refuseInput("atomic", `takes ${CHUNK} tasks at most, not ${postings.length}`)
+    if (postings.some(({ message }) => isDeferred(message)))
+      throw new CallboardError("unsupported", "after: a task that waits for others is not stored with others as one", {
+        field: "after",
+      })
+    const asked = postings.filter(({ id }) => known.has(id))
+    const found = await Promise.all(asked.map((each) => resultOfEarlier(this.#connection, each, "none")))
+    const before = new Map<string, Receipt>()
+    for (const [at, earlier] of found.entries()) {
+      const id = asked[at]?.id ?? ""
+      if (earlier instanceof CallboardError) throw earlier
+      if (earlier !== undefined && "record" in earlier)
+        throw new CallboardError("job-exists", `the job ${id} was deleted: submit its next run by itself`, { id })
+      if (earlier !== undefined) before.set(id, earlier)
+    }
+    const fresh = postings.filter(({ id }) => !before.has(id))
+    await this.#connection.jobs.publishTogether(fresh).catch((cause: unknown) => {
+      throw togetherFailed(asTransportError(cause))
+    })
+    if (this.#events.enabled) for (const each of fresh) await emitTaskSent(this.#events, each, this.#methodOf)
+    return postings.map((posting) => before.get(posting.id) ?? this.#accepted(posting, now))
   }
 
   async #publish(
@@ -180,6 +214,14 @@ export class Publisher {
       } else results.set(id, stored instanceof CallboardError ? stored : publishFailed(id, stored))
     }
   }
+}
+
+/** The error of tasks that were to be stored as one, and were not, or not for certain. */
+const togetherFailed = (cause: TransportError): CallboardError => {
+  const { code, message, details } = publishFailed("", cause)
+  if (code !== "transport-unavailable") return new CallboardError(code, message, { cause })
+  const why = `the tasks were not confirmed (${cause.message}); submitting them again is safe if each has an id`
+  return new CallboardError(code, why, { outcome: details.outcome ?? "unknown", cause })
 }
 
 /**

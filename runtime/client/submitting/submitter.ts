@@ -24,6 +24,8 @@ export interface Prepared {
   /** Ids that the caller named: jobs with these ids may exist already. */
   readonly known: ReadonlySet<string>
   readonly now: number
+  /** Whether all of them are stored, or none. */
+  readonly atomic: boolean
 }
 
 export interface SubmitterOptions {
@@ -83,12 +85,13 @@ export class Submitter {
     }
     const misplaced = firstBeforeItsParent(postings)
     if (misplaced !== undefined) throw at(misplaced.error, submissions.length, misplaced.index)
-    return { postings, known, now }
+    return { postings, known, now, atomic: context.atomic ?? false }
   }
 
   /** Stores prepared submissions. Each has a result of its own, in order. */
-  async post({ postings, known, now }: Prepared): Promise<ReadonlyArray<SubmitResult>> {
-    const publish = (all: ReadonlyArray<AddressedTask>) => this.#publisher.publish(all, known, now)
+  async post({ postings, known, now, atomic }: Prepared): Promise<ReadonlyArray<SubmitResult>> {
+    const publish = (all: ReadonlyArray<AddressedTask>) =>
+      atomic ? this.#publisher.publishTogether(all, known, now) : this.#publisher.publish(all, known, now)
     return this.#tracing === undefined ? publish(postings) : this.#tracing.submission(postings, publish)
   }
 }

@@ -2,7 +2,7 @@
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { ConnectOptions, Driver, Receipt } from "../driver.ts"
 import { TransportError } from "../mod.ts"
-import { answerTogether } from "../plain-driver.ts"
+import { answerTogether, tooFewAnswers } from "../plain-driver.ts"
 import { readToken } from "./attempt.ts"
 import { BatchedDriver } from "./batching.ts"
 import { begin } from "./begin.ts"
@@ -40,6 +40,10 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     publish: guarded((postings) => {
       for (const { queue } of postings) void registry.note(queue)
       return publish(driver, postings)
+    }),
+    publishTogether: guarded((postings) => {
+      for (const { queue } of postings) void registry.note(queue)
+      return publishTogether(driver, postings)
     }),
     take: guarded((request, signal) => take(driver, request, signal, closing.signal)),
     begin: guarded((starts) => Promise.all(starts.map((start) => begin(batched, revisions, notes, start)))),
@@ -98,6 +102,18 @@ const publish = (driver: Driver, postings: ReadonlyArray<AddressedTask>): Promis
   const now = Date.now()
   const prepare = (posting: AddressedTask) => toPosting(posting, now)
   return answerTogether(postings, prepare, (prepared) => driver.publish(prepared))
+}
+
+const publishTogether = async (driver: Driver, postings: ReadonlyArray<AddressedTask>): Promise<void> => {
+  const [first] = postings
+  if (first === undefined) return
+  if (!driver.capabilities.atomic) {
+    const why = `${driver.name} cannot store several tasks as one: submit them without \`atomic\``
+    throw new TransportError("unsupported", why)
+  }
+  const now = Date.now()
+  const [committed] = await driver.commit([{ id: first.id, post: postings.map((posting) => toPosting(posting, now)) }])
+  if (committed?.status !== "committed") throw committed?.status === "failed" ? committed.error : tooFewAnswers()
 }
 
 /** A text that is not a token has no lease to extend: its answer is `false`, and the driver is not asked about it. */

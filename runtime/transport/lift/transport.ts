@@ -32,6 +32,12 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
   publish(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>>
 
   /**
+   * Stores all of these tasks or none. One whose publish key is stored already is not stored again. Fails with
+   * `unsupported` where a commit is not one transaction.
+   */
+  publishTogether(postings: ReadonlyArray<AddressedTask>): Promise<void>
+
+  /**
    * Takes up to `max` tasks that are due, ordered by queue (as listed), then level (high first), then sequence. With
    * `rotate` the queues take turns, from one call to the next, and levels order the tasks within each queue.
    *
