@@ -76,7 +76,8 @@ type Listener = (message: Msg) => void
 
 /** One subscription and its listeners. */
 interface Shared {
-  readonly subscription: Subscription
+  /** Absent until it is sent. */
+  subscription: Subscription | undefined
   readonly listeners: Set<Listener>
   /** Why the server does not allow it. */
   refusal?: TransportError
@@ -109,8 +110,7 @@ export class Subscriptions {
   async listen(subject: string, listener: Listener, signal: AbortSignal, family?: string): Promise<void> {
     if (!this.#link.isReady) await this.#link.ready()
     if (signal.aborted) return
-    const shared = this.#open(subject)
-    shared.listeners.add(listener)
+    const shared = this.#open(subject, listener, family !== undefined)
     const stop = (): void => {
       signal.removeEventListener("abort", stop)
       this.#link.closing.removeEventListener("abort", stop)
@@ -129,10 +129,13 @@ export class Subscriptions {
     }
   }
 
-  #open(subject: string): Shared {
+  #open(subject: string, listener: Listener, soon: boolean): Shared {
     const found = this.#shared.get(subject)
-    if (found !== undefined) return found
-    const listeners = new Set<Listener>()
+    if (found !== undefined) {
+      found.listeners.add(listener)
+      return found
+    }
+    const listeners = new Set<Listener>([listener])
     const receive = (message: Msg): void => {
       // Listeners run in microtasks of their own, because an error must not end the client's reading.
       for (const listener of [...listeners]) queueMicrotask(() => listener(message))
@@ -143,7 +146,12 @@ export class Subscriptions {
       // The next listener tries anew.
       if (this.#shared.get(subject) === opened) this.#shared.delete(subject)
     }
-    const opened: Shared = { subscription: this.#link.subscribe(subject, receive, refuse), listeners }
+    const opened: Shared = { subscription: undefined, listeners }
+    const subscribe = (): void => {
+      opened.subscription = this.#link.subscribe(subject, receive, refuse)
+    }
+    if (soon) this.#link.soon(() => listeners.size > 0 && this.#link.isReady && subscribe())
+    else subscribe()
     this.#shared.set(subject, opened)
     return opened
   }
@@ -152,6 +160,7 @@ export class Subscriptions {
     const shared = this.#shared.get(subject)
     if (shared === undefined || !shared.listeners.delete(listener) || shared.listeners.size > 0) return
     this.#shared.delete(subject)
-    shared.subscription.unsubscribe()
+    // Should it not be sent yet, then it is not sent at all.
+    this.#link.soon(() => shared.subscription?.unsubscribe())
   }
 }

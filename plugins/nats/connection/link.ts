@@ -49,6 +49,8 @@ export class Link {
   readonly #allowed = new Set<string>()
   /** Subjects to which the server has refused a message. */
   readonly #refused = new Set<string>()
+  /** What waits for the end of this turn. */
+  readonly #soon: Array<() => void> = []
   #status: Status = "connected"
 
   constructor({ connection, owned, domain }: LinkOptions) {
@@ -125,6 +127,7 @@ export class Link {
    * `closed`.
    */
   send(subject: string, payload: Uint8Array, reply = "", headers?: string): void {
+    this.#catchUp()
     try {
       if (headers === undefined) this.#connection.publish(subject, payload, { reply })
       else {
@@ -134,6 +137,14 @@ export class Link {
     } catch (error) {
       throw fromClientError(error, subject)
     }
+  }
+
+  /**
+   * Does what can wait: at the end of this turn, or before the next message. What is sent then goes out in one write, and a
+   * write of the socket takes longer than all else about a message. `act` must not throw.
+   */
+  soon(act: () => void): void {
+    if (this.#soon.push(act) === 1) setImmediate(() => this.#catchUp())
   }
 
   /**
@@ -251,6 +262,7 @@ export class Link {
   /** Resolves when the server has seen everything sent so far. */
   async flush(): Promise<void> {
     await this.ready()
+    this.#catchUp()
     try {
       await this.#connection.flush()
     } catch (error) {
@@ -266,6 +278,7 @@ export class Link {
     if (this.closing.aborted) return
     this.#closing.abort()
     if (this.connected) await atMost(API_MS, Promise.allSettled([others(), this.inbox.settled()]))
+    this.#catchUp()
     this.inbox.failAll(closed())
     this.inbox.close()
     this.#listeners.clear()
@@ -297,6 +310,10 @@ export class Link {
         this.inbox.failSubject(permissionContext.subject)
       }
     }
+  }
+
+  #catchUp(): void {
+    if (this.#soon.length > 0) for (const act of this.#soon.splice(0)) act()
   }
 
   #changed(status: Status): void {

@@ -40,14 +40,17 @@ export class Acks {
     this.#last.set(ack.consumer, ack)
   }
 
-  /** Resolves once the server has handled all acknowledgements, with an error for each consumer that did not reply. */
-  async finish(): Promise<ReadonlyMap<string, TransportError>> {
+  /**
+   * Resolves once the server has handled all acknowledgements, with an error for each consumer that did not reply. `soon`:
+   * nothing waits for that, so that they may go out with other messages.
+   */
+  async finish(soon = false): Promise<ReadonlyMap<string, TransportError>> {
     const unanswered = new Map<string, TransportError>()
-    await Promise.all([...this.#last.values()].map((ack) => this.#confirm(ack, unanswered)))
+    await Promise.all([...this.#last.values()].map((ack) => this.#confirm(ack, unanswered, soon)))
     return unanswered
   }
 
-  #confirm({ ack, consumer, payload }: Ack, unanswered: Map<string, TransportError>): Promise<void> {
+  #confirm({ ack, consumer, payload }: Ack, unanswered: Map<string, TransportError>, soon: boolean): Promise<void> {
     return new Promise((resolve) => {
       const token = this.#link.inbox.register({
         subjectOf: () => ack,
@@ -61,13 +64,17 @@ export class Acks {
           resolve()
         },
       })
-      try {
-        this.#link.send(ack, payload, this.#link.inbox.reply(token))
-      } catch (error) {
-        this.#link.inbox.cancel(token)
-        unanswered.set(consumer, fromClientError(error, ack))
-        resolve()
+      const send = (): void => {
+        try {
+          this.#link.send(ack, payload, this.#link.inbox.reply(token))
+        } catch (error) {
+          this.#link.inbox.cancel(token)
+          unanswered.set(consumer, fromClientError(error, ack))
+          resolve()
+        }
       }
+      if (soon) this.#link.soon(send)
+      else send()
     })
   }
 }

@@ -22,8 +22,8 @@ interface Parked {
 
 export interface LaneRequestsParts {
   readonly lane: Lane
-  /** Sends a request; a status message of the server comes back with its number. */
-  readonly send: (request: Uint8Array, number: number) => void
+  /** Sends a request; a status message of the server comes back with its number. `soon`: it may go out with others. */
+  readonly send: (request: Uint8Array, number: number, soon: boolean) => void
   /** Called when the consumer does not exist. */
   readonly onLost: () => void
 }
@@ -107,7 +107,7 @@ export class LaneRequests {
     this.#isDrained = false
     if (this.#parked !== undefined) this.#parked.isSure = true
     this.#openFetch = { number: ++this.#numbers, wanted, got: 0 }
-    this.#send(fetchRequest(wanted))
+    this.#send(fetchRequest(wanted), false)
   }
 
   /** Parks a request for one task, if none is parked and the consumer has not just refused one. */
@@ -116,7 +116,7 @@ export class LaneRequests {
     if (this.isParked || this.#refusedUntil > now) return
     this.#parked = { number: ++this.#numbers, lostAt: now + PARK_MS + PARK_GRACE_MS, isSure: !this.#isDrained }
     this.#isDrained = false
-    this.#send(PARK_REQUEST)
+    this.#send(PARK_REQUEST, true)
   }
 
   /**
@@ -167,8 +167,8 @@ export class LaneRequests {
     return this.#parked === undefined && this.#openFetch === undefined
   }
 
-  #send(request: Uint8Array): void {
+  #send(request: Uint8Array, soon: boolean): void {
     this.#refusedUntil = 0
-    this.#parts.send(request, this.#numbers)
+    this.#parts.send(request, this.#numbers, soon)
   }
 }

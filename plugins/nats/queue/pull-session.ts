@@ -55,8 +55,11 @@ export class PullSession {
     this.#parts = parts
     this.#prefix = prefix
     this.#lanes = lanes.map((lane, index) => {
-      const send = (request: Uint8Array, number: number) =>
-        link.send(lane.next, request, `${prefix}.${index}.${number}`)
+      const send = (request: Uint8Array, number: number, soon: boolean): void => {
+        const now = () => link.send(lane.next, request, `${prefix}.${index}.${number}`)
+        if (soon) link.soon(() => this.#sendLate(now))
+        else now()
+      }
       return new LaneRequests({ lane, send, onLost: () => consumers.lost(lane) })
     })
     this.#byConsumer = new Map(lanes.map(({ consumer }, index) => [consumer, index]))
@@ -288,6 +291,16 @@ export class PullSession {
   #dropUntrusted(): void {
     const from = this.#parts.stallGuard.trustedFrom(this.#parts.clock.now())
     if (from > Number.NEGATIVE_INFINITY) this.#arrivals = this.#arrivals.filter(({ token }) => token.receivedAt >= from)
+  }
+
+  /** A request after the end of the session would bring a task that nothing receives. */
+  #sendLate(send: () => void): void {
+    if (this.#ended || !this.#parts.link.connected) return
+    try {
+      send()
+    } catch {
+      // Without a connection the session begins anew.
+    }
   }
 
   /** After a change of the connection the server has no requests of this session. */

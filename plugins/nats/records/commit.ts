@@ -160,10 +160,11 @@ export class Committer {
   async #endTasks(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
     const left = items.filter((item) => !item.done && isOpen(item) && item.commit.task !== undefined)
     await Promise.all(left.map((item) => this.#try([item], () => this.#endTask(item, acks))))
-    const handled = acks.finish().then((unanswered) => this.#removeUnacknowledged(items, unanswered))
     // A job whose record is stored has ended, acknowledged or not, so that its commit does not wait for the server to
     // handle the acknowledgement.
-    if (items.some(({ seq, done }) => done && seq === 0)) await handled
+    const waits = items.some(({ seq, done }) => done && seq === 0)
+    const handled = acks.finish(!waits).then((unanswered) => this.#removeUnacknowledged(items, unanswered))
+    if (waits) await handled
   }
 
   async #endTask(item: Item, acks: Acks): Promise<void> {
