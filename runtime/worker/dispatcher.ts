@@ -48,6 +48,8 @@ export interface DispatcherOptions {
   readonly isServedElsewhere: ExecutorOptions["isServedElsewhere"]
   /** Whether a task is revoked. */
   readonly isRevoked: ExecutorOptions["isRevoked"]
+  /** Whether the meta data of a job was changed before its first attempt. */
+  readonly isChanged: ExecutorOptions["isChanged"]
   /** Whether tasks of a queue may start now. */
   readonly allows: (queue: string) => boolean
 }
@@ -143,6 +145,7 @@ export class Dispatcher {
       maxBody: worker.maxBody,
       languages: worker.languages,
       isRevoked: options.isRevoked,
+      isChanged: options.isChanged,
       holdOffMs: options.holdOffMs,
       isServedElsewhere: options.isServedElsewhere,
       take: (inFlight, record) => options.early.take(inFlight, record, (settlement) => this.#ender.settle(settlement)),

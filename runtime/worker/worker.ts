@@ -14,6 +14,8 @@ import { EventSender } from "../cluster/events.ts"
 import { PeerWorkers } from "../cluster/peer-workers.ts"
 import { CANCEL_TOPIC, keepListening } from "../connection/connection.ts"
 import { Connectivity } from "../connection/connectivity.ts"
+import { StoreMirror } from "../connection/store-watch.ts"
+import { CHANGED } from "../jobs/commands/meta.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
@@ -96,6 +98,13 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     const signal = yield* Effect.abortSignal
     const connectivity = new Connectivity(connection.transport, signal)
     const revoker = new Revoker({ connection, inFlight: buffer.inFlight, log, signal })
+    const changed = new StoreMirror({
+      connection,
+      prefix: CHANGED.prefix,
+      decode: (value) => CHANGED.decode(value),
+      log,
+      signal,
+    })
     const dependents = yield* part(
       () => new Dependents({ connection, log, signal }),
       (made) => waitFor(made.end(), HAND_BACK_MS),
@@ -118,6 +127,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       dependents,
       registry,
       revoker,
+      changed,
     })
     // Pauses and revocations are asked for while the worker takes its name.
     const onChange = () => void dispatcher.handBack((inFlight) => !subscription.allows(inFlight.delivery.queue))
@@ -126,6 +136,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     const known = Promise.all([
       told,
       revoker.ready,
+      changed.ready,
       followPauses({ connection, name, subscription, onChange, log, signal }),
     ])
     yield* step(() => processes.checkStart(options.actors))
@@ -235,20 +246,23 @@ type DispatcherParts = Pick<
 > & {
   readonly registry: Registry
   readonly revoker: Revoker
+  readonly changed: StoreMirror<true>
 }
 
 const dispatcherOf = (
   { options, pool, buffer, subscription }: Core,
-  { registry, revoker, ...parts }: DispatcherParts,
+  { registry, revoker, changed, ...parts }: DispatcherParts,
 ) => {
   const { connection, name, taskNames } = options
   const peers = new PeerWorkers({ connection, name, taskNames, isComplete: () => registry.isComplete })
   const holdOffMs: DispatcherOptions["holdOffMs"] = (id) => peers.holdOffMs(id)
   const isServedElsewhere: DispatcherOptions["isServedElsewhere"] = (queue, task) => peers.serve(queue, task)
   const isRevoked: DispatcherOptions["isRevoked"] = (task) => revoker.isRevoked(task)
+  const isChanged = (id: string) => changed.entries.size > 0 && changed.entries.has(CHANGED.key(id))
   const allows = (queue: string) => subscription.allows(queue)
+  const asked = { holdOffMs, isServedElsewhere, isRevoked, isChanged, allows }
   return part(
-    () => new Dispatcher({ ...parts, worker: options, pool, buffer, holdOffMs, isServedElsewhere, isRevoked, allows }),
+    () => new Dispatcher({ ...parts, ...asked, worker: options, pool, buffer }),
     async (made) => {
       await made.end()
       // Settlements that give up now are counted before the next turn of the event loop.

@@ -12,6 +12,7 @@ const WAIT = { timeout: 30 } as const
 const makeActor = () => {
   const release = Promise.withResolvers<void>()
   const begun = Promise.withResolvers<void>()
+  const half = Promise.withResolvers<void>()
   const seen: Array<unknown> = []
   const scene = actor("scene", {
     methods: {
@@ -25,6 +26,8 @@ const makeActor = () => {
         seen.push(job.meta)
         job.patchMeta({ step: "begun", both: "handler" })
         begun.resolve()
+        await half.promise
+        job.progress(0.5)
         await release.promise
         job.patchMeta({ step: "done", drop: null })
         seen.push(job.meta)
@@ -38,7 +41,7 @@ const makeActor = () => {
       large: () => "x".repeat(70_000),
     },
   })
-  return { scene, release, begun: begun.promise, seen }
+  return { scene, release, half, begun: begun.promise, seen }
 }
 
 const at = (time: string | undefined): number => Date.parse(time ?? "missing")
@@ -235,12 +238,13 @@ onEveryBoard((newBoard) => {
 
   test("a run that was ended from outside is told as stopped or cancelled, between two runs as well", async () => {
     const transport = newBoard()
-    const { scene, begun, release } = makeActor()
+    const { scene, begun, half, release } = makeActor()
     const { client } = await start([scene], { transport })
     const stopped = await client.submit("scene.holds")
     await begun
     await eventually(async () => (await stopped.find()).state === "started", { message: "it is told to run" })
     await stopped.cancel()
+    half.resolve()
     release.resolve()
     expect(await stopped.results()).toMatchObject([{ run: 1, type: "STOPPED" }])
     const waiting = await client.submit("scene.round", { repeat: { times: 3, interval: 600 } })
@@ -298,7 +302,7 @@ onEveryBoard((newBoard) => {
   describe("meta data", () => {
     test("submitter and handler change it while the job runs, and neither change is lost", async () => {
       const transport = newBoard()
-      const { scene, begun, release, seen } = makeActor()
+      const { scene, begun, half, release, seen } = makeActor()
       const { client } = await start([scene], { transport })
       const job = await client.submit("scene.holds", { meta: { note: 1, drop: true } })
       await begun
@@ -316,6 +320,11 @@ onEveryBoard((newBoard) => {
       await job.patchMeta({ more: { deep: 1 } })
       await job.patchMeta({ more: { deeper: 2 } })
       expect((await job.find()).state).toBe("started")
+      half.resolve()
+      const moved = await eventually(async () => (await job.find()).progress && job.find(), {
+        message: "its progress shows as before",
+      })
+      expect(moved).toMatchObject({ meta: { note: 2, more: { deep: 1, deeper: 2 } }, progress: { fraction: 0.5 } })
       release.resolve()
       expect(await job.outcome(WAIT)).toEqual({ state: "succeeded", result: null })
       const done = await job.find()
@@ -337,10 +346,17 @@ onEveryBoard((newBoard) => {
       await start([scene], { transport })
       expect(await job.outcome(WAIT)).toEqual({ state: "succeeded", result: null })
       expect(await job.find()).toMatchObject({ meta: { note: 2, attempts: 3 }, attempts: 3, run: 1 })
-      expect(seen.slice(1)).toEqual([
-        { note: 2, attempts: 1 },
-        { note: 2, attempts: 2 },
-      ])
+      expect(seen.slice(0, 3)).toEqual([{ note: 2 }, { note: 2, attempts: 1 }, { note: 2, attempts: 2 }])
+      // Also where the worker is there already, and the first attempt sees the change.
+      const later = await client.submit("scene.retries", {
+        meta: { note: 3 },
+        delay: 1,
+        retry: { max: 2, interval: 0 },
+      })
+      await later.patchMeta({ note: 4 })
+      await later.outcome(WAIT)
+      expect(seen.slice(3)).toEqual([{ note: 4 }, { note: 4, attempts: 1 }, { note: 4, attempts: 2 }])
+      expect(await later.find()).toMatchObject({ meta: { note: 4, attempts: 3 }, attempts: 3 })
     })
 
     test("what is no object, and what is too large, is refused, and changes nothing", async () => {

@@ -48,6 +48,8 @@ export interface PreparationOptions extends JobServices, UnknownTasksOptions {
   readonly lostCap: number
   /** Whether a task matches a revocation. */
   readonly isRevoked: (task: Task) => boolean
+  /** Whether something is stored about a job although its task was never delivered. */
+  readonly isChanged: (id: string) => boolean
   /** The settlement of a task that a limit defers because too many tasks wait here already. */
   readonly putOff: (refusal: LimitRefusal) => AttemptEnd
   /**
@@ -86,6 +88,8 @@ interface Candidate {
   readonly board: number
   /** Whether it has expired or was revoked. */
   readonly isOver: boolean
+  /** Whether something is stored about the job that its first attempt has to know. */
+  readonly isChanged: boolean
   /** Whether the job fails when its worker is lost, so that each attempt has to be claimed. */
   readonly endsOnLoss: boolean
 }
@@ -137,6 +141,7 @@ export class Preparation {
       now,
       board,
       isOver: isExpired(task.expires, board) || options.isRevoked(task),
+      isChanged: options.isChanged(posting.id),
       endsOnLoss: target.found && target.method.onLost === "fail" && !acksEarly(target.method),
     }
     const waiting = settlement.waiting(posting, task, now)
@@ -150,8 +155,8 @@ export class Preparation {
    * saves a write on the hot path. It is claimed where the method must not run twice (`onLost: "fail"`), because nothing else
    * would tell that its worker died.
    */
-  #mustAsk({ inFlight, target, isOver, endsOnLoss }: Candidate): boolean {
-    if (!inFlight.delivery.fresh || endsOnLoss) return true
+  #mustAsk({ inFlight, target, isOver, endsOnLoss, isChanged }: Candidate): boolean {
+    if (!inFlight.delivery.fresh || endsOnLoss || isChanged) return true
     if (!target.found) return !isOver
     return inFlight.permit !== undefined || this.#isLimited(target, isOver)
   }
@@ -167,7 +172,7 @@ export class Preparation {
     candidate: Candidate,
     waiting: JobRecord,
   ): Effect.fn.Return<PreparedTask | SettledWithoutRun> {
-    const { inFlight, parsed, target, now, isOver, endsOnLoss } = candidate
+    const { inFlight, parsed, target, now, isOver, endsOnLoss, isChanged } = candidate
     const { delivery } = inFlight
     const { posting } = parsed
     const options = this.#options
@@ -188,7 +193,7 @@ export class Preparation {
       const delay = yield* Effect.promise(() => options.holdOffMs(posting.id))
       if (delay > 0) return new SettledWithoutRun({ token: delivery.token, then: { kind: "release", delay } })
     }
-    if (delivery.fresh && !endsOnLoss) return yield* this.#decide(candidate, waiting, false, read)
+    if (delivery.fresh && !endsOnLoss && !isChanged) return yield* this.#decide(candidate, waiting, false, read)
     const mayBeSuspect = delivery.deliveries > 1 && !endsOnLoss
     const unlessSuspect = mayBeSuspect && this.#suspect?.phase === "running"
     if (mayBeSuspect && !unlessSuspect) this.#suspect = inFlight
