@@ -8,6 +8,7 @@ import { endToEnd } from "./end-to-end.ts"
 import type { Form } from "./forms.ts"
 import { http } from "./http.ts"
 import { limit } from "./limit.ts"
+import { lists } from "./lists.ts"
 import { naps } from "./naps.ts"
 import { rates } from "./rates.ts"
 import { roundTrip, roundTripAcross } from "./round-trip.ts"
@@ -29,6 +30,7 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
         naps(form),
         drain(form),
         backlog(form),
+        lists(form),
         rates(form),
         scheduled(form),
         start(),
