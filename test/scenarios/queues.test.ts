@@ -167,7 +167,7 @@ onEveryBoard((newBoard, transport) => {
       await client.submitMany(Array.from({ length: 40 }, () => ({ task: "note", args: [queue], queue })))
     await settles(async () => (await client.queues()).reduce((sum, { depth }) => sum + depth, 0), 120)
     const service = await start([note], {
-      transport,
+      transport: url,
       burst: true,
       queues,
       order: "random",

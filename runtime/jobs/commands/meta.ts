@@ -1,5 +1,5 @@
 /** Changes the meta data of a job from outside. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { StoreEntry } from "../../async/store-entry.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { bothPatches, type Meta } from "../../protocol/meta-patch.ts"
