@@ -22,6 +22,8 @@ const DAY_MS = 86_400_000
  * field, the submitter's value stays. Fails with `invalid-input`, `gone`, `not-found`.
  */
 export const patchMeta = async (connection: Connection, id: string, patch: unknown): Promise<JobRecord> => {
+  // What is wrong with the change itself is told without looking for the job.
+  changedMeta({}, patch, id)
   const changed = await decide(connection, id, ({ record, revision }) => {
     if (record.tombstone) throw goneError(id)
     const meta = changedMeta(record.meta ?? {}, patch, id)

@@ -7,9 +7,12 @@ afterEach(stopAll)
 
 test("every question has its answer", async () => {
   const { ask, submit, release } = await start({ name: "one", concurrency: 1 })
-  await submit({ task: "work.hold", id: "runs" })
+  // The worker fetches nothing behind a handler that has run for a second, so that both come together.
+  await submit([
+    { task: "work.hold", id: "runs" },
+    { task: "work.echo", id: "waits" },
+  ])
   await eventually(async () => (await ask("GET", "/v1/jobs/runs")).body.state === "started", { message: "it runs" })
-  await submit({ task: "work.echo", id: "waits" })
   await submit({ task: "work.echo", id: "later", delay: "1h" })
   const value = async (what: string) => {
     const { status, body } = await ask("GET", `/v1/inspect/${what}?timeout=5s&workers=one`)
