@@ -75,6 +75,9 @@ export const findAll = async <A>(
   return taken
 }
 
+/** Without a reason, `abort` makes an exception with its stack for each wait, which takes several times as long. */
+const OVER = "the wait is over"
+
 /**
  * Waits for the end of a job's current run. Resolves with its terminal record (a tombstone if it is gone).
  * Fails with `WaitTimeout` after `timeoutMs`, and with `not-found`. `isNew`: the job was submitted just now, so that it
@@ -98,7 +101,7 @@ export const waitForEnd = async (
     const aborted = () => finish(() => reject(signal?.reason ?? new WaitTimeout(id, performance.now() - began)))
     const finish = (then: () => void) => {
       if (stop.signal.aborted) return
-      stop.abort()
+      stop.abort(OVER)
       clearTimeout(timer)
       clearInterval(look)
       signal?.removeEventListener("abort", aborted)

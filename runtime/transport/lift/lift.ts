@@ -74,12 +74,11 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(driver, before, max) }),
     list: guarded((query) => finder.query(query)),
     count: guarded((query) => finder.count(query)),
-    watch: guarded(({ id, ends }, listener, signal) => {
-      const either = AbortSignal.any([signal, closing.signal])
-      return ends && id !== undefined
-        ? watchEnd(driver, finder, id, listener, either)
-        : watchJobs(driver, finder, id, listener, either)
-    }),
+    watch: guarded(({ id, ends }, listener, signal) =>
+      ends && id !== undefined
+        ? watchEnd(driver, finder, id, listener, signal, closing.signal)
+        : watchJobs(driver, finder, id, listener, AbortSignal.any([signal, closing.signal])),
+    ),
   }
 
   return {

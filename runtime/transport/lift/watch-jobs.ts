@@ -67,7 +67,8 @@ export const watchJobs = async (
 
 /**
  * Watches a job for its end, which is always a stored record: no task and no run note is followed. Resolves when each end is
- * either reported, or found by who asks {@link Finder.ended} from then on.
+ * either reported, or found by {@link Finder.ended} from then on. A driver that is closed reports nothing more; `closing`
+ * is asked and not listened to, since a signal of both takes longer to make and to fire than all else of a wait.
  */
 export const watchEnd = async (
   driver: Driver,
@@ -75,14 +76,16 @@ export const watchEnd = async (
   id: string,
   listener: (record: JobRecord) => void,
   signal: AbortSignal,
+  closing: AbortSignal,
 ): Promise<void> => {
   if (signal.aborted) return
+  const isOver = (): boolean => signal.aborted || closing.aborted
   const hear = async (news: News): Promise<void> => {
-    if (signal.aborted || news.kind === "queue" || (news.kind === "job" && news.id !== id)) return
+    if (isOver() || news.kind === "queue" || (news.kind === "job" && news.id !== id)) return
     const told = news.kind === "job" ? recordIn(news.record) : undefined
     // Watching is best effort: callers also look by themselves now and then, so a failed read may be skipped.
     const record = told ?? (await finder.ended(id).catch(() => undefined))
-    if (record !== undefined && !signal.aborted) listener(record)
+    if (record !== undefined && !isOver()) listener(record)
   }
   await driver.listen({ kind: "job", id, ends: true }, (news) => void hear(news), signal)
 }
