@@ -61,6 +61,7 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
   "retries.ts": ["queued ", "started ", "scheduled retry", "started ", "succeeded "],
   "follow-ups.ts": [],
   "after.ts": ["deferred"],
+  "chord.ts": ["4"],
   "shipped.ts": ["17"],
   "durability.ts": ["process"],
   "from-bullmq.ts": ["welcome, Ada"],
@@ -161,7 +162,7 @@ test("the examples run against callboard dev", { timeout: 180_000 }, async () =>
   using project = makeExamples({ ...surroundings, ...examples })
   project.write("remote.ts", (examples["remote.ts"] ?? "").replace("7420", port))
   await using dev = project.start("dev", "--port", port)
-  await dev.waitForLine(/orders: total, deliver, receipt, apologise$/)
+  await dev.waitForLine(/orders: total, deliver, receipt, apologise, cheapest$/)
   expect(await runScripts(project)).toEqual(scripts)
   await dev.waitForLine(/succeeded {2}orders\.receipt/)
   await using remote = spawnScript(join(project.path, "remote.ts"), [], { cwd: project.path })

@@ -28,7 +28,7 @@ import { liftRevocation, listRevocations, type Revocation, type RevokeOptions, r
 import { type ConnectSettings, openConnection } from "../connection/connect.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
-import { cancelJob } from "../jobs/commands/cancel.ts"
+import { cancelAlone } from "../jobs/commands/cancel.ts"
 import { type BulkReport, decideAll } from "../jobs/commands/decide.ts"
 import { deleteQueue, type PurgeOptions, purgeQueue } from "../jobs/commands/purge.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
@@ -249,7 +249,7 @@ export class Client implements AsyncDisposable {
 
   /** Cancels the jobs of one page of a query. Pass `next` on as `after` until there is none. */
   async cancelAll(query: JobQuery): Promise<BulkReport> {
-    return decideAll(this.connection, recordQueryOf(query), (connection, id) => cancelJob(connection, id))
+    return decideAll(this.connection, recordQueryOf(query), (connection, id) => cancelAlone(connection, id))
   }
 
   /** Runs the ended jobs of one page of a query again. Pass `next` on as `after` until there is none. */

@@ -116,6 +116,14 @@ const summary = {
       ),
     }).annotate({ description: "Jobs that it waits for, or waited for before it could start" }),
   ),
+  chord: Schema.optionalKey(
+    Schema.Struct({
+      size: Count,
+      allowFailure: Schema.optionalKey(Schema.Boolean),
+      immutable: Schema.optionalKey(Schema.Boolean),
+      waiting: Schema.optionalKey(Schema.Boolean.annotate({ description: "Its members have not all ended" })),
+    }).annotate({ description: "On the body of a chord: the group that it waits for, or waited for" }),
+  ),
   description: Schema.optionalKey(
     Schema.String.annotate({
       description: "What the submitter wrote; where one job is read and nothing was written, the call as text",

@@ -10,6 +10,8 @@ export const digestOf = (body: Uint8Array): string => hash("sha256", body, "base
 export const isSameTask = (record: JobRecord, { message }: Pick<AddressedTask, "message">): boolean => {
   const { task, meth = null } = message.headers
   if (record.task !== task || record.meth !== meth) return false
+  // The task of a chord's body has changed since it was submitted: it has got the results of the members.
+  if (record.chord !== undefined && !record.chord.waiting) return true
   const digest = record.digest ?? (record.message === undefined ? undefined : digestOf(record.message.body))
   return digest === undefined || digest === digestOf(message.body)
 }

@@ -63,6 +63,13 @@ export interface JobView {
     readonly allowFailure?: boolean
     readonly waiting?: ReadonlyArray<string>
   }
+  /** On the body of a chord. `waiting`, present while it is deferred: its members have not all ended. */
+  readonly chord?: {
+    readonly size: number
+    readonly allowFailure?: boolean
+    readonly immutable?: boolean
+    readonly waiting?: boolean
+  }
   /** What the submitter wrote; where a single job is read, and nothing was written, the call as text. */
   readonly description?: string
   readonly details?: Readonly<Record<string, unknown>>
@@ -185,6 +192,11 @@ const afterOf = (
   ...(state === "deferred" && waiting !== undefined ? { waiting } : {}),
 })
 
+const chordOf = (state: JobRecord["state"], { waiting, ...chord }: NonNullable<JobRecord["chord"]>) => ({
+  ...chord,
+  ...(state === "deferred" && waiting ? { waiting } : {}),
+})
+
 export const jobView = (record: JobRecord): JobView => {
   const enqueued = enqueuedAt(record)
   const until = keptUntil(record)
@@ -225,6 +237,7 @@ export const jobView = (record: JobRecord): JobView => {
     ...(record.rootId === undefined ? {} : { rootId: record.rootId }),
     ...(record.group === undefined ? {} : { group: record.group }),
     ...(record.after === undefined ? {} : { after: afterOf(record.state, record.after) }),
+    ...(record.chord === undefined ? {} : { chord: chordOf(record.state, record.chord) }),
     ...(record.description === undefined ? {} : { description: record.description }),
     ...(record.details === undefined ? {} : { details: record.details }),
     ...(record.book === undefined ? {} : { book: record.book }),

@@ -10,7 +10,7 @@
 import * as Result from "effect/Result"
 import type { InvalidTask, Task } from "./headers.ts"
 import { postingOf } from "./headers.ts"
-import type { AddressedTask } from "./message.ts"
+import type { AddressedTask, Message } from "./message.ts"
 import { type JobRecord, recordOfTask, step } from "./record.ts"
 
 /**
@@ -40,13 +40,14 @@ const isMet = (outcome: ParentOutcome, allowFailure: boolean): boolean =>
 
 /** The record of a job that waits for its parents. It holds the whole task, because no queue has it. */
 export const deferred = (posting: AddressedTask, task: Task, now: number): JobRecord => {
-  const { after = { ids: [] }, submittedAt = now } = task.own
+  const { after, chord, submittedAt = now } = task.own
   const first = { n: 1, run: posting.run, at: submittedAt, state: "deferred" } as const
   return {
     ...recordOfTask(posting, task, now),
     state: "deferred",
     timeline: [first],
-    after: { ...after, waiting: after.ids },
+    ...(after === undefined ? {} : { after: { ...after, waiting: after.ids } }),
+    ...(chord === undefined ? {} : { chord: { ...chord, waiting: true } }),
     message: posting.message,
   }
 }
@@ -67,7 +68,7 @@ export const advance = (
   outcomes: ReadonlyMap<string, ParentOutcome>,
   now: number,
 ): Advance | undefined => {
-  const { state, after, message, queue } = record
+  const { state, after, chord, message } = record
   if (state !== "deferred" || after?.waiting === undefined || message === undefined) return undefined
   const { waiting, ...kept } = after
   const { allowFailure = false } = after
@@ -76,15 +77,32 @@ export const advance = (
   const left = waiting.filter((id) => !isMet(outcomes.get(id) ?? "open", allowFailure))
   if (left.length === waiting.length) return undefined
   if (left.length > 0) return { kind: "fewer", record: { ...record, after: { ...kept, waiting: left } } }
-  const posting = postingOf(message, queue)
+  const next = { ...record, after: kept }
+  return chord?.waiting ? { kind: "fewer", record: next } : released(next, message, now)
+}
+
+/**
+ * The body of a chord whose members have ended: `message` is its task with their results. It starts, unless it waits for other
+ * jobs as well. `undefined`: it does not wait for members.
+ */
+export const handedOver = (record: JobRecord, message: Message, now: number): Advance | undefined => {
+  const { state, after, chord } = record
+  if (state !== "deferred" || chord?.waiting === undefined) return undefined
+  const { waiting: _waiting, ...kept } = chord
+  const next = { ...record, chord: kept, message }
+  return after?.waiting === undefined ? released(next, message, now) : { kind: "fewer", record: next }
+}
+
+const released = (record: JobRecord, message: Message, now: number): Advance => {
+  const posting = postingOf(message, record.queue)
   if (Result.isFailure(posting)) return { kind: "invalid", why: posting.failure }
   const { due } = posting.success
   const waits = due !== undefined && due > now
-  const released = step(record, {
+  const next = step(record, {
     at: now,
     state: waits ? "scheduled" : "queued",
     reason: "released",
     ...(waits ? { due } : {}),
   })
-  return { kind: "released", record: { ...released, after: kept }, posting: posting.success }
+  return { kind: "released", record: next, posting: posting.success }
 }

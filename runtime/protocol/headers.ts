@@ -10,6 +10,9 @@ export type { InvalidTask } from "./header-field.ts"
 export {
   type AfterHeader,
   type BookHeader,
+  type ChordHeader,
+  type MemberHeader,
+  MOST_MEMBERS,
   MOST_PARENTS,
   OWN_HEADER,
   type OwnHeaders,

@@ -56,6 +56,29 @@ export interface BookHeader {
 /** Most jobs for which a job may wait: its record holds all their ids. */
 export const MOST_PARENTS = 1_000
 
+/** That a job is a member of a chord, in its headers. */
+export interface MemberHeader {
+  /** Id of the body that waits for it. */
+  readonly of: string
+  /** Its place in the group, from 0. */
+  readonly at: number
+  /** It is a link of a chain that goes on: only its failure counts. */
+  readonly more?: true
+}
+
+/** That a job is the body of a chord, in its headers. */
+export interface ChordHeader {
+  /** Number of members that it waits for. */
+  readonly size: number
+  /** Whether a failure of members will do, too. Absent: false. */
+  readonly allowFailure?: true
+  /** It does not get the results before its own arguments. */
+  readonly immutable?: true
+}
+
+/** Most members of a group. */
+export const MOST_MEMBERS = 10_000
+
 /** Most retries, or repeated runs, of one policy. */
 const MOST_TIMES = 10_000
 /** Largest number of a run: far beyond real use, and numbers a little above it are still exact. */
@@ -81,6 +104,8 @@ export interface OwnHeaders {
   readonly retry?: RetryHeader
   readonly repeat?: RepeatHeader
   readonly after?: AfterHeader
+  readonly member?: MemberHeader
+  readonly chord?: ChordHeader
   readonly meta?: Readonly<Record<string, unknown>>
   readonly description?: string
   readonly details?: Readonly<Record<string, unknown>>
@@ -118,7 +143,7 @@ export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
   if (!isMap(value)) return new HeaderProblem(OWN_HEADER, `must be a map, not ${describe(value)}`)
   const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = {}
   const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, after } = value
-  const { meta, description, tenant, attempted, details, book, sender, redact, ttlMs } = value
+  const { member, chord, meta, description, tenant, attempted, details, book, sender, redact, ttlMs } = value
   if (run !== undefined && run !== null) {
     if (typeof run !== "number" || !Number.isInteger(run) || run < 1 || run > MOST_RUNS) {
       return ownProblem("run", `must be a whole number from 1 to ${MOST_RUNS}`)
@@ -175,6 +200,16 @@ export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
     const jobs = afterOf(after)
     if (jobs instanceof HeaderProblem) return jobs
     own.after = jobs
+  }
+  if (member !== undefined && member !== null) {
+    const place = memberOf(member)
+    if (place instanceof HeaderProblem) return place
+    own.member = place
+  }
+  if (chord !== undefined && chord !== null) {
+    const group = chordOf(chord)
+    if (group instanceof HeaderProblem) return group
+    own.chord = group
   }
   if (meta !== undefined && meta !== null) {
     if (!isMap(meta)) return ownProblem("meta", "must be a map")
@@ -264,4 +299,29 @@ const afterOf = (value: unknown): AfterHeader | HeaderProblem => {
   }
   if (allowFailure === undefined || allowFailure === null || allowFailure === false) return { ids }
   return allowFailure === true ? { ids, allowFailure } : ownProblem("after.allowFailure", "must be true or false")
+}
+
+const memberOf = (value: unknown): MemberHeader | HeaderProblem => {
+  if (!isMap(value)) return ownProblem("member", "must be a map")
+  const { of, at, more } = value
+  if (typeof of !== "string" || of === "" || !isId(of)) {
+    return ownProblem("member.of", `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
+  }
+  if (!isCount(at, 0) || at >= MOST_MEMBERS) {
+    return ownProblem("member.at", `must be a whole number from 0 to ${MOST_MEMBERS - 1}`)
+  }
+  return more === true ? { of, at, more } : { of, at }
+}
+
+const chordOf = (value: unknown): ChordHeader | HeaderProblem => {
+  if (!isMap(value)) return ownProblem("chord", "must be a map")
+  const { size, allowFailure, immutable } = value
+  if (!isCount(size, 1) || size > MOST_MEMBERS) {
+    return ownProblem("chord.size", `must be a whole number from 1 to ${MOST_MEMBERS}`)
+  }
+  return {
+    size,
+    ...(allowFailure === true ? { allowFailure } : {}),
+    ...(immutable === true ? { immutable } : {}),
+  }
 }

@@ -7,7 +7,14 @@
  */
 import * as Result from "effect/Result"
 import { decodeBase64, encodeBase64 } from "./base64.ts"
-import { type BookHeader, type InvalidTask, parseTask, type Task } from "./headers.ts"
+import {
+  type BookHeader,
+  type ChordHeader,
+  type InvalidTask,
+  type MemberHeader,
+  parseTask,
+  type Task,
+} from "./headers.ts"
 import { type AddressedTask, DEFAULT_PRIORITY, type Headers, type Message, type Properties } from "./message.ts"
 import type { MetaChange } from "./meta-patch.ts"
 import { isState, isTerminal, type State } from "./state.ts"
@@ -145,6 +152,10 @@ export interface JobRecord {
   readonly rootId?: string
   readonly group?: string
   readonly after?: Dependencies
+  /** Set on members of a chord. */
+  readonly member?: MemberHeader
+  /** Set on the body of a chord. `waiting`: the results of the members have not been handed over. */
+  readonly chord?: ChordHeader & { readonly waiting?: true }
   readonly meta?: Readonly<Record<string, unknown>>
   /** Set while a task of the job waits or runs whose worker may not know how its meta data was changed. */
   readonly metaChange?: MetaChange
@@ -404,6 +415,8 @@ export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, 
   if (task.rootId !== null) record.rootId = task.rootId
   if (task.group !== null) record.group = task.group
   if (own.after !== undefined) record.after = own.after
+  if (own.member !== undefined) record.member = own.member
+  if (own.chord !== undefined) record.chord = own.chord
   if (own.meta !== undefined) record.meta = own.meta
   if (own.description !== undefined) record.description = own.description
   if (own.details !== undefined) record.details = own.details

@@ -1,6 +1,7 @@
 /** Turns a checked submission into the posting that a transport carries. */
 import * as Result from "effect/Result"
 import { CallboardError } from "../../errors.ts"
+import type { Placement } from "../../jobs/submission/chord.ts"
 import { checkFollowUps, embedOf } from "../../jobs/submission/follow-ups.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
 import { milliseconds, timeLimitOf, timeToLive } from "../../options/duration.ts"
@@ -50,6 +51,8 @@ export interface PlanContext {
   readonly redact?: boolean | ReadonlyArray<string>
   /** The job that submits, if one does. */
   readonly parent?: { readonly id: string; readonly rootId: string }
+  /** Where the task belongs, if it is part of a chord. */
+  readonly placement?: Placement
 }
 
 /** Turns a checked submission into a posting. Fails with `invalid-input`, naming the field. */
@@ -57,7 +60,7 @@ export const plan = (submission: Submission, context: PlanContext): Result.Resul
   resultOf(() => planOrThrow(submission, context))
 
 const planOrThrow = (submission: Submission, context: PlanContext): AddressedTask => {
-  const { now, id, parent } = context
+  const { now, id, parent, placement } = context
   const queue = submission.queue ?? context.defaults.queue
   const checkedQueue = checkQueueName(queue)
   if (Result.isFailure(checkedQueue)) refuse("queue", checkedQueue.failure.message)
@@ -81,6 +84,7 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
     ...(context.sender === undefined ? {} : { sender: context.sender }),
     ...(context.redact === undefined || context.redact === false ? {} : { redact: context.redact }),
     ...(tenant === undefined ? {} : { tenant }),
+    ...(placement === undefined ? {} : placeHeaders(placement)),
   }
   const body = encodeBody(given.success)
   if (Result.isFailure(body)) return refuse("input", body.failure.message)
@@ -90,9 +94,10 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
     task: submission.task,
     meth: submission.meth ?? null,
     id,
-    rootId: submission.rootId ?? parent?.rootId ?? id,
+    rootId: placement?.rootId ?? submission.rootId ?? parent?.rootId ?? id,
     parentId: submission.parentId ?? parent?.id ?? null,
-    group: submission.group ?? null,
+    group: placement?.group ?? submission.group ?? null,
+    groupIndex: placement?.groupIndex ?? null,
     shadow: submission.shadow ?? null,
     eta: due ?? null,
     expires: expires ?? null,
@@ -117,6 +122,11 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   const posting = postingOfTask(task, message, queue)
   return Result.isSuccess(posting) ? posting.success : refuse(posting.failure.field, posting.failure.message)
 }
+
+const placeHeaders = ({ member, chord }: Placement): OwnHeaders => ({
+  ...(member === undefined ? {} : { member }),
+  ...(chord === undefined ? {} : { chord }),
+})
 
 /** Refuses what the worker would refuse. What is no JSON is left to the worker: no JSON Schema speaks of it. */
 const checkInput = (body: Body, { inputSchema, params }: PlanContext): void => {

@@ -6,6 +6,7 @@ import * as Result from "effect/Result"
 import { type ActorDescription, DEFAULT_QUEUE, type Directory } from "../../cluster/directory.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { publishFailed } from "../../jobs/receipt.ts"
+import type { Placement } from "../../jobs/submission/chord.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
@@ -34,6 +35,8 @@ export interface SubmitContext {
   readonly lenient?: boolean
   /** Fresh ids for submissions that name none, in order: never used before, so that nothing is looked up. */
   readonly ids?: ReadonlyArray<string>
+  /** Where the task belongs, if it is part of a chord. */
+  readonly placement?: Placement
   /** Refuse tasks whose encoded body has more bytes. */
   readonly maxBody?: number
 }
@@ -128,6 +131,7 @@ export class Planner {
         ...(priority === undefined ? {} : { priority }),
       },
       ...(context.parent === undefined ? {} : { parent: context.parent }),
+      ...(context.placement === undefined ? {} : { placement: context.placement }),
       ...(context.traceparent === undefined ? {} : { traceparent: context.traceparent }),
       ...(context.tracestate === undefined ? {} : { tracestate: context.tracestate }),
     }

@@ -12,9 +12,12 @@ import { CallboardError } from "../../errors.ts"
 import { generateId } from "../../id.ts"
 import { firstBeforeItsParent } from "../../jobs/dependencies/defer.ts"
 import type { SubmitResult } from "../../jobs/receipt.ts"
+import { type Placed, placedOf } from "../../jobs/submission/chord.ts"
 import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { Tracing } from "../../tracing/tracing.ts"
+import type { Store } from "../../transport/store.ts"
+import { ChordPlans, publishChords } from "./chords.ts"
 import { type Planned, Planner, type SubmitContext } from "./planner.ts"
 import { Publisher } from "./publisher.ts"
 
@@ -26,6 +29,8 @@ export interface Prepared {
   readonly now: number
   /** Whether all of them are stored, or none. */
   readonly atomic: boolean
+  /** Where there are chords: which postings belong to each submission. */
+  readonly chords?: ChordPlans
 }
 
 export interface SubmitterOptions {
@@ -45,12 +50,14 @@ export class Submitter {
   readonly #planner: Planner
   readonly #publisher: Publisher
   readonly #tracing: Tracing | undefined
+  readonly #store: Store
 
   constructor({ connection, directory, taskNames, origin, sender, events, tracing }: SubmitterOptions) {
     const planner = new Planner(directory, taskNames, { origin, sender })
     this.#planner = planner
     this.#publisher = new Publisher(connection, events, (task, meth) => planner.methodOf(task, meth))
     this.#tracing = tracing
+    this.#store = connection.store
   }
 
   /**
@@ -61,37 +68,90 @@ export class Submitter {
     const known = new Set<string>()
     const plans: Array<Planned> = []
     const later: Array<Promise<void>> = []
+    const chords = new ChordPlans()
     for (const [index, value] of submissions.entries()) {
       const checked = withUniqueId(parseSubmission(value), known)
       if (Result.isFailure(checked)) {
-        plans[index] = Result.fail(checked.failure)
+        plans.push(Result.fail(checked.failure))
+        chords.add(index)
         break
       }
       const id = checked.success.id ?? context.ids?.[index] ?? generateId(now)
-      const planned = this.#planner.plan(checked.success, id, now, context)
-      if (planned instanceof Promise) {
-        // In parallel: each lookup of an actor may take as long as the transport needs to fail.
-        const plan = async () => {
-          plans[index] = await planned
+      if (checked.success.chord === undefined) {
+        this.#plan(checked.success, id, now, context, plans, later)
+        chords.add(index)
+        continue
+      }
+      const placed = placedOf(checked.success, id, { parse: parseSubmission, rootId: context.parent?.rootId })
+      if (Result.isFailure(placed)) {
+        plans.push(Result.fail(placed.failure))
+        chords.add(index)
+        break
+      }
+      const taken = new Set([id])
+      for (const [place, each] of placed.success.entries()) {
+        const unique = place === 0 ? undefined : uniqueMember(each, checked.success.id !== undefined, known, taken)
+        if (unique !== undefined) plans.push(Result.fail(unique))
+        else {
+          const { placement } = each
+          this.#plan(each.submission, each.id, now, { ...context, ...(placement && { placement }) }, plans, later)
         }
-        later.push(plan())
-      } else plans[index] = planned
+        chords.add(index, each)
+      }
     }
     if (later.length > 0) await Promise.all(later)
     const postings: Array<AddressedTask> = []
-    for (const [index, plan] of plans.entries()) {
-      if (Result.isFailure(plan)) throw at(plan.failure, submissions.length, index)
+    for (const [place, plan] of plans.entries()) {
+      if (Result.isFailure(plan))
+        throw at(chords.placed(plan.failure, place), submissions.length, chords.submissionOf(place))
       postings.push(plan.success)
     }
     const misplaced = firstBeforeItsParent(postings)
-    if (misplaced !== undefined) throw at(misplaced.error, submissions.length, misplaced.index)
-    return { postings, known, now, atomic: context.atomic ?? false }
+    if (misplaced !== undefined)
+      throw at(
+        chords.placed(misplaced.error, misplaced.index),
+        submissions.length,
+        chords.submissionOf(misplaced.index),
+      )
+    if (context.atomic && !chords.isEmpty) {
+      throw new CallboardError("unsupported", "chord: its members are not stored all or none", { field: "chord" })
+    }
+    return { postings, known, now, atomic: context.atomic ?? false, ...(chords.isEmpty ? {} : { chords }) }
+  }
+
+  /** Adds the plan of a task to `plans`: at once, or by a promise in `later`. */
+  #plan(
+    submission: Submission,
+    id: string,
+    now: number,
+    context: SubmitContext,
+    plans: Array<Planned>,
+    later: Array<Promise<void>>,
+  ): void {
+    const planned = this.#planner.plan(submission, id, now, context)
+    if (!(planned instanceof Promise)) {
+      plans.push(planned)
+      return
+    }
+    const place = plans.push(Result.fail(new CallboardError("internal", "the task was not planned"))) - 1
+    // In parallel: each lookup of an actor may take as long as the transport needs to fail.
+    const plan = async () => {
+      plans[place] = await planned
+    }
+    later.push(plan())
   }
 
   /** Stores prepared submissions. Each has a result of its own, in order. */
-  async post({ postings, known, now, atomic }: Prepared): Promise<ReadonlyArray<SubmitResult>> {
+  async post({ postings, known, now, atomic, chords }: Prepared): Promise<ReadonlyArray<SubmitResult>> {
     const publish = (all: ReadonlyArray<AddressedTask>) =>
-      atomic ? this.#publisher.publishTogether(all, known, now) : this.#publisher.publish(all, known, now)
+      chords === undefined
+        ? atomic
+          ? this.#publisher.publishTogether(all, known, now)
+          : this.#publisher.publish(all, known, now)
+        : publishChords(chords, all, now, {
+            store: this.#store,
+            publish: (some) => this.#publisher.publish(some, known, now),
+          })
     return this.#tracing === undefined ? publish(postings) : this.#tracing.submission(postings, publish)
   }
 }
@@ -106,6 +166,25 @@ const withUniqueId = (
   if (known.has(id)) return Result.fail(new CallboardError("invalid-input", "id: is given twice", { field: "id" }))
   known.add(id)
   return checked
+}
+
+/**
+ * Fails where a member, or a link of its chain, has the id of another job of the call; otherwise adds to `known` what may exist
+ * already: ids that the caller has named, and those that are made of a named body's.
+ */
+const uniqueMember = (
+  { id, submission }: Placed<Submission>,
+  isNamed: boolean,
+  known: Set<string>,
+  taken: Set<string>,
+): CallboardError | undefined => {
+  for (const each of [id, ...(submission.chain ?? []).flatMap((link) => link.id ?? [])]) {
+    if (taken.has(each) || known.has(each))
+      return new CallboardError("invalid-input", `id: ${each} is given twice`, { field: "id" })
+    taken.add(each)
+  }
+  if (isNamed || submission.id !== undefined) known.add(id)
+  return undefined
 }
 
 const at = (error: CallboardError, length: number, index: number): CallboardError =>

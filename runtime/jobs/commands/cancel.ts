@@ -4,7 +4,7 @@ import { CallboardError } from "../../errors.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import { release } from "../dependencies/release.ts"
+import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { goneError } from "../tracking/finding.ts"
 import { decide, removeOwnEdges } from "./decide.ts"
 
@@ -29,6 +29,20 @@ export const cancelJob = async (
   id: string,
   options: CancelOptions = {},
 ): Promise<JobRecord> => {
+  const cancelled = await cancelAlone(connection, id, options)
+  const released = new Map(options.release ? [[id, "released" as const]] : [])
+  const moved = afterEnds(connection, released, memberOutcomesOf([cancelled]))
+  // The job is cancelled; that a chord has lost a member is found by the sweep as well.
+  await (options.release ? moved : moved.catch(() => undefined))
+  return cancelled
+}
+
+/** {@link cancelJob} without what follows for chords and for the jobs that wait for it. */
+export const cancelAlone = async (
+  connection: Connection,
+  id: string,
+  options: CancelOptions = {},
+): Promise<JobRecord> => {
   const { terminate = false, release: releasesDependents = false } = options
   const cancelled = await decide(connection, id, ({ record }) => {
     if (record.tombstone) throw goneError(id)
@@ -47,7 +61,6 @@ export const cancelJob = async (
   })
   await tellCancelled(connection, cancelled, terminate)
   await removeOwnEdges(connection, cancelled)
-  if (releasesDependents) await release(connection, new Map([[id, "released"]]))
   return cancelled
 }
 

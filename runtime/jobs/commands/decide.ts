@@ -7,6 +7,7 @@ import { CallboardError, type ErrorCode } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Decision, Found, RecordQuery } from "../../transport/lift/transport.ts"
 import { removeEdges } from "../dependencies/edges.ts"
+import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { findRecord } from "../tracking/finding.ts"
 
 /** Most tries. A worker or another client may change the record at the same time, but hardly this often in a row. */
@@ -55,21 +56,25 @@ const AT_A_TIME = 32
 export const decideAll = async (
   connection: Connection,
   query: RecordQuery,
-  decide: (connection: Connection, id: string) => Promise<unknown>,
+  decide: (connection: Connection, id: string) => Promise<JobRecord>,
 ): Promise<BulkReport> => {
   const page = await connection.jobs.list(query)
   const ids = page.records.map((record) => record.id)
   const refused: Array<BulkReport["refused"][number]> = []
   for (let from = 0; from < ids.length; from += AT_A_TIME) {
     const some = ids.slice(from, from + AT_A_TIME)
-    await Promise.all(
+    const changed = await Promise.all(
       some.map((id) =>
         decide(connection, id).catch((cause: unknown) => {
           if (!(cause instanceof CallboardError)) throw cause
           refused.push({ id, code: cause.code, detail: cause.message })
+          return undefined
         }),
       ),
     )
+    // Members of one chord are counted together. What is not counted now the sweep finds.
+    const members = memberOutcomesOf(changed.flatMap((record) => record ?? []))
+    await afterEnds(connection, new Map(), members).catch(() => undefined)
   }
   return {
     changed: ids.length - refused.length,

@@ -6,7 +6,8 @@ import { endedOutside, NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step, tombstoneOf } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Decision } from "../../transport/lift/transport.ts"
-import { release, waitingFor } from "../dependencies/release.ts"
+import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
+import { waitingFor } from "../dependencies/release.ts"
 import { goneError } from "../tracking/finding.ts"
 import { forgetHistory } from "../tracking/history.ts"
 import { decide, removeOwnEdges } from "./decide.ts"
@@ -31,7 +32,7 @@ export const deleteJob = async (connection: Connection, id: string, options: Del
   const tombstone = await replaceByTombstone(connection, id)
   await removeOwnEdges(connection, tombstone)
   await forgetHistory(connection.store, tombstone)
-  await release(connection, new Map([[id, parentOutcomeOf(tombstone)]]))
+  await afterEnds(connection, new Map([[id, parentOutcomeOf(tombstone)]]), memberOutcomesOf([tombstone]))
 }
 
 /**

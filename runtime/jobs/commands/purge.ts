@@ -3,8 +3,10 @@ import { resumeQueue } from "../../cluster/pausing.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { endedOutside } from "../../protocol/outside.ts"
+import type { JobRecord } from "../../protocol/record.ts"
 import { step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
+import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { checkedQueue } from "../tracking/waiting.ts"
 import { tellCancelled } from "./cancel.ts"
 import { decide } from "./decide.ts"
@@ -41,7 +43,10 @@ export const purgeQueue = async (
     let taken = 0
     for (let from = 0; from < ids.length; from += AT_A_TIME) {
       const done = await Promise.all(ids.slice(from, from + AT_A_TIME).map((id) => purge(connection, id, forget)))
-      taken += done.filter(Boolean).length
+      const ended = done.flatMap((record) => record ?? [])
+      taken += ended.length
+      // The jobs are purged; that a chord has lost members is found by the sweep as well.
+      await afterEnds(connection, new Map(), memberOutcomesOf(ended)).catch(() => undefined)
     }
     purged += taken
     if (taken === 0) break
@@ -72,17 +77,17 @@ export const deleteQueue = async (
 
 const MAX_PURGE_MS = 60_000
 
-const purge = async (connection: Connection, id: string, forget: boolean): Promise<boolean> => {
+const purge = async (connection: Connection, id: string, forget: boolean): Promise<JobRecord | undefined> => {
   const purged = await purgeJob(connection, id)
-  if (purged && forget) await deleteJob(connection, id)
+  if (purged !== undefined && forget) await deleteJob(connection, id)
   return purged
 }
 
 /**
- * Cancels a waiting job, with the reason `purged`. Resolves with whether it was still waiting; a job that runs or has ended is
- * left as it is.
+ * Cancels a waiting job, with the reason `purged`. Resolves with its record if it was still waiting; a job that runs or has ended
+ * is left as it is.
  */
-const purgeJob = async (connection: Connection, id: string): Promise<boolean> => {
+const purgeJob = async (connection: Connection, id: string): Promise<JobRecord | undefined> => {
   try {
     const purged = await decide(connection, id, ({ record }) => {
       if (record.tombstone || isTerminal(record.state) || record.state === "started") throw NOT_WAITING
@@ -92,9 +97,9 @@ const purgeJob = async (connection: Connection, id: string): Promise<boolean> =>
     })
     // A worker may have just started it, which no record shows yet.
     await tellCancelled(connection, purged, false)
-    return true
+    return purged
   } catch (thrown) {
-    if (thrown === NOT_WAITING || (thrown instanceof CallboardError && thrown.code === "not-found")) return false
+    if (thrown === NOT_WAITING || (thrown instanceof CallboardError && thrown.code === "not-found")) return undefined
     throw thrown
   }
 }

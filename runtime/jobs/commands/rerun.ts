@@ -2,12 +2,15 @@
 import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
+import { partsIn } from "../../protocol/chord.ts"
 import { parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
 import { type AddressedTask, FRONT_LEVEL, type Message } from "../../protocol/message.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { earlierWith, type JobRecord, outcomeOfRun, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import { goneError } from "../tracking/finding.ts"
+import { lookAtChord } from "../dependencies/chord-sweep.ts"
+import { reopenChord } from "../dependencies/chords.ts"
+import { findRecord, goneError } from "../tracking/finding.ts"
 import { decide } from "./decide.ts"
 
 /** The message of a job's next run: new run, no retries used, due now. */
@@ -32,10 +35,24 @@ const nextRun = (record: JobRecord, message: Message, run: number, now: number):
 const released = ({ waiting: _waiting, ...after }: NonNullable<JobRecord["after"]>) => after
 
 /**
- * Runs an ended job again, as its next run. A job that waited for other jobs does not wait for them again. Fails with
- * `unsupported` when its message is not kept (succeeded jobs), `job-exists` when it has not ended, `gone`, `not-found`.
+ * Runs an ended job again, as its next run. A job that waited for other jobs does not wait for them again. The body of a chord
+ * that has not got its results waits for the members that have not succeeded. Fails with `unsupported` when its message is not
+ * kept (succeeded jobs), `job-exists` when it has not ended, `gone`, `not-found`.
  */
-export const rerunJob = (connection: Connection, id: string): Promise<JobRecord> =>
+export const rerunJob = async (connection: Connection, id: string): Promise<JobRecord> => {
+  const { record } = await findRecord(connection, id)
+  const { chord, state } = record
+  // Before the body waits again, so that it does not fail by how the members have ended before.
+  if (chord?.waiting && isTerminal(state)) await reopenChord(connection.store, id, chord.size)
+  const again = await rerun(connection, id)
+  if (again.chord?.waiting) {
+    const parts = partsIn(again.chord.size)
+    await lookAtChord(connection, { body: id, parts, at: again.submittedAt }, Date.now()).catch(() => undefined)
+  }
+  return again
+}
+
+const rerun = (connection: Connection, id: string): Promise<JobRecord> =>
   decide(connection, id, ({ record }) => {
     if (record.tombstone) throw goneError(id)
     if (!isTerminal(record.state)) {
@@ -54,6 +71,7 @@ export const rerunJob = (connection: Connection, id: string): Promise<JobRecord>
     const now = Date.now()
     const run = record.run + 1
     const posting = nextRun(record, message, run, now)
+    const waits = record.chord?.waiting === true
     const {
       result: _result,
       error: _error,
@@ -76,7 +94,7 @@ export const rerunJob = (connection: Connection, id: string): Promise<JobRecord>
     } = record
     return {
       record: {
-        ...step(kept, { run, at: now, state: "queued", reason: "rerun" }),
+        ...step(kept, { run, at: now, state: waits ? "deferred" : "queued", reason: "rerun" }),
         fence: NO_FENCE,
         retries: 0,
         ...earlierWith(record, outcomeOfRun(record)),
@@ -84,6 +102,6 @@ export const rerunJob = (connection: Connection, id: string): Promise<JobRecord>
         ...(after === undefined ? {} : { after: released(after) }),
         message: posting.message,
       },
-      post: [posting],
+      ...(waits ? {} : { post: [posting] }),
     }
   })

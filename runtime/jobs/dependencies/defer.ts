@@ -18,6 +18,7 @@ import type { Found } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { findAll } from "../tracking/finding.ts"
 import { type Edge, writeEdges } from "./edges.ts"
+import { afterEnds, memberOutcomesOf } from "./ended.ts"
 import { byChild, findParentOutcomes, moveOn } from "./release.ts"
 
 /** `conflict`: something is stored under its id already. */
@@ -116,7 +117,8 @@ const releaseEnded = async (connection: Connection, jobs: ReadonlyArray<Deferred
       connection.jobs,
       jobs.flatMap(({ parents }) => parents),
     )
-    await moveOn(connection, byChild(edgesTo(jobs), endings))
+    const failed = await moveOn(connection, byChild(edgesTo(jobs), endings))
+    await afterEnds(connection, new Map(), memberOutcomesOf(failed))
   } catch {
     // The jobs are accepted. The sweep releases those whose parents have ended.
   }
@@ -130,10 +132,10 @@ interface DeferredTask {
   readonly parents: ReadonlyArray<string>
 }
 
-/** Whether a submitted task waits for other jobs. Called for each submission, so it parses as little as possible. */
+/** Whether a submitted task waits for other jobs, or for the members of a chord. Called for each submission, so it parses as little as possible. */
 export const isDeferred = ({ headers }: Message): boolean => {
   const own = headers[OWN_HEADER]
-  return typeof own === "object" && own !== null && isPlainObject(own) && "after" in own
+  return typeof own === "object" && own !== null && isPlainObject(own) && ("after" in own || "chord" in own)
 }
 
 /** The first task that waits for a later task of the same list: tasks are accepted in order, so it would be refused. */

@@ -30,8 +30,8 @@ const OWN_ID = /^[A-Za-z0-9_-]{1,128}$/
 /**
  * An id as part of a key. Ids of tasks from other languages may hold any character, such as a slash: those are encoded.
  */
-const keyPart = (id: string): string => (OWN_ID.test(id) ? id : `~${Buffer.from(id).toString("base64url")}`)
-const idFrom = (text: string): string =>
+export const keyPart = (id: string): string => (OWN_ID.test(id) ? id : `~${Buffer.from(id).toString("base64url")}`)
+export const idFrom = (text: string): string =>
   text.startsWith("~") ? Buffer.from(text.slice(1), "base64url").toString() : text
 
 const shard = (at: number): string => `${EDGE_PREFIX}${at}/`
@@ -93,7 +93,7 @@ export const removeEdges = (store: Store, edges: ReadonlyArray<Edge>): Promise<v
     edges.map((edge) => ({ key: keyOf(edge), value: null })),
   )
 
-const writeInChunks = async (store: Store, operations: ReadonlyArray<StoreOperation>): Promise<void> => {
+export const writeInChunks = async (store: Store, operations: ReadonlyArray<StoreOperation>): Promise<void> => {
   for (let from = 0; from < operations.length; from += AT_A_TIME) {
     await store.write(operations.slice(from, from + AT_A_TIME))
   }

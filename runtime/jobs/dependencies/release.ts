@@ -15,7 +15,7 @@ import { findAll } from "../tracking/finding.ts"
 import { type Edge, edgePrefixOf, parseEdge, removeEdges } from "./edges.ts"
 
 /** Known outcomes of the jobs that a job waits for, by their ids. */
-type ParentOutcomes = ReadonlyMap<string, ParentOutcome>
+export type ParentOutcomes = ReadonlyMap<string, ParentOutcome>
 
 /** The outcome of each of these jobs; a job without a record is gone. Fails as the transport does. */
 export const findParentOutcomes = async (jobs: Pick<Jobs, "find">, ids: Iterable<string>): Promise<ParentOutcomes> => {
@@ -40,9 +40,11 @@ const PARENTS_AT_A_TIME = 32
 
 /**
  * Releases or fails the jobs that wait for these parents, and the jobs that wait for a job that fails by that. A parent
- * that is cancelled or has not ended changes nothing. Fails as the transport does; the sweep repeats what was not done.
+ * that is cancelled or has not ended changes nothing. Resolves with the records of the jobs that have failed by that. Fails as
+ * the transport does; the sweep repeats what was not done.
  */
-export const release = async (connection: Connection, endings: ParentOutcomes): Promise<void> => {
+export const release = async (connection: Connection, endings: ParentOutcomes): Promise<ReadonlyArray<JobRecord>> => {
+  const failed: Array<JobRecord> = []
   const known = new Map([...endings].filter(([, ending]) => ending !== "open" && ending !== "cancelled"))
   const open: Array<{ readonly parent: string; readonly after?: string }> = [...known.keys()].map((parent) => ({
     parent,
@@ -59,20 +61,25 @@ export const release = async (connection: Connection, endings: ParentOutcomes): 
       const last = page.at(-1)
       if (page.length === PAGE && last !== undefined) open.push({ parent, after: last.key })
     }
-    for (const parent of await progress(connection, byChild(edges, known))) {
-      known.set(parent, "failed")
-      open.push({ parent })
+    for (const record of await progress(connection, byChild(edges, known))) {
+      failed.push(record)
+      known.set(record.id, "failed")
+      open.push({ parent: record.id })
     }
   }
+  return failed
 }
 
 /**
  * Releases or fails these jobs (by id), and the jobs that wait for one that fails by that. Fails as {@link release}
  * does.
  */
-export const moveOn = async (connection: Connection, jobs: ReadonlyMap<string, ParentOutcomes>): Promise<void> => {
+export const moveOn = async (
+  connection: Connection,
+  jobs: ReadonlyMap<string, ParentOutcomes>,
+): Promise<ReadonlyArray<JobRecord>> => {
   const failed = await progress(connection, jobs)
-  await release(connection, new Map(failed.map((id) => [id, "failed"])))
+  return [...failed, ...(await release(connection, new Map(failed.map(({ id }) => [id, "failed"]))))]
 }
 
 /** Ids of deferred jobs that wait for a job. */
@@ -118,14 +125,14 @@ const MAX_REFUSALS = 2
 
 /**
  * Releases or fails each of these jobs (by id), as far as its parents allow, and removes the edges that are not needed any
- * more. Resolves with the ids of the jobs that have failed by that. Fails as the transport does; a refusal of a single job is
+ * more. Resolves with the records of the jobs that have failed by that. Fails as the transport does; a refusal of a single job is
  * thrown only after the other jobs are done. The sweep finds again what was not done.
  */
 const progress = async (
   connection: Connection,
   jobs: ReadonlyMap<string, ParentOutcomes>,
-): Promise<ReadonlyArray<string>> => {
-  const failed: Array<string> = []
+): Promise<ReadonlyArray<JobRecord>> => {
+  const failed: Array<JobRecord> = []
   let error: TransportError | undefined
   const all = [...jobs].map(([child, endings]): Moving => ({ child, endings, refusals: [] }))
   for (let from = 0; from < all.length; from += MOVED_AT_A_TIME) {
@@ -144,7 +151,7 @@ const progress = async (
 }
 
 interface Moved {
-  readonly failed: Array<string>
+  readonly failed: Array<JobRecord>
   /** Jobs to try again: their record has changed meanwhile, or they are to fail now. */
   readonly again: Array<Moving>
   error?: TransportError
@@ -175,7 +182,7 @@ const move = async (connection: Connection, pending: ReadonlyArray<Moving>): Pro
     const result = results[at]
     if (result?.status === "decided") {
       obsolete.push(...obsoleteEdges(change.record, moving))
-      if (change.record.state === "failed") moved.failed.push(moving.child)
+      if (change.record.state === "failed") moved.failed.push(change.record)
     } else if (result?.status !== "failed") moved.again.push(moving)
     else if (isPermanent(result.error) && moving.refusals.length < MAX_REFUSALS) {
       moved.again.push({ ...moving, refusals: [...moving.refusals, result.error] })
@@ -190,7 +197,7 @@ interface Step {
   readonly change: Decision
 }
 
-const isPermanent = ({ reason }: TransportError): boolean =>
+export const isPermanent = ({ reason }: TransportError): boolean =>
   reason === "too-large" || reason === "invalid" || reason === "unsupported"
 
 /** Edges of the job to parents that it does not wait for any more. */
@@ -227,10 +234,10 @@ const parentGone = (parent: string): JobError => ({
 })
 
 /** The deferred task cannot be parsed. */
-const unreadable = (why: string): JobError => ({ name: "InvalidTask", message: why, reason: "invalid-task" })
+export const unreadable = (why: string): JobError => ({ name: "InvalidTask", message: why, reason: "invalid-task" })
 
 /** The transport refuses the task for good. */
-const refused = ({ message }: TransportError): JobError => ({
+export const refused = ({ message }: TransportError): JobError => ({
   name: "NotReleased",
   message: `it waits for nothing any more, but the transport refuses its task: ${message}`,
   reason: "not-released",
@@ -239,7 +246,7 @@ const refused = ({ message }: TransportError): JobError => ({
 /**
  * The change that ends a job that can never start: it becomes a dead letter, and its errbacks are posted. `bare`: without its message and follow-ups, for a record that is too large with them.
  */
-const failure = (
+export const failure = (
   record: JobRecord,
   error: JobError,
   now: number,

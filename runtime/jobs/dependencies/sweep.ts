@@ -4,10 +4,12 @@
  */
 import type { Connection } from "../../connection/connection.ts"
 import { parentOutcomeOf } from "../../protocol/dependencies.ts"
+import type { JobRecord } from "../../protocol/record.ts"
 import type { Found } from "../../transport/lift/transport.ts"
 import { expire, findAll, isOverdue } from "../tracking/finding.ts"
 import { type EdgeCursor, parseEdge, readEdges, removeEdges, writtenAt } from "./edges.ts"
-import { byChild, findParentOutcomes, moveOn, release } from "./release.ts"
+import { afterEnds, memberOutcomesOf } from "./ended.ts"
+import { byChild, findParentOutcomes, moveOn } from "./release.ts"
 
 /** Edges per look. */
 const SLICE = 200
@@ -56,7 +58,8 @@ export class Sweep {
       edges.map(({ parent }) => parent),
     )
     await this.#expire([...children.values()].flatMap(({ overdue }) => overdue ?? []))
-    await moveOn(this.#connection, byChild(edges, endings))
+    const failed = await moveOn(this.#connection, byChild(edges, endings))
+    await afterEnds(this.#connection, new Map(), memberOutcomesOf(failed))
     const abandoned = written.filter(({ edge, at }) => !children.has(edge.child) && now - at > ABANDONED_MS)
     await removeEdges(
       store,
@@ -67,10 +70,12 @@ export class Sweep {
 
   async #expire(overdue: ReadonlyArray<Found>): Promise<void> {
     const endings = new Map<string, ReturnType<typeof parentOutcomeOf>>()
+    const ended: Array<JobRecord> = []
     for (const found of overdue) {
       const { record } = await expire(this.#connection, found)
       endings.set(record.id, parentOutcomeOf(record))
+      ended.push(record)
     }
-    await release(this.#connection, endings)
+    await afterEnds(this.#connection, endings, memberOutcomesOf(ended))
   }
 }

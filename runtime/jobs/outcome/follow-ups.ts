@@ -16,7 +16,7 @@ import {
   taskOfSignature,
 } from "../../protocol/celery/signature.ts"
 import { composeMessage } from "../../protocol/compose.ts"
-import { LANG, postingOfTask, type Task } from "../../protocol/headers.ts"
+import { LANG, type MemberHeader, type OwnHeaders, postingOfTask, type Task } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
@@ -75,9 +75,17 @@ export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): Reado
   const postings = (embed.callbacks ?? []).map((callback) => posted(callback, { args }, ended))
   const chain = embed.chain ?? []
   const next = chain.at(-1)
-  if (next !== undefined) postings.push(posted(next, { args, options: { chain: chain.slice(0, -1) } }, ended))
+  if (next !== undefined) {
+    const rest = chain.slice(0, -1)
+    const { member } = ended.task.own
+    const own = member === undefined ? undefined : { member: linkOf(member, rest.length > 0) }
+    postings.push(posted(next, { args, options: { chain: rest } }, ended, own))
+  }
   return postings
 }
+
+/** The place in a chord of a chain's next link, which is that of the link before. `more`: it is not the last one. */
+const linkOf = ({ of, at }: MemberHeader, more: boolean): MemberHeader => (more ? { of, at, more } : { of, at })
 
 /** Errbacks: each gets the request, the error and the traceback. */
 export const afterFailure = (embed: Embed, error: JobError, ended: Ended): ReadonlyArray<AddressedTask> => {
@@ -97,7 +105,12 @@ export const afterFailure = (embed: Embed, error: JobError, ended: Ended): Reado
   return (embed.errbacks ?? []).map((errback) => posted(errback, { args: [request, told, traceback] }, ended))
 }
 
-const posted = (signature: Signature, application: Application, ended: Ended): AddressedTask => {
+const posted = (
+  signature: Signature,
+  application: Application,
+  ended: Ended,
+  own: OwnHeaders | undefined = undefined,
+): AddressedTask => {
   const applied = applySignature(signature, application)
   const read = taskOfSignature(applied, {
     id: ended.newId(),
@@ -107,7 +120,7 @@ const posted = (signature: Signature, application: Application, ended: Ended): A
   })
   // Every signature was read once before the handler ran.
   if (Result.isFailure(read)) throw new Error(read.failure.message)
-  const posting = postingOf(read.success, applied, ended)
+  const posting = postingOf(read.success, applied, ended, own)
   if (Result.isFailure(posting)) throw new Error(posting.failure.message)
   return posting.success
 }
@@ -116,16 +129,19 @@ const postingOf = (
   next: SignatureTask,
   applied: Signature,
   ended: Ended,
+  own: OwnHeaders | undefined,
 ): Result.Result<AddressedTask, { readonly message: string }> => {
   const meth = typeof applied.meth === "string" ? applied.meth : null
   const task: Task = {
     ...next.task,
     lang: LANG,
     meth,
+    // The links of a chain that is a member of a chord belong to its group.
+    ...(own?.member === undefined ? {} : { group: ended.task.group, groupIndex: ended.task.groupIndex }),
     origin: ended.task.origin,
     traceparent: ended.trace?.traceparent ?? null,
     tracestate: ended.trace?.tracestate ?? null,
-    own: { ...next.task.own, submittedAt: ended.now },
+    own: { ...next.task.own, submittedAt: ended.now, ...own },
   }
   const { callbacks, errbacks, chain, chord } = next
   const nothing = callbacks === null && errbacks === null && (chain === null || chain.length === 0) && chord === null

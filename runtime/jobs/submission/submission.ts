@@ -7,6 +7,7 @@ import { Duration } from "../../options/duration.ts"
 import { isName, JobId, Json, Name, Text } from "../../options/fields.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
 import { MOST_PARENTS } from "../../protocol/headers.ts"
+import { ChordField } from "./chord.ts"
 import { FollowUps, TimeLimitField } from "./follow-ups.ts"
 
 const JobIds = Schema.Array(Schema.String).check(Schema.isMinLength(1), Schema.isMaxLength(MOST_PARENTS))
@@ -64,6 +65,7 @@ export const SubmissionFieldsSchema = Schema.Struct({
     }),
   ),
   after: Schema.optionalKey(AfterField),
+  chord: Schema.optionalKey(ChordField),
   parentId: Schema.optionalKey(Name),
   rootId: Schema.optionalKey(Name),
   group: Schema.optionalKey(Name),
@@ -99,7 +101,7 @@ export type Submission = typeof SubmissionSchema.Type
 export type SubmissionFields = typeof SubmissionFieldsSchema.Type
 
 /** Fields that other task queues have and Callboard does not: refused by name with `unsupported`, never ignored. */
-const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["chord", "key", "unique"])
+const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["key", "unique"])
 
 const decode = Schema.decodeUnknownResult(SubmissionSchema, { onExcessProperty: "error", errors: "all" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()

@@ -304,3 +304,31 @@ test("the document tells of after, of release and of dependents", () => {
     expect(parameter?.description).toMatch(/wait for/)
   }
 })
+
+describe("a task with chord", () => {
+  const members = [1, 2].map((n) => ({ task: "work.echo", input: { n } }))
+
+  test("is deferred until its members have succeeded, and gets their results", async () => {
+    const { ask, submit } = await start()
+    const { status, body } = await submit({ task: "work.echo", id: "body", chord: members })
+    expect([status, body]).toEqual([202, { id: "body", state: "deferred", href: "/v1/jobs/body", durability: "none" }])
+    const { body: over } = await ask("GET", "/v1/jobs/body/result?wait=10s")
+    expect(over).toMatchObject({ state: "succeeded", result: [{ n: 1 }, { n: 2 }] })
+    expect((await ask("GET", "/v1/jobs/body")).body.chord).toEqual({ size: 2 })
+    const { jobs } = (await ask("GET", "/v1/jobs?group=body")).body
+    expect(jobs.map(({ id }: { readonly id: string }) => id).sort()).toEqual(["body-0", "body-1"])
+  })
+
+  test.each([
+    ["no members", [], "chord"],
+    ["a member of another form", [...members, 3], "chord"],
+    ["a member with a wrong field", [...members, { task: "work.echo", priority: 11 }], "chord[2].priority"],
+    ["a member that nobody serves", [{ task: "nobody.knows" }], "chord[0].task"],
+  ])("is refused with %s, and nothing is stored", async (_, chord, field) => {
+    const { ask, submit } = await start()
+    const { status, body } = await submit({ task: "work.echo", chord })
+    expect(status).toBeGreaterThanOrEqual(400)
+    expect(body.field).toContain(field)
+    expect((await ask("GET", "/v1/jobs")).body.jobs).toEqual([])
+  })
+})

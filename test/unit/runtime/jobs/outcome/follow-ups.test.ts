@@ -131,7 +131,7 @@ describe("follow-ups", () => {
     [{ chain: [{ task: "a", args: [1], input: 2 }] }, "chain[0].input"],
     [{ errbacks: [{ task: "a", queue: "no spaces" }] }, "errbacks[0].queue"],
     [{ chain: [{ task: "a", delay: -1 }] }, "chain[0].delay"],
-    [{ chord: {} }, "chord"],
+    [{ chord: {} }, "chord.tasks"],
   ])("%j is refused, naming the field", async (fields, field) => {
     const { client } = await start([math])
     const tried = client.prepare([{ task: "math.add", ...fields }])

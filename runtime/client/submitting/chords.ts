@@ -1,0 +1,94 @@
+/** Stores the tasks of chords: first what counts their members, then the bodies, and only then the members. */
+import { asTransportError, CallboardError } from "../../errors.ts"
+import { openChord } from "../../jobs/dependencies/chords.ts"
+import { publishFailed, type SubmitResult } from "../../jobs/receipt.ts"
+import { ofMember, type Placed } from "../../jobs/submission/chord.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
+import type { Store } from "../../transport/store.ts"
+
+/** Which tasks of a call belong together. */
+export class ChordPlans {
+  /** For each task of the call, in order, the place of its submission. */
+  readonly #submissions: Array<number> = []
+  /** Where members are in their submissions, by their place among the tasks of the call. */
+  readonly #paths = new Map<number, string>()
+  /** The members of each chord, by the id of its body. */
+  readonly members = new Map<string, ReadonlyArray<ReadonlyArray<string>>>()
+
+  /** Notes the next task. */
+  add(submission: number, placed?: Placed<unknown>): void {
+    const task = this.#submissions.push(submission) - 1
+    if (placed?.path !== undefined) this.#paths.set(task, placed.path)
+    if (placed?.members !== undefined) this.members.set(placed.id, placed.members)
+  }
+
+  get isEmpty(): boolean {
+    return this.members.size === 0
+  }
+
+  /** An error of a task, with its place in the submission where it is a member. */
+  placed(error: CallboardError, task: number): CallboardError {
+    const path = this.#paths.get(task)
+    return path === undefined ? error : ofMember(error, path)
+  }
+
+  submissionOf(task: number): number {
+    return this.#submissions[task] ?? task
+  }
+}
+
+interface Board {
+  readonly store: Store
+  readonly publish: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyArray<SubmitResult>>
+}
+
+/**
+ * One result per submission, in order: that of its body. Where a member was not accepted it is the member's, and submitting it
+ * again with the same id is safe. Never rejects.
+ */
+export const publishChords = async (
+  chords: ChordPlans,
+  postings: ReadonlyArray<AddressedTask>,
+  now: number,
+  { store, publish }: Board,
+): Promise<ReadonlyArray<SubmitResult>> => {
+  const results: Array<SubmitResult> = []
+  const note = (submission: number, result: SubmitResult) => {
+    if (results[submission] === undefined || result instanceof CallboardError) results[submission] = result
+  }
+  const all = postings.map((posting, task) => ({ posting, submission: chords.submissionOf(task) }))
+  const publishSome = async (some: typeof all) => {
+    const answers = await publish(some.map(({ posting }) => posting))
+    for (const [at, { posting, submission }] of some.entries()) {
+      const answer = answers[at] ?? publishFailed(posting.id, undefined)
+      const before = results[submission]
+      // Once the body is accepted, what is safe is to submit it again.
+      const isMember = answer instanceof CallboardError && before !== undefined && !(before instanceof CallboardError)
+      note(submission, isMember ? ofBody(answer, before.id) : answer)
+    }
+  }
+  try {
+    for (const [body, members] of chords.members) await openChord(store, body, members, now)
+  } catch (cause) {
+    for (const { posting, submission } of all) {
+      if (results[submission] === undefined)
+        note(submission, publishFailed(posting.id, asTransportError(cause), "none"))
+    }
+    return results
+  }
+  await publishSome(all.filter(({ posting }) => chords.members.has(posting.id)))
+  // Members of a body that was not accepted would run for nothing.
+  await publishSome(
+    all.filter(
+      ({ posting, submission }) => !chords.members.has(posting.id) && !(results[submission] instanceof CallboardError),
+    ),
+  )
+  return results
+}
+
+const ofBody = (error: CallboardError, body: string): CallboardError =>
+  new CallboardError(error.code, `a member of the chord of job ${body} was not accepted: ${error.message}`, {
+    ...error.details,
+    id: body,
+    outcome: "unknown",
+  })

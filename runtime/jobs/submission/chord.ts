@@ -1,0 +1,134 @@
+/**
+ * A task that is the body of a chord, taken apart: the body, and the members that it waits for, each as a task of its own with
+ * its place in the group. A member may be a body itself, or have a chain, whose last link then counts as the member.
+ */
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import { CallboardError } from "../../errors.ts"
+import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
+import { type ChordHeader, type MemberHeader, MOST_MEMBERS } from "../../protocol/headers.ts"
+
+const Tasks = Schema.Array(
+  Schema.StructWithRest(Schema.Struct({ task: Schema.String }), [Schema.Record(Schema.String, Schema.Unknown)]),
+)
+  .check(Schema.isMinLength(1), Schema.isMaxLength(MOST_MEMBERS))
+  .annotate({ description: "Tasks with the same fields as one that is submitted by itself" })
+
+/** The group that a task waits for. */
+export const ChordField = Schema.Union([
+  Tasks,
+  Schema.Struct({
+    tasks: Tasks,
+    group: Schema.optionalKey(
+      Schema.String.annotate({ description: "Name of the group; the default is the id of this job" }),
+    ),
+    allowFailure: Schema.optionalKey(
+      Schema.Boolean.annotate({
+        description: "Starts also where members fail: it gets a reference in place of a result",
+      }),
+    ),
+    immutable: Schema.optionalKey(
+      Schema.Boolean.annotate({ description: "Does not get the results before its own arguments" }),
+    ),
+  }),
+]).annotate({
+  description:
+    "Members of a group, submitted with this task, which starts once all have succeeded and gets the list of their results before its own arguments",
+})
+
+/** Where a task belongs: the chord that it is a member of, and the one whose body it is. */
+export interface Placement {
+  readonly member?: MemberHeader
+  readonly chord?: ChordHeader
+  readonly group?: string
+  readonly groupIndex?: number
+  readonly rootId: string
+}
+
+/** A task of a submission that has been taken apart. */
+export interface Placed<S> {
+  readonly submission: S
+  readonly id: string
+  readonly placement?: Placement
+  /** Of a body: the jobs of each member, in the order in which they run. */
+  readonly members?: ReadonlyArray<ReadonlyArray<string>>
+  /** Of a member: its place in the submission, such as `chord[3].chord[0]`. */
+  readonly path?: string
+}
+
+/** What this needs of a checked submission. */
+interface Body {
+  readonly id?: string
+  readonly rootId?: string
+  readonly group?: string
+  readonly chain?: ReadonlyArray<{ readonly id?: string }>
+  readonly chord?: typeof ChordField.Type
+}
+
+interface Given<S> {
+  /** Checks the shape of a member. */
+  readonly parse: (value: unknown) => Result.Result<S, CallboardError>
+  /** Root of the submission, where its caller has one. */
+  readonly rootId: string | undefined
+}
+
+/**
+ * The task itself, and its members if it has a `chord`: each body before its members. Ids that are not given are made of the
+ * body's, so that a body that is submitted again has the same members. Fails with what is wrong with a member, naming the field.
+ */
+export const placedOf = <S extends Body>(
+  submission: S,
+  id: string,
+  given: Given<S>,
+): Result.Result<ReadonlyArray<Placed<S>>, CallboardError> =>
+  submission.chord === undefined
+    ? Result.succeed([{ submission, id }])
+    : resultOf(() => place(submission, id, given, { rootId: submission.rootId ?? given.rootId ?? id }))
+
+const place = <S extends Body>(
+  submission: S,
+  id: string,
+  given: Given<S>,
+  placement: Placement,
+): ReadonlyArray<Placed<S>> => {
+  if (submission.chord === undefined) return [{ submission, id, placement }]
+  const { tasks, group = id, allowFailure, immutable } = chordOf(submission.chord)
+  const all: Array<Placed<S>> = []
+  const members: Array<ReadonlyArray<string>> = []
+  for (const [at, value] of tasks.entries()) {
+    const parsed = Result.flatMap(given.parse(value), (member) =>
+      resultOf(() => {
+        if (member.group !== undefined) refuse("group", "is that of the chord: leave it out")
+        const own = member.id ?? `${id}-${at}`
+        const { chain = [] } = member
+        // The ids of the links are fixed now: where the chain breaks, it must be known what would have come.
+        const links = chain.map((link, n) => ({ ...link, id: link.id ?? `${own}-c${n + 1}` }))
+        members.push([own, ...links.map((link) => link.id)])
+        const header: MemberHeader = { of: id, at, ...(links.length === 0 ? {} : { more: true }) }
+        const { rootId } = placement
+        const inside = { member: header, group, groupIndex: at, rootId: member.rootId ?? rootId }
+        return place(links.length === 0 ? member : { ...member, chain: links }, own, given, inside)
+      }),
+    )
+    const here = `chord[${at}]`
+    if (Result.isFailure(parsed)) throw ofMember(parsed.failure, here)
+    for (const { path, ...placed } of parsed.success)
+      all.push({ ...placed, path: path === undefined ? here : `${here}.${path}` })
+  }
+  const chord: ChordHeader = {
+    size: tasks.length,
+    ...(allowFailure ? { allowFailure } : {}),
+    ...(immutable ? { immutable } : {}),
+  }
+  return [{ submission, id, placement: { ...placement, chord }, members }, ...all]
+}
+
+const chordOf = (chord: typeof ChordField.Type): Exclude<typeof ChordField.Type, ReadonlyArray<unknown>> =>
+  "tasks" in chord ? chord : { tasks: chord }
+
+/** The error of a member, with its place in the submission. */
+export const ofMember = (error: CallboardError, path: string): CallboardError => {
+  const { field } = error.details
+  const whole = field === undefined ? path : `${path}.${field}`
+  return new CallboardError(error.code, `${path}: ${error.message}`, { ...error.details, field: whole })
+}

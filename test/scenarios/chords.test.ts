@@ -1,0 +1,229 @@
+/** Groups and chords on every transport: the body waits for all members, gets their results in order, and fails where one fails. */
+import { actor, type Client, connect } from "callboard"
+import { expect, test } from "vitest"
+import { generateId } from "../../runtime/id.ts"
+import { eventually } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
+import { onEveryBoard } from "./boards.ts"
+
+const WAIT = { timeout: 60 } as const
+
+const sums = () => {
+  const told: Array<unknown> = []
+  const sum = actor("sum", {
+    methods: {
+      one: async ({ n }: { readonly n: number }) => n,
+      double: async ({ n }: { readonly n: number }) => n * 2,
+      plus: {
+        params: ["n", "more"],
+        run: async ({ n, more = 1 }: { readonly n: number; readonly more?: number }) => n + more,
+      },
+      /** Fails in its first run. */
+      once: async ({ n }: { readonly n: number }, job) => {
+        if (job.run === 1) throw new TypeError(`${n} fails once`)
+        return n
+      },
+      fail: async ({ n }: { readonly n: number }) => {
+        throw new TypeError(`${n} fails`)
+      },
+      large: async ({ n }: { readonly n: number }) => "x".repeat(n),
+      list: async (results: ReadonlyArray<unknown>) => results,
+      all: async (results: ReadonlyArray<number>) => results.reduce((sum, n) => sum + n, 0),
+      args: async (input: unknown) => input,
+      ask: async (members: ReadonlyArray<{ readonly job: string }>, job) => {
+        const results = await Promise.all(members.map((member) => job.job<string>(member.job).result()))
+        return results.map(({ length }) => length)
+      },
+      told: async (input: unknown) => void told.push(input),
+    },
+  })
+  return { sum, told }
+}
+
+const one = (n: number) => ({ task: "sum.one", input: { n } })
+const entries = async ({ connection: { store } }: Client) => (await store.list({ prefix: "chord", limit: 100 })).length
+
+onEveryBoard((newBoard, transport) => {
+  const setUp = async () => {
+    const { sum, told } = sums()
+    const board = newBoard()
+    const client = await connect(board)
+    const work = () => start([sum], { transport: board, concurrency: 4 })
+    return { client, work, told, board }
+  }
+
+  test("the body gets the results of all members in the order of the group", async () => {
+    const { client, work } = await setUp()
+    const body = await client.submit("sum.list", { chord: [one(3), one(1), one(2)] })
+    expect(body.receipt.state).toBe("deferred")
+    const waiting = await body.find()
+    expect(waiting).toMatchObject({ state: "deferred", chord: { size: 3, waiting: true } })
+    expect((await client.jobs({ group: body.id })).jobs).toHaveLength(3)
+    await work()
+    expect(await body.result(WAIT)).toEqual([3, 1, 2])
+    expect((await body.find()).chord).toEqual({ size: 3 })
+    await eventually(async () => (await entries(client)) === 0, { message: "no entry is left" })
+    await client.close()
+  })
+
+  test("a member may be a chord or have a chain, whose last link counts", async () => {
+    const { client, work } = await setUp()
+    const inner = { task: "sum.all", chord: [one(1), one(2), { task: "sum.all", chord: [one(3), one(4)] }] }
+    const chain = {
+      task: "sum.one",
+      input: { n: 5 },
+      chain: [{ task: "sum.plus" }, { task: "sum.plus", kwargs: { more: 10 } }],
+    }
+    const body = await client.submit("sum.list", { chord: [inner, chain, one(7)] })
+    await work()
+    expect(await body.result(WAIT)).toEqual([10, 16, 7])
+    await eventually(async () => (await entries(client)) === 0, { message: "no entry is left" })
+    await client.close()
+  })
+
+  test("a failed member fails the body, once all have ended; run again, both succeed", async () => {
+    const { client, work, told } = await setUp()
+    const id = generateId()
+    const body = await client.submit("sum.list", {
+      id,
+      chord: [one(1), { task: "sum.once", input: { n: 2 } }, one(3)],
+      errbacks: [{ task: "sum.told", immutable: true, input: { of: id } }],
+    })
+    await work()
+    expect(await body.outcome(WAIT)).toMatchObject({
+      state: "failed",
+      error: { name: "MemberFailed", reason: "member-failed", message: expect.stringContaining(`${id}-1`) },
+    })
+    await eventually(() => told.length > 0, { message: "the errback has run" })
+    await client.job(`${id}-1`).retry()
+    await client.job(`${id}-1`).result(WAIT)
+    expect((await body.retry()).state).toMatch(/deferred|queued/)
+    expect(await body.result(WAIT)).toEqual([1, 2, 3])
+    expect(told).toEqual([{ of: id }])
+    await client.close()
+  })
+
+  // What follows from the records and the parts alone, which the tests above have shown to be kept on each transport.
+  if (transport !== "memory") return
+
+  test("where failures will do, the body gets a reference in place of a result", async () => {
+    const { client, work } = await setUp()
+    const id = generateId()
+    const tasks = [one(1), { task: "sum.fail", input: { n: 2 } }, one(3), { ...one(4), expires: 0.1 }, one(5)]
+    const body = await client.submit("sum.list", { id, chord: { tasks, allowFailure: true } })
+    await client.job(`${id}-2`).cancel()
+    await client.job(`${id}-4`).delete()
+    await eventually(async () => (await client.job(`${id}-3`).find()).state === "expired", { message: "it expires" })
+    await work()
+    expect(await body.result(WAIT)).toEqual([
+      1,
+      { job: `${id}-1`, state: "failed" },
+      { job: `${id}-2`, state: "cancelled" },
+      { job: `${id}-3`, state: "expired" },
+      { job: `${id}-4`, state: "cancelled" },
+    ])
+    await client.close()
+  })
+
+  test("results that are large together are references, which the handler asks for", async () => {
+    const { client, work } = await setUp()
+    const large = { task: "sum.large", input: { n: 150_000 } }
+    const id = generateId()
+    const body = await client.submit("sum.list", { id, chord: [large, one(1), large] })
+    const lengths = await client.submit("sum.ask", { chord: [large, large] })
+    await work()
+    expect(await body.result(WAIT)).toEqual([0, 1, 2].map((at) => ({ job: `${id}-${at}`, state: "succeeded" })))
+    expect(await lengths.result(WAIT)).toEqual([150_000, 150_000])
+    await client.close()
+  })
+
+  test("a broken chain, a cancelled and a deleted member fail the body; a body that is cancelled never runs", async () => {
+    const { client, work, told } = await setUp()
+    const chain = { task: "sum.fail", input: { n: 1 }, chain: [{ task: "sum.plus" }, { task: "sum.plus" }] }
+    const broken = await client.submit("sum.list", { chord: [one(1), chain] })
+    const last = { ...one(1), chain: [{ task: "sum.fail" }] }
+    const brokenLast = await client.submit("sum.list", { chord: [last, one(1)] })
+    const cancelled = await client.submit("sum.list", { chord: [one(1), one(2)] })
+    await client.job(`${cancelled.id}-1`).cancel()
+    const given = await client.submit("sum.told", { chord: [one(1)] })
+    await given.cancel()
+    await work()
+    for (const body of [broken, brokenLast, cancelled]) {
+      expect(await body.outcome(WAIT)).toMatchObject({ state: "failed", error: { name: "MemberFailed" } })
+    }
+    await client.job(`${given.id}-0`).result(WAIT)
+    expect((await given.find()).state).toBe("cancelled")
+    expect(told).toEqual([])
+    await given.retry()
+    expect(await given.outcome(WAIT)).toMatchObject({ state: "succeeded" })
+    expect(told).toEqual([[1]])
+    await client.close()
+  })
+
+  test("a body has arguments of its own, need not get the results, and may wait for other jobs as well", async () => {
+    const { client, work } = await setUp()
+    const own = await client.submit("sum.args", { args: ["own"], chord: [one(1)] })
+    const immutable = await client.submit("sum.args", { args: ["own"], chord: { tasks: [one(1)], immutable: true } })
+    const other = await client.submit("sum.one", { input: { n: 1 }, delay: 1 })
+    const both = await client.submit("sum.list", { after: other.id, chord: [one(1)] })
+    const late = await client.submit("sum.list", { delay: 1, chord: [one(2)] })
+    await work()
+    expect(await own.result(WAIT)).toEqual({ args: [[1], "own"], kwargs: {} })
+    expect(await immutable.result(WAIT)).toBe("own")
+    expect(await both.result(WAIT)).toEqual([1])
+    expect(await late.result(WAIT)).toEqual([2])
+    expect(Date.parse((await both.find()).times.started ?? "")).toBeGreaterThanOrEqual(
+      Date.parse((await other.find()).times.ended ?? ""),
+    )
+    await client.close()
+  })
+
+  test("submitted again with the same id nothing is added, before it starts and after", async () => {
+    const { client, work } = await setUp()
+    const again = () => client.submit("sum.list", { id: "again", chord: [one(1), one(2)] })
+    await again()
+    expect((await again()).receipt).toMatchObject({ id: "again", state: "deferred", duplicate: true })
+    expect((await client.jobs()).jobs).toHaveLength(3)
+    await work()
+    expect(await client.job("again").result(WAIT)).toEqual([1, 2])
+    expect((await again()).receipt).toMatchObject({ id: "again", state: "succeeded", duplicate: true })
+    expect((await client.jobs()).jobs).toHaveLength(3)
+    await client.close()
+  })
+
+  test.each([
+    ["no members", [], "chord"],
+    ["10,001 members", Array.from({ length: 10_001 }, () => one(1)), "chord"],
+    ["no list", "sum.one", "chord"],
+    ["a member without a task", [{ input: {} }], "chord"],
+    ["a field that no member has", [one(1), { ...one(2), tasks: [] }], "chord[1].tasks"],
+    ["a wrong field", [one(1), { ...one(2), priority: 11 }], "chord[1].priority"],
+    ["a group in a member", [{ ...one(2), group: "g" }], "chord[0].group"],
+    [
+      "an id twice",
+      [
+        { ...one(1), id: "twice" },
+        { ...one(2), id: "twice" },
+      ],
+      "id",
+    ],
+    ["a member that is its own body", [{ ...one(1), id: "body" }], "id"],
+    [
+      "a link with the id of a member",
+      [
+        { ...one(1), chain: [{ ...one(2), id: "two" }] },
+        { ...one(2), id: "two" },
+      ],
+      "id",
+    ],
+    ["a wrong field further down", [{ task: "sum.all", chord: [{ ...one(2), queue: "" }] }], "chord[0].chord[0].queue"],
+  ])("%s is refused, and leaves nothing", async (_, chord, field) => {
+    const { client } = await setUp()
+    const submitted = client.prepare([{ task: "sum.list", id: "body", chord }])
+    await expect(submitted).rejects.toMatchObject({ details: { field: expect.stringContaining(field) } })
+    await expect(submitted).rejects.toMatchObject({ code: expect.stringMatching(/^(invalid-input|unknown-field)$/) })
+    expect((await client.jobs()).jobs).toEqual([])
+    expect(await entries(client)).toBe(0)
+    await client.close()
+  })
+})
