@@ -83,6 +83,14 @@ const e2e = actor("e2e", {
       appendFileSync(ledger, `done ${job.id} ${process.pid}\n`)
       return job.attempt
     },
+    /** A member of a chord, and its body, which notes what it got. */
+    number: ({ n }: { n: number }) => n,
+    numbers: {
+      params: ["members", "ledger"],
+      run: ({ members, ledger }: { members: ReadonlyArray<number>; ledger: string }) => {
+        appendFileSync(ledger, `${members.length} ${members.every((n, at) => n === at)}\n`)
+      },
+    },
     /** Like `step`, for a job that must not run again when its worker died. */
     once: {
       onLost: "fail",

@@ -1,0 +1,44 @@
+/** A chord of 10,000 members through the death of its workers: no member is lost or counted twice, and the body starts once. */
+import type { Client } from "callboard"
+import { describe, expect, test } from "vitest"
+import { decodePart } from "../../runtime/protocol/chord.ts"
+import { eventually } from "../support/servers/process.ts"
+import { sharedBoards } from "./boards.ts"
+import { clientOf, DEADLINE, linesOf, startService } from "./processes.ts"
+
+const MEMBERS = 10_000
+
+/** How many members are noted as ended. */
+const countedOf = async ({ connection: { store } }: Client): Promise<number> => {
+  const parts = await store.list({ prefix: "chord-part/", limit: 1_000 })
+  return parts.reduce((sum, { value }) => sum + (decodePart(value)?.ends.filter((end) => end !== null).length ?? 0), 0)
+}
+
+describe.each(sharedBoards)("on $name", (kind) => {
+  test("a chord of 10,000 whose workers are killed in the middle of it ends once, with every result in its place", async () => {
+    await using board = await kind.open()
+    const client = await clientOf(board, 2)
+    const ledger = `${board.folder}/ledger`
+    const body = await client.submit("e2e.numbers", {
+      chord: Array.from({ length: MEMBERS }, (_, n) => ({ task: "e2e.number", input: { n } })),
+      kwargs: { ledger },
+    })
+    for (const counted of [1, MEMBERS / 2]) {
+      const worker = await startService(board, 2, { concurrency: 50 })
+      await eventually(async () => (await countedOf(client)) >= counted, {
+        deadline: DEADLINE,
+        message: `${counted} members are counted`,
+      })
+      worker.kill("SIGKILL")
+      await worker.exited
+      expect((await body.find()).state).toBe("deferred")
+    }
+    await startService(board, 2, { concurrency: 50 })
+    expect(await body.outcome({ timeout: 150 })).toMatchObject({ state: "succeeded" })
+    expect(linesOf(ledger)).toEqual([`${MEMBERS} true`])
+    await eventually(async () => (await client.connection.store.list({ prefix: "chord", limit: 1 })).length === 0, {
+      deadline: DEADLINE,
+      message: "no entry is left",
+    })
+  }, 300_000)
+})
