@@ -1,0 +1,173 @@
+/** What a process leaves of a chord that dies at one of its steps, and what the sweep makes of it. */
+import { actor, type Client, connect } from "callboard"
+import { expect, onTestFinished, test } from "vitest"
+import { generateId } from "../../../../../runtime/id.ts"
+import { ChordSweep } from "../../../../../runtime/jobs/dependencies/chord-sweep.ts"
+import { countMembers, openChord, settleChord } from "../../../../../runtime/jobs/dependencies/chords.ts"
+import { decodePart, encodePart, withOutcomes } from "../../../../../runtime/protocol/chord.ts"
+import { step } from "../../../../../runtime/protocol/record.ts"
+import { start } from "../../../../support/services.ts"
+
+const HOUR = 3_600_000
+const ran: Array<unknown> = []
+const sum = actor("sum", {
+  methods: {
+    one: ({ n }: { readonly n: number }) => n,
+    list: (results: unknown) => {
+      ran.push(results)
+      return results
+    },
+  },
+})
+
+const setUp = async () => {
+  ran.length = 0
+  const board = `memory://${generateId()}`
+  const client = await connect(board)
+  onTestFinished(() => client.close())
+  const submit = (size = 2) =>
+    client.submit("sum.list", {
+      id: "body",
+      chord: Array.from({ length: size }, (_, n) => ({ task: "sum.one", input: { n } })),
+    })
+  const burst = async () => (await start([sum], { transport: board, burst: true })).stopped
+  const sweep = async (now = Date.now()) => {
+    const looking = new ChordSweep(client.connection)
+    for (let isDone = false; !isDone; ) isDone = await looking.look(now)
+  }
+  return { client, submit, burst, sweep }
+}
+
+const entries = async ({ connection: { store } }: Client) =>
+  (await store.list({ prefix: "chord", limit: 100 })).map(({ key }) => key)
+const stateOf = async (client: Client, id: string) => (await client.job(id).find()).state
+
+/** Ends a waiting job as a worker does that dies before it notes the member. */
+const endUncounted = async ({ connection: { jobs } }: Client, id: string, result: unknown) => {
+  const found = await jobs.find(id)
+  if (found === undefined) throw new Error("it is there")
+  const { message: _message, ...record } = step(found.record, { at: Date.now(), state: "succeeded" })
+  const ended = { ...record, result, fence: "", endedAt: Date.now(), keepMs: 60_000 }
+  const [answer] = await jobs.decide([{ id, expect: found.revision, record: ended, withdraw: true }])
+  expect(answer).toEqual({ status: "decided" })
+}
+
+test("a member whose worker died before it noted its end is found by the next worker", async () => {
+  const { client, submit, burst } = await setUp()
+  await submit(3)
+  await endUncounted(client, "body-1", 10)
+  await burst()
+  expect(ran).toEqual([[0, 10, 2]])
+  expect(await entries(client)).toEqual([])
+})
+
+test("a body whose last member was noted by a process that died after it is released by the next worker", async () => {
+  const { client, submit, burst } = await setUp()
+  await submit(2)
+  await endUncounted(client, "body-0", 1)
+  await endUncounted(client, "body-1", 2)
+  const { store } = client.connection
+  const [entry] = await store.get(["chord-part/body/0"])
+  const part = entry && decodePart(entry.value)
+  const end = (result: number) => ({ state: "succeeded", result }) as const
+  const outcomes = [1, 2].map((result, at) => ({ of: "body", at, end: end(result) }))
+  const full = part && withOutcomes(part, outcomes)
+  if (full === undefined) throw new Error("it is noted")
+  await store.write([{ key: "chord-part/body/0", value: encodePart(full) }])
+  expect(await stateOf(client, "body")).toBe("deferred")
+  await burst()
+  expect(ran).toEqual([[1, 2]])
+})
+
+test("ends that are noted by several processes at a time, and again, count once, and release the body once", async () => {
+  const { client, submit, burst } = await setUp()
+  await submit(250)
+  const outcomes = Array.from({ length: 250 }, (_, at) => ({
+    of: "body",
+    at,
+    end: { state: "succeeded", result: at } as const,
+  }))
+  const slices = Array.from({ length: 16 }, (_, n) => outcomes.filter(({ at }) => at % 8 === n % 8))
+  await Promise.all(slices.map((some) => countMembers(client.connection, some)))
+  expect(await stateOf(client, "body")).toBe("queued")
+  expect(await entries(client)).toEqual([])
+  expect(await countMembers(client.connection, outcomes)).toEqual([])
+  expect(await settleChord(client.connection, { body: "body", parts: 3 })).toBeUndefined()
+  await burst()
+  expect(ran).toEqual([outcomes.map(({ at }) => at)])
+})
+
+test("what a submitter leaves that died before it stored the body is removed after an hour, not before", async () => {
+  const { client, sweep } = await setUp()
+  await openChord(client.connection.store, "body", [["m"]], Date.now())
+  await sweep()
+  expect(await entries(client)).toEqual(["chord-part/body/0", "chord/body"])
+  await sweep(Date.now() + 2 * HOUR)
+  expect(await entries(client)).toEqual([])
+})
+
+test("a body whose submitter died before it stored the members fails after an hour; submitted again before, all is there", async () => {
+  const { client, submit, burst, sweep } = await setUp()
+  const { postings, known, now } = await client.prepare([
+    {
+      task: "sum.list",
+      id: "body",
+      chord: [
+        { task: "sum.one", input: { n: 0 } },
+        { task: "sum.one", input: { n: 1 } },
+      ],
+    },
+  ])
+  const [body, ...members] = postings
+  if (body === undefined) throw new Error("it has a body")
+  const begin = async () => {
+    await openChord(
+      client.connection.store,
+      "body",
+      members.map(({ id }) => [id]),
+      now,
+    )
+    await client.post({ postings: [body], known, now, atomic: false })
+  }
+  await begin()
+  await sweep()
+  expect(await stateOf(client, "body")).toBe("deferred")
+  expect((await submit(2)).receipt).toMatchObject({ duplicate: true, state: "deferred" })
+  await burst()
+  expect(ran).toEqual([[0, 1]])
+
+  await client.job("body").delete()
+  for (const { id } of members) await client.job(id).delete()
+  const other = await client.prepare([{ task: "sum.list", id: "late", chord: [{ task: "sum.one", input: { n: 0 } }] }])
+  const [late] = other.postings
+  if (late === undefined) throw new Error("it has a body")
+  await openChord(client.connection.store, "late", [["late-0"]], now)
+  await client.post({ postings: [late], known: other.known, now, atomic: false })
+  await sweep(Date.now() + 2 * HOUR)
+  expect(await client.job("late").outcome()).toMatchObject({ state: "failed", error: { name: "MemberFailed" } })
+})
+
+test("a body past its expiry expires, and its entries are removed with its record", async () => {
+  const { client, sweep } = await setUp()
+  const chord = [{ task: "sum.one", input: { n: 1 } }]
+  await client.submit("sum.list", { id: "outer", chord: [{ task: "sum.list", id: "body", expires: 0.05, chord }] })
+  await sweep(Date.now() + 2_000)
+  expect(await stateOf(client, "body")).toBe("expired")
+  expect(await client.job("outer").outcome()).toMatchObject({ state: "failed", error: { name: "MemberFailed" } })
+  await client.job("body").delete()
+  await client.job("outer").delete()
+  await sweep()
+  expect(await entries(client)).toEqual([])
+})
+
+test("a sweep over many chords looks at each", async () => {
+  const { client, sweep } = await setUp()
+  const chord = [{ task: "sum.one", input: { n: 1 } }]
+  const ids = Array.from({ length: 700 }, (_, at) => `b${at}`)
+  await client.submitMany(ids.map((id) => ({ task: "sum.list", id, chord })))
+  for (const id of ids) await endUncounted(client, `${id}-0`, 1)
+  await sweep()
+  const { jobs } = await client.jobs({ states: ["deferred"] })
+  expect(jobs).toEqual([])
+  expect(await entries(client)).toEqual([])
+})
