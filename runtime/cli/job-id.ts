@@ -1,5 +1,6 @@
 /** Finds the job that an id on the command line means: a whole id, or the ending that tables show. */
-import type { Client, JobPage } from "../client/client.ts"
+import type { Client } from "../client/client.ts"
+import type { JobPage } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
 import { wrongUsage } from "./failure.ts"

@@ -8,6 +8,7 @@ import { addCancel, addDelete, addRetry } from "./commands/decide.ts"
 import { addDev } from "./commands/dev.ts"
 import { addDoctor } from "./commands/doctor.ts"
 import { addEvents } from "./commands/events.ts"
+import { addGroup } from "./commands/group.ts"
 import { addInit } from "./commands/init.ts"
 import { addJob } from "./commands/job.ts"
 import { addJobs } from "./commands/jobs.ts"
@@ -33,6 +34,7 @@ const commands = [
   addJob,
   addWhy,
   addJobs,
+  addGroup,
   addCancel,
   addRetry,
   addDelete,

@@ -32,28 +32,25 @@ import { cancelAlone } from "../jobs/commands/cancel.ts"
 import { type BulkReport, decideAll } from "../jobs/commands/decide.ts"
 import { deleteQueue, type PurgeOptions, purgeQueue } from "../jobs/commands/purge.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
+import { cancelGroup, findGroup, listGroups } from "../jobs/groups.ts"
 import { type JobHandle, jobHandle, type SubmittedJob } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
 import { POLL_MS } from "../jobs/tracking/finding.ts"
 import { followBoard } from "../jobs/tracking/following.ts"
 import { placeOf, type QueuePlace, type WaitingRange, waitingIn } from "../jobs/tracking/waiting.ts"
-import { type JobView, jobView } from "../jobs/view.ts"
+import { jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { refuseUnknown } from "../options/refuse.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/lift/transport.ts"
-import { type JobQuery, recordQueryOf } from "./job-query.ts"
+import { type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
+import { type JobPage, type JobQuery, recordQueryOf } from "./job-query.ts"
 import { type QueueStats, queueStats } from "./queue-stats.ts"
 import type { SubmitContext } from "./submitting/planner.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
-
-export interface JobPage {
-  readonly jobs: ReadonlyArray<JobView>
-  readonly next?: string
-}
 
 export interface ClientSettings extends ConnectSettings, TracingSettings {
   /** Task names that stand for an actor's method: `app.tasks.add` → `math.add`. */
@@ -198,6 +195,57 @@ export class Client implements AsyncDisposable {
           each instanceof CallboardError ? each : this.#submitted(each),
         ),
     })
+  }
+
+  /**
+   * Tasks that belong together. `.submit()` submits them, each with a result of its own; `.then("report.sum")` submits them as a
+   * chord: that task starts when all have succeeded, and gets the list of their results. With a name instead of tasks: the
+   * handle of a group that was submitted before.
+   *
+   * @example
+   * ```ts
+   * const orders = client.group([{ task: "orders.total", input: { items: ["tea"] } }])
+   * const job = await orders.then("orders.cheapest")
+   * ```
+   */
+  group(id: string): GroupHandle
+  group(tasks: ReadonlyArray<Submission>, options?: GroupOptions): PendingGroup
+  group(of: string | ReadonlyArray<Submission>, options: GroupOptions = {}): GroupHandle | PendingGroup {
+    const handle = (id: string): GroupHandle => ({
+      id,
+      find: () => findGroup(this.connection, id),
+      jobs: (query = {}) => this.jobs({ ...query, group: id }),
+      cancel: () => cancelGroup(this.connection, id),
+    })
+    if (typeof of === "string") return handle(of)
+    return new PendingGroup(of, options, {
+      handle,
+      submit: (task, fields) => this.submit(task, fields),
+      submitMany: async (submissions) =>
+        (await this.submitMany(submissions)).map((each) =>
+          each instanceof CallboardError ? each : this.#submitted(each),
+        ),
+    })
+  }
+
+  /** A group with one task for each input. */
+  map(task: string, inputs: ReadonlyArray<unknown>, fields: Omit<SubmissionFields, "input" | "id"> = {}): PendingGroup {
+    return this.group(inputs.map((input) => ({ ...fields, task, input })))
+  }
+
+  /** A group with one task for each `size` inputs, which gets them as a list. */
+  chunks(
+    task: string,
+    inputs: ReadonlyArray<unknown>,
+    size: number,
+    fields: Omit<SubmissionFields, "input" | "id"> = {},
+  ): PendingGroup {
+    return this.map(task, inChunks(inputs, size), fields)
+  }
+
+  /** Names of the groups that have jobs, a page at a time: `next` of one page is `after` of the next. */
+  groups(page: { readonly limit?: number; readonly after?: string } = {}): ReturnType<typeof listGroups> {
+    return listGroups(this.connection, page)
   }
 
   #submitted(receipt: Receipt): SubmittedJob {

@@ -1,7 +1,13 @@
 /** The query of lists and of bulk decisions. */
 import { CallboardError } from "../errors.ts"
+import type { JobView } from "../jobs/view.ts"
 import type { State } from "../protocol/state.ts"
 import type { RecordQuery } from "../transport/lift/transport.ts"
+
+export interface JobPage {
+  readonly jobs: ReadonlyArray<JobView>
+  readonly next?: string
+}
 
 /** Selects the jobs that match all given fields. A page lists the newest jobs first. */
 export interface JobQuery {

@@ -18,6 +18,7 @@ export {
   ResultGone,
   WaitTimeout,
 } from "../errors.ts"
+export type { GroupView } from "../jobs/groups.ts"
 export type { JobHandle, SubmittedJob, WaitOptions } from "../jobs/handle.ts"
 export type { JsonForm } from "../jobs/json-form.ts"
 export type { Receipt } from "../jobs/receipt.ts"
@@ -31,5 +32,6 @@ export type { JobError } from "../protocol/record.ts"
 export type { State } from "../protocol/state.ts"
 export type { JobCount } from "../transport/lift/transport.ts"
 export { TransportError } from "../transport/mod.ts"
-export { Client, type ClientSettings, connect, type JobPage } from "./client.ts"
-export type { JobQuery } from "./job-query.ts"
+export { Client, type ClientSettings, connect } from "./client.ts"
+export type { BodyFields, GroupHandle, GroupOptions, PendingGroup, SubmittedGroup } from "./group.ts"
+export type { JobPage, JobQuery } from "./job-query.ts"

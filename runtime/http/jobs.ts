@@ -1,7 +1,7 @@
 /** Routes about many jobs: lists and bulk calls, by one filter of query parameters, and the same for dead letters. */
 
 import * as Schema from "effect/Schema"
-import type { JobPage } from "../client/client.ts"
+import type { JobPage } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import type { BulkReport as Report } from "../jobs/commands/decide.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"

@@ -2,6 +2,7 @@
 import { controlRoutes, revocationRoutes } from "./control.ts"
 import { descriptionRoutes } from "./description-routes.ts"
 import { eventRoutes } from "./events.ts"
+import { groupRoutes } from "./groups.ts"
 import { jobRoutes, whyRoutes } from "./job.ts"
 import { deadRoutes, jobsRoutes } from "./jobs.ts"
 import type { Route } from "./route.ts"
@@ -13,6 +14,7 @@ export const routes: ReadonlyArray<Route> = [
   ...jobRoutes,
   ...whyRoutes,
   ...jobsRoutes,
+  ...groupRoutes,
   ...eventRoutes,
   ...deadRoutes,
   ...revocationRoutes,

@@ -28,6 +28,16 @@ export const QueuePlace = Schema.Struct({
   }),
   more: Schema.Boolean.annotate({ description: "Whether it is further back than `position`" }),
 }).annotate({ identifier: "QueuePlace" })
+export const GroupList = Schema.Struct({
+  groups: Schema.Array(Schema.String.annotate({ description: "Name of the group" })),
+  next,
+}).annotate({ identifier: "GroupList" })
+
+export const Group = Schema.Struct({
+  id: Schema.String,
+  total: Count.annotate({ description: "How many jobs it has" }),
+  states: Schema.Record(Schema.String, Count).annotate({ description: "How many of them are in each state" }),
+}).annotate({ identifier: "Group" })
 
 export const BulkReport = Schema.Struct({
   changed: Count.annotate({ description: "How many jobs were changed" }),

@@ -103,6 +103,66 @@ onEveryBoard((newBoard, transport) => {
     await client.close()
   })
 
+  test("S192 groups: two jobs of g1; one is deleted; without jobs there is no such group, and none is listed", async () => {
+    const { client } = await setUp()
+    const jobs = await Promise.all([1, 2].map((n) => client.submit("sum.one", { input: { n }, group: "g1" })))
+    await client.submit("sum.one", { input: { n: 3 }, group: "g 2/ü" })
+    const group = client.group("g1")
+    const ids = async () => (await group.jobs()).jobs.map(({ id }) => id).sort()
+    expect(await ids()).toEqual(jobs.map(({ id }) => id).sort())
+    expect((await group.jobs()).jobs.map((job) => job.group)).toEqual(["g1", "g1"])
+    expect(await group.find()).toEqual({ id: "g1", total: 2, states: { queued: 2 } })
+    expect((await client.groups()).groups.toSorted()).toEqual(["g 2/ü", "g1"])
+    const [first, second] = jobs
+    await first?.delete()
+    expect(await ids()).toEqual([second?.id])
+    expect(await group.find()).toMatchObject({ total: 1 })
+    await second?.delete()
+    const noSuchGroup = { code: "not-found", message: "there is no group g1" }
+    await expect(group.find()).rejects.toMatchObject(noSuchGroup)
+    await expect(group.cancel()).rejects.toMatchObject(noSuchGroup)
+    expect((await client.groups()).groups).toEqual(["g 2/ü"])
+    await client.close()
+  })
+
+  test("a group is submitted alone, or with its body by then; map and chunks make one of inputs", async () => {
+    const { client, work } = await setUp()
+    const alone = await client.group([one(1), one(2)], { id: "alone" }).submit()
+    expect(alone.members.map(({ receipt }) => receipt.state)).toEqual(["queued", "queued"])
+    const body = await client.group([one(3), one(4)], { id: "named" }).then("sum.list", { description: "the body" })
+    const mapped = await client.map("sum.double", [{ n: 1 }, { n: 2 }], { priority: 7 }).then("sum.all")
+    const chunked = await client.chunks("sum.all", [1, 2, 3, 4, 5], 2).then("sum.list")
+    await expect(Promise.resolve<unknown>(client.group([one(1)]))).rejects.toMatchObject({ details: { field: "then" } })
+    const lenient = await client
+      .group([one(1), { task: "sum.fail", input: { n: 1 } }])
+      .then("sum.list", { allowFailure: true })
+    await work()
+    expect(await alone.results(WAIT)).toEqual([1, 2])
+    expect(await client.group("alone").find()).toEqual({ id: "alone", total: 2, states: { succeeded: 2 } })
+    expect(await body.result(WAIT)).toEqual([3, 4])
+    expect(await body.find()).toMatchObject({ description: "the body" })
+    expect((await client.group("named").find()).total).toBe(2)
+    expect(await mapped.result(WAIT)).toBe(6)
+    expect(await chunked.result(WAIT)).toEqual([3, 7, 5])
+    expect(await lenient.result(WAIT)).toEqual([1, { job: `${lenient.id}-1`, state: "failed" }])
+    await client.close()
+  })
+
+  test("a group that is cancelled cancels its members and the body that waits for them", async () => {
+    const { client } = await setUp()
+    const body = await client
+      .map(
+        "sum.one",
+        Array.from({ length: 120 }, (_, n) => ({ n })),
+      )
+      .then("sum.list")
+    expect(await client.group(body.id).cancel()).toEqual({ changed: 120, refused: [] })
+    expect(await client.group(body.id).find()).toMatchObject({ states: { cancelled: 120 } })
+    expect((await body.find()).state).toBe("cancelled")
+    expect(await client.group(body.id).cancel()).toEqual({ changed: 0, refused: [] })
+    await client.close()
+  })
+
   // What follows from the records and the parts alone, which the tests above have shown to be kept on each transport.
   if (transport !== "memory") return
 
@@ -188,6 +248,19 @@ onEveryBoard((newBoard, transport) => {
     expect(await client.job("again").result(WAIT)).toEqual([1, 2])
     expect((await again()).receipt).toMatchObject({ id: "again", state: "succeeded", duplicate: true })
     expect((await client.jobs()).jobs).toHaveLength(3)
+    await client.close()
+  })
+
+  test("a list of groups has pages; a wrong one is refused, and so is a group without tasks", async () => {
+    const { client } = await setUp()
+    for (const group of ["a", "b", "c"]) await client.submit("sum.one", { input: { n: 1 }, group })
+    const first = await client.groups({ limit: 2 })
+    expect(first).toEqual({ groups: ["a", "b"], next: "b" })
+    expect(await client.groups({ limit: 2, after: "b" })).toEqual({ groups: ["c"] })
+    await expect(client.groups({ limit: 0 })).rejects.toMatchObject({ details: { field: "limit" } })
+    for (const tasks of [[], Array.from({ length: 10_001 }, () => one(1))])
+      expect(() => client.group(tasks)).toThrow(/tasks: a group has 1 to 10000 tasks/)
+    expect(() => client.chunks("sum.all", [1], 0)).toThrow(/size: must be/)
     await client.close()
   })
 

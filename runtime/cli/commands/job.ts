@@ -94,6 +94,9 @@ const ttlText = (seconds: number): string => (seconds < 0 ? "for ever" : spanTex
 const afterText = ({ ids, allowFailure = false }: NonNullable<JobView["after"]>): string =>
   `${listText(ids)}${allowFailure ? " (failed ones will do)" : ""}`
 
+const chordText = ({ size, allowFailure = false, waiting = false }: NonNullable<JobView["chord"]>): string =>
+  `${size === 1 ? "1 member" : `${size} members`}${allowFailure ? " (failed ones will do)" : ""}${waiting ? ", not all ended" : ""}`
+
 const placeText = ({ position, more }: QueuePlace): string => (more ? `more than ${position}` : String(position))
 
 const facts = (job: JobView, place: QueuePlace | null): ReadonlyArray<readonly [string, string]> => {
@@ -127,6 +130,7 @@ const facts = (job: JobView, place: QueuePlace | null): ReadonlyArray<readonly [
     ...(job.group === undefined ? [] : [["group", job.group] as const]),
     ...(job.after === undefined ? [] : [["after", afterText(job.after)] as const]),
     ...(job.after?.waiting === undefined ? [] : [["waits for", listText(job.after.waiting)] as const]),
+    ...(job.chord === undefined ? [] : [["chord", chordText(job.chord)] as const]),
     ...(job.description === undefined ? [] : [["description", job.description] as const]),
     ...(job.details === undefined ? [] : [["details", JSON.stringify(job.details)] as const]),
     ...(job.book === undefined ? [] : [["book", `${job.book.name} ${job.book.uuid}`] as const]),

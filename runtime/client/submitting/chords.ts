@@ -32,6 +32,11 @@ export class ChordPlans {
     return path === undefined ? error : ofMember(error, path)
   }
 
+  /** The first result of each submission: that of its body. */
+  perSubmission<R>(results: ReadonlyArray<R>): ReadonlyArray<R> {
+    return results.filter((_, task) => task === 0 || this.submissionOf(task) !== this.submissionOf(task - 1))
+  }
+
   submissionOf(task: number): number {
     return this.#submissions[task] ?? task
   }
@@ -70,11 +75,8 @@ export const publishChords = async (
   try {
     for (const [body, members] of chords.members) await openChord(store, body, members, now)
   } catch (cause) {
-    for (const { posting, submission } of all) {
-      if (results[submission] === undefined)
-        note(submission, publishFailed(posting.id, asTransportError(cause), "none"))
-    }
-    return results
+    const error = asTransportError(cause)
+    return chords.perSubmission(postings.map(({ id }) => publishFailed(id, error, "none")))
   }
   await publishSome(all.filter(({ posting }) => chords.members.has(posting.id)))
   // Members of a body that was not accepted would run for nothing.

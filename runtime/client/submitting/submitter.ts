@@ -8,10 +8,11 @@ import * as Result from "effect/Result"
 import type { Directory } from "../../cluster/directory.ts"
 import type { EventSender } from "../../cluster/events.ts"
 import type { Connection } from "../../connection/connection.ts"
-import { CallboardError } from "../../errors.ts"
+import { asTransportError, CallboardError } from "../../errors.ts"
 import { generateId } from "../../id.ts"
 import { firstBeforeItsParent } from "../../jobs/dependencies/defer.ts"
-import type { SubmitResult } from "../../jobs/receipt.ts"
+import { GroupNotes } from "../../jobs/groups.ts"
+import { publishFailed, type SubmitResult } from "../../jobs/receipt.ts"
 import { type Placed, placedOf } from "../../jobs/submission/chord.ts"
 import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
@@ -51,6 +52,7 @@ export class Submitter {
   readonly #publisher: Publisher
   readonly #tracing: Tracing | undefined
   readonly #store: Store
+  readonly #groups: GroupNotes
 
   constructor({ connection, directory, taskNames, origin, sender, events, tracing }: SubmitterOptions) {
     const planner = new Planner(directory, taskNames, { origin, sender })
@@ -58,6 +60,7 @@ export class Submitter {
     this.#publisher = new Publisher(connection, events, (task, meth) => planner.methodOf(task, meth))
     this.#tracing = tracing
     this.#store = connection.store
+    this.#groups = new GroupNotes(connection.store)
   }
 
   /**
@@ -143,6 +146,12 @@ export class Submitter {
 
   /** Stores prepared submissions. Each has a result of its own, in order. */
   async post({ postings, known, now, atomic, chords }: Prepared): Promise<ReadonlyArray<SubmitResult>> {
+    const groups = groupsOf(postings)
+    const unnoted = groups && (await this.#groups.note(groups, now).then(() => undefined, asTransportError))
+    if (unnoted !== undefined) {
+      const refused = postings.map(({ id }) => publishFailed(id, unnoted, "none"))
+      return chords?.perSubmission(refused) ?? refused
+    }
     const publish = (all: ReadonlyArray<AddressedTask>) =>
       chords === undefined
         ? atomic
@@ -166,6 +175,16 @@ const withUniqueId = (
   if (known.has(id)) return Result.fail(new CallboardError("invalid-input", "id: is given twice", { field: "id" }))
   known.add(id)
   return checked
+}
+
+/** The groups that tasks belong to; `undefined`: none does, as most often. */
+const groupsOf = (postings: ReadonlyArray<AddressedTask>): ReadonlySet<string> | undefined => {
+  let groups: Set<string> | undefined
+  for (const { message } of postings) {
+    const { group } = message.headers
+    if (typeof group === "string") groups = (groups ?? new Set()).add(group)
+  }
+  return groups
 }
 
 /**

@@ -81,8 +81,15 @@ const running = (worker: string | undefined, since: number, attempt: number, now
 
 /** It waits for other jobs. */
 const deferred = ({ record, parents = [] }: Facts): Cause | undefined => {
-  const { id, state, after } = record
+  const { id, state, after, chord } = record
   if (state !== "deferred") return undefined
+  if (chord?.waiting && after?.waiting === undefined) {
+    return {
+      code: "waiting-for-jobs",
+      message: `it waits for the ${chord.size === 1 ? "member" : `${chord.size} members`} of its group to end; of what belongs to it: callboard jobs --root ${record.rootId ?? id}`,
+      jobs: chord.size,
+    }
+  }
   const { waiting = [], allowFailure = false } = after ?? {}
   const shown = parents.length === 0 ? waiting.map((parent) => ({ id: parent })) : parents
   const stuck = parents.find((parent) => isStuck(parent.state, allowFailure))

@@ -332,3 +332,25 @@ describe("a task with chord", () => {
     expect((await ask("GET", "/v1/jobs")).body.jobs).toEqual([])
   })
 })
+
+test("groups are listed, counted by state and cancelled", async () => {
+  const { ask, submit } = await start({ actors: [] })
+  await submit([1, 2].map((n) => ({ task: "work.echo", id: `m${n}`, group: "g 1" })))
+  await submit({ task: "work.echo", id: "body", chord: [{ task: "work.echo" }] })
+  expect(await ask("GET", "/v1/groups")).toMatchObject({ status: 200, body: { groups: ["body", "g 1"] } })
+  const page = await ask("GET", "/v1/groups?limit=1")
+  expect(page.body).toEqual({ groups: ["body"], next: "body" })
+  expect((await ask("GET", `/v1/groups?limit=1&cursor=${page.body.next}`)).body.groups).toEqual(["g 1"])
+  expect((await ask("GET", "/v1/groups/g%201")).body).toEqual({ id: "g 1", total: 2, states: { queued: 2 } })
+  const cancelled = await ask("POST", "/v1/groups/g%201/cancel")
+  expect(cancelled).toMatchObject({ status: 200, body: { changed: 2, refused: [], more: false } })
+  expect((await ask("GET", "/v1/groups/g%201")).body.states).toEqual({ cancelled: 2 })
+  await ask("POST", "/v1/groups/body/cancel")
+  expect((await ask("GET", "/v1/jobs/body")).body.state).toBe("cancelled")
+  for (const [method, path] of [
+    ["GET", "/v1/groups/none"],
+    ["POST", "/v1/groups/none/cancel"],
+  ] as const)
+    expect(await ask(method, path)).toMatchObject({ status: 404, body: { code: "not-found", id: "none" } })
+  expect(await ask("GET", "/v1/groups?limit=0")).toMatchObject({ status: 400, body: { field: "limit" } })
+})

@@ -1,0 +1,115 @@
+/** Groups of tasks in code: submitted together, or as a chord with the task that gets their results. */
+import { CallboardError } from "../errors.ts"
+import { generateId } from "../id.ts"
+import type { BulkReport } from "../jobs/commands/decide.ts"
+import type { GroupView } from "../jobs/groups.ts"
+import type { SubmittedJob, WaitOptions } from "../jobs/handle.ts"
+import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
+import { refuseInput } from "../options/refuse.ts"
+import { MOST_MEMBERS } from "../protocol/headers.ts"
+import type { JobPage, JobQuery } from "./job-query.ts"
+
+/** A group of jobs by its name. Nothing is asked of the transport until a method is called. */
+export interface GroupHandle {
+  readonly id: string
+  /** How many jobs it has, by state. Fails with `CallboardError` `not-found` where none of them is kept. */
+  find(): Promise<GroupView>
+  /** Its jobs, newest first, a page at a time. */
+  jobs(query?: Omit<JobQuery, "group">): Promise<JobPage>
+  /**
+   * Cancels those of its jobs that have not ended, up to 1,000 per call, and the body that waits for them. Fails with
+   * `not-found`.
+   */
+  cancel(): Promise<BulkReport>
+}
+
+/** A group that was just submitted. */
+export interface SubmittedGroup<R = unknown> extends GroupHandle {
+  /** One for each task, in order. */
+  readonly members: ReadonlyArray<SubmittedJob<R>>
+  /** Waits for the end of all members and resolves with their results, in order. Fails as the first that has none. */
+  results(options?: WaitOptions): Promise<ReadonlyArray<R>>
+}
+
+/** The body of a chord, and what it makes of its members. */
+export interface BodyFields extends Omit<SubmissionFields, "chord" | "group"> {
+  /** Starts also where members fail: it gets `{ job, state }` in place of their results. Defaults to false. */
+  readonly allowFailure?: boolean
+  /** Does not get the results before its own arguments. Defaults to false. */
+  readonly immutable?: boolean
+}
+
+export interface GroupOptions {
+  /** Name of the group. Defaults to a new id. */
+  readonly id?: string
+}
+
+/** What a group asks of its client. */
+export interface GroupClient {
+  submit(task: string, fields: SubmissionFields): Promise<SubmittedJob>
+  submitMany(submissions: ReadonlyArray<Submission>): Promise<ReadonlyArray<SubmittedJob | CallboardError>>
+  handle(id: string): GroupHandle
+}
+
+/** Tasks of a group that are not submitted yet. */
+export class PendingGroup {
+  readonly #tasks: ReadonlyArray<Submission>
+  readonly #options: GroupOptions
+  readonly #client: GroupClient
+
+  constructor(tasks: ReadonlyArray<Submission>, options: GroupOptions, client: GroupClient) {
+    if (tasks.length === 0 || tasks.length > MOST_MEMBERS) {
+      refuseInput("tasks", `a group has 1 to ${MOST_MEMBERS} tasks, not ${tasks.length}`)
+    }
+    this.#tasks = tasks
+    this.#options = options
+    this.#client = client
+  }
+
+  /**
+   * Submits the tasks together with the body, which waits for all of them and gets the list of their results before its own
+   * arguments. Fails as `submit` of the client does.
+   */
+  then(body: string, fields: BodyFields = {}): Promise<SubmittedJob> {
+    // `await` on the group itself comes here as well, with two functions.
+    if (typeof body !== "string") refuseInput("then", "name the body, or submit the group alone with .submit()")
+    return this.#chord(body, fields)
+  }
+
+  #chord(task: string, { allowFailure, immutable, ...fields }: BodyFields): Promise<SubmittedJob> {
+    const { id } = this.#options
+    const chord = {
+      tasks: this.#tasks,
+      ...(id === undefined ? {} : { group: id }),
+      ...(allowFailure === undefined ? {} : { allowFailure }),
+      ...(immutable === undefined ? {} : { immutable }),
+    }
+    return this.#client.submit(task, { ...fields, chord })
+  }
+
+  /** Submits the tasks alone. Fails with the first error; the tasks before and after it may have been accepted. */
+  async submit(): Promise<SubmittedGroup> {
+    const { id = generateId() } = this.#options
+    const answers = await this.#client.submitMany(this.#tasks.map((task) => ({ ...task, group: id })))
+    const members: Array<SubmittedJob> = []
+    for (const answer of answers) {
+      if (answer instanceof CallboardError) throw answer
+      members.push(answer)
+    }
+    return {
+      ...this.#client.handle(id),
+      members,
+      results: async (options = {}) => {
+        const results: Array<unknown> = []
+        for (const member of members) results.push(await member.result(options))
+        return results
+      },
+    }
+  }
+}
+
+/** One task for each `size` inputs, which gets them as a list. Fails with `invalid-input`. */
+export const inChunks = (inputs: ReadonlyArray<unknown>, size: number): ReadonlyArray<ReadonlyArray<unknown>> => {
+  if (!(Number.isInteger(size) && size >= 1)) refuseInput("size", "must be a whole number from 1 on")
+  return Array.from({ length: Math.ceil(inputs.length / size) }, (_, at) => inputs.slice(at * size, (at + 1) * size))
+}

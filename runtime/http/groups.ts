@@ -1,0 +1,70 @@
+/** Routes about groups: the jobs that were submitted with the same `group`, or as members of one chord. */
+import * as Schema from "effect/Schema"
+import type { BulkReport as Report } from "../jobs/commands/decide.ts"
+import { cancelGroup, findGroup, listGroups, MOST_GROUPS } from "../jobs/groups.ts"
+import { DEFAULT_PAGE, withReadDeadline } from "./limits.ts"
+import { integer, text } from "./parameter.ts"
+import { json } from "./response.ts"
+import { type Route, route } from "./route.ts"
+import { BulkReport, Group, GroupList } from "./schema.ts"
+
+const page = {
+  limit: integer(
+    Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_GROUPS })).annotate({
+      description: "Most groups to look at",
+      default: DEFAULT_PAGE,
+    }),
+  ),
+  cursor: text(
+    Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({
+      description: "Where to go on: the `next` of the page before",
+    }),
+  ),
+}
+
+const bulkResponse = (report: Report): Response =>
+  json<typeof BulkReport.Type>({ ...report, more: report.next !== undefined })
+
+export const groupRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "GET",
+    path: "/v1/groups",
+    operation: "listGroups",
+    group: "Jobs",
+    summary: "Groups that have jobs, by name",
+    scope: "read",
+    query: page,
+    responses: [{ status: 200, description: "A page of groups", schema: GroupList }],
+    handle: async ({ context, query: { limit = DEFAULT_PAGE, cursor } }) => {
+      const { connection } = context.client
+      const after = cursor === undefined ? {} : { after: cursor }
+      return json<typeof GroupList.Type>(await withReadDeadline(listGroups(connection, { limit, ...after })))
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/v1/groups/{id}",
+    idDescription: "Name of the group",
+    operation: "getGroup",
+    group: "Jobs",
+    summary: "How many jobs a group has, by state",
+    description: "Its jobs: `GET /v1/jobs?group=…`. A group is there as long as one of its jobs is kept.",
+    scope: "read",
+    responses: [{ status: 200, description: "The group", schema: Group }],
+    handle: async ({ context, id }) =>
+      json<typeof Group.Type>(await withReadDeadline(findGroup(context.client.connection, id))),
+  }),
+  route({
+    method: "POST",
+    path: "/v1/groups/{id}/cancel",
+    idDescription: "Name of the group",
+    operation: "cancelGroup",
+    group: "Jobs",
+    summary: "Cancel the jobs of a group",
+    description:
+      "Cancels up to 1,000 of its jobs that have not ended, and the body that waits for them. While `more` is true, call again.",
+    scope: "admin",
+    responses: [{ status: 200, description: "What was changed, and whether more is left", schema: BulkReport }],
+    handle: async ({ context, id }) => bulkResponse(await cancelGroup(context.client.connection, id)),
+  }),
+]
