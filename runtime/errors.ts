@@ -18,6 +18,7 @@ export const ERROR_CODES = [
   "not-found",
   "already-terminal",
   "job-exists",
+  "schedule-exists",
   "gone",
   "too-large",
   "unsupported-content-type",

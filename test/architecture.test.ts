@@ -85,6 +85,12 @@ const table: readonly Direction[] = [
     never: ["runtime/cli/**"],
   },
   {
+    why: "croner belongs to the schedules",
+    files: "runtime/schedules/timing.ts",
+    may: ["runtime/**", "croner", ...foundations],
+    never: ["runtime/cli/**"],
+  },
+  {
     why: "commander belongs to the command line",
     files: "runtime/cli/**",
     may: ["runtime/**", "commander", ...foundations],

@@ -5,6 +5,7 @@ import type { DurationInput } from "../options/duration.ts"
 import type { MethodLimit } from "../options/method-limit.ts"
 import type { Rate, RateInput } from "../options/rate.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
+import type { ScheduleDeclaration } from "../schedules/fields.ts"
 import type { Job } from "./job.ts"
 
 /** A schema that converts `In` to `Out`: any Standard Schema (Zod, Valibot, ArkType …), or an Effect Schema. */
@@ -121,6 +122,11 @@ export interface MethodOptions {
   readonly failureTtl?: DurationInput
   /** Hides arguments in log lines and events: all of them, or those with these names at any depth. Defaults to none. */
   readonly redact?: boolean | ReadonlyArray<string>
+  /**
+   * When the method runs by itself: a cron text in UTC (`"0 7 * * mon"`), or an object with `cron`, `timeZone`, `every` and the
+   * like, and the `input`. The first worker that serves the method makes the schedule `actor.method` of it. Defaults to none.
+   */
+  readonly schedule?: string | ScheduleDeclaration
   /** One sentence about the method, shown in lists and in the OpenAPI document. */
   readonly description?: string
 }
@@ -271,13 +277,14 @@ export interface ActorDefinition {
 }
 
 /** A method after the checks of `actor()`, with its types erased. */
-export interface ErasedMethod extends Omit<MethodOptions, "retry" | "rate">, MethodHooks {
+export interface ErasedMethod extends Omit<MethodOptions, "retry" | "rate" | "schedule">, MethodHooks {
   /** Name of the actor. */
   readonly actor: string
   readonly name: string
   readonly retry?: RetryHeader
   readonly rate?: Rate
   readonly limit?: MethodLimit
+  readonly schedule?: ScheduleDeclaration
   readonly input: StandardSchemaV1 | undefined
   readonly output: StandardSchemaV1 | undefined
   readonly isolation: Isolation

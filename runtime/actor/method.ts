@@ -7,11 +7,12 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import { timeLimitOf, timeToLive } from "../options/duration.ts"
 import { methodLimitOf } from "../options/method-limit.ts"
 import { rateOf } from "../options/rate.ts"
-import type { Refuse } from "../options/refuse.ts"
+import { type Refuse, refuseInput, resultOf } from "../options/refuse.ts"
 import { RetryField, retryHeader } from "../options/retry-policy.ts"
 import { wholeNumber } from "../options/whole.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "../protocol/name.ts"
+import { checkScheduleName, parseDeclaration, rulesOf, type ScheduleDeclaration } from "../schedules/fields.ts"
 import type {
   AckPolicy,
   ErasedMethod,
@@ -78,6 +79,7 @@ const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   resultTtl: true,
   retry: true,
   run: true,
+  schedule: true,
   timeLimit: true,
 }
 
@@ -140,13 +142,14 @@ export const eraseMethod = (
     throw new InvalidActor(`method ${where}: ${field}: ${why}`)
   }
   checkOptions(method, refuse)
-  const { retry, rate, limit, ...others } = method
+  const { retry, rate, limit, schedule, ...others } = method
   const input = standardSchema(where, "input", method.input)
   return {
     ...others,
     ...(retry === undefined ? {} : { retry: retryOf(retry, refuse) }),
     ...(rate === undefined ? {} : { rate: rateOf("rate", rate, refuse) }),
     ...(limit === undefined ? {} : { limit: methodLimitOf(limit, input, refuse) }),
+    ...(schedule === undefined ? {} : { schedule: scheduleOf(`${actorName}.${name}`, schedule, refuse) }),
     actor: actorName,
     name,
     input,
@@ -168,6 +171,20 @@ const retryOf = (policy: unknown, refuse: Refuse): RetryHeader => {
     return refuse(["retry", ...path].join("."), (issue?.message ?? "is not valid").replace(/^Expected /, "must be "))
   }
   return retryHeader(decoded.success, refuse)
+}
+
+/** What a method declares is checked when its module is loaded, not when its worker makes the schedule. */
+const scheduleOf = (name: string, given: MethodOptions["schedule"], refuse: Refuse): ScheduleDeclaration => {
+  const declared = resultOf(() => {
+    checkScheduleName(name)
+    const fields = parseDeclaration(given)
+    if (fields.at !== undefined) refuseInput("at", "cannot be declared: it would be due once, whenever a worker starts")
+    rulesOf(fields, Date.now())
+    return fields
+  })
+  if (Result.isSuccess(declared)) return declared.success
+  const { message, details } = declared.failure
+  return refuse(`schedule.${details.field ?? ""}`, message.replace(`${details.field}: `, ""))
 }
 
 const checkOptions = (options: MethodOptions, refuse: Refuse): void => {

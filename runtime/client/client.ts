@@ -44,6 +44,7 @@ import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { refuseUnknown } from "../options/refuse.ts"
+import { Schedules } from "../schedules/schedules.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/lift/transport.ts"
 import { type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
@@ -112,6 +113,8 @@ type ControlArguments<C extends CommandName> =
 export class Client implements AsyncDisposable {
   readonly connection: Connection
   readonly directory: Directory
+  /** Tasks that are submitted by the clock: `client.schedules.create("weekly", { cron: "0 7 * * mon", task: … })`. */
+  readonly schedules: Schedules
   readonly #ownsTransport: boolean
   readonly #taskNames: ReadonlyMap<string, string>
   readonly #events: EventSender
@@ -145,7 +148,13 @@ export class Client implements AsyncDisposable {
     this.#taskNames = taskNames
     this.#events = new EventSender({ connection, hostname: origin, enabled: taskSentEvents })
     const { directory } = this
-    this.#submitter = new Submitter({ connection, directory, taskNames, origin, sender, events: this.#events, tracing })
+    const submitter = new Submitter({ connection, directory, taskNames, origin, sender, events: this.#events, tracing })
+    this.#submitter = submitter
+    this.schedules = new Schedules({
+      connection,
+      plan: (submission, id, now) => submitter.plan(submission, id, now),
+      check: async (submission, context) => void (await submitter.prepare([submission], context)),
+    })
   }
 
   /**

@@ -38,6 +38,7 @@ export const PROBLEMS: Readonly<Record<ErrorCode, ProblemKind>> = {
   "not-found": { status: 404, title: "Not found" },
   "already-terminal": { status: 409, title: "The job has already ended" },
   "job-exists": { status: 409, title: "The state of the job does not allow it" },
+  "schedule-exists": { status: 409, title: "The name of the schedule is taken" },
   gone: { status: 410, title: "Not kept any more" },
   "too-large": { status: 413, title: "Too large" },
   "unsupported-content-type": { status: 415, title: "The content type is not supported" },

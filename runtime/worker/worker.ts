@@ -16,6 +16,7 @@ import { CANCEL_TOPIC, keepListening } from "../connection/connection.ts"
 import { Connectivity } from "../connection/connectivity.ts"
 import { StoreMirror } from "../connection/store-watch.ts"
 import { CHANGED } from "../jobs/commands/meta.ts"
+import type { ScheduleDeclaration } from "../schedules/fields.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
@@ -143,6 +144,8 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     yield* step(() => registry.begin())
     const askTime = () => ask().then(clock.board)
     yield* maintenanceOf(core, { early, dependents, failures, askTime })
+    const scheduler = yield* schedulerOf(core, askTime, signal)
+    const isBusy = () => dependents.isBusy || scheduler.isBusy
     const worker = new RunningWorker({ ...core, name, size, events, dispatcher, hurry: () => hurry.abort(), close })
     listen(core, dispatcher, worker, signal)
     const stuckWatch = yield* stuckWatchOf(core, dispatcher, () => {
@@ -150,7 +153,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       observers.listening(worker.listening)
       void registry.beat()
     })
-    const stopCondition = yield* stopConditionOf(core, dependents)
+    const stopCondition = yield* stopConditionOf(core, isBusy)
     buffer.onChange = () => {
       stopCondition.check()
       stuckWatch.check()
@@ -162,7 +165,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       void registry.beat()
     }
     yield* Effect.addFinalizer(() => Effect.promise(() => drain(dispatcher, buffer, options, hurry.signal)))
-    yield* consumerOf(core, { dispatcher, size, connectivity, dependents, stopCondition, known, setListening })
+    yield* consumerOf(core, { dispatcher, size, connectivity, isBusy, stopCondition, known, setListening })
     // Handlers start once pauses and revocations are known. This part is released first: no further handler starts, and
     // the worker is reported as stopping.
     yield* part(
@@ -296,6 +299,26 @@ const maintenanceOf = ({ options, buffer, pool }: Core, { early, dependents, fai
   )
 }
 
+/** Posts what schedules say, as every worker does. */
+const schedulerOf = ({ options }: Core, askTime: () => Promise<number>, signal: AbortSignal) => {
+  const { actors, client, clock = systemClock, log } = options
+  const declared = new Map(
+    actors.map(({ name, methods }) => [
+      name,
+      new Map(
+        [...methods.values()].flatMap(
+          ({ name, schedule }): ReadonlyArray<[string, ScheduleDeclaration]> =>
+            schedule === undefined ? [] : [[name, schedule]],
+        ),
+      ),
+    ]),
+  )
+  return part(
+    () => client.schedules.scheduler({ declared, askTime, board: clock.board, log, signal }),
+    (made) => waitFor(made.end(), HAND_BACK_MS),
+  )
+}
+
 /** Listens for cancellations, commands and the loss of the connection until the signal fires. */
 const listen = (
   { options, actors, buffer, finish }: Core,
@@ -333,14 +356,14 @@ const stuckWatchOf = ({ options, buffer, subscription, finish }: Core, dispatche
     (made) => made.stop(),
   )
 
-const stopConditionOf = ({ options, buffer, finish }: Core, dependents: Dependents) =>
+const stopConditionOf = ({ options, buffer, finish }: Core, isBusy: () => boolean) =>
   part(
     () =>
       new StopCondition({
         burst: options.burst,
         ...(options.maxIdleMs === undefined ? {} : { maxIdleMs: options.maxIdleMs }),
         inFlight: () => buffer.inFlight.size + buffer.stuck,
-        isBusy: () => dependents.isBusy,
+        isBusy,
         isSpent: () => buffer.isSpent,
         onStop: finish,
       }),
@@ -351,7 +374,8 @@ interface ConsumerParts {
   readonly dispatcher: Dispatcher
   readonly size: PoolSize
   readonly connectivity: Connectivity
-  readonly dependents: Dependents
+  /** Whether more tasks may be queued by this worker at any moment. */
+  readonly isBusy: () => boolean
   readonly stopCondition: StopCondition
   /** Resolves once pauses and revocations are known. */
   readonly known: Promise<unknown>
@@ -361,7 +385,7 @@ interface ConsumerParts {
 /** Pulls until interrupted, or until the worker gives up. */
 const consumerOf = ({ options, subscription, buffer, snapshot, failed, giveUp }: Core, parts: ConsumerParts) => {
   const { connection, log, clock = systemClock } = options
-  const { dispatcher, size, connectivity, dependents, stopCondition, known, setListening } = parts
+  const { dispatcher, size, connectivity, isBusy, stopCondition, known, setListening } = parts
   const returning = new ReturningTasks({ dispatcher, buffer, subscription, clock, log })
   const pulling = consume({
     jobs: connection.jobs,
@@ -372,7 +396,7 @@ const consumerOf = ({ options, subscription, buffer, snapshot, failed, giveUp }:
     log,
     connectivity,
     reconnect: options.reconnect,
-    isBusy: () => dependents.isBusy,
+    isBusy,
     onReturned: () => reconnected(dispatcher, buffer, options),
     accept: (deliveries) => {
       dispatcher.accept(deliveries)

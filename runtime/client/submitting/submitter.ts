@@ -144,6 +144,14 @@ export class Submitter {
     later.push(plan())
   }
 
+  /** The posting of a submission that was checked before, under this id. Fails with `CallboardError`. */
+  async plan(submission: Submission, id: string, now: number): Promise<AddressedTask> {
+    // Its actor may have got along without the method since: the worker says so to whoever looks at the job.
+    const planned = await this.#planner.plan(submission, id, now, { lenient: true })
+    if (Result.isFailure(planned)) throw planned.failure
+    return planned.success
+  }
+
   /** Stores prepared submissions. Each has a result of its own, in order. */
   async post({ postings, known, now, atomic, chords }: Prepared): Promise<ReadonlyArray<SubmitResult>> {
     const groups = groupsOf(postings)

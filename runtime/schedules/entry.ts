@@ -1,0 +1,233 @@
+/**
+ * The one entry of the store that a schedule has, and how it moves on: pure rules over the entry and the time.
+ *
+ * A due time comes into `line`, in order, where it is to be posted at all. The first of the line is posted by two changes of
+ * the entry: the first one holds the posting, the second one, after it was published, does not any more. A scheduler that
+ * dies in between leaves the posting in the entry, where any other finds it.
+ */
+import { Schema } from "effect"
+import { StoreEntry } from "../async/store-entry.ts"
+import { ScheduleFieldsSchema } from "./fields.ts"
+import { duesBetween, jitterOf, nextDue } from "./timing.ts"
+
+/** Runs, and stretches of missed due times, that an entry remembers. */
+const REMEMBERED = 20
+
+/** A due time that comes this late is missed where the rule for late ones is `skip`. */
+export const LATE_MS = 60_000
+
+/** After this time a posting that is still in its entry is taken for one whose scheduler died. */
+export const REPAIR_MS = 5_000
+
+const Run = Schema.Struct({ id: Schema.String, due: Schema.Finite, at: Schema.Finite })
+
+/** Why due times were not posted. `refused`: the task cannot be planned any more, or the transport does not take it. */
+const MISSED = ["late", "overlap", "paused", "refused"] as const
+const Missed = Schema.Struct({
+  from: Schema.Finite,
+  to: Schema.Finite,
+  count: Schema.Int,
+  why: Schema.Literals(MISSED),
+  detail: Schema.optionalKey(Schema.String),
+})
+type Missed = typeof Missed.Type
+
+const TimingSchema = Schema.Union([
+  Schema.Struct({ kind: Schema.Literal("cron"), cron: Schema.String, timeZone: Schema.String }),
+  Schema.Struct({ kind: Schema.Literal("every"), everyMs: Schema.Finite, anchor: Schema.Finite }),
+  Schema.Struct({ kind: Schema.Literal("at"), at: Schema.Finite }),
+])
+
+/** The rules of a schedule, from its fields. */
+export const Rules = Schema.Struct({
+  timing: TimingSchema,
+  catchUp: Schema.Literals(["skip", "last", "all"]),
+  overlap: Schema.Literals(["allow", "skip", "queue"]),
+  /** Most due times in the line. */
+  most: Schema.Int,
+  jitterMs: Schema.Finite,
+})
+export type Rules = typeof Rules.Type
+
+/** A posting that is to be published: a message as the bytes of an envelope, in base64, and its queue. */
+const Pending = Schema.Struct({
+  id: Schema.String,
+  /** When it was put here, by the store's clock. */
+  at: Schema.Finite,
+  queue: Schema.String,
+  frame: Schema.String,
+})
+
+export const ScheduleEntry = Schema.Struct({
+  /** When a scheduler has to look at the schedule next, by the store's clock; `null`: there is nothing to do. */
+  wake: Schema.NullOr(Schema.Finite),
+  fields: ScheduleFieldsSchema,
+  rules: Rules,
+  paused: Schema.Boolean,
+  /** The next due time; `null`: none is left. */
+  due: Schema.NullOr(Schema.Finite),
+  /** Due times that are to be posted and wait for their turn. */
+  line: Schema.Array(Schema.Finite),
+  pending: Schema.optionalKey(Pending),
+  /** The last runs, newest first. */
+  runs: Schema.Array(Run),
+  /** Due times that were not posted: how many ever, and the last stretches of them, newest first. */
+  missed: Schema.Struct({ count: Schema.Int, latest: Schema.Array(Missed) }),
+  /** What an actor's method says about its schedule, as JSON, where one declares it. */
+  declared: Schema.optionalKey(Schema.Struct({ actor: Schema.String, as: Schema.String })),
+  createdAt: Schema.Finite,
+  changedAt: Schema.Finite,
+})
+export type ScheduleEntry = typeof ScheduleEntry.Type
+
+/** All schedules, by name. */
+export const SCHEDULES = new StoreEntry("schedule/", ScheduleEntry)
+/** The same entries, of which only the time is read. */
+export const WAKES = new StoreEntry("schedule/", Schema.Struct({ wake: Schema.NullOr(Schema.Finite) }))
+
+/** Id of the job of a due time: `reports.weekly-20260105T070000Z`. */
+export const jobIdOf = (name: string, due: number): string =>
+  `${name}-${new Date(due).toISOString().replaceAll(/[-:]|\.000|\./g, "")}`
+
+/** When a due time is posted: with its part of the jitter. */
+const postedAt = (name: string, { jitterMs }: Rules, due: number): number =>
+  due + (jitterMs === 0 ? 0 : jitterOf(jobIdOf(name, due), jitterMs))
+
+const wakeOf = (name: string, entry: ScheduleEntry): number | null => {
+  if (entry.pending !== undefined) return entry.pending.at + REPAIR_MS
+  const [first] = entry.line
+  if (first !== undefined) return first
+  return entry.paused || entry.due === null ? null : postedAt(name, entry.rules, entry.due)
+}
+
+/** The entry with the time at which it has to be looked at next. */
+export const withWake = (name: string, entry: ScheduleEntry): ScheduleEntry => ({
+  ...entry,
+  wake: wakeOf(name, entry),
+})
+
+/** A new entry, whose interval begins now. */
+export const newEntry = (
+  name: string,
+  fields: ScheduleEntry["fields"],
+  rules: Rules,
+  now: number,
+  declared?: ScheduleEntry["declared"],
+): ScheduleEntry =>
+  withWake(name, {
+    wake: null,
+    fields,
+    rules,
+    paused: false,
+    due: firstDue(rules, now),
+    line: [],
+    runs: [],
+    missed: { count: 0, latest: [] },
+    ...(declared === undefined ? {} : { declared }),
+    createdAt: now,
+    changedAt: now,
+  })
+
+/** The first due time from now on. An interval is due at once. */
+export const firstDue = ({ timing }: Rules, now: number): number | null =>
+  nextDue(timing, timing.kind === "every" ? now - 1 : now) ?? null
+
+/** The next due time of a schedule that goes on after a pause. A single moment that has passed meanwhile is late. */
+export const dueAfterPause = ({ rules, due }: ScheduleEntry, now: number): number | null =>
+  rules.timing.kind === "at" ? due : (nextDue(rules.timing, now) ?? null)
+
+/** The entry of a schedule that is paused: what waits in its line is not posted any more. */
+export const pausedEntry = (entry: ScheduleEntry): ScheduleEntry => ({
+  ...missing(entry, entry.line, "paused"),
+  line: [],
+  paused: true,
+})
+
+const withMissed = (entry: ScheduleEntry, missed: Missed): ScheduleEntry => ({
+  ...entry,
+  missed: {
+    count: entry.missed.count + missed.count,
+    latest: [missed, ...entry.missed.latest].slice(0, REMEMBERED),
+  },
+})
+
+const missing = (entry: ScheduleEntry, dues: ReadonlyArray<number>, why: Missed["why"], more = 0): ScheduleEntry => {
+  const [from] = dues
+  const to = dues.at(-1)
+  return from === undefined || to === undefined
+    ? entry
+    : withMissed(entry, { from, to, count: dues.length + more, why })
+}
+
+/** The entry after the due times up to now came into the line, or are missed by the rule for late ones. */
+export const accrue = (name: string, entry: ScheduleEntry, now: number): ScheduleEntry => {
+  const { rules, due } = entry
+  if (entry.paused || due === null || postedAt(name, rules, due) > now) return entry
+  const { latest, before } = duesBetween(rules.timing, due, now, rules.most + 1)
+  // A due time whose part of the jitter is longer than the time to the next one holds that one up.
+  const waits = latest.findIndex((each) => postedAt(name, rules, each) > now)
+  const over = waits < 0 ? latest : latest.slice(0, waits)
+  const last = over.at(-1)
+  if (last === undefined) return { ...entry, due: latest[0] ?? due }
+  const next = waits < 0 ? (nextDue(rules.timing, last) ?? null) : (latest[waits] ?? null)
+  const isTaken = rules.catchUp !== "skip" || now - postedAt(name, rules, last) <= LATE_MS
+  const taken = rules.catchUp === "all" ? over.slice(-rules.most) : isTaken ? [last] : []
+  const late = over.slice(0, over.length - taken.length)
+  const missed =
+    before === 0
+      ? missing(entry, late, "late")
+      : withMissed(entry, { from: due, to: late.at(-1) ?? due, count: before + late.length, why: "late" })
+  const line = [...missed.line, ...taken]
+  const tooMany = line.length - rules.most
+  const cut = tooMany > 0 ? missing(missed, line.slice(0, tooMany), "overlap") : missed
+  return { ...cut, due: next, line: tooMany > 0 ? line.slice(tooMany) : line }
+}
+
+/** What follows for the first of the line. `hasEnded`: whether the job before it has ended. */
+export type Turn = "none" | "post" | "skip" | "wait"
+
+export const turnOf = ({ line, rules }: ScheduleEntry, hasEnded: boolean): Turn =>
+  line.length === 0
+    ? "none"
+    : rules.overlap === "allow" || hasEnded
+      ? "post"
+      : rules.overlap === "skip"
+        ? "skip"
+        : "wait"
+
+/** The entry without the first of its line, which is missed since the job before it runs. */
+export const skipped = (entry: ScheduleEntry): ScheduleEntry => ({
+  ...missing(entry, entry.line.slice(0, 1), "overlap"),
+  line: entry.line.slice(1),
+})
+
+/** The entry that holds the posting of a due time, which is the first of the line or was asked for by hand. */
+export const posting = (
+  entry: ScheduleEntry,
+  pending: NonNullable<ScheduleEntry["pending"]>,
+  due: number,
+): ScheduleEntry => ({
+  ...entry,
+  line: entry.line[0] === due ? entry.line.slice(1) : entry.line,
+  pending,
+  runs: [{ id: pending.id, due, at: pending.at }, ...entry.runs].slice(0, REMEMBERED),
+})
+
+/** The entry after its posting was published. */
+export const posted = ({ pending: _, ...entry }: ScheduleEntry): ScheduleEntry => entry
+
+/** The entry after the transport refused its posting for good: the run never was one. */
+export const refused = (entry: ScheduleEntry, detail: string): ScheduleEntry => {
+  const run = entry.runs.find(({ id }) => id === entry.pending?.id)
+  const kept = { ...posted(entry), runs: entry.runs.filter((each) => each !== run) }
+  return run === undefined ? kept : withRefused(kept, run.due, detail)
+}
+
+/** The entry whose first of the line makes no posting. */
+export const unplanned = (entry: ScheduleEntry, detail: string): ScheduleEntry => {
+  const [due, ...line] = entry.line
+  return due === undefined ? entry : withRefused({ ...entry, line }, due, detail)
+}
+
+const withRefused = (entry: ScheduleEntry, due: number, detail: string): ScheduleEntry =>
+  withMissed(entry, { from: due, to: due, count: 1, why: "refused", detail: detail.slice(0, 500) })

@@ -1,0 +1,194 @@
+/** The fields of a schedule as they are given, over code, HTTP, on the command line or by an actor, and how they are checked. */
+import { Result, Schema, SchemaIssue } from "effect"
+import { CallboardError } from "../errors.ts"
+import { parseSubmission, type Submission, SubmissionSchema } from "../jobs/submission/submission.ts"
+import { Duration, milliseconds } from "../options/duration.ts"
+import { didYouMean, type Refuse, refuseInput } from "../options/refuse.ts"
+import { strictJson } from "../protocol/codec/json.ts"
+import { parseTime } from "../protocol/time.ts"
+import { isTimeZone, problemOfCron, type Timing } from "./timing.ts"
+
+/** What a schedule says beside its task. */
+const timingFields = {
+  cron: Schema.optionalKey(
+    Schema.String.annotate({ description: "Five fields, or six with the second first: `0 7 * * mon`" }),
+  ),
+  timeZone: Schema.optionalKey(
+    Schema.String.annotate({ description: "Zone of `cron`: `Europe/Berlin`; UTC otherwise" }),
+  ),
+  every: Schema.optionalKey(Duration.annotate({ description: "An interval, due at once and then after each" })),
+  at: Schema.optionalKey(Schema.String.annotate({ description: "One moment: ISO 8601, UTC if no zone" })),
+}
+
+const ruleFields = {
+  ...timingFields,
+  catchUp: Schema.optionalKey(
+    Schema.Literals(["skip", "last", "all"]).annotate({
+      description: "Which of the due times are posted that passed while no worker lived; `last` if nothing is said",
+    }),
+  ),
+  overlap: Schema.optionalKey(
+    Schema.Literals(["allow", "skip", "queue"]).annotate({
+      description: "What becomes of a due time while the job before has not ended; `allow` if nothing is said",
+    }),
+  ),
+  most: Schema.optionalKey(
+    Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1_000 })).annotate({
+      description: "Most due times that wait to be posted; 100 if nothing is said",
+    }),
+  ),
+  jitter: Schema.optionalKey(Duration.annotate({ description: "Each is posted up to this much later" })),
+}
+
+// A schedule gives each job its id and says when it is due.
+const { id: _id, delay: _delay, eta: _eta, after: _after, ...taskFields } = SubmissionSchema.fields
+
+export const ScheduleFieldsSchema = Schema.Struct({ ...taskFields, ...ruleFields }).annotate({
+  identifier: "ScheduleFields",
+})
+/** A schedule: a task, when it is due, and what becomes of due times that are late or come too early. */
+export type ScheduleFields = typeof ScheduleFieldsSchema.Type
+
+/** What an actor's method may say about its schedule: everything but which task it is. */
+const DeclaredSchema = Schema.Struct({ ...ruleFields, input: Schema.optionalKey(Schema.Unknown) })
+export type ScheduleDeclaration = typeof DeclaredSchema.Type
+
+/** Changes of a schedule; `null` takes a field away. */
+export const ScheduleChangesSchema = Schema.Record(Schema.String, Schema.Unknown).annotate({
+  identifier: "ScheduleChanges",
+})
+export type ScheduleChanges = { readonly [Field in keyof ScheduleFields]?: ScheduleFields[Field] | null }
+
+/** The rules that a scheduler goes by, without what it must know of the entry. */
+export interface FieldRules {
+  readonly timing: Timing
+  readonly catchUp: "skip" | "last" | "all"
+  readonly overlap: "allow" | "skip" | "queue"
+  readonly most: number
+  readonly jitterMs: number
+}
+
+const NAME = /^[A-Za-z0-9_$][A-Za-z0-9_.$-]*$/
+/** With the due time behind it, it is the id of a job. */
+const LONGEST_NAME = 200
+
+/** Most bytes of a schedule as JSON: it is in the store twice while it is posted. */
+const MAX_BYTES = 256 * 1024
+
+export const checkScheduleName = (name: unknown, refuse: Refuse = refuseInput): string =>
+  typeof name === "string" && name.length <= LONGEST_NAME && NAME.test(name)
+    ? name
+    : refuse(
+        "name",
+        `must be 1 to ${LONGEST_NAME} letters, digits, "_", ".", "$" or "-", beginning with none of "." and "-"`,
+      )
+
+const decodeFields = Schema.decodeUnknownResult(ScheduleFieldsSchema, { onExcessProperty: "error", errors: "all" })
+const decodeDeclared = Schema.decodeUnknownResult(DeclaredSchema, { onExcessProperty: "error", errors: "all" })
+const format = SchemaIssue.makeFormatterStandardSchemaV1()
+
+const decodedOr = <A>(decoded: Result.Result<A, Schema.SchemaError>, known: ReadonlyArray<string>): A => {
+  if (Result.isSuccess(decoded)) return decoded.success
+  const issues = format(decoded.failure.issue).issues
+  const unknown = issues.find((issue) => issue.message === "Expected no excess property")
+  const issue = unknown ?? issues[0]
+  const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
+  if (unknown === undefined) return refuseInput(field === "" ? "schedule" : field, issue?.message ?? "is not valid")
+  throw new CallboardError("unknown-field", `${field} is not a field of a schedule${didYouMean(field, known)}`, {
+    field,
+  })
+}
+
+/** Checks the fields of a schedule. Fails with `invalid-input`, `unknown-field` or `too-large`, naming the field. */
+export const parseScheduleFields = (value: unknown): ScheduleFields => {
+  const plain = strictJson(value)
+  if (plain === undefined) refuseInput("schedule", "is kept as JSON, and holds something that JSON lacks")
+  const fields = decodedOr(decodeFields(plain), Object.keys(ScheduleFieldsSchema.fields))
+  const { length } = JSON.stringify(fields)
+  if (length > MAX_BYTES) {
+    throw new CallboardError("too-large", `the schedule has ${length} bytes as JSON, and ${MAX_BYTES} are allowed`)
+  }
+  if (typeof fields.expires === "string" && Result.isSuccess(parseTime(fields.expires))) {
+    refuseInput("expires", "must be a duration, since each job of the schedule has an end of its own")
+  }
+  for (const list of ["callbacks", "errbacks", "chain"] as const) {
+    const named = (fields[list] ?? []).findIndex(
+      ({ id, errbacks = [] }) => id !== undefined || errbacks.some((each) => each.id !== undefined),
+    )
+    if (named >= 0)
+      refuseInput(`${list}[${named}].id`, "cannot be given: only the first job of the schedule would have it")
+  }
+  return fields
+}
+
+/** Checks what an actor's method says: a cron text, or an object. */
+export const parseDeclaration = (value: unknown): ScheduleDeclaration =>
+  decodedOr(decodeDeclared(typeof value === "string" ? { cron: value } : value), Object.keys(DeclaredSchema.fields))
+
+const timingOf = (fields: ScheduleDeclaration, now: number, refuse: Refuse): Timing => {
+  const { cron, timeZone, every, at } = fields
+  if ([cron, every, at].filter((each) => each !== undefined).length !== 1) {
+    refuse(cron === undefined ? "cron" : every === undefined ? "at" : "every", "give one of `cron`, `every` and `at`")
+  }
+  if (timeZone !== undefined && cron === undefined) refuse("timeZone", "is the zone of `cron`, which is not given")
+  if (timeZone !== undefined && !isTimeZone(timeZone)) {
+    refuse("timeZone", `${JSON.stringify(timeZone)} is no time zone; write it like Europe/Berlin`)
+  }
+  if (cron !== undefined) {
+    const timing = { kind: "cron", cron: cron.trim(), timeZone: timeZone ?? "UTC" } as const
+    const problem = problemOfCron(timing.cron, timing.timeZone, now)
+    return problem === undefined ? timing : refuse("cron", `${JSON.stringify(cron)} ${problem}`)
+  }
+  if (every !== undefined) {
+    const everyMs = milliseconds("every", every, refuse, { least: 1_000 })
+    return { kind: "every", everyMs, anchor: now }
+  }
+  const moment = parseTime(at ?? "")
+  if (Result.isFailure(moment)) return refuse("at", moment.failure.message)
+  const ms = Math.ceil(moment.success)
+  return ms > now ? { kind: "at", at: ms } : refuse("at", "has already passed")
+}
+
+/**
+ * The rules of checked fields. An interval begins now. Refuses what is never due, and zones that do not exist. `timing`: the
+ * one to keep, where that has not changed.
+ */
+export const rulesOf = (
+  fields: ScheduleDeclaration,
+  now: number,
+  refuse: Refuse = refuseInput,
+  timing: Timing = timingOf(fields, now, refuse),
+): FieldRules => ({
+  timing,
+  catchUp: fields.catchUp ?? "last",
+  overlap: fields.overlap ?? "allow",
+  most: fields.most ?? 100,
+  jitterMs: fields.jitter === undefined ? 0 : milliseconds("jitter", fields.jitter, refuse),
+})
+
+const isTimingField = (field: string): boolean => Object.hasOwn(timingFields, field)
+
+/** Fields with their changes: `null` takes one away; a new `cron`, `every` or `at` takes the place of the one before. */
+export const changedFields = (
+  fields: ScheduleFields,
+  changes: object,
+): { fields: ScheduleFields; isTimed: boolean } => {
+  const given = Object.entries(changes).filter(([, value]) => value !== undefined)
+  const [kind] = given.flatMap(([field, value]) =>
+    ["cron", "every", "at"].includes(field) && value !== null ? [field] : [],
+  )
+  const kept = Object.entries(fields).filter(
+    ([field]) => kind === undefined || !isTimingField(field) || (kind === "cron" && field === "timeZone"),
+  )
+  const merged = Object.fromEntries([...kept, ...given].filter(([, value]) => value !== null))
+  for (const [field, value] of given) if (value === null) delete merged[field]
+  return { fields: parseScheduleFields(merged), isTimed: given.some(([field]) => isTimingField(field)) }
+}
+
+/** The task of a schedule. */
+export const submissionOf = (fields: ScheduleFields): Submission => {
+  const { cron, timeZone, every, at, catchUp, overlap, most, jitter, ...submission } = fields
+  const checked = parseSubmission(submission)
+  if (Result.isFailure(checked)) throw checked.failure
+  return checked.success
+}

@@ -1,0 +1,160 @@
+/**
+ * Posts what is due of one schedule, together with any number of other processes that do the same at the same time: each
+ * change is a compare-and-set, and a posting is in the entry before it is published.
+ */
+import { Result } from "effect"
+import type { Connection } from "../connection/connection.ts"
+import { CallboardError } from "../errors.ts"
+import type { Submission } from "../jobs/submission/submission.ts"
+import { decodeBase64, encodeBase64 } from "../protocol/base64.ts"
+import { decodeEnvelope, encodeEnvelope } from "../protocol/envelope.ts"
+import { postingOf } from "../protocol/headers.ts"
+import { type AddressedTask, isUndecodable } from "../protocol/message.ts"
+import { isTerminal } from "../protocol/state.ts"
+import {
+  accrue,
+  jobIdOf,
+  posted,
+  posting,
+  REPAIR_MS,
+  refused,
+  SCHEDULES,
+  type ScheduleEntry,
+  skipped,
+  turnOf,
+  unplanned,
+  withWake,
+} from "./entry.ts"
+import { submissionOf } from "./fields.ts"
+
+/** The posting of a submission. Fails with `CallboardError`, as a submission does. */
+export type PlanTask = (submission: Submission, id: string, now: number) => Promise<AddressedTask>
+
+export interface PostingParts {
+  readonly connection: Connection
+  readonly plan: PlanTask
+}
+
+/** The pause before the job that runs is looked at again grows with the time for which the due time has waited. */
+const WAIT_MS = { least: 1_000, most: 10_000 }
+
+/** The wait after another process has changed the entry in between: it is at work on the same due time. */
+const CONFLICT_MS = 1_000
+
+type Pending = NonNullable<ScheduleEntry["pending"]>
+
+/** An entry as it is in the store. */
+interface Held {
+  readonly entry: ScheduleEntry
+  readonly revision: string
+}
+
+/**
+ * Brings a schedule up to `now`, by the store's clock: what is due is posted, or missed. Resolves with the time at which it
+ * has to be looked at again, or `null`. Fails as the transport does; what is not done then is done by a later call, of this
+ * process or another.
+ */
+export const postDue = async (parts: PostingParts, name: string, now: number): Promise<number | null> => {
+  const { store } = parts.connection
+  const found = await SCHEDULES.get(store, name)
+  // An entry that a newer version wrote is left to workers of that version.
+  if (found?.value === undefined) return null
+  let held: Held = { entry: found.value, revision: found.revision }
+  if (held.entry.pending !== undefined) {
+    const { at } = held.entry.pending
+    if (now - at < REPAIR_MS) return at + REPAIR_MS
+    // The scheduler that wrote it may have died before or after it was published, also long ago.
+    held = { ...held, entry: await publish(parts, held.entry, true) }
+  }
+  // Each round takes one due time out of a line that is bounded.
+  for (;;) {
+    const { next, waits } = await turn(parts, name, held.entry, now)
+    const isChanged = next !== found.value
+    const written = isChanged ? await write(parts, name, next, held.revision) : held
+    if (written === undefined) return now + CONFLICT_MS
+    if (next.pending === undefined) return waits ? waitingUntil(next, now) : written.entry.wake
+    held = { ...written, entry: await publish(parts, written.entry, false) }
+  }
+}
+
+/** The entry after its next turn: with the next posting in it, or without any where nothing is to be posted now. */
+const turn = async (
+  parts: PostingParts,
+  name: string,
+  entry: ScheduleEntry,
+  now: number,
+): Promise<{ readonly next: ScheduleEntry; readonly waits: boolean }> => {
+  let next = accrue(name, entry, now)
+  if (next.paused) return { next, waits: false }
+  const hasEnded = next.line.length === 0 || next.rules.overlap === "allow" || (await lastHasEnded(parts, next))
+  for (;;) {
+    const what = turnOf(next, hasEnded)
+    const [due] = next.line
+    if (what === "none" || what === "wait" || due === undefined) return { next, waits: what === "wait" }
+    if (what === "skip") {
+      next = skipped(next)
+      continue
+    }
+    try {
+      return { next: posting(next, await pendingOf(parts, name, next, due, now), due), waits: false }
+    } catch (cause) {
+      if (!(cause instanceof CallboardError) || cause.code === "transport-unavailable") throw cause
+      next = unplanned(next, cause.message)
+    }
+  }
+}
+
+const waitingUntil = ({ line, wake }: ScheduleEntry, now: number): number => {
+  const waited = now - (line[0] ?? now)
+  return Math.max(wake ?? now, now + Math.min(WAIT_MS.most, Math.max(WAIT_MS.least, waited / 4)))
+}
+
+const lastHasEnded = async ({ connection }: PostingParts, { runs: [last] }: ScheduleEntry): Promise<boolean> => {
+  const found = last === undefined ? undefined : await connection.jobs.find(last.id)
+  return found === undefined || isTerminal(found.record.state)
+}
+
+/** Plans the task of a due time. */
+export const pendingOf = async (
+  { plan }: PostingParts,
+  name: string,
+  { fields }: ScheduleEntry,
+  due: number,
+  now: number,
+): Promise<Pending> => {
+  const id = jobIdOf(name, due)
+  const { message, queue } = await plan(submissionOf(fields), id, now)
+  const frame = encodeEnvelope(message)
+  if (Result.isFailure(frame)) throw new CallboardError("invalid-input", frame.failure.message)
+  return { id, at: now, queue, frame: encodeBase64(frame.success) }
+}
+
+/** Writes an entry over the revision; `undefined` where another process has changed it. */
+export const write = async (
+  { connection }: PostingParts,
+  name: string,
+  entry: ScheduleEntry,
+  revision: string,
+): Promise<Held | undefined> => {
+  const timed = withWake(name, entry)
+  const written = await connection.store.write([{ ...SCHEDULES.put(name, timed), expect: revision }])
+  return written === "conflict" ? undefined : { entry: timed, revision: written[0] ?? "" }
+}
+
+/**
+ * Publishes what the entry holds, and resolves with the entry without it. `again`: it may have been published before. The
+ * publish key of a posting is not remembered for ever, but its job is: what has a job, or had one, is not published again.
+ */
+export const publish = async (parts: PostingParts, entry: ScheduleEntry, again: boolean): Promise<ScheduleEntry> => {
+  const { pending } = entry
+  if (pending === undefined) return entry
+  const { jobs } = parts.connection
+  if (again && (await jobs.find(pending.id)) !== undefined) return posted(entry)
+  const message = decodeEnvelope(decodeBase64(pending.frame))
+  const task = isUndecodable(message) ? undefined : postingOf(message, pending.queue)
+  if (task === undefined || Result.isFailure(task)) return refused(entry, "its posting cannot be read")
+  const [receipt] = await jobs.publish([task.success])
+  if (receipt?.status !== "failed") return posted(entry)
+  if (receipt.error.retryable) throw receipt.error
+  return refused(entry, receipt.error.message)
+}

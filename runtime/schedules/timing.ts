@@ -1,0 +1,105 @@
+/** When a schedule is due: cron texts, intervals and single moments. Pure: croner only computes here, nothing is started. */
+import { Cron } from "croner"
+
+/** When a schedule is due. Times are milliseconds since the epoch. */
+export type Timing =
+  | { readonly kind: "cron"; readonly cron: string; readonly timeZone: string }
+  /** At `anchor`, and every `everyMs` after it. */
+  | { readonly kind: "every"; readonly everyMs: number; readonly anchor: number }
+  | { readonly kind: "at"; readonly at: number }
+
+/** Dues that are counted one by one; of more than that only the latest are looked up. */
+const COUNTED = 1_000
+
+/** `@daily` and the like, or five or six fields. */
+const CRON = /^(@\w+|\S+(\s+\S+){4,5})$/
+
+/**
+ * A time of day that daylight saving skips is due when the gap ends, and one that comes twice is due once, the first time.
+ * Patterns with a wildcard or a step go on in real time through both.
+ */
+const cronOf = (cron: string, timeZone: string): Cron =>
+  new Cron(cron, { timezone: timeZone, mode: "5-or-6-parts", fixedTimeRule: "no-wildcard" })
+
+/** Why a text is no cron text, or never due after `now`; `undefined` where it is one. */
+export const problemOfCron = (cron: string, timeZone: string, now: number): string | undefined => {
+  const text = cron.trim()
+  if (!CRON.test(text)) {
+    return "must be five fields (minute, hour, day, month, weekday), or six with the second before them, or @daily and the like"
+  }
+  try {
+    return cronOf(text, timeZone).nextRun(new Date(now)) === null ? "is never due: no such day exists" : undefined
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause)
+    return `is no cron text: ${why.replace(/^CronPattern: /, "")}`
+  }
+}
+
+export const isTimeZone = (name: string): boolean => {
+  try {
+    new Intl.DateTimeFormat("en", { timeZone: name })
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** The first due time after `after`; `undefined` where there is none any more. */
+export const nextDue = (timing: Timing, after: number): number | undefined => {
+  switch (timing.kind) {
+    case "cron":
+      return cronOf(timing.cron, timing.timeZone).nextRun(new Date(after))?.getTime()
+    case "every": {
+      const { everyMs, anchor } = timing
+      return after < anchor ? anchor : anchor + (Math.floor((after - anchor) / everyMs) + 1) * everyMs
+    }
+    case "at":
+      return after < timing.at ? timing.at : undefined
+  }
+}
+
+/** Due times in a row. */
+export interface Dues {
+  /** The latest of them, in order. */
+  readonly latest: ReadonlyArray<number>
+  /** How many came before those. At least so many, where a cron text was due more than a thousand times. */
+  readonly before: number
+}
+
+/** The due times from `first`, which is one, to `until`; the latest `most` of them one by one. */
+export const duesBetween = (timing: Timing, first: number, until: number, most: number): Dues => {
+  if (first > until) return { latest: [], before: 0 }
+  if (timing.kind === "at") return { latest: [first], before: 0 }
+  if (timing.kind === "every") {
+    const { everyMs } = timing
+    const count = Math.floor((until - first) / everyMs) + 1
+    const shown = Math.min(count, most)
+    const from = count - shown
+    return { latest: Array.from({ length: shown }, (_, at) => first + (from + at) * everyMs), before: from }
+  }
+  const cron = cronOf(timing.cron, timing.timeZone)
+  const dues: Array<number> = []
+  for (let due: number | undefined = first; due !== undefined && due <= until; ) {
+    dues.push(due)
+    if (dues.length > COUNTED) return { latest: latestOf(cron, until, most), before: COUNTED }
+    due = cron.nextRun(new Date(due))?.getTime()
+  }
+  return { latest: dues.slice(-most), before: Math.max(0, dues.length - most) }
+}
+
+const latestOf = (cron: Cron, until: number, most: number): ReadonlyArray<number> =>
+  cron
+    // A reference in the middle of a second includes a time in that second.
+    .previousRuns(most, new Date(until + 1))
+    .map((date) => date.getTime())
+    .reverse()
+
+/** A delay from 0 to `mostMs`, the same for the same seed: every scheduler finds the same one. */
+export const jitterOf = (seed: string, mostMs: number): number => {
+  // FNV-1a, then one round of mixing: seeds that differ in their last digits only give delays far apart.
+  let hash = 0x811c9dc5
+  for (let at = 0; at < seed.length; at++) hash = Math.imul(hash ^ seed.charCodeAt(at), 0x01000193)
+  hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d)
+  hash ^= hash >>> 12
+  return Math.floor(((hash >>> 0) / 2 ** 32) * mostMs)
+}

@@ -1,0 +1,70 @@
+/** A schedule as it is shown, over code, HTTP and on the command line. */
+import { Schema } from "effect"
+import { STATES } from "../protocol/state.ts"
+import type { ScheduleEntry } from "./entry.ts"
+import { ScheduleFieldsSchema } from "./fields.ts"
+
+const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
+const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
+
+export const ScheduleViewSchema = Schema.Struct({
+  name: Schema.String,
+  state: Schema.Literals(["active", "paused", "over"]).annotate({ description: "`over`: it is never due again" }),
+  next: Schema.optionalKey(Time.annotate({ description: "When it is due next" })),
+  fields: ScheduleFieldsSchema,
+  waiting: Count.annotate({ description: "Due times that wait until the job before has ended" }),
+  runs: Schema.Array(
+    Schema.Struct({
+      id: Schema.String.annotate({ description: "Id of the job" }),
+      due: Time,
+      posted: Time,
+      state: Schema.optionalKey(
+        Schema.Literals(STATES).annotate({ description: "Where one schedule is asked for, and its job is kept" }),
+      ),
+    }),
+  ).annotate({ description: "The last 20, newest first" }),
+  missed: Schema.Struct({
+    count: Count,
+    latest: Schema.Array(
+      Schema.Struct({
+        from: Time,
+        to: Time,
+        count: Count,
+        why: Schema.Literals(["late", "overlap", "paused", "refused"]),
+        detail: Schema.optionalKey(Schema.String),
+      }),
+    ),
+  }).annotate({ description: "Due times that were not posted: how many ever, and the last 20 stretches of them" }),
+  declaredBy: Schema.optionalKey(Schema.String.annotate({ description: "The actor that declares it" })),
+  createdAt: Time,
+  changedAt: Time,
+}).annotate({ identifier: "Schedule" })
+export type ScheduleView = typeof ScheduleViewSchema.Type
+
+const iso = (ms: number): string => new Date(ms).toISOString()
+
+export const scheduleView = (
+  name: string,
+  entry: ScheduleEntry,
+  states: ReadonlyMap<string, (typeof STATES)[number]> = new Map(),
+): ScheduleView => {
+  const { paused, due, line, fields, runs, missed, declared, createdAt, changedAt } = entry
+  return {
+    name,
+    state: paused ? "paused" : due === null && line.length === 0 ? "over" : "active",
+    ...(paused || due === null ? {} : { next: iso(due) }),
+    fields,
+    waiting: line.length,
+    runs: runs.map(({ id, due, at }) => {
+      const state = states.get(id)
+      return { id, due: iso(due), posted: iso(at), ...(state === undefined ? {} : { state }) }
+    }),
+    missed: {
+      count: missed.count,
+      latest: missed.latest.map((each) => ({ ...each, from: iso(each.from), to: iso(each.to) })),
+    },
+    ...(declared === undefined ? {} : { declaredBy: declared.actor }),
+    createdAt: iso(createdAt),
+    changedAt: iso(changedAt),
+  }
+}
