@@ -59,6 +59,7 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
   ],
   "primes.ts": ["cancelled"],
   "retries.ts": ["queued ", "started ", "scheduled retry", "started ", "succeeded "],
+  "schedules.ts": ["{", "  total: 10,", "}", "1"],
   "follow-ups.ts": [],
   "after.ts": ["deferred"],
   "chord.ts": ["4"],
@@ -370,16 +371,17 @@ test("every command and option that is named exists", { timeout: 60_000 }, async
     expect(program, mention).toMatch(new RegExp(`^ {2}${name}\\b`, "m"))
     if (!commands.has(name)) commands.set(name, await helpOf(project, [name]))
     // Options of a command's own command are in its help: `dead redrive --all`.
-    const own =
-      name === "dead" && rest[0] === "redrive" ? await helpOf(project, ["dead", "redrive"]) : commands.get(name)
+    const isOwn = new RegExp(`^ {2}${rest[0]} `, "m").test(`${commands.get(name)}`.split("\nCommands:\n")[1] ?? "")
+    const own = isOwn ? await helpOf(project, [name, `${rest[0]}`]) : commands.get(name)
     for (const option of rest.filter((word) => /^--?[a-z]/i.test(word))) {
       expect(own, mention).toMatch(new RegExp(`(^|[\\s,])${option}\\b`, "m"))
     }
   }
   const { text: table } = pageOf("docs/command-line.md")
+  const theirs: Readonly<Record<string, ReadonlyArray<string>>> = { dead: ["redrive"], schedules: ["change"] }
   // The table names the options of a command behind it.
   for (const [, name = "", rest = ""] of table.matchAll(/^\| `callboard (\w+)[^`]*` \|(.*)\|$/gm)) {
-    const help = name === "dead" ? await helpOf(project, ["dead", "redrive"]) : await helpOf(project, [name])
+    const help = await helpOf(project, [name, ...(theirs[name] ?? [])])
     for (const [, option = ""] of rest.matchAll(/`(--?[A-Za-z-]+)/g)) {
       expect(help, `${name} ${option}`).toMatch(new RegExp(`(^|[\\s,])${option}\\b`, "m"))
     }

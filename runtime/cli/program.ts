@@ -16,6 +16,7 @@ import { addPausing } from "./commands/pausing.ts"
 import { addQueue, addQueues } from "./commands/queues.ts"
 import { addRemote } from "./commands/remote.ts"
 import { addRevoke } from "./commands/revoke.ts"
+import { addSchedules } from "./commands/schedules.ts"
 import { addServe } from "./commands/serve.ts"
 import { addSubmit } from "./commands/submit.ts"
 import { addWhy } from "./commands/why.ts"
@@ -38,6 +39,7 @@ const commands = [
   addCancel,
   addRetry,
   addDelete,
+  addSchedules,
   addRevoke,
   addDead,
   addQueues,

@@ -6,6 +6,7 @@ import { groupRoutes } from "./groups.ts"
 import { jobRoutes, whyRoutes } from "./job.ts"
 import { deadRoutes, jobsRoutes } from "./jobs.ts"
 import type { Route } from "./route.ts"
+import { scheduleRoutes } from "./schedules.ts"
 import { healthRoutes, metricsRoutes, serviceRoutes } from "./service-routes.ts"
 import { submitRoutes } from "./submit.ts"
 
@@ -17,6 +18,7 @@ export const routes: ReadonlyArray<Route> = [
   ...groupRoutes,
   ...eventRoutes,
   ...deadRoutes,
+  ...scheduleRoutes,
   ...revocationRoutes,
   ...serviceRoutes,
   ...healthRoutes,

@@ -191,7 +191,7 @@ export interface Preferences {
 }
 
 /** Reads the `Prefer` header (RFC 7240). A preference that is unknown or malformed is ignored, as the RFC says. */
-const parsePrefer = (header: string | null): Preferences => {
+export const parsePrefer = (header: string | null): Preferences => {
   const found = new Map<string, string>()
   for (const part of (header ?? "").split(",")) {
     const [preference = ""] = part.split(";")

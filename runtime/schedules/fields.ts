@@ -171,8 +171,10 @@ const isTimingField = (field: string): boolean => Object.hasOwn(timingFields, fi
 /** Fields with their changes: `null` takes one away; a new `cron`, `every` or `at` takes the place of the one before. */
 export const changedFields = (
   fields: ScheduleFields,
-  changes: object,
+  changes: unknown,
 ): { fields: ScheduleFields; isTimed: boolean } => {
+  if (typeof changes !== "object" || changes === null || Array.isArray(changes))
+    return refuseInput("schedule", "must be an object with the fields to change")
   const given = Object.entries(changes).filter(([, value]) => value !== undefined)
   const [kind] = given.flatMap(([field, value]) =>
     ["cron", "every", "at"].includes(field) && value !== null ? [field] : [],

@@ -118,6 +118,11 @@ export class Schedules {
    * posted go on as they are.
    */
   change(name: string, changes: ScheduleChanges, context: ScheduleContext = {}): Promise<ScheduleView> {
+    return this.changeFrom(name, changes, context)
+  }
+
+  /** The same, with changes that came from outside. */
+  changeFrom(name: string, changes: unknown, context: ScheduleContext = {}): Promise<ScheduleView> {
     return this.#change(name, async (entry, now) => {
       const { fields, isTimed } = changedFields(entry.fields, changes)
       // A moment that has passed is refused only where the change says it.
