@@ -1,5 +1,5 @@
 /** Routes of schedules: tasks that are submitted by the clock. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import {
   checkScheduleName,
   parseScheduleFields,

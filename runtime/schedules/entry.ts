@@ -5,7 +5,7 @@
  * the entry: the first one holds the posting, the second one, after it was published, does not any more. A scheduler that
  * dies in between leaves the posting in the entry, where any other finds it.
  */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
 import { ScheduleFieldsSchema } from "./fields.ts"
 import { duesBetween, jitterOf, nextDue } from "./timing.ts"

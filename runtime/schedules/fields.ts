@@ -1,5 +1,7 @@
 /** The fields of a schedule as they are given, over code, HTTP, on the command line or by an actor, and how they are checked. */
-import { Result, Schema, SchemaIssue } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
 import { parseSubmission, type Submission, SubmissionSchema } from "../jobs/submission/submission.ts"
 import { Duration, milliseconds } from "../options/duration.ts"

@@ -2,7 +2,7 @@
  * Posts what is due of one schedule, together with any number of other processes that do the same at the same time: each
  * change is a compare-and-set, and a posting is in the entry before it is published.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import type { Submission } from "../jobs/submission/submission.ts"

@@ -1,5 +1,5 @@
 /** A schedule as it is shown, over code, HTTP and on the command line. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { STATES } from "../protocol/state.ts"
 import type { ScheduleEntry } from "./entry.ts"
 import { ScheduleFieldsSchema } from "./fields.ts"
