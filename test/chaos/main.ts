@@ -6,6 +6,8 @@
  *   others, for 5 to 40 seconds; it runs only when it is named.
  * - `npm run chaos -- rollout [sqlite] [nats] [postgres] [--seconds 600]`: deploys two versions of a service in turn, and
  *   exits 1 when a job does not run once and to its end.
+ * - `npm run chaos -- ledger [sqlite] [nats] [--jobs 100000]`: future jobs and schedules, with workers that die at every fiftieth due
+ *   time, restarts of the broker, and an outage longer than it knows publish keys; exits 1 unless each runs once, and in time.
  * - `npm run chaos -- faults [no-fence …]`: broken builds, all or these; exits 1 when the checker does not catch each of them.
  */
 import { parseArgs } from "node:util"
@@ -13,6 +15,7 @@ import { allBoards, sharedBoards } from "../e2e/boards.ts"
 import { check, describe, type Problem, type Report } from "./checker.ts"
 import { natsCluster } from "./cluster.ts"
 import { FAULTS, type Fault } from "./faulty.ts"
+import { describeLedger, runLedger } from "./ledger.ts"
 import { runRollout } from "./rollout.ts"
 import { runChaos } from "./run.ts"
 
@@ -20,7 +23,7 @@ const { values, positionals } = parseArgs({
   args: process.argv.slice(2),
   allowPositionals: true,
   options: {
-    jobs: { type: "string", default: "20000" },
+    jobs: { type: "string" },
     kills: { type: "string", default: "50" },
     restarts: { type: "string", default: "10" },
     cuts: { type: "string", default: "10" },
@@ -42,7 +45,7 @@ const longRuns = async (): Promise<boolean> => {
       url: board.url(2),
       folder: board.folder,
       leaseMs: 2_000,
-      jobs: Number(values.jobs),
+      jobs: Number(values.jobs ?? 20_000),
       kills: Number(values.kills),
       outages: Number(values.outages),
       stuck: Number(values.stuck),
@@ -65,7 +68,7 @@ const longRuns = async (): Promise<boolean> => {
   return ok
 }
 
-const named = positionals.filter((word) => word !== "rollout" && word !== "faults")
+const named = positionals.filter((word) => !["rollout", "faults", "ledger"].includes(word))
 
 /** Whether a board, or a broken build, is named, or none is. */
 const isWanted = (name: string): boolean => named.length === 0 || named.includes(name)
@@ -86,6 +89,34 @@ const rollouts = async (): Promise<boolean> => {
     ok &&= problems.length === 0
     console.log(`${kind.name}: ${submitted} tasks, ${replaced} workers replaced, ${problems.length} problems`)
     for (const problem of problems.slice(0, 20)) console.log(`  ${problem}`)
+  }
+  return ok
+}
+
+/** What is due during an outage comes after it. */
+const LEDGER_OUTAGE_MS = 130_000
+const LEDGER_LATE_MS = LEDGER_OUTAGE_MS + 60_000
+
+const ledgers = async (): Promise<boolean> => {
+  let ok = true
+  for (const kind of sharedBoards.filter(({ name }) => isWanted(name))) {
+    await using board = await kind.open()
+    const report = await runLedger(board, {
+      jobs: Number(values.jobs ?? 100_000),
+      schedules: 10,
+      seconds: 240,
+      workers: 3,
+      lease: 5,
+      oneOf: 50,
+      kills: 5,
+      restarts: board.restartBroker === undefined ? 0 : 3,
+      outageMs: board.outage === undefined ? 0 : LEDGER_OUTAGE_MS,
+      restMs: 300_000,
+      say: (line) => console.log(`${kind.name}: ${line}`),
+    })
+    const { missing, early, doubled, late } = report
+    ok &&= missing.length + early.length + doubled.length === 0 && late.last < LEDGER_LATE_MS
+    console.log(`${kind.name}: ${describeLedger(report)}`)
   }
   return ok
 }
@@ -138,6 +169,7 @@ const brokenRun = async (fault: Fault): Promise<Report> => {
   return check(history)
 }
 
-const runs = positionals.includes("faults") ? brokenBuilds : positionals.includes("rollout") ? rollouts : longRuns
-const ok = await runs()
+const modes = { faults: brokenBuilds, rollout: rollouts, ledger: ledgers }
+const [mode] = Object.entries(modes).flatMap(([name, run]) => (positionals.includes(name) ? [run] : []))
+const ok = await (mode ?? longRuns)()
 process.exit(ok ? 0 : 1)
