@@ -19,6 +19,8 @@ export const ERROR_CODES = [
   "already-terminal",
   "job-exists",
   "schedule-exists",
+  "unclaimable",
+  "not-owner",
   "gone",
   "too-large",
   "unsupported-content-type",
@@ -27,6 +29,7 @@ export const ERROR_CODES = [
   "overloaded",
   "internal",
   "transport-unavailable",
+  "not-connected",
 ] as const
 
 /** The `code` of an HTTP problem, and of {@link CallboardError}. */

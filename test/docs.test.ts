@@ -68,6 +68,10 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
   "durability.ts": ["process"],
   "from-bullmq.ts": ["welcome, Ada"],
   "wire.ts": [],
+  "boards.ts": ["UNCLAIMED 1", "compile 4f2a builder-1", "posted, claimed, consumed"],
+  "choosing.ts": ["claimed test"],
+  "takeover.ts": ["1 null"],
+  "fetched.ts": ["0 true", '{"username":"u","host":"h","port":5,"ns":"b","driver":"redis"}', "builds, on paper"],
 }
 
 /** The examples that have a test of their own below, and the configuration, which `callboard dev` reads. */
@@ -174,6 +178,7 @@ test("the examples run against callboard dev", { timeout: 180_000 }, async () =>
   })
   const output = await runShell(project, port)
   expect(output).toContain('{"words":6}')
+  expect(output).toMatch(/^builder-\d+ has built [0-9a-f-]{36}-2-/m)
   expect(output).toContain('"sent for acme"')
   expect(output).toMatch(/"state":"succeeded".*"result":5\b/)
   expect(await messageOf(project, "wire.db", "order-1")).toEqual(

@@ -5,6 +5,7 @@
 import { hostname } from "node:os"
 import { type ActorHandle, type AnyActor, actorHandle } from "../actor/actor-handle.ts"
 import { stayAlive } from "../async/timers.ts"
+import { Board, type BoardOptions } from "../board/board.ts"
 import {
   type ActorDescription,
   Directory,
@@ -119,6 +120,7 @@ export class Client implements AsyncDisposable {
   readonly #taskNames: ReadonlyMap<string, string>
   readonly #events: EventSender
   readonly #submitter: Submitter
+  readonly #boards = new Set<Board>()
   readonly #closing = new AbortController()
 
   constructor(
@@ -261,6 +263,33 @@ export class Client implements AsyncDisposable {
     const acceptedAt = performance.now()
     const isNew = () => !receipt.duplicate && performance.now() - acceptedAt < POLL_MS
     return { ...jobHandle(this.connection, receipt.id, isNew), receipt }
+  }
+
+  /**
+   * A job board, from which workers claim the jobs they want: connected until it, or this client, is closed. Fails with
+   * `invalid-input`.
+   *
+   * @example
+   * ```ts
+   * const board = client.board("builds")
+   * await board.post("compile", { details: { commit: "4f2a" } })
+   * const claim = await board.take("builder-1", { wait: "30s" })
+   * await claim.consume()
+   * ```
+   */
+  board(name: string, options: BoardOptions = {}): Board {
+    const { connection } = this
+    const board: Board = new Board(
+      name,
+      async () => {
+        this.#boards.add(board)
+        return { connection, close: async () => void this.#boards.delete(board) }
+      },
+      options,
+      connection,
+    )
+    this.#boards.add(board)
+    return board
   }
 
   /** A job by its id, for instance one that was submitted over HTTP. */
@@ -460,6 +489,7 @@ export class Client implements AsyncDisposable {
    */
   async close(): Promise<void> {
     this.#closing.abort()
+    await Promise.all([...this.#boards].map((board) => board.close()))
     await this.#events.flush()
     if (this.#ownsTransport) await this.connection.transport.close()
   }

@@ -3,6 +3,29 @@
  */
 export type { Actor } from "../actor/actor.ts"
 export type { ActorHandle, MethodHandle } from "../actor/actor-handle.ts"
+export type {
+  Board,
+  BoardClaim,
+  BoardEvent,
+  BoardIterator,
+  BoardListener,
+  BoardOptions,
+  ClaimOptions,
+  HeldOptions,
+  IterateOptions,
+  TakeOptions,
+} from "../board/board.ts"
+export {
+  type BoardPlugin,
+  type BoardSource,
+  boardConfiguration,
+  type FetchBoardSettings,
+  fetchBoard,
+  reorder,
+} from "../board/fetch.ts"
+export type { BoardJob, JobWaitOptions } from "../board/job.ts"
+export type { BoardEntity, PostOptions } from "../board/requests.ts"
+export type { BoardJobView } from "../board/view.ts"
 export type { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
 export type { ReceivedEvent } from "../cluster/events.ts"
 export type { OwnEventFields } from "../cluster/own-event.ts"
@@ -28,6 +51,7 @@ export type { Outcome } from "../jobs/tracking/outcome.ts"
 export type { QueuePlace, WaitingRange } from "../jobs/tracking/waiting.ts"
 export type { JobView, TransitionView } from "../jobs/view.ts"
 export type { Cause, Why } from "../jobs/why/cause.ts"
+export type { BoardConfiguration, BoardPriority, BoardState, EarlierClaim } from "../protocol/board.ts"
 export type { JobError } from "../protocol/record.ts"
 export type { State } from "../protocol/state.ts"
 export type { ScheduleChanges, ScheduleFields } from "../schedules/fields.ts"

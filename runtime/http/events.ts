@@ -18,7 +18,7 @@ import { boolean, list, text } from "./parameter.ts"
 import { type Route, type RouteRequest, route } from "./route.ts"
 import { BoardEvent, JobEventSchema, summaryOf, WorkerEvent } from "./schema.ts"
 
-interface SseMessage {
+export interface SseMessage {
   readonly event: string
   readonly data: string
   readonly id?: string
@@ -36,7 +36,7 @@ const STREAM_HEADERS = {
 }
 
 /** Streams until `events` ends, the client goes, or the service stops. */
-const stream = (
+export const stream = (
   { c, context, caller }: Pick<RouteRequest, "c" | "context" | "caller">,
   events: (signal: AbortSignal) => AsyncIterable<SseMessage>,
 ): Response => {

@@ -20,7 +20,7 @@ import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
 import { MetaPatch, QueuePlace } from "./schema.ts"
 
-const Wait = Schema.String.annotate({
+export const Wait = Schema.String.annotate({
   description: `Longest wait for the end: seconds, or text such as \`30s\`; ${MAX_WAIT_MS / 1000} s at most`,
   examples: ["30s"],
 }).check(

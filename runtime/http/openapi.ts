@@ -49,6 +49,10 @@ const parametersOf = (route: Route, components: Components): ReadonlyArray<OpenA
     const schema = { type: "string", minLength: 1, maxLength: 255 }
     found.push({ name: "id", in: "path", required: true, description: route.idDescription ?? "Id of the job", schema })
   }
+  if (route.path.includes("{board}")) {
+    const schema = { type: "string", pattern: "^[A-Za-z0-9_-]{1,64}$" }
+    found.push({ name: "board", in: "path", required: true, description: "Name of the job board", schema })
+  }
   for (const [name, { schema, form }] of Object.entries(route.query ?? {})) {
     const json = components.add(schema, "request")
     found.push({

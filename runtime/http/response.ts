@@ -39,6 +39,8 @@ export const PROBLEMS: Readonly<Record<ErrorCode, ProblemKind>> = {
   "already-terminal": { status: 409, title: "The job has already ended" },
   "job-exists": { status: 409, title: "The state of the job does not allow it" },
   "schedule-exists": { status: 409, title: "The name of the schedule is taken" },
+  unclaimable: { status: 409, title: "The job of the board cannot be claimed now" },
+  "not-owner": { status: 409, title: "The job of the board is claimed by another owner" },
   gone: { status: 410, title: "Not kept any more" },
   "too-large": { status: 413, title: "Too large" },
   "unsupported-content-type": { status: 415, title: "The content type is not supported" },
@@ -47,6 +49,7 @@ export const PROBLEMS: Readonly<Record<ErrorCode, ProblemKind>> = {
   overloaded: { status: 503, title: "Too much at a time" },
   internal: { status: 500, title: "Something went wrong inside" },
   "transport-unavailable": { status: 503, title: "The transport cannot be reached" },
+  "not-connected": { status: 503, title: "The board is not connected" },
 }
 
 /** Seconds after which an unreachable transport is worth another try. */

@@ -48,6 +48,8 @@ export interface RouteRequest<P extends Parameters = Parameters> {
   readonly held: HeldBody
   /** The `{id}` of the path; empty on routes without one. */
   readonly id: string
+  /** The `{board}` of the path; empty on routes without one. */
+  readonly board: string
   readonly query: Values<P>
   /** Path under which the application is mounted; empty at the root. */
   readonly base: string
@@ -118,7 +120,8 @@ export const route = <const P extends Parameters = Record<never, never>>(definit
       const base = definition.path === "/" ? url.pathname.replace(/\/$/, "") : (pattern.exec(url.pathname)?.[1] ?? "")
       // The parser was made of the parameters of this definition.
       const held = context.budget.body()
-      const request = { c, context, caller, held, id, query: query.success as Values<P>, base }
+      const board = c.req.param("board") ?? ""
+      const request = { c, context, caller, held, id, board, query: query.success as Values<P>, base }
       return definition.method === "GET" ? handle(request) : releasing(held, handle(request))
     },
   }
@@ -144,7 +147,7 @@ export const problemsOf = (route: Route): ReadonlyArray<ErrorCode> => {
   }
   if (route.body !== undefined) codes.add("overloaded")
   codes.add("forbidden").add("internal").add("unknown-field")
-  if (route.query !== undefined || route.path.includes("{id}")) codes.add("invalid-input")
+  if (route.query !== undefined || /\{(?:id|board)\}/.test(route.path)) codes.add("invalid-input")
   if (route.path.includes("{id}")) codes.add("not-found")
   return [...codes].sort()
 }

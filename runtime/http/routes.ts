@@ -1,4 +1,5 @@
 /** All routes, in the order of the reference. */
+import { boardRoutes } from "./boards.ts"
 import { controlRoutes, revocationRoutes } from "./control.ts"
 import { descriptionRoutes } from "./description-routes.ts"
 import { eventRoutes } from "./events.ts"
@@ -19,6 +20,7 @@ export const routes: ReadonlyArray<Route> = [
   ...eventRoutes,
   ...deadRoutes,
   ...scheduleRoutes,
+  ...boardRoutes,
   ...revocationRoutes,
   ...serviceRoutes,
   ...healthRoutes,

@@ -1,0 +1,105 @@
+/** The keys of one board, and its entries: how they are read and decoded. */
+import { type EntryChange, StoreEntry } from "../async/store-entry.ts"
+import { CallboardError } from "../errors.ts"
+import {
+  BOARD_PRIORITIES,
+  BoardIndex,
+  type BoardPriority,
+  BoardRecord,
+  type Place,
+  placeOf,
+} from "../protocol/board.ts"
+import type { Entry, Revision, Store } from "../transport/store.ts"
+
+/** The job of an entry, with its sequence, and the revision that the next change expects. */
+export interface Known {
+  readonly key: string
+  readonly record: BoardRecord & { readonly sequence: number }
+  readonly revision: Revision
+}
+
+const INDEX = "index"
+/** Most jobs that one `list` of an unbounded part reads. */
+const PAGE = 256
+
+const encoder = new TextEncoder()
+
+/** The entries of one board, below `board/<name>/`. */
+export class BoardEntries {
+  readonly store: Store
+  readonly #prefix: string
+  readonly #index: StoreEntry<BoardIndex>
+  readonly #jobs: StoreEntry<BoardRecord>
+
+  constructor(store: Store, board: string) {
+    this.store = store
+    this.#prefix = `board/${board}/`
+    this.#index = new StoreEntry(this.#prefix, BoardIndex)
+    this.#jobs = new StoreEntry(this.#prefix, BoardRecord)
+  }
+
+  /** Key of a job in a bucket. */
+  slot({ priority, bucket, slot }: Place): string {
+    return `${this.bucket(priority, bucket)}${slot.toString(36)}`
+  }
+
+  bucket(priority: BoardPriority, bucket: number): string {
+    return `${this.#prefix}${BOARD_PRIORITIES.indexOf(priority)}/${bucket.toString(36)}/`
+  }
+
+  /** Where the jobs of a priority are that came back from the trash: their places may be taken by now. */
+  restored(priority: BoardPriority, id = ""): string {
+    return `${this.#prefix}${BOARD_PRIORITIES.indexOf(priority)}/restored/${id}`
+  }
+
+  trashed(id = ""): string {
+    return `${this.#prefix}trash/${id}`
+  }
+
+  encode(record: BoardRecord): Uint8Array {
+    return encoder.encode(JSON.stringify(record))
+  }
+
+  /** `undefined` for an entry that cannot be read. */
+  decode({ key, value, revision }: Entry): Known | undefined {
+    const record = this.#jobs.decode(value)
+    if (record === undefined) return undefined
+    return { key, record: { ...record, sequence: record.sequence ?? Number(revision) }, revision }
+  }
+
+  async index(): Promise<BoardIndex> {
+    const found = await this.#index.get(this.store, INDEX)
+    if (found === undefined) return {}
+    if (found.value !== undefined) return found.value
+    throw new CallboardError("internal", `the entry ${this.#prefix}${INDEX} cannot be read: restore or remove it`)
+  }
+
+  /** Changes the index. `to` returns nothing where there is nothing to change. Resolves with the index as it is then. */
+  async changeIndex(to: (index: BoardIndex) => BoardIndex | undefined): Promise<BoardIndex> {
+    let now: BoardIndex = {}
+    const changed = await this.#index.change(this.store, INDEX, (found): EntryChange<BoardIndex> => {
+      now = found?.value ?? {}
+      const next = to(now)
+      if (next === undefined) return "keep"
+      now = next
+      return { value: next }
+    })
+    if (changed !== "conflict") return now
+    throw new CallboardError("overloaded", "too many processes open buckets of this board at a time: try again")
+  }
+
+  /** The job with this id, on the board. */
+  async job(id: string): Promise<Known | undefined> {
+    const place = placeOf(id)
+    if (place === undefined) return undefined
+    const entries = await this.store.get([this.slot(place), this.restored(place.priority, id)])
+    return entries
+      .flatMap((entry) => (entry === undefined ? [] : (this.decode(entry) ?? [])))
+      .find(({ record }) => record.id === id)
+  }
+
+  /** All entries of a bucket. */
+  bucketOf(priority: BoardPriority, bucket: number): Promise<ReadonlyArray<Entry>> {
+    return this.store.list({ prefix: this.bucket(priority, bucket), limit: PAGE })
+  }
+}

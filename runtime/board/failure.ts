@@ -1,0 +1,35 @@
+/** Errors of boards: what the rules refuse and what the store answers, as `CallboardError`. */
+import { Result } from "effect"
+import { asTransportError, CallboardError } from "../errors.ts"
+import type { BoardRefusal } from "../protocol/board.ts"
+
+/** The value, or throws the refusal as `CallboardError`. */
+export const accepted = <A>(decided: Result.Result<A, BoardRefusal>): A => {
+  if (Result.isSuccess(decided)) return decided.success
+  const { code, message, field } = decided.failure
+  throw new CallboardError(code, message, field === undefined ? {} : { field })
+}
+
+export const notConnected = (board: string): CallboardError =>
+  new CallboardError("not-connected", `the board ${board} is not connected: call connect() first`, { outcome: "none" })
+
+/** What an operation threw: an error of the transport becomes a `CallboardError` that has it as its cause. */
+export const boardError = (board: string, thrown: unknown): unknown => {
+  if (thrown instanceof CallboardError) return thrown
+  const cause = asTransportError(thrown)
+  const { message, outcome, reason } = cause
+  switch (reason) {
+    case "closed":
+      return notConnected(board)
+    case "unavailable":
+    case "unauthorized":
+      return new CallboardError("transport-unavailable", message, { outcome, cause })
+    case "too-large":
+    case "unsupported":
+      return new CallboardError(reason, message, { cause })
+    case "invalid":
+      return new CallboardError("invalid-input", message, { cause })
+    case "internal":
+      return cause
+  }
+}

@@ -1,0 +1,87 @@
+/** A job of a board, as code holds it. */
+
+import type { DurationInput } from "../options/duration.ts"
+import type { BoardPriority, BoardRecord, BoardState } from "../protocol/board.ts"
+import type { BoardJobView } from "./view.ts"
+
+/** How often {@link BoardJob.wait} looks by itself; it is also told of the end. */
+export interface JobWaitOptions {
+  /** Longest wait; absent: for ever. */
+  readonly timeout?: DurationInput
+  /** The first pause. Defaults to 10 ms. */
+  readonly delay?: DurationInput
+  /** By this factor, 1 at least, the pause grows. Defaults to 2. */
+  readonly multiplier?: number
+  /** The longest pause. Defaults to 1 second. */
+  readonly maxDelay?: DurationInput
+}
+
+/** What a job asks its board. */
+export interface JobBoard {
+  readonly name: string
+  find(job: BoardJob): Promise<BoardJobView>
+  expiresIn(job: BoardJob): Promise<BoardJobView["expiresIn"]>
+  extendExpiry(job: BoardJob, expiry: DurationInput | null): Promise<boolean>
+  waitFor(job: BoardJob, options?: JobWaitOptions): Promise<boolean>
+}
+
+export class BoardJob {
+  readonly id: string
+  readonly name: string
+  readonly priority: BoardPriority
+  readonly details: Readonly<Record<string, unknown>>
+  readonly book: { readonly name: string; readonly uuid: string } | null
+  /** Rises from posting to posting. */
+  readonly sequence: number
+  readonly createdAt: Date
+  readonly #board: JobBoard
+
+  constructor(record: BoardRecord & { readonly sequence: number }, board: JobBoard) {
+    this.id = record.id
+    this.name = record.name
+    this.priority = record.priority
+    this.details = record.details
+    this.book = record.book ?? null
+    this.sequence = record.sequence
+    this.createdAt = new Date(record.createdAt)
+    this.#board = board
+  }
+
+  /** Name of the board. */
+  get board(): string {
+    return this.#board.name
+  }
+
+  /** The job as it is now; of one that was consumed or trashed what is known here, with the state `COMPLETE`. */
+  find(): Promise<BoardJobView> {
+    return this.#board.find(this)
+  }
+
+  async state(): Promise<BoardState> {
+    return (await this.find()).state
+  }
+
+  /** Owner of the claim that holds. */
+  async owner(): Promise<string | null> {
+    return (await this.find()).owner
+  }
+
+  async lastModified(): Promise<Date> {
+    return new Date((await this.find()).modifiedAt)
+  }
+
+  /** Seconds until the claim lapses. */
+  expiresIn(): Promise<BoardJobView["expiresIn"]> {
+    return this.#board.expiresIn(this)
+  }
+
+  /** Sets what remains of the claim, up or down; false where no claim holds. */
+  extendExpiry(expiry: DurationInput | null): Promise<boolean> {
+    return this.#board.extendExpiry(this, expiry)
+  }
+
+  /** Whether the job was consumed, or trashed, before the timeout. Fails with `invalid-input`. */
+  wait(options?: JobWaitOptions): Promise<boolean> {
+    return this.#board.waitFor(this, options)
+  }
+}

@@ -1,0 +1,108 @@
+/**
+ * Notifications of boards: `POSTED` and `REMOVAL`, announced to all processes that listen, the own one too. Best effort, as
+ * every announcement: a call that waits for a job also looks by itself once a second.
+ */
+import type { Connection } from "../connection/connection.ts"
+
+export const BOARD_EVENTS = ["POSTED", "REMOVAL"] as const
+export type BoardEventName = (typeof BOARD_EVENTS)[number]
+
+/** What a listener is told. */
+export interface BoardNotification {
+  readonly event: BoardEventName
+  readonly id: string
+  readonly name: string
+  readonly priority: string
+}
+
+const TOPIC = "board"
+/** Announcements of so many milliseconds share a message. */
+const GATHER_MS = 5
+/** Most announcements in a message, which has room for 66 KiB. */
+const BATCH = 50
+/** Most characters of a name that are announced. */
+const NAME = 100
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+
+const isText = (value: unknown): value is string => typeof value === "string"
+
+/** The announcements in a message that are about this board. What cannot be read is left out. */
+const read = (payload: Uint8Array, board: string): ReadonlyArray<BoardNotification> => {
+  let said: unknown
+  try {
+    said = JSON.parse(decoder.decode(payload))
+  } catch {
+    return []
+  }
+  if (!Array.isArray(said) || said[0] !== board) return []
+  return said.slice(1).flatMap((each: unknown) => {
+    if (!Array.isArray(each)) return []
+    const [given, id, name, priority] = each
+    const event = BOARD_EVENTS.find((known) => known === given)
+    return event !== undefined && isText(id) && isText(name) && isText(priority) ? [{ event, id, name, priority }] : []
+  })
+}
+
+export class BoardNews {
+  readonly #connection: Connection
+  readonly #board: string
+  readonly #signal: AbortSignal
+  #waiting: Array<ReadonlyArray<string>> = []
+  #sending: Promise<void> = Promise.resolve()
+  #timer: ReturnType<typeof setTimeout> | undefined
+  #listening: Promise<void> | undefined
+  #changed = Promise.withResolvers<void>()
+
+  /** Listens until the signal fires. */
+  constructor(connection: Connection, board: string, signal: AbortSignal) {
+    this.#connection = connection
+    this.#board = board
+    this.#signal = signal
+  }
+
+  announce(event: BoardEventName, { id, name, priority }: Omit<BoardNotification, "event">): void {
+    this.#waiting.push([event, id, name.slice(0, NAME), priority])
+    this.#timer ??= setTimeout(() => void this.flush(), GATHER_MS)
+  }
+
+  /** Sends what was announced; never fails. */
+  flush(): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    const waiting = this.#waiting
+    this.#waiting = []
+    this.#sending = this.#sending.then(async () => {
+      for (let from = 0; from < waiting.length; from += BATCH) {
+        const message = JSON.stringify([this.#board, ...waiting.slice(from, from + BATCH)])
+        await this.#connection.broadcast.send(TOPIC, encoder.encode(message)).catch(() => undefined)
+      }
+    })
+    return this.#sending
+  }
+
+  /** Calls the listener from when the promise resolves; does nothing where it listens already. */
+  listen(listener: (told: BoardNotification) => void): Promise<void> {
+    this.#listening ??= this.#connection.broadcast
+      .listen(TOPIC, (payload) => this.#heard(payload, listener), this.#signal)
+      .catch((cause: unknown) => {
+        this.#listening = undefined
+        throw cause
+      })
+    return this.#listening
+  }
+
+  /** Resolves with the next announcement about the board, once it listens. */
+  get changed(): Promise<void> {
+    return this.#changed.promise
+  }
+
+  #heard(payload: Uint8Array, listener: (told: BoardNotification) => void): void {
+    const heard = read(payload, this.#board)
+    if (heard.length === 0) return
+    for (const told of heard) listener(told)
+    this.#changed.resolve()
+    this.#changed = Promise.withResolvers<void>()
+  }
+}

@@ -1,0 +1,98 @@
+/** Reads the jobs of a board in their order, one bucket at a time. */
+import { BOARD_PRIORITIES, type BoardLine, type BoardPriority, bucketsRetired, lineOf } from "../protocol/board.ts"
+import type { Entry } from "../transport/store.ts"
+import type { BoardEntries, Known } from "./entries.ts"
+import { RETIRE_MS } from "./places.ts"
+
+/** Begin after this job of an earlier reading. */
+export interface ReadAfter {
+  readonly priority: BoardPriority
+  readonly sequence: number
+}
+
+const PAGE = 256
+
+const bySequence = (a: Known, b: Known): number => a.record.sequence - b.record.sequence
+
+export class BoardReader {
+  readonly #entries: BoardEntries
+  readonly #unreadable: (key: string) => void
+  /** Buckets that have a later one: since when this reader knows it, by the monotonic clock, and their highest sequence. */
+  readonly #passed = new Map<string, { readonly at: number; newest?: number }>()
+
+  constructor(entries: BoardEntries, unreadable: (key: string) => void) {
+    this.#entries = entries
+    this.#unreadable = unreadable
+  }
+
+  /**
+   * All jobs, by priority, then by sequence. An entry that cannot be read is skipped, and `unreadable` is told its key.
+   */
+  async *jobs(after?: ReadAfter, unreadable: (key: string) => void = () => undefined): AsyncGenerator<Known> {
+    const index = await this.#entries.index()
+    const from = after === undefined ? 0 : BOARD_PRIORITIES.indexOf(after.priority)
+    for (const priority of BOARD_PRIORITIES.slice(from)) {
+      const line = lineOf(index, priority)
+      if (line === undefined) continue
+      const above = after?.priority === priority ? after.sequence : -1
+      for await (const known of this.#ofLine(priority, line, above, unreadable))
+        if (known.record.sequence > above) yield known
+    }
+  }
+
+  async *#ofLine(
+    priority: BoardPriority,
+    { head, opened, restored = false }: BoardLine,
+    above: number,
+    unreadable: (key: string) => void,
+  ): AsyncGenerator<Known> {
+    const decoded = (entries: ReadonlyArray<Entry>): ReadonlyArray<Known> =>
+      entries.flatMap((entry) => {
+        const known = this.#entries.decode(entry)
+        if (known !== undefined) return [known]
+        this.#unreadable(entry.key)
+        unreadable(entry.key)
+        return []
+      })
+    let pending: Array<Known> = restored ? [...decoded(await this.#restored(priority))] : []
+    let empty = head
+    for (const at of opened.keys()) {
+      const bucket = head + at
+      const next = opened[at + 1]
+      const passed = next === undefined ? undefined : this.#passedAt(priority, bucket)
+      const isClosed = passed !== undefined && performance.now() - passed.at >= RETIRE_MS
+      if (passed?.newest !== undefined && passed.newest <= above) continue
+      const entries = await this.#entries.bucketOf(priority, bucket)
+      const found = decoded(entries)
+      if (isClosed && entries.length === 0 && empty === bucket) empty = bucket + 1
+      if (isClosed) passed.newest = Math.max(0, ...found.map(({ record }) => record.sequence))
+      pending = [...pending, ...found].sort(bySequence)
+      // What a late poster has put into an earlier bucket comes after some of the next one.
+      const later = next === undefined ? -1 : pending.findIndex(({ record }) => record.sequence > next)
+      yield* pending.splice(0, later < 0 ? pending.length : later)
+    }
+    if (empty > head) {
+      for (let bucket = head; bucket < empty; bucket++) this.#passed.delete(`${priority}/${bucket}`)
+      await this.#entries.changeIndex((found) => bucketsRetired(found, priority, empty))
+    }
+  }
+
+  #passedAt(priority: BoardPriority, bucket: number): { readonly at: number; newest?: number } {
+    const name = `${priority}/${bucket}`
+    const passed = this.#passed.get(name) ?? { at: performance.now() }
+    this.#passed.set(name, passed)
+    return passed
+  }
+
+  async #restored(priority: BoardPriority): Promise<ReadonlyArray<Entry>> {
+    const entries: Array<Entry> = []
+    for (let after: string | undefined; ; ) {
+      const prefix = this.#entries.restored(priority)
+      const range = { prefix, limit: PAGE, ...(after === undefined ? {} : { after }) }
+      const page = await this.#entries.store.list(range)
+      entries.push(...page)
+      after = page.at(-1)?.key
+      if (page.length < PAGE) return entries
+    }
+  }
+}

@@ -1,0 +1,71 @@
+/** What lives only while its process does: claims and entities, which are renewed three times per lease. */
+import { CallboardError } from "../errors.ts"
+
+interface Renewal {
+  /** Resolves with `undefined` where there is nothing to renew any more. */
+  readonly renew: () => Promise<unknown>
+  /** Gives it back when the board is closed; absent: it is left to lapse. */
+  readonly giveBack: (() => Promise<unknown>) | undefined
+  readonly lost: AbortController
+  /** When the last renewal that has worked was asked for, by the monotonic clock. */
+  since: number
+}
+
+/** Refusals that say that the claim is over. */
+const OVER: ReadonlyArray<string> = ["not-owner", "not-found"]
+
+export class Renewals {
+  readonly #leaseMs: number
+  readonly #renewals = new Map<string, Renewal>()
+  #timer: ReturnType<typeof setInterval> | undefined
+
+  constructor(leaseMs: number) {
+    this.#leaseMs = leaseMs
+  }
+
+  /** The signal fires when it is lost. What had this name before is renewed no more. */
+  add(name: string, since: number, renew: () => Promise<unknown>, giveBack?: () => Promise<unknown>): AbortSignal {
+    const lost = new AbortController()
+    this.#renewals.set(name, { renew, giveBack, lost, since })
+    if (this.#timer === undefined) {
+      this.#timer = setInterval(() => void this.#renewAll(), this.#leaseMs / 3)
+      this.#timer.unref()
+    }
+    return lost.signal
+  }
+
+  /** Renews it no more; its signal does not fire. */
+  remove(name: string): void {
+    this.#renewals.delete(name)
+  }
+
+  /** Renews nothing any more: all signals fire. Never fails. */
+  async close(): Promise<void> {
+    clearInterval(this.#timer)
+    this.#timer = undefined
+    const renewals = [...this.#renewals.values()]
+    this.#renewals.clear()
+    for (const { lost } of renewals) lost.abort()
+    await Promise.allSettled(renewals.map(({ giveBack }) => giveBack?.()))
+  }
+
+  async #renewAll(): Promise<void> {
+    await Promise.all([...this.#renewals].map(([name, renewal]) => this.#renew(name, renewal)))
+  }
+
+  async #renew(name: string, renewal: Renewal): Promise<void> {
+    const asked = performance.now()
+    const isKept = await renewal.renew().then(
+      (kept) => kept !== undefined,
+      // A store that is away for less than the lease has taken nothing.
+      (cause: unknown) =>
+        !(cause instanceof CallboardError && OVER.includes(cause.code)) && asked - renewal.since < this.#leaseMs
+          ? undefined
+          : false,
+    )
+    if (isKept) renewal.since = asked
+    if (isKept !== false || this.#renewals.get(name) !== renewal) return
+    this.#renewals.delete(name)
+    renewal.lost.abort()
+  }
+}

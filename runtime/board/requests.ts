@@ -1,0 +1,77 @@
+/** What callers of a board give, over code, HTTP and the command line: parsed here once, with one schema for each. */
+import { Result, Schema, SchemaIssue } from "effect"
+import { CallboardError } from "../errors.ts"
+import { Duration, type DurationInput, milliseconds } from "../options/duration.ts"
+import { Name } from "../options/fields.ts"
+import { refuseInput } from "../options/refuse.ts"
+
+const Details = Schema.Record(Schema.String, Schema.Unknown)
+const Book = Schema.Struct({ name: Name, uuid: Name })
+
+const postFields = {
+  details: Schema.optionalKey(Details.annotate({ description: "What the worker has to know: a JSON object" })),
+  book: Schema.optionalKey(Book.annotate({ description: "Where the application keeps what belongs to the job" })),
+  priority: Schema.optionalKey(
+    Schema.String.annotate({ description: "VERY_HIGH, HIGH, NORMAL (if nothing is said), LOW or VERY_LOW" }),
+  ),
+}
+export const PostRequest = Schema.Struct({ name: Name, ...postFields }).annotate({ identifier: "BoardPost" })
+/** What a job is posted with, besides its name. */
+export type PostOptions = Omit<typeof PostRequest.Type, "name">
+
+export const EntityRequest = Schema.Struct({
+  kind: Name.annotate({ description: "What it is: conductor" }),
+  name: Name,
+  metadata: Schema.optionalKey(Details),
+}).annotate({ identifier: "BoardEntity" })
+/** A process that works for a board, as others see it. */
+export type BoardEntity = typeof EntityRequest.Type
+
+const Owner = Schema.String.annotate({ description: "Who claims, or has claimed" })
+const ClaimNumber = Schema.Finite.annotate({ description: "Only if the claim that holds has this number" })
+const Expiry = Schema.NullOr(Duration).annotate({
+  description: "How long the claim holds: seconds, or text such as 30s; null: until it is given up",
+})
+
+export const ClaimRequest = Schema.Struct({ owner: Owner, expiry: Schema.optionalKey(Expiry) }).annotate({
+  identifier: "BoardClaimRequest",
+})
+export const OwnerRequest = Schema.Struct({ owner: Owner, claim: Schema.optionalKey(ClaimNumber) }).annotate({
+  identifier: "BoardOwnerRequest",
+})
+export const ExtendRequest = Schema.Struct({
+  expiry: Expiry,
+  owner: Schema.optionalKey(Owner),
+  claim: Schema.optionalKey(ClaimNumber),
+}).annotate({ identifier: "BoardExtendRequest" })
+
+const format = SchemaIssue.makeFormatterStandardSchemaV1()
+
+/** The value that the schema describes. Fails with `invalid-input` or `unknown-field`, naming the field. */
+export const parsed = <A>(schema: Schema.Codec<A, unknown>, what: string, value: unknown): A => {
+  const decoded = Schema.decodeUnknownResult(schema, { onExcessProperty: "error", errors: "all" })(value)
+  if (Result.isSuccess(decoded)) return decoded.success
+  const { issues } = format(decoded.failure.issue)
+  const unknown = issues.find(({ message }) => message === "Expected no excess property")
+  const issue = unknown ?? issues[0]
+  const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
+  if (unknown !== undefined) throw new CallboardError("unknown-field", `${field} is not a field of ${what}`, { field })
+  return refuseInput(field === "" ? what : field, issue?.message ?? "is not valid")
+}
+
+/** How long a claim holds, in milliseconds: more than 0, or `null` for one that does not expire. */
+export const expiryOf = (expiry: DurationInput | null): number | null => {
+  if (expiry === null) return null
+  const ms = milliseconds("expiry", expiry)
+  return ms > 0 ? ms : refuseInput("expiry", "must be more than 0; null is a claim that does not expire")
+}
+
+/** The details as they are stored. Fails with `invalid-input` for what JSON cannot hold. */
+export const detailsOf = (details: PostOptions["details"]): Readonly<Record<string, unknown>> => {
+  try {
+    return JSON.parse(JSON.stringify(details ?? {}))
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause)
+    throw new CallboardError("invalid-input", `details: cannot be written as JSON: ${why}`, { field: "details" })
+  }
+}

@@ -1,0 +1,90 @@
+/** A board job as it is shown, in JSON: over HTTP, on the command line and in code. */
+import { Schema } from "effect"
+import {
+  BOARD_PRIORITIES,
+  BOARD_STATES,
+  type BoardRecord,
+  boardStateOf,
+  earlierClaims,
+  liveClaim,
+  type StoredClaim,
+  storyOf,
+} from "../protocol/board.ts"
+import { formatTime } from "../protocol/time.ts"
+
+const Text = Schema.String
+const Time = Text.annotate({ description: "By the clock of the store" })
+
+const EarlierClaimView = Schema.Struct({
+  owner: Text,
+  at: Time,
+  ended: Schema.Literals(["lapsed", "abandoned", "trashed"]),
+  endedAt: Time,
+}).annotate({ identifier: "EarlierClaim" })
+
+export const BoardJobView = Schema.Struct({
+  id: Text,
+  name: Text,
+  priority: Schema.Literals(BOARD_PRIORITIES),
+  state: Schema.Literals(BOARD_STATES),
+  owner: Schema.NullOr(Text).annotate({ description: "Owner of the claim that holds" }),
+  details: Schema.Record(Text, Schema.Unknown),
+  book: Schema.NullOr(Schema.Struct({ name: Text, uuid: Text })),
+  sequence: Schema.Finite.annotate({ description: "Rises from posting to posting" }),
+  createdAt: Time,
+  modifiedAt: Time,
+  claim: Schema.optionalKey(
+    Schema.Finite.annotate({ description: "Number of the claim that holds: rises with each claim of the job" }),
+  ),
+  expiresIn: Schema.Union([Schema.Finite, Schema.Literals(["NOT_CLAIMED", "DOES_NOT_EXPIRE"])]).annotate({
+    description: "Seconds until the claim lapses",
+  }),
+  lastOwner: Schema.NullOr(Text).annotate({ description: "Owner of the last claim that is over" }),
+  earlier: Schema.Array(EarlierClaimView).annotate({ description: "Claims that are over, oldest first" }),
+  story: Schema.Array(
+    Schema.Struct({ at: Time, step: Text, owner: Schema.optionalKey(Text) }).annotate({ identifier: "BoardStep" }),
+  ).annotate({ description: "What happened to the job: the posting, and the newest 19 steps" }),
+}).annotate({ identifier: "BoardJob" })
+export type BoardJobView = typeof BoardJobView.Type
+
+export const expiresIn = (claim: StoredClaim | undefined, now: number): BoardJobView["expiresIn"] => {
+  if (claim === undefined) return "NOT_CLAIMED"
+  return claim.until === null ? "DOES_NOT_EXPIRE" : (claim.until - now) / 1000
+}
+
+/** `state`: `COMPLETE` for a job that was consumed or trashed by now, of which this is the last that is known. */
+export const viewOf = (
+  record: BoardRecord & { readonly sequence: number },
+  now: number,
+  state = boardStateOf(record, now),
+): BoardJobView => {
+  const { id, name, priority, details, book = null, sequence, createdAt, modifiedAt } = record
+  const claim = liveClaim(record, now)
+  const earlier = earlierClaims(record, now)
+  return {
+    id,
+    name,
+    priority,
+    state,
+    owner: claim?.owner ?? null,
+    details,
+    book,
+    sequence,
+    createdAt: formatTime(createdAt),
+    modifiedAt: formatTime(modifiedAt),
+    ...(claim === undefined ? {} : { claim: claim.number }),
+    expiresIn: expiresIn(claim, now),
+    lastOwner: earlier.at(-1)?.owner ?? null,
+    earlier: earlier.map(({ owner, at, ended, endedAt }) => ({
+      owner,
+      at: formatTime(at),
+      ended,
+      endedAt: formatTime(endedAt),
+    })),
+    story: storyOf(record, now).map(({ at, step, owner }) => ({
+      at: formatTime(at),
+      step,
+      ...(owner === undefined ? {} : { owner }),
+    })),
+  }
+}
