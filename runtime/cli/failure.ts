@@ -33,6 +33,7 @@ const REQUEST: Partial<Record<ErrorCode, number>> = {
   "invalid-input": EXIT.usage,
   "unknown-field": EXIT.usage,
   "transport-unavailable": EXIT.unreachable,
+  "not-connected": EXIT.unreachable,
 }
 
 const TRANSPORT: Partial<Record<TransportReason, number>> = {

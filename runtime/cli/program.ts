@@ -3,6 +3,7 @@ import { Command, CommanderError, Help } from "commander"
 import { visible } from "../log/log-value.ts"
 import { didYouMean } from "../options/refuse.ts"
 import { VERSION } from "../version.ts"
+import { addBoard } from "./commands/board.ts"
 import { addDead } from "./commands/dead.ts"
 import { addCancel, addDelete, addRetry } from "./commands/decide.ts"
 import { addDev } from "./commands/dev.ts"
@@ -42,6 +43,7 @@ const commands = [
   addSchedules,
   addRevoke,
   addDead,
+  addBoard,
   addQueues,
   addQueue,
   addWorkers,

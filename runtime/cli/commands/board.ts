@@ -1,0 +1,259 @@
+/** `callboard board …`: posts to job boards, and works them off: list, claim, extend, consume, abandon, trash. */
+import { hostname, userInfo } from "node:os"
+import type { Command } from "commander"
+import type { Board } from "../../board/board.ts"
+import type { BoardJobView } from "../../board/view.ts"
+import { BOARD_PRIORITIES } from "../../protocol/board.ts"
+import { wrongUsage } from "../failure.ts"
+import { clockTime, listText, localTime, oneLine, timeText } from "../format.ts"
+import { numberOrText, objectOf } from "../input.ts"
+import { runs } from "../invocation.ts"
+import { columns, type Output } from "../output.ts"
+import { limitOf } from "./jobs.ts"
+
+/** Owner of claims that name none: the same for all commands of one user on one machine. */
+const ownOwner = (): string => `${userInfo().username}@${hostname()}`
+
+/** How long a claim holds where nothing is said: the command has ended by then, and renews nothing. */
+const DEFAULT_EXPIRY = 60
+
+const expiryOf = (text: string): number | string | null => (text === "none" ? null : numberOrText(text))
+
+const expiryText = ({ expiresIn }: BoardJobView): string =>
+  typeof expiresIn === "number" ? `for ${expiresIn} s` : expiresIn === "DOES_NOT_EXPIRE" ? "until it is given up" : ""
+
+const stepCells = ({ at, step, owner }: BoardJobView["story"][number]): ReadonlyArray<string> => [
+  `  ${clockTime(new Date(at), true)}`,
+  step,
+  owner === undefined ? "" : `by ${owner}`,
+]
+
+const report = (job: BoardJobView, { paint, width }: Output): string => {
+  const { book } = job
+  const facts = [
+    ["priority", job.priority],
+    ["posted", localTime(job.createdAt)],
+    ["details", JSON.stringify(job.details)],
+    ...(book === null ? [] : [["book", `${book.name} ${book.uuid}`]]),
+    ...(job.owner === null ? [] : [["owner", `${job.owner} ${expiryText(job)}, claim ${job.claim}`]]),
+    ...(job.lastOwner === null ? [] : [["last owner", job.lastOwner]]),
+  ]
+  return [
+    `${paint(oneLine(job.name), "bold")}  ${job.id}  ${job.state}`,
+    columns(
+      facts.map(([name = "", value = ""]) => [`  ${paint(name, "dim")}`, value]),
+      width,
+    ),
+    "",
+    columns(job.story.map(stepCells), width),
+  ].join("\n")
+}
+
+const show = (output: Output, job: BoardJobView): void =>
+  output.json ? output.document(job) : output.line(report(job, output))
+
+/** Ids are not cut: they are what the next command needs. */
+const table = (output: Output, jobs: ReadonlyArray<BoardJobView>, empty: string): void => {
+  const rows = jobs.map((job) => [
+    job.id,
+    job.priority,
+    job.owner ?? "",
+    timeText(job.createdAt, output),
+    oneLine(job.name),
+  ])
+  output.table(["ID", "PRIORITY", "OWNER", "POSTED", "NAME"], rows, empty)
+}
+
+interface Options {
+  readonly owner?: string
+  readonly expiry?: string
+  readonly claim?: string
+  readonly wait?: string
+  readonly timeout?: string
+  readonly limit: string
+  readonly cursor?: string
+  readonly unclaimed?: true
+  readonly priority?: string
+  readonly book?: string
+}
+
+type Run = (called: {
+  readonly board: Board
+  readonly output: Output
+  /** The arguments after the name of the board. */
+  readonly args: ReadonlyArray<string>
+  readonly options: Options
+  /** Fires with SIGINT and SIGTERM. */
+  readonly signal: AbortSignal
+}) => Promise<void>
+
+const page = (command: Command): Command =>
+  command.option("--limit <count>", "jobs on a page", "50").option("--cursor <cursor>", "the page after this one")
+const owner = (command: Command): Command => command.option("-o, --owner <owner>", "who it is (default: user@host)")
+const held = (command: Command): Command =>
+  owner(command).option("--claim <number>", "only if the claim that holds has this number")
+
+const afterOf = ({ limit, cursor }: Options) => ({
+  limit: limitOf(limit),
+  ...(cursor === undefined ? {} : { after: cursor }),
+})
+const heldOf = ({ claim }: Options) => (claim === undefined ? {} : { claim: numberOf("--claim", claim) })
+const numberOf = (flag: string, text: string): number =>
+  /^\d{1,15}$/.test(text) ? Number(text) : wrongUsage(`${flag} ${text}: must be a whole number`)
+
+const bookOf = (text: string): { readonly name: string; readonly uuid: string } => {
+  const at = text.indexOf("=")
+  return at < 0 ? wrongUsage(`--book ${text}: write name=uuid`) : { name: text.slice(0, at), uuid: text.slice(at + 1) }
+}
+
+export const addBoard = (program: Command): void => {
+  const command = program
+    .command("board")
+    .description("job boards: post jobs, and claim, extend, consume, abandon or trash them")
+  const add = (usage: string, description: string, run: Run, flags: (command: Command) => Command = (same) => same) => {
+    const [name = "", ...args] = usage.split(" ")
+    const own = command.command(name).description(description).argument("<board>", "name of the board")
+    for (const arg of args) own.argument(arg)
+    runs(flags(own), ({ output, withClient }) =>
+      withClient(async (client) => {
+        const stop = new AbortController()
+        const end = () => stop.abort()
+        for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, end)
+        try {
+          const [name = "", ...rest] = own.args
+          await run({
+            board: client.board(name),
+            output,
+            args: rest,
+            options: own.opts<Options>(),
+            signal: stop.signal,
+          })
+        } finally {
+          for (const signal of ["SIGINT", "SIGTERM"] as const) process.off(signal, end)
+        }
+      }),
+    )
+  }
+
+  add(
+    "post <name> [details]",
+    "post a job, with a JSON object (@file, or - for standard input) as its details",
+    async ({ board, output, args: [name = "", details], options: { priority, book } }) => {
+      const job = await board.post(name, {
+        ...(details === undefined ? {} : { details: await objectOf("details", details) }),
+        ...(priority === undefined ? {} : { priority }),
+        ...(book === undefined ? {} : { book: bookOf(book) }),
+      })
+      if (output.json) output.document(await job.find())
+      else output.line(job.id)
+    },
+    (own) =>
+      own
+        .option("--priority <name>", listText(BOARD_PRIORITIES))
+        .option("--book <name=uuid>", "where the application keeps what belongs to the job"),
+  )
+  add(
+    "list",
+    "list the jobs, by priority, then in the order of posting",
+    async ({ board, output, options }) => {
+      const found = await board.list({ ...afterOf(options), onlyUnclaimed: options.unclaimed ?? false })
+      if (output.json) return output.document(found)
+      table(output, found.jobs, "no jobs")
+      for (const key of found.unreadable) output.note(`the entry ${key} cannot be read, and was skipped`)
+      if (found.next !== undefined) output.note(`there are more: --cursor ${found.next}`)
+    },
+    (own) => page(own).option("--unclaimed", "only jobs that can be claimed"),
+  )
+  add("show <id>", "show a job: state, owner, details, and its story", async ({ board, output, args: [id = ""] }) =>
+    show(output, await board.find(id)),
+  )
+  add(
+    "claim [id]",
+    "claim a job, or the first one that can be claimed",
+    async ({ board, output, args: [id], options, signal }) => {
+      const { owner = ownOwner(), expiry, wait } = options
+      if (id !== undefined && wait !== undefined) wrongUsage("board claim: --wait is for the next job, without an id")
+      const given = { expiry: expiry === undefined ? DEFAULT_EXPIRY : expiryOf(expiry) }
+      const claim =
+        id === undefined
+          ? await board.take(owner, { ...given, signal, ...(wait === undefined ? {} : { wait }) })
+          : await board.claim(id, owner, given)
+      show(output, claim.view)
+    },
+    (own) =>
+      owner(own)
+        .option("--expiry <duration>", `how long it holds, or none (default: ${DEFAULT_EXPIRY} s)`)
+        .option("--wait <duration>", "longest wait for a job"),
+  )
+  add(
+    "extend <id> <expiry>",
+    "set how long a claim holds from now, or none",
+    async ({ board, output, args: [id = "", expiry = ""], options }) => {
+      const { owner = ownOwner() } = options
+      const extended = await board.extendExpiry(id, expiryOf(expiry), { owner, ...heldOf(options) })
+      if (output.json) output.document({ extended })
+      else output.line(extended ? "extended" : "not claimed")
+    },
+    held,
+  )
+  const ends = {
+    consume: "take a finished job off the board",
+    abandon: "give a claim up",
+    trash: "put a job into the trash",
+  } as const
+  for (const how of ["consume", "abandon", "trash"] as const)
+    add(
+      `${how} <id>`,
+      ends[how],
+      async ({ board, output, args: [id = ""], options }) =>
+        show(output, await board[how](id, options.owner ?? ownOwner(), heldOf(options))),
+      held,
+    )
+  add(
+    "trashed [id]",
+    "list the jobs in the trash, or show one",
+    async ({ board, output, args: [id], options }) => {
+      if (id !== undefined) return show(output, await board.trashedJob(id))
+      const jobs = await board.trashed(afterOf(options))
+      if (output.json) output.document({ jobs })
+      else table(output, jobs, "the trash is empty")
+    },
+    page,
+  )
+  add("restore <id>", "put a job from the trash back on the board", async ({ board, output, args: [id = ""] }) =>
+    show(output, await (await board.restore(id)).find()),
+  )
+  add(
+    "wait [id]",
+    "wait until there is a job, or until a job is consumed or trashed",
+    async ({ board, output, args: [id], options: { timeout } }) => {
+      if (id === undefined) {
+        await board.wait(timeout)
+        const { jobs } = await board.list({ limit: 1 })
+        return output.json ? output.document({ jobs }) : table(output, jobs, "no jobs")
+      }
+      const complete = await board.waitFor(id, timeout === undefined ? {} : { timeout })
+      if (output.json) output.document({ complete })
+      else output.line(complete ? "complete" : "not complete yet")
+    },
+    (own) => own.option("--timeout <duration>", "longest wait (default: for ever)"),
+  )
+  add("count", "count the jobs", async ({ board, output }) => {
+    const count = await board.count()
+    if (output.json) output.document({ count })
+    else output.line(`${count}`)
+  })
+  add("entities", "list the processes that work for the board", async ({ board, output }) => {
+    const entities = await board.entities()
+    if (output.json) return output.document({ entities })
+    const rows = entities.map(({ kind, name, metadata = {} }) => [kind, name, JSON.stringify(metadata)])
+    output.table(["KIND", "NAME", "METADATA"], rows, "no entities")
+  })
+  add("watch", "print what is posted, and what goes, as it happens", async ({ board, output, signal }) => {
+    await board.on("*", (told) => {
+      if (output.json) output.record(told)
+      else output.line("id" in told ? `${told.event}  ${told.id}  ${oneLine(told.name)}` : `${told.event}  ${told.key}`)
+    })
+    await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }))
+  })
+}
