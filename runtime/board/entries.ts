@@ -1,5 +1,5 @@
 /** The keys of one board, and its entries: how they are read and decoded. */
-import { type EntryChange, StoreEntry } from "../async/store-entry.ts"
+import { type EntryChange, type StoredEntry, StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import {
   BOARD_PRIORITIES,
@@ -68,17 +68,21 @@ export class BoardEntries {
   }
 
   async index(): Promise<BoardIndex> {
-    const found = await this.#index.get(this.store, INDEX)
+    return this.#readable(await this.#index.get(this.store, INDEX))
+  }
+
+  /** An index of a newer version is left alone: written over, it would lose the jobs that it leads to. */
+  #readable(found: StoredEntry<BoardIndex> | undefined): BoardIndex {
     if (found === undefined) return {}
     if (found.value !== undefined) return found.value
-    throw new CallboardError("internal", `the entry ${this.#prefix}${INDEX} cannot be read: restore or remove it`)
+    throw new CallboardError("internal", `the entry ${this.#index.key(INDEX)} cannot be read: a newer version wrote it`)
   }
 
   /** Changes the index. `to` returns nothing where there is nothing to change. Resolves with the index as it is then. */
   async changeIndex(to: (index: BoardIndex) => BoardIndex | undefined): Promise<BoardIndex> {
     let now: BoardIndex = {}
     const changed = await this.#index.change(this.store, INDEX, (found): EntryChange<BoardIndex> => {
-      now = found?.value ?? {}
+      now = this.#readable(found)
       const next = to(now)
       if (next === undefined) return "keep"
       now = next

@@ -29,7 +29,7 @@ export class Renewals {
     this.#renewals.set(name, { renew, giveBack, lost, since })
     if (this.#timer === undefined) {
       this.#timer = setInterval(() => void this.#renewAll(), this.#leaseMs / 3)
-      this.#timer.unref()
+      this.#timer.unref?.()
     }
     return lost.signal
   }

@@ -1,6 +1,7 @@
 /** `callboard board …`: posts to job boards, and works them off: list, claim, extend, consume, abandon, trash. */
 import { hostname, userInfo } from "node:os"
 import type { Command } from "commander"
+import { stayAlive } from "../../async/timers.ts"
 import type { Board } from "../../board/board.ts"
 import type { BoardJobView } from "../../board/view.ts"
 import { BOARD_PRIORITIES } from "../../protocol/board.ts"
@@ -254,6 +255,7 @@ export const addBoard = (program: Command): void => {
       if (output.json) output.record(told)
       else output.line("id" in told ? `${told.event}  ${told.id}  ${oneLine(told.name)}` : `${told.event}  ${told.key}`)
     })
+    stayAlive(signal)
     await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }))
   })
 }

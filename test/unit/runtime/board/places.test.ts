@@ -1,0 +1,163 @@
+/** Where new jobs go: no bucket grows, none is missed by a reader, and a late poster is not lost. */
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import { BoardEntries } from "../../../../runtime/board/entries.ts"
+import { Places, RETIRE_MS } from "../../../../runtime/board/places.ts"
+import { BoardReader } from "../../../../runtime/board/reading.ts"
+import { generateId } from "../../../../runtime/id.ts"
+import { BUCKET_SIZE, boardJobId, posted } from "../../../../runtime/protocol/board.ts"
+import type { Store } from "../../../../runtime/transport/store.ts"
+import { memory } from "../../../support/memory.ts"
+
+let store: Store
+let entries: BoardEntries
+let close: () => Promise<void>
+beforeEach(async () => {
+  const options = { namespace: "places", lease: 30_000, name: "test", timeout: 1_000 }
+  const transport = await memory.connect(new URL(`memory://${generateId()}`), options)
+  store = transport.store
+  close = () => transport.close()
+  entries = new BoardEntries(store, "b")
+})
+afterEach(async () => {
+  vi.useRealTimers()
+  await close()
+})
+
+/** Posts as a board does; resolves with the key. */
+const post = async (places: Places, name = "a"): Promise<string> => {
+  for (;;) {
+    const offer = await places.offer("NORMAL")
+    const key = entries.slot(offer)
+    const record = posted({ id: boardJobId(generateId(), offer), name, priority: "NORMAL", details: {} }, 0)
+    const written = await store.write([{ key, value: entries.encode(record), expect: "" }])
+    if (written === "conflict") {
+      places.missed(offer)
+      continue
+    }
+    places.hit(offer)
+    if (await places.isRead(offer)) return key
+    await store.write([{ key, value: null, expect: written[0] ?? "" }])
+  }
+}
+
+const namesOf = async (reader = new BoardReader(entries, () => undefined)): Promise<ReadonlyArray<string>> => {
+  const names: Array<string> = []
+  for await (const { record } of reader.jobs()) names.push(record.name)
+  return names
+}
+
+const buckets = async (): Promise<ReadonlyArray<number>> => {
+  const sizes = new Map<string, number>()
+  for (const { key } of await store.list({ prefix: "board/b/2/", limit: 100_000 })) {
+    const bucket = key.replace(/[^/]*$/, "")
+    sizes.set(bucket, (sizes.get(bucket) ?? 0) + 1)
+  }
+  return [...sizes.values()]
+}
+
+test("several posters fill buckets of 256 places, most of them nearly full", async () => {
+  const posters = Array.from({ length: 4 }, () => new Places(entries))
+  await Promise.all(
+    posters.map(async (places) => {
+      for (let at = 0; at < 500; at++) await post(places)
+    }),
+  )
+  const sizes = await buckets()
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(BUCKET_SIZE)
+  expect(sizes.reduce((sum, each) => sum + each, 0)).toBe(2_000)
+  expect(sizes.length).toBeLessThan(20)
+  expect(await namesOf()).toHaveLength(2_000)
+})
+
+test("a board that stays small stays in one bucket", async () => {
+  const places = new Places(entries)
+  for (let at = 0; at < 1_000; at++) await store.write([{ key: await post(places), value: null }])
+  expect(await entries.index()).toEqual({ NORMAL: { head: 0, opened: [0] } })
+})
+
+test("a job in an earlier bucket comes after those of a later one that were posted before it", async () => {
+  const [early, late] = [new Places(entries), new Places(entries)]
+  const first = await post(early, "first")
+  for (let at = 0; at < 300; at++) await post(late, `${at}`)
+  const done = (await store.list({ prefix: "board/b/2/0/", limit: 300 })).filter(({ key }) => key !== first)
+  await store.write(done.map(({ key }) => ({ key, value: null })))
+  // The first poster has not noticed yet that there is another bucket.
+  expect(await post(early, "last")).toMatch(/^board\/b\/2\/0\//)
+  const names = await namesOf()
+  expect(names).toEqual(["first", ...Array.from({ length: 45 }, (_, at) => `${255 + at}`), "last"])
+})
+
+describe("with clocks that are set", () => {
+  beforeEach(() => void vi.useFakeTimers({ toFake: ["Date", "performance"] }))
+
+  /** Two buckets, of which the first is empty again. */
+  const drained = async (places: Places): Promise<void> => {
+    const keys: Array<string> = []
+    for (let at = 0; at < 300; at++) keys.push(await post(places, `${at}`))
+    await store.write(keys.filter((key) => key.startsWith("board/b/2/0/")).map((key) => ({ key, value: null })))
+  }
+  const head = async (): Promise<number | undefined> => (await entries.index())["NORMAL"]?.head
+
+  test("an empty bucket is dropped once no poster can still use it, and not before", async () => {
+    await drained(new Places(entries))
+    const reader = new BoardReader(entries, () => undefined)
+    await namesOf(reader)
+    vi.advanceTimersByTime(RETIRE_MS - 1)
+    await namesOf(reader)
+    expect(await head()).toBe(0)
+    // Another reader has to see for itself for how long the bucket has been passed.
+    vi.advanceTimersByTime(1)
+    await namesOf()
+    expect(await head()).toBe(0)
+    await namesOf(reader)
+    expect(await head()).toBe(1)
+    expect(await namesOf()).toHaveLength((await buckets())[0] ?? 0)
+  })
+
+  test("what is posted meanwhile keeps its bucket, also by a reader that has seen the bucket empty", async () => {
+    const early = new Places(entries)
+    await post(early, "first")
+    await drained(new Places(entries))
+    const reader = new BoardReader(entries, () => undefined)
+    await namesOf(reader)
+    await post(early, "late")
+    vi.advanceTimersByTime(RETIRE_MS)
+    expect(await namesOf(reader)).toContain("late")
+    expect(await head()).toBe(0)
+  })
+
+  test("a poster that was frozen finds its bucket dropped, and posts again", async () => {
+    const early = new Places(entries)
+    await post(early, "first")
+    const reader = new BoardReader(entries, () => undefined)
+    await drained(new Places(entries))
+    await store.write(
+      [...(await store.list({ prefix: "board/b/2/0/", limit: 300 }))].map(({ key }) => ({ key, value: null })),
+    )
+    const offer = await early.offer("NORMAL")
+    await namesOf(reader)
+    vi.advanceTimersByTime(RETIRE_MS)
+    await namesOf(reader)
+    expect(await head()).toBe(1)
+    expect(await early.isRead(offer)).toBe(false)
+    expect(await post(early, "late")).toMatch(/^board\/b\/2\/1\//)
+    expect(await namesOf()).toContain("late")
+  })
+
+  test("a machine that slept has a monotonic clock that stood still, and counts by the other one", async () => {
+    const places = new Places(entries)
+    const offer = await places.offer("NORMAL")
+    vi.setSystemTime(Date.now() + RETIRE_MS)
+    const reads = vi.spyOn(store, "get")
+    await places.isRead(offer)
+    expect(reads).toHaveBeenCalledTimes(1)
+  })
+})
+
+test("an index that a newer version wrote is left alone", async () => {
+  await store.write([{ key: "board/b/index", value: new TextEncoder().encode('{"NORMAL":{"from":7}}') }])
+  await expect(post(new Places(entries))).rejects.toThrow(/board\/b\/index cannot be read/)
+  await expect(namesOf()).rejects.toThrow(/board\/b\/index cannot be read/)
+  const [entry] = await store.get(["board/b/index"])
+  expect(new TextDecoder().decode(entry?.value)).toBe('{"NORMAL":{"from":7}}')
+})
