@@ -83,6 +83,10 @@ onEveryBoard((newBoard, transport) => {
         await expect(board.post("a", { details: { text: "x".repeat(2 * 1024 * 1024) } })).rejects.toMatchObject(
           refusal("too-large"),
         )
+        // Without room for its claims it is refused as well.
+        await expect(board.post("a", { details: { text: "x".repeat(maxRecord - 8_000) } })).rejects.toMatchObject(
+          refusal("too-large"),
+        )
         // What is accepted has room for its claims, whatever their owners are called.
         const job = await board.post("b", { details: { text: "x".repeat(maxRecord - 16_000) } })
         for (let at = 0; at < 25; at++) await (await board.claim(job, '"'.repeat(255))).abandon()
