@@ -103,6 +103,13 @@ describe("a worker", () => {
   /** Distinct signals come more than a second apart. */
   const distinct = () => new Promise((resolve) => setTimeout(resolve, 1_100))
   const pidOf = async (child: Spawned) => Number((await child.waitForLine(/^bun (\d+) worker$/))[1])
+  /** Once an answer shows that the launcher has heard what this process is: before that, it passes a signal as it is. */
+  const watchedPidOf = async (child: Spawned) => {
+    const pid = await pidOf(child)
+    process.kill(pid, "SIGUSR2")
+    await child.waitForLine(/^noted$/)
+    return pid
+  }
 
   test.concurrent("is started again when it was killed, and its end in order is that of the launcher", async () => {
     await using child = launch(["worker"], real)
@@ -120,10 +127,7 @@ describe("a worker", () => {
 
   test.concurrent("hears the first and the second signal; the third ends the launcher, and the worker with it", async () => {
     await using child = launch(["worker"], real)
-    const pid = await pidOf(child)
-    // An answer shows that the launcher has heard what this process is: before that, it passes a signal as it is.
-    process.kill(pid, "SIGUSR2")
-    await child.waitForLine(/^noted$/)
+    const pid = await watchedPidOf(child)
     child.kill("SIGINT")
     child.kill("SIGINT")
     await child.waitForLine(/^SIGTERM$/)
@@ -139,7 +143,7 @@ describe("a worker", () => {
 
   test.concurrent.each(["SIGKILL", "SIGHUP"] as const)("learns that the launcher was ended by %s", async (signal) => {
     await using child = launch(["worker"], real)
-    const pid = await pidOf(child)
+    const pid = await watchedPidOf(child)
     child.kill(signal)
     await child.waitForLine(/^alone$/)
     await eventually(() => !isRunning(pid))
