@@ -2,7 +2,7 @@
  * A job board over the store: jobs are posted, iterated, and claimed by the worker that wants them. One entry per job,
  * changed by compare-and-set alone, and leases by the clock of the store, so that every transport is a board.
  */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { StoreEntry } from "../async/store-entry.ts"
 import { waitFor } from "../async/timers.ts"
 import type { Connection } from "../connection/connection.ts"

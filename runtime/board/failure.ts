@@ -1,5 +1,5 @@
 /** Errors of boards: what the rules refuse and what the store answers, as `CallboardError`. */
-import { Result } from "effect"
+import * as Result from "effect/Result"
 import { asTransportError, CallboardError } from "../errors.ts"
 import type { BoardRefusal } from "../protocol/board.ts"
 

@@ -1,5 +1,7 @@
 /** What callers of a board give, over code, HTTP and the command line: parsed here once, with one schema for each. */
-import { Result, Schema, SchemaIssue } from "effect"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
 import { Duration, type DurationInput, milliseconds } from "../options/duration.ts"
 import { Name } from "../options/fields.ts"

@@ -1,5 +1,5 @@
 /** A board job as it is shown, in JSON: over HTTP, on the command line and in code. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import {
   BOARD_PRIORITIES,
   BOARD_STATES,

@@ -1,5 +1,5 @@
 /** Routes of job boards: jobs are posted, claimed (also by a request that waits for one), extended, consumed. */
-import { Schema } from "effect"
+import * as Schema from "effect/Schema"
 import { latest } from "../async/latest.ts"
 import type { Board, BoardEvent } from "../board/board.ts"
 import { ClaimRequest, EntityRequest, ExtendRequest, OwnerRequest, PostRequest, parsed } from "../board/requests.ts"

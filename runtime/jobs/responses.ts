@@ -10,7 +10,6 @@ import { STATES } from "../protocol/state.ts"
 const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
 export const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
 const Seconds = Schema.Finite
-const NoneOrSeconds = Schema.NullOr(Seconds)
 
 export const StateSchema = Schema.Literals(STATES).annotate({ identifier: "State" })
 
@@ -97,7 +96,7 @@ const summary = {
     }),
   ),
   timeLimit: Schema.optionalKey(
-    Schema.Struct({ hard: Schema.optionalKey(NoneOrSeconds), soft: Schema.optionalKey(NoneOrSeconds) }).annotate({
+    Schema.Struct({ hard: Schema.optionalKey(Schema.NullOr(Seconds)), soft: Schema.optionalKey(Seconds) }).annotate({
       description: "What the task asks for, in seconds; `null`: none. Absent: the limits of its method",
     }),
   ),

@@ -1,5 +1,6 @@
 /** A job as people and programs see it: over HTTP, on the command line and from code. */
 
+import { NO_LIMIT_MS } from "../options/duration.ts"
 import type { BookHeader } from "../protocol/headers.ts"
 import type { JobError, JobRecord, RunOutcome, Transition } from "../protocol/record.ts"
 import { celeryState, isTerminal, type State } from "../protocol/state.ts"
@@ -45,7 +46,7 @@ export interface JobView {
   /** How often it is to run again after a success. */
   readonly repeat?: { readonly times: number; readonly done: number; readonly left: number }
   /** The time limits that the task asks for, in seconds; `null`: none. Absent: those of its method. */
-  readonly timeLimit?: { readonly hard?: number | null; readonly soft?: number | null }
+  readonly timeLimit?: { readonly hard?: number | null; readonly soft?: number }
   readonly result?: unknown
   readonly error?: JobError
   /** Set on dead letters: why the task was given up. */
@@ -180,6 +181,12 @@ const durationsOf = (record: JobRecord, enqueued: number | undefined): NonNullab
   }
 }
 
+/** A limit that stands for none is shown as `null`. */
+const limitsOf = ({ hard, soft }: NonNullable<JobRecord["timeLimit"]>): NonNullable<JobView["timeLimit"]> => ({
+  ...(hard === undefined ? {} : { hard: hard * 1_000 >= NO_LIMIT_MS ? null : hard }),
+  ...(soft === undefined ? {} : { soft }),
+})
+
 const keptUntil = ({ state, endedAt, keepMs = -1 }: JobRecord): string | undefined =>
   isTerminal(state) && endedAt !== undefined && keepMs >= 0 ? iso(endedAt + keepMs) : undefined
 
@@ -227,7 +234,7 @@ export const jobView = (record: JobRecord): JobView => {
     },
     durations: durationsOf(record, enqueued),
     ...(repeat === undefined ? {} : { repeat: { ...repeat, left: Math.max(0, repeat.times - repeat.done) } }),
-    ...(timeLimit === undefined ? {} : { timeLimit }),
+    ...(timeLimit === undefined ? {} : { timeLimit: limitsOf(timeLimit) }),
     // A handler that returns nothing has succeeded with null: "no result" and "not there yet" must not look alike.
     ...(record.state === "succeeded" ? { result: record.result ?? null } : {}),
     ...(record.error === undefined ? {} : { error: record.error }),

@@ -2,7 +2,7 @@
 
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { parseDuration, parseTimeToLive } from "../protocol/time.ts"
+import { MAX_DURATION_MS, parseDuration, parseTimeToLive } from "../protocol/time.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
 /**
@@ -58,7 +58,7 @@ export const duration = (range: DurationRange = {}) =>
     }),
   )
 
-/** Time limits of an attempt: how long its handler may run. A single duration is the hard limit. */
+/** Time limits of an attempt: how long its handler may run. A single duration is the hard limit; −1 is none. */
 type TimeLimitInput =
   | number
   | string
@@ -70,6 +70,9 @@ interface TimeLimit {
   /** Shorter than `hardMs`. */
   readonly softMs?: number
 }
+
+/** The hard limit of an attempt without one, a hundred years: it travels like any other, and every version obeys it. */
+export const NO_LIMIT_MS = MAX_DURATION_MS
 
 /** Refuses limits of 0 or less, and a soft limit that is not shorter than the hard one. */
 export const checkTimeLimit = (
@@ -89,7 +92,7 @@ export const timeLimitOf = (given: TimeLimitInput, prefix = "timeLimit.", refuse
   const { hard, soft } = typeof given === "object" ? given : { hard: given, soft: undefined }
   const names = { hard: `${prefix}hard`, soft: `${prefix}soft` }
   const limit: TimeLimit = {
-    ...(hard === undefined ? {} : { hardMs: milliseconds(names.hard, hard, refuse) }),
+    ...(hard === undefined ? {} : { hardMs: hard === -1 ? NO_LIMIT_MS : milliseconds(names.hard, hard, refuse) }),
     ...(soft === undefined ? {} : { softMs: milliseconds(names.soft, soft, refuse) }),
   }
   checkTimeLimit(limit, names, refuse)

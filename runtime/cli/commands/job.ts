@@ -86,7 +86,7 @@ const took = ({ durations }: JobView): string =>
 const limitsText = ({ hard, soft }: NonNullable<JobView["timeLimit"]>): string =>
   [
     ...(hard === undefined ? [] : [hard === null ? "none" : spanText(hard * 1_000)]),
-    ...(soft === undefined || soft === null ? [] : [`soft ${spanText(soft * 1_000)}`]),
+    ...(soft === undefined ? [] : [`soft ${spanText(soft * 1_000)}`]),
   ].join(", ")
 
 const ttlText = (seconds: number): string => (seconds < 0 ? "for ever" : spanText(seconds * 1_000))

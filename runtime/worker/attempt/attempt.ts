@@ -20,6 +20,8 @@ import { validate } from "./validation.ts"
 /** The part of a run that an attempt reads and changes. */
 export interface AttemptedRun extends Invocation {
   readonly method: ErasedMethod
+  /** Whether other tasks get its result: its callbacks, or the next link of its chain. */
+  readonly handsOn: boolean
   /** The run was ended from outside (time limit, cancellation, hand-back), so its outcome is ignored. */
   readonly isOver: boolean
 }
@@ -30,7 +32,7 @@ export interface AttemptedJob extends Job {
 }
 
 /**
- * Succeeds with the JSON form of the checked result. Fails with what the handler threw, with a {@link KnownFailure} for a
+ * Succeeds with the JSON form of the checked result; of one that has none, with a text that says why. Fails with what the handler threw, with a {@link KnownFailure} for a
  * result that cannot be kept, or with what a hook threw, which counts as if the handler had thrown it.
  */
 export const attempt = (run: AttemptedRun, input: unknown, job: AttemptedJob): Effect.Effect<AttemptExit> =>
@@ -49,8 +51,13 @@ const returned = (run: AttemptedRun, value: unknown, job: AttemptedJob): Effect.
     if (Result.isFailure(checked)) return failed(run, Cause.fail(invalidResult(checked.failure)), job)
     // The JSON form is made before `onSuccess` runs, because the hook may change the value that it gets.
     const form = jsonForm(checked.success, "result")
-    if (Result.isFailure(form)) return failed(run, Cause.fail(unserialisable(form.failure)), job)
-    const exit: Effect.Effect<AttemptExit> = Effect.succeed(Exit.succeed(form.success))
+    if (Result.isFailure(form)) {
+      // A placeholder does for people who look at the job, not for a task that computes with it.
+      if (run.handsOn) return failed(run, Cause.fail(unserialisable(form.failure)), job)
+      job.log.warn("its result cannot be kept", { cause: form.failure })
+    }
+    const kept = Result.isSuccess(form) ? form.success : `Unserializable return value: ${form.failure}`
+    const exit: Effect.Effect<AttemptExit> = Effect.succeed(Exit.succeed(kept))
     if (onSuccess === undefined || run.isOver) return exit
     job.state = "succeeded"
     const hook = invoke(run, job, () => onSuccess(checked.success, job))

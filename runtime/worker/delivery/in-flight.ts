@@ -174,6 +174,12 @@ export class Run {
     return this.stop !== undefined
   }
 
+  /** Whether other tasks get its result. */
+  get handsOn(): boolean {
+    const { callbacks, chain, chord } = this.embed
+    return (callbacks?.length ?? 0) > 0 || (chain?.length ?? 0) > 0 || chord !== null
+  }
+
   /** Whether it has run for so long that no task should wait for its slot. */
   get isLong(): boolean {
     return this.clock.monotonic() - this.beganAt >= LONG_MS

@@ -140,6 +140,7 @@ export class HandlerProcess {
           ...(job.parentId === undefined ? {} : { parentId: job.parentId }),
           ...(job.rootId === undefined ? {} : { rootId: job.rootId }),
           ...(job.after.length === 0 ? {} : { after: job.after }),
+          ...(run.handsOn ? { handsOn: true } : {}),
         },
         ...(run.trace === undefined ? {} : { trace: run.trace.context }),
         payload: payload.success,

@@ -82,6 +82,7 @@ export class IsolatedRun {
       trace: await traceOf(request),
       interrupt: undefined,
       pending: undefined,
+      handsOn: request.job.handsOn === true,
       get isOver() {
         return isOver()
       },

@@ -70,6 +70,8 @@ const ProcessRequestSchema = Schema.Union([
       parentId: Schema.optionalKey(Schema.String),
       rootId: Schema.optionalKey(Schema.String),
       after: Schema.optionalKey(Schema.Array(Schema.String)),
+      /** Whether other tasks get its result. */
+      handsOn: Schema.optionalKey(Schema.Literal(true)),
     }),
     /** Trace context of the attempt; absent where attempts are not traced. */
     trace: Schema.optionalKey(

@@ -187,10 +187,13 @@ describe("what is refused", () => {
 
   test.each(REFUSED)("%s as a result, with its place", async (_name, given, why) => {
     values.given = given
-    const top = await (await running.service.client.submit("probe.give")).outcome(WAIT)
+    const follow = { callbacks: [{ task: "probe.take" }] }
+    const alone = await (await running.service.client.submit("probe.giveDeep")).outcome(WAIT)
+    expect(alone).toEqual({ state: "succeeded", result: expect.stringContaining("result.items[3].at") })
+    const top = await (await running.service.client.submit("probe.give", follow)).outcome(WAIT)
     const error = { name: "UnserialisableResult", reason: "result-unserialisable" }
     expect(top).toMatchObject({ state: "failed", error: { ...error, message: expect.stringContaining(why) } })
-    const deep = await (await running.service.client.submit("probe.giveDeep")).outcome(WAIT)
+    const deep = await (await running.service.client.submit("probe.giveDeep", follow)).outcome(WAIT)
     const message = expect.stringContaining("result.items[3].at")
     expect(deep).toMatchObject({ state: "failed", error: { ...error, message } })
   })

@@ -190,7 +190,7 @@ onEveryBoard((newBoard) => {
       const { client } = await start([strict], { transport: newBoard(), concurrency: 8 })
       const submit = (task: string) => client.submit(task, { retry: { max: 1, interval: 0 } })
       const [fail, slow, lax] = await Promise.all([submit("strict.fail"), submit("strict.slow"), submit("strict.lax")])
-      const unfit = await client.submit("strict.unfit")
+      const unfit = await client.submit("strict.unfit", { callbacks: [{ task: "strict.fail" }] })
       for (const job of [fail, slow, lax, unfit])
         expect(await job.outcome({ timeout: 60 })).toMatchObject({ state: "failed" })
       expect(await fail.find()).toMatchObject({ dead: "handler", attempts: 2 })

@@ -127,7 +127,8 @@ describe("hooks", () => {
     const misfit = await run.submit.misfit("text")
     expect(await misfit.outcome(WAIT)).toMatchObject({ error: { name: "InvalidResult", reason: "invalid-result" } })
     expect((await misfit.find()).attempts).toBe(1)
-    expect(await (await run.submit.symbol()).outcome(WAIT)).toMatchObject({ error: { name: "UnserialisableResult" } })
+    const symbol = await run.client.submit("hooked.symbol", { callbacks: [{ task: "hooked.symbol" }] })
+    expect(await symbol.outcome(WAIT)).toMatchObject({ error: { name: "UnserialisableResult" } })
     expect(ran).toEqual(["onFailure InvalidResult", "onFailure UnserialisableResult"])
   })
 

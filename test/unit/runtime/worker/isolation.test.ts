@@ -185,7 +185,12 @@ describe("a handler in a process of its own", () => {
       },
     })
     expect(await outcome("tagged")).toMatchObject({ error: { name: "Tagged", message: "by tag" } })
-    expect(await outcome("symbol")).toMatchObject({ error: { reason: "result-unserialisable" } })
+    expect(await outcome("symbol")).toEqual({
+      state: "succeeded",
+      result: expect.stringMatching(/^Unserializable return value: /),
+    })
+    const followed = await client.submit("isolated.symbol", { callbacks: [{ task: "isolated.pid" }] })
+    expect(await followed.outcome(WAIT)).toMatchObject({ error: { reason: "result-unserialisable" } })
     const rejected = await client.submit("isolated.reject", { retry: { max: 3 } })
     expect(await rejected.outcome(WAIT)).toMatchObject({ error: { name: "Reject", message: "not for me" } })
     expect(await rejected.find()).toMatchObject({ dead: "rejected", attempts: 1 })

@@ -113,12 +113,28 @@ describe("outcomes", () => {
     ["reject", { name: "Reject", reason: "rejected" }],
     ["failEffect", { name: "Tagged", message: "by tag" }],
     ["dieEffect", { name: "RangeError", message: "defect" }],
-    ["symbol", { name: "UnserialisableResult", reason: "result-unserialisable" }],
     ["throwNothing", { name: "Error", reason: "handler" }],
     ["typed", { name: "InvalidResult", reason: "invalid-result", field: "n" }],
   ])("%s ends as failed, with what went wrong", async (method, error) => {
     const { client } = await start([work])
     expect(await (await client.submit(`work.${method}`)).outcome(WAIT)).toMatchObject({ state: "failed", error })
+  })
+
+  test("a result that JSON cannot hold is replaced by a text, unless another task would get it", async () => {
+    const { client } = await start([work])
+    const alone = await client.submit("work.symbol")
+    expect(await alone.outcome(WAIT)).toEqual({
+      state: "succeeded",
+      result: expect.stringMatching(/^Unserializable return value: result\.n /),
+    })
+    const follow = [{ task: "work.fail" }]
+    for (const fields of [{ callbacks: follow }, { chain: follow }]) {
+      const followed = await client.submit("work.symbol", fields)
+      expect(await followed.outcome(WAIT)).toMatchObject({
+        state: "failed",
+        error: { name: "UnserialisableResult", reason: "result-unserialisable" },
+      })
+    }
   })
 
   test("a traceback is kept", async () => {
