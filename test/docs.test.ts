@@ -63,7 +63,7 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
   "follow-ups.ts": [],
   "after.ts": ["deferred"],
   "chord.ts": ["4"],
-  "groups.ts": ["4", "2 { succeeded: 2 }"],
+  "groups.ts": ["4", "2 2"],
   "shipped.ts": ["17"],
   "durability.ts": ["process"],
   "from-bullmq.ts": ["welcome, Ada"],
