@@ -43,8 +43,8 @@ import {
   EntityRequest,
   expiryOf,
   type PostOptions,
-  PostRequest,
-  parsed,
+  parseEntity,
+  parsePost,
 } from "./requests.ts"
 import { type BoardJobView, expiresIn, viewOf } from "./view.ts"
 
@@ -180,6 +180,26 @@ const idOf = (job: BoardJob | string): string => {
   return job instanceof BoardJob ? job.id : refuseInput("id", "must be text, or a job of a board")
 }
 
+/** Text so short takes far less room than is there, however it is written. */
+const SHORT = 4_096
+/** Most bytes of a character of JSON. */
+const BYTES = 3
+
+/** Refuses a job that is too large, also with its claims to come, before anything is written. */
+const checkSize = (
+  entries: BoardEntries,
+  content: Omit<Parameters<typeof posted>[0], "id">,
+  length: number,
+  maxRecord: number,
+): void => {
+  const most = maxRecord - BOARD_RESERVE_BYTES
+  if ((length + SHORT) * BYTES <= most) return
+  const size = entries.encode(posted({ id: "", ...content }, 0)).length
+  if (size <= most) return
+  const message = `a job of ${size} bytes, ${most} are allowed: store large data elsewhere and post its address`
+  throw new CallboardError("too-large", message, { field: "details" })
+}
+
 const checkLimit = (limit: number): void => {
   if (!(Number.isInteger(limit) && limit >= 1 && limit <= 1_000)) refuseInput("limit", "must be from 1 to 1,000")
 }
@@ -209,7 +229,8 @@ export class Board implements JobBoard, AsyncDisposable {
   #live: Live | undefined
   #candidates: Array<Known> = []
   #candidatesAt = Number.NEGATIVE_INFINITY
-  #looking: Promise<void> | undefined
+  #looking: Promise<{ readonly number: number; readonly found: number }> | undefined
+  #looks = 0
 
   /** `connected`: what the board uses from the beginning, without {@link connect}. It is left open. */
   constructor(name: string, open: OpenBoard, options: BoardOptions = {}, connected?: Connection) {
@@ -296,17 +317,17 @@ export class Board implements JobBoard, AsyncDisposable {
 
   /** Posts a job. Fails with `invalid-input`, naming the field, and with `too-large`. */
   async post(name: string, options: PostOptions = {}): Promise<BoardJob> {
-    const { details, priority: given = "NORMAL", ...job } = parsed(PostRequest, "a board job", { ...options, name })
-    const priority = accepted(parsePriority(given))
-    const content = { ...job, priority, details: detailsOf(details) }
+    const { details: given, priority = "NORMAL", ...job } = parsePost({ ...options, name })
+    const { details, length } = detailsOf(given)
+    const content = { ...job, priority: accepted(parsePriority(priority)), details }
     return this.#with(async (live) => {
       const { entries, connection } = live
-      const most = connection.transport.capabilities.maxRecord - BOARD_RESERVE_BYTES
       const now = await entries.store.now()
+      checkSize(entries, content, length, connection.transport.capabilities.maxRecord)
       for (let tries = 0; tries < TRIES; tries++) {
-        const stored = await this.#store(live, content, now, most)
+        const stored = await this.#store(live, content, now)
         if (stored === undefined) continue
-        this.#forgetBelow(priority)
+        this.#forgetBelow(content.priority)
         live.news.announce("POSTED", stored.record)
         return this.#handle(stored)
       }
@@ -319,14 +340,7 @@ export class Board implements JobBoard, AsyncDisposable {
     { entries, places }: Live,
     content: Pick<BoardRecord, "name" | "priority" | "details" | "book">,
     now: number,
-    most: number,
   ): Promise<Known | undefined> {
-    // The size is checked before a place is asked for, so that a job that is refused has changed nothing.
-    const size = entries.encode(posted({ id: "", ...content }, now)).length
-    if (size > most) {
-      const message = `a job of ${size} bytes, ${most} are allowed: store large data elsewhere and post its address`
-      throw new CallboardError("too-large", message, { field: "details" })
-    }
     const place = await places.offer(content.priority)
     const key = entries.slot(place)
     const record = posted({ id: boardJobId(generateId(), place), ...content }, now)
@@ -534,7 +548,9 @@ export class Board implements JobBoard, AsyncDisposable {
       job,
       owner,
       number,
-      view: viewOf(known.record, now),
+      get view() {
+        return viewOf(known.record, now)
+      },
       signal,
       consume: () => end("consumed"),
       abandon: () => end("abandoned"),
@@ -553,19 +569,26 @@ export class Board implements JobBoard, AsyncDisposable {
     return claim
   }
 
-  /** The next job that a claim of any job tries. */
+  /**
+   * The next job that a claim of any job tries; `undefined` once a look that began after this call has found none. Calls at
+   * the same time share what is found.
+   */
   async #candidate(live: Live): Promise<Known | undefined> {
-    if (performance.now() - this.#candidatesAt > CANDIDATES_MS) this.#candidates = []
-    if (this.#candidates.length === 0) {
+    const before = this.#looks
+    for (;;) {
+      if (performance.now() - this.#candidatesAt > CANDIDATES_MS) this.#candidates = []
+      const next = this.#candidates.shift()
+      if (next !== undefined) return next
       this.#looking ??= this.#look(live).finally(() => {
         this.#looking = undefined
       })
-      await this.#looking
+      const { number, found } = await this.#looking
+      if (found === 0 && number > before) return undefined
     }
-    return this.#candidates.shift()
   }
 
-  async #look({ reader, entries }: Live): Promise<void> {
+  async #look({ reader, entries }: Live): Promise<{ readonly number: number; readonly found: number }> {
+    const number = ++this.#looks
     const found: Array<Known> = []
     const now = await entries.store.now()
     for await (const known of reader.jobs()) {
@@ -575,6 +598,7 @@ export class Board implements JobBoard, AsyncDisposable {
     }
     this.#candidates = found
     this.#candidatesAt = performance.now()
+    return { number, found: found.length }
   }
 
   /** A job of this priority came: what was found before is tried first only if its priority is as high. */
@@ -800,8 +824,8 @@ export class Board implements JobBoard, AsyncDisposable {
    * changes its metadata. Fails with `invalid-input`.
    */
   registerEntity(given: BoardEntity): Promise<void> {
-    const { kind, name, metadata } = parsed(EntityRequest, "an entity", given)
-    const entity = { kind, name, metadata: detailsOf(metadata) }
+    const { kind, name, metadata } = parseEntity(given)
+    const entity = { kind, name, metadata: detailsOf(metadata).details }
     return this.#with(async ({ connection: { store }, renewals }) => {
       const key = `${encodeURIComponent(kind)}/${encodeURIComponent(name)}`
       const operation = this.#entities.put(key, entity)

@@ -17,7 +17,7 @@ export interface BoardNotification {
 
 const TOPIC = "board"
 /** Announcements of so many milliseconds share a message. */
-const GATHER_MS = 5
+const GATHER_MS = 20
 /** Most announcements in a message, which has room for 66 KiB. */
 const BATCH = 50
 /** Most characters of a name that are announced. */

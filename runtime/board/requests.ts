@@ -49,17 +49,27 @@ export const ExtendRequest = Schema.Struct({
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
-/** The value that the schema describes. Fails with `invalid-input` or `unknown-field`, naming the field. */
-export const parsed = <A>(schema: Schema.Codec<A, unknown>, what: string, value: unknown): A => {
-  const decoded = Schema.decodeUnknownResult(schema, { onExcessProperty: "error", errors: "all" })(value)
-  if (Result.isSuccess(decoded)) return decoded.success
-  const { issues } = format(decoded.failure.issue)
-  const unknown = issues.find(({ message }) => message === "Expected no excess property")
-  const issue = unknown ?? issues[0]
-  const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-  if (unknown !== undefined) throw new CallboardError("unknown-field", `${field} is not a field of ${what}`, { field })
-  return refuseInput(field === "" ? what : field, issue?.message ?? "is not valid")
+/** A parser for values of a schema. It fails with `invalid-input` or `unknown-field`, naming the field. */
+const parserOf = <A>(schema: Schema.Codec<A, unknown>, what: string) => {
+  const decode = Schema.decodeUnknownResult(schema, { onExcessProperty: "error", errors: "all" })
+  return (value: unknown): A => {
+    const decoded = decode(value)
+    if (Result.isSuccess(decoded)) return decoded.success
+    const { issues } = format(decoded.failure.issue)
+    const unknown = issues.find(({ message }) => message === "Expected no excess property")
+    const issue = unknown ?? issues[0]
+    const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
+    if (unknown !== undefined)
+      throw new CallboardError("unknown-field", `${field} is not a field of ${what}`, { field })
+    return refuseInput(field === "" ? what : field, issue?.message ?? "is not valid")
+  }
 }
+
+export const parsePost = parserOf(PostRequest, "a board job")
+export const parseEntity = parserOf(EntityRequest, "an entity")
+export const parseClaim = parserOf(ClaimRequest, "a claim")
+export const parseOwner = parserOf(OwnerRequest, "an owner")
+export const parseExtend = parserOf(ExtendRequest, "an extension")
 
 /** How long a claim holds, in milliseconds: more than 0, or `null` for one that does not expire. */
 export const expiryOf = (expiry: DurationInput | null): number | null => {
@@ -68,10 +78,13 @@ export const expiryOf = (expiry: DurationInput | null): number | null => {
   return ms > 0 ? ms : refuseInput("expiry", "must be more than 0; null is a claim that does not expire")
 }
 
-/** The details as they are stored. Fails with `invalid-input` for what JSON cannot hold. */
-export const detailsOf = (details: PostOptions["details"]): Readonly<Record<string, unknown>> => {
+/** The details as they are stored, and the length of their text. Fails with `invalid-input` for what JSON cannot hold. */
+export const detailsOf = (
+  details: PostOptions["details"],
+): { readonly details: Readonly<Record<string, unknown>>; readonly length: number } => {
   try {
-    return JSON.parse(JSON.stringify(details ?? {}))
+    const text = JSON.stringify(details ?? {})
+    return { details: JSON.parse(text), length: text.length }
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
     throw new CallboardError("invalid-input", `details: cannot be written as JSON: ${why}`, { field: "details" })

@@ -2,7 +2,17 @@
 import * as Schema from "effect/Schema"
 import { latest } from "../async/latest.ts"
 import type { Board, BoardEvent } from "../board/board.ts"
-import { ClaimRequest, EntityRequest, ExtendRequest, OwnerRequest, PostRequest, parsed } from "../board/requests.ts"
+import {
+  ClaimRequest,
+  EntityRequest,
+  ExtendRequest,
+  OwnerRequest,
+  PostRequest,
+  parseClaim,
+  parseExtend,
+  parseOwner,
+  parsePost,
+} from "../board/requests.ts"
 import { BoardJobView } from "../board/view.ts"
 import type { Client } from "../client/client.ts"
 import type { ErrorCode } from "../errors.ts"
@@ -68,13 +78,9 @@ const BoardNotification = Schema.Struct({
 const BODY: ReadonlyArray<ErrorCode> = ["invalid-json", "invalid-input", "unsupported-content-type", "too-large"]
 const OWNER: ReadonlyArray<ErrorCode> = [...BODY, "not-owner"]
 
-const bodyOf = async <A>(
-  { c, context, held: body }: RouteRequest,
-  schema: Schema.Codec<A, unknown>,
-  what: string,
-): Promise<A> => {
+const bodyOf = async <A>({ c, context, held: body }: RouteRequest, parse: (value: unknown) => A): Promise<A> => {
   const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody }, body)
-  return parsed(schema, what, value)
+  return parse(value)
 }
 
 const Limit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
@@ -108,7 +114,7 @@ const ownerRoute = (how: "consume" | "abandon" | "trash", summary: string, descr
     responses: [ended("The job, with its story")],
     problems: OWNER,
     handle: async (request) => {
-      const { owner, ...options } = await bodyOf(request, OwnerRequest, "an owner")
+      const { owner, ...options } = await bodyOf(request, parseOwner)
       return json<BoardJobView>(await boardOf(request)[how](request.id, owner, options))
     },
   })
@@ -130,7 +136,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     responses: [{ status: 201, description: "The job", schema: BoardJob }],
     problems: BODY,
     handle: async (request) => {
-      const { name, ...options } = await bodyOf(request, PostRequest, "a board job")
+      const { name, ...options } = await bodyOf(request, parsePost)
       const board = boardOf(request)
       const job = await board.post(name, options)
       return json<BoardJobView>(await job.find(), 201)
@@ -171,7 +177,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     responses: [JOB],
     problems: [...BODY, "not-found"],
     handle: async (request) => {
-      const { owner, expiry = DEFAULT_EXPIRY } = await bodyOf(request, ClaimRequest, "a claim")
+      const { owner, expiry = DEFAULT_EXPIRY } = await bodyOf(request, parseClaim)
       const { wait = 0 } = request.query
       const claim = await boardOf(request).take(owner, { expiry, wait, signal: leaving(request) })
       return json<BoardJobView>(claim.view)
@@ -197,7 +203,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     responses: [JOB],
     problems: [...BODY, "unclaimable"],
     handle: async (request) => {
-      const { owner, expiry = DEFAULT_EXPIRY } = await bodyOf(request, ClaimRequest, "a claim")
+      const { owner, expiry = DEFAULT_EXPIRY } = await bodyOf(request, parseClaim)
       return json<BoardJobView>((await boardOf(request).claim(request.id, owner, { expiry })).view)
     },
   }),
@@ -211,7 +217,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     responses: [{ status: 200, description: "Whether a claim held", schema: BoardExtended }],
     problems: OWNER,
     handle: async (request) => {
-      const { expiry, ...options } = await bodyOf(request, ExtendRequest, "an extension")
+      const { expiry, ...options } = await bodyOf(request, parseExtend)
       const extended = await boardOf(request).extendExpiry(request.id, expiry, options)
       return json<typeof BoardExtended.Type>({ extended })
     },

@@ -18,3 +18,22 @@ test("a claim whose caller has gone meanwhile is given up", async () => {
   faults.heal()
   expect(await job.find()).toMatchObject({ state: "UNCLAIMED", lastOwner: "me" })
 })
+
+test("claims of the next job at the same time find every job that was posted before them", async () => {
+  const faults = new Faults()
+  const client = await connect(`faulty://${generateId()}`, { transports: { faulty: faultyPlugin(faults) } })
+  onTestFinished(() => client.close())
+  const board = client.board("builds")
+  // A list that takes a while, as that of a broker does: what is posted meanwhile is not in it.
+  faults.after = async (call) => {
+    if (call === "store.list") await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  const cycle = async (at: number): Promise<void> => {
+    for (let n = 0; n < 5; n++) {
+      await board.post(`${at} ${n}`)
+      await (await board.take(`claimer ${at}`)).consume()
+    }
+  }
+  await Promise.all(Array.from({ length: 20 }, (_, at) => cycle(at)))
+  expect(await board.count()).toBe(0)
+})
