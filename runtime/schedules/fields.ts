@@ -42,8 +42,8 @@ const ruleFields = {
   jitter: Schema.optionalKey(Duration.annotate({ description: "Each is posted up to this much later" })),
 }
 
-// A schedule gives each job its id and says when it is due.
-const { id: _id, delay: _delay, eta: _eta, after: _after, ...taskFields } = SubmissionSchema.fields
+// A schedule gives each job its id and says when it is due; other jobs are waited for, or joined in a chord, once.
+const { id: _id, delay: _delay, eta: _eta, after: _after, chord: _chord, ...taskFields } = SubmissionSchema.fields
 
 export const ScheduleFieldsSchema = Schema.Struct({ ...taskFields, ...ruleFields }).annotate({
   identifier: "ScheduleFields",
