@@ -56,7 +56,7 @@ export const partsOf = (members: ReadonlyArray<ReadonlyArray<string>>): Readonly
 }
 
 /** What is asked of the record of a member. */
-type MemberRecord = Pick<JobRecord, "state" | "result" | "tombstone">
+type MemberRecord = Pick<JobRecord, "state" | "result" | "tombstone" | "endedAt">
 
 /** How a job has ended; `undefined`: it has not. */
 const endOf = ({ state, result, tombstone }: MemberRecord): MemberEnd | undefined => {
@@ -84,19 +84,21 @@ export const memberOutcomeOf = (record: MemberRecord & Pick<JobRecord, "member">
 }
 
 /**
- * How a member has ended, by the records of its jobs; `undefined`: it has not. `isOld`: a job without a record is not about to
- * be submitted any more.
+ * How a member has ended, by the records of its jobs; `undefined`: it has not. A job without a record may be about to be
+ * submitted if what comes before it (the submission, `at`, or the link before) happened after `since`.
  */
 export const memberEndOf = (
   ids: ReadonlyArray<string>,
   records: ReadonlyMap<string, MemberRecord>,
-  isOld: boolean,
+  at: number,
+  since: number,
 ): MemberEnd | undefined => {
   const last = ids.findLastIndex((id) => records.has(id))
   const record = records.get(ids[last] ?? "")
-  if (record === undefined) return isOld ? { state: "gone" } : undefined
+  if (record === undefined) return at < since ? { state: "gone" } : undefined
   // The next link of a chain is stored with the success of the one before.
-  if (record.state === "succeeded" && last < ids.length - 1) return undefined
+  if (record.state === "succeeded" && last < ids.length - 1)
+    return (record.endedAt ?? since) < since ? { state: "gone" } : undefined
   return endOf(record)
 }
 

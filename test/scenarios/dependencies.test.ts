@@ -199,6 +199,26 @@ onEveryBoard((newBoard, transport) => {
     await client.close()
   })
 
+  test("a link and a callback are waited for before they exist, by after and by their results", async () => {
+    const { client, submit, work } = await setUp()
+    const [link, callback] = [`link-${generateId()}`, `callback-${generateId()}`]
+    const p = await submit("p", {
+      chain: [
+        { task: "step.run", immutable: true, input: { name: "first" } },
+        { task: "step.run", immutable: true, input: { name: "link" }, id: link },
+      ],
+      callbacks: [{ task: "step.run", immutable: true, input: { name: "callback" }, id: callback }],
+    })
+    const child = await submit("child", { after: [link, callback] })
+    expect(child.receipt.state).toBe("deferred")
+    await expect(client.job(link).find()).rejects.toMatchObject({ code: "not-found" })
+    const results = Promise.all([client.job(link).result(WAIT), client.job(callback).result(WAIT), child.result(WAIT)])
+    await work()
+    expect(await results).toMatchObject([{ name: "link" }, { name: "callback" }, { name: "child" }])
+    expect((await p.find()).state).toBe("succeeded")
+    await client.close()
+  })
+
   // More than the 500 that a worker looks at together; to look again belongs to the runtime.
   const many = transport === "memory" ? 600 : 200
   test(`${many} jobs wait for one, and one for ${many}`, async () => {
@@ -267,6 +287,28 @@ onEveryBoard((newBoard, transport) => {
     expect(ran.sort()).toEqual(["d1", "d2", "d3"])
     await client.close()
   })
+
+  test("a link that does not come because the one before fails is like a failed parent; run again, it comes", async () => {
+    const { client, submit, work } = await setUp()
+    const link = `link-${generateId()}`
+    const p = await submit("p", {
+      does: "once",
+      chain: [{ task: "step.run", immutable: true, input: { name: "link" }, id: link }],
+    })
+    const strict = await submit("d1", { after: link })
+    const lenient = await submit("d2", { after: { ids: link, allowFailure: true } })
+    await work()
+    await p.outcome(WAIT)
+    await expect(client.job(link).result(WAIT)).rejects.toMatchObject({
+      code: "not-found",
+      message: expect.stringContaining("the job before it failed"),
+    })
+    expect(await lenient.outcome(WAIT)).toMatchObject({ state: "succeeded" })
+    expect(await stateOf(client, strict)).toBe("deferred")
+    await p.retry()
+    expect(await strict.outcome(WAIT)).toMatchObject({ state: "succeeded" })
+    await client.close()
+  }, 90_000)
 
   test("S145 cancel a child: it does not run, and its own child stays deferred", async () => {
     const { client, submit, work, ran } = await setUp()

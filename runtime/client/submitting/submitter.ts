@@ -15,6 +15,7 @@ import { GroupNotes } from "../../jobs/groups.ts"
 import { publishFailed, type SubmitResult } from "../../jobs/receipt.ts"
 import { type Placed, placedOf } from "../../jobs/submission/chord.ts"
 import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
+import { type Promised, promise } from "../../jobs/tracking/promises.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { Tracing } from "../../tracing/tracing.ts"
 import type { Store } from "../../transport/store.ts"
@@ -32,6 +33,8 @@ export interface Prepared {
   readonly atomic: boolean
   /** Where there are chords: which postings belong to each submission. */
   readonly chords?: ChordPlans
+  /** Ids of callbacks and links that are to be noted before the first task is stored. */
+  readonly promised?: ReadonlyArray<Promised>
 }
 
 export interface SubmitterOptions {
@@ -72,6 +75,7 @@ export class Submitter {
     const plans: Array<Planned> = []
     const later: Array<Promise<void>> = []
     const chords = new ChordPlans()
+    const promised: Array<Promised> = []
     for (const [index, value] of submissions.entries()) {
       const checked = withUniqueId(parseSubmission(value), known)
       if (Result.isFailure(checked)) {
@@ -81,11 +85,15 @@ export class Submitter {
       }
       const id = checked.success.id ?? context.ids?.[index] ?? generateId(now)
       if (checked.success.chord === undefined) {
-        this.#plan(checked.success, id, now, context, plans, later)
+        const named = withPromises(checked.success, id)
+        promised.push(...named.promised)
+        this.#plan(named.submission, id, now, context, plans, later)
         chords.add(index)
         continue
       }
-      const placed = placedOf(checked.success, id, { parse: parseSubmission, rootId: context.parent?.rootId })
+      const named = withPromises(checked.success, id)
+      promised.push(...named.promised)
+      const placed = placedOf(named.submission, id, { parse: parseSubmission, rootId: context.parent?.rootId })
       if (Result.isFailure(placed)) {
         plans.push(Result.fail(placed.failure))
         chords.add(index)
@@ -119,7 +127,20 @@ export class Submitter {
     if (context.atomic && !chords.isEmpty) {
       throw new CallboardError("unsupported", "chord: its members are not stored all or none", { field: "chord" })
     }
-    return { postings, known, now, atomic: context.atomic ?? false, ...(chords.isEmpty ? {} : { chords }) }
+    return {
+      postings,
+      known,
+      now,
+      atomic: context.atomic ?? false,
+      ...(chords.isEmpty ? {} : { chords }),
+      ...(promised.length === 0 ? {} : { promised }),
+    }
+  }
+
+  /** Notes what others may look for before the tasks are stored. Fails as the store does. */
+  async #note(groups: ReadonlySet<string> | undefined, promised: ReadonlyArray<Promised>, now: number): Promise<void> {
+    if (groups !== undefined) await this.#groups.note(groups, now)
+    await promise(this.#store, promised, now)
   }
 
   /** Adds the plan of a task to `plans`: at once, or by a promise in `later`. */
@@ -153,9 +174,12 @@ export class Submitter {
   }
 
   /** Stores prepared submissions. Each has a result of its own, in order. */
-  async post({ postings, known, now, atomic, chords }: Prepared): Promise<ReadonlyArray<SubmitResult>> {
+  async post({ postings, known, now, atomic, chords, promised = [] }: Prepared): Promise<ReadonlyArray<SubmitResult>> {
     const groups = groupsOf(postings)
-    const unnoted = groups && (await this.#groups.note(groups, now).then(() => undefined, asTransportError))
+    const unnoted =
+      groups === undefined && promised.length === 0
+        ? undefined
+        : await this.#note(groups, promised, now).then(() => undefined, asTransportError)
     if (unnoted !== undefined) {
       const refused = postings.map(({ id }) => publishFailed(id, unnoted, "none"))
       return chords?.perSubmission(refused) ?? refused
@@ -183,6 +207,25 @@ const withUniqueId = (
   if (known.has(id)) return Result.fail(new CallboardError("invalid-input", "id: is given twice", { field: "id" }))
   known.add(id)
   return checked
+}
+
+/**
+ * The task, and the ids that it promises: those of its callbacks and of links of its chain that the caller has named. A link
+ * before such a one gets an id as well, so that it can be told why the later one does not come.
+ */
+const withPromises = (
+  submission: Submission,
+  id: string,
+): { readonly submission: Submission; readonly promised: ReadonlyArray<Promised> } => {
+  const { callbacks = [], chain = [] } = submission
+  const promised: Array<Promised> = callbacks.flatMap((callback) =>
+    callback.id === undefined ? [] : [[id, callback.id]],
+  )
+  if (!chain.some((link) => link.id !== undefined)) return { submission, promised }
+  const links = chain.map((link, n) => ({ ...link, id: link.id ?? `${id}-c${n + 1}` }))
+  for (const [n, link] of chain.entries())
+    if (link.id !== undefined) promised.push([id, ...links.slice(0, n + 1).map((each) => each.id)])
+  return { submission: { ...submission, chain: links }, promised }
 }
 
 /** The groups that tasks belong to; `undefined`: none does, as most often. */

@@ -101,16 +101,19 @@ export const lookAtChord = async (
     return false
   }
   const outcomes: Array<MemberOutcome> = []
-  const isOld = now - chord.at > ABANDONED_MS
   for (const { n, part } of await readParts(store, chord.body, from, to)) {
     const open = part.ends.flatMap((end, place) => (end === null ? [{ place, ids: part.ids[place] ?? [] }] : []))
     const found = await findAll(
       jobs,
       open.flatMap(({ ids }) => ids),
-      ({ record: { state, result, tombstone } }): Ended => ({ state, ...(tombstone ? { tombstone } : { result }) }),
+      ({ record: { state, result, tombstone, endedAt } }): Ended => ({
+        state,
+        ...(endedAt === undefined ? {} : { endedAt }),
+        ...(tombstone ? { tombstone } : { result }),
+      }),
     )
     for (const { place, ids } of open) {
-      const end = memberEndOf(ids, found, isOld)
+      const end = memberEndOf(ids, found, chord.at, now - ABANDONED_MS)
       if (end !== undefined) outcomes.push({ of: chord.body, at: n * MEMBERS_PER_PART + place, end })
     }
   }
@@ -121,4 +124,4 @@ export const lookAtChord = async (
   return failed === undefined
 }
 
-type Ended = Pick<JobRecord, "state" | "result" | "tombstone">
+type Ended = Pick<JobRecord, "state" | "result" | "tombstone" | "endedAt">

@@ -17,6 +17,7 @@ import { isPlainObject } from "../../protocol/value.ts"
 import type { Found } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { findAll } from "../tracking/finding.ts"
+import { findPromised } from "../tracking/promises.ts"
 import { type Edge, writeEdges } from "./edges.ts"
 import { afterEnds, memberOutcomesOf } from "./ended.ts"
 import { byChild, findParentOutcomes, moveOn } from "./release.ts"
@@ -114,7 +115,7 @@ const withoutParent = (parent: string, why: Deferred | undefined): Deferred => {
 const releaseEnded = async (connection: Connection, jobs: ReadonlyArray<DeferredTask>): Promise<void> => {
   try {
     const endings = await findParentOutcomes(
-      connection.jobs,
+      connection,
       jobs.flatMap(({ parents }) => parents),
     )
     const failed = await moveOn(connection, byChild(edgesTo(jobs), endings))
@@ -176,7 +177,11 @@ const checkAll = async (
   const submittedTogether = new Set(postings.map(({ id }) => id))
   const asked = jobs.flatMap(({ parents }) => parents.filter((id) => !accepted.has(id) && !submittedTogether.has(id)))
   const found = await findAll(connection.jobs, asked, () => true)
-  const known = new Set([...accepted, ...found.keys()])
+  const promised = await findPromised(
+    connection,
+    asked.filter((id) => !found.has(id)),
+  )
+  const known = new Set([...accepted, ...found.keys(), ...promised.keys()])
   const acceptable: Array<DeferredTask> = []
   const refused = new Map<string, CallboardError>()
   for (const job of jobs) {

@@ -3,26 +3,41 @@
  * what is known about its parents: released, or failed where it can never start.
  */
 import type { Connection } from "../../connection/connection.ts"
+import type { MemberEnd } from "../../protocol/chord.ts"
 import { advance, type ParentOutcome, parentOutcomeOf } from "../../protocol/dependencies.ts"
 import { type KeepFailed, keepOf, NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Decision, Found, Jobs } from "../../transport/lift/transport.ts"
+import type { Decision, Found } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { postMissing } from "../outcome/follow-ups.ts"
 import { lostJobFailure } from "../outcome/lost-job.ts"
 import { findAll } from "../tracking/finding.ts"
+import { findPromised } from "../tracking/promises.ts"
 import { type Edge, edgePrefixOf, parseEdge, removeEdges } from "./edges.ts"
 
 /** Known outcomes of the jobs that a job waits for, by their ids. */
 export type ParentOutcomes = ReadonlyMap<string, ParentOutcome>
 
-/** The outcome of each of these jobs; a job without a record is gone. Fails as the transport does. */
-export const findParentOutcomes = async (jobs: Pick<Jobs, "find">, ids: Iterable<string>): Promise<ParentOutcomes> => {
+/**
+ * The outcome of each of these jobs. A job without a record is gone, unless it is promised: then it is open, or what the job
+ * before it is that did not lead to it. Fails as the transport does.
+ */
+export const findParentOutcomes = async (
+  { store, jobs }: Pick<Connection, "store" | "jobs">,
+  ids: Iterable<string>,
+): Promise<ParentOutcomes> => {
   const all = [...ids]
   const found = await findAll(jobs, all, ({ record }) => parentOutcomeOf(record))
-  return new Map(all.map((id) => [id, found.get(id) ?? parentOutcomeOf(undefined)]))
+  const promised = await findPromised(
+    { store, jobs },
+    all.filter((id) => !found.has(id)),
+  )
+  return new Map(all.map((id) => [id, found.get(id) ?? promisedOutcomeOf(promised.get(id))]))
 }
+
+const promisedOutcomeOf = (state: MemberEnd["state"] | "open" | undefined): ParentOutcome =>
+  state === undefined || state === "succeeded" ? "gone" : state === "expired" ? "failed" : state
 
 /** For each waiting job, by its id, the known outcomes of the jobs that it waits for. */
 export const byChild = (edges: ReadonlyArray<Edge>, endings: ParentOutcomes): ReadonlyMap<string, ParentOutcomes> => {

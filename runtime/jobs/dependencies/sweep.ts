@@ -54,7 +54,7 @@ export class Sweep {
     )
     const edges = written.flatMap(({ edge }) => (children.has(edge.child) ? [edge] : []))
     const endings = await findParentOutcomes(
-      jobs,
+      this.#connection,
       edges.map(({ parent }) => parent),
     )
     await this.#expire([...children.values()].flatMap(({ overdue }) => overdue ?? []))

@@ -10,6 +10,7 @@ import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { isExpired } from "../../protocol/time.ts"
 import type { Found, Jobs } from "../../transport/lift/transport.ts"
+import { findPromised } from "./promises.ts"
 
 /** A watch may miss changes, so a caller that waits reads the record this often. */
 export const POLL_MS = 5_000
@@ -22,6 +23,14 @@ const REPORT_DELAY_MS = 500
 
 /** There is no record of the job. */
 export const notFound = (id: string): CallboardError => new CallboardError("not-found", `there is no job ${id}`, { id })
+
+/** The job was promised, and will not come. */
+const brokenPromise = (id: string, before: string): CallboardError =>
+  new CallboardError(
+    "not-found",
+    `there is no job ${id}, and there will be none: the job before it ${before === "gone" ? "is not kept any more" : before}`,
+    { id },
+  )
 
 /** Only the tombstone of a job is left. */
 export const goneError = (id: string): CallboardError =>
@@ -110,7 +119,16 @@ export const waitForEnd = async (
     const seen = (record: JobRecord) => {
       if (isTerminal(record.state)) finish(() => resolve(record))
     }
-    const lookNow = () => findRecord(connection, id).then((found) => seen(found.record))
+    const lookNow = async () => {
+      try {
+        seen((await findRecord(connection, id)).record)
+      } catch (cause) {
+        if (!(cause instanceof CallboardError) || cause.code !== "not-found") throw cause
+        const promised = (await findPromised(connection, [id])).get(id)
+        if (promised === undefined) throw cause
+        if (promised !== "open") throw brokenPromise(id, promised)
+      }
+    }
     if (signal?.aborted) return aborted()
     signal?.addEventListener("abort", aborted, { once: true })
     const lookFirst = async () => {

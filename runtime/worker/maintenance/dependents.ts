@@ -166,7 +166,7 @@ export class Dependents {
     members: ReadonlyArray<MemberOutcome>,
   ): Promise<void> {
     const unknown = [...some].flatMap(([id, ending]) => (ending === undefined ? [id] : []))
-    const asked = await findParentOutcomes(this.#connection.jobs, unknown)
+    const asked = await findParentOutcomes(this.#connection, unknown)
     const endings = [...some].map(([id, ending]) => [id, ending ?? asked.get(id) ?? "open"] as const)
     await afterEnds(this.#connection, new Map(endings), members)
   }

@@ -128,17 +128,19 @@ describe("the record of a member", () => {
     ["nothing is known yet", {}, false, undefined],
     ["nothing is known for long", {}, true, "gone"],
     ["the first link runs", { a: "started" }, true, undefined],
-    ["the next link is about to come", { a: "succeeded" }, true, undefined],
+    ["the next link is about to come", { a: "succeeded" }, false, undefined],
+    ["the next link has not come for long", { a: "succeeded" }, true, "gone"],
     ["a link has failed", { a: "succeeded", b: "failed" }, false, "failed"],
     ["the last link has succeeded", { c: "succeeded" }, false, "succeeded"],
     ["the last link runs", { a: "succeeded", b: "succeeded", c: "queued" }, false, undefined],
   ])("of a chain a, b, c: %s", (_, states, isOld, wanted) => {
-    const records = new Map(Object.entries(states).map(([id, state]) => [id, { state }]))
-    expect(memberEndOf(["a", "b", "c"], records, isOld)?.state).toBe(wanted)
+    const endedAt = isOld ? 1 : 3
+    const records = new Map(Object.entries(states).map(([id, state]) => [id, { state, endedAt }]))
+    expect(memberEndOf(["a", "b", "c"], records, endedAt, 2)?.state).toBe(wanted)
   })
 
   test("that is a tombstone of a success has no result", () => {
-    expect(memberEndOf(["a"], new Map([["a", { state: "succeeded", tombstone: true }]]), false)).toEqual({
+    expect(memberEndOf(["a"], new Map([["a", { state: "succeeded", tombstone: true }]]), 1, 2)).toEqual({
       state: "gone",
     })
   })
