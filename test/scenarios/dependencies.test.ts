@@ -233,9 +233,6 @@ onEveryBoard((newBoard, transport) => {
     await client.close()
   }, 90_000)
 
-  // What follows from the records alone, which the scenarios above have shown to be kept on each transport.
-  if (transport !== "memory") return
-
   test("S140 parent fails: its child stays deferred, one to which that is the same runs", async () => {
     const { client, submit, work, ran } = await setUp()
     const p = await submit("p", { does: "once" })
@@ -287,28 +284,6 @@ onEveryBoard((newBoard, transport) => {
     expect(ran.sort()).toEqual(["d1", "d2", "d3"])
     await client.close()
   })
-
-  test("a link that does not come because the one before fails is like a failed parent; run again, it comes", async () => {
-    const { client, submit, work } = await setUp()
-    const link = `link-${generateId()}`
-    const p = await submit("p", {
-      does: "once",
-      chain: [{ task: "step.run", immutable: true, input: { name: "link" }, id: link }],
-    })
-    const strict = await submit("d1", { after: link })
-    const lenient = await submit("d2", { after: { ids: link, allowFailure: true } })
-    await work()
-    await p.outcome(WAIT)
-    await expect(client.job(link).result(WAIT)).rejects.toMatchObject({
-      code: "not-found",
-      message: expect.stringContaining("the job before it failed"),
-    })
-    expect(await lenient.outcome(WAIT)).toMatchObject({ state: "succeeded" })
-    expect(await stateOf(client, strict)).toBe("deferred")
-    await p.retry()
-    expect(await strict.outcome(WAIT)).toMatchObject({ state: "succeeded" })
-    await client.close()
-  }, 90_000)
 
   test("S145 cancel a child: it does not run, and its own child stays deferred", async () => {
     const { client, submit, work, ran } = await setUp()
@@ -385,6 +360,31 @@ onEveryBoard((newBoard, transport) => {
     expect((await client.jobs({ states: ["failed"] })).jobs).toEqual([])
     await client.close()
   })
+
+  // What follows from the records alone, which the scenarios above have shown to be kept on each transport.
+  if (transport !== "memory") return
+
+  test("a link that does not come because the one before fails is like a failed parent; run again, it comes", async () => {
+    const { client, submit, work } = await setUp()
+    const link = `link-${generateId()}`
+    const p = await submit("p", {
+      does: "once",
+      chain: [{ task: "step.run", immutable: true, input: { name: "link" }, id: link }],
+    })
+    const strict = await submit("d1", { after: link })
+    const lenient = await submit("d2", { after: { ids: link, allowFailure: true } })
+    await work()
+    await p.outcome(WAIT)
+    await expect(client.job(link).result(WAIT)).rejects.toMatchObject({
+      code: "not-found",
+      message: expect.stringContaining("the job before it failed"),
+    })
+    expect(await lenient.outcome(WAIT)).toMatchObject({ state: "succeeded" })
+    expect(await stateOf(client, strict)).toBe("deferred")
+    await p.retry()
+    expect(await strict.outcome(WAIT)).toMatchObject({ state: "succeeded" })
+    await client.close()
+  }, 90_000)
 
   describe("what is submitted", () => {
     test("after a job that nobody knows, itself, or one further down is refused, and leaves nothing", async () => {
