@@ -12,6 +12,7 @@ import { DEFAULTS } from "../options/defaults.ts"
 import { connectWithRetries, reconnectDelay } from "../options/reconnect.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
 import { openTracing } from "../tracing/tracing.ts"
+import { VERSION } from "../version.ts"
 import { MethodSettingsCache } from "../worker/attempt/method-settings.ts"
 import { isHandlerProcess } from "../worker/isolation/handler-process-mark.ts"
 import type { WorkerOptions } from "../worker/options.ts"
@@ -127,6 +128,12 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         log: log.with({ logger: "callboard.worker" }),
         observers,
       }
+      own.debug("the worker starts", {
+        worker: name,
+        queues: settings.queues.join(","),
+        version: VERSION,
+        pid: process.pid,
+      })
       await service.start((signal) => startWorker(workerOptions, signal))
     }
   } catch (cause) {

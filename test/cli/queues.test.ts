@@ -161,3 +161,32 @@ test("a workflow as a tree", { timeout: 60_000 }, async () => {
   })
   expect((await project.ask("job", "a", "--tree", "--watch")).code).toBe(2)
 })
+
+test("S199 what a burst worker says, in order; what ends it is on standard error; quiet says nothing", {
+  timeout: 60_000,
+}, async () => {
+  project.write("callboard.config.ts", `export default { log: { level: "debug" }, resultTtl: 500 }`)
+  await project.json("submit", "math.echo", "5", "--id", "five")
+  const ran = await project.run("worker", "--burst", "-n", "w1")
+  const said = [
+    /message="the worker starts" .*worker=w1 queues=default version=\d+\.\d+\.\d+ pid=\d+/,
+    /message="math\.echo starts" .*job=five .*arguments=.*5/,
+    /message="math\.echo succeeded in [\d.]+ s on w1; its result is kept for 500 seconds" .*job=five/,
+    /message="w1 has nothing more to do \(burst\)"/,
+    /message="stopped: /,
+  ]
+  const lines = ran.stdout.split("\n")
+  const places = said.map((each) => lines.findIndex((line) => each.test(line)))
+  expect(places.filter((at) => at < 0)).toEqual([])
+  expect(places).toEqual(places.toSorted((a, b) => a - b))
+  expect(ran.stderr).toBe("")
+
+  // The log is on standard output whatever its level, in one form; what ends the command is on standard error.
+  const failed = await project.run("worker", "--burst", "--transport", "carrier-pigeon:coop")
+  expect(failed.stdout).toBe("")
+  expect(failed.stderr).toMatch(/^callboard: .*carrier-pigeon/m)
+
+  await project.json("submit", "math.echo", "5")
+  const quiet = await project.run("worker", "--burst", "-l", "none")
+  expect(quiet).toMatchObject({ stdout: "", stderr: "" })
+})

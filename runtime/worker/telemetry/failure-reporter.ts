@@ -1,6 +1,7 @@
 /**
  * Reports failed attempts: a log line with everything that is needed to find and repeat the job, without what is to be
- * hidden, and a call of the application's failure handlers.
+ * hidden, and a call of the application's failure handlers. At the level `debug` it also says of each attempt that it starts
+ * and that it has succeeded.
  */
 
 import * as Result from "effect/Result"
@@ -13,7 +14,7 @@ import { decodeBody } from "../../protocol/body.ts"
 import { isUndecodable, type Message, type Undecodable } from "../../protocol/message.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
-import type { InFlight } from "../delivery/in-flight.ts"
+import type { InFlight, Run } from "../delivery/in-flight.ts"
 import { jobFields } from "../delivery/job-fields.ts"
 import type { WorkerObserver } from "./observer.ts"
 
@@ -58,16 +59,31 @@ export class FailureReporter implements WorkerObserver {
   readonly #log: Log
   readonly #handlers: ReadonlyArray<FailureHandler>
   readonly #maxBody: number
+  /** Whether the level is `debug`. */
+  readonly #saysAll: boolean
 
   /** `maxBody`: largest body that is decoded for its arguments, in bytes. */
   constructor(log: Log, handlers: ReadonlyArray<FailureHandler>, maxBody: number) {
     this.#log = log
     this.#maxBody = maxBody
     this.#handlers = handlers
+    this.#saysAll = log.enabled("debug")
+  }
+
+  started(_inFlight: InFlight, { record, method, posting }: Run): void {
+    if (!this.#saysAll) return
+    this.#log.debug(`${cut(record.name, MAX_NAME)} starts`, {
+      ...jobFields(record, method),
+      arguments: argumentsOf(posting.message, method, this.#maxBody),
+    })
   }
 
   settled(inFlight: InFlight, { record }: AttemptEnd): void {
-    if (record?.error === undefined || record.state === "succeeded") return
+    if (record?.state === "succeeded") {
+      if (this.#saysAll) this.#log.debug(successLine(record), jobFields(record, inFlight.method))
+      return
+    }
+    if (record?.error === undefined) return
     this.#report(record, inFlight.run?.posting.message ?? inFlight.delivery.message, inFlight.method)
   }
 
@@ -88,6 +104,12 @@ export class FailureReporter implements WorkerObserver {
 
 /** Longest task name in a line, in characters. */
 const MAX_NAME = 255
+
+const successLine = ({ name, worker, startedAt = 0, endedAt = 0, keepMs = -1 }: JobRecord): string => {
+  const kept = keepMs < 0 ? "for ever" : `for ${keepMs / 1_000} seconds`
+  const took = `${(endedAt - startedAt) / 1_000} s on ${worker}`
+  return `${cut(name, MAX_NAME)} succeeded in ${took}; its result is kept ${kept}`
+}
 
 interface FailureLine {
   readonly message: string

@@ -8,7 +8,7 @@ import { begin, quantiles, report } from "./program.js"
 const [transport = "memory:", jobsText = "1000"] = process.argv.slice(2)
 const jobs = Number(jobsText)
 const BATCH = 1_000
-const TRIES = 200
+const TRIES = 30
 
 const noop = actor("noop", {
   methods: {
@@ -62,6 +62,6 @@ for (const [name, ask] of Object.entries(questions)) {
     await ask(client)
     times.push(performance.now() - began)
   }
-  medians[name] = quantiles(times.slice(TRIES / 10)).p50
+  medians[name] = quantiles(times.slice(3)).p50
 }
 report({ jobs: TRIES * Object.keys(questions).length, ...medians })

@@ -15,7 +15,7 @@ export const lists = ({ jobs }: Form): Workload => {
   return {
     name: "lists",
     title: "Lists and counts",
-    note: "Median of 200 calls. One job in a hundred has failed, one in a thousand in the queue `few`; the others have succeeded. One round.",
+    note: "Median of 30 calls. One job in a hundred has failed, one in a thousand in the queue `few`; the others have succeeded. One round.",
     main: "failed",
     better: "less",
     rounds: 1,
