@@ -30,6 +30,9 @@ const HITS = 100
 /** A page ends early when its records and tasks have more bytes than this. */
 const PAGE_BYTES = 16 * 1024 * 1024
 
+/** Most tasks that a list of waiting jobs looks up in the order of their queues, and then sorts. */
+const FEW = 500
+
 const TOP = Number.MAX_SAFE_INTEGER
 
 const pause = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
@@ -95,6 +98,11 @@ export class JobLister {
     if (group !== undefined) return this.#linked(GROUP, group, condition, below)
     if (parent !== undefined) return this.#linked(PARENT, parent, condition, below)
     if (root !== undefined) return this.#linked(ROOT, root, condition, below)
+    const few = states?.every((state) => WAITING.includes(state)) ? this.#fewTasks(query.queue) : undefined
+    if (few !== undefined) {
+      const seqs = few.filter((seq) => seq < below)
+      return [{ seqs: this.#matching(seqs, condition), end: 0 }]
+    }
     const rare = rareStates(states, dead === true)
     return rare === undefined ? this.#scanned(condition, below) : this.#inStates(rare, query.queue, condition, below)
   }
@@ -187,6 +195,24 @@ export class JobLister {
       yield { seqs: this.#matching(seqs, condition), end }
       from = end
     }
+  }
+
+  /**
+   * Rows of jobs with a task in a queue; `undefined` if there are many. Few may lie behind very many jobs that have ended,
+   * and many are soon met among the newest rows.
+   */
+  #fewTasks(queue: string | undefined): ReadonlyArray<number> | undefined {
+    const select = "SELECT coalesce(of, seq) AS seq FROM callboard_job"
+    const later = this.#prepare(`${select} INDEXED BY callboard_job_later WHERE at > 0 LIMIT ?`)
+    const ready = this.#prepare(`${select} INDEXED BY callboard_job_ready WHERE queue = ? AND at = 0 LIMIT ?`)
+    const seqs = later.all(FEW + 1).map((row) => int(row, "seq"))
+    const queues = queue === undefined ? this.#names.all().map(({ id }) => id) : [this.#names.find(queue) ?? -1]
+    if (queues.length > FEW) return undefined
+    for (const each of queues) {
+      if (seqs.length > FEW) return undefined
+      seqs.push(...ready.all(each, FEW + 1 - seqs.length).map((row) => int(row, "seq")))
+    }
+    return seqs.length > FEW ? undefined : seqs
   }
 
   #matching(seqs: Iterable<number>, { sql, values }: Condition): ReadonlyArray<number> {

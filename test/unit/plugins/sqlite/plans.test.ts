@@ -1,9 +1,11 @@
 /** Lists read rows by an index, in its order: a page that sorts all jobs first would cost more with every job. */
 import { DatabaseSync } from "node:sqlite"
 import { connect } from "callboard"
-import { expect, test, vi } from "vitest"
+import { expect, onTestFinished, test, vi } from "vitest"
+import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import { STATES } from "../../../../runtime/protocol/state.ts"
 import { temporaryFolder } from "../../../support/servers/process.ts"
+import { posted, publish } from "./helpers.ts"
 
 test("no list and no count sorts what it reads", async () => {
   using folder = temporaryFolder()
@@ -36,4 +38,28 @@ test("no list and no count sorts what it reads", async () => {
       .some(({ detail }) => /TEMP B-TREE|^SCAN callboard/.test(String(detail))),
   )
   expect(sorting).toEqual([])
+})
+
+test("few jobs that wait are found behind many that have ended, page by page, and so are many", async () => {
+  using folder = temporaryFolder()
+  const driver = await plugin.connect(new URL(`sqlite:${folder.path}/board.db`), {
+    namespace: "test",
+    lease: 30_000,
+    name: "test",
+    timeout: 5_000,
+  })
+  onTestFinished(() => driver.close())
+  const idsOf = (prefix: string, count: number) => Array.from({ length: count }, (_, at) => `${prefix}${at}`)
+  const page = async (after?: string) =>
+    driver.query?.({ states: ["queued", "scheduled"], queue: "q", limit: 2, ...(after === undefined ? {} : { after }) })
+  await publish(driver, ...idsOf("few", 3))
+  await driver.publish([posted({ id: "later", queue: "q", due: Date.now() + 60_000 })])
+  await driver.publish([posted({ id: "elsewhere", queue: "other" })])
+  const first = await page()
+  expect(first?.jobs.map(({ id }) => id)).toEqual(["later", "few2"])
+  expect((await page(first?.next))?.jobs.map(({ id }) => id)).toEqual(["few1", "few0"])
+  await publish(driver, ...idsOf("many", 600))
+  const top = await page()
+  expect(top?.jobs.map(({ id }) => id)).toEqual(["many599", "many598"])
+  expect((await page(top?.next))?.jobs.map(({ id }) => id)).toEqual(["many597", "many596"])
 })
