@@ -81,6 +81,7 @@ onEveryBoard((newBoard, transport) => {
     await client.submit("work.fine", { callbacks: [{ task: "work.fine", queue: "after-it" }] })
     const service = await start([work], { transport: url, burst: true, queues: ["default"] })
     await service.stopped
+    await settles(() => client.purge("after-it"), 1)
     await settles(async () => (await namesOf(client)).includes("after-it"), true)
   })
 
