@@ -87,7 +87,11 @@ test("a burst runs what waits for what it runs", async () => {
 })
 
 test("group: lists groups, shows one by state, cancels it; one without jobs is not there", async () => {
-  expect(await project.ask("group")).toMatchObject({ code: 0, stdout: "", stderr: expect.stringContaining("no groups") })
+  expect(await project.ask("group")).toMatchObject({
+    code: 0,
+    stdout: "",
+    stderr: expect.stringContaining("no groups"),
+  })
   const { connect } = await import("callboard")
   await using client = await connect(`sqlite:${project.path}/.callboard/board.db`)
   await client.map("works.echo", [1, 2]).then("works.echo", { id: "all" })

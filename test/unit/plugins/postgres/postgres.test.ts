@@ -110,7 +110,7 @@ test("several that come first at the same time make one schema", async () => {
     Array.from({ length: 4 }, () => plugin.connect(through(server.port), options("first"))),
   )
   await Promise.all(drivers.map((driver) => driver.close()))
-  expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 1 }])
+  expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 2 }])
 })
 
 test("what is published during a take does not come before what was published earlier", async () => {
