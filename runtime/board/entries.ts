@@ -5,8 +5,9 @@ import {
   BOARD_PRIORITIES,
   BoardIndex,
   type BoardPriority,
-  BoardRecord,
+  type BoardRecord,
   type Place,
+  parseBoardRecord,
   placeOf,
 } from "../protocol/board.ts"
 import type { Entry, Revision, Store } from "../transport/store.ts"
@@ -23,19 +24,18 @@ const INDEX = "index"
 const PAGE = 256
 
 const encoder = new TextEncoder()
+const decoder = new TextDecoder()
 
 /** The entries of one board, below `board/<name>/`. */
 export class BoardEntries {
   readonly store: Store
   readonly #prefix: string
   readonly #index: StoreEntry<BoardIndex>
-  readonly #jobs: StoreEntry<BoardRecord>
 
   constructor(store: Store, board: string) {
     this.store = store
     this.#prefix = `board/${board}/`
     this.#index = new StoreEntry(this.#prefix, BoardIndex)
-    this.#jobs = new StoreEntry(this.#prefix, BoardRecord)
   }
 
   /** Key of a job in a bucket. */
@@ -62,7 +62,7 @@ export class BoardEntries {
 
   /** `undefined` for an entry that cannot be read. */
   decode({ key, value, revision }: Entry): Known | undefined {
-    const record = this.#jobs.decode(value)
+    const record = parseBoardRecord(decoder.decode(value))
     if (record === undefined) return undefined
     return { key, record: { ...record, sequence: record.sequence ?? Number(revision) }, revision }
   }

@@ -77,45 +77,88 @@ export const reorder = <A>(
 const STEPS = ["posted", "claimed", "lapsed", "taken-over", "abandoned", "trashed", "restored", "consumed"] as const
 
 /** What happened to a job: `taken-over` is a claim of a job whose earlier claim has lapsed. */
-const Step = Schema.Struct({
+export interface BoardStep {
   /** Milliseconds since the epoch, by the clock of the store. */
-  at: Schema.Finite,
-  step: Schema.Literals(STEPS),
-  owner: Schema.optionalKey(Schema.String),
-})
-export type BoardStep = typeof Step.Type
+  readonly at: number
+  readonly step: (typeof STEPS)[number]
+  readonly owner?: string
+}
 
 /** Most steps that are kept: the posting, and the newest ones. */
 export const STORY_LENGTH = 20
 
-const Claim = Schema.Struct({
-  owner: Schema.String,
+export interface StoredClaim {
+  readonly owner: string
   /** Rises with every claim of the job, so that an owner that was overtaken is told from a later one of the same name. */
-  number: Schema.Finite,
-  at: Schema.Finite,
+  readonly number: number
+  readonly at: number
   /** When the claim lapses, by the clock of the store; `null`: never. */
-  until: Schema.NullOr(Schema.Finite),
-})
-export type StoredClaim = typeof Claim.Type
+  readonly until: number | null
+}
 
-export const BoardRecord = Schema.Struct({
-  id: Schema.String,
-  name: Schema.String,
-  priority: Schema.Literals(BOARD_PRIORITIES),
-  details: Schema.Record(Schema.String, Schema.Unknown),
+export interface BoardRecord {
+  readonly id: string
+  readonly name: string
+  readonly priority: BoardPriority
+  readonly details: Readonly<Record<string, unknown>>
   /** Where the application keeps what belongs to the job. */
-  book: Schema.optionalKey(Schema.Struct({ name: Schema.String, uuid: Schema.String })),
-  createdAt: Schema.Finite,
-  modifiedAt: Schema.Finite,
+  readonly book?: { readonly name: string; readonly uuid: string }
+  readonly createdAt: number
+  readonly modifiedAt: number
   /** The revision that the entry had before its first rewrite; absent until then, since the entry has that revision. */
-  sequence: Schema.optionalKey(Schema.Finite),
+  readonly sequence?: number
   /** How often the job was claimed. */
-  claims: Schema.Finite,
+  readonly claims: number
   /** The last claim, unless it was abandoned. It may have lapsed. */
-  claim: Schema.optionalKey(Claim),
-  story: Schema.Array(Step),
-})
-export type BoardRecord = typeof BoardRecord.Type
+  readonly claim?: StoredClaim
+  readonly story: ReadonlyArray<BoardStep>
+}
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const isNumber = (value: unknown): value is number => typeof value === "number"
+const isText = (value: unknown): value is string => typeof value === "string"
+const isOr = (value: unknown, is: (value: unknown) => boolean): boolean => value === undefined || is(value)
+
+const isStep = (value: unknown): boolean =>
+  isObject(value) &&
+  isNumber(value["at"]) &&
+  STEPS.some((each) => each === value["step"]) &&
+  isOr(value["owner"], isText)
+
+const isClaim = (value: unknown): boolean =>
+  isObject(value) &&
+  isText(value["owner"]) &&
+  isNumber(value["number"]) &&
+  isNumber(value["at"]) &&
+  (value["until"] === null || isNumber(value["until"]))
+
+/** Whether a value is the entry of a job. By hand, since a schema takes ten times as long for the entries of a whole bucket. */
+const isRecord = (value: unknown): value is BoardRecord =>
+  isObject(value) &&
+  isText(value["id"]) &&
+  isText(value["name"]) &&
+  BOARD_PRIORITIES.some((each) => each === value["priority"]) &&
+  isObject(value["details"]) &&
+  isOr(value["book"], (book) => isObject(book) && isText(book["name"]) && isText(book["uuid"])) &&
+  isNumber(value["createdAt"]) &&
+  isNumber(value["modifiedAt"]) &&
+  isOr(value["sequence"], isNumber) &&
+  isNumber(value["claims"]) &&
+  isOr(value["claim"], isClaim) &&
+  Array.isArray(value["story"]) &&
+  value["story"].every(isStep)
+
+/** The entry of a job as it was stored; `undefined` for what is none. */
+export const parseBoardRecord = (text: string): BoardRecord | undefined => {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isRecord(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}
 
 /** What a change of an entry may add to it at most, in bytes: a posting is accepted only if that still fits. */
 export const BOARD_RESERVE_BYTES = STORY_LENGTH * (2 * MAX_OWNER_BYTES + 80) + 1_024

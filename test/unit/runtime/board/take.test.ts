@@ -3,6 +3,7 @@ import { connect } from "callboard"
 import { expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { Faults, faultyPlugin } from "../../../support/faults.ts"
+import { eventually } from "../../../support/servers/process.ts"
 
 test("a claim whose caller has gone meanwhile is given up", async () => {
   const faults = new Faults()
@@ -19,21 +20,22 @@ test("a claim whose caller has gone meanwhile is given up", async () => {
   expect(await job.find()).toMatchObject({ state: "UNCLAIMED", lastOwner: "me" })
 })
 
-test("claims of the next job at the same time find every job that was posted before them", async () => {
+test("a claim that joins a look finds what was posted after that look began", async () => {
   const faults = new Faults()
   const client = await connect(`faulty://${generateId()}`, { transports: { faulty: faultyPlugin(faults) } })
   onTestFinished(() => client.close())
   const board = client.board("builds")
-  // A list that takes a while, as that of a broker does: what is posted meanwhile is not in it.
+  await (await board.claim(await board.post("first"), "me")).consume()
+  const gate = Promise.withResolvers<void>()
+  let looks = 0
   faults.after = async (call) => {
-    if (call === "store.list") await new Promise((resolve) => setTimeout(resolve, 5))
+    if (call === "store.list" && ++looks === 1) await gate.promise
   }
-  const cycle = async (at: number): Promise<void> => {
-    for (let n = 0; n < 5; n++) {
-      await board.post(`${at} ${n}`)
-      await (await board.take(`claimer ${at}`)).consume()
-    }
-  }
-  await Promise.all(Array.from({ length: 20 }, (_, at) => cycle(at)))
-  expect(await board.count()).toBe(0)
+  const early = board.take("early").catch(({ code }) => code)
+  await eventually(() => looks === 1, { message: "it looks" })
+  await board.post("second")
+  const late = board.take("late")
+  gate.resolve()
+  expect((await late).job.name).toBe("second")
+  expect(await early).toBe("not-found")
 })

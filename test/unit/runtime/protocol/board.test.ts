@@ -16,6 +16,7 @@ import {
   earlierClaims,
   extended,
   liveClaim,
+  parseBoardRecord,
   placeOf,
   posted,
   reorder,
@@ -149,6 +150,28 @@ test.each([
   ["\ud800", /^invalid-input: owner/],
 ])("an owner: %s", (owner, expected) => {
   expect(outcome(checkOwner(owner))).toMatch(expected)
+})
+
+describe("an entry is read only where it is one", () => {
+  const record = { ...held, book: { name: "b", uuid: "u" }, sequence: 7 }
+  test.each<readonly [string, object | string, boolean]>([
+    ["a whole one", record, true],
+    ["a new one", fresh, true],
+    ["garbage", "{garbage", false],
+    ["another value", "[]", false],
+    ["no id", { ...record, id: undefined }, false],
+    ["an unknown priority", { ...record, priority: "urgent" }, false],
+    ["details that are none", { ...record, details: [] }, false],
+    ["half a book", { ...record, book: { name: "b" } }, false],
+    ["a time that is text", { ...record, createdAt: "now" }, false],
+    ["a sequence that is text", { ...record, sequence: "7" }, false],
+    ["a claim without an end", { ...record, claim: { owner: "me", number: 1, at: 1 } }, false],
+    ["no story", { ...record, story: undefined }, false],
+    ["an unknown step", { ...record, story: [{ at: 1, step: "flown" }] }, false],
+  ])("%s", (_, value, isRead) => {
+    const text = typeof value === "string" ? value : JSON.stringify(value)
+    expect(parseBoardRecord(text)).toEqual(isRead ? value : undefined)
+  })
 })
 
 test("an id tells the place of its job, and no other text is one", () => {
