@@ -16,8 +16,6 @@ export interface BoardNotification {
 }
 
 const TOPIC = "board"
-/** Announcements of so many milliseconds share a message. */
-const GATHER_MS = 20
 /** Most announcements in a message, which has room for 66 KiB. */
 const BATCH = 50
 /** Most characters of a name that are announced. */
@@ -51,7 +49,6 @@ export class BoardNews {
   readonly #signal: AbortSignal
   #waiting: Array<ReadonlyArray<string>> = []
   #sending: Promise<void> = Promise.resolve()
-  #timer: ReturnType<typeof setTimeout> | undefined
   #listening: Promise<void> | undefined
   #changed = Promise.withResolvers<void>()
 
@@ -63,14 +60,12 @@ export class BoardNews {
   }
 
   announce(event: BoardEventName, { id, name, priority }: Omit<BoardNotification, "event">): void {
-    this.#waiting.push([event, id, name.slice(0, NAME), priority])
-    this.#timer ??= setTimeout(() => void this.flush(), GATHER_MS)
+    // Sent at once: a process that is quick to consume a job must not be heard before the one that has posted it.
+    if (this.#waiting.push([event, id, name.slice(0, NAME), priority]) === 1) queueMicrotask(() => void this.flush())
   }
 
   /** Sends what was announced; never fails. */
   flush(): Promise<void> {
-    clearTimeout(this.#timer)
-    this.#timer = undefined
     const waiting = this.#waiting
     this.#waiting = []
     this.#sending = this.#sending.then(async () => {

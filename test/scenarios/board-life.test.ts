@@ -190,11 +190,35 @@ onEveryBoard((newBoard, transport) => {
       const claim = await second.claim(job.id, "me")
       await claim.abandon()
       await (await second.claim(job.id, "me")).consume()
-      await eventually(() => told.length >= 4, { deadline: 5_000, message: "both are told" })
+      await eventually(() => told.length >= 4, { deadline: 20_000, message: "both are told" })
       for (const name of ["A", "B"]) {
         const own = told.filter((each) => each.startsWith(name))
         expect(own).toEqual([`${name} POSTED ${job.id}`, `${name} REMOVAL ${job.id}`])
       }
+    })
+
+    test("S053 what is posted and consumed at once is told to each board, once and in order", async () => {
+      const { board, other } = await begin(newBoard())
+      const second = await other()
+      const told: Array<[string, string, string]> = []
+      for (const [name, each] of Object.entries({ A: board, B: second }))
+        await each.on("*", (event) => told.push([name, "id" in event ? event.id : "", event.event]))
+      const jobs = await Promise.all(
+        Array.from({ length: 40 }, async (_, at) => {
+          const job = await (at % 2 === 0 ? board : second).post(`${at}`)
+          const claim = await (at % 3 === 0 ? board : second).claim(job.id, "me")
+          await claim.consume()
+          return job.id
+        }),
+      )
+      await eventually(() => told.length >= 160, { deadline: 20_000, message: "all is told" })
+      for (const name of ["A", "B"])
+        for (const id of jobs)
+          expect(told.filter(([to, about]) => to === name && about === id).map(([, , event]) => event)).toEqual([
+            "POSTED",
+            "REMOVAL",
+          ])
+      expect(told).toHaveLength(160)
     })
 
     test("S055 listener faults", async () => {
