@@ -8,6 +8,7 @@
  * - `alone`: one job at a time, which nothing waits for
  * - `result`, `events`: the same with a client that waits for the result, or follows the events of the job
  * - `idle`: seconds without a job, with a worker of so many queues
+ * - `schedules`: the same beside ten thousand schedules, none of which is due
  */
 import { actor, connect, serve } from "callboard"
 import { connect as connectNats, type NatsConnection } from "nats"
@@ -91,8 +92,18 @@ const one = async (n: number): Promise<void> => {
   await done
 }
 
+const isIdle = traffic === "idle" || traffic === "schedules"
+const SCHEDULES = 10_000
+
+if (traffic === "schedules") {
+  await inBatches(SCHEDULES, async (from, size) => {
+    const names = Array.from({ length: size }, (_, at) => `schedule-${from + at}`)
+    await Promise.all(names.map((name) => client.schedules.create(name, { cron: "0 0 29 2 *", task: "noop" })))
+  })
+}
+
 const run = async (jobs: number): Promise<void> => {
-  if (traffic === "idle") return await nap(jobs * 1_000)
+  if (isIdle) return await nap(jobs * 1_000)
   if (traffic === "waiting") return await batches(jobs)
   if (traffic === "batches") {
     const done = settled.reach(jobs)
@@ -103,7 +114,7 @@ const run = async (jobs: number): Promise<void> => {
   for (let n = 0; n < jobs; n++) await one(n)
 }
 
-await run(traffic === "idle" ? 2 : Math.min(traffic === "batches" ? 5_000 : 100, count))
+await run(isIdle ? 2 : Math.min(traffic === "batches" ? 5_000 : 100, count))
 await nap(SETTLING_MS)
 await begin()
 const before = counted()

@@ -129,5 +129,7 @@ export const idleCost = (): Workload => ({
     row("nats, 10 bands", natsMetered({ query: "?bands=10" }), "idle", IDLE_SECONDS),
     row("sqlite, 5 queues", sqliteMetered, "idle", IDLE_SECONDS, 5),
     row("postgres, 5 queues", postgresMetered, "idle", IDLE_SECONDS, 5),
+    row("sqlite, 10,000 schedules", sqliteMetered, "schedules", IDLE_SECONDS),
+    row("nats, 10,000 schedules", nats, "schedules", IDLE_SECONDS),
   ],
 })
