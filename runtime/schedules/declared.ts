@@ -1,5 +1,4 @@
 /** Schedules that actors' methods declare: made when a worker starts, and taken away when the method does not say so any more. */
-import { allEntries } from "../async/store-entry.ts"
 import type { Log } from "../log/log.ts"
 import type { Store } from "../transport/store.ts"
 import { firstDue, newEntry, SCHEDULES, type ScheduleEntry, withWake } from "./entry.ts"
@@ -8,12 +7,23 @@ import { parseScheduleFields, rulesOf, type ScheduleDeclaration } from "./fields
 /** By the names of the actors that a worker serves: the methods with a schedule. */
 export type Declared = ReadonlyMap<string, ReadonlyMap<string, ScheduleDeclaration>>
 
-/** Several workers may do this at once: the first one writes. Fails as the store does. */
-export const declareAll = async (store: Store, declared: Declared, now: number, log: Log): Promise<void> => {
+/**
+ * `known`: the names of the schedules that there are. Several workers may do this at once: the first one writes. Fails as the
+ * store does.
+ */
+export const declareAll = async (
+  store: Store,
+  declared: Declared,
+  known: ReadonlySet<string>,
+  now: number,
+  log: Log,
+): Promise<void> => {
   for (const [actor, methods] of declared) {
-    const names = new Set([...methods.keys()].map((method) => `${actor}.${method}`))
     for (const [method, declaration] of methods) await declare(store, actor, method, declaration, now, log)
-    await removeOthers(store, actor, names)
+    for (const name of known) {
+      if (name.startsWith(`${actor}.`) && !methods.has(name.slice(actor.length + 1)))
+        await removeDeclared(store, actor, name)
+    }
   }
 }
 
@@ -44,11 +54,11 @@ const declare = async (
   })
 }
 
-const removeOthers = async (store: Store, actor: string, names: ReadonlySet<string>): Promise<void> => {
-  for await (const { key, value, revision } of allEntries(store, SCHEDULES.key(`${actor}.`))) {
-    const entry = SCHEDULES.decode(value)
-    if (entry?.declared?.actor !== actor || names.has(key.slice(SCHEDULES.prefix.length))) continue
-    // What it has posted goes on; a posting that is in the entry now is posted first, by the next worker that starts.
-    if (entry.pending === undefined) await store.write([{ key, value: null, expect: revision }])
-  }
+/** Removes a schedule, if this actor has declared it. What it has posted goes on. */
+const removeDeclared = async (store: Store, actor: string, name: string): Promise<void> => {
+  await SCHEDULES.change(store, name, (found) => {
+    const entry = found?.value
+    // A posting that is in the entry now is published first; the next worker that starts removes it.
+    return entry?.declared?.actor === actor && entry.pending === undefined ? "remove" : "keep"
+  })
 }

@@ -39,6 +39,8 @@ export class Scheduler {
   readonly #watch: StoreWatch
   /** Names that changed while all entries are being read: what was watched is newer than what is read. */
   #touched: Set<string> | undefined
+  /** Of all schedules, when they were last read. */
+  #names: ReadonlySet<string> = new Set()
   #timer: ReturnType<typeof setTimeout> | undefined
   #timerAt = Number.POSITIVE_INFINITY
   #lastRead = performance.now()
@@ -89,6 +91,7 @@ export class Scheduler {
       }
       for (const name of touched) names.add(name)
       this.#due.keepOnly(names)
+      this.#names = names
     } finally {
       this.#touched = undefined
     }
@@ -145,7 +148,7 @@ export class Scheduler {
   async #work(): Promise<void> {
     const { connection, declared, askTime, log, signal } = this.#options
     if (!this.#isDeclared) {
-      await declareAll(connection.store, declared, await askTime(), log)
+      await declareAll(connection.store, declared, this.#names, await askTime(), log)
       this.#isDeclared = true
     }
     if (performance.now() - this.#lastRead > READ_AGAIN_MS) void this.#watch.refresh()
