@@ -23,7 +23,7 @@ export interface SchedulerOptions extends PostingParts {
 }
 
 /** Schedules that are posted side by side. */
-const AT_A_TIME = 64
+const AT_A_TIME = 256
 /** Longest sleep: the clock of the store may have been set meanwhile. */
 const LONGEST_SLEEP_MS = 60_000
 /** Watching is best effort, so that all entries are read again now and then. */

@@ -161,8 +161,9 @@ export const runLedger = async (board: SharedBoard, options: LedgerOptions): Pro
       due.set(jobIdOf(name, time), time)
   say("schedules are paused")
   const accepted = jobs
-  const missing = () => [...due.keys()].filter((id) => !runsOf(board.folder).has(id))
-  await eventually(() => runsOf(board.folder).size >= due.size, { deadline: restMs, every: 500 }).catch(() => undefined)
+  await eventually(() => runsOf(board.folder).size >= due.size, { deadline: restMs, every: 2_000 }).catch(
+    () => undefined,
+  )
   // What would run twice has some time to do so.
   await sleep(2_000 * options.lease)
   const dead = new Set(team.dead)
@@ -189,7 +190,7 @@ export const runLedger = async (board: SharedBoard, options: LedgerOptions): Pro
     due: due.size - accepted,
     deaths: dead.size,
     reruns,
-    missing: missing(),
+    missing: [...due.keys()].filter((id) => !runs.has(id)),
     early,
     doubled,
     late: { half: part(0.5), most: part(0.99), last: part(1) },
