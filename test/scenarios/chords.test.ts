@@ -103,6 +103,37 @@ onEveryBoard((newBoard, transport) => {
     await client.close()
   })
 
+  test("a link of a chain may have a chord: its members get the result of the link before, and it gets theirs", async () => {
+    const { client, work } = await setUp()
+    const plus = (more: number) => ({ task: "sum.plus", kwargs: { more } })
+    const first = await client.submit("sum.one", {
+      input: { n: 1 },
+      chain: [
+        plus(1),
+        { task: "sum.all", id: "middle", chord: [plus(10), plus(20)] },
+        plus(100),
+        { task: "sum.list", id: "last", chord: [plus(0), plus(1)] },
+      ],
+    })
+    const member = {
+      task: "sum.one",
+      input: { n: 5 },
+      chain: [{ task: "sum.all", chord: [plus(1), plus(2)] }, plus(1000)],
+    }
+    const outer = await client.submit("sum.list", { chord: [member, one(6)] })
+    expect((await client.job("last").find()).state).toBe("deferred")
+    await work()
+    expect(await client.job("middle").result(WAIT)).toBe(34)
+    expect(await client.job("last").result(WAIT)).toEqual([134, 135])
+    expect(await outer.result(WAIT)).toEqual([1013, 6])
+    expect((await client.jobs({ group: "middle" })).jobs.map(({ id }) => id).sort()).toEqual(["middle-0", "middle-1"])
+    expect(new Set((await client.jobs({ rootId: first.id })).jobs.map(({ rootId }) => rootId))).toEqual(
+      new Set([first.id]),
+    )
+    await eventually(async () => (await entries(client)) === 0, { message: "no entry is left" })
+    await client.close()
+  })
+
   test("S192 groups: two jobs of g1; one is deleted; without jobs there is no such group, and none is listed", async () => {
     const { client } = await setUp()
     const jobs = await Promise.all([1, 2].map((n) => client.submit("sum.one", { input: { n }, group: "g1" })))
@@ -220,6 +251,35 @@ onEveryBoard((newBoard, transport) => {
     await client.close()
   })
 
+  test("where a chain breaks before a link with a chord, or in its members, that link fails; run again, it succeeds", async () => {
+    const { client, work } = await setUp()
+    const plus = { task: "sum.plus" }
+    const before = await client.submit("sum.once", {
+      input: { n: 1 },
+      chain: [plus, { task: "sum.list", id: "before", chord: [plus, plus] }, { ...plus, id: "never" }],
+    })
+    await client.submit("sum.one", {
+      input: { n: 1 },
+      chain: [{ task: "sum.list", id: "in", chord: [plus, { task: "sum.fail" }] }],
+    })
+    await work()
+    for (const id of ["in", "before"]) {
+      expect(await client.job(id).outcome(WAIT)).toMatchObject({ state: "failed", error: { name: "MemberFailed" } })
+    }
+    await expect(client.job("never").result(WAIT)).rejects.toMatchObject({ code: "not-found" })
+    await before.retry()
+    await client
+      .job("before-1")
+      .result(WAIT)
+      .catch(() => undefined)
+    await eventually(async () => (await client.jobs({ group: "before", states: ["succeeded"] })).jobs.length === 2, {
+      message: "they run",
+    })
+    await client.job("before").retry()
+    expect(await client.job("before").result(WAIT)).toEqual([3, 3])
+    await client.close()
+  }, 60_000)
+
   test("a body has arguments of its own, need not get the results, and may wait for other jobs as well", async () => {
     const { client, work } = await setUp()
     const own = await client.submit("sum.args", { args: ["own"], chord: [one(1)] })
@@ -288,6 +348,22 @@ onEveryBoard((newBoard, transport) => {
         { ...one(2), id: "two" },
       ],
       "id",
+    ],
+    [
+      "a delay on a link with a chord",
+      [{ ...one(1), chain: [{ task: "sum.all", delay: 1, chord: [one(1)] }] }],
+      "chord[0].chain[0].delay",
+    ],
+    ["a link with an empty chord", [{ ...one(1), chain: [{ task: "sum.all", chord: [] }] }], "chord[0].chain"],
+    [
+      "members of a link with one id",
+      [{ ...one(1), chain: [{ task: "sum.all", chord: [1, 2].map((n) => ({ ...one(n), id: "m" })) }] }],
+      "chord[0].chain[0].chord",
+    ],
+    [
+      "a callback with a chord",
+      [{ ...one(1), callbacks: [{ task: "sum.all", chord: [one(1)] }] }],
+      "chord[0].callbacks[0].chord",
     ],
     ["a wrong field further down", [{ task: "sum.all", chord: [{ ...one(2), queue: "" }] }], "chord[0].chord[0].queue"],
   ])("%s is refused, and leaves nothing", async (_, chord, field) => {

@@ -48,8 +48,8 @@ interface Board {
 }
 
 /**
- * One result per submission, in order: that of its body. Where a member was not accepted it is the member's, and submitting it
- * again with the same id is safe. Never rejects.
+ * One result per submission, in order: that of its own job. Where another job of it was not accepted it is that job's error, and
+ * submitting the whole again with the same id is safe. Never rejects.
  */
 export const publishChords = async (
   chords: ChordPlans,
@@ -57,19 +57,16 @@ export const publishChords = async (
   now: number,
   { store, publish }: Board,
 ): Promise<ReadonlyArray<SubmitResult>> => {
-  const results: Array<SubmitResult> = []
-  const note = (submission: number, result: SubmitResult) => {
-    if (results[submission] === undefined || result instanceof CallboardError) results[submission] = result
-  }
+  const answers = new Map<string, SubmitResult>()
+  /** The first task that was not accepted, by submission. */
+  const refused = new Map<number, CallboardError>()
   const all = postings.map((posting, task) => ({ posting, submission: chords.submissionOf(task) }))
   const publishSome = async (some: typeof all) => {
-    const answers = await publish(some.map(({ posting }) => posting))
+    const given = await publish(some.map(({ posting }) => posting))
     for (const [at, { posting, submission }] of some.entries()) {
-      const answer = answers[at] ?? publishFailed(posting.id, undefined)
-      const before = results[submission]
-      // Once the body is accepted, what is safe is to submit it again.
-      const isMember = answer instanceof CallboardError && before !== undefined && !(before instanceof CallboardError)
-      note(submission, isMember ? ofBody(answer, before.id) : answer)
+      const answer = given[at] ?? publishFailed(posting.id, undefined)
+      answers.set(posting.id, answer)
+      if (answer instanceof CallboardError && !refused.has(submission)) refused.set(submission, answer)
     }
   }
   try {
@@ -81,16 +78,20 @@ export const publishChords = async (
   await publishSome(all.filter(({ posting }) => chords.members.has(posting.id)))
   // Members of a body that was not accepted would run for nothing.
   await publishSome(
-    all.filter(
-      ({ posting, submission }) => !chords.members.has(posting.id) && !(results[submission] instanceof CallboardError),
-    ),
+    all.filter(({ posting, submission }) => !chords.members.has(posting.id) && !refused.has(submission)),
   )
-  return results
+  return chords.perSubmission(all).map(({ posting: { id }, submission }) => {
+    const answer = answers.get(id)
+    const error = refused.get(submission)
+    if (error === undefined) return answer ?? publishFailed(id, undefined)
+    return answer instanceof CallboardError ? answer : ofWhole(error, id)
+  })
 }
 
-const ofBody = (error: CallboardError, body: string): CallboardError =>
-  new CallboardError(error.code, `a member of the chord of job ${body} was not accepted: ${error.message}`, {
+/** What is safe then is to submit the whole again. */
+const ofWhole = (error: CallboardError, id: string): CallboardError =>
+  new CallboardError(error.code, `a task of the chord of job ${id} was not accepted: ${error.message}`, {
     ...error.details,
-    id: body,
+    id,
     outcome: "unknown",
   })

@@ -75,7 +75,7 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
 
   checkCarried(submission)
   checkFollowUps(submission, id)
-  const given = bodyOfInput(submission, embedOf(submission))
+  const given = bodyOfInput(submission, embedOf(submission, placement?.fanOut))
   if (Result.isFailure(given)) return refuse(given.failure.field, given.failure.message)
   const tenant = tenantOf(given.success, context)
   const own = {

@@ -13,7 +13,7 @@ import { generateId } from "../../id.ts"
 import { firstBeforeItsParent } from "../../jobs/dependencies/defer.ts"
 import { GroupNotes } from "../../jobs/groups.ts"
 import { publishFailed, type SubmitResult } from "../../jobs/receipt.ts"
-import { type Placed, placedOf } from "../../jobs/submission/chord.ts"
+import { hasChord, type Placed, placedOf } from "../../jobs/submission/chord.ts"
 import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
 import { type Promised, promise } from "../../jobs/tracking/promises.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
@@ -84,7 +84,7 @@ export class Submitter {
         break
       }
       const id = checked.success.id ?? context.ids?.[index] ?? generateId(now)
-      if (checked.success.chord === undefined) {
+      if (!hasChord(checked.success)) {
         const named = withPromises(checked.success, id)
         promised.push(...named.promised)
         this.#plan(named.submission, id, now, context, plans, later)

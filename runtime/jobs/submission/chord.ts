@@ -7,6 +7,7 @@ import * as Schema from "effect/Schema"
 import { CallboardError } from "../../errors.ts"
 import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
 import { type ChordHeader, type MemberHeader, MOST_MEMBERS } from "../../protocol/headers.ts"
+import type { FanOut, FollowUp } from "./follow-ups.ts"
 
 const Tasks = Schema.Array(
   Schema.StructWithRest(Schema.Struct({ task: Schema.String }), [Schema.Record(Schema.String, Schema.Unknown)]),
@@ -43,6 +44,8 @@ export interface Placement {
   readonly group?: string
   readonly groupIndex?: number
   readonly rootId: string
+  /** Members that follow the task, or the last link of its chain. */
+  readonly fanOut?: FanOut
 }
 
 /** A task of a submission that has been taken apart. */
@@ -61,9 +64,14 @@ interface Body {
   readonly id?: string
   readonly rootId?: string
   readonly group?: string
-  readonly chain?: ReadonlyArray<{ readonly id?: string }>
+  readonly chain?: ReadonlyArray<FollowUp>
+  readonly errbacks?: ReadonlyArray<FollowUp>
   readonly chord?: typeof ChordField.Type
 }
+
+/** Whether a submission is taken apart. */
+export const hasChord = ({ chord, chain = [] }: Pick<Body, "chord" | "chain">): boolean =>
+  chord !== undefined || chain.some((link) => link.chord !== undefined)
 
 interface Given<S> {
   /** Checks the shape of a member. */
@@ -81,7 +89,7 @@ export const placedOf = <S extends Body>(
   id: string,
   given: Given<S>,
 ): Result.Result<ReadonlyArray<Placed<S>>, CallboardError> =>
-  submission.chord === undefined
+  !hasChord(submission)
     ? Result.succeed([{ submission, id }])
     : resultOf(() => place(submission, id, given, { rootId: submission.rootId ?? given.rootId ?? id }))
 
@@ -91,6 +99,7 @@ const place = <S extends Body>(
   given: Given<S>,
   placement: Placement,
 ): ReadonlyArray<Placed<S>> => {
+  if (submission.chain?.some((link) => link.chord !== undefined)) return placeChain(submission, id, given, placement)
   if (submission.chord === undefined) return [{ submission, id, placement }]
   const { tasks, group = id, allowFailure, immutable } = chordOf(submission.chord)
   const all: Array<Placed<S>> = []
@@ -121,6 +130,71 @@ const place = <S extends Body>(
     ...(immutable ? { immutable } : {}),
   }
   return [{ submission, id, placement: { ...placement, chord }, members }, ...all]
+}
+
+/**
+ * A task with a chain in which a link has a chord: that link is a body, submitted with the task, and the members of its chord
+ * follow the link before. The links after it are the chain of the body.
+ */
+const placeChain = <S extends Body>(
+  submission: S,
+  id: string,
+  given: Given<S>,
+  placement: Placement,
+): ReadonlyArray<Placed<S>> => {
+  const { chain = [], errbacks = [] } = submission
+  const links = chain.map((link, n) => ({ ...link, id: link.id ?? `${id}-c${n + 1}` }))
+  const at = links.findIndex((link) => link.chord !== undefined)
+  const before = links.slice(0, at)
+  const { chord: tasks = [], immutable, delay, expires, ...link } = links[at] ?? refuse("chain", "has no chord")
+  const field = `chain[${at}]`
+  if (delay !== undefined) refuse(`${field}.delay`, "is for links without a chord: give it to the members")
+  if (expires !== undefined) refuse(`${field}.expires`, "is for links without a chord: give it to the members")
+  const members = tasks.map((task, place) => ({ ...task, id: task.id ?? `${link.id}-${place}` }))
+  const ids = [id, ...links.map((each) => each.id), ...members.map((each) => each.id)]
+  const twice = ids.find((each, place) => ids.indexOf(each) < place)
+  if (twice !== undefined) refuse(`${field}.chord`, `the id ${twice} is given twice`)
+  const { member, group, groupIndex, rootId } = placement
+  const fanOut: FanOut = {
+    group: link.id,
+    tasks: members.map((task, place) => ({ task, member: { of: link.id, at: place } })),
+  }
+  const head = place({ ...submission, chain: before.length === 0 ? undefined : before }, id, given, {
+    ...placement,
+    ...(member === undefined ? {} : { member: { ...member, more: true } }),
+  })
+  const chord: ChordHeader = { size: members.length, ...(immutable ? { immutable } : {}) }
+  const rest = links.slice(at + 1)
+  const parsed = given.parse({
+    ...link,
+    ...(rest.length === 0 ? {} : { chain: rest }),
+    ...(errbacks.length + (link.errbacks ?? []).length === 0
+      ? {}
+      : { errbacks: [...errbacks, ...(link.errbacks ?? [])] }),
+  })
+  if (Result.isFailure(parsed)) throw ofMember(parsed.failure, field)
+  const tail = place(parsed.success, link.id, given, {
+    rootId,
+    ...(member === undefined
+      ? {}
+      : { member: { of: member.of, at: member.at, ...(rest.length > 0 ? { more: true } : {}) } }),
+    ...(group === undefined ? {} : { group }),
+    ...(groupIndex === undefined ? {} : { groupIndex }),
+  })
+  const [first, ...others] = head
+  const [body, ...later] = tail
+  if (first === undefined || body === undefined) throw new Error("a task is among its parts")
+  return [
+    { ...first, placement: { ...(first.placement ?? placement), fanOut } },
+    {
+      ...body,
+      path: field,
+      placement: { rootId, ...body.placement, chord },
+      members: members.map((each) => [id, ...before.map((link) => link.id), each.id]),
+    },
+    ...others,
+    ...later,
+  ]
 }
 
 const chordOf = (chord: typeof ChordField.Type): Exclude<typeof ChordField.Type, ReadonlyArray<unknown>> =>

@@ -7,6 +7,7 @@ import { refuseInput as refuse } from "../../options/refuse.ts"
 import { RetryField, retryHeader } from "../../options/retry-policy.ts"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
 import type { Signature } from "../../protocol/celery/signature.ts"
+import type { MemberHeader } from "../../protocol/headers.ts"
 import { bodyOfInput } from "../../protocol/input.ts"
 import { checkQueueName } from "../../protocol/name.ts"
 import { parseTime } from "../../protocol/time.ts"
@@ -40,16 +41,33 @@ const fields = {
   retry: Schema.optionalKey(RetryField),
 }
 
+/** Most members of a chord within a chain: the tasks of all are stored with the outcome of the link before. */
+const MOST_IN_CHAIN = 1_000
+
+const LastFollowUps = Schema.Array(Schema.Struct(fields).annotate({ identifier: "LastFollowUp" }))
+
 /** A task that follows another: a callback, an errback or a link of a chain. */
 const FollowUpSchema = Schema.Struct({
   ...fields,
+  chord: Schema.optionalKey(
+    LastFollowUps.check(Schema.isMinLength(1), Schema.isMaxLength(MOST_IN_CHAIN)).annotate({
+      description:
+        "Of a link: a group that starts in its place, each with the result of the link before; this task then gets the list of their results",
+    }),
+  ),
   errbacks: Schema.optionalKey(
-    Schema.Array(Schema.Struct(fields).annotate({ identifier: "LastFollowUp" }))
-      .check(Schema.isMaxLength(100))
-      .annotate({ description: "Submitted when it fails, besides those that a chain's links inherit" }),
+    LastFollowUps.check(Schema.isMaxLength(100)).annotate({
+      description: "Submitted when it fails, besides those that a chain's links inherit",
+    }),
   ),
 }).annotate({ identifier: "FollowUp" })
-type FollowUp = typeof FollowUpSchema.Type
+export type FollowUp = typeof FollowUpSchema.Type
+
+/** Members of a chord, which follow a job or the last link of its chain. */
+export interface FanOut {
+  readonly group: string
+  readonly tasks: ReadonlyArray<{ readonly task: FollowUp; readonly member: MemberHeader }>
+}
 
 /**
  * More follow-ups than this are refused, in one list and with what a chain's links inherit: a chain travels with each
@@ -95,14 +113,24 @@ const checkIds = (lists: Lists, own: string): void => {
 }
 
 /** Follow-ups as Celery's signatures: what travels in the body. */
-export const embedOf = (lists: Lists): Embed => {
+export const embedOf = (lists: Lists, fanOut?: FanOut): Embed => {
   const { callbacks, errbacks, chain } = lists
-  if (callbacks === undefined && errbacks === undefined && chain === undefined) return NO_EMBED
+  if (callbacks === undefined && errbacks === undefined && chain === undefined && fanOut === undefined) return NO_EMBED
   const onError = errbacks?.map((errback, at) => signatureOf(errback, `errbacks[${at}]`)) ?? null
   // As a Celery client does: a chain's errbacks are on each of its links, since any of them may fail.
   const links = chain?.map((link, at) => signatureOf(link, `chain[${at}]`, onError ?? [])) ?? null
+  const members = fanOut?.tasks.map(({ task, member }, at) => {
+    const signature = signatureOf(task, `chord[${at}]`, onError ?? [])
+    const options = { ...signature.options, group_id: fanOut.group, group_index: member.at }
+    return { ...signature, options: { ...options, callboard: { ...own(signature), member } } }
+  })
+  const last = links?.pop()
+  if (last !== undefined) {
+    links?.push(members === undefined ? last : { ...last, options: { ...last.options, link: members } })
+  }
+  const after = callbacks?.map((callback, at) => signatureOf(callback, `callbacks[${at}]`))
   return {
-    callbacks: callbacks?.map((callback, at) => signatureOf(callback, `callbacks[${at}]`)) ?? null,
+    callbacks: last === undefined && members !== undefined ? [...(after ?? []), ...members] : (after ?? null),
     errbacks: onError,
     // On the wire the next one is last.
     chain: links?.reverse() ?? null,
@@ -110,12 +138,17 @@ export const embedOf = (lists: Lists): Embed => {
   }
 }
 
+/** Callboard's own options of a signature. */
+const own = ({ options: { callboard } }: Signature): object =>
+  typeof callboard === "object" && callboard !== null ? callboard : {}
+
 /** `expires` as a signature has it: seconds from when it is submitted, or a time. */
 const expiresOf = (field: string, expires: number | string): number | string =>
   typeof expires === "string" && Result.isSuccess(parseTime(expires)) ? expires : milliseconds(field, expires) / 1000
 
 /** `inherited`: errbacks that the follow-up has beside its own. */
 const signatureOf = (followUp: FollowUp, field: string, inherited: ReadonlyArray<Signature> = []): Signature => {
+  if (followUp.chord !== undefined) refuse(`${field}.chord`, "belongs to a link of a chain")
   const given = bodyOfInput(followUp)
   if (Result.isFailure(given)) return refuse(`${field}.${given.failure.field}`, given.failure.message)
   if (followUp.queue !== undefined) {

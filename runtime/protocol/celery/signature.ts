@@ -241,8 +241,9 @@ export const taskOfSignature = (
   const hasChord = options.chord !== undefined && options.chord !== null
   const chord = hasChord ? parseSignature(options.chord, "options.chord") : Result.succeed(null)
   if (Result.isFailure(chord)) return Result.fail(chord.failure)
-  // Our own option: how the task is tried again. Its other fields belong to the message that is made of it.
-  const own = ownOf(isMap(options.callboard) ? { retry: options.callboard.retry } : undefined)
+  // Our own option: how the task is tried again, and its chord. Its other fields belong to the message that is made of it.
+  const { retry, member } = isMap(options.callboard) ? options.callboard : EMPTY
+  const own = ownOf({ retry, member })
   if (own instanceof HeaderProblem) return invalid("options.callboard", `cannot be read: ${own.field} ${own.why}`)
   const id = textOption(options, "task_id") ?? given.id
   return Result.succeed({
