@@ -148,7 +148,7 @@ const expiresOf = (field: string, expires: number | string): number | string =>
 
 /** `inherited`: errbacks that the follow-up has beside its own. */
 const signatureOf = (followUp: FollowUp, field: string, inherited: ReadonlyArray<Signature> = []): Signature => {
-  if (followUp.chord !== undefined) refuse(`${field}.chord`, "belongs to a link of a chain")
+  if (followUp.chord !== undefined) refuse(`${field}.chord`, "is for links of a chain that is submitted now")
   const given = bodyOfInput(followUp)
   if (Result.isFailure(given)) return refuse(`${field}.${given.failure.field}`, given.failure.message)
   if (followUp.queue !== undefined) {

@@ -3,6 +3,7 @@ import type { Workload } from "../harness/workload.ts"
 import { acrossTwo } from "./across.ts"
 import { backlog } from "./backlog.ts"
 import { board } from "./board.ts"
+import { chord } from "./chord.ts"
 import { cost, idleCost } from "./cost.ts"
 import { drain } from "./draining.ts"
 import { endToEnd } from "./end-to-end.ts"
@@ -34,6 +35,7 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
         lists(form),
         rates(form),
         scheduled(form),
+        chord(),
         start(),
         board(form),
         cost(form),
