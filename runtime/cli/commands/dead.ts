@@ -1,45 +1,18 @@
 /** `callboard dead` lists dead letters with their reasons; `dead redrive` runs them again. */
 import type { Command } from "commander"
-import type { Client } from "../../client/client.ts"
 import { wrongUsage } from "../failure.ts"
 import { idText, oneLine, timeText } from "../format.ts"
 import { runs } from "../invocation.ts"
 import { ID_HELP } from "../job-id.ts"
-import { decideAll } from "./decide.ts"
+import { addFilter, decideAll, filterOf, idsOf, type JobFilter } from "./decide.ts"
 import { limitOf } from "./jobs.ts"
-
-interface Filter {
-  readonly task?: string
-  readonly queue?: string
-}
-
-const filterOf = ({ task, queue }: Filter): Filter => ({
-  ...(task === undefined ? {} : { task }),
-  ...(queue === undefined ? {} : { queue }),
-})
-
-const PAGE = 200
-
-/** Ids of all current dead letters, read before the first is redriven: a job that fails again returns to the list. */
-const idsOf = async (client: Client, filter: Filter): Promise<ReadonlyArray<string>> => {
-  const ids: Array<string> = []
-  for (let after: string | undefined, more = true; more; more = after !== undefined) {
-    const page = await client.jobs({ dead: true, limit: PAGE, ...filter, ...(after === undefined ? {} : { after }) })
-    ids.push(...page.jobs.map((job) => job.id))
-    after = page.next
-  }
-  return ids
-}
-
-const addFilter = (command: Command): Command =>
-  command.option("--task <name>", "only of this task").option("--queue <name>", "only of this queue")
 
 export const addDead = (program: Command): void => {
   const command = addFilter(program.command("dead").description("list the tasks that were given up, with the reason"))
     .option("--limit <count>", "tasks on a page", "50")
     .option("--cursor <cursor>", "the page after this one")
   runs(command, async ({ output, withClient }) => {
-    const options = command.opts<Filter & { readonly limit: string; readonly cursor?: string }>()
+    const options = command.opts<JobFilter & { readonly limit: string; readonly cursor?: string }>()
     const { cursor } = options
     const query = { dead: true, limit: limitOf(options.limit), ...filterOf(options) }
     const page = await withClient((client) =>
@@ -65,11 +38,11 @@ export const addDead = (program: Command): void => {
   redrive.option("--all", "all of them, or all that the filters name")
   runs(redrive, ({ output, withClient }) => {
     // `dead` has the same filter options, and commander gives them to `dead` instead of to `redrive`.
-    const { all = false, ...filter } = redrive.optsWithGlobals<Filter & { readonly all?: boolean }>()
+    const { all = false, ...filter } = redrive.optsWithGlobals<JobFilter & { readonly all?: boolean }>()
     const ids = redrive.args
     if (all === ids.length > 0) wrongUsage("dead redrive: name jobs, or say --all")
     return withClient(async (client) => {
-      const chosen = all ? await idsOf(client, filterOf(filter)) : ids
+      const chosen = all ? await idsOf(client, { dead: true, ...filterOf(filter) }) : ids
       if (chosen.length === 0 && !output.json) output.note("no dead letters")
       await decideAll(client, output, chosen, (job) => job.retry(), "queued")
     })

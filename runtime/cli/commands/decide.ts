@@ -1,10 +1,11 @@
 /** `callboard cancel`, `retry` and `delete`: one decision about each of several jobs. */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
+import type { JobQuery } from "../../client/job-query.ts"
 import type { JobHandle } from "../../jobs/handle.ts"
 import type { JobView } from "../../jobs/view.ts"
 import { TransportError } from "../../transport/mod.ts"
-import { CommandFailed, EXIT, lineOf } from "../failure.ts"
+import { CommandFailed, EXIT, lineOf, wrongUsage } from "../failure.ts"
 import { stateText } from "../format.ts"
 import { runs } from "../invocation.ts"
 import { fullId, ID_HELP } from "../job-id.ts"
@@ -77,10 +78,50 @@ export const addDelete = (program: Command): void => {
   })
 }
 
-/** `callboard retry ID…`: starts the next run of jobs that have ended. */
+/** Which jobs a command is about. */
+export interface JobFilter {
+  readonly task?: string
+  readonly queue?: string
+}
+
+/** The options of a filter, without others. */
+export const filterOf = ({ task, queue }: JobFilter): JobFilter => ({
+  ...(task === undefined ? {} : { task }),
+  ...(queue === undefined ? {} : { queue }),
+})
+
+export const addFilter = (command: Command): Command =>
+  command.option("--task <name>", "only of this task").option("--queue <name>", "only of this queue")
+
+const PAGE = 200
+
+/** Ids of all jobs of a query, read before the first is decided about: a job that fails again returns to the list. */
+export const idsOf = async (
+  client: Client,
+  query: Omit<JobQuery, "limit" | "after">,
+): Promise<ReadonlyArray<string>> => {
+  const ids: Array<string> = []
+  for (let after: string | undefined, more = true; more; more = after !== undefined) {
+    const page = await client.jobs({ ...query, limit: PAGE, ...(after === undefined ? {} : { after }) })
+    ids.push(...page.jobs.map((job) => job.id))
+    after = page.next
+  }
+  return ids
+}
+
+/** `callboard retry ID…`: starts the next run of jobs that have ended; with `--all` of those that have failed. */
 export const addRetry = (program: Command): void => {
-  const command = program.command("retry").description("run ended jobs again").argument("<id...>", ID_HELP)
-  runs(command, ({ output, withClient }) =>
-    withClient((client) => decideAll(client, output, command.args, (job) => job.retry(), "queued")),
-  )
+  const command = addFilter(program.command("retry").description("run ended jobs again")).argument("[id...]", ID_HELP)
+  command.option("--all", "all that have failed, or those of them that the filters name")
+  runs(command, ({ output, withClient }) => {
+    const { all = false, ...filter } = command.opts<JobFilter & { readonly all?: true }>()
+    const ids = command.args
+    const isFiltered = filter.task !== undefined || filter.queue !== undefined
+    if (all === ids.length > 0 || (isFiltered && !all)) wrongUsage("retry: name jobs, or say --all")
+    return withClient(async (client) => {
+      const chosen = all ? await idsOf(client, { states: ["failed"], ...filterOf(filter) }) : ids
+      if (chosen.length === 0 && !output.json) output.note("no failed jobs")
+      await decideAll(client, output, chosen, (job) => job.retry(), "queued")
+    })
+  })
 }
