@@ -49,9 +49,12 @@ export interface HttpClient {
   /**
    * Submits tasks in one request, 1,000 at most. The whole array is checked first: an invalid element fails the call,
    * with its `index`. Then each element has a result of its own, in order; one whose response was lost names its `id`, as in
-   * {@link submit}.
+   * {@link submit}. With `atomic` all are stored or none, and the call fails as a whole.
    */
-  submitMany(submissions: ReadonlyArray<Submission>): Promise<ReadonlyArray<Receipt | CallboardError>>
+  submitMany(
+    submissions: ReadonlyArray<Submission>,
+    options?: { readonly atomic?: boolean },
+  ): Promise<ReadonlyArray<Receipt | CallboardError>>
   /** A handle of a job by its id. No request is sent until a method is called. */
   job<R = unknown>(id: string): HttpJob<R>
   /**
@@ -139,14 +142,16 @@ const clientOf = (request: Request): HttpClient => {
       if (Result.isFailure(answer)) throw unconfirmed(body.id, answer.failure.error)
       return { ...job<R>(answer.success.id), receipt: receiptOf(answer.success) }
     },
-    submitMany: async (submissions) => {
+    submitMany: async (submissions, { atomic = false } = {}) => {
       if (submissions.length === 0) return []
       const body = submissions.map(withId)
-      const answer = Result.flatMap(await request("/v1/jobs", { method: "POST", body }), read(BatchReceipts))
+      const path = atomic ? "/v1/jobs?atomic=true" : "/v1/jobs"
+      const answer = Result.flatMap(await request(path, { method: "POST", body }), read(BatchReceipts))
       if (Result.isSuccess(answer)) {
         return answer.success.map((each) => ("code" in each ? errorOf(each) : receiptOf(each)))
       }
       const { error, each } = answer.failure
+      if (atomic) throw error
       if (each !== undefined) return each
       if (!isUnconfirmed(error)) throw error
       return body.map(({ id }) => unconfirmed(id, error))

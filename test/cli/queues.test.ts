@@ -1,7 +1,9 @@
 /** Queues and lists on the command line and over HTTP: the scenarios of arguments, of queues, and what is refused. */
-import { connect, http } from "callboard"
+import { actor, connect, http } from "callboard"
+import { connectHttp } from "callboard/client"
 import { Hono } from "hono"
 import { afterEach, beforeEach, expect, test } from "vitest"
+import { start } from "../support/services.ts"
 import { makeProject, type Project } from "./project.ts"
 
 const math = `
@@ -190,4 +192,18 @@ test("S199 what a burst worker says, in order; what ends it is on standard error
   await project.json("submit", "math.echo", "5")
   const quiet = await project.run("worker", "--burst", "-l", "none")
   expect(quiet).toMatchObject({ stdout: "", stderr: "" })
+})
+
+test("a batch that is atomic, over HTTP from code", async () => {
+  const math = actor("math", { methods: { echo: (input: unknown) => input } })
+  const service = await start([math], { http: { port: 0 }, queues: ["elsewhere"] })
+  const remote = connectHttp(service.url ?? "")
+  const tasks = ["a", "b"].map((id) => ({ task: "math.echo", id, input: id }))
+  expect(await remote.submitMany(tasks, { atomic: true })).toMatchObject([{ id: "a" }, { id: "b" }])
+  const clash = [
+    { task: "math.echo", id: "c" },
+    { task: "math.echo", id: "a", input: "other" },
+  ]
+  await expect(remote.submitMany(clash, { atomic: true })).rejects.toMatchObject({ code: "job-exists" })
+  await expect(remote.job("c").find()).rejects.toMatchObject({ code: "not-found" })
 })

@@ -5,7 +5,10 @@ import { oneLine, stateText } from "../format.ts"
 import type { Output } from "../output.ts"
 
 /** Most jobs in a tree. */
-export const MOST_JOBS = 1_000
+const MOST_JOBS = 1_000
+
+/** Longest search for them, in milliseconds. */
+const LONGEST_MS = 30_000
 
 /** A job and its children, in the order of submission. */
 interface JobTree {
@@ -17,7 +20,7 @@ const inOrder = (a: JobView, b: JobView): number =>
   a.times.submitted.localeCompare(b.times.submitted) || a.id.localeCompare(b.id)
 
 /** The trees of these jobs: one, unless jobs in between are missing. */
-export const treesOf = (jobs: ReadonlyArray<JobView>): ReadonlyArray<JobTree> => {
+const treesOf = (jobs: ReadonlyArray<JobView>): ReadonlyArray<JobTree> => {
   const known = new Set(jobs.map(({ id }) => id))
   const children = new Map<string, Array<JobView>>()
   const tops: Array<JobView> = []
@@ -58,12 +61,21 @@ const documentOf = ({ job, children }: JobTree): object => ({
 
 export const printTree = async (client: Client, id: string, output: Output): Promise<void> => {
   const asked = await client.job(id).find()
-  const found = await client.jobs({ rootId: asked.rootId ?? id, limit: MOST_JOBS })
+  const jobs: Array<JobView> = []
+  let after: string | undefined
+  // A page ends early where the search for its jobs took long, as in many others on nats.
+  const began = performance.now()
+  do {
+    const limit = MOST_JOBS - jobs.length
+    const page = await client.jobs({ rootId: asked.rootId ?? id, limit, ...(after === undefined ? {} : { after }) })
+    jobs.push(...page.jobs)
+    after = page.next
+  } while (after !== undefined && jobs.length < MOST_JOBS && performance.now() - began < LONGEST_MS)
   // The job itself is shown also where so many jobs are newer that it is not among those found.
-  const jobs = found.jobs.some((job) => job.id === id) ? found.jobs : [...found.jobs, asked]
+  if (!jobs.some((job) => job.id === id)) jobs.push(asked)
   const trees = treesOf(jobs)
-  const more = found.next !== undefined
+  const more = after !== undefined
   if (output.json) return output.document({ jobs: trees.map(documentOf), more })
   for (const line of linesOf(trees, 0, id, output)) output.line(line)
-  if (more) output.note(`there are more: these are ${MOST_JOBS} of them, the newest`)
+  if (more) output.note(`there may be more: these are the newest ${jobs.length}`)
 }

@@ -154,6 +154,10 @@ describe("asking", () => {
     ["GET", "/v1/jobs", "jobs.list"],
     ["GET", "/v1/dead", "jobs.list"],
     ["GET", "/v1/queues", "jobs.queues"],
+    ["GET", "/v1/count", "jobs.count"],
+    ["GET", "/v1/queues/q/jobs", "jobs.waiting"],
+    ["GET", "/v1/jobs/a/position", "jobs.find"],
+    ["DELETE", "/v1/queues/q", "jobs.queueNames"],
     ["GET", "/v1/workers", "store.list"],
     ["GET", "/v1/actors", "store.list"],
     ["POST", "/v1/jobs/a/cancel", "jobs.find"],
@@ -190,10 +194,11 @@ describe("asking", () => {
     const { ask } = await start({
       change: (transport) => ({
         ...transport,
-        jobs: Object.assign(Object.create(transport.jobs), { queues: undefined }),
+        jobs: Object.assign(Object.create(transport.jobs), { queues: undefined, waiting: undefined }),
       }),
     })
-    expect(await ask("GET", "/v1/queues")).toMatchObject({ status: 400, body: { code: "unsupported" } })
+    for (const path of ["/v1/queues", "/v1/queues/q/jobs", "/v1/jobs/a/position"])
+      expect(await ask("GET", path)).toMatchObject({ status: 400, body: { code: "unsupported" } })
   })
 
   test("what nobody foresaw is internal, and says nothing of itself", async () => {
