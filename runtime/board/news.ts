@@ -47,8 +47,8 @@ export class BoardNews {
   readonly #connection: Connection
   readonly #board: string
   readonly #signal: AbortSignal
-  #waiting: Array<ReadonlyArray<string>> = []
-  #sending: Promise<void> = Promise.resolve()
+  readonly #waiting: Array<ReadonlyArray<string>> = []
+  #sending: Promise<void> | undefined
   #listening: Promise<void> | undefined
   #changed = Promise.withResolvers<void>()
 
@@ -60,21 +60,24 @@ export class BoardNews {
   }
 
   announce(event: BoardEventName, { id, name, priority }: Omit<BoardNotification, "event">): void {
-    // Sent at once: a process that is quick to consume a job must not be heard before the one that has posted it.
-    if (this.#waiting.push([event, id, name.slice(0, NAME), priority]) === 1) queueMicrotask(() => void this.flush())
+    this.#waiting.push([event, id, name.slice(0, NAME), priority])
+    // Not later: a process that is quick to consume a job must not be heard before the one that has posted it.
+    void this.flush()
   }
 
-  /** Sends what was announced; never fails. */
+  /** Sends what was announced, and what is announced meanwhile in one message; never fails. */
   flush(): Promise<void> {
-    const waiting = this.#waiting
-    this.#waiting = []
-    this.#sending = this.#sending.then(async () => {
-      for (let from = 0; from < waiting.length; from += BATCH) {
-        const message = JSON.stringify([this.#board, ...waiting.slice(from, from + BATCH)])
-        await this.#connection.broadcast.send(TOPIC, encoder.encode(message)).catch(() => undefined)
-      }
+    this.#sending ??= this.#send().finally(() => {
+      this.#sending = undefined
     })
     return this.#sending
+  }
+
+  async #send(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const message = JSON.stringify([this.#board, ...this.#waiting.splice(0, BATCH)])
+      await this.#connection.broadcast.send(TOPIC, encoder.encode(message)).catch(() => undefined)
+    }
   }
 
   /** Calls the listener from when the promise resolves; does nothing where it listens already. */
