@@ -30,6 +30,7 @@ import {
   posted,
   restored,
 } from "../protocol/board.ts"
+import { Candidates } from "./candidates.ts"
 import { BoardEntries, type Known } from "./entries.ts"
 import { accepted, boardError, notConnected } from "./failure.ts"
 import { BoardJob, type JobBoard, type JobWaitOptions } from "./job.ts"
@@ -141,6 +142,7 @@ interface Live {
   readonly entries: BoardEntries
   readonly places: Places
   readonly reader: BoardReader
+  readonly candidates: Candidates
   readonly news: BoardNews
   readonly renewals: Renewals
   readonly stop: AbortController
@@ -155,12 +157,8 @@ interface Held {
 }
 
 const DEFAULT_LEASE_MS = 60_000
-const PRIORITIES: ReadonlyArray<string> = BOARD_PRIORITIES
 /** A call that waits looks by itself after this time. */
 const LOOK_MS = 1_000
-/** Jobs that are looked for at a time by claims of the next job, and how long the list counts. */
-const CANDIDATES = 256
-const CANDIDATES_MS = 1_000
 const TRIES = 20
 const ENTITIES = 10_000
 /** Most keys of unreadable entries that are remembered, so that each is reported once. */
@@ -227,10 +225,6 @@ export class Board implements JobBoard, AsyncDisposable {
   readonly #reported = new Set<string>()
   #connecting: Promise<void> = Promise.resolve()
   #live: Live | undefined
-  #candidates: Array<Known> = []
-  #candidatesAt = Number.NEGATIVE_INFINITY
-  #looking: Promise<{ readonly number: number; readonly found: number }> | undefined
-  #looks = 0
 
   /** `connected`: what the board uses from the beginning, without {@link connect}. It is left open. */
   constructor(name: string, open: OpenBoard, options: BoardOptions = {}, connected?: Connection) {
@@ -286,11 +280,13 @@ export class Board implements JobBoard, AsyncDisposable {
   #begin(connection: Connection, close: () => Promise<void>): void {
     const stop = new AbortController()
     const entries = new BoardEntries(connection.store, this.name)
+    const reader = new BoardReader(entries, (key) => this.#unreadable(key))
     this.#live = {
       connection,
       entries,
       places: new Places(entries),
-      reader: new BoardReader(entries, (key) => this.#unreadable(key)),
+      reader,
+      candidates: new Candidates(reader, connection.store, this.#reclaimAfterMs),
       news: new BoardNews(connection, this.name, stop.signal),
       renewals: new Renewals(this.#leaseMs),
       stop,
@@ -327,7 +323,7 @@ export class Board implements JobBoard, AsyncDisposable {
       for (let tries = 0; tries < TRIES; tries++) {
         const stored = await this.#store(live, content, now)
         if (stored === undefined) continue
-        this.#forgetBelow(content.priority)
+        live.candidates.posted(stored)
         live.news.announce("POSTED", stored.record)
         return this.#handle(stored)
       }
@@ -460,7 +456,7 @@ export class Board implements JobBoard, AsyncDisposable {
     for (;;) {
       const live = this.#required()
       const found = await this.#with(async () => {
-        if (ms > 0) await this.#listen()
+        await this.#listen()
         const { changed } = live.news
         const found = await look(live)
         if (found !== undefined) return { found }
@@ -494,7 +490,7 @@ export class Board implements JobBoard, AsyncDisposable {
     const ms = milliseconds("wait", wait)
     const taken = await this.#waiting(ms, signal, async (live) => {
       for (;;) {
-        const known = signal?.aborted ? undefined : await this.#candidate(live)
+        const known = signal?.aborted ? undefined : await live.candidates.next()
         if (known === undefined) return undefined
         const handle = this.#handle(known)
         try {
@@ -570,44 +566,6 @@ export class Board implements JobBoard, AsyncDisposable {
   }
 
   /**
-   * The next job that a claim of any job tries; `undefined` once a look that began after this call has found none. Calls at
-   * the same time share what is found.
-   */
-  async #candidate(live: Live): Promise<Known | undefined> {
-    const before = this.#looks
-    for (;;) {
-      if (performance.now() - this.#candidatesAt > CANDIDATES_MS) this.#candidates = []
-      const next = this.#candidates.shift()
-      if (next !== undefined) return next
-      this.#looking ??= this.#look(live).finally(() => {
-        this.#looking = undefined
-      })
-      const { number, found } = await this.#looking
-      if (found === 0 && number > before) return undefined
-    }
-  }
-
-  async #look({ reader, entries }: Live): Promise<{ readonly number: number; readonly found: number }> {
-    const number = ++this.#looks
-    const found: Array<Known> = []
-    const now = await entries.store.now()
-    for await (const known of reader.jobs()) {
-      const { claim } = known.record
-      const isFree = claim === undefined || (claim.until !== null && claim.until + this.#reclaimAfterMs <= now)
-      if (isFree && found.push(known) >= CANDIDATES) break
-    }
-    this.#candidates = found
-    this.#candidatesAt = performance.now()
-    return { number, found: found.length }
-  }
-
-  /** A job of this priority came: what was found before is tried first only if its priority is as high. */
-  #forgetBelow(priority: string): void {
-    const first = this.#candidates[0]?.record.priority ?? ""
-    if (PRIORITIES.indexOf(first) > PRIORITIES.indexOf(priority)) this.#candidates = []
-  }
-
-  /**
    * Takes a finished job off the board; resolves with the whole story of the job. Fails with `not-found` where no claim
    * holds, with `not-owner`, naming the owner, and with `invalid-input`.
    */
@@ -650,7 +608,7 @@ export class Board implements JobBoard, AsyncDisposable {
       live.renewals.remove(`${id} ${answer.number}`)
       const last = { ...answer.record, sequence }
       if (held !== undefined) Object.assign(held, { last, claim: undefined })
-      if (how === "abandoned") this.#candidates = []
+      if (how === "abandoned") live.candidates.clear()
       else live.news.announce("REMOVAL", last)
       return viewOf(last, answer.now, how === "abandoned" ? "UNCLAIMED" : "COMPLETE")
     })
@@ -802,7 +760,7 @@ export class Board implements JobBoard, AsyncDisposable {
         { key: trashed.key, value: null, expect: trashed.revision },
       ])
       if (written === "conflict") return this.#missingInTrash(id)
-      this.#candidates = []
+      live.candidates.clear()
       live.news.announce("POSTED", record)
       return this.#handle({ key, record, revision: written[0] ?? "" })
     })
@@ -878,9 +836,9 @@ export class Board implements JobBoard, AsyncDisposable {
 
   /** Hears what all processes announce about this board, once however often it is called. */
   #listen(): Promise<void> {
-    const { news } = this.#required()
-    return news.listen((told) => {
-      if (told.event === "POSTED") this.#forgetBelow(told.priority)
+    const { news, candidates } = this.#required()
+    return news.listen((told, isOwn) => {
+      if (told.event === "POSTED" && !isOwn) candidates.heard(told.priority)
       this.#tell(told)
     })
   }

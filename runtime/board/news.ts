@@ -3,6 +3,7 @@
  * every announcement: a call that waits for a job also looks by itself once a second.
  */
 import type { Connection } from "../connection/connection.ts"
+import { generateId } from "../id.ts"
 
 export const BOARD_EVENTS = ["POSTED", "REMOVAL"] as const
 export type BoardEventName = (typeof BOARD_EVENTS)[number]
@@ -27,26 +28,31 @@ const decoder = new TextDecoder()
 const isText = (value: unknown): value is string => typeof value === "string"
 
 /** The announcements in a message that are about this board. What cannot be read is left out. */
-const read = (payload: Uint8Array, board: string): ReadonlyArray<BoardNotification> => {
+const read = (
+  payload: Uint8Array,
+  board: string,
+): { readonly sender: unknown; readonly told: ReadonlyArray<BoardNotification> } => {
   let said: unknown
   try {
     said = JSON.parse(decoder.decode(payload))
   } catch {
-    return []
+    said = undefined
   }
-  if (!Array.isArray(said) || said[0] !== board) return []
-  return said.slice(1).flatMap((each: unknown) => {
+  if (!Array.isArray(said) || said[0] !== board) return { sender: undefined, told: [] }
+  const told = said.slice(2).flatMap((each: unknown) => {
     if (!Array.isArray(each)) return []
     const [given, id, name, priority] = each
     const event = BOARD_EVENTS.find((known) => known === given)
     return event !== undefined && isText(id) && isText(name) && isText(priority) ? [{ event, id, name, priority }] : []
   })
+  return { sender: said[1], told }
 }
 
 export class BoardNews {
   readonly #connection: Connection
   readonly #board: string
   readonly #signal: AbortSignal
+  readonly #sender = generateId()
   readonly #waiting: Array<ReadonlyArray<string>> = []
   #sending: Promise<void> | undefined
   #listening: Promise<void> | undefined
@@ -75,13 +81,13 @@ export class BoardNews {
 
   async #send(): Promise<void> {
     while (this.#waiting.length > 0) {
-      const message = JSON.stringify([this.#board, ...this.#waiting.splice(0, BATCH)])
+      const message = JSON.stringify([this.#board, this.#sender, ...this.#waiting.splice(0, BATCH)])
       await this.#connection.broadcast.send(TOPIC, encoder.encode(message)).catch(() => undefined)
     }
   }
 
   /** Calls the listener from when the promise resolves; does nothing where it listens already. */
-  listen(listener: (told: BoardNotification) => void): Promise<void> {
+  listen(listener: (told: BoardNotification, isOwn: boolean) => void): Promise<void> {
     this.#listening ??= this.#connection.broadcast
       .listen(TOPIC, (payload) => this.#heard(payload, listener), this.#signal)
       .catch((cause: unknown) => {
@@ -96,10 +102,10 @@ export class BoardNews {
     return this.#changed.promise
   }
 
-  #heard(payload: Uint8Array, listener: (told: BoardNotification) => void): void {
-    const heard = read(payload, this.#board)
-    if (heard.length === 0) return
-    for (const told of heard) listener(told)
+  #heard(payload: Uint8Array, listener: (told: BoardNotification, isOwn: boolean) => void): void {
+    const { sender, told } = read(payload, this.#board)
+    if (told.length === 0) return
+    for (const each of told) listener(each, sender === this.#sender)
     this.#changed.resolve()
     this.#changed = Promise.withResolvers<void>()
   }

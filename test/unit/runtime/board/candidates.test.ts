@@ -1,0 +1,74 @@
+/** Which job a claim of the next job tries: in order, with as few looks at the store as that takes. */
+import { connect } from "callboard"
+import { expect, onTestFinished, test } from "vitest"
+import { generateId } from "../../../../runtime/id.ts"
+import { Faults, faultyPlugin } from "../../../support/faults.ts"
+import { eventually } from "../../../support/servers/process.ts"
+
+const begin = async () => {
+  const faults = new Faults()
+  const name = generateId()
+  const open = async () => {
+    const client = await connect(`faulty://${name}`, { transports: { faulty: faultyPlugin(faults) } })
+    onTestFinished(() => client.close())
+    return client.board("builds")
+  }
+  const lists = () => faults.calls.get("store.list") ?? 0
+  return { faults, board: await open(), other: await open(), lists }
+}
+
+test("a board that works off what it posts looks once a second", async () => {
+  const { board, lists } = await begin()
+  await Promise.all(
+    Array.from({ length: 16 }, async () => {
+      for (let at = 0; at < 20; at++) {
+        await board.post("a")
+        await (await board.take("me")).consume()
+      }
+    }),
+  )
+  expect(await board.count()).toBe(0)
+  expect(lists()).toBeLessThan(40)
+})
+
+test("what another board has posted keeps its place among its own", async () => {
+  const { board, other } = await begin()
+  await board.post("0")
+  expect((await board.take("me")).job.name).toBe("0")
+  for (let at = 1; at <= 6; at++) await (at % 2 === 0 ? board : other).post(`${at}`)
+  // It is told of them at once, as a process on another machine is before it can have posted later.
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  const names: Array<string> = []
+  for (let at = 1; at <= 6; at++) names.push((await board.take("me")).job.name)
+  expect(names).toEqual(["1", "2", "3", "4", "5", "6"])
+})
+
+test("a job of a higher priority that comes during a look is taken first", async () => {
+  for (const by of ["board", "other"] as const) {
+    const scene = await begin()
+    const { board, faults } = scene
+    for (let at = 0; at < 3; at++) await board.post(`${at}`)
+    const gate = Promise.withResolvers<void>()
+    let looks = 0
+    faults.after = async (call) => {
+      if (call === "store.list" && ++looks === 1) await gate.promise
+    }
+    const first = board.take("me")
+    await eventually(() => looks === 1, { message: "it looks" })
+    await scene[by].post("urgent", { priority: "HIGH" })
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    gate.resolve()
+    const names = [(await first).job.name, (await board.take("me")).job.name]
+    expect(names).toContain("urgent")
+    expect(names).toEqual(by === "board" ? ["urgent", "0"] : expect.arrayContaining(["urgent"]))
+  }
+})
+
+test("a job that was abandoned is taken again at its place", async () => {
+  const { board } = await begin()
+  for (const name of ["a", "b", "c"]) await board.post(name)
+  const first = await board.take("me")
+  await first.abandon()
+  expect((await board.take("me")).job.name).toBe("a")
+  expect((await board.take("me")).job.name).toBe("b")
+})
