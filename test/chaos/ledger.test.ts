@@ -3,7 +3,7 @@ import { expect, test } from "vitest"
 import { sharedBoards } from "../e2e/boards.ts"
 import { describeLedger, runLedger } from "./ledger.ts"
 
-test.each(sharedBoards)(
+test.concurrent.each(sharedBoards)(
   "future jobs and due times run once, through killed schedulers and a restart of the broker, on $name",
   async (kind) => {
     await using board = await kind.open()
@@ -12,7 +12,7 @@ test.each(sharedBoards)(
       schedules: 3,
       seconds: 8,
       workers: 2,
-      lease: 1,
+      lease: 3,
       oneOf: 5,
       kills: 1,
       restarts: board.restartBroker === undefined ? 0 : 1,
@@ -20,7 +20,7 @@ test.each(sharedBoards)(
       restMs: 60_000,
     })
     expect(report, describeLedger(report)).toMatchObject({ accepted: 1_500, missing: [], early: [], doubled: [] })
-    expect(report.deaths).toBeGreaterThan(1)
+    expect(report.deaths).toBeGreaterThan(0)
     expect(report.due).toBeGreaterThan(10)
   },
   180_000,
