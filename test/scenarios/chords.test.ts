@@ -1,7 +1,9 @@
 /** Groups and chords on every transport: the body waits for all members, gets their results in order, and fails where one fails. */
 import { actor, type Client, connect } from "callboard"
+import { Result } from "effect"
 import { expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
+import { postingOf } from "../../runtime/protocol/headers.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
@@ -42,6 +44,20 @@ const sums = () => {
 
 const one = (n: number) => ({ task: "sum.one", input: { n } })
 const entries = async ({ connection: { store } }: Client) => (await store.list({ prefix: "chord", limit: 100 })).length
+
+/** The result of a job that does not exist yet. */
+const reached = async (client: Client, id: string): Promise<unknown> => {
+  const isThere = () =>
+    client
+      .job(id)
+      .find()
+      .then(
+        () => true,
+        () => false,
+      )
+  await eventually(isThere, { message: `${id} is there` })
+  return client.job(id).result(WAIT)
+}
 
 onEveryBoard((newBoard, transport) => {
   const setUp = async () => {
@@ -279,6 +295,34 @@ onEveryBoard((newBoard, transport) => {
     expect(await client.job("before").result(WAIT)).toEqual([3, 3])
     await client.close()
   }, 60_000)
+
+  test("signatures of Celery that are groups and chains run; a chord on the wire is refused by name", async () => {
+    const { client, work } = await setUp()
+    const plus = (id: string) => ({ task: "sum", meth: "plus", args: [], kwargs: {}, options: { task_id: id } })
+    const canvas = (kind: string, tasks: unknown) => ({ task: `celery.${kind}`, subtask_type: kind, kwargs: { tasks } })
+    const publish = async (id: string, embed: object) => {
+      const message = {
+        headers: { task: "sum", meth: "one", id },
+        properties: { content_type: "application/json", content_encoding: "utf-8" },
+        body: new TextEncoder().encode(JSON.stringify([[], { n: 1 }, embed])),
+      }
+      const posting = Result.getOrThrow(postingOf(message, "default"))
+      expect(await client.connection.jobs.publish([posting])).toEqual([{ status: "stored" }])
+    }
+    await publish("wire", {
+      callbacks: [canvas("group", [plus("g1"), canvas("chain", [plus("c1"), plus("c2")])])],
+      chain: [canvas("group", [plus("e1"), plus("e2")]), plus("l1")],
+    })
+    await publish("chord", { chord: plus("body") })
+    await work()
+    const results = await Promise.all(["g1", "c2", "e1", "e2"].map((id) => reached(client, id)))
+    expect(results).toEqual([2, 3, 3, 3])
+    expect(await client.job("chord").outcome(WAIT)).toMatchObject({
+      state: "failed",
+      error: { message: expect.stringContaining("chord") },
+    })
+    await client.close()
+  })
 
   test("a body has arguments of its own, need not get the results, and may wait for other jobs as well", async () => {
     const { client, work } = await setUp()

@@ -8,6 +8,7 @@
 import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
+import { type PlainFollowUps, plainFollowUps } from "../../protocol/celery/canvas.ts"
 import {
   type Application,
   applySignature,
@@ -42,7 +43,9 @@ export const embedProblem = (embed: Embed, id: string): string | undefined => {
   // An id names one job: a second follow-up with the same id would count as a duplicate and never run.
   const onSuccess = new Set([id])
   const onFailure = new Set([id])
-  const { callbacks, errbacks, chain } = embed
+  const plain = plainFollowUps(embed)
+  if (Result.isFailure(plain)) return plain.failure
+  const { callbacks, errbacks, chain } = plain.success
   for (const [field, signatures, taken] of [
     ["callbacks", callbacks, onSuccess],
     ["errbacks", errbacks, onFailure],
@@ -72,8 +75,9 @@ const signatureProblem = (signature: Signature): string | undefined => {
 export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): ReadonlyArray<AddressedTask> => {
   if (embed === NO_EMBED) return []
   const args = [result ?? null]
-  const postings = (embed.callbacks ?? []).map((callback) => posted(callback, { args }, ended))
-  const chain = embed.chain ?? []
+  const { callbacks, chain: links } = plainOf(embed)
+  const postings = (callbacks ?? []).map((callback) => posted(callback, { args }, ended))
+  const chain = links ?? []
   const next = chain.at(-1)
   if (next !== undefined) {
     const rest = chain.slice(0, -1)
@@ -83,6 +87,12 @@ export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): Reado
   }
   return postings
 }
+
+/** Every embed was taken apart once before the handler ran. */
+const plainOf = (embed: Embed): PlainFollowUps =>
+  Result.getOrElse(plainFollowUps(embed), (why) => {
+    throw new Error(why)
+  })
 
 /** The place in a chord of a chain's next link, which is that of the link before. `more`: it is not the last one. */
 const linkOf = ({ of, at }: MemberHeader, more: boolean): MemberHeader => (more ? { of, at, more } : { of, at })
@@ -102,7 +112,7 @@ export const afterFailure = (embed: Embed, error: JobError, ended: Ended): Reado
     headers: task.custom,
   }
   const { traceback = null, ...told } = error
-  return (embed.errbacks ?? []).map((errback) => posted(errback, { args: [request, told, traceback] }, ended))
+  return (plainOf(embed).errbacks ?? []).map((errback) => posted(errback, { args: [request, told, traceback] }, ended))
 }
 
 const posted = (
