@@ -120,7 +120,8 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     return this.search(query, async (from = `${until}:`, most) => {
       const [, at, id = ""] = /^(\d{1,16}):(.*)$/s.exec(from) ?? []
       if (at === undefined) throw new TransportError("invalid", `not a cursor of postgres: ${from.slice(0, 40)}`)
-      const rows = await this.#ask<FoundRow>(SEARCH, [...filter, at, plain(id), most])
+      const text = wanted === undefined || wanted.includes("succeeded") ? SEARCH : SEARCH_OTHERS
+      const rows = await this.#ask<FoundRow>(text, [...filter, at, plain(id), most])
       const ids = rows.flatMap((row) => (row.fits ? row.id : []))
       const last = rows.at(-1)
       return last?.place === PORTION || rows.length === most ? { ids, next: `${last?.at}:${last?.id}` } : { ids }
@@ -192,11 +193,17 @@ const FITS = `NOT index ? 'hidden' AND index @> $1 AND ($2::text[] IS NULL OR in
   AND ($3::text IS NULL OR $3 IN (index->>'task', (index->>'task') || '.' || (index->>'method'))) AS fits`
 const part = (from: string) => `(SELECT id, at, ${FITS} FROM ${from} AND at >= $4
   AND ($5::text IS NULL OR index->>'root' = $5) AND (at, id) < ($6, $7) ORDER BY at DESC, id DESC LIMIT ${PORTION})`
-const SEARCH = `SELECT * FROM (SELECT *, (row_number() OVER (ORDER BY at DESC, id DESC))::int AS place FROM (
-  ${part("job WHERE until > ms()")} UNION ALL ${part(`task AS own
+const search = (
+  jobs: string,
+) => `SELECT * FROM (SELECT *, (row_number() OVER (ORDER BY at DESC, id DESC))::int AS place FROM (
+  ${part(`job WHERE until > ms() ${jobs}`)} UNION ALL ${part(`task AS own
     WHERE id <> '' AND NOT EXISTS (SELECT FROM job WHERE job.id = own.id AND job.until > ms())
       AND NOT EXISTS (SELECT FROM task AS other WHERE other.id = own.id AND other.sequence > own.sequence)`)}
   ) AS jobs_and_tasks) AS jobs WHERE place <= ${PORTION} AND (fits OR place = ${PORTION}) ORDER BY place LIMIT $8`
+
+const SEARCH = search("")
+/** The same by an index that leaves out jobs that have succeeded. */
+const SEARCH_OTHERS = search("AND index->>'state' <> 'succeeded'")
 
 interface FoundRow {
   readonly id: string

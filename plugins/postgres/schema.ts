@@ -22,7 +22,8 @@ CREATE TABLE job (id text COLLATE "C" PRIMARY KEY, revision bigint NOT NULL, byt
   index jsonb NOT NULL, at bigint NOT NULL, until bigint NOT NULL);
 CREATE INDEX ON job (at, id);
 CREATE INDEX ON job ((index->>'root'));
--- Nearly all jobs succeed: an index over the others costs next to nothing.
+-- Nearly all jobs succeed: indexes over the others cost next to nothing.
+CREATE INDEX ON job (at, id) WHERE index->>'state' <> 'succeeded';
 CREATE INDEX ON job ((index->>'state'), (index->>'queue')) WHERE index->>'state' <> 'succeeded';
 CREATE INDEX ON job (until) WHERE until < ${NEVER};
 
