@@ -28,7 +28,7 @@ export class QueueRegistry {
 
   /**
    * Lists a queue that is used. Resolves once it is listed. It never rejects: a failure does not fail the use of the
-   * queue, and the next use tries again.
+   * queue. It is tried again when the process looks again, not with each task: a submitter may have no permission to do it.
    */
   note(queue: string): Promise<void> {
     const now = performance.now()
@@ -38,7 +38,7 @@ export class QueueRegistry {
     }
     let listing = this.#known.get(queue)
     if (listing === undefined) {
-      listing = this.#list(queue).catch(() => void this.#known.delete(queue))
+      listing = this.#list(queue).catch(() => undefined)
       this.#known.set(queue, listing)
     }
     return listing
