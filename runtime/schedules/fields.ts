@@ -113,6 +113,8 @@ export const parseScheduleFields = (value: unknown): ScheduleFields => {
   if (typeof fields.expires === "string" && Result.isSuccess(parseTime(fields.expires))) {
     refuseInput("expires", "must be a duration, since each job of the schedule has an end of its own")
   }
+  const fanned = (fields.chain ?? []).findIndex(({ chord }) => chord !== undefined)
+  if (fanned >= 0) refuseInput(`chain[${fanned}].chord`, "cannot be given: let the task of the schedule submit it")
   for (const list of ["callbacks", "errbacks", "chain"] as const) {
     const named = (fields[list] ?? []).findIndex(
       ({ id, errbacks = [] }) => id !== undefined || errbacks.some((each) => each.id !== undefined),

@@ -121,6 +121,13 @@ export const badSchedules: ReadonlyArray<BadSchedule> = [
     message: "callbacks[0].id: cannot be given: only the first job of the schedule would have it",
   },
   {
+    what: "a chain with a group in it",
+    fields: { task, every: 60, chain: [{ task, chord: [{ task }] }] },
+    code: "invalid-input",
+    field: "chain[0].chord",
+    message: "chain[0].chord: cannot be given: let the task of the schedule submit it",
+  },
+  {
     what: "a bad queue",
     fields: { task, every: 60, queue: "no queue" },
     code: "invalid-input",
