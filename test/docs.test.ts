@@ -57,6 +57,7 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
     ...["ID fsync", "10", "there is no caviar", "2 SUCCESSFUL, 1 SUCCESSFUL", "scheduled", "true succeeded"],
     ...["2", "1 undefined 1", "cancelled"],
   ],
+  "at-once.ts": ["succeeded 4"],
   "primes.ts": ["cancelled"],
   "retries.ts": ["queued ", "started ", "scheduled retry", "started ", "succeeded "],
   "schedules.ts": ["{", "  total: 10,", "}", "1"],

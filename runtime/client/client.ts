@@ -66,7 +66,8 @@ export interface ClientSettings extends ConnectSettings, TracingSettings {
   readonly failureTtl?: DurationInput
 }
 
-const SETTINGS = {
+/** The names of all settings. */
+export const CLIENT_SETTINGS = {
   taskNames: true,
   taskSentEvents: true,
   failureTtl: true,
@@ -92,17 +93,38 @@ const SETTINGS = {
  * ```
  */
 export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> => {
-  refuseUnknown(settings, SETTINGS, "connect()")
+  refuseUnknown(settings, CLIENT_SETTINGS, "connect()")
+  const { connection, options } = await clientParts(target, settings)
+  return new Client(connection, options)
+}
+
+/** What a client with these settings is made of. Fails as {@link connect} does. */
+export const clientParts = async (
+  target: string | object,
+  settings: ClientSettings,
+): Promise<{ readonly connection: Connection; readonly options: ClientOptions }> => {
   const { taskNames, taskSentEvents = false, failureTtl } = settings
   const keepMs = failureTtl === undefined ? undefined : timeToLive("failureTtl", failureTtl)
   const tracing = await openTracing(settings)
-  return new Client(await openConnection(target, settings, keepMs === undefined ? undefined : () => keepMs), {
+  const connection = await openConnection(target, settings, keepMs === undefined ? undefined : () => keepMs)
+  const options = {
     ownsTransport: true,
     taskSentEvents,
     sender: settings.name,
     ...(taskNames === undefined ? {} : { taskNames }),
     ...(tracing === undefined ? {} : { tracing }),
-  })
+  }
+  return { connection, options }
+}
+
+interface ClientOptions {
+  readonly ownsTransport?: boolean
+  readonly actors?: ReadonlyArray<ActorDescription>
+  readonly taskNames?: ReadonlyMap<string, string>
+  readonly tracing?: Tracing
+  readonly taskSentEvents?: boolean
+  /** Name by which the jobs show who submitted them; absent: they show the process. */
+  readonly sender?: string | undefined
 }
 
 /** The arguments may be left out where a command needs none. */
@@ -123,18 +145,7 @@ export class Client implements AsyncDisposable {
   readonly #boards = new Set<Board>()
   readonly #closing = new AbortController()
 
-  constructor(
-    connection: Connection,
-    options: {
-      readonly ownsTransport?: boolean
-      readonly actors?: ReadonlyArray<ActorDescription>
-      readonly taskNames?: ReadonlyMap<string, string>
-      readonly tracing?: Tracing
-      readonly taskSentEvents?: boolean
-      /** Name by which the jobs show who submitted them; absent: they show the process. */
-      readonly sender?: string | undefined
-    } = {},
-  ) {
+  constructor(connection: Connection, options: ClientOptions = {}) {
     const {
       ownsTransport = false,
       actors,

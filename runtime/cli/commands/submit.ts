@@ -29,6 +29,7 @@ interface Options {
   readonly eta?: string
   readonly expires?: string
   readonly id?: string
+  readonly unique?: boolean
   readonly after?: string
   readonly allowFailure?: boolean
   readonly retryMax?: string
@@ -90,6 +91,7 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
     ...(options.eta === undefined ? {} : { eta: options.eta }),
     ...(options.expires === undefined ? {} : { expires: numberOrText(options.expires) }),
     ...(options.id === undefined ? {} : { id: options.id }),
+    ...(options.unique ? { unique: "id" as const } : {}),
     ...(options.retryMax === undefined ? {} : { retry: retries(number(options.retryMax, "--retry-max")) }),
     ...(options.timeLimit === undefined ? {} : { timeLimit: numberOrText(options.timeLimit) }),
     ...(options.ttl === undefined ? {} : { ttl: numberOrText(options.ttl) }),
@@ -196,6 +198,7 @@ export const addSubmit = (program: Command): void => {
     .option("--eta <time>", "not before this time: ISO 8601")
     .option("--expires <when>", "must start before this: a time, or a duration from now")
     .option("--id <id>", "id of the job; submitting again with the same id is safe")
+    .option("--unique", "refuse it while another job with its --id is kept")
     .option("--after <ids>", "jobs that must have succeeded before it starts, separated by commas")
     .option("--allow-failure", "with --after: their failure will do as well")
     .option("--retry-max <count>", "retries after the first attempt")

@@ -73,6 +73,7 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   const expires = submission.expires === undefined ? waitsUntil : expiryOf(submission.expires, now)
   if (due !== undefined && isExpired(expires, due)) refuse("expires", "is over before the task may start")
 
+  if (submission.unique !== undefined && submission.id === undefined) refuse("unique", "needs an `id`")
   checkCarried(submission)
   checkFollowUps(submission, id)
   const given = bodyOfInput(submission, embedOf(submission, placement?.fanOut))

@@ -19,6 +19,14 @@ import { type NextRun, nextRunOf, submitNextRuns } from "./deleted-job.ts"
 /** The transport's answer for a task that was to be published. */
 type Stored = Awaited<ReturnType<Connection["jobs"]["publish"]>>[number]
 
+/** Ids of submitted tasks. */
+export interface Ids {
+  /** Those that the caller named: jobs with these ids may exist already. */
+  readonly known: ReadonlySet<string>
+  /** Those of them that no job may have yet. */
+  readonly unique: ReadonlySet<string>
+}
+
 /** Tasks that go to the transport at a time. */
 const CHUNK = 1_000
 
@@ -36,18 +44,12 @@ export class Publisher {
     this.#methodOf = methodOf
   }
 
-  /**
-   * One answer per posting, in order. `known`: ids that may have been submitted before. `now`: when they were planned.
-   */
-  async publish(
-    postings: ReadonlyArray<AddressedTask>,
-    known: ReadonlySet<string>,
-    now: number,
-  ): Promise<ReadonlyArray<SubmitResult>> {
-    if (postings.length <= CHUNK) return this.#publish(postings, known, now)
+  /** One answer per posting, in order. `now`: when they were planned. */
+  async publish(postings: ReadonlyArray<AddressedTask>, ids: Ids, now: number): Promise<ReadonlyArray<SubmitResult>> {
+    if (postings.length <= CHUNK) return this.#publish(postings, ids, now)
     const results: Array<SubmitResult> = []
     for (let from = 0; from < postings.length; from += CHUNK) {
-      results.push(...(await this.#publish(postings.slice(from, from + CHUNK), known, now)))
+      results.push(...(await this.#publish(postings.slice(from, from + CHUNK), ids, now)))
     }
     return results
   }
@@ -58,7 +60,7 @@ export class Publisher {
    */
   async publishTogether(
     postings: ReadonlyArray<AddressedTask>,
-    known: ReadonlySet<string>,
+    ids: Ids,
     now: number,
   ): Promise<ReadonlyArray<Receipt>> {
     if (postings.length > CHUNK) refuseInput("atomic", `takes ${CHUNK} tasks at most, not ${postings.length}`)
@@ -66,8 +68,8 @@ export class Publisher {
       throw new CallboardError("unsupported", "after: a task that waits for others is not stored with others as one", {
         field: "after",
       })
-    const asked = postings.filter(({ id }) => known.has(id))
-    const found = await Promise.all(asked.map((each) => resultOfEarlier(this.#connection, each, "none")))
+    const asked = postings.filter(({ id }) => ids.known.has(id))
+    const found = await Promise.all(asked.map((each) => resultOfEarlier(this.#connection, each, ids, "none")))
     const before = new Map<string, Receipt>()
     for (const [at, earlier] of found.entries()) {
       const id = asked[at]?.id ?? ""
@@ -84,11 +86,8 @@ export class Publisher {
     return postings.map((posting) => before.get(posting.id) ?? this.#accepted(posting, now))
   }
 
-  async #publish(
-    postings: ReadonlyArray<AddressedTask>,
-    known: ReadonlySet<string>,
-    now: number,
-  ): Promise<ReadonlyArray<SubmitResult>> {
+  async #publish(postings: ReadonlyArray<AddressedTask>, ids: Ids, now: number): Promise<ReadonlyArray<SubmitResult>> {
+    const { known } = ids
     const fresh: Array<AddressedTask> = []
     const waiting: Array<AddressedTask> = []
     const again: Array<NextRun> = []
@@ -98,7 +97,9 @@ export class Publisher {
       known.size === 0
         ? []
         : await Promise.all(
-            postings.map((each) => (known.has(each.id) ? resultOfEarlier(this.#connection, each, "none") : undefined)),
+            postings.map((each) =>
+              known.has(each.id) ? resultOfEarlier(this.#connection, each, ids, "none") : undefined,
+            ),
           )
     const tombstones = new Map<string, Found>()
     for (const [at, posting] of postings.entries()) {
@@ -114,15 +115,15 @@ export class Publisher {
         }
       }
     }
-    await this.#enqueue(fresh, known, now, results)
-    if (again.length > 0) await this.#runAgain(again, now, results)
-    if (waiting.length > 0) await this.#defer(waiting, tombstones, results)
+    await this.#enqueue(fresh, ids, now, results)
+    if (again.length > 0) await this.#runAgain(again, ids, now, results)
+    if (waiting.length > 0) await this.#defer(waiting, ids, tombstones, results)
     return postings.map(({ id }) => results.get(id) ?? publishFailed(id, undefined))
   }
 
   async #enqueue(
     postings: ReadonlyArray<AddressedTask>,
-    known: ReadonlySet<string>,
+    ids: Ids,
     now: number,
     results: Map<string, SubmitResult>,
   ): Promise<void> {
@@ -139,7 +140,9 @@ export class Publisher {
       const isDuplicate = receipt.status === "duplicate"
       // Another submission of this id may have come in between: it must have been the same.
       const raced =
-        isDuplicate && known.has(posting.id) ? await resultOfEarlier(this.#connection, posting, "unknown") : undefined
+        isDuplicate && ids.known.has(posting.id)
+          ? await resultOfEarlier(this.#connection, posting, ids, "unknown")
+          : undefined
       const accepted = this.#accepted(posting, now)
       if (raced !== undefined && !("record" in raced)) results.set(posting.id, raced)
       else results.set(posting.id, isDuplicate ? { ...accepted, duplicate: true } : accepted)
@@ -172,7 +175,12 @@ export class Publisher {
   }
 
   /** Stores tasks whose ids are those of deleted jobs. */
-  async #runAgain(runs: ReadonlyArray<NextRun>, now: number, results: Map<string, SubmitResult>): Promise<void> {
+  async #runAgain(
+    runs: ReadonlyArray<NextRun>,
+    ids: Ids,
+    now: number,
+    results: Map<string, SubmitResult>,
+  ): Promise<void> {
     const answers = await submitNextRuns(this.#connection, runs, now).catch((cause: unknown) => {
       const error = asTransportError(cause)
       return runs.map(() => ({ status: "failed" as const, error }))
@@ -187,7 +195,7 @@ export class Publisher {
       }
       // Another submission of this id came in between: it must have been the same.
       const raced =
-        answer?.status === "conflict" ? await resultOfEarlier(this.#connection, posting, "unknown") : undefined
+        answer?.status === "conflict" ? await resultOfEarlier(this.#connection, posting, ids, "unknown") : undefined
       const error = answer?.status === "failed" ? answer.error : undefined
       results.set(id, raced === undefined || "record" in raced ? publishFailed(id, error) : raced)
     }
@@ -196,6 +204,7 @@ export class Publisher {
   /** Stores the tasks with `after`, last, because their parents may be among the other tasks. */
   async #defer(
     postings: ReadonlyArray<AddressedTask>,
+    ids: Ids,
     tombstones: ReadonlyMap<string, Found>,
     results: Map<string, SubmitResult>,
   ): Promise<void> {
@@ -209,7 +218,7 @@ export class Publisher {
         results.set(id, { id, state: "deferred", durability })
         if (this.#events.enabled) await emitTaskSent(this.#events, posting, this.#methodOf)
       } else if (stored === "conflict") {
-        const raced = await resultOfEarlier(this.#connection, posting, "unknown")
+        const raced = await resultOfEarlier(this.#connection, posting, ids, "unknown")
         results.set(id, raced === undefined || "record" in raced ? publishFailed(id, undefined) : raced)
       } else results.set(id, stored instanceof CallboardError ? stored : publishFailed(id, stored))
     }
@@ -229,9 +238,10 @@ const togetherFailed = (cause: TransportError): CallboardError => {
  * where it was deleted. Never rejects.
  * `outcome` is that of a look-up that fails: `none` as long as nothing was published.
  */
-const resultOfEarlier = async (
+export const resultOfEarlier = async (
   connection: Connection,
   posting: AddressedTask,
+  { unique }: Ids,
   outcome: "none" | "unknown",
 ): Promise<SubmitResult | Found | undefined> => {
   let found: Awaited<ReturnType<Connection["jobs"]["find"]>>
@@ -248,6 +258,10 @@ const resultOfEarlier = async (
       id: posting.id,
       field: "id",
     })
+  }
+  if (unique.has(posting.id)) {
+    const why = `job ${posting.id} is ${record.state}, and its id is to be unique: delete it before it is submitted again`
+    return new CallboardError("job-exists", why, { id: posting.id, field: "unique" })
   }
   const { durability } = connection.transport.capabilities
   return { id: posting.id, state: record.state, durability, duplicate: true }

@@ -21,13 +21,11 @@ import type { Tracing } from "../../tracing/tracing.ts"
 import type { Store } from "../../transport/store.ts"
 import { ChordPlans, publishChords } from "./chords.ts"
 import { type Planned, Planner, type SubmitContext } from "./planner.ts"
-import { Publisher } from "./publisher.ts"
+import { type Ids, Publisher } from "./publisher.ts"
 
 /** Checked submissions, ready to be stored. */
-export interface Prepared {
+export interface Prepared extends Ids {
   readonly postings: ReadonlyArray<AddressedTask>
-  /** Ids that the caller named: jobs with these ids may exist already. */
-  readonly known: ReadonlySet<string>
   readonly now: number
   /** Whether all of them are stored, or none. */
   readonly atomic: boolean
@@ -72,6 +70,7 @@ export class Submitter {
   async prepare(submissions: ReadonlyArray<unknown>, context: SubmitContext): Promise<Prepared> {
     const now = Date.now()
     const known = new Set<string>()
+    const unique = new Set<string>()
     const plans: Array<Planned> = []
     const later: Array<Promise<void>> = []
     const chords = new ChordPlans()
@@ -83,6 +82,7 @@ export class Submitter {
         chords.add(index)
         break
       }
+      if (checked.success.unique !== undefined && checked.success.id !== undefined) unique.add(checked.success.id)
       const id = checked.success.id ?? context.ids?.[index] ?? generateId(now)
       if (!hasChord(checked.success)) {
         const named = withPromises(checked.success, id)
@@ -101,8 +101,8 @@ export class Submitter {
       }
       const taken = new Set([id])
       for (const [place, each] of placed.success.entries()) {
-        const unique = place === 0 ? undefined : uniqueMember(each, checked.success.id !== undefined, known, taken)
-        if (unique !== undefined) plans.push(Result.fail(unique))
+        const clash = place === 0 ? undefined : uniqueMember(each, checked.success.id !== undefined, known, taken)
+        if (clash !== undefined) plans.push(Result.fail(clash))
         else {
           const { placement } = each
           this.#plan(each.submission, each.id, now, { ...context, ...(placement && { placement }) }, plans, later)
@@ -130,6 +130,7 @@ export class Submitter {
     return {
       postings,
       known,
+      unique,
       now,
       atomic: context.atomic ?? false,
       ...(chords.isEmpty ? {} : { chords }),
@@ -174,7 +175,8 @@ export class Submitter {
   }
 
   /** Stores prepared submissions. Each has a result of its own, in order. */
-  async post({ postings, known, now, atomic, chords, promised = [] }: Prepared): Promise<ReadonlyArray<SubmitResult>> {
+  async post(prepared: Prepared): Promise<ReadonlyArray<SubmitResult>> {
+    const { postings, now, atomic, chords, promised = [] } = prepared
     const groups = groupsOf(postings)
     const unnoted =
       groups === undefined && promised.length === 0
@@ -187,11 +189,11 @@ export class Submitter {
     const publish = (all: ReadonlyArray<AddressedTask>) =>
       chords === undefined
         ? atomic
-          ? this.#publisher.publishTogether(all, known, now)
-          : this.#publisher.publish(all, known, now)
+          ? this.#publisher.publishTogether(all, prepared, now)
+          : this.#publisher.publish(all, prepared, now)
         : publishChords(chords, all, now, {
             store: this.#store,
-            publish: (some) => this.#publisher.publish(some, known, now),
+            publish: (some) => this.#publisher.publish(some, prepared, now),
           })
     return this.#tracing === undefined ? publish(postings) : this.#tracing.submission(postings, publish)
   }

@@ -34,6 +34,11 @@ export const SubmissionFieldsSchema = Schema.Struct({
   args: Schema.optionalKey(Schema.Array(Schema.Unknown).annotate({ description: "Positional arguments" })),
   kwargs: Schema.optionalKey(Json.annotate({ description: "Keyword arguments; instead of `input`" })),
   id: Schema.optionalKey(JobId.annotate({ description: "Job id; submitting again with the same id is safe" })),
+  unique: Schema.optionalKey(
+    Schema.Literals(["id", true]).annotate({
+      description: "Refused as `job-exists` while another job with its id is kept, also one with the same task",
+    }),
+  ),
   queue: Schema.optionalKey(Name),
   priority: Schema.optionalKey(
     Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 9 })).annotate({ description: "0–9, 9 first" }),
@@ -101,7 +106,7 @@ export type Submission = typeof SubmissionSchema.Type
 export type SubmissionFields = typeof SubmissionFieldsSchema.Type
 
 /** Fields that other task queues have and Callboard does not: refused by name with `unsupported`, never ignored. */
-const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["key", "unique"])
+const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["key"])
 
 const decode = Schema.decodeUnknownResult(SubmissionSchema, { onExcessProperty: "error", errors: "all" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()

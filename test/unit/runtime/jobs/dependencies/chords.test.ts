@@ -127,7 +127,7 @@ test("a body whose submitter died before it stored the members fails after an ho
       members.map(({ id }) => [id]),
       now,
     )
-    await client.post({ postings: [body], known, now, atomic: false })
+    await client.post({ postings: [body], known, unique: new Set(), now, atomic: false })
   }
   await begin()
   await sweep()
@@ -142,7 +142,7 @@ test("a body whose submitter died before it stored the members fails after an ho
   const [late] = other.postings
   if (late === undefined) throw new Error("it has a body")
   await openChord(client.connection.store, "late", [["late-0"]], now)
-  await client.post({ postings: [late], known: other.known, now, atomic: false })
+  await client.post({ postings: [late], known: other.known, unique: new Set(), now, atomic: false })
   await sweep(Date.now() + 2 * HOUR)
   expect(await client.job("late").outcome()).toMatchObject({ state: "failed", error: { name: "MemberFailed" } })
 })

@@ -1,0 +1,186 @@
+/**
+ * A client that runs what is submitted to it at once, in its own process. A task is never in a queue of the board: it runs on
+ * a board in memory, and its record is stored on the board when it has ended.
+ */
+import type { ActorDefinition } from "../actor/actor.ts"
+import { describeActor } from "../actor/description.ts"
+import { CLIENT_SETTINGS, Client, type ClientSettings, clientParts } from "../client/client.ts"
+import { nextRunOf, submitNextRuns } from "../client/submitting/deleted-job.ts"
+import { resultOfEarlier } from "../client/submitting/publisher.ts"
+import type { Prepared } from "../client/submitting/submitter.ts"
+import { asTransportError, CallboardError } from "../errors.ts"
+import { generateId } from "../id.ts"
+import { isDeferred } from "../jobs/dependencies/defer.ts"
+import { publishFailed, type SubmitResult } from "../jobs/receipt.ts"
+import { outcomesOf } from "../jobs/tracking/history.ts"
+import type { DurationInput } from "../options/duration.ts"
+import { refuseUnknown } from "../options/refuse.ts"
+import type { AddressedTask } from "../protocol/message.ts"
+import { afterTombstone, NO_FENCE } from "../protocol/outside.ts"
+import type { JobRecord } from "../protocol/record.ts"
+import { isTerminal } from "../protocol/state.ts"
+import type { Found } from "../transport/lift/transport.ts"
+import { TransportError } from "../transport/mod.ts"
+import { serve } from "./serve.ts"
+import type { Service } from "./service.ts"
+
+export interface SyncSettings extends ClientSettings {
+  /** What runs the tasks. A task of another actor fails as `unknown-actor`. */
+  readonly actors: ReadonlyArray<ActorDefinition>
+  /** How long successes are kept. Defaults to 24 hours. */
+  readonly resultTtl?: DurationInput
+}
+
+/** Queue on the board in memory: the task's own is only in its record. */
+const LOCAL = "sync"
+
+/**
+ * Connects to a transport as `connect` does, with a client whose `submit` resolves when the job has ended, whatever its state;
+ * `job.receipt.state` tells it. What its handlers submit, and its callbacks and chains, run in this process as well. A task with
+ * `delay`, `eta`, `after` or `chord` is submitted as by any other client, and waits for a worker. Nothing is stored about a job before it
+ * has ended: one whose process dies is lost. Needs Bun or Deno.
+ *
+ * @example
+ * ```ts
+ * await using client = await connectSync("sqlite:.callboard/board.db", { actors: [orders] })
+ * const job = await client.submit("orders.total", { input: { items: ["tea"] } })
+ * console.log(job.receipt.state)
+ * ```
+ */
+export const connectSync = async (target: string | object, settings: SyncSettings): Promise<Client> => {
+  const { actors, resultTtl, ...clientSettings } = settings
+  refuseUnknown(clientSettings, CLIENT_SETTINGS, "connectSync()")
+  const { connection, options } = await clientParts(target, clientSettings)
+  try {
+    const local = await serve({
+      transport: `memory://${generateId()}`,
+      actors,
+      queues: [...new Set([LOCAL, "default", ...actors.flatMap(queuesOf)])],
+      unknownGrace: 0,
+      signals: false,
+      logLevel: "warn",
+      ...(resultTtl === undefined ? {} : { resultTtl }),
+      ...(settings.failureTtl === undefined ? {} : { failureTtl: settings.failureTtl }),
+      ...(settings.taskNames === undefined ? {} : { taskNames: Object.fromEntries(settings.taskNames) }),
+    })
+    const client = new SyncClient(connection, { ...options, actors: actors.map(describeActor) }, local)
+    await client.begin()
+    return client
+  } catch (cause) {
+    await connection.transport.close()
+    throw cause
+  }
+}
+
+const queuesOf = (actor: ActorDefinition): ReadonlyArray<string> =>
+  [actor.queue, ...[...actor.methods.values()].map((method) => method.queue)].flatMap((queue) => queue ?? [])
+
+/** A job that was submitted here and has not ended. */
+interface Running {
+  readonly run: number
+  readonly ended: (record: JobRecord) => void
+  readonly closed: (cause: Error) => void
+}
+
+class SyncClient extends Client {
+  readonly #local: Service
+  readonly #stop = new AbortController()
+  /** By id. */
+  readonly #running = new Map<string, Running>()
+  /** Other jobs that have ended here, while they are being stored. */
+  readonly #storing = new Set<Promise<unknown>>()
+
+  constructor(connection: Client["connection"], options: ConstructorParameters<typeof Client>[1], local: Service) {
+    super(connection, options)
+    this.#local = local
+  }
+
+  /** Follows the jobs that end here. Those that handlers have submitted are stored as well. */
+  async begin(): Promise<void> {
+    const { jobs } = this.#local.client.connection
+    const ended = (record: JobRecord) => {
+      if (!isTerminal(record.state)) return
+      const running = this.#running.get(record.id)
+      if (running !== undefined) {
+        if (record.run >= running.run) running.ended(record)
+        return
+      }
+      const storing = this.#store(record, record.queue, undefined)
+        .catch(() => undefined)
+        .finally(() => this.#storing.delete(storing))
+      this.#storing.add(storing)
+    }
+    await jobs.watch({}, ended, this.#stop.signal)
+  }
+
+  override async post(prepared: Prepared): Promise<ReadonlyArray<SubmitResult>> {
+    // These are stored together, and wait for a worker like those that are due later.
+    if (prepared.atomic || prepared.chords !== undefined) return super.post(prepared)
+    const results: Array<SubmitResult> = []
+    for (const posting of prepared.postings) {
+      const waits = isDeferred(posting.message) || (posting.due !== undefined && posting.due > prepared.now)
+      const posted = waits
+        ? await super.post({ ...prepared, postings: [posting] })
+        : [await this.#run(posting, prepared)]
+      results.push(...posted)
+    }
+    await Promise.all(this.#storing)
+    return results
+  }
+
+  async #run(posting: AddressedTask, ids: Prepared): Promise<SubmitResult> {
+    const { id, queue } = posting
+    const earlier = ids.known.has(id) ? await resultOfEarlier(this.connection, posting, ids, "none") : undefined
+    if (earlier !== undefined && !("record" in earlier)) return earlier
+    const { connection } = this.#local.client
+    const next = earlier && nextRunOf(posting, earlier)
+    const task = { ...(next?.posting ?? posting), queue: LOCAL }
+    const end = Promise.withResolvers<JobRecord>()
+    this.#running.set(id, { run: task.run, ended: end.resolve, closed: end.reject })
+    try {
+      // A job of this id may have run here before it was deleted.
+      const before = next && (await connection.jobs.find(id))
+      const [answer] =
+        next === undefined || before === undefined
+          ? await connection.jobs.publish([task])
+          : await submitNextRuns(connection, [{ ...next, posting: task, over: before }], ids.now)
+      if (answer?.status === "failed") return publishFailed(id, answer.error, "none")
+      const record = await end.promise
+      const stored = await this.#store(record, queue, earlier)
+      if (stored === "conflict") {
+        const raced = await resultOfEarlier(this.connection, posting, ids, "unknown")
+        return raced === undefined || "record" in raced ? publishFailed(id, undefined) : raced
+      }
+      return { id, state: record.state, durability: this.connection.transport.capabilities.durability }
+    } catch (cause) {
+      return cause instanceof CallboardError ? cause : publishFailed(id, asTransportError(cause))
+    } finally {
+      this.#running.delete(id)
+    }
+  }
+
+  /** Stores the record of a job that has ended here. Fails as the transport does. */
+  async #store(ended: JobRecord, queue: string, over: Found | undefined): Promise<"stored" | "conflict"> {
+    const { connection } = this.#local.client
+    const { followUps: _out, earlier: _earlier, ...record } = ended
+    const outcomes = record.tombstone ? [] : await outcomesOf(connection, record.id)
+    const earlier = outcomes.filter(({ run }) => run < record.run)
+    const copy = { ...record, queue, fence: NO_FENCE, ...(earlier.length === 0 ? {} : { earlier }) }
+    const [stored] = await this.connection.jobs.decide([
+      over === undefined
+        ? { id: copy.id, expect: "", record: copy }
+        : { id: copy.id, expect: over.revision, record: afterTombstone(copy, over.record) },
+    ])
+    if (stored?.status === "failed") throw stored.error
+    return stored?.status === "decided" ? "stored" : "conflict"
+  }
+
+  override async close(): Promise<void> {
+    await this.#local.stop()
+    const cause = new TransportError("closed", "the client was closed while the job ran")
+    for (const { closed } of this.#running.values()) closed(cause)
+    await Promise.all(this.#storing)
+    this.#stop.abort()
+    await super.close()
+  }
+}
