@@ -171,9 +171,27 @@ onEveryBoard((newBoard) => {
     const transport = newBoard()
     const { scene, ran } = makeActor()
     const { client } = await start([scene], { transport })
-    const job = await client.submit("scene.fails", { ttl: 0.5, retry: { max: 1, interval: 1.5 } })
+    const job = await client.submit("scene.fails", { ttl: 0.5, retry: { max: 1, interval: 2 } })
+    const { submitted } = (await job.find()).times
+    await eventually(() => Date.now() > Date.parse(submitted) + 1_300, { message: "its time to wait is over" })
+    expect(await job.find()).toMatchObject({ state: "scheduled", retries: 1 })
     expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { message: "out of luck" } })
     expect(ran).toHaveLength(2)
+    // Nor does it expire when its worker has died.
+    const queue = "mortal"
+    const [posting] = (await client.prepare([{ task: "scene.add", queue, ttl: 1, input: { a: 1, b: 2 } }])).postings
+    if (posting === undefined) throw new Error("nothing was planned")
+    const { id } = posting
+    const { jobs } = client.connection
+    await jobs.publish([posting])
+    const [taken] = await jobs.take({ queues: [queue], max: 1, wait: 5_000 }, new AbortController().signal)
+    if (taken === undefined) throw new Error("nothing was taken")
+    const { token } = taken
+    await jobs.begin([{ token, id, run: 1, retries: 0, worker: "dead", at: Date.now(), posting }])
+    await eventually(() => Date.now() > (posting.expires ?? 0), { message: "its time to wait is over" })
+    await jobs.end([{ token, then: { kind: "release", delay: 0 } }])
+    await start([scene], { transport, queues: [queue] })
+    expect(await client.job(id).outcome(WAIT)).toEqual({ state: "succeeded", result: 3 })
     // A job that is due later waits from then on.
     const later = await client.submit("scene.add", { input: { a: 1, b: 2 }, delay: 1, ttl: 60 })
     const { times } = await later.find()
