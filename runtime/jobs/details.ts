@@ -38,7 +38,10 @@ export const jobDetails = (record: JobRecord): JobView => {
 
 type Arguments = Pick<Body, "args" | "kwargs">
 
-/** Arguments without what the method hides. Names of positional arguments are known to the worker only. */
+/**
+ * Arguments without what the method hides. The names of positional arguments are not known here, so where some names are hidden
+ * each of them is, unless it has names inside.
+ */
 const shown = ({ args, kwargs }: Body, { redact }: Redaction): Arguments => {
   if (redact === undefined || redact === false) return { args, kwargs }
   const hidden = (value: unknown): unknown => {
@@ -51,7 +54,7 @@ const shown = ({ args, kwargs }: Body, { redact }: Redaction): Arguments => {
   }
   const hide = (name: string, value: unknown) => (hides(redact, name) ? HIDDEN : hidden(value))
   return {
-    args: args.map(hidden),
+    args: args.map((value) => (typeof value === "object" && value !== null ? hidden(value) : HIDDEN)),
     kwargs: Object.fromEntries(Object.entries(kwargs).map(([name, value]) => [name, hide(name, value)])),
   }
 }

@@ -3,7 +3,10 @@ import * as Schema from "effect/Schema"
 
 /** Id of a job that is submitted here. A task of another sender may have any text of up to 255 bytes as its id. */
 export const JobId = Schema.String.check(
-  Schema.isPattern(/^[A-Za-z0-9_-]{1,128}$/u, { description: "1 to 128 letters, digits, `_` or `-`" }),
+  Schema.isPattern(/^[A-Za-z0-9_-]{1,128}$/u, {
+    description: "1 to 128 letters, digits, `_` or `-`",
+    message: "must be 1 to 128 letters, digits, `_` or `-`",
+  }),
 )
 
 export const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))

@@ -50,6 +50,31 @@ describe("submit", () => {
     expect(await ended(stdout.trim(), "succeeded")).toMatchObject({ result: { a: 1 }, queue: "default", priority: 4 })
   })
 
+  test.each([
+    ["id", ["--id", "bad id"], /^callboard: id: must be 1 to 128 letters, digits, `_` or `-`$/],
+    ["ttl", ["--ttl", "0"], /^callboard: ttl: must be more than 0$/],
+    ["ttl", ["--ttl", "-1"], /^callboard: ttl: -1 is not a duration: it is negative\./],
+    ["timeLimit.hard", ["--time-limit", "0"], /^callboard: timeLimit\.hard: must be more than 0$/],
+    ["timeLimit.hard", ["--time-limit", "abc"], /^callboard: timeLimit\.hard: "abc" is not a duration/],
+    ["unique", ["--unique"], /^callboard: unique: needs an `id`$/],
+  ])("refuses a wrong %s with %j, as code and HTTP do", async (_field, options, message) => {
+    const { code, stdout, stderr } = await project.ask("submit", "works.echo", "{}", ...options)
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" })
+    expect(stderr.trim()).toMatch(message)
+  })
+
+  test("--unique refuses an id that a kept job has", async () => {
+    const id = await submit("works.echo", "{}", "--id", "only", "--unique")
+    await ended(id, "succeeded")
+    const { code, stderr } = await project.ask("submit", "works.echo", "{}", "--id", "only", "--unique")
+    expect(code).toBe(1)
+    expect(stderr).toContain(
+      "job only is succeeded, and its id is to be unique: delete it before it is submitted again",
+    )
+    await project.ask("delete", "only")
+    expect(await submit("works.echo", "{}", "--id", "only", "--unique")).toBe("only")
+  })
+
   test("--wait prints the result", async () => {
     expect(await project.ask("submit", "works.echo", '{"a":[1,"two"]}', "--wait")).toMatchObject({
       code: 0,

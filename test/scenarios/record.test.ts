@@ -147,6 +147,8 @@ onEveryBoard((newBoard) => {
     const view = await job.find()
     expect(view.input).toEqual({ user: "ada", password: "***", deep: [{ password: "***" }] })
     expect(view.description).toBe('scene.secret(deep=[{"password":"***"}], password="***", user="ada")')
+    const positional = await client.submit("scene.secret", { queue: "default", args: ["ada", "p", { password: "q" }] })
+    expect((await positional.find()).input).toEqual({ args: ["***", "***", { password: "***" }], kwargs: {} })
   })
 
   test("the error of each attempt is told, and a failed job keeps its input", async () => {
@@ -357,6 +359,26 @@ onEveryBoard((newBoard) => {
       await later.outcome(WAIT)
       expect(seen.slice(3)).toEqual([{ note: 4 }, { note: 4, attempts: 1 }, { note: 4, attempts: 2 }])
       expect(await later.find()).toMatchObject({ meta: { note: 4, attempts: 3 }, attempts: 3 })
+    })
+
+    test("a job that was changed while it waits is listed once, and can be cancelled like any other", async () => {
+      const transport = newBoard()
+      const { scene, seen } = makeActor()
+      await using client = await connect(transport)
+      const job = await client.submit("scene.retries")
+      const other = await client.submit("scene.add", { input: { a: 1, b: 2 } })
+      await job.patchMeta({ note: 1 })
+      const listed = (await client.jobs({ states: ["queued"] })).jobs
+      expect(listed.map(({ id }) => id).toSorted()).toEqual([job.id, other.id].toSorted())
+      expect(listed.find(({ id }) => id === job.id)?.meta).toEqual({ note: 1 })
+      await job.cancel()
+      await start([scene], { transport })
+      expect(await other.result(WAIT)).toBe(3)
+      expect(await job.find()).toMatchObject({ state: "cancelled", meta: { note: 1 }, attempts: 0 })
+      expect(seen).toEqual([])
+      await job.retry()
+      expect(await job.outcome(WAIT)).toMatchObject({ state: "failed" })
+      expect(seen).toEqual([{ note: 1 }])
     })
 
     test("what is no object, and what is too large, is refused, and changes nothing", async () => {
