@@ -97,7 +97,7 @@ export class Candidates {
     this.#heardRank = Number.POSITIVE_INFINITY
     const found: Array<Known> = []
     const now = await this.#store.now()
-    for await (const known of this.#reader.jobs()) {
+    for await (const known of this.#reader.jobs(undefined, undefined, true)) {
       const { claim } = known.record
       const isFree = claim === undefined || (claim.until !== null && claim.until + this.#reclaimAfterMs <= now)
       if (isFree && found.push(known) >= MOST) break

@@ -14,11 +14,22 @@ const PAGE = 256
 
 const bySequence = (a: Known, b: Known): number => a.record.sequence - b.record.sequence
 
+/** What is known of a bucket that has a later one. */
+interface Passed {
+  readonly at: number
+  newest?: number
+  /** When it was last seen to be empty. */
+  emptyAt?: number
+}
+
+/** A look for the next job reads a bucket that was empty again after this time: only a late poster still posts into it. */
+const EMPTY_MS = 1_000
+
 export class BoardReader {
   readonly #entries: BoardEntries
   readonly #unreadable: (key: string) => void
   /** Buckets that have a later one: since when this reader knows it, by the monotonic clock, and their highest sequence. */
-  readonly #passed = new Map<string, { readonly at: number; newest?: number }>()
+  readonly #passed = new Map<string, Passed>()
 
   constructor(entries: BoardEntries, unreadable: (key: string) => void) {
     this.#entries = entries
@@ -27,15 +38,20 @@ export class BoardReader {
 
   /**
    * All jobs, by priority, then by sequence. An entry that cannot be read is skipped, and `unreadable` is told its key.
+   * `quick`: without what a late poster has put into a bucket that was empty a moment ago.
    */
-  async *jobs(after?: ReadAfter, unreadable: (key: string) => void = () => undefined): AsyncGenerator<Known> {
+  async *jobs(
+    after?: ReadAfter,
+    unreadable: (key: string) => void = () => undefined,
+    quick = false,
+  ): AsyncGenerator<Known> {
     const index = await this.#entries.index()
     const from = after === undefined ? 0 : BOARD_PRIORITIES.indexOf(after.priority)
     for (const priority of BOARD_PRIORITIES.slice(from)) {
       const line = lineOf(index, priority)
       if (line === undefined) continue
       const above = after?.priority === priority ? after.sequence : -1
-      for await (const known of this.#ofLine(priority, line, above, unreadable))
+      for await (const known of this.#ofLine(priority, line, above, unreadable, quick))
         if (known.record.sequence > above) yield known
     }
   }
@@ -45,6 +61,7 @@ export class BoardReader {
     { head, opened, restored = false }: BoardLine,
     above: number,
     unreadable: (key: string) => void,
+    quick: boolean,
   ): AsyncGenerator<Known> {
     const decoded = (entries: ReadonlyArray<Entry>): ReadonlyArray<Known> =>
       entries.flatMap((entry) => {
@@ -62,7 +79,9 @@ export class BoardReader {
       const passed = next === undefined ? undefined : this.#passedAt(priority, bucket)
       const isClosed = passed !== undefined && performance.now() - passed.at >= RETIRE_MS
       if (passed?.newest !== undefined && passed.newest <= above) continue
+      if (quick && passed?.emptyAt !== undefined && performance.now() - passed.emptyAt < EMPTY_MS) continue
       const entries = await this.#entries.bucketOf(priority, bucket)
+      if (passed !== undefined) passed.emptyAt = entries.length === 0 ? performance.now() : Number.NEGATIVE_INFINITY
       const found = decoded(entries)
       if (isClosed && entries.length === 0 && empty === bucket) empty = bucket + 1
       if (isClosed) passed.newest = Math.max(0, ...found.map(({ record }) => record.sequence))
@@ -77,7 +96,7 @@ export class BoardReader {
     }
   }
 
-  #passedAt(priority: BoardPriority, bucket: number): { readonly at: number; newest?: number } {
+  #passedAt(priority: BoardPriority, bucket: number): Passed {
     const name = `${priority}/${bucket}`
     const passed = this.#passed.get(name) ?? { at: performance.now() }
     this.#passed.set(name, passed)

@@ -114,6 +114,30 @@ describe("with clocks that are set", () => {
     expect(await namesOf()).toHaveLength((await buckets())[0] ?? 0)
   })
 
+  test("a look for the next job reads an empty bucket once a second, and then finds a late posting", async () => {
+    const early = new Places(entries)
+    await post(early, "first")
+    await drained(new Places(entries))
+    await store.write(
+      [...(await store.list({ prefix: "board/b/2/0/", limit: 300 }))].map(({ key }) => ({ key, value: null })),
+    )
+    const reader = new BoardReader(entries, () => undefined)
+    const look = async (): Promise<ReadonlyArray<string>> => {
+      const names: Array<string> = []
+      for await (const { record } of reader.jobs(undefined, undefined, true)) names.push(record.name)
+      return names
+    }
+    const lists = vi.spyOn(store, "list")
+    await look()
+    expect(lists).toHaveBeenCalledTimes(2)
+    await post(early, "late")
+    await look()
+    expect(lists).toHaveBeenCalledTimes(3)
+    expect(await namesOf(reader)).toContain("late")
+    vi.advanceTimersByTime(1_000)
+    expect((await look()).at(-1)).toBe("late")
+  })
+
   test("what is posted meanwhile keeps its bucket, also by a reader that has seen the bucket empty", async () => {
     const early = new Places(entries)
     await post(early, "first")
