@@ -8,7 +8,7 @@ import { existsSync, mkdtempSync, renameSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
-import { removeAtEnd } from "./process.ts"
+import { removeWithProcess } from "./process.ts"
 
 /** Threads and processes that a program starts: looked for next to the module that starts them. */
 const STARTED = ["leases/lease-thread.ts", "isolation/process.ts", "isolation/watch-thread.ts"].map((file) =>
@@ -34,7 +34,7 @@ export const bundled = (program: string, beside: ReadonlyArray<string> = []): st
   if (status !== 0) throw new Error(`${program} could not be bundled:\n${stderr}`)
   try {
     renameSync(work, folder)
-    removeAtEnd(folder)
+    removeWithProcess(folder)
   } catch (error) {
     // Another thread of this run has made the bundle in the meantime.
     rmSync(work, { recursive: true, force: true })

@@ -273,8 +273,15 @@ export interface TemporaryFolder extends Disposable {
   remove(): void
 }
 
-/** A folder that is gone at the end of the test process at the latest. */
+/** A folder that is gone at the end of this thread of the test process at the latest. */
 export const removeAtEnd = (folder: string): void => tellWatchdog(`d ${folder}`)
+
+/** A folder that the threads of the test process share: it is gone soon after the whole process has ended. */
+export const removeWithProcess = (folder: string): void => {
+  const remover = `while kill -0 "$1" 2>/dev/null; do sleep 1; done; rm -rf -- "$2"`
+  const args = ["-c", remover, "remover", `${process.pid}`, folder]
+  spawn("sh", args, { detached: true, stdio: "ignore" }).unref()
+}
 
 /** An empty folder that is gone at the end of the test process at the latest. */
 export function temporaryFolder(): TemporaryFolder {
