@@ -421,7 +421,8 @@ const setup = async (own: Kept, only?: string) => {
       const ended = () => worker.ended.length
       const before = ended()
       // Submitted before, so that what is measured is the worker alone: two at a time take seven seconds.
-      await stock(350)
+      // The store that names the actors may still be electing a leader: nothing was submitted then.
+      await eventually(() => stock(350).then(() => true), { deadline: 60_000, every: 250 })
       await eventually(() => ended() > before + 20, { deadline: 60_000, message: `consuming before ${what}` })
       const began = performance.now()
       await disturb()
