@@ -84,6 +84,11 @@ export class Submitter {
       }
       if (checked.success.unique !== undefined && checked.success.id !== undefined) unique.add(checked.success.id)
       const id = checked.success.id ?? context.ids?.[index] ?? generateId(now)
+      if (isPlain(checked.success)) {
+        this.#plan(checked.success, id, now, context, plans, later)
+        chords.add(index)
+        continue
+      }
       if (!hasChord(checked.success)) {
         const named = withPromises(checked.success, id)
         promised.push(...named.promised)
@@ -210,6 +215,10 @@ const withUniqueId = (
   known.add(id)
   return checked
 }
+
+/** Whether nothing follows the task that its submitter has named, as most often. */
+const isPlain = ({ callbacks, chain, chord }: Submission): boolean =>
+  callbacks === undefined && chain === undefined && chord === undefined
 
 /**
  * The task, and the ids that it promises: those of its callbacks and of links of its chain that the caller has named. A link
