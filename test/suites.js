@@ -45,6 +45,8 @@ export const longest = [
   "cli/worker",
   "kit.test",
   "scenarios/limits",
+  "scenarios/schedules",
+  "scenarios/board-leases",
   "chaos/",
   "sqlite/sqlite",
   "docs.test",
