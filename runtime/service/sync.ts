@@ -12,6 +12,7 @@ import { asTransportError, CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { isDeferred } from "../jobs/dependencies/defer.ts"
 import { publishFailed, type SubmitResult } from "../jobs/receipt.ts"
+import { isSameTask } from "../jobs/same-task.ts"
 import { outcomesOf } from "../jobs/tracking/history.ts"
 import type { DurationInput } from "../options/duration.ts"
 import { refuseUnknown } from "../options/refuse.ts"
@@ -87,6 +88,8 @@ class SyncClient extends Client {
   readonly #stop = new AbortController()
   /** By id. */
   readonly #running = new Map<string, Running>()
+  /** The last submission of each id that is under way: the next one waits for it, and then finds what it has stored. */
+  readonly #lines = new Map<string, Promise<unknown>>()
   /** Other jobs that have ended here, while they are being stored. */
   readonly #storing = new Set<Promise<unknown>>()
 
@@ -128,7 +131,18 @@ class SyncClient extends Client {
     return results
   }
 
+  /** Submissions of the same id run one after the other. */
   async #run(posting: AddressedTask, ids: Prepared): Promise<SubmitResult> {
+    const before = this.#lines.get(posting.id)
+    const result = before === undefined ? this.#runNow(posting, ids) : before.then(() => this.#runNow(posting, ids))
+    const over = result.catch(() => undefined)
+    this.#lines.set(posting.id, over)
+    await over
+    if (this.#lines.get(posting.id) === over) this.#lines.delete(posting.id)
+    return result
+  }
+
+  async #runNow(posting: AddressedTask, ids: Prepared): Promise<SubmitResult> {
     const { id, queue } = posting
     const earlier = ids.known.has(id) ? await resultOfEarlier(this.connection, posting, ids, "none") : undefined
     if (earlier !== undefined && !("record" in earlier)) return earlier
@@ -145,6 +159,13 @@ class SyncClient extends Client {
           ? await connection.jobs.publish([task])
           : await submitNextRuns(connection, [{ ...next, posting: task, over: before }], ids.now)
       if (answer?.status === "failed") return publishFailed(id, answer.error, "none")
+      if (answer?.status === "duplicate") {
+        // The job has run here, and could not be stored then: it does not run again.
+        const ran = (await connection.jobs.find(id))?.record
+        if (ran === undefined || !isTerminal(ran.state) || !isSameTask(ran, task))
+          return new CallboardError("job-exists", `there is another job with the id ${id}`, { id, field: "id" })
+        end.resolve(ran)
+      }
       const record = await end.promise
       const stored = await this.#store(record, queue, earlier)
       if (stored === "conflict") {

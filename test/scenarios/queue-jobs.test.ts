@@ -1,9 +1,10 @@
 /** Acceptance scenarios of jobs in queues: ids, limits of time, what cannot run, uniqueness, running at once. */
 import { type ActorDefinition, actor, type Client, type SubmissionFields } from "callboard"
 import { connectHttp } from "callboard/client"
-import { describe, expect, test } from "vitest"
+import { describe, expect, test, vi } from "vitest"
 import { connect } from "../../runtime/client/client.ts"
 import { connectSync } from "../../runtime/service/sync.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
@@ -348,6 +349,35 @@ onEveryBoard((newBoard) => {
       expect((await client.submit("scene.add", { ...fields, unique: "id" })).receipt.state).toBe("succeeded")
       expect(await client.job("once").find()).toMatchObject({ run: 2 })
       expect(ran).toHaveLength(2)
+    })
+
+    test("of several submissions of an id at once one runs, and each is answered", async () => {
+      const { scene, ran } = makeActor()
+      await using client = await connectSync(newBoard(), { actors: [scene] })
+      const fields = { id: "once", input: { a: 1, b: 2 } }
+      const [first, second, unique, other] = await Promise.allSettled([
+        client.submit("scene.add", fields),
+        client.submit("scene.add", fields),
+        client.submit("scene.add", { ...fields, unique: "id" }),
+        client.submit("scene.fails", fields),
+      ])
+      expect(first).toMatchObject({ value: { receipt: { state: "succeeded" } } })
+      expect(second).toMatchObject({ value: { receipt: { state: "succeeded", duplicate: true } } })
+      expect(unique).toMatchObject({ reason: { code: "job-exists", details: { field: "unique" } } })
+      expect(other).toMatchObject({ reason: { code: "job-exists", details: { field: "id" } } })
+      expect(ran).toEqual(["once"])
+    })
+
+    test("a job that could not be stored is stored when it is submitted again, and does not run twice", async () => {
+      const { scene, ran } = makeActor()
+      await using client = await connectSync(newBoard(), { actors: [scene] })
+      const fields = { id: "once", input: { a: 1, b: 2 } }
+      vi.spyOn(client.connection.jobs, "decide").mockRejectedValueOnce(new TransportError("unavailable", "away"))
+      await expect(client.submit("scene.add", fields)).rejects.toMatchObject({ code: "transport-unavailable" })
+      await expect(client.submit("scene.fails", fields)).rejects.toMatchObject({ code: "job-exists" })
+      const again = await client.submit("scene.add", fields)
+      expect([again.receipt.state, await again.result()]).toEqual(["succeeded", 3])
+      expect(ran).toEqual(["once"])
     })
   })
 })
