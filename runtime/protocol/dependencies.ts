@@ -9,9 +9,10 @@
  */
 import * as Result from "effect/Result"
 import type { InvalidTask, Task } from "./headers.ts"
-import { postingOf } from "./headers.ts"
+import { parseTask, postingOf } from "./headers.ts"
 import type { AddressedTask, Message } from "./message.ts"
 import { type JobRecord, recordOfTask, step } from "./record.ts"
+import { formatTime } from "./time.ts"
 
 /**
  * The outcome of a parent. `open`: it has not ended. `gone`: its record is not kept any more. `released`: an operator has
@@ -93,11 +94,21 @@ export const handedOver = (record: JobRecord, message: Message, now: number): Ad
   return after?.waiting === undefined ? released(next, message, now) : { kind: "fewer", record: next }
 }
 
-const released = (record: JobRecord, message: Message, now: number): Advance => {
-  const posting = postingOf(message, record.queue)
+const released = (before: JobRecord, deferred: Message, now: number): Advance => {
+  const parsed = parseTask(deferred)
+  if (Result.isFailure(parsed)) return { kind: "invalid", why: parsed.failure }
+  const { eta, own } = parsed.success
+  // The time that the job may wait begins now, or when it is due.
+  const expiresAt = own.ttlMs === undefined ? undefined : Math.max(now, eta ?? now) + own.ttlMs
+  const message =
+    expiresAt === undefined
+      ? deferred
+      : { ...deferred, headers: { ...deferred.headers, expires: formatTime(expiresAt) } }
+  const posting = postingOf(message, before.queue)
   if (Result.isFailure(posting)) return { kind: "invalid", why: posting.failure }
   const { due } = posting.success
   const waits = due !== undefined && due > now
+  const record = expiresAt === undefined ? before : { ...before, expiresAt, message }
   const next = step(record, {
     at: now,
     state: waits ? "scheduled" : "queued",

@@ -69,7 +69,9 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   const due =
     submission.delay !== undefined ? Math.ceil(now + milliseconds("delay", submission.delay)) : etaOf(submission.eta)
   const ttlMs = submission.ttl === undefined ? undefined : ttlOf(submission.ttl, submission.expires)
-  const waitsUntil = ttlMs === undefined ? undefined : Math.max(now, due ?? now) + ttlMs
+  // A task that waits for other jobs is in no queue yet: its time begins when it is released.
+  const isDeferred = submission.after !== undefined || placement?.chord !== undefined
+  const waitsUntil = ttlMs === undefined || isDeferred ? undefined : Math.max(now, due ?? now) + ttlMs
   const expires = submission.expires === undefined ? waitsUntil : expiryOf(submission.expires, now)
   if (due !== undefined && isExpired(expires, due)) refuse("expires", "is over before the task may start")
 

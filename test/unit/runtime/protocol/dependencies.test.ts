@@ -41,6 +41,33 @@ describe("how a job stands, for those that wait for it", () => {
   })
 })
 
+describe("the time to live of a job that waits", () => {
+  const released = (record: JobRecord, at: number) => {
+    const next = advance(record, outcomes({ a: "succeeded" }), at)
+    if (next?.kind !== "released") throw new Error(`not released: ${next?.kind}`)
+    return next
+  }
+
+  test("begins when it waits for no job any more", () => {
+    const record = waiting("a", { ttl: 60 })
+    expect(record).not.toHaveProperty("expiresAt")
+    const { record: next, posting } = released(record, NOW + 3_600_000)
+    expect([next.expiresAt, posting.expires]).toEqual([NOW + 3_660_000, NOW + 3_660_000])
+    // Maintenance posts what is in the record, where the task was lost.
+    expect(next.message).toEqual(posting.message)
+  })
+
+  test("begins when it is due, where that is later", () => {
+    const { record } = released(waiting("a", { ttl: 60, delay: 600 }), NOW + 1_000)
+    expect(record.expiresAt).toBe(NOW + 660_000)
+  })
+
+  test("is not that of `expires`, which stays", () => {
+    const record = waiting("a", { expires: 60 })
+    expect([record.expiresAt, released(record, NOW + 1_000).posting.expires]).toEqual([NOW + 60_000, NOW + 60_000])
+  })
+})
+
 describe("the record of a job that waits", () => {
   test("holds its task and all that it waits for, each once", () => {
     const record = waiting(["a", "b", "a"])
