@@ -2,10 +2,10 @@
 import * as Schema from "effect/Schema"
 import { StoreEntry } from "../../async/store-entry.ts"
 import type { Connection } from "../../connection/connection.ts"
-import { bothPatches, type Meta } from "../../protocol/meta-patch.ts"
+import { bothPatches } from "../../protocol/meta-patch.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import { changedMeta } from "../changed-meta.ts"
+import { changedMeta, metaInJson } from "../changed-meta.ts"
 import { goneError } from "../tracking/finding.ts"
 import { decide } from "./decide.ts"
 
@@ -22,16 +22,16 @@ const DAY_MS = 86_400_000
  * field, the submitter's value stays. Fails with `invalid-input`, `gone`, `not-found`.
  */
 export const patchMeta = async (connection: Connection, id: string, patch: unknown): Promise<JobRecord> => {
-  // What is wrong with the change itself is told without looking for the job.
+  // What is wrong with the change itself is told without looking for the job. What it removes is stored as well.
   changedMeta({}, patch, id)
+  const change = metaInJson(() => patch, id)
   const changed = await decide(connection, id, ({ record, revision }) => {
     if (record.tombstone) throw goneError(id)
     const meta = changedMeta(record.meta ?? {}, patch, id)
-    const change: Meta = JSON.parse(JSON.stringify(patch))
     const changed = { ...record, meta, changedAt: Date.now() }
     if (isTerminal(record.state) || record.state === "deferred") return { record: changed }
     const { about = revision, patch: before = {} } = record.metaChange ?? {}
-    return { record: { ...changed, metaChange: { about, patch: bothPatches(before, change) } } }
+    return { record: { ...changed, metaChange: { about, patch: metaInJson(() => bothPatches(before, change), id) } } }
   })
   const { state, attempt, dueAt = 0, metaChange } = changed
   if (attempt === 0 && metaChange !== undefined && state !== "started") {

@@ -39,13 +39,34 @@ describe("meta", () => {
     expect(record.metaChange).toEqual({ about: "", patch: { a: { d: 2, b: null }, c: null } })
   })
 
-  test.each([[null], [[1]], ["text"], [new Date()], [{ big: 1n }], [{ large: "x".repeat(65_537) }]])(
-    "%o is no change",
-    async (patch) => {
-      const { client, id } = await ended({ a: 1 })
-      const refused = { code: "invalid-input", details: { field: "meta", id } }
-      await expect(patchMeta(client.connection, id, patch)).rejects.toMatchObject(refused)
-      expect((await stored(client, id)).meta).toEqual({ a: 1 })
-    },
-  )
+  test("of a job that waits is refused where all changes together are too large, also if they only remove", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo", { meta: { a: 1 }, delay: 60 })
+    const removing = (from: number) =>
+      Object.fromEntries(Array.from({ length: 4_000 }, (_, n) => [`key-${from + n}`, null]))
+    await patchMeta(client.connection, id, removing(0))
+    await expect(patchMeta(client.connection, id, removing(4_000))).rejects.toMatchObject({
+      code: "invalid-input",
+      message: expect.stringContaining("65536 are allowed"),
+      details: { field: "meta", id },
+    })
+    expect(Object.keys((await stored(client, id)).metaChange?.patch ?? {})).toHaveLength(4_000)
+    await patchMeta(client.connection, id, { a: 2 })
+    expect((await stored(client, id)).meta).toEqual({ a: 2 })
+  })
+
+  test.each([
+    [{ ["k".repeat(65_537)]: null }],
+    [null],
+    [[1]],
+    ["text"],
+    [new Date()],
+    [{ big: 1n }],
+    [{ large: "x".repeat(65_537) }],
+  ])("%o is no change", async (patch) => {
+    const { client, id } = await ended({ a: 1 })
+    const refused = { code: "invalid-input", details: { field: "meta", id } }
+    await expect(patchMeta(client.connection, id, patch)).rejects.toMatchObject(refused)
+    expect((await stored(client, id)).meta).toEqual({ a: 1 })
+  })
 })
