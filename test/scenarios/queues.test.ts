@@ -121,6 +121,24 @@ onEveryBoard((newBoard, transport) => {
     expect((await client.jobs({ queue: "b", states: ["failed", "cancelled"], limit: 1 })).jobs).toHaveLength(1)
   })
 
+  test("jobs that are not kept are not counted", async () => {
+    const url = newBoard()
+    await using client = await connect(url)
+    const none = { resultTtl: 0, failureTtl: 0 }
+    for (const meth of ["fine", "fails"]) await client.submit("work", { meth, ...none })
+    await (await client.submit("work.fine", none)).cancel()
+    const { id } = await client.submit("work.fails")
+    await (await start([work], { transport: url, burst: true })).stopped
+    const { jobs } = await client.jobs()
+    expect(jobs.map((job) => job.id)).toEqual([id])
+    for (const [state, count] of [
+      ["succeeded", 0],
+      ["cancelled", 0],
+      ["failed", 1],
+    ] as const)
+      expect(await client.count({ states: [state] }), state).toEqual({ count })
+  })
+
   test("more jobs than are read to count them: more than 1,000", async () => {
     await using client = await connect(newBoard())
     const many = (queue: string) => client.submitMany(Array.from({ length: 501 }, () => ({ task: "work.fine", queue })))

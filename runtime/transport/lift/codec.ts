@@ -77,7 +77,8 @@ export const indexOf = (record: JobRecord): Index => {
     task: record.task,
     at: record.submittedAt,
   }
-  if (record.tombstone) index.hidden = true
+  // A job that is not kept is gone as soon as it has ended.
+  if (record.tombstone || (record.keepMs === 0 && isTerminal(record.state))) index.hidden = true
   if (record.dead !== undefined) index.dead = true
   if (record.meth !== null) index.method = record.meth
   if (record.rootId !== undefined) index.root = record.rootId
