@@ -42,15 +42,23 @@ export class Random {
   }
 }
 
+/** A UUID of version 4 out of 16 random bytes. */
+const uuidOf = (bytes: Uint8Array): ReturnType<typeof crypto.randomUUID> => {
+  const fixed = bytes.map((byte, at) => (at === 6 ? (byte & 0x0f) | 0x40 : at === 8 ? (byte & 0x3f) | 0x80 : byte))
+  const hex = Array.from(fixed, (byte) => byte.toString(16).padStart(2, "0")).join("")
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
+}
+
 /**
- * Makes all randomness of this process follow from these numbers: `Math.random`, and what ids are made of. Returns a function
- * that puts the real one back.
+ * Makes all randomness of this process follow from these numbers: `Math.random`, and what the global `crypto` draws, of which
+ * ids are made. Returns a function that puts the real one back.
  */
 export const replaceRandomness = (random: Random): (() => void) => {
   const { random: real } = Math
   const { getRandomValues, randomUUID } = crypto
   Math.random = random.next
   crypto.getRandomValues = (view) => (view === null ? view : random.fill(view))
+  crypto.randomUUID = () => uuidOf(random.fill(new Uint8Array(16)))
   return () => {
     Math.random = real
     crypto.getRandomValues = getRandomValues

@@ -62,6 +62,19 @@ describe("a seed", () => {
     })
   })
 
+  test("decides what a handler asks of crypto", () => {
+    const drawn = (seed: number) => {
+      using clock = virtualClock({ seed })
+      return [clock.seed, crypto.randomUUID(), crypto.getRandomValues(new Uint8Array(8)).join()]
+    }
+    const { randomUUID } = crypto
+    const [, uuid] = drawn(3)
+    expect(uuid).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
+    expect(drawn(3)).toEqual(drawn(3))
+    expect(drawn(4)[1]).not.toBe(uuid)
+    expect(crypto.randomUUID).toBe(randomUUID)
+  })
+
   test("is a whole number, and randomness is given back", () => {
     expect(() => virtualClock({ seed: 0.5 })).toThrow("seed: a whole number, not 0.5")
     const { random } = Math
