@@ -40,7 +40,7 @@ type Arguments = Pick<Body, "args" | "kwargs">
 
 /**
  * Arguments without what the method hides. The names of positional arguments are not known here, so where some names are hidden
- * each of them is, unless it has names inside.
+ * each of them is, but for what has names inside.
  */
 const shown = ({ args, kwargs }: Body, { redact }: Redaction): Arguments => {
   if (redact === undefined || redact === false) return { args, kwargs }
@@ -52,9 +52,15 @@ const shown = ({ args, kwargs }: Body, { redact }: Redaction): Arguments => {
       Object.entries(value).map(([name, each]) => [name, hides(redact, name) ? HIDDEN : hidden(each)]),
     )
   }
+  const unnamed = (value: unknown): unknown =>
+    Array.isArray(value)
+      ? value.map(unnamed)
+      : typeof value === "object" && value !== null && isPlainObject(value)
+        ? hidden(value)
+        : HIDDEN
   const hide = (name: string, value: unknown) => (hides(redact, name) ? HIDDEN : hidden(value))
   return {
-    args: args.map((value) => (typeof value === "object" && value !== null ? hidden(value) : HIDDEN)),
+    args: args.map(unnamed),
     kwargs: Object.fromEntries(Object.entries(kwargs).map(([name, value]) => [name, hide(name, value)])),
   }
 }

@@ -149,6 +149,13 @@ onEveryBoard((newBoard) => {
     expect(view.description).toBe('scene.secret(deep=[{"password":"***"}], password="***", user="ada")')
     const positional = await client.submit("scene.secret", { queue: "default", args: ["ada", "p", { password: "q" }] })
     expect((await positional.find()).input).toEqual({ args: ["***", "***", { password: "***" }], kwargs: {} })
+    const lists = await client.submit("scene.secret", {
+      queue: "default",
+      args: [["p", [1, { password: "q", a: 1 }]], "p"],
+    })
+    const hidden = await lists.find()
+    expect(hidden.input).toEqual({ args: [["***", ["***", { password: "***", a: 1 }]], "***"], kwargs: {} })
+    expect(hidden.description).not.toMatch(/"[pq]"/)
   })
 
   test("the error of each attempt is told, and a failed job keeps its input", async () => {
