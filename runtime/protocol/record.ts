@@ -327,12 +327,15 @@ export const outcomeOfRun = (record: JobRecord): RunOutcome | undefined => {
   }
 }
 
-/** Largest result that stays in the history of a job, in characters of its JSON. */
+/** Largest result that stays in the history of a job, in bytes of its JSON: ten of them fit into one entry of each store. */
 const MOST_HISTORY = 64 * 1024
+
+const encoder = new TextEncoder()
 
 /** An outcome as it is kept once the next run has begun. */
 const inHistory = (outcome: RunOutcome): RunOutcome => {
-  if (outcome.result === undefined || JSON.stringify(outcome.result).length <= MOST_HISTORY) return outcome
+  const { result: given } = outcome
+  if (given === undefined || encoder.encode(JSON.stringify(given)).length <= MOST_HISTORY) return outcome
   const { result: _result, ...rest } = outcome
   return { ...rest, omitted: true }
 }

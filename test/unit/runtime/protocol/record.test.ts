@@ -5,6 +5,7 @@ import { postingOf } from "../../../../runtime/protocol/headers.ts"
 import { type Headers, type Message, publishKey } from "../../../../runtime/protocol/message.ts"
 import {
   claimed,
+  earlierWith,
   isClaimOf,
   type JobRecord,
   recordFromJson,
@@ -96,6 +97,19 @@ describe("recordOfPosting", () => {
     expect(Result.flip(recordOfPosting(posting, now))).toMatchObject({
       success: { _tag: "InvalidTask", field: "task" },
     })
+  })
+})
+
+describe("outcomes of earlier runs", () => {
+  const ended = (result: unknown) => ({ run: 1, type: "SUCCESSFUL", endedAt: now, attempt: 1, result }) as const
+
+  test.each([
+    ["64 KiB", "x".repeat(65_534), true],
+    ["a byte more", "x".repeat(65_535), false],
+    ["fewer characters of three bytes each", "\u6f22".repeat(21_900), false],
+  ])("keep results of up to 64 KiB: %s", (_, result, isKept) => {
+    const [kept] = earlierWith({}, ended(result)).earlier ?? []
+    expect([kept?.result, kept?.omitted]).toEqual(isKept ? [result, undefined] : [undefined, true])
   })
 })
 
