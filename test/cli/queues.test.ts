@@ -163,6 +163,12 @@ test("a workflow as a tree", { timeout: 60_000 }, async () => {
     more: false,
   })
   expect((await project.ask("job", "a", "--tree", "--watch")).code).toBe(2)
+  // Each says that the other one is its parent.
+  await client.submit("math.echo", { id: "egg", parentId: "hen", rootId: "farm" })
+  await client.submit("math.echo", { id: "hen", parentId: "egg", rootId: "farm" })
+  expect((await project.ask("job", "hen", "--tree")).stdout).toBe(
+    ["math.echo  egg  queued", "  math.echo  hen  queued  <-", ""].join("\n"),
+  )
 })
 
 test("S199 what a burst worker says, in order; what ends it is on standard error; quiet says nothing", {

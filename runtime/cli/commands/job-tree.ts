@@ -29,8 +29,14 @@ const treesOf = (jobs: ReadonlyArray<JobView>): ReadonlyArray<JobTree> => {
     if (parentId === undefined || parentId === id || !known.has(parentId)) tops.push(job)
     else children.set(parentId, [...(children.get(parentId) ?? []), job])
   }
-  const treeOf = (job: JobView): JobTree => ({ job, children: (children.get(job.id) ?? []).map(treeOf) })
-  return tops.map(treeOf)
+  const placed = new Set<string>()
+  const treeOf = (job: JobView): JobTree => {
+    placed.add(job.id)
+    return { job, children: (children.get(job.id) ?? []).flatMap(place) }
+  }
+  const place = (job: JobView): ReadonlyArray<JobTree> => (placed.has(job.id) ? [] : [treeOf(job)])
+  // Parents are what submitters say: of jobs that are in a circle the first one is a top.
+  return [...tops, ...[...jobs].sort(inOrder)].flatMap(place)
 }
 
 /** Indented lines; the members of a group stand below its name. */
