@@ -103,9 +103,6 @@ export class PullSession {
    * has no more. Ends early when interrupted or disconnected. Fails with `unavailable` when a consumer does not answer.
    */
   async fetch({ from, to }: LaneRange, max: number): Promise<void> {
-    const unsure = this.#unsureLanes(to)
-    if (unsure.length > 0)
-      await this.#fetchLanes(unsure, (lane) => Math.max(1, max - this.count({ from, to: lane + 1 })))
     for (let first = from; first < to && this.count({ from, to }) < max; ) {
       let last = first
       while (last < to - 1 && this.#seemsEmpty(last)) last++
@@ -114,6 +111,10 @@ export class PullSession {
       await this.#fetchLanes(open, (lane) => max - this.count({ from, to: lane + 1 }))
       first = last + 1
     }
+    // Last, since it depends on the tasks that have come.
+    const unsure = this.#unsureLanes(to)
+    if (unsure.length > 0)
+      await this.#fetchLanes(unsure, (lane) => Math.max(1, max - this.count({ from, to: lane + 1 })))
   }
 
   /**

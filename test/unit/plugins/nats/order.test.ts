@@ -259,6 +259,39 @@ describe("a pull", () => {
     expect((await pull(1)).map(idOf)).toEqual(ids(low))
   })
 
+  test("asks a lane again whose request is slower than a lower lane that has more", async () => {
+    const [first, second] = [tasks("mid", 1), tasks("mid", 1)]
+    const low = tasks("low", 100)
+    const idle = pull(2)
+    await eventually(async () => (await waiting("low", 0)) > 0, { every: 1 })
+    // The worker hears of both at once.
+    proxy.freeze()
+    await other.jobs.publish(low)
+    await other.jobs.publish(first)
+    await eventually(async () => (await waiting("mid", 4)) === 0, { every: 1 })
+    proxy.thaw()
+    const came = await idle
+    expect(came.map(idOf)).toEqual([...ids(first), low[0]?.id])
+    expect(came[1]?.token).not.toMatch(/\.0$/)
+    // The request that is parked at once for the lane that was emptied gets lost.
+    const own = new Names(namespace)
+    const parked = new RegExp(
+      `PUB \\S+\\.${own.queueStream}\\.${own.consumer("mid", 4)} \\S+ \\d+\r\n\\{"batch":1,"expires":\\d+\\}\r\n`,
+    )
+    let isLost = false
+    tap = (sent) => {
+      if (isLost || !parked.test(sent)) return undefined
+      isLost = true
+      return publish(second).then(() => sent.replace(parked, ""))
+    }
+    try {
+      expect((await pull(1)).map(idOf)).toEqual(ids(second))
+      expect(isLost).toBe(true)
+    } finally {
+      tap = undefined
+    }
+  })
+
   test("of an idle worker is one request for each task", async () => {
     const [one, two, three] = [tasks("mid", 1), tasks("mid", 1), tasks("mid", 1)]
     const idle = pull(1)
