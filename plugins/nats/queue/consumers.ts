@@ -26,6 +26,9 @@ export interface Lane {
   quiet: boolean
 }
 
+/** Whether no task can be taken from a lane yet: its consumer is missing, or may have another lease. */
+export const isAway = ({ made, leased }: Lane): boolean => !made || !leased
+
 /** The server's numbers of a lane. */
 export interface LaneInfo {
   readonly queue: string
@@ -101,9 +104,16 @@ export class Consumers {
 
   /** Like {@link ensure}, for a transport that takes tasks: the consumers get its lease, as far as that is safe. */
   async ensureLeased(lanes: ReadonlyArray<Lane>): Promise<void> {
-    await this.ensure(lanes)
-    const others = lanes.filter((lane) => !lane.leased)
-    if (others.length > 0) await Promise.all(others.map((lane) => this.#adjustLease(lane)))
+    const away = lanes.filter(isAway)
+    if (away.length === 0) return
+    // Each by itself: one that is out of reach must not keep the others from theirs.
+    const results = await Promise.allSettled(
+      away.map(async (lane) => {
+        await this.ensure([lane])
+        if (!lane.leased) await this.#adjustLease(lane)
+      }),
+    )
+    for (const result of results) if (result.status === "rejected") throw result.reason
   }
 
   /** To be called when the server answers that a lane's consumer does not exist. */
@@ -201,8 +211,8 @@ export class Consumers {
    */
   async #adjustLease(lane: Lane): Promise<void> {
     const info = await this.#info(lane)
-    // It was deleted meanwhile: the next answer to a pull says so.
-    if (info === undefined) return
+    // It was deleted meanwhile: it is created anew.
+    if (info === undefined) return this.lost(lane)
     lane.leased = true
     const has = numberAt(info, "config", "ack_wait")
     const wanted = nanos(this.#lease)

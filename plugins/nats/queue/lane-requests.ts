@@ -2,7 +2,7 @@
  * The pull requests of one session to the consumer of one lane: a fetch of the tasks that are there now, and a parked
  * request, which waits at the server for one task that may come later.
  */
-import type { Lane } from "./consumers.ts"
+import { isAway, type Lane } from "./consumers.ts"
 
 /** A request for tasks that are there now. */
 interface Fetch {
@@ -87,6 +87,11 @@ export class LaneRequests {
     return this.#isDrained && !this.isParked
   }
 
+  /** Whether there is no consumer to ask. */
+  get isAway(): boolean {
+    return isAway(this.lane)
+  }
+
   /** Whether a request is parked, and the lane may have had a task before. That comes soon, if so. */
   get isUnsure(): boolean {
     return this.#parked?.isSure === false
@@ -110,10 +115,10 @@ export class LaneRequests {
     this.#send(fetchRequest(wanted), false)
   }
 
-  /** Parks a request for one task, if none is parked and the consumer has not just refused one. */
+  /** Parks a request for one task, if none is parked and the consumer is there and has not just refused one. */
   park(): void {
     const now = performance.now()
-    if (this.isParked || this.#refusedUntil > now) return
+    if (this.isAway || this.isParked || this.#refusedUntil > now) return
     this.#parked = { number: ++this.#numbers, lostAt: now + PARK_MS + PARK_GRACE_MS, isSure: !this.#isDrained }
     this.#isDrained = false
     this.#send(PARK_REQUEST, true)

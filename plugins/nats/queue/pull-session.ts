@@ -16,7 +16,7 @@ import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Link } from "../connection/link.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
 import type { PendingNaks } from "./acks.ts"
-import type { Consumers, Lane } from "./consumers.ts"
+import { type Consumers, isAway, type Lane } from "./consumers.ts"
 import { consumerOf, type DeliveryFactory, type Received } from "./delivery.ts"
 import { LaneRequests } from "./lane-requests.ts"
 import type { StallGuard } from "./stall-guard.ts"
@@ -182,9 +182,20 @@ export class PullSession {
       await this.nextEvent(until)
   }
 
-  /** Creates consumers that are missing. */
-  async ensure(): Promise<void> {
-    await this.#parts.consumers.ensureLeased(this.#lanes.map(({ lane }) => lane))
+  /**
+   * Creates consumers that are missing. Returns why one is still away, after the longest time that an answer may take: the
+   * others can be asked. Fails where waiting does not help.
+   */
+  async ensure(): Promise<TransportError | undefined> {
+    const away = this.#lanes.filter((requests) => requests.isAway).map(({ lane }) => lane)
+    if (away.length === 0) return undefined
+    let failure: unknown
+    const making = this.#parts.consumers.ensureLeased(away).catch((error: unknown) => {
+      failure = error
+    })
+    await this.waitFor(making)
+    if (failure !== undefined && !(failure instanceof TransportError && failure.retryable)) throw failure
+    return failure ?? (away.some(isAway) ? unanswered(away.filter(isAway)) : undefined)
   }
 
   /** Returns the tasks that have come and those that are still on their way. */
@@ -206,7 +217,7 @@ export class PullSession {
   /** Whether a lane is empty as far as is known. A task for a parked request comes by itself. */
   #seemsEmpty(index: number): boolean {
     const requests = this.#lanes[index]
-    return requests !== undefined && (requests.lane.quiet || requests.isParked)
+    return requests !== undefined && (requests.isAway || requests.lane.quiet || requests.isParked)
   }
 
   /** The lanes that may have a task which belongs before one that has come. */
@@ -223,7 +234,7 @@ export class PullSession {
     const fetching: Array<LaneRequests> = []
     for (const index of lanes) {
       const requests = this.#lanes[index]
-      if (requests === undefined) continue
+      if (requests === undefined || requests.isAway) continue
       requests.fetch(wanted(index))
       fetching.push(requests)
     }
@@ -237,8 +248,7 @@ export class PullSession {
         if (refusal !== undefined) throw refusal
         // The tasks of a consumer that is away come when it is back: the others need not wait for them.
         if (!this.isEmpty) return
-        const names = open.map(({ lane }) => lane.consumer)
-        throw new TransportError("unavailable", `the consumer ${names.join(", ")} does not answer`)
+        throw unanswered(open.map(({ lane }) => lane))
       }
       await this.nextEvent(until)
     }
@@ -310,6 +320,9 @@ export class PullSession {
     this.#wake?.()
   }
 }
+
+const unanswered = (lanes: ReadonlyArray<Lane>): TransportError =>
+  new TransportError("unavailable", `the consumer ${lanes.map(({ consumer }) => consumer).join(", ")} does not answer`)
 
 /** Whether the consumer had no other task to deliver; `false` where its acknowledgement subject has another form. */
 const isLastOf = (ack: string, { acks }: Lane): boolean => ack.endsWith(".0") && ack.startsWith(acks)

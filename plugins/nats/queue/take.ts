@@ -136,10 +136,12 @@ export class Taker {
       if (resync !== undefined) await session.waitFor(resync)
       if (!session.interrupted && link.connected) {
         try {
-          await session.ensure()
-          if (!rotates && session.isEmpty) session.parkDrained()
+          const away = await session.ensure()
+          if (!rotates && session.isEmpty && away === undefined) session.parkDrained()
           if (rotates) await this.#fetchRoundRobin(session, key, queues.length, max)
           else await session.fetch({ from: 0, to: session.lanes }, max)
+          // The tasks of a consumer that is away come when it is back: those of the others need not wait for it.
+          if (away !== undefined && session.isEmpty) throw away
         } catch (error) {
           if (session.interrupted) return []
           // A consumer without a leader comes back: a `take` that waits tries again by itself.

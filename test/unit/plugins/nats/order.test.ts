@@ -312,6 +312,40 @@ describe("a pull", () => {
     expect(requests).toBe(2)
   })
 
+  test("brings what is there while the consumer of another lane cannot be made", async () => {
+    const idle = pull(1)
+    await eventually(async () => (await waiting("low", 0)) > 0, { every: 1 })
+    const [one, two, high] = [tasks("low", 1), tasks("low", 1), tasks("high", 1)]
+    await other.jobs.publish(one)
+    expect((await idle).map(idOf)).toEqual(ids(one))
+    // As in a cluster that has no leader for it.
+    const own = new Names(namespace)
+    const away = own.consumer("high", 4)
+    const creation = new RegExp(
+      `PUB \\S+\\.CONSUMER\\.CREATE\\.${own.queueStream}\\.${away} \\S+ \\d+\r\n\\{.*\\}\r\n`,
+      "g",
+    )
+    let lost = 0
+    tap = (sent) => {
+      if (!creation.test(sent)) return undefined
+      lost++
+      return Promise.resolve(sent.replaceAll(creation, ""))
+    }
+    try {
+      await admin.request(`$JS.API.CONSUMER.DELETE.${own.queueStream}.${away}`)
+      await other.jobs.publish(two)
+      const began = performance.now()
+      expect((await pull(1, 10_000)).map(idOf)).toEqual(ids(two))
+      expect(performance.now() - began).toBeLessThan(5_000)
+      expect(lost).toBeGreaterThan(0)
+      await expect(pull(1)).rejects.toMatchObject({ reason: "unavailable" })
+    } finally {
+      tap = undefined
+    }
+    await other.jobs.publish(high)
+    expect((await eventually(() => pull(1), { deadline: 10_000 })).map(idOf)).toEqual(ids(high))
+  }, 30_000)
+
   test("that waits asks again when its requests got lost without a word", async () => {
     const parkings = /PUB \S+ \S+ \d+\r\n\{"batch":1,"expires":5000000000\}\r\n/g
     const lost = new Promise<void>((resolve) => {
