@@ -37,7 +37,7 @@ import { cancelGroup, findGroup, listGroups } from "../jobs/groups.ts"
 import { type JobHandle, jobHandle, type SubmittedJob } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
-import { POLL_MS } from "../jobs/tracking/finding.ts"
+import { REPORT_DELAY_MS } from "../jobs/tracking/finding.ts"
 import { followBoard } from "../jobs/tracking/following.ts"
 import { placeOf, type QueuePlace, type WaitingRange, waitingIn } from "../jobs/tracking/waiting.ts"
 import { jobView } from "../jobs/view.ts"
@@ -272,7 +272,7 @@ export class Client implements AsyncDisposable {
 
   #submitted(receipt: Receipt): SubmittedJob {
     const acceptedAt = performance.now()
-    const isNew = () => !receipt.duplicate && performance.now() - acceptedAt < POLL_MS
+    const isNew = () => !receipt.duplicate && performance.now() - acceptedAt < REPORT_DELAY_MS
     return { ...jobHandle(this.connection, receipt.id, isNew), receipt }
   }
 

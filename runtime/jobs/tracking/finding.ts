@@ -19,7 +19,7 @@ export const POLL_MS = 5_000
  * A worker reports a run only after a moment, so a job that started just in time still looks queued. The worker judges expiry
  * to the millisecond; every other process allows this much more.
  */
-const REPORT_DELAY_MS = 500
+export const REPORT_DELAY_MS = 500
 
 /** There is no record of the job. */
 export const notFound = (id: string): CallboardError => new CallboardError("not-found", `there is no job ${id}`, { id })
@@ -89,8 +89,8 @@ const OVER = "the wait is over"
 
 /**
  * Waits for the end of a job's current run. Resolves with its terminal record (a tombstone if it is gone).
- * Fails with `WaitTimeout` after `timeoutMs`, and with `not-found`. `isNew`: the job was submitted just now, so that it
- * exists, and was not late then.
+ * Fails with `WaitTimeout` after `timeoutMs`, and with `not-found`. `isNew`: the job was submitted so short a
+ * while ago that it exists, and cannot be called expired yet.
  */
 export const waitForEnd = async (
   connection: Connection,

@@ -28,6 +28,13 @@ describe("finding", () => {
     expect(await client.connection.jobs.waiting?.({ queue: "default" }, 10)).toEqual([])
   })
 
+  test("a job that has expired since it was submitted is told at once to what waits for it then", async () => {
+    const client = await start()
+    const job = await client.submit("echo", { expires: 0.02 })
+    await sleep(600)
+    expect(await job.outcome({ timeout: 3 })).toMatchObject({ state: "expired" })
+  })
+
   test("a job that was taken just before it expires is not called expired while its worker has not said so yet", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { expires: 0.05 })
