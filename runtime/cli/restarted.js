@@ -19,7 +19,7 @@ const MOST_UNREADY = 5
 /** A process that lived this long is counted as having started well. */
 const STABLE_MS = 60_000
 
-/** Exit code of a worker that is given up. */
+/** Exit code of a worker that is given up, or killed while it stops. */
 const FAILED = 1
 
 /**
@@ -135,7 +135,8 @@ export class Restarted {
     // A process that did not announce its end was killed by a signal, or a handler called `process.exit` or threw an
     // error that could not be caught. A stuck one does not announce it either, since it is needed again.
     if (this.#isEnding || this.#stopping) {
-      this.#end(code ?? 0)
+      // A signal that stops it before it is ready ends it at once.
+      this.#end(code ?? (this.#isReady ? FAILED : 0))
       return false
     }
     const how = code === null ? `was ended by ${signal}` : `ended with exit code ${code}, unasked`

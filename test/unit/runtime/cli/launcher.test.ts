@@ -141,6 +141,15 @@ describe("a worker", () => {
     expect(child.stdout.match(/^SIGTERM$/gm)).toHaveLength(2)
   })
 
+  test.concurrent("that is killed while it stops has failed", async () => {
+    await using child = launch(["worker"], real)
+    const pid = await watchedPidOf(child)
+    child.kill("SIGTERM")
+    await child.waitForLine(/^SIGTERM$/)
+    process.kill(pid, "SIGKILL")
+    expect(await child.exited).toEqual({ code: 1, signal: null })
+  })
+
   test.concurrent.each(["SIGKILL", "SIGHUP"] as const)("learns that the launcher was ended by %s", async (signal) => {
     await using child = launch(["worker"], real)
     const pid = await watchedPidOf(child)
