@@ -150,7 +150,16 @@ export class Subscriptions {
     const subscribe = (): void => {
       opened.subscription = this.#link.subscribe(subject, receive, refuse)
     }
-    if (soon) this.#link.soon(() => listeners.size > 0 && this.#link.isReady && subscribe())
+    const subscribeLate = (): void => {
+      if (listeners.size === 0) return
+      try {
+        // Also while the connection is lost: the client subscribes when it is back.
+        subscribe()
+      } catch {
+        // A connection that was closed meanwhile tells nothing any more.
+      }
+    }
+    if (soon) this.#link.soon(subscribeLate)
     else subscribe()
     this.#shared.set(subject, opened)
     return opened
