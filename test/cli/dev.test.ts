@@ -98,6 +98,25 @@ test("a change is there in a new process; jobs that run are finished by the old 
   expect(await dev.exited).toEqual({ code: 0, signal: null })
 })
 
+test("a change while the first process starts ends nothing", async () => {
+  const slow = (greeting: string) => `
+import { actor } from "callboard"
+export default actor("slow", {
+  start: async () => { console.log("starting ${greeting}"); await new Promise((resolve) => setTimeout(resolve, 1_500)) },
+  methods: { greet: async () => "${greeting}" },
+})
+`
+  using project = makeProject({ "actors/slow.ts": slow("Hello") })
+  const port = await freePort()
+  await using dev = project.start("dev", "--port", `${port}`)
+  await dev.waitForLine(/^starting Hello$/)
+  project.write("actors/slow.ts", slow("Ahoy"))
+  await dev.waitForLine(/^starting Ahoy$/)
+  await eventually(async () => (await post(`http://127.0.0.1:${port}`, "slow.greet", {})).result === "Ahoy")
+  dev.kill("SIGTERM")
+  expect(await dev.exited).toEqual({ code: 0, signal: null })
+})
+
 test("a broken file prints the error, and the last version that worked goes on until it is mended", async () => {
   using project = makeProject({ "actors/hello.ts": hello("Hello") })
   const { process: dev, url } = await startDev(project)

@@ -5,8 +5,11 @@ import type { Watched } from "./changes.js"
 export type SupervisorMessage =
   /** Load the actors: the files are watched. */
   | { readonly type: "load" }
-  /** Start serving. `port` is the one that the process before used. */
-  | { readonly type: "start"; readonly reload: boolean; readonly port?: number }
+  /**
+   * Start serving. `reload`: a process was ready before. `replaces`: the one before is told to stop now, and may hold the
+   * port. `port` is the one that the process before used.
+   */
+  | { readonly type: "start"; readonly reload: boolean; readonly replaces: boolean; readonly port?: number }
   /** Stop, and let running jobs finish: another process takes over. */
   | { readonly type: "stop" }
 

@@ -61,11 +61,11 @@ export const runDevProcess = async (invocation: Invocation, watched: Watched): P
   await orders.load
   const actors = await discoverActors(config.actors ?? DEFAULTS.actors)
   sendMessage({ type: "loaded" })
-  const { reload, port: earlierPort } = await orders.start
+  const { reload, replaces, port: earlierPort } = await orders.start
   const http = httpOptions(config)
   const port = earlierPort ?? http.port ?? DEFAULTS.http.port
   const host = http.host ?? DEFAULTS.http.host
-  if (!(await waitForPort(port, host, reload ? PORT_MS : 0))) {
+  if (!(await waitForPort(port, host, reload || replaces ? PORT_MS : 0))) {
     throw new CommandFailed(EXIT.failed, `port ${port} of ${host} is in use: choose another with --port`)
   }
   const lines = new JobLines(output)

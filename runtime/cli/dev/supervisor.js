@@ -145,6 +145,7 @@ class Supervisor {
     send(devProcess, {
       type: "start",
       reload: this.#wasReady,
+      replaces: before !== undefined,
       ...(this.#port === undefined ? {} : { port: this.#port }),
     })
   }
