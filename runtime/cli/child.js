@@ -1,5 +1,5 @@
 /**
- * What a process that watches over another one does: starts it, passes signals to it, and hears from it. The launcher
+ * What a process that watches over another one does: starts it, and hears from it. The launcher
  * watches over the process of `dev` and of a single worker, and the supervisor of a pool over its worker processes. A
  * process that is watched stops when its watcher is gone.
  *
@@ -50,21 +50,6 @@ export function onEnding(child, ending) {
     // The process may have exited already.
     child.send(ACKNOWLEDGED, () => undefined)
   })
-}
-
-/**
- * Sends a signal, also a second one: Deno's `child.kill` does nothing after the first.
- *
- * @param {ChildProcess} child
- * @param {NodeJS.Signals} signal
- */
-export function passSignal(child, signal) {
-  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
-  try {
-    process.kill(child.pid, signal)
-  } catch {
-    // The process has ended in the meantime.
-  }
 }
 
 /**

@@ -6,7 +6,8 @@
  * of its workers.
  */
 
-import { note, onEnding, passSignal, READY } from "./child.js"
+import { note, onEnding, READY } from "./child.js"
+import { passSignal } from "./runtimes.js"
 
 /** @typedef {import("node:child_process").ChildProcess} ChildProcess */
 

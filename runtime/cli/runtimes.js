@@ -105,6 +105,21 @@ export function runArguments(name, program) {
 }
 
 /**
+ * Sends a signal, also a second one: Deno's `child.kill` does nothing after the first.
+ *
+ * @param {import("node:child_process").ChildProcess} child
+ * @param {NodeJS.Signals} signal
+ */
+export function passSignal(child, signal) {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
+  try {
+    process.kill(child.pid, signal)
+  } catch {
+    // The process has ended in the meantime.
+  }
+}
+
+/**
  * Ends this process the way its child ended: with its exit code, or 128 + n when signal n ended it.
  *
  * Signals are passed to the child and do not end this process before it, since callers wait for this process. A terminal
@@ -122,7 +137,7 @@ export function followChild(child, signalNumbers, onError) {
   /** @param {NodeJS.Signals} signal */
   const pass = (signal) => {
     isSignalled = true
-    child.kill(signal)
+    passSignal(child, signal)
   }
   /**
    * @param {number | null} code

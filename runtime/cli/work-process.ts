@@ -17,15 +17,16 @@ export const startWorkProcess = (more: ReadonlyArray<string>): ChildProcess => {
   return startProcess({ name, path: process.execPath }, MAIN, args, { isWatched: true })
 }
 
-/** Asks to be started again, from now on, when this process crashes. */
-export const askForRestarts = (): void => {
-  process.send?.(RESTART)
+/** Tells the watcher, if there is one: on Deno a message to one that is gone ends the process. */
+export const tellWatcher = (message: unknown): void => {
+  if (process.connected) process.send?.(message, () => undefined)
 }
 
+/** Asks to be started again, from now on, when this process crashes. */
+export const askForRestarts = (): void => tellWatcher(RESTART)
+
 /** Tells that this process is ready. */
-export const sendReady = (): void => {
-  process.send?.(READY)
-}
+export const sendReady = (): void => tellWatcher(READY)
 
 /** Longest wait until the end of this process is acknowledged, in milliseconds. */
 const ACKNOWLEDGED_MS = 1_000

@@ -198,6 +198,18 @@ test("nothing of it stays when it is killed", async () => {
   await eventually(() => !isRunning(Number(pid)), { message: "the process that works lives on" })
 })
 
+test("a job that runs when it is killed is done first", async () => {
+  using project = makeProject({ "actors/hello.ts": hello("Hello") })
+  const { process: dev, url } = await startDev(project)
+  await using _dev = dev
+  const { id } = await post(url, "hello.wait", { ms: 1_500 }, 0)
+  const [, pid = ""] = await dev.waitForLine(/^waiting (\d+)/)
+  dev.kill("SIGKILL")
+  await dev.exited
+  await eventually(() => !isRunning(Number(pid)), { message: "the process that works lives on" })
+  expect(await project.json("job", id)).toMatchObject({ state: "succeeded", attempts: 1 })
+})
+
 test("a port that is taken, or a transport that cannot be reached, ends it", async () => {
   using project = makeProject({ "actors/hello.ts": hello("Hello") })
   const server = createServer()

@@ -97,20 +97,23 @@ describe.concurrent("signals", () => {
     })
   })
 
-  test.sequential("the second hands back now, and no attempt is counted as a retry", async () => {
-    using project = makeProject()
-    await using worker = await startWorker(project)
-    await project.json("submit", "works.nap", '{"ms":60000}', "--id", "long")
-    await worker.waitForLine(/^napping/)
-    worker.kill("SIGTERM")
-    await worker.waitForLine(/signal again to hand them back now/)
-    await distinct()
-    worker.kill("SIGTERM")
-    expect(await worker.exited).toEqual({ code: 0, signal: null })
-    const job = await find(project, "long")
-    expect(job.state).toBe("queued")
-    expect(job.transitions.at(-1)).toMatchObject({ reason: "handed-back" })
-  })
+  test.sequential.each([1, 2])(
+    "the second hands back now, and no attempt is counted as a retry: %i process(es)",
+    async (processes) => {
+      using project = makeProject()
+      await using worker = await startWorker(project, "--processes", `${processes}`)
+      await project.json("submit", "works.nap", '{"ms":60000}', "--id", "long")
+      await worker.waitForLine(/^napping/)
+      worker.kill("SIGTERM")
+      await worker.waitForLine(/signal again to hand them back now/)
+      await distinct()
+      worker.kill("SIGTERM")
+      expect(await worker.exited).toEqual({ code: 0, signal: null })
+      const job = await find(project, "long")
+      expect(job.state).toBe("queued")
+      expect(job.transitions.at(-1)).toMatchObject({ reason: "handed-back" })
+    },
+  )
 
   test.sequential("the third ends it at once, with exit code 1 and everything that it started", async () => {
     // A transport that takes a hand-back and never answers.

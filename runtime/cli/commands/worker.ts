@@ -25,7 +25,7 @@ import {
   transportText,
   untilStopped,
 } from "../run-service.ts"
-import { announcingEnd, askForRestarts, sendReady, stopWithWatcher, WORK_FLAG } from "../work-process.ts"
+import { announcingEnd, askForRestarts, sendReady, stopWithWatcher, tellWatcher, WORK_FLAG } from "../work-process.ts"
 
 export const addWorker = (program: Command): void => {
   const command = program
@@ -142,7 +142,7 @@ const answerQuestions = (service: Service): void => {
   process.on("message", (message: unknown) => {
     const asked = parseQuestion(message)
     if (asked === undefined) return
-    void makeReport(service, asked.metrics).then((report) => process.send?.({ ...report, answers: asked.question }))
+    void makeReport(service, asked.metrics).then((report) => tellWatcher({ ...report, answers: asked.question }))
   })
 }
 

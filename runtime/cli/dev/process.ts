@@ -20,16 +20,14 @@ import type { Invocation } from "../invocation.ts"
 import { JobLines } from "../job-lines.ts"
 import { actorRows, httpOptions, printBanner, serveOptions, stopOf, stopText, transportText } from "../run-service.ts"
 import { terminalLog } from "../terminal-log.ts"
-import { announcingEnd, stopWithWatcher } from "../work-process.ts"
+import { announcingEnd, stopWithWatcher, tellWatcher } from "../work-process.ts"
 import type { Watched } from "./changes.js"
 import { isSupervisorMessage, type ProcessMessage, type SupervisorMessage } from "./message.ts"
 
 /** Longest wait for the process before to release its port. Its jobs may take longer. */
 const PORT_MS = 10_000
 
-const sendMessage = (message: ProcessMessage): void => {
-  process.send?.(message)
-}
+const sendMessage = (message: ProcessMessage): void => tellWatcher(message)
 
 interface Orders {
   readonly load: Promise<void>

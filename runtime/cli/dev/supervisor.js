@@ -7,7 +7,8 @@
  */
 
 import { onSignals } from "../../service/signals.js"
-import { note, onEnding, passSignal } from "../child.js"
+import { note, onEnding } from "../child.js"
+import { passSignal } from "../runtimes.js"
 import { onChanges } from "./changes.js"
 
 /** @typedef {import("node:child_process").ChildProcess} ChildProcess */
