@@ -109,17 +109,23 @@ const hasJobs = async ({ jobs }: Pick<Connection, "jobs">, group: string): Promi
 const OPEN = STATES.filter((state) => !isTerminal(state))
 
 /**
- * Cancels the jobs of a group that have not ended, up to 1,000 per call, and first the body that waits for them, if it has the
- * name of the group. `next` in the report: there may be more. Fails with `not-found`.
+ * Cancels the jobs of a group that have not ended, up to 1,000 per call, and first the bodies that wait for them. `next` in the
+ * report: there may be more. Fails with `not-found`.
  */
 export const cancelGroup = async (connection: Connection, id: string): Promise<BulkReport> => {
   if (!isId(id) || !(await hasJobs(connection, id))) throw noSuchGroup(id)
+  const query = { group: id, states: OPEN, limit: PAGE }
+  const { records } = await connection.jobs.list(query)
+  for (const body of new Set(records.flatMap(({ member }) => member?.of ?? []))) await cancelBody(connection, body)
+  return decideAll(connection, query, (_, member) => cancelAlone(connection, member))
+}
+
+/** Before its members: a body whose members are all cancelled fails, and its errbacks run. */
+const cancelBody = async (connection: Connection, id: string): Promise<void> => {
   const body = await connection.jobs.find(id)
-  if (body?.record.state === "deferred" && body.record.chord?.waiting) {
-    await cancelAlone(connection, id).catch((cause: unknown) => {
-      // It has ended in between.
-      if (!(cause instanceof CallboardError)) throw cause
-    })
-  }
-  return decideAll(connection, { group: id, states: OPEN, limit: PAGE }, (_, member) => cancelAlone(connection, member))
+  if (body?.record.state !== "deferred" || !body.record.chord?.waiting) return
+  await cancelAlone(connection, id).catch((cause: unknown) => {
+    // It has ended in between.
+    if (!(cause instanceof CallboardError)) throw cause
+  })
 }

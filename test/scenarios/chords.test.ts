@@ -207,6 +207,9 @@ onEveryBoard((newBoard, transport) => {
     expect(await client.group(body.id).find()).toMatchObject({ states: { cancelled: 120 } })
     expect((await body.find()).state).toBe("cancelled")
     expect(await client.group(body.id).cancel()).toEqual({ changed: 0, refused: [] })
+    const named = await client.group([one(1), one(2)], { id: "named" }).then("sum.list")
+    expect(await client.group("named").cancel()).toEqual({ changed: 2, refused: [] })
+    expect((await named.find()).state).toBe("cancelled")
     await client.close()
   })
 
