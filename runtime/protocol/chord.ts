@@ -3,6 +3,7 @@
  * parts of {@link MEMBERS_PER_PART}, so that no entry grows with the group and few processes write the same one. Each member
  * has a place of its own in its part, so that an outcome that is noted twice counts once. Pure.
  */
+import { Buffer } from "node:buffer"
 import * as Result from "effect/Result"
 import { decodeBody, encodeBody } from "./body.ts"
 import type { ChordHeader } from "./headers.ts"
@@ -12,7 +13,7 @@ import type { JobRecord } from "./record.ts"
 export const MEMBERS_PER_PART = 100
 
 /**
- * Most characters of JSON that the results of all members may have together. With more, the body gets references to the members
+ * Most bytes of JSON that the results of all members may have together. With more, the body gets references to the members
  * instead, whose results it can ask for.
  */
 export const MOST_RESULTS = 256 * 1024
@@ -126,7 +127,7 @@ const bounded = (end: MemberEnd, size: number): MemberEnd =>
   size + sizeOf([end]) <= MOST_RESULTS ? end : { state: end.state, large: true }
 
 const sizeOf = (ends: ReadonlyArray<MemberEnd | null>): number =>
-  ends.reduce((sum, end) => sum + (end?.result === undefined ? 0 : JSON.stringify(end.result).length), 0)
+  ends.reduce((sum, end) => sum + (end?.result === undefined ? 0 : Buffer.byteLength(JSON.stringify(end.result))), 0)
 
 /** The part in which members that have not succeeded may end anew; `undefined` where there are none. */
 export const reopened = (part: ChordPart): ChordPart | undefined =>
@@ -163,22 +164,34 @@ export const handOverOf = (parts: ReadonlyArray<ChordPart>, { allowFailure }: Ch
   return { kind: "results", results }
 }
 
-/** The task of the body with the results before its own arguments. Fails where its own arguments cannot be read. */
+/**
+ * The task of the body with the results before its own arguments. One that is large by that is compressed: references to ten
+ * thousand members are more than some transports take as they are. Fails where its own arguments cannot be read.
+ */
 export const withResults = (message: Message, results: ReadonlyArray<unknown>): Result.Result<Message, string> => {
   const body = decodeBody(message)
   if (Result.isFailure(body)) return Result.fail(body.failure.message)
-  const { compression } = message.headers
-  const encoded = encodeBody(
-    { ...body.success, args: [results, ...body.success.args] },
-    {
-      contentType: message.properties.content_type,
-      ...(typeof compression === "string" && compression !== "" ? { compression } : {}),
-    },
-  )
-  return Result.isFailure(encoded)
-    ? Result.fail(encoded.failure.message)
-    : Result.succeed({ ...message, body: encoded.success.bytes })
+  const { compression: asked } = message.headers
+  const encode = (compression: string | undefined) =>
+    encodeBody(
+      { ...body.success, args: [results, ...body.success.args] },
+      { contentType: message.properties.content_type, ...(compression === undefined ? {} : { compression }) },
+    )
+  const compression = typeof asked === "string" && asked !== "" ? asked : undefined
+  const whole = encode(compression)
+  const isLarge = Result.isSuccess(whole) && whole.success.bytes.length > MOST_RESULTS
+  const encoded = isLarge && compression === undefined ? encode(GZIP) : whole
+  if (Result.isFailure(encoded)) return Result.fail(encoded.failure.message)
+  const { bytes, compression: used } = encoded.success
+  return Result.succeed({
+    ...message,
+    headers: used === null ? message.headers : { ...message.headers, compression: used },
+    body: bytes,
+  })
 }
+
+/** Read by every worker of Celery as well. */
+const GZIP = "application/x-gzip"
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()

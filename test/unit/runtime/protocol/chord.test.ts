@@ -97,6 +97,9 @@ describe("a part with one more end", () => {
       outcome(2, done(1)),
     ])
     expect(part?.ends).toEqual([done(large), { state: "succeeded", large: true }, done(1)])
+    // Three bytes for each character.
+    const wide = withOutcomes(only(partsOf(members(1))), [outcome(0, done("漢".repeat(MOST_RESULTS / 2)))])
+    expect(wide?.ends).toEqual([{ state: "succeeded", large: true }])
   })
 
   test("is opened again for members that have not succeeded", () => {
@@ -188,6 +191,18 @@ describe("what the body gets", () => {
       })
     },
   )
+
+  test("compressed, where they are large: references to ten thousand members are", () => {
+    const encoded = Result.getOrThrow(encodeBody({ args: [], kwargs: {}, embed: NO_EMBED }))
+    const properties = { content_type: encoded.contentType, content_encoding: encoded.contentEncoding }
+    const id = "019a1b2c-3d4e-7f5a-8b9c-0d1e2f3a4b5c"
+    const references = Array.from({ length: 10_000 }, (_, at) => ({ job: `${id}-${at}`, state: "succeeded" }))
+    const full = Result.getOrThrow(withResults({ headers: {}, properties, body: encoded.bytes }, references))
+    expect(full.body.length).toBeLessThan(100_000)
+    expect(Result.getOrThrow(decodeBody(full)).args).toEqual([references])
+    const small = Result.getOrThrow(withResults({ headers: {}, properties, body: encoded.bytes }, [1]))
+    expect(small.headers).toEqual({})
+  })
 
   test("fails where its own arguments cannot be read", () => {
     const properties = { content_type: "application/json", content_encoding: "utf-8" }
