@@ -234,8 +234,13 @@ const withPromises = (
   )
   if (!chain.some((link) => link.id !== undefined)) return { submission, promised }
   const links = chain.map((link, n) => ({ ...link, id: link.id ?? `${id}-c${n + 1}` }))
-  for (const [n, link] of chain.entries())
-    if (link.id !== undefined) promised.push([id, ...links.slice(0, n + 1).map((each) => each.id)])
+  let before = [id]
+  for (const [n, link] of links.entries()) {
+    before.push(link.id)
+    if (chain[n]?.id === undefined) continue
+    promised.push(before)
+    before = [link.id]
+  }
   return { submission: { ...submission, chain: links }, promised }
 }
 

@@ -9,7 +9,10 @@ import { type MemberEnd, memberEndOf } from "../../protocol/chord.ts"
 import type { Jobs } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
 
-/** A job to come, and before it, in their order, those that must succeed first. */
+/**
+ * A job to come, and before it, in their order, those that must succeed first. The first of them may be promised itself: so what
+ * is kept of a chain grows with its length, and not with the square of that.
+ */
 export type Promised = ReadonlyArray<string>
 
 /** How long a promise is kept: a job that comes later than this, and has not begun to wait by then, is unknown. */
@@ -37,17 +40,28 @@ export const findPromised = async (
   { store, jobs }: { readonly store: Store; readonly jobs: Pick<Jobs, "find"> },
   ids: ReadonlyArray<string>,
 ): Promise<ReadonlyMap<string, MemberEnd["state"] | "open">> => {
-  const found = new Map<string, MemberEnd["state"] | "open">()
-  if (ids.length === 0) return found
-  const now = Date.now()
-  const entries = await store.get(ids.map((id) => ENTRIES.key(nameOf(id))))
-  for (const [at, id] of ids.entries()) {
-    const entry = entries[at]
+  const found = await Promise.all(ids.map(async (id) => [id, await stateOf({ store, jobs }, id)] as const))
+  return new Map(found.flatMap(([id, state]) => (state === undefined ? [] : [[id, state]])))
+}
+
+const stateOf = async (
+  { store, jobs }: { readonly store: Store; readonly jobs: Pick<Jobs, "find"> },
+  id: string,
+): Promise<MemberEnd["state"] | "open" | undefined> => {
+  const since = Date.now() - UNKNOWN_MS
+  let state: MemberEnd["state"] | "open" | undefined
+  // From promise to promise back to a job that is there. Submitters may have made a circle of them.
+  const seen = new Set<string>()
+  for (let next = id; !seen.has(next); ) {
+    seen.add(next)
+    const [entry] = await store.get([ENTRIES.key(nameOf(next))])
     const promised = entry && ENTRIES.decode(entry.value)
-    if (promised === undefined) continue
+    if (promised === undefined) break
     const before = await Promise.all(promised.ids.map(async (each) => [each, await jobs.find(each)] as const))
     const records = new Map(before.flatMap(([each, there]) => (there === undefined ? [] : [[each, there.record]])))
-    found.set(id, memberEndOf(promised.ids, records, promised.at, now - UNKNOWN_MS)?.state ?? "open")
+    state = memberEndOf(promised.ids, records, promised.at, since)?.state ?? "open"
+    if (records.size > 0) break
+    next = promised.ids[0] ?? next
   }
-  return found
+  return state
 }
