@@ -73,6 +73,9 @@ interface Body {
 export const hasChord = ({ chord, chain = [] }: Pick<Body, "chord" | "chain">): boolean =>
   chord !== undefined || chain.some((link) => link.chord !== undefined)
 
+/** Most chords that are in each other, or follow each other in a chain. Each of them is taken apart with all that are in it. */
+const MOST_NESTED = 100
+
 interface Given<S> {
   /** Checks the shape of a member. */
   readonly parse: (value: unknown) => Result.Result<S, CallboardError>
@@ -98,10 +101,13 @@ const place = <S extends Body>(
   id: string,
   given: Given<S>,
   placement: Placement,
+  depth = 0,
 ): ReadonlyArray<Placed<S>> => {
-  if (submission.chain?.some((link) => link.chord !== undefined)) return placeChain(submission, id, given, placement)
-  if (submission.chord === undefined) return [{ submission, id, placement }]
-  const { tasks, group = id, allowFailure, immutable } = chordOf(submission.chord)
+  if (!hasChord(submission)) return [{ submission, id, placement }]
+  if (depth === MOST_NESTED) refuse("chord", `more than ${MOST_NESTED} are in each other, or in one chain`)
+  if (submission.chain?.some((link) => link.chord !== undefined))
+    return placeChain(submission, id, given, placement, depth)
+  const { tasks, group = id, allowFailure, immutable } = chordOf(submission.chord ?? [])
   const all: Array<Placed<S>> = []
   const members: Array<ReadonlyArray<string>> = []
   for (const [at, value] of tasks.entries()) {
@@ -116,7 +122,7 @@ const place = <S extends Body>(
         const header: MemberHeader = { of: id, at, ...(links.length === 0 ? {} : { more: true }) }
         const { rootId } = placement
         const inside = { member: header, group, groupIndex: at, rootId: member.rootId ?? rootId }
-        return place(links.length === 0 ? member : { ...member, chain: links }, own, given, inside)
+        return place(links.length === 0 ? member : { ...member, chain: links }, own, given, inside, depth + 1)
       }),
     )
     const here = `chord[${at}]`
@@ -141,6 +147,7 @@ const placeChain = <S extends Body>(
   id: string,
   given: Given<S>,
   placement: Placement,
+  depth: number,
 ): ReadonlyArray<Placed<S>> => {
   const { chain = [], errbacks = [] } = submission
   const links = chain.map((link, n) => ({ ...link, id: link.id ?? `${id}-c${n + 1}` }))
@@ -152,35 +159,39 @@ const placeChain = <S extends Body>(
   if (expires !== undefined) refuse(`${field}.expires`, "is for links without a chord: give it to the members")
   const members = tasks.map((task, place) => ({ ...task, id: task.id ?? `${link.id}-${place}` }))
   const ids = [id, ...links.map((each) => each.id), ...members.map((each) => each.id)]
-  const twice = ids.find((each, place) => ids.indexOf(each) < place)
-  if (twice !== undefined) refuse(`${field}.chord`, `the id ${twice} is given twice`)
+  const known = new Set<string>()
+  for (const each of ids) {
+    if (known.has(each)) refuse(`${field}.chord`, `the id ${each} is given twice`)
+    known.add(each)
+  }
   const { member, group, groupIndex, rootId } = placement
   const fanOut: FanOut = {
     group: link.id,
     tasks: members.map((task, place) => ({ task, member: { of: link.id, at: place } })),
   }
-  const head = place({ ...submission, chain: before.length === 0 ? undefined : before }, id, given, {
-    ...placement,
-    ...(member === undefined ? {} : { member: { ...member, more: true } }),
-  })
+  const inHead = { ...placement, ...(member === undefined ? {} : { member: { ...member, more: true as const } }) }
+  const ahead = { ...submission, chain: before.length === 0 ? undefined : before }
+  const head = place(ahead, id, given, inHead, depth)
   const chord: ChordHeader = { size: members.length, ...(immutable ? { immutable } : {}) }
   const rest = links.slice(at + 1)
   const parsed = given.parse({
     ...link,
-    ...(rest.length === 0 ? {} : { chain: rest }),
     ...(errbacks.length + (link.errbacks ?? []).length === 0
       ? {}
       : { errbacks: [...errbacks, ...(link.errbacks ?? [])] }),
   })
   if (Result.isFailure(parsed)) throw ofMember(parsed.failure, field)
-  const tail = place(parsed.success, link.id, given, {
+  const inTail = {
     rootId,
     ...(member === undefined
       ? {}
-      : { member: { of: member.of, at: member.at, ...(rest.length > 0 ? { more: true } : {}) } }),
+      : { member: { of: member.of, at: member.at, ...(rest.length > 0 ? { more: true as const } : {}) } }),
     ...(group === undefined ? {} : { group }),
     ...(groupIndex === undefined ? {} : { groupIndex }),
-  })
+  }
+  // The links after it were checked with the whole.
+  const after = rest.length === 0 ? parsed.success : { ...parsed.success, chain: rest }
+  const tail = place(after, link.id, given, inTail, depth + 1)
   const [first, ...others] = head
   const [body, ...later] = tail
   if (first === undefined || body === undefined) throw new Error("a task is among its parts")

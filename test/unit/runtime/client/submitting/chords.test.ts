@@ -85,3 +85,27 @@ test("a chord is not stored all or none", async () => {
   await expect(submission).rejects.toMatchObject({ code: "unsupported", details: { field: "chord" } })
   expect((await client.jobs()).jobs).toEqual([])
 })
+
+interface Nested {
+  readonly task: string
+  readonly chord?: ReadonlyArray<Nested>
+}
+const nested = (depth: number): Nested => ({
+  task: "sum.all",
+  ...(depth === 0 ? {} : { chord: [nested(depth - 1)] }),
+})
+const chained = (links: number) => ({
+  task: "sum.one",
+  chain: Array.from({ length: links }, () => ({ task: "sum.all", chord: [{ task: "sum.one" }] })),
+})
+
+test.each([
+  ["in each other", nested],
+  ["in one chain", chained],
+])("a hundred chords %s are accepted, more are refused", async (_, make) => {
+  const client = await open()
+  expect((await client.prepare([make(100)])).postings).toHaveLength(101)
+  const refused = { code: "invalid-input", details: { field: expect.stringMatching(/chord$/) } }
+  await expect(client.prepare([make(101)])).rejects.toMatchObject(refused)
+  await expect(client.prepare([make(2_000)])).rejects.toMatchObject(refused)
+})
