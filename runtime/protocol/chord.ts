@@ -129,11 +129,18 @@ const bounded = (end: MemberEnd, size: number): MemberEnd =>
 const sizeOf = (ends: ReadonlyArray<MemberEnd | null>): number =>
   ends.reduce((sum, end) => sum + (end?.result === undefined ? 0 : Buffer.byteLength(JSON.stringify(end.result))), 0)
 
-/** The part in which members that have not succeeded may end anew; `undefined` where there are none. */
-export const reopened = (part: ChordPart): ChordPart | undefined =>
-  part.ends.some((end) => end !== null && end.state !== "succeeded")
-    ? { ...part, ends: part.ends.map((end) => (end?.state === "succeeded" ? end : null)) }
+/**
+ * The part in which members that have not succeeded may end anew, or only the one at this place in the group; `undefined` where
+ * there are none.
+ */
+export const reopened = (part: ChordPart, at?: number): ChordPart | undefined => {
+  const only = at === undefined ? undefined : at % MEMBERS_PER_PART
+  const isOver = (end: MemberEnd | null, place: number): boolean =>
+    end !== null && end.state !== "succeeded" && (only === undefined || place === only)
+  return part.ends.some(isOver)
+    ? { ...part, ends: part.ends.map((end, place) => (isOver(end, place) ? null : end)) }
     : undefined
+}
 
 export const isComplete = ({ ends }: ChordPart): boolean => !ends.includes(null)
 

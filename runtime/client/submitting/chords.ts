@@ -1,10 +1,10 @@
 /** Stores the tasks of chords: first what counts their members, then the bodies, and only then the members. */
+import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { openChord } from "../../jobs/dependencies/chords.ts"
 import { publishFailed, type SubmitResult } from "../../jobs/receipt.ts"
 import { ofMember, type Placed } from "../../jobs/submission/chord.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
-import type { Store } from "../../transport/store.ts"
 
 /** Which tasks of a call belong together. */
 export class ChordPlans {
@@ -43,7 +43,7 @@ export class ChordPlans {
 }
 
 interface Board {
-  readonly store: Store
+  readonly connection: Pick<Connection, "store" | "jobs">
   readonly publish: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyArray<SubmitResult>>
 }
 
@@ -55,7 +55,7 @@ export const publishChords = async (
   chords: ChordPlans,
   postings: ReadonlyArray<AddressedTask>,
   now: number,
-  { store, publish }: Board,
+  { connection, publish }: Board,
 ): Promise<ReadonlyArray<SubmitResult>> => {
   const answers = new Map<string, SubmitResult>()
   /** The first task that was not accepted, by submission. */
@@ -70,7 +70,7 @@ export const publishChords = async (
     }
   }
   try {
-    for (const [body, members] of chords.members) await openChord(store, body, members, now)
+    for (const [body, members] of chords.members) await openChord(connection, body, members, now)
   } catch (cause) {
     const error = asTransportError(cause)
     return chords.perSubmission(postings.map(({ id }) => publishFailed(id, error, "none")))

@@ -253,7 +253,8 @@ export const resultOfEarlier = async (
   if (found === undefined) return undefined
   const { record } = found
   if (record.deleted) return found
-  if (!isSameTask(record, posting) || record.tombstone) {
+  // The ids of members are made of that of their body, with which they are submitted again, also when they are not kept.
+  if (!isSameTask(record, posting) || (record.tombstone && record.member === undefined)) {
     return new CallboardError("job-exists", `there is another job with the id ${posting.id}`, {
       id: posting.id,
       field: "id",

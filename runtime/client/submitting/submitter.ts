@@ -18,7 +18,6 @@ import { parseSubmission, type Submission } from "../../jobs/submission/submissi
 import { type Promised, promise } from "../../jobs/tracking/promises.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { Tracing } from "../../tracing/tracing.ts"
-import type { Store } from "../../transport/store.ts"
 import { ChordPlans, publishChords } from "./chords.ts"
 import { type Planned, Planner, type SubmitContext } from "./planner.ts"
 import { type Ids, Publisher } from "./publisher.ts"
@@ -52,7 +51,7 @@ export class Submitter {
   readonly #planner: Planner
   readonly #publisher: Publisher
   readonly #tracing: Tracing | undefined
-  readonly #store: Store
+  readonly #connection: Connection
   readonly #groups: GroupNotes
 
   constructor({ connection, directory, taskNames, origin, sender, events, tracing }: SubmitterOptions) {
@@ -60,7 +59,7 @@ export class Submitter {
     this.#planner = planner
     this.#publisher = new Publisher(connection, events, (task, meth) => planner.methodOf(task, meth))
     this.#tracing = tracing
-    this.#store = connection.store
+    this.#connection = connection
     this.#groups = new GroupNotes(connection.store)
   }
 
@@ -146,7 +145,7 @@ export class Submitter {
   /** Notes what others may look for before the tasks are stored. Fails as the store does. */
   async #note(groups: ReadonlySet<string> | undefined, promised: ReadonlyArray<Promised>, now: number): Promise<void> {
     if (groups !== undefined) await this.#groups.note(groups, now)
-    await promise(this.#store, promised, now)
+    await promise(this.#connection.store, promised, now)
   }
 
   /** Adds the plan of a task to `plans`: at once, or by a promise in `later`. */
@@ -197,7 +196,7 @@ export class Submitter {
           ? this.#publisher.publishTogether(all, prepared, now)
           : this.#publisher.publish(all, prepared, now)
         : publishChords(chords, all, now, {
-            store: this.#store,
+            connection: this.#connection,
             publish: (some) => this.#publisher.publish(some, prepared, now),
           })
     return this.#tracing === undefined ? publish(postings) : this.#tracing.submission(postings, publish)

@@ -9,7 +9,7 @@ import { NO_FENCE } from "../../protocol/outside.ts"
 import { earlierWith, type JobRecord, outcomeOfRun, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { lookAtChord } from "../dependencies/chord-sweep.ts"
-import { reopenChord } from "../dependencies/chords.ts"
+import { reopenChord, reopenMember } from "../dependencies/chords.ts"
 import { findRecord, goneError } from "../tracking/finding.ts"
 import { decide } from "./decide.ts"
 
@@ -36,8 +36,8 @@ const released = ({ waiting: _waiting, ...after }: NonNullable<JobRecord["after"
 
 /**
  * Runs an ended job again, as its next run. A job that waited for other jobs does not wait for them again. The body of a chord
- * that has not got its results waits for the members that have not succeeded. Fails with `unsupported` when its message is not
- * kept (succeeded jobs), `job-exists` when it has not ended, `gone`, `not-found`.
+ * that has not got its results waits for the members that have not succeeded, and for a member that runs again. Fails with
+ * `unsupported` when its message is not kept (succeeded jobs), `job-exists` when it has not ended, `gone`, `not-found`.
  */
 export const rerunJob = async (connection: Connection, id: string): Promise<JobRecord> => {
   const { record } = await findRecord(connection, id)
@@ -45,6 +45,8 @@ export const rerunJob = async (connection: Connection, id: string): Promise<JobR
   // Before the body waits again, so that it does not fail by how the members have ended before.
   if (chord?.waiting && isTerminal(state)) await reopenChord(connection.store, id, chord.size)
   const again = await rerun(connection, id)
+  // Once the job runs again: before that the sweep would note again how it had ended.
+  if (again.member !== undefined) await reopenMember(connection.store, again.member).catch(() => undefined)
   if (again.chord?.waiting) {
     const parts = partsIn(again.chord.size)
     await lookAtChord(connection, { body: id, parts, at: again.submittedAt }, Date.now()).catch(() => undefined)

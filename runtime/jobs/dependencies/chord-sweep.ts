@@ -4,6 +4,7 @@
  */
 import type { Connection } from "../../connection/connection.ts"
 import { MEMBERS_PER_PART, type MemberOutcome, memberEndOf } from "../../protocol/chord.ts"
+import { parentOutcomeOf } from "../../protocol/dependencies.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -80,17 +81,19 @@ export const lookAtChord = async (
 ): Promise<boolean> => {
   const { store, jobs } = connection
   const body = await jobs.find(chord.body)
-  if (body === undefined) {
-    if (now - chord.at > ABANDONED_MS) await removeChord(store, chord)
+  if (body === undefined || body.record.tombstone) {
+    // A chord that was noted after the end of a deleted body is that of its next run, which is about to be stored.
+    const isOver = chord.at <= (body?.record.endedAt ?? 0)
+    if (isOver || now - chord.at > ABANDONED_MS) await removeChord(store, chord)
     return false
   }
   const { record } = body
   if (record.state === "deferred" && isOverdue(record, now)) {
     const { record: over } = await expire(connection, body)
-    await afterEnds(connection, new Map([[over.id, "failed"]]), memberOutcomesOf([over]))
+    await afterEnds(connection, new Map([[over.id, parentOutcomeOf(over)]]), memberOutcomesOf([over]))
     return false
   }
-  if (record.tombstone || !record.chord?.waiting) {
+  if (!record.chord?.waiting) {
     await removeChord(store, chord)
     return false
   }

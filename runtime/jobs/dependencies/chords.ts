@@ -23,6 +23,7 @@ import {
   withResults,
 } from "../../protocol/chord.ts"
 import { handedOver } from "../../protocol/dependencies.ts"
+import type { MemberHeader } from "../../protocol/headers.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { Decision, Found } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
@@ -33,6 +34,8 @@ import { failure, isPermanent, refused, unreadable } from "./release.ts"
 const CHORD_PREFIX = "chord/"
 const chordKey = (body: string): string => CHORD_PREFIX + keyPart(body)
 const partKey = (body: string, n: number): string => `chord-part/${keyPart(body)}/${n}`
+/** Key of the part that a member is in. */
+const partKeyOf = (body: string, at: number): string => partKey(body, Math.floor(at / MEMBERS_PER_PART))
 
 /** Entries that are written, or read, at a time. */
 const AT_A_TIME = 20
@@ -49,16 +52,24 @@ export interface Chord {
   readonly at: number
 }
 
-/** Notes a chord before its body is stored. One that is noted already stays as it is. Fails as the store does. */
+/**
+ * Notes a chord before its body is stored. One that is noted already stays as it is, unless its body was deleted: then it is that
+ * of an earlier run. Fails as the store does.
+ */
 export const openChord = async (
-  store: Store,
+  { store, jobs }: Pick<Connection, "store" | "jobs">,
   body: string,
   members: ReadonlyArray<ReadonlyArray<string>>,
   now: number,
 ): Promise<void> => {
   const parts = partsOf(members)
+  const key = chordKey(body)
   const value = new TextEncoder().encode(JSON.stringify({ parts: parts.length, at: now }))
-  await store.write([{ key: chordKey(body), value, expect: "" }])
+  if ((await store.write([{ key, value, expect: "" }])) === "conflict" && (await jobs.find(body))?.record.tombstone) {
+    const [earlier] = await store.get([key])
+    if (earlier !== undefined) await removeChord(store, chordOf(earlier))
+    await store.write([{ key, value, expect: "" }])
+  }
   // One by one: on some transports many keys in one write cost more than as many writes.
   for (let from = 0; from < parts.length; from += AT_A_TIME) {
     const some = parts.slice(from, from + AT_A_TIME)
@@ -143,7 +154,7 @@ export const countMembers = async (
   connection: Connection,
   outcomes: ReadonlyArray<MemberOutcome>,
 ): Promise<ReadonlyArray<JobRecord>> => {
-  const byPart = Map.groupBy(outcomes, ({ of, at }) => partKey(of, Math.floor(at / MEMBERS_PER_PART)))
+  const byPart = Map.groupBy(outcomes, ({ of, at }) => partKeyOf(of, at))
   const all = [...byPart]
   /** Number of parts by body, where a part is complete. */
   const complete = new Map<string, number>()
@@ -259,6 +270,11 @@ export const reopenChord = async (store: Store, body: string, size: number): Pro
   const parts = partsIn(size)
   for (let from = 0; from < parts; from += AT_A_TIME) {
     const some = Array.from({ length: Math.min(AT_A_TIME, parts - from) }, (_, at) => from + at)
-    await Promise.all(some.map((n) => changePart(store, partKey(body, n), reopened)))
+    await Promise.all(some.map((n) => changePart(store, partKey(body, n), (part) => reopened(part))))
   }
+}
+
+/** Lets a member that has not succeeded end anew, because it runs again. Fails as the store does. */
+export const reopenMember = async (store: Store, { of, at }: MemberHeader): Promise<void> => {
+  await changePart(store, partKeyOf(of, at), (part) => reopened(part, at))
 }

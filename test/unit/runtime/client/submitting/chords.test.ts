@@ -37,14 +37,14 @@ const submitted = async (refuse: ReadonlyArray<string>, broken = false) => {
     return []
   }
   const { chords = new ChordPlans(), postings, now } = prepared
-  const { store: board } = client.connection
+  const { store: board, jobs } = client.connection
   const store: Store = {
     get: (keys) => board.get(keys),
     list: (range) => board.list(range),
     now: () => board.now(),
     write,
   }
-  return { results: await publishChords(chords, postings, now, { store, publish }), calls }
+  return { results: await publishChords(chords, postings, now, { connection: { store, jobs }, publish }), calls }
 }
 
 test("bodies come before members, and each submission has the result of its own job", async () => {

@@ -6,6 +6,7 @@ import { ChordSweep } from "../../../../../runtime/jobs/dependencies/chord-sweep
 import { countMembers, openChord, settleChord } from "../../../../../runtime/jobs/dependencies/chords.ts"
 import { decodePart, encodePart, withOutcomes } from "../../../../../runtime/protocol/chord.ts"
 import { step } from "../../../../../runtime/protocol/record.ts"
+import { eventually } from "../../../../support/servers/process.ts"
 import { start } from "../../../../support/services.ts"
 
 const HOUR = 3_600_000
@@ -99,7 +100,7 @@ test("ends that are noted by several processes at a time, and again, count once,
 
 test("what a submitter leaves that died before it stored the body is removed after an hour, not before", async () => {
   const { client, sweep } = await setUp()
-  await openChord(client.connection.store, "body", [["m"]], Date.now())
+  await openChord(client.connection, "body", [["m"]], Date.now())
   await sweep()
   expect(await entries(client)).toEqual(["chord-part/body/0", "chord/body"])
   await sweep(Date.now() + 2 * HOUR)
@@ -122,7 +123,7 @@ test("a body whose submitter died before it stored the members fails after an ho
   if (body === undefined) throw new Error("it has a body")
   const begin = async () => {
     await openChord(
-      client.connection.store,
+      client.connection,
       "body",
       members.map(({ id }) => [id]),
       now,
@@ -141,10 +142,73 @@ test("a body whose submitter died before it stored the members fails after an ho
   const other = await client.prepare([{ task: "sum.list", id: "late", chord: [{ task: "sum.one", input: { n: 0 } }] }])
   const [late] = other.postings
   if (late === undefined) throw new Error("it has a body")
-  await openChord(client.connection.store, "late", [["late-0"]], now)
+  await openChord(client.connection, "late", [["late-0"]], now)
   await client.post({ postings: [late], known: other.known, unique: new Set(), now, atomic: false })
   await sweep(Date.now() + 2 * HOUR)
   expect(await client.job("late").outcome()).toMatchObject({ state: "failed", error: { name: "MemberFailed" } })
+})
+
+const noteEnd = ({ connection }: Client, at: number, result: unknown) =>
+  countMembers(connection, [{ of: "body", at, end: { state: "succeeded", result } }])
+
+test("a chord that was deleted and is submitted again knows nothing of how its members had ended", async () => {
+  const { client, submit, burst, sweep } = await setUp()
+  const forget = async (size: number) => {
+    for (let at = 0; at < size; at++) await client.job(`body-${at}`).delete()
+    await client.job("body").delete()
+  }
+  await submit(250)
+  await noteEnd(client, 0, "old")
+  await client.job("body-1").cancel()
+  await forget(250)
+  await submit(2)
+  await noteEnd(client, 1, 1)
+  expect(await stateOf(client, "body")).toBe("deferred")
+  await burst()
+  expect(ran).toEqual([[0, 1]])
+  expect(await entries(client)).toEqual([])
+
+  await forget(2)
+  await openChord(client.connection, "body", [["body-0"], ["body-1"]], Date.now() + 1)
+  await sweep()
+  expect(await entries(client)).toEqual(["chord-part/body/0", "chord/body"])
+  await submit(2)
+  await burst()
+  expect(ran).toEqual([
+    [0, 1],
+    [0, 1],
+  ])
+})
+
+test("a chord is submitted again while one of its members has ended and is not kept", async () => {
+  const { client, burst } = await setUp()
+  const submit = () =>
+    client.submit("sum.list", {
+      id: "body",
+      chord: [
+        { task: "sum.one", input: { n: 0 }, resultTtl: 0 },
+        { task: "sum.one", input: { n: 1 }, delay: 0.3 },
+      ],
+    })
+  await submit()
+  await burst()
+  await expect(client.job("body-0").find()).rejects.toMatchObject({ code: "gone" })
+  expect((await submit()).receipt).toMatchObject({ id: "body", duplicate: true })
+  await eventually(async () => (await stateOf(client, "body-1")) === "queued", { message: "it is due" })
+  await burst()
+  expect(ran).toEqual([[0, 1]])
+})
+
+test("a member that is run again while others have not ended is waited for", async () => {
+  const { client, submit, burst } = await setUp()
+  await submit(2)
+  await client.job("body-0").cancel()
+  await client.job("body-0").retry()
+  await endUncounted(client, "body-1", 1)
+  await noteEnd(client, 1, 1)
+  expect(await stateOf(client, "body")).toBe("deferred")
+  await burst()
+  expect(ran).toEqual([[0, 1]])
 })
 
 test("a body past its expiry expires, and its entries are removed with its record", async () => {
