@@ -17,6 +17,7 @@ import { hasChord, type Placed, placedOf } from "../../jobs/submission/chord.ts"
 import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
 import { type Promised, promise } from "../../jobs/tracking/promises.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
+import { isId, MAX_ID_BYTES } from "../../protocol/name.ts"
 import type { Tracing } from "../../tracing/tracing.ts"
 import { ChordPlans, publishChords } from "./chords.ts"
 import { type Planned, Planner, type SubmitContext } from "./planner.ts"
@@ -266,11 +267,15 @@ const uniqueMember = (
   for (const each of [id, ...(submission.chain ?? []).flatMap((link) => link.id ?? [])]) {
     if (taken.has(each) || known.has(each))
       return new CallboardError("invalid-input", `id: ${each} is given twice`, { field: "id" })
+    // It may be made of a long one.
+    if (!isId(each)) return new CallboardError("invalid-input", `id: ${TOO_LONG}: ${each}`, { field: "id" })
     taken.add(each)
   }
   if (isNamed || submission.id !== undefined) known.add(id)
   return undefined
 }
+
+const TOO_LONG = `is more than ${MAX_ID_BYTES} bytes with its place in the chord`
 
 const at = (error: CallboardError, length: number, index: number): CallboardError =>
   length === 1 ? error : new CallboardError(error.code, `[${index}] ${error.message}`, { ...error.details, index })

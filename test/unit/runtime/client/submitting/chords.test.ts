@@ -109,3 +109,10 @@ test.each([
   await expect(client.prepare([make(101)])).rejects.toMatchObject(refused)
   await expect(client.prepare([make(2_000)])).rejects.toMatchObject(refused)
 })
+
+test("a member whose id is too long with its place in the chords is refused", async () => {
+  const client = await open()
+  const prepared = client.prepare([{ ...nested(100), id: "b".repeat(128) }])
+  const details = { field: expect.stringMatching(/chord\[0\]\.id$/) }
+  await expect(prepared).rejects.toMatchObject({ code: "invalid-input", details })
+})
