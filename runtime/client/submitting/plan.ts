@@ -91,7 +91,9 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   }
   const body = encodeBody(given.success)
   if (Result.isFailure(body)) return refuse("input", body.failure.message)
-  if (context.inputSchema !== undefined) checkInput(given.success, context)
+  // The input of a chord's body is complete only with the results of its members: its worker checks it.
+  const isComplete = placement?.chord === undefined || placement.chord.immutable === true
+  if (context.inputSchema !== undefined && isComplete) checkInput(given.success, context)
   const task: Task = newTask({
     lang: LANG,
     task: submission.task,

@@ -1,5 +1,6 @@
 /** What a process leaves of a chord that dies at one of its steps, and what the sweep makes of it. */
 import { actor, type Client, connect } from "callboard"
+import * as Schema from "effect/Schema"
 import { expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { ChordSweep } from "../../../../../runtime/jobs/dependencies/chord-sweep.ts"
@@ -36,7 +37,7 @@ const setUp = async () => {
     const looking = new ChordSweep(client.connection)
     for (let isDone = false; !isDone; ) isDone = await looking.look(now)
   }
-  return { client, submit, burst, sweep }
+  return { client, board, submit, burst, sweep }
 }
 
 const entries = async ({ connection: { store } }: Client) =>
@@ -197,6 +198,20 @@ test("a chord is submitted again while one of its members has ended and is not k
   await eventually(async () => (await stateOf(client, "body-1")) === "queued", { message: "it is due" })
   await burst()
   expect(ran).toEqual([[0, 1]])
+})
+
+test("a body is not checked before it has the results of its members, unless it does not get them", async () => {
+  const { client, board } = await setUp()
+  const total = actor("total", {
+    methods: {
+      of: { input: Schema.Array(Schema.Finite), run: (numbers) => numbers.reduce((sum, n) => sum + n, 0) },
+    },
+  })
+  await start([sum, total], { transport: board })
+  const tasks = [1, 2].map((n) => ({ task: "sum.one", input: { n } }))
+  expect(await (await client.submit("total.of", { chord: tasks })).result({ timeout: 30 })).toBe(3)
+  const wrong = client.submit("total.of", { input: "none", chord: { tasks, immutable: true } })
+  await expect(wrong).rejects.toMatchObject({ code: "invalid-input", details: { field: "input" } })
 })
 
 test("a member that is run again while others have not ended is waited for", async () => {
