@@ -5,6 +5,7 @@ import type { BulkReport } from "../jobs/commands/decide.ts"
 import type { GroupView } from "../jobs/groups.ts"
 import type { SubmittedJob, WaitOptions } from "../jobs/handle.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
+import { milliseconds } from "../options/duration.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { MOST_MEMBERS } from "../protocol/headers.ts"
 import type { JobPage, JobQuery } from "./job-query.ts"
@@ -27,7 +28,10 @@ export interface GroupHandle {
 export interface SubmittedGroup<R = unknown> extends GroupHandle {
   /** One for each task, in order. */
   readonly members: ReadonlyArray<SubmittedJob<R>>
-  /** Waits for the end of all members and resolves with their results, in order. Fails as the first that has none. */
+  /**
+   * Waits for the end of all members, together no longer than `timeout`, and resolves with their results, in order. Fails as the
+   * first that has none.
+   */
   results(options?: WaitOptions): Promise<ReadonlyArray<R>>
 }
 
@@ -99,9 +103,14 @@ export class PendingGroup {
     return {
       ...this.#client.handle(id),
       members,
-      results: async (options = {}) => {
+      results: async ({ timeout, ...options } = {}) => {
+        const until = timeout === undefined ? undefined : performance.now() + milliseconds("timeout", timeout)
         const results: Array<unknown> = []
-        for (const member of members) results.push(await member.result(options))
+        for (const member of members) {
+          // What is left of the time that all of them have together.
+          const left = until === undefined ? {} : { timeout: Math.max(0, Math.ceil(until - performance.now())) / 1_000 }
+          results.push(await member.result({ ...options, ...left }))
+        }
         return results
       },
     }

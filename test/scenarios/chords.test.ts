@@ -216,6 +216,16 @@ onEveryBoard((newBoard, transport) => {
   // What follows from the records and the parts alone, which the tests above have shown to be kept on each transport.
   if (transport !== "memory") return
 
+  test("the results of a group are waited for as long as is asked, and not as long for each member", async () => {
+    const { client, work } = await setUp()
+    const group = await client.group([one(1), { ...one(2), delay: 3_600 }]).submit()
+    const waiting = group.results({ timeout: 2 }).catch(String)
+    await work()
+    await group.members[0]?.result(WAIT)
+    expect(await waiting).toMatch(new RegExp(`job ${group.members[1]?.id} did not end within [01]\\.`))
+    await client.close()
+  })
+
   test("where failures will do, the body gets a reference in place of a result", async () => {
     const { client, work } = await setUp()
     const id = generateId()
