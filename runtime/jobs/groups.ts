@@ -8,6 +8,7 @@ import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import { isId } from "../protocol/name.ts"
 import { isTerminal, STATES, type State } from "../protocol/state.ts"
+import type { Found } from "../transport/lift/transport.ts"
 import type { Store } from "../transport/store.ts"
 import { cancelAlone } from "./commands/cancel.ts"
 import { type BulkReport, decideAll } from "./commands/decide.ts"
@@ -87,7 +88,7 @@ export const listGroups = async (
   for (const { key, value, revision } of entries) {
     const group = idFrom(key.slice(GROUPS.prefix.length))
     if (await hasJobs({ jobs }, group)) groups.push(group)
-    else if (now - (GROUPS.decode(value)?.at ?? now) > NEW_MS)
+    else if (now - (GROUPS.decode(value)?.at ?? now) > NEW_MS && !(await isToCome({ jobs }, group)))
       await store.write([{ key, value: null, expect: revision }])
   }
   const last = entries.at(-1)
@@ -106,6 +107,14 @@ const hasJobs = async ({ jobs }: Pick<Connection, "jobs">, group: string): Promi
   return false
 }
 
+/** Members of a chord in a chain come once the link before has succeeded; until then their body waits. */
+const isToCome = async ({ jobs }: Pick<Connection, "jobs">, group: string): Promise<boolean> => {
+  const body = await jobs.find(group)
+  return body !== undefined && isWaitingBody(body)
+}
+
+const isWaitingBody = ({ record: { state, chord } }: Found): boolean => state === "deferred" && chord?.waiting === true
+
 const OPEN = STATES.filter((state) => !isTerminal(state))
 
 /**
@@ -123,7 +132,7 @@ export const cancelGroup = async (connection: Connection, id: string): Promise<B
 /** Before its members: a body whose members are all cancelled fails, and its errbacks run. */
 const cancelBody = async (connection: Connection, id: string): Promise<void> => {
   const body = await connection.jobs.find(id)
-  if (body?.record.state !== "deferred" || !body.record.chord?.waiting) return
+  if (body === undefined || !isWaitingBody(body)) return
   await cancelAlone(connection, id).catch((cause: unknown) => {
     // It has ended in between.
     if (!(cause instanceof CallboardError)) throw cause

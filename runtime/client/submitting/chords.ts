@@ -14,11 +14,15 @@ export class ChordPlans {
   readonly #paths = new Map<number, string>()
   /** The members of each chord, by the id of its body. */
   readonly members = new Map<string, ReadonlyArray<ReadonlyArray<string>>>()
+  /** Groups whose jobs a worker submits: members that follow a link of a chain. */
+  readonly laterGroups = new Set<string>()
 
   /** Notes the next task. */
   add(submission: number, placed?: Placed<unknown>): void {
     const task = this.#submissions.push(submission) - 1
     if (placed?.path !== undefined) this.#paths.set(task, placed.path)
+    const later = placed?.placement?.fanOut
+    if (later !== undefined) this.laterGroups.add(later.group)
     if (placed?.members !== undefined) this.members.set(placed.id, placed.members)
   }
 

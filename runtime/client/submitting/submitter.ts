@@ -182,7 +182,7 @@ export class Submitter {
   /** Stores prepared submissions. Each has a result of its own, in order. */
   async post(prepared: Prepared): Promise<ReadonlyArray<SubmitResult>> {
     const { postings, now, atomic, chords, promised = [] } = prepared
-    const groups = groupsOf(postings)
+    const groups = groupsOf(postings, chords?.laterGroups)
     const unnoted =
       groups === undefined && promised.length === 0
         ? undefined
@@ -244,9 +244,14 @@ const withPromises = (
   return { submission: { ...submission, chain: links }, promised }
 }
 
-/** The groups that tasks belong to; `undefined`: none does, as most often. */
-const groupsOf = (postings: ReadonlyArray<AddressedTask>): ReadonlySet<string> | undefined => {
-  let groups: Set<string> | undefined
+const NO_GROUPS: ReadonlySet<string> = new Set()
+
+/** The groups that tasks belong to, with those of tasks to come; `undefined`: none does, as most often. */
+const groupsOf = (
+  postings: ReadonlyArray<AddressedTask>,
+  later: ReadonlySet<string> = NO_GROUPS,
+): ReadonlySet<string> | undefined => {
+  let groups: Set<string> | undefined = later.size === 0 ? undefined : new Set(later)
   for (const { message } of postings) {
     const { group } = message.headers
     if (typeof group === "string") groups = (groups ?? new Set()).add(group)
