@@ -12,7 +12,13 @@ import { RetryField, retryHeader } from "../options/retry-policy.ts"
 import { wholeNumber } from "../options/whole.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "../protocol/name.ts"
-import { checkScheduleName, parseDeclaration, rulesOf, type ScheduleDeclaration } from "../schedules/fields.ts"
+import {
+  checkScheduleName,
+  parseDeclaration,
+  parseScheduleFields,
+  rulesOf,
+  type ScheduleDeclaration,
+} from "../schedules/fields.ts"
 import type {
   AckPolicy,
   ErasedMethod,
@@ -149,7 +155,7 @@ export const eraseMethod = (
     ...(retry === undefined ? {} : { retry: retryOf(retry, refuse) }),
     ...(rate === undefined ? {} : { rate: rateOf("rate", rate, refuse) }),
     ...(limit === undefined ? {} : { limit: methodLimitOf(limit, input, refuse) }),
-    ...(schedule === undefined ? {} : { schedule: scheduleOf(`${actorName}.${name}`, schedule, refuse) }),
+    ...(schedule === undefined ? {} : { schedule: scheduleOf(actorName, name, schedule, refuse) }),
     actor: actorName,
     name,
     input,
@@ -174,17 +180,23 @@ const retryOf = (policy: unknown, refuse: Refuse): RetryHeader => {
 }
 
 /** What a method declares is checked when its module is loaded, not when its worker makes the schedule. */
-const scheduleOf = (name: string, given: MethodOptions["schedule"], refuse: Refuse): ScheduleDeclaration => {
+const scheduleOf = (
+  actor: string,
+  method: string,
+  given: MethodOptions["schedule"],
+  refuse: Refuse,
+): ScheduleDeclaration => {
   const declared = resultOf(() => {
-    checkScheduleName(name)
+    checkScheduleName(`${actor}.${method}`)
     const fields = parseDeclaration(given)
     if (fields.at !== undefined) refuseInput("at", "cannot be declared: it would be due once, whenever a worker starts")
-    rulesOf(fields, Date.now())
+    rulesOf(parseScheduleFields({ ...fields, task: actor, meth: method }), Date.now())
     return fields
   })
   if (Result.isSuccess(declared)) return declared.success
   const { message, details } = declared.failure
-  return refuse(`schedule.${details.field ?? ""}`, message.replace(`${details.field}: `, ""))
+  const { field = "schedule" } = details
+  return refuse(field === "schedule" ? field : `schedule.${field}`, message.replace(`${field}: `, ""))
 }
 
 const checkOptions = (options: MethodOptions, refuse: Refuse): void => {

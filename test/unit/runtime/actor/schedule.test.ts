@@ -41,3 +41,11 @@ test("a name that is too long for ids of jobs is refused", () => {
     "schedule.name",
   )
 })
+
+test("an input that is too large, or cannot be kept as JSON, is refused when the actor is defined, not when its worker makes the schedule", () => {
+  const declaring = (input: unknown) => () =>
+    actor("clock", { methods: { tick: { schedule: { every: 60, input }, run: () => 1 } } })
+  for (const input of [{ since: new Date() }, 7n, { run: () => 1 }, Number.NaN])
+    expect(declaring(input)).toThrow("schedule: is kept as JSON, and holds something that JSON lacks")
+  expect(declaring("x".repeat(300_000))).toThrow("schedule: the schedule has 300")
+})
