@@ -2,7 +2,7 @@
 import type { Log } from "../log/log.ts"
 import type { Store } from "../transport/store.ts"
 import { firstDue, newEntry, SCHEDULES, type ScheduleEntry, withWake } from "./entry.ts"
-import { parseScheduleFields, rulesOf, type ScheduleDeclaration } from "./fields.ts"
+import { hasSameTimes, parseScheduleFields, rulesOf, type ScheduleDeclaration } from "./fields.ts"
 
 /** By the names of the actors that a worker serves: the methods with a schedule. */
 export type Declared = ReadonlyMap<string, ReadonlyMap<string, ScheduleDeclaration>>
@@ -47,9 +47,12 @@ const declare = async (
       log.warn(`there is a schedule ${name} already, which the method does not declare: it is left as it is`)
       return "keep"
     }
-    // An operator's changes hold until the declaration itself changes.
-    const due = firstDue(rules, now)
-    const changed: ScheduleEntry = { ...entry, fields, rules, due, declared: { actor, as }, changedAt: now }
+    // An operator's changes hold until the declaration itself changes. Where its times are the same, what is due already
+    // stays due, and an interval goes on.
+    const times = hasSameTimes(fields, entry.fields)
+      ? { rules: { ...rules, timing: entry.rules.timing }, due: entry.due }
+      : { rules, due: firstDue(rules, now) }
+    const changed: ScheduleEntry = { ...entry, ...times, fields, declared: { actor, as }, changedAt: now }
     return { value: withWake(name, changed) }
   })
 }

@@ -172,6 +172,10 @@ export const rulesOf = (
 
 const isTimingField = (field: string): boolean => Object.hasOwn(timingFields, field)
 
+/** Whether the fields that say when a schedule is due are the same. */
+export const hasSameTimes = (a: ScheduleFields, b: ScheduleFields): boolean =>
+  a.cron === b.cron && a.timeZone === b.timeZone && a.every === b.every && a.at === b.at
+
 /** Fields with their changes: `null` takes one away; a new `cron`, `every` or `at` takes the place of the one before. */
 export const changedFields = (
   fields: ScheduleFields,
