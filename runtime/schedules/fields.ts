@@ -106,7 +106,7 @@ export const parseScheduleFields = (value: unknown): ScheduleFields => {
   const plain = strictJson(value)
   if (plain === undefined) refuseInput("schedule", "is kept as JSON, and holds something that JSON lacks")
   const fields = decodedOr(decodeFields(plain), Object.keys(ScheduleFieldsSchema.fields))
-  const { length } = JSON.stringify(fields)
+  const { length } = new TextEncoder().encode(JSON.stringify(fields))
   if (length > MAX_BYTES) {
     throw new CallboardError("too-large", `the schedule has ${length} bytes as JSON, and ${MAX_BYTES} are allowed`)
   }

@@ -85,6 +85,9 @@ test("what is no object, is too large, or is no JSON is refused", async () => {
   expect((await ask("POST", "/v1/schedules", { body: { name: "large", ...large } })).body).toMatchObject({
     code: "too-large",
   })
+  // A letter may have several bytes.
+  const letters = { task, every: 60, input: "€".repeat(100_000) }
+  await expect(service.client.schedules.create("letters", letters)).rejects.toMatchObject({ code: "too-large" })
   const bytes = { task, every: 60, input: new Uint8Array(3) }
   await expect(service.client.schedules.create("bytes", bytes)).rejects.toMatchObject({ code: "invalid-input" })
 })
