@@ -136,12 +136,11 @@ export const firstDue = ({ timing }: Rules, now: number): number | null =>
 export const dueAfterPause = ({ rules, due }: ScheduleEntry, now: number): number | null =>
   rules.timing.kind === "at" ? due : (nextDue(rules.timing, now) ?? null)
 
-/** The entry of a schedule that is paused: what waits in its line is not posted any more. */
-export const pausedEntry = (entry: ScheduleEntry): ScheduleEntry => ({
-  ...missing(entry, entry.line, "paused"),
-  line: [],
-  paused: true,
-})
+/** The entry of a schedule that is paused: what is due, or waits in its line, is not posted any more, unless it is a single moment. */
+export const pausedEntry = (name: string, entry: ScheduleEntry, now: number): ScheduleEntry => {
+  const due = entry.rules.timing.kind === "at" ? entry : accrue(name, entry, now)
+  return { ...missing(due, due.line, "paused"), line: [], paused: true }
+}
 
 const withMissed = (entry: ScheduleEntry, missed: Missed): ScheduleEntry => ({
   ...entry,

@@ -41,6 +41,9 @@ const WAIT_MS = { least: 1_000, most: 10_000 }
 /** The wait after another process has changed the entry in between: it is at work on the same due time. */
 const CONFLICT_MS = 1_000
 
+/** Most bytes of a message: as base64 and together with its schedule it has to fit into one entry of the store. */
+const MAX_FRAME = 512 * 1024
+
 type Pending = NonNullable<ScheduleEntry["pending"]>
 
 /** An entry as it is in the store. */
@@ -70,10 +73,11 @@ export const postDue = async (parts: PostingParts, name: string, now: number): P
   for (;;) {
     const { next, waits } = await turn(parts, name, held.entry, now)
     const isChanged = next !== found.value
+    const since = Date.now()
     const written = isChanged ? await write(parts, name, next, held.revision) : held
     if (written === undefined) return now + CONFLICT_MS
     if (next.pending === undefined) return waits ? waitingUntil(next, now) : written.entry.wake
-    held = { ...written, entry: await publish(parts, written.entry, false) }
+    held = { ...written, entry: await publish(parts, written.entry, stoodStill(since)) }
   }
 }
 
@@ -126,6 +130,9 @@ export const pendingOf = async (
   const { message, queue } = await plan(submissionOf(fields), id, now)
   const frame = encodeEnvelope(message)
   if (Result.isFailure(frame)) throw new CallboardError("invalid-input", frame.failure.message)
+  const { length } = frame.success
+  if (length > MAX_FRAME)
+    throw new CallboardError("too-large", `its message has ${length} bytes, and ${MAX_FRAME} are allowed in a schedule`)
   return { id, at: now, queue, frame: encodeBase64(frame.success) }
 }
 
@@ -140,6 +147,12 @@ export const write = async (
   const written = await connection.store.write([{ ...SCHEDULES.put(name, timed), expect: revision }])
   return written === "conflict" ? undefined : { entry: timed, revision: written[0] ?? "" }
 }
+
+/**
+ * Whether this process may have stood still since it began to write a posting: for so long that another one has taken it for
+ * dead, and has published it.
+ */
+export const stoodStill = (since: number): boolean => Math.abs(Date.now() - since) >= REPAIR_MS
 
 /**
  * Publishes what the entry holds, and resolves with the entry without it. `again`: it may have been published before. The

@@ -3,16 +3,7 @@ import { CallboardError } from "../errors.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { wholeNumber } from "../options/whole.ts"
 import type { State } from "../protocol/state.ts"
-import {
-  dueAfterPause,
-  firstDue,
-  jobIdOf,
-  newEntry,
-  pausedEntry,
-  posting,
-  SCHEDULES,
-  type ScheduleEntry,
-} from "./entry.ts"
+import { dueAfterPause, firstDue, newEntry, pausedEntry, posting, SCHEDULES, type ScheduleEntry } from "./entry.ts"
 import {
   changedFields,
   checkScheduleName,
@@ -22,7 +13,7 @@ import {
   type ScheduleFields,
   submissionOf,
 } from "./fields.ts"
-import { type PostingParts, pendingOf, publish, write } from "./posting.ts"
+import { type PostingParts, pendingOf, publish, stoodStill, write } from "./posting.ts"
 import { Scheduler, type SchedulerOptions } from "./scheduler.ts"
 import { type ScheduleView, scheduleView } from "./view.ts"
 
@@ -134,7 +125,9 @@ export class Schedules {
 
   /** Pauses a schedule: nothing of it is posted until it is resumed. What was posted goes on. */
   pause(name: string): Promise<ScheduleView> {
-    return this.#change(name, (entry, now) => (entry.paused ? entry : { ...pausedEntry(entry), changedAt: now }))
+    return this.#change(name, (entry, now) =>
+      entry.paused ? entry : { ...pausedEntry(name, entry, now), changedAt: now },
+    )
   }
 
   /** Resumes a paused schedule. What was due meanwhile is not posted, unless it is a single moment. */
@@ -150,13 +143,13 @@ export class Schedules {
       const now = await this.#options.connection.store.now()
       const held = await this.#held(name)
       const entry = await publish(this.#options, held.entry, true)
-      // Two calls in one millisecond are two runs.
-      const [last] = entry.runs
-      const due = last?.id === jobIdOf(name, now) ? now + 1 : now
+      // Several calls in one millisecond are several runs.
+      const due = Math.max(now, ...entry.runs.map((each) => each.due + 1))
       const pending = await pendingOf(this.#options, name, entry, due, now)
+      const since = Date.now()
       const written = await write(this.#options, name, posting(entry, pending, due), held.revision)
       if (written === undefined) continue
-      const done = await publish(this.#options, written.entry, false)
+      const done = await publish(this.#options, written.entry, stoodStill(since))
       // At a conflict another process has found the posting, and has taken it out.
       await write(this.#options, name, done, written.revision)
       const [missed] = done.missed.latest

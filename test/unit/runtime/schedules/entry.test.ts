@@ -177,16 +177,16 @@ describe("the posting", () => {
 
 describe("a pause", () => {
   test("ends what waits, and nothing accrues", () => {
-    const entry = pausedEntry(accrue("tick", entryOf(), START))
+    const entry = pausedEntry("tick", accrue("tick", entryOf(), START), START)
     expect(entry).toMatchObject({ line: [], paused: true, missed: { count: 1, latest: [{ why: "paused" }] } })
     expect(accrue("tick", entry, minutes(10))).toBe(entry)
     expect(withWake("tick", entry).wake).toBeNull()
   })
 
   test("afterwards the next due time counts; a moment that has passed is late", () => {
-    expect(dueAfterPause(pausedEntry(entryOf()), minutes(10.5))).toBe(minutes(11))
+    expect(dueAfterPause(pausedEntry("tick", entryOf(), START - 1), minutes(10.5))).toBe(minutes(11))
     const moment = { ...entryOf({ timing: { kind: "at", at: minutes(1) } }), due: minutes(1) }
-    expect(dueAfterPause(pausedEntry(moment), minutes(10))).toBe(minutes(1))
+    expect(dueAfterPause(pausedEntry("tick", moment, minutes(2)), minutes(10))).toBe(minutes(1))
   })
 })
 
