@@ -89,9 +89,12 @@ export const WAKES = new StoreEntry("schedule/", Schema.Struct({ wake: Schema.Nu
 export const jobIdOf = (name: string, due: number): string =>
   `${name}-${new Date(due).toISOString().replaceAll(/[-:]|\.000|\./g, "")}`
 
-/** When a due time is posted: with its part of the jitter. */
-const postedAt = (name: string, { jitterMs }: Rules, due: number): number =>
-  due + (jitterMs === 0 ? 0 : jitterOf(jobIdOf(name, due), jitterMs))
+/** When a due time is posted: with its part of the jitter, but before the next one is due. */
+const postedAt = (name: string, { jitterMs, timing }: Rules, due: number): number => {
+  if (jitterMs === 0) return due
+  const next = nextDue(timing, due) ?? Number.POSITIVE_INFINITY
+  return due + jitterOf(jobIdOf(name, due), Math.min(jitterMs, next - due))
+}
 
 const wakeOf = (name: string, entry: ScheduleEntry): number | null => {
   if (entry.pending !== undefined) return entry.pending.at + REPAIR_MS
@@ -163,12 +166,12 @@ export const accrue = (name: string, entry: ScheduleEntry, now: number): Schedul
   const { rules, due } = entry
   if (entry.paused || due === null || postedAt(name, rules, due) > now) return entry
   const { latest, before } = duesBetween(rules.timing, due, now, rules.most + 1)
-  // A due time whose part of the jitter is longer than the time to the next one holds that one up.
-  const waits = latest.findIndex((each) => postedAt(name, rules, each) > now)
-  const over = waits < 0 ? latest : latest.slice(0, waits)
-  const last = over.at(-1)
-  if (last === undefined) return { ...entry, due: latest[0] ?? due }
-  const next = waits < 0 ? (nextDue(rules.timing, last) ?? null) : (latest[waits] ?? null)
+  // Only the last one may still wait for its part of the jitter: those before it are posted before it is due.
+  const newest = latest.at(-1) ?? due
+  const waits = postedAt(name, rules, newest) > now
+  const over = waits ? latest.slice(0, -1) : latest
+  const last = over.at(-1) ?? due
+  const next = waits ? newest : (nextDue(rules.timing, newest) ?? null)
   const isTaken = rules.catchUp !== "skip" || now - postedAt(name, rules, last) <= LATE_MS
   const taken = rules.catchUp === "all" ? over.slice(-rules.most) : isTaken ? [last] : []
   const late = over.slice(0, over.length - taken.length)
