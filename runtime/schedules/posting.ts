@@ -27,7 +27,7 @@ import {
 } from "./entry.ts"
 import { submissionOf } from "./fields.ts"
 
-/** The posting of a submission. Fails with `CallboardError`, as a submission does. */
+/** The posting of a submission. Fails with `CallboardError`, as a submission does, and as the store does. */
 export type PlanTask = (submission: Submission, id: string, now: number) => Promise<AddressedTask>
 
 export interface PostingParts {
@@ -102,7 +102,9 @@ const turn = async (
     try {
       return { next: posting(next, await pendingOf(parts, name, next, due, now), due), waits: false }
     } catch (cause) {
-      if (!(cause instanceof CallboardError) || cause.code === "transport-unavailable") throw cause
+      if (!(cause instanceof CallboardError)) throw cause
+      // The transport's own error says whether it is away: then the due time is tried again soon.
+      if (cause.code === "transport-unavailable") throw cause.details.cause ?? cause
       next = unplanned(next, cause.message)
     }
   }

@@ -171,11 +171,16 @@ export class Submitter {
     later.push(plan())
   }
 
-  /** The posting of a submission that was checked before, under this id. Fails with `CallboardError`. */
+  /**
+   * The posting of a submission that was checked before, under this id. Its group is noted. Fails with `CallboardError`, and as
+   * the store does.
+   */
   async plan(submission: Submission, id: string, now: number): Promise<AddressedTask> {
     // Its actor may have got along without the method since: the worker says so to whoever looks at the job.
     const planned = await this.#planner.plan(submission, id, now, { lenient: true })
     if (Result.isFailure(planned)) throw planned.failure
+    const groups = groupsOf([planned.success])
+    if (groups !== undefined) await this.#groups.note(groups, now)
     return planned.success
   }
 

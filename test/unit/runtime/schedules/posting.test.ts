@@ -1,7 +1,8 @@
 /** What schedulers and operators do with one entry at a time, at every moment at which one of them may stand still. */
-import { type Client, connect } from "callboard"
+import { type Client, connect, TransportError } from "callboard"
 import { expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
+import { publishFailed } from "../../../../runtime/jobs/receipt.ts"
 import { REPAIR_MS, SCHEDULES, withWake } from "../../../../runtime/schedules/entry.ts"
 import { type PlanTask, postDue } from "../../../../runtime/schedules/posting.ts"
 
@@ -92,4 +93,21 @@ test("what was due, and no worker has posted yet, is missed when the schedule is
   const paused = await client.schedules.pause("yearly")
   expect(paused.missed).toMatchObject({ count: 1, latest: [{ why: "paused", from: new Date(due).toISOString() }] })
   expect((await client.schedules.resume("yearly")).missed.count).toBe(1)
+})
+
+test("a task that cannot be planned while the transport is away is tried again soon, as if the entry could not be written", async () => {
+  const client = await board()
+  await client.schedules.create("hourly", { every: "1 hour", task: "scene" })
+  const away = new TransportError("unavailable", "it is away")
+  const plan: PlanTask = (_, id) => Promise.reject(publishFailed(id, away, "none"))
+  const { connection } = client
+  await expect(postDue({ connection, plan }, "hourly", await connection.store.now())).rejects.toBe(away)
+  expect(await client.schedules.find("hourly")).toMatchObject({ runs: [], missed: { count: 0 } })
+})
+
+test("the group of a schedule's task is listed", async () => {
+  const client = await board()
+  await client.schedules.create("yearly", { cron: "0 0 1 1 *", task: "scene", group: "reports" })
+  await client.schedules.run("yearly")
+  expect((await client.groups()).groups).toEqual(["reports"])
 })
