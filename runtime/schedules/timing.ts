@@ -8,7 +8,7 @@ export type Timing =
   | { readonly kind: "every"; readonly everyMs: number; readonly anchor: number }
   | { readonly kind: "at"; readonly at: number }
 
-/** Dues that are counted one by one; of more than that only the latest are looked up. */
+/** Dues before the latest that are counted one by one; where there are more, only the latest are looked up. */
 const COUNTED = 1_000
 
 /** `@daily` and the like, or five or six fields. */
@@ -62,7 +62,7 @@ export const nextDue = (timing: Timing, after: number): number | undefined => {
 export interface Dues {
   /** The latest of them, in order. */
   readonly latest: ReadonlyArray<number>
-  /** How many came before those. At least so many, where a cron text was due more than a thousand times. */
+  /** How many came before those; of a cron text a thousand at most are counted. */
   readonly before: number
 }
 
@@ -81,7 +81,7 @@ export const duesBetween = (timing: Timing, first: number, until: number, most: 
   const dues: Array<number> = []
   for (let due: number | undefined = first; due !== undefined && due <= until; ) {
     dues.push(due)
-    if (dues.length > COUNTED) return { latest: latestOf(cron, until, most), before: COUNTED }
+    if (dues.length >= COUNTED + most) return { latest: latestOf(cron, until, most), before: COUNTED }
     due = cron.nextRun(new Date(due))?.getTime()
   }
   return { latest: dues.slice(-most), before: Math.max(0, dues.length - most) }

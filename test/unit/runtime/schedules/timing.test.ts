@@ -195,6 +195,18 @@ describe("due times in a row", () => {
     expect(duesBetween(timing, first, first - 1, 10)).toEqual({ latest: [], before: 0 })
   })
 
+  test.each([1_000, 1_001, 1_100, 1_102, 2_000])(
+    "of %s due times no more are counted, and none before the first",
+    (total) => {
+      for (const most of [2, 101, 1_001]) {
+        const { latest, before } = duesBetween(cron("* * * * *"), first, minutes(total - 1), most)
+        expect(latest.length).toBe(Math.min(total, most))
+        expect(latest[0]).toBe(minutes(total - latest.length))
+        expect(before).toBe(Math.min(total - latest.length, 1_000))
+      }
+    },
+  )
+
   // One after the other they would take half an hour.
   test("a cron text that was due each second for a year: the latest ones at once", { timeout: 60_000 }, () => {
     const until = at("2027-01-01T00:00:00.5Z")
