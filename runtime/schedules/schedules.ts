@@ -1,4 +1,5 @@
 /** What a client does with schedules: make, list, change, pause, resume, run now, delete. */
+import { isDeepStrictEqual } from "node:util"
 import { CallboardError } from "../errors.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { wholeNumber } from "../options/whole.ts"
@@ -203,7 +204,7 @@ export class Schedules {
 }
 
 const sameOrRefused = (name: string, entry: ScheduleEntry | undefined, fields: ScheduleFields): ScheduleView => {
-  if (entry !== undefined && JSON.stringify(entry.fields) === JSON.stringify(fields)) return scheduleView(name, entry)
+  if (entry !== undefined && isDeepStrictEqual(entry.fields, fields)) return scheduleView(name, entry)
   throw new CallboardError("schedule-exists", `there is a schedule ${name} already: change it, or delete it first`, {
     field: "name",
   })

@@ -111,3 +111,12 @@ test("the group of a schedule's task is listed", async () => {
   await client.schedules.run("yearly")
   expect((await client.groups()).groups).toEqual(["reports"])
 })
+
+test("a schedule that is made again with its fields in another order is the same", async () => {
+  const { schedules } = await board()
+  const made = await schedules.create("daily", { cron: "@daily", task: "scene", input: { a: 1, b: [{ c: 2, d: 3 }] } })
+  const again = { input: { b: [{ d: 3, c: 2 }], a: 1 }, task: "scene", cron: "@daily" }
+  expect(await schedules.create("daily", again)).toEqual(made)
+  const other = { ...again, input: { ...again.input, a: 2 } }
+  await expect(schedules.create("daily", other)).rejects.toMatchObject({ code: "schedule-exists" })
+})
