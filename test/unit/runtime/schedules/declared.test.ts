@@ -1,10 +1,10 @@
 /** Schedules that methods declare: what becomes of one whose declaration changes. */
 import { connect } from "callboard"
-import { expect, onTestFinished, test } from "vitest"
+import { describe, expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
 import { declareAll } from "../../../../runtime/schedules/declared.ts"
-import { SCHEDULES } from "../../../../runtime/schedules/entry.ts"
+import { posting, SCHEDULES } from "../../../../runtime/schedules/entry.ts"
 import type { ScheduleDeclaration } from "../../../../runtime/schedules/fields.ts"
 
 const NOW = Date.parse("2026-01-01T06:59:00Z")
@@ -36,4 +36,50 @@ test("nor does it begin an interval again; another interval begins now", async (
   const changed = await declare({ every: "1 day", input: { n: 1 } }, NOW + MINUTE)
   expect(changed?.rules.timing).toEqual({ kind: "every", everyMs: 86_400_000, anchor: NOW })
   expect((await declare({ every: "2 days" }, NOW + MINUTE))?.due).toBe(NOW + MINUTE)
+})
+
+describe("a worker with the actor", () => {
+  const setUp = async () => {
+    const client = await connect(`memory://${generateId()}`)
+    onTestFinished(() => client.close())
+    const { store } = client.connection
+    const { schedules } = client
+    const worker = async (actor: string, methods: ReadonlyArray<string>) => {
+      const declared = new Map([[actor, new Map(methods.map((method) => [method, { cron: "0 7 * * *" }]))]])
+      const known = new Set((await schedules.list()).schedules.map(({ name }) => name))
+      await declareAll(store, declared, known, NOW, makeLog({ level: "none" }))
+      return (await schedules.list()).schedules.map(({ name }) => name)
+    }
+    return { schedules, store, worker }
+  }
+
+  test("takes away what its methods do not declare any more, and nothing of others", async () => {
+    const { schedules, worker } = await setUp()
+    await schedules.create("clock.mine", { cron: "@daily", task: "scene" })
+    await worker("clock.wall", ["tick"])
+    await worker("clocks", ["tick"])
+    const others = ["clock.mine", "clock.wall.tick", "clocks.tick"]
+    expect(await worker("clock", ["tick", "tock"])).toEqual([...others, "clock.tick", "clock.tock"].toSorted())
+    expect(await worker("clock", ["tock"])).toEqual([...others, "clock.tock"].toSorted())
+    expect(await worker("clock", [])).toEqual(others)
+  })
+
+  test("leaves a schedule of that name that was made by hand", async () => {
+    const { schedules, worker } = await setUp()
+    const made = await schedules.create("clock.tick", { cron: "@daily", task: "scene" })
+    await worker("clock", ["tick"])
+    expect(await schedules.find("clock.tick")).toEqual(made)
+  })
+
+  test("leaves one with a posting in its entry, so that the job comes", async () => {
+    const { store, worker } = await setUp()
+    await worker("clock", ["tick"])
+    const pending = { id: "clock.tick-20260101T070000Z", at: NOW, queue: "default", frame: "" }
+    const hold = () =>
+      SCHEDULES.change(store, "clock.tick", (found) =>
+        found?.value === undefined ? "keep" : { value: posting(found.value, pending, NOW) },
+      )
+    expect(await hold()).not.toBe("keep")
+    expect(await worker("clock", [])).toEqual(["clock.tick"])
+  })
 })
