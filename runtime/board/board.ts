@@ -4,7 +4,6 @@
  */
 import * as Result from "effect/Result"
 import { StoreEntry } from "../async/store-entry.ts"
-import { waitFor } from "../async/timers.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
@@ -457,12 +456,11 @@ export class Board implements JobBoard, AsyncDisposable {
       const live = this.#required()
       const found = await this.#with(async () => {
         await this.#listen()
-        const { changed } = live.news
+        const { heardCount } = live.news
         const found = await look(live)
         if (found !== undefined) return { found }
         const left = Math.min(end - performance.now(), LOOK_MS)
-        const either = signal === undefined ? live.stop.signal : AbortSignal.any([live.stop.signal, signal])
-        if (left > 0) await waitFor(changed, left, either)
+        if (left > 0) await live.news.wait(heardCount, left, signal === undefined ? [] : [signal])
         return undefined
       })
       if (found !== undefined) return found.found
@@ -900,13 +898,13 @@ export class Board implements JobBoard, AsyncDisposable {
     if (!(multiplier >= 1)) refuseInput("multiplier", "must be at least 1")
     const end = performance.now() + ms
     for (;;) {
-      const isOver = await this.#with(async ({ entries, news, stop }) => {
+      const isOver = await this.#with(async ({ entries, news }) => {
         await this.#listen()
-        const { changed } = news
+        const { heardCount } = news
         const known = await entries.job(idOf(job))
         if (known === undefined) return true
         const left = Math.min(end - performance.now(), pause, most)
-        if (left > 0) await waitFor(changed, left, stop.signal)
+        if (left > 0) await news.wait(heardCount, left)
         return false
       })
       if (isOver) return true

@@ -2,6 +2,7 @@
  * Notifications of boards: `POSTED` and `REMOVAL`, announced to all processes that listen, the own one too. Best effort, as
  * every announcement: a call that waits for a job also looks by itself once a second.
  */
+import { waitFor } from "../async/timers.ts"
 import type { Connection } from "../connection/connection.ts"
 import { generateId } from "../id.ts"
 
@@ -56,7 +57,8 @@ export class BoardNews {
   readonly #waiting: Array<ReadonlyArray<string>> = []
   #sending: Promise<void> | undefined
   #listening: Promise<void> | undefined
-  #changed = Promise.withResolvers<void>()
+  readonly #waiters = new Set<() => void>()
+  #heardCount = 0
 
   /** Listens until the signal fires. */
   constructor(connection: Connection, board: string, signal: AbortSignal) {
@@ -72,11 +74,9 @@ export class BoardNews {
   }
 
   /** Sends what was announced, and what is announced meanwhile in one message; never fails. */
-  flush(): Promise<void> {
-    this.#sending ??= this.#send().finally(() => {
-      this.#sending = undefined
-    })
-    return this.#sending
+  async flush(): Promise<void> {
+    if (this.#waiting.length > 0) this.#sending ??= this.#send()
+    await this.#sending
   }
 
   async #send(): Promise<void> {
@@ -84,6 +84,8 @@ export class BoardNews {
       const message = JSON.stringify([this.#board, this.#sender, ...this.#waiting.splice(0, BATCH)])
       await this.#connection.broadcast.send(TOPIC, encoder.encode(message)).catch(() => undefined)
     }
+    // Not once the promise has settled, which is later: what is announced until then would stay behind.
+    this.#sending = undefined
   }
 
   /** Calls the listener from when the promise resolves; does nothing where it listens already. */
@@ -97,16 +99,32 @@ export class BoardNews {
     return this.#listening
   }
 
-  /** Resolves with the next announcement about the board, once it listens. */
-  get changed(): Promise<void> {
-    return this.#changed.promise
+  /** How often something was heard about the board, once it listens. */
+  get heardCount(): number {
+    return this.#heardCount
+  }
+
+  /**
+   * Resolves once something was heard after the count was `since`, after `ms` milliseconds, when a signal fires, or when the
+   * board stops listening. A wait leaves nothing behind, since a board on which nothing happens is waited for very often.
+   */
+  async wait(since: number, ms: number, more: ReadonlyArray<AbortSignal> = []): Promise<void> {
+    const signals = [this.#signal, ...more]
+    if (this.#heardCount > since || signals.some(({ aborted }) => aborted)) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#waiters.add(resolve)
+    const wake = () => resolve()
+    for (const signal of signals) signal.addEventListener("abort", wake)
+    await waitFor(promise, ms)
+    for (const signal of signals) signal.removeEventListener("abort", wake)
+    this.#waiters.delete(resolve)
   }
 
   #heard(payload: Uint8Array, listener: (told: BoardNotification, isOwn: boolean) => void): void {
     const { sender, told } = read(payload, this.#board)
     if (told.length === 0) return
     for (const each of told) listener(each, sender === this.#sender)
-    this.#changed.resolve()
-    this.#changed = Promise.withResolvers<void>()
+    this.#heardCount++
+    for (const wake of [...this.#waiters]) wake()
   }
 }
