@@ -532,8 +532,9 @@ export class Board implements JobBoard, AsyncDisposable {
     const { number, lost, now } = answer
     const own = this.#heldOf(job)
     if (own !== undefined) own.claim = { owner, number }
+    const renewal = `${id} ${number}`
     const signal = isRenewed
-      ? live.renewals.add(`${id} ${number}`, askedAt, () =>
+      ? live.renewals.add(renewal, askedAt, () =>
           this.#extend(live, undefined, id, this.#leaseMs, { owner, claim: number }),
         )
       : new AbortController().signal
@@ -547,7 +548,11 @@ export class Board implements JobBoard, AsyncDisposable {
       },
       signal,
       consume: () => end("consumed"),
-      abandon: () => end("abandoned"),
+      abandon: () => {
+        // First, so that the claim lapses where it cannot be given up now.
+        live.renewals.remove(renewal)
+        return end("abandoned")
+      },
       trash: () => end("trashed"),
     }
     if (lost === undefined || this.#onTakeover === undefined) return claim
@@ -789,7 +794,8 @@ export class Board implements JobBoard, AsyncDisposable {
       renewals.add(
         `entity ${key}`,
         performance.now(),
-        () => store.write([operation]),
+        // It is listed again however long the store was away.
+        () => store.write([operation]).catch(() => []),
         () => store.write([this.#entities.remove(key)]),
       )
     })

@@ -18,14 +18,19 @@ export class Renewals {
   readonly #leaseMs: number
   readonly #renewals = new Map<string, Renewal>()
   #timer: ReturnType<typeof setInterval> | undefined
+  #isClosed = false
 
   constructor(leaseMs: number) {
     this.#leaseMs = leaseMs
   }
 
-  /** The signal fires when it is lost. What had this name before is renewed no more. */
+  /** The signal fires when it is lost, at once where all was closed meanwhile. What had this name before is renewed no more. */
   add(name: string, since: number, renew: () => Promise<unknown>, giveBack?: () => Promise<unknown>): AbortSignal {
     const lost = new AbortController()
+    if (this.#isClosed) {
+      lost.abort()
+      return lost.signal
+    }
     this.#renewals.set(name, { renew, giveBack, lost, since })
     if (this.#timer === undefined) {
       this.#timer = setInterval(() => void this.#renewAll(), this.#leaseMs / 3)
@@ -41,6 +46,7 @@ export class Renewals {
 
   /** Renews nothing any more: all signals fire. Never fails. */
   async close(): Promise<void> {
+    this.#isClosed = true
     clearInterval(this.#timer)
     this.#timer = undefined
     const renewals = [...this.#renewals.values()]
