@@ -5,7 +5,7 @@
  *
  * A poster goes by the index as it has read it. Readers drop a bucket from the index only when it was empty ten seconds
  * after they first saw a later one ({@link RETIRE_MS}). So a job that was stored within five seconds of the reading of the
- * index ({@link TRUSTED_MS}) is seen; one that took longer is checked, and posted again where its bucket was dropped.
+ * index ({@link TRUSTED_MS}) is seen; one that took longer is checked, and posted again where its bucket is not the last one.
  */
 import {
   type BoardIndex,
@@ -96,11 +96,14 @@ export class Places {
     if (tail !== undefined) tail.misses = 0
   }
 
-  /** Whether readers look into the bucket in which a job was stored at this place. */
+  /**
+   * Whether readers will look into the bucket in which a job was stored at this place. Late, only in the last bucket: a
+   * reader that has found an earlier one empty drops it some time after it has looked.
+   */
   async isRead({ priority, bucket, readAt }: Offer): Promise<boolean> {
     if (since(readAt) <= TRUSTED_MS) return true
     const line = lineOf(await this.#entries.index(), priority)
-    return line !== undefined && bucket >= line.head
+    return line !== undefined && bucket === tailOf(line)
   }
 
   async #fill(priority: BoardPriority): Promise<void> {

@@ -168,6 +168,30 @@ describe("with clocks that are set", () => {
     expect(await namesOf()).toContain("late")
   })
 
+  test("a poster that was frozen posts again where a reader may be about to drop its bucket", async () => {
+    const early = new Places(entries)
+    await post(early, "first")
+    await drained(new Places(entries))
+    await store.write(
+      [...(await store.list({ prefix: "board/b/2/0/", limit: 300 }))].map(({ key }) => ({ key, value: null })),
+    )
+    const offer = await early.offer("NORMAL")
+    const reader = new BoardReader(entries, () => undefined)
+    await namesOf(reader)
+    vi.advanceTimersByTime(RETIRE_MS)
+    // The reader has found the bucket empty, and is held up by its caller before it drops it.
+    const jobs = reader.jobs()
+    await jobs.next()
+    expect(await head()).toBe(0)
+    const key = entries.slot(offer)
+    const record = posted({ id: boardJobId(generateId(), offer), name: "late", priority: "NORMAL", details: {} }, 0)
+    await store.write([{ key, value: entries.encode(record), expect: "" }])
+    const isRead = await early.isRead(offer)
+    for await (const _ of jobs);
+    expect(await head()).toBe(1)
+    expect(isRead).toBe((await namesOf()).includes("late"))
+  })
+
   test("a machine that slept has a monotonic clock that stood still, and counts by the other one", async () => {
     const places = new Places(entries)
     const offer = await places.offer("NORMAL")
