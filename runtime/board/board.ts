@@ -434,15 +434,23 @@ export class Board implements JobBoard, AsyncDisposable {
     throw new CallboardError("not-found", message, { id })
   }
 
-  /** Resolves with an iterator once there is a job, claimed or not. Fails with `not-found` when the timeout is over. */
-  async wait(timeout?: DurationInput): Promise<BoardIterator> {
+  /**
+   * Resolves with an iterator once there is a job, claimed or not. Fails with `not-found` when the timeout is over, or the
+   * signal fires.
+   */
+  async wait(timeout?: DurationInput, signal?: AbortSignal): Promise<BoardIterator> {
     const ms = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
-    const found = await this.#waiting(ms, undefined, async ({ reader }) => {
+    const found = await this.#waiting(ms, signal, async ({ reader }) => {
       for await (const known of reader.jobs()) return known
       return undefined
     })
     if (found !== undefined) return this.iterate()
+    if (signal?.aborted) return this.#givenUp()
     throw new CallboardError("not-found", `there is no job on board ${this.name}: waited ${ms / 1000} s`)
+  }
+
+  #givenUp(): never {
+    throw new CallboardError("not-found", `the wait for a job of board ${this.name} was given up`)
   }
 
   /** Looks until something is found, the time is over, the signal fires, or the board is closed. */
@@ -504,7 +512,7 @@ export class Board implements JobBoard, AsyncDisposable {
     if (!signal?.aborted) return taken
     // The caller has gone: the job is free again for the next one.
     await taken.abandon()
-    throw new CallboardError("not-found", `the wait for a job of board ${this.name} was given up`)
+    return this.#givenUp()
   }
 
   #claimRequest(owner: string, { expiry }: ClaimOptions) {
@@ -896,7 +904,7 @@ export class Board implements JobBoard, AsyncDisposable {
   /** Whether the job was consumed, or trashed, before the timeout. Fails with `invalid-input`. */
   async waitFor(
     job: BoardJob | string,
-    { timeout, delay = 0.01, multiplier = 2, maxDelay = 1 }: JobWaitOptions = {},
+    { timeout, delay = 0.01, multiplier = 2, maxDelay = 1, signal }: JobWaitOptions = {},
   ): Promise<boolean> {
     const ms = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
     const most = milliseconds("maxDelay", maxDelay)
@@ -910,11 +918,11 @@ export class Board implements JobBoard, AsyncDisposable {
         const known = await entries.job(idOf(job))
         if (known === undefined) return true
         const left = Math.min(end - performance.now(), pause, most)
-        if (left > 0) await news.wait(heardCount, left)
+        if (left > 0) await news.wait(heardCount, left, signal === undefined ? [] : [signal])
         return false
       })
       if (isOver) return true
-      if (performance.now() >= end) return false
+      if (performance.now() >= end || signal?.aborted) return false
       pause = Math.max(1, Math.min(pause * multiplier, most))
     }
   }

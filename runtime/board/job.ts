@@ -14,6 +14,8 @@ export interface JobWaitOptions {
   readonly multiplier?: number
   /** The longest pause. Defaults to 1 second. */
   readonly maxDelay?: DurationInput
+  /** Ends the wait, as the timeout does. */
+  readonly signal?: AbortSignal
 }
 
 /** What a job asks its board. */

@@ -18,6 +18,7 @@ import type { Client } from "../client/client.ts"
 import type { ErrorCode } from "../errors.ts"
 import { type SseMessage, stream } from "./events.ts"
 import { Wait } from "./job.ts"
+import { withAnySignal } from "./job-record.ts"
 import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
 import { boolean, integer, type Parameters, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
@@ -119,8 +120,9 @@ const ownerRoute = (how: "consume" | "abandon" | "trash", summary: string, descr
     },
   })
 
-/** A page that is waited for until the client goes or the service stops. */
-const leaving = ({ c, context }: RouteRequest): AbortSignal => AbortSignal.any([c.req.raw.signal, context.closing])
+/** Waits with a signal that fires when the client goes or the service stops. */
+const whileHere = <A>({ c, context }: RouteRequest, wait: (signal: AbortSignal) => Promise<A>): Promise<A> =>
+  withAnySignal([c.req.raw.signal, context.closing], wait)
 
 const messageOf = (told: BoardEvent): SseMessage => ({ event: told.event, data: JSON.stringify(told) })
 
@@ -160,7 +162,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     handle: async (request) => {
       const { unclaimed: onlyUnclaimed = false, limit = DEFAULT_PAGE, cursor, wait } = request.query
       const board = boardOf(request)
-      if (wait !== undefined) await board.wait(wait)
+      if (wait !== undefined) await whileHere(request, (signal) => board.wait(wait, signal))
       const after = cursor === undefined ? {} : { after: cursor }
       return json<typeof BoardJobList.Type>(await withReadDeadline(board.list({ limit, onlyUnclaimed, ...after })))
     },
@@ -179,7 +181,8 @@ export const boardRoutes: ReadonlyArray<Route> = [
     handle: async (request) => {
       const { owner, expiry = DEFAULT_EXPIRY } = await bodyOf(request, parseClaim)
       const { wait = 0 } = request.query
-      const claim = await boardOf(request).take(owner, { expiry, wait, signal: leaving(request) })
+      const board = boardOf(request)
+      const claim = await whileHere(request, (signal) => board.take(owner, { expiry, wait, signal }))
       return json<BoardJobView>(claim.view)
     },
   }),
@@ -236,7 +239,8 @@ export const boardRoutes: ReadonlyArray<Route> = [
     responses: [{ status: 200, description: "Whether it is complete", schema: BoardComplete }],
     handle: async (request) => {
       const { wait = 0 } = request.query
-      const complete = await boardOf(request).waitFor(request.id, { timeout: wait })
+      const board = boardOf(request)
+      const complete = await whileHere(request, (signal) => board.waitFor(request.id, { timeout: wait, signal }))
       return json<typeof BoardComplete.Type>({ complete })
     },
   }),

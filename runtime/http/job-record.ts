@@ -62,7 +62,7 @@ export const jobOutcome = (record: JobRecord): Omit<typeof JobResult.Type, "id">
  * Runs `work` with a signal that fires with the first of `signals`. Unlike `AbortSignal.any` it stops listening when the
  * work is over: the signal of a service outlives each request, and would collect their listeners.
  */
-const withAnySignal = async <T>(
+export const withAnySignal = async <T>(
   signals: ReadonlyArray<AbortSignal>,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> => {

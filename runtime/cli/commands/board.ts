@@ -227,13 +227,13 @@ export const addBoard = (program: Command): void => {
   add(
     "wait [id]",
     "wait until there is a job, or until a job is consumed or trashed",
-    async ({ board, output, args: [id], options: { timeout } }) => {
+    async ({ board, output, args: [id], options: { timeout }, signal }) => {
       if (id === undefined) {
-        await board.wait(timeout)
+        await board.wait(timeout, signal)
         const { jobs } = await board.list({ limit: 1 })
         return output.json ? output.document({ jobs }) : table(output, jobs, "no jobs")
       }
-      const complete = await board.waitFor(id, timeout === undefined ? {} : { timeout })
+      const complete = await board.waitFor(id, { signal, ...(timeout === undefined ? {} : { timeout }) })
       if (output.json) output.document({ complete })
       else output.line(complete ? "complete" : "not complete yet")
     },

@@ -69,6 +69,19 @@ test("a claim waits for a job, and one whose client has gone takes none", async 
   expect(none).toMatchObject({ status: 404, body: { code: "not-found" } })
 })
 
+test("requests that wait are answered when the service stops", async () => {
+  const { service, faults, post, tell, ask } = await begin()
+  const { id } = await post("a")
+  const looks = () => (faults.calls.get("store.get") ?? 0) + (faults.calls.get("store.list") ?? 0)
+  const before = looks()
+  const waiting = [tell("GET", `/jobs/${id}/complete?wait=30s`), ask("GET", "/v1/boards/other/jobs?wait=30s")]
+  await eventually(() => looks() >= before + 4, { message: "they look" })
+  await service.stop()
+  const answers = await Promise.all(waiting)
+  expect(answers[0]).toMatchObject({ status: 200, body: { complete: false } })
+  expect(answers[1]).toMatchObject({ status: 404, body: { detail: "the wait for a job of board other was given up" } })
+})
+
 test("a long list comes in pages", async () => {
   const { service, tell } = await begin()
   const board = service.client.board("builds")
