@@ -7,8 +7,8 @@ export const within = <T>(ms: number, work: Promise<T>, late: () => Error): Prom
     work.then(resolve, reject).finally(() => clearTimeout(timer))
   })
 
-/** The longest delay that a timer takes. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1
+/** The longest delay that a timer takes; with a longer one it goes off at once. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /**
  * Resolves when the promise settles, after `ms` milliseconds, or when the signal fires, whichever is first. Never

@@ -41,6 +41,7 @@ import {
   type BoardEntity,
   detailsOf,
   EntityRequest,
+  entityKey,
   expiryOf,
   type PostOptions,
   parseEntity,
@@ -394,7 +395,7 @@ export class Board implements JobBoard, AsyncDisposable {
   }
 
   /** A page of jobs in the order of {@link iterate}: pass `next` on as `after` until there is none. */
-  list({ limit = 100, onlyUnclaimed = false, after }: ListOptions = {}): Promise<BoardPage> {
+  async list({ limit = 100, onlyUnclaimed = false, after }: ListOptions = {}): Promise<BoardPage> {
     const from = after === undefined ? undefined : cursorOf(after)
     checkLimit(limit)
     return this.#with(async ({ reader, entries }) => {
@@ -543,7 +544,7 @@ export class Board implements JobBoard, AsyncDisposable {
     const renewal = `${id} ${number}`
     const signal = isRenewed
       ? live.renewals.add(renewal, askedAt, () =>
-          this.#extend(live, undefined, id, this.#leaseMs, { owner, claim: number }),
+          this.#extend(live, undefined, id, this.#leaseMs, { owner, claim: number }, () => live.renewals.has(renewal)),
         )
       : new AbortController().signal
     const end = (how: "consumed" | "abandoned" | "trashed") => this.#end(how, job, owner, { claim: number })
@@ -637,7 +638,8 @@ export class Board implements JobBoard, AsyncDisposable {
   expiresIn(job: BoardJob | string): Promise<BoardJobView["expiresIn"]> {
     return this.#with(async ({ entries }) => {
       const known = await entries.job(idOf(job))
-      return expiresIn(liveClaim(known?.record, await entries.store.now()), await entries.store.now())
+      const now = await entries.store.now()
+      return expiresIn(liveClaim(known?.record, now), now)
     })
   }
 
@@ -667,16 +669,23 @@ export class Board implements JobBoard, AsyncDisposable {
     })
   }
 
-  /** The number of the claim that was extended; `undefined` where none holds. */
+  /**
+   * The number of the claim that was extended; `undefined` where none holds. `isWanted` is asked again at each try: an owner
+   * may have extended the claim while its renewal was under way.
+   */
   async #extend(
     live: Live,
     held: Held | undefined,
     id: string,
     expiryMs: number | null,
     asked: { readonly owner?: string; readonly claim?: number },
+    isWanted: () => boolean = () => true,
   ): Promise<number | undefined> {
     const { answer } = await this.#change(live, held, id, (record, now) =>
-      Result.map(extended(record, { id, expiryMs, ...asked }, now), (to) => ({ to, answer: to?.claim?.number })),
+      Result.map(extended(isWanted() ? record : undefined, { id, expiryMs, ...asked }, now), (to) => ({
+        to,
+        answer: to?.claim?.number,
+      })),
     )
     return answer
   }
@@ -727,7 +736,7 @@ export class Board implements JobBoard, AsyncDisposable {
   // ── Trash ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** The jobs in the trash, by id, a page at a time: pass the last id on as `after`. */
-  trashed({
+  async trashed({
     limit = 100,
     after,
   }: {
@@ -735,16 +744,24 @@ export class Board implements JobBoard, AsyncDisposable {
     readonly after?: string
   } = {}): Promise<ReadonlyArray<BoardJobView>> {
     checkLimit(limit)
+    if (after !== undefined && placeOf(after) === undefined)
+      refuseInput("cursor", "must be the last id of the page before")
     return this.#with(async ({ entries }) => {
       const prefix = entries.trashed()
-      const from = after === undefined ? {} : { after: entries.trashed(after) }
-      const [found, now] = await Promise.all([entries.store.list({ prefix, limit, ...from }), entries.store.now()])
-      return found.flatMap((entry) => {
-        const known = entries.decode(entry)
-        if (known !== undefined) return [viewOf(known.record, now, "COMPLETE")]
-        this.#unreadable(entry.key)
-        return []
-      })
+      const now = await entries.store.now()
+      const jobs: Array<BoardJobView> = []
+      for (let last = after === undefined ? undefined : entries.trashed(after); ; ) {
+        const range = { prefix, limit: limit - jobs.length, ...(last === undefined ? {} : { after: last }) }
+        const found = await entries.store.list(range)
+        for (const entry of found) {
+          const known = entries.decode(entry)
+          if (known === undefined) this.#unreadable(entry.key)
+          else jobs.push(viewOf(known.record, now, "COMPLETE"))
+        }
+        last = found.at(-1)?.key
+        // A page is short only at the end: entries that cannot be read do not count.
+        if (found.length < range.limit || jobs.length >= limit) return jobs
+      }
     })
   }
 
@@ -792,11 +809,11 @@ export class Board implements JobBoard, AsyncDisposable {
    * Lists a process as one that works for the board, until the board is closed or the process dies; registering it again
    * changes its metadata. Fails with `invalid-input`.
    */
-  registerEntity(given: BoardEntity): Promise<void> {
+  async registerEntity(given: BoardEntity): Promise<void> {
     const { kind, name, metadata } = parseEntity(given)
     const entity = { kind, name, metadata: detailsOf(metadata).details }
+    const key = entityKey(entity)
     return this.#with(async ({ connection: { store }, renewals }) => {
-      const key = `${encodeURIComponent(kind)}/${encodeURIComponent(name)}`
       const operation = this.#entities.put(key, entity)
       await store.write([operation])
       renewals.add(

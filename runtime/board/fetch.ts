@@ -53,8 +53,8 @@ const urlOf = (source: BoardSource, configuration: BoardConfiguration): string =
   const url = new URL(URL.canParse(text) ? text : `${driver}:${host === undefined ? "" : `//${host}`}`)
   if (host !== undefined) url.hostname = String(host)
   if (port !== undefined) url.port = String(port)
-  if (username !== undefined) url.username = String(username)
-  if (password !== undefined) url.password = String(password)
+  if (username !== undefined) url.username = encodeURIComponent(String(username))
+  if (password !== undefined) url.password = encodeURIComponent(String(password))
   url.search = ""
   for (const [name, value] of Object.entries(options)) url.searchParams.append(name, String(value))
   return url.href

@@ -1,4 +1,5 @@
 /** What lives only while its process does: claims and entities, which are renewed three times per lease. */
+import { LONGEST_TIMER_MS } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 
 interface Renewal {
@@ -33,10 +34,14 @@ export class Renewals {
     }
     this.#renewals.set(name, { renew, giveBack, lost, since })
     if (this.#timer === undefined) {
-      this.#timer = setInterval(() => void this.#renewAll(), this.#leaseMs / 3)
+      this.#timer = setInterval(() => void this.#renewAll(), Math.min(this.#leaseMs / 3, LONGEST_TIMER_MS))
       this.#timer.unref?.()
     }
     return lost.signal
+  }
+
+  has(name: string): boolean {
+    return this.#renewals.has(name)
   }
 
   /** Renews it no more; its signal does not fire. */

@@ -6,6 +6,7 @@ import { CallboardError } from "../errors.ts"
 import { Duration, type DurationInput, milliseconds } from "../options/duration.ts"
 import { isName, Name } from "../options/fields.ts"
 import { refuseInput } from "../options/refuse.ts"
+import { isObject } from "../protocol/board.ts"
 
 const Details = Schema.Record(Schema.String, Schema.Unknown)
 const Book = Schema.Struct({ name: Name, uuid: Name })
@@ -89,13 +90,28 @@ export const expiryOf = (expiry: DurationInput | null): number | null => {
   return ms > 0 ? ms : refuseInput("expiry", "must be more than 0; null is a claim that does not expire")
 }
 
+/** Most bytes of kind and name of an entity in its key, which has 512 in all. */
+const KEY_BYTES = { kind: 128, name: 300 }
+
+/** The end of the key of an entity. Fails with `invalid-input` where kind or name is too long for it, or no whole text. */
+export const entityKey = (entity: Pick<BoardEntity, "kind" | "name">): string => {
+  const part = (field: "kind" | "name"): string => {
+    const text = entity[field].isWellFormed() ? encodeURIComponent(entity[field]) : ""
+    if (text.length >= 1 && text.length <= KEY_BYTES[field]) return text
+    return refuseInput(field, `must be text of 1 to ${KEY_BYTES[field]} bytes, percent-encoded`)
+  }
+  return `${part("kind")}/${part("name")}`
+}
+
 /** The details as they are stored, and the length of their text. Fails with `invalid-input` for what JSON cannot hold. */
 export const detailsOf = (
   details: PostOptions["details"],
 ): { readonly details: Readonly<Record<string, unknown>>; readonly length: number } => {
   try {
     const text = JSON.stringify(details ?? {})
-    return { details: JSON.parse(text), length: text.length }
+    const written: unknown = text === undefined ? undefined : JSON.parse(text)
+    if (!isObject(written)) throw new TypeError("they are no object there")
+    return { details: written, length: text.length }
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
     throw new CallboardError("invalid-input", `details: cannot be written as JSON: ${why}`, { field: "details" })

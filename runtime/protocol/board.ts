@@ -114,7 +114,7 @@ export interface BoardRecord {
   readonly story: ReadonlyArray<BoardStep>
 }
 
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
 const isNumber = (value: unknown): value is number => typeof value === "number"
