@@ -20,6 +20,8 @@ interface Passed {
   newest?: number
   /** When it was last seen to be empty. */
   emptyAt?: number
+  /** It was empty when no poster could use it any more: it stays in the index only for a job in an earlier bucket. */
+  isOver?: boolean
 }
 
 /** A look for the next job reads a bucket that was empty again after this time: only a late poster still posts into it. */
@@ -78,12 +80,19 @@ export class BoardReader {
       const next = opened[at + 1]
       const passed = next === undefined ? undefined : this.#passedAt(priority, bucket)
       const isClosed = passed !== undefined && performance.now() - passed.at >= RETIRE_MS
+      if (passed?.isOver) {
+        if (empty === bucket) empty = bucket + 1
+        continue
+      }
       if (passed?.newest !== undefined && passed.newest <= above) continue
       if (quick && passed?.emptyAt !== undefined && performance.now() - passed.emptyAt < EMPTY_MS) continue
       const entries = await this.#entries.bucketOf(priority, bucket)
       if (passed !== undefined) passed.emptyAt = entries.length === 0 ? performance.now() : Number.NEGATIVE_INFINITY
       const found = decoded(entries)
-      if (isClosed && entries.length === 0 && empty === bucket) empty = bucket + 1
+      if (isClosed && entries.length === 0) {
+        passed.isOver = true
+        if (empty === bucket) empty = bucket + 1
+      }
       if (isClosed) passed.newest = Math.max(0, ...found.map(({ record }) => record.sequence))
       pending = [...pending, ...found].sort(bySequence)
       // What a late poster has put into an earlier bucket comes after some of the next one.

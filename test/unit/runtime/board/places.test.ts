@@ -138,6 +138,30 @@ describe("with clocks that are set", () => {
     expect((await look()).at(-1)).toBe("late")
   })
 
+  test("a job that stays for long makes nobody read the empty buckets after it again and again", async () => {
+    const places = new Places(entries)
+    const keys: Array<string> = []
+    for (let at = 0; at < 1_000; at++) keys.push(await post(places, `${at}`))
+    const done = keys.slice(1).filter((key) => !key.startsWith("board/b/2/3/"))
+    await store.write(done.map((key) => ({ key, value: null })))
+    const reader = new BoardReader(entries, () => undefined)
+    await namesOf(reader)
+    vi.advanceTimersByTime(RETIRE_MS)
+    await namesOf(reader)
+    expect(await head()).toBe(0)
+    const lists = vi.spyOn(store, "list")
+    for (let second = 0; second < 5; second++) {
+      vi.advanceTimersByTime(1_000)
+      expect((await namesOf(reader))[0]).toBe("0")
+    }
+    // The bucket of the job, and the last one.
+    expect(lists).toHaveBeenCalledTimes(10)
+    // Once the job is gone all of them are dropped.
+    await store.write([{ key: keys[0] ?? "", value: null }])
+    await namesOf(reader)
+    expect(await head()).toBe(3)
+  })
+
   test("what is posted meanwhile keeps its bucket, also by a reader that has seen the bucket empty", async () => {
     const early = new Places(entries)
     await post(early, "first")
