@@ -25,8 +25,12 @@ import { readBody } from "./request-body.ts"
 import { json } from "./response.ts"
 import { type Definition, type Route, type RouteRequest, route } from "./route.ts"
 
-/** Most boards that are held at a time; the one that was not asked for longest is closed for another. */
+/** Most boards that are held at a time; of those on which nothing waits the one not asked for longest is closed for another. */
 const MOST_BOARDS = 1_000
+
+/** How many requests wait on a board, or stream what happens to it. */
+const waiting = new WeakMap<Board, number>()
+const count = (board: Board, by: number): void => void waiting.set(board, (waiting.get(board) ?? 0) + by)
 
 const held = new WeakMap<Client, Map<string, Board>>()
 
@@ -37,10 +41,11 @@ const boardOf = ({ context: { client }, board: name }: Pick<RouteRequest, "conte
   const board = boards.get(name) ?? client.board(name)
   boards.delete(name)
   boards.set(name, board)
-  const [oldest] = boards
-  if (boards.size > MOST_BOARDS && oldest !== undefined) {
-    boards.delete(oldest[0])
-    void oldest[1].close()
+  for (const [oldest, unused] of boards) {
+    if (boards.size <= MOST_BOARDS) break
+    if (unused === board || waiting.get(unused)) continue
+    boards.delete(oldest)
+    void unused.close()
   }
   return board
 }
@@ -121,8 +126,18 @@ const ownerRoute = (how: "consume" | "abandon" | "trash", summary: string, descr
   })
 
 /** Waits with a signal that fires when the client goes or the service stops. */
-const whileHere = <A>({ c, context }: RouteRequest, wait: (signal: AbortSignal) => Promise<A>): Promise<A> =>
-  withAnySignal([c.req.raw.signal, context.closing], wait)
+const whileHere = async <A>(
+  { c, context }: RouteRequest,
+  board: Board,
+  wait: (signal: AbortSignal) => Promise<A>,
+): Promise<A> => {
+  count(board, 1)
+  try {
+    return await withAnySignal([c.req.raw.signal, context.closing], wait)
+  } finally {
+    count(board, -1)
+  }
+}
 
 const messageOf = (told: BoardEvent): SseMessage => ({ event: told.event, data: JSON.stringify(told) })
 
@@ -162,7 +177,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     handle: async (request) => {
       const { unclaimed: onlyUnclaimed = false, limit = DEFAULT_PAGE, cursor, wait } = request.query
       const board = boardOf(request)
-      if (wait !== undefined) await whileHere(request, (signal) => board.wait(wait, signal))
+      if (wait !== undefined) await whileHere(request, board, (signal) => board.wait(wait, signal))
       const after = cursor === undefined ? {} : { after: cursor }
       return json<typeof BoardJobList.Type>(await withReadDeadline(board.list({ limit, onlyUnclaimed, ...after })))
     },
@@ -182,7 +197,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
       const { owner, expiry = DEFAULT_EXPIRY } = await bodyOf(request, parseClaim)
       const { wait = 0 } = request.query
       const board = boardOf(request)
-      const claim = await whileHere(request, (signal) => board.take(owner, { expiry, wait, signal }))
+      const claim = await whileHere(request, board, (signal) => board.take(owner, { expiry, wait, signal }))
       return json<BoardJobView>(claim.view)
     },
   }),
@@ -240,7 +255,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     handle: async (request) => {
       const { wait = 0 } = request.query
       const board = boardOf(request)
-      const complete = await whileHere(request, (signal) => board.waitFor(request.id, { timeout: wait, signal }))
+      const complete = await whileHere(request, board, (signal) => board.waitFor(request.id, { timeout: wait, signal }))
       return json<typeof BoardComplete.Type>({ complete })
     },
   }),
@@ -321,9 +336,16 @@ export const boardRoutes: ReadonlyArray<Route> = [
       return stream(request, async function* (signal) {
         const told = latest<BoardEvent>(async (push, listening) => {
           const stop = await board.on("*", push)
-          listening.addEventListener("abort", stop, { once: true })
+          // The client may have gone by now.
+          if (listening.aborted) stop()
+          else listening.addEventListener("abort", stop, { once: true })
         }, signal)
-        for await (const each of told) yield messageOf(each)
+        count(board, 1)
+        try {
+          for await (const each of told) yield messageOf(each)
+        } finally {
+          count(board, -1)
+        }
       })
     },
   }),

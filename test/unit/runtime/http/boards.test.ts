@@ -122,6 +122,30 @@ test("what happens to a board is streamed", async () => {
   expect(text).toContain(`"id":"${job.id}"`)
 })
 
+test("a board that is waited on stays open, however many others are asked for", async () => {
+  const { url, faults, post, tell, ask } = await begin()
+  const stop = new AbortController()
+  const response = await fetch(`${url}${at}/events`, { signal: stop.signal })
+  let text = ""
+  const reading = (async () => {
+    const decoder = new TextDecoder()
+    for await (const chunk of response.body ?? []) text += decoder.decode(chunk)
+  })().catch(() => undefined)
+  await eventually(() => text.includes("retry"), { message: "the stream begins" })
+  const looks = faults.calls.get("store.get") ?? 0
+  const claiming = ask("POST", "/v1/boards/waited/claim?wait=30s", { body: { owner: "me" } })
+  await eventually(() => (faults.calls.get("store.get") ?? 0) > looks, { message: "it looks" })
+  for (let from = 0; from < 1_020; from += 20)
+    await Promise.all(Array.from({ length: 20 }, (_, i) => fetch(`${url}/v1/boards/b${from + i}/count`)))
+  await ask("POST", "/v1/boards/waited/jobs", { body: { name: "b" } })
+  expect(await claiming).toMatchObject({ status: 200, body: { name: "b" } })
+  const { id } = await post("a")
+  await eventually(() => text.includes(`"id":"${id}"`), { message: "it is told" })
+  expect((await tell("GET", "/count")).body).toEqual({ count: 1 })
+  stop.abort()
+  await reading
+})
+
 describe("bad input has the codes and messages that code has", () => {
   const unknown = "01a1faa7-32a8-772e-8df9-81ca40f8a698-2-0-0"
   const table: ReadonlyArray<readonly [string, string, object | string, number, object]> = [
