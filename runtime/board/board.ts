@@ -5,7 +5,7 @@
 import * as Result from "effect/Result"
 import { StoreEntry } from "../async/store-entry.ts"
 import type { Connection } from "../connection/connection.ts"
-import { CallboardError } from "../errors.ts"
+import { asTransportError, CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
@@ -348,8 +348,13 @@ export class Board implements JobBoard, AsyncDisposable {
     places.hit(place)
     const [revision = ""] = written
     const known = { key, record: { ...record, sequence: Number(revision) }, revision }
-    if (await places.isRead(place)) return known
-    const removed = await entries.store.write([{ key, value: null, expect: revision }])
+    const unsure = (failure: unknown): never => {
+      const cause = asTransportError(failure)
+      const message = `the job may have been posted: ${cause.message}`
+      throw new CallboardError("transport-unavailable", message, { outcome: "unknown", cause })
+    }
+    if (await places.isRead(place).catch(unsure)) return known
+    const removed = await entries.store.write([{ key, value: null, expect: revision }]).catch(unsure)
     // A conflict: the job was claimed by then, and so it was found.
     return removed === "conflict" ? known : undefined
   }
@@ -819,8 +824,7 @@ export class Board implements JobBoard, AsyncDisposable {
       renewals.add(
         `entity ${key}`,
         performance.now(),
-        // It is listed again however long the store was away.
-        () => store.write([operation]).catch(() => []),
+        () => store.write([operation]),
         () => store.write([this.#entities.remove(key)]),
       )
     })

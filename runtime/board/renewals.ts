@@ -1,5 +1,5 @@
 /** What lives only while its process does: claims and entities, which are renewed three times per lease. */
-import { LONGEST_TIMER_MS } from "../async/timers.ts"
+import { LONGEST_TIMER_MS, within } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 
 interface Renewal {
@@ -66,13 +66,16 @@ export class Renewals {
 
   async #renew(name: string, renewal: Renewal): Promise<void> {
     const asked = performance.now()
-    const isKept = await renewal.renew().then(
+    const left = renewal.since + this.#leaseMs - asked
+    // A renewal without an answer must not keep the signal from firing when the lease is over.
+    const isKept = await within(Math.min(left, LONGEST_TIMER_MS), renewal.renew(), () => new Error("no answer")).then(
       (kept) => kept !== undefined,
-      // A store that is away for less than the lease has taken nothing.
-      (cause: unknown) =>
-        !(cause instanceof CallboardError && OVER.includes(cause.code)) && asked - renewal.since < this.#leaseMs
-          ? undefined
-          : false,
+      (cause: unknown) => {
+        if (cause instanceof CallboardError && OVER.includes(cause.code)) return false
+        // A store that is away for less than the lease has taken nothing; an entity is listed again after any time.
+        const isOver = performance.now() - renewal.since >= this.#leaseMs
+        return isOver && renewal.giveBack === undefined ? false : undefined
+      },
     )
     if (isKept) renewal.since = asked
     if (isKept !== false || this.#renewals.get(name) !== renewal) return

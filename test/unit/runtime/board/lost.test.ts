@@ -1,7 +1,7 @@
 /** What a board renews and gives back when calls of the store fail, and when the board is closed meanwhile. */
 import { connect } from "callboard"
 import { TransportError } from "callboard/transport"
-import { expect, onTestFinished, test } from "vitest"
+import { expect, onTestFinished, test, vi } from "vitest"
 import type { BoardOptions } from "../../../../runtime/board/board.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { Faults, faultyPlugin } from "../../../support/faults.ts"
@@ -81,4 +81,32 @@ test("an entity is listed again after the store was away for longer than its lea
   await eventually(async () => (await board.entities()).length === 0, { deadline: 3_000, message: "it lapses" })
   faults.heal()
   await eventually(async () => (await board.entities()).length === 1, { deadline: 3_000, message: "it is back" })
+})
+
+test("a claim whose renewals get no answer is lost when its lease is over", async () => {
+  const { faults, board } = await begin({ lease: 1 })
+  onTestFinished(() => faults.heal())
+  const claim = await board.claim(await board.post("a"), "me")
+  faults.before = () => faults.hang()
+  await eventually(() => claim.signal.aborted, { deadline: 2_500, message: "its signal fires" })
+})
+
+test("a late posting that could not be checked says that it may have happened", async () => {
+  const { faults, board } = await begin({})
+  await board.post("first")
+  vi.useFakeTimers({ toFake: ["Date", "performance"] })
+  onTestFinished(() => void vi.useRealTimers())
+  let isWritten = false
+  faults.after = (call) => {
+    if (call !== "store.write") return
+    isWritten = true
+    vi.advanceTimersByTime(6_000)
+  }
+  faults.before = (call) => (call === "store.get" && isWritten ? cut() : undefined)
+  await expect(board.post("a")).rejects.toMatchObject({
+    code: "transport-unavailable",
+    details: { outcome: "unknown" },
+  })
+  faults.heal()
+  expect(await board.count()).toBe(2)
 })
