@@ -13,9 +13,10 @@ import {
   parseOwner,
   parsePost,
 } from "../board/requests.ts"
-import { BoardJobView } from "../board/view.ts"
+import { BoardJobView, viewOf } from "../board/view.ts"
 import type { Client } from "../client/client.ts"
 import type { ErrorCode } from "../errors.ts"
+import { posted } from "../protocol/board.ts"
 import { type SseMessage, stream } from "./events.ts"
 import { Wait } from "./job.ts"
 import { withAnySignal } from "./job-record.ts"
@@ -154,9 +155,11 @@ export const boardRoutes: ReadonlyArray<Route> = [
     problems: BODY,
     handle: async (request) => {
       const { name, ...options } = await bodyOf(request, parsePost)
-      const board = boardOf(request)
-      const job = await board.post(name, options)
-      return json<BoardJobView>(await job.find(), 201)
+      const { book, ...job } = await boardOf(request).post(name, options)
+      const now = job.createdAt.getTime()
+      // Not read again: where that failed, the client would post a second job.
+      const record = posted({ ...job, ...(book === null ? {} : { book }) }, now)
+      return json<BoardJobView>(viewOf({ ...record, sequence: job.sequence }, now), 201)
     },
   }),
   boardRoute({

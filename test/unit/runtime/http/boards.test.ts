@@ -1,4 +1,5 @@
 /** Job boards over HTTP: every answer is checked against the published document. */
+import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
 import { eventually } from "../../../support/servers/process.ts"
 import { start, stopAll } from "./harness.ts"
@@ -80,6 +81,25 @@ test("requests that wait are answered when the service stops", async () => {
   const answers = await Promise.all(waiting)
   expect(answers[0]).toMatchObject({ status: 200, body: { complete: false } })
   expect(answers[1]).toMatchObject({ status: 404, body: { detail: "the wait for a job of board other was given up" } })
+})
+
+test("a job that was posted is answered for, also where it cannot be read just then", async () => {
+  const { faults, post, tell } = await begin()
+  await post("first")
+  let isWritten = false
+  faults.after = (call) => {
+    if (call === "store.write") isWritten = true
+  }
+  faults.before = (call) => {
+    if (call === "store.get" && isWritten) throw new TransportError("unavailable", "the cable is cut")
+  }
+  const fields = { details: { n: 1 }, priority: "LOW", book: { name: "b", uuid: "u" } }
+  const { status, body } = await tell("POST", "/jobs", { name: "a", details: { n: 1 } })
+  expect(status).toBe(201)
+  faults.heal()
+  expect((await tell("GET", `/jobs/${body.id}`)).body).toEqual(body)
+  const low = await post("b", fields)
+  expect((await tell("GET", `/jobs/${low.id}`)).body).toEqual(low)
 })
 
 test("a long list comes in pages", async () => {
