@@ -3,7 +3,6 @@
  * parts of {@link MEMBERS_PER_PART}, so that no entry grows with the group and few processes write the same one. Each member
  * has a place of its own in its part, so that an outcome that is noted twice counts once. Pure.
  */
-import { Buffer } from "node:buffer"
 import * as Result from "effect/Result"
 import { decodeBody, encodeBody } from "./body.ts"
 import type { ChordHeader } from "./headers.ts"
