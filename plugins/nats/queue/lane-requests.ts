@@ -16,8 +16,6 @@ interface Parked {
   readonly number: number
   /** When the request counts as lost, by the monotonic clock. */
   readonly lostAt: number
-  /** Whether the lane was asked for tasks that are there, and had none. Otherwise its last task said that none follows. */
-  isSure: boolean
 }
 
 export interface LaneRequestsParts {
@@ -58,7 +56,6 @@ export class LaneRequests {
   #openFetch: Fetch | undefined
   #parked: Parked | undefined
   #refusedUntil = 0
-  #isDrained = false
 
   constructor(parts: LaneRequestsParts) {
     this.#parts = parts
@@ -79,22 +76,9 @@ export class LaneRequests {
     return this.#parked !== undefined
   }
 
-  /**
-   * Whether the last task came to a parked request, and its consumer had no other: the next request can be parked at once,
-   * without asking for tasks that are there.
-   */
-  get isDrained(): boolean {
-    return this.#isDrained && !this.isParked
-  }
-
   /** Whether there is no consumer to ask. */
   get isAway(): boolean {
     return isAway(this.lane)
-  }
-
-  /** Whether a request is parked, and the lane may have had a task before. That comes soon, if so. */
-  get isUnsure(): boolean {
-    return this.#parked?.isSure === false
   }
 
   /** Whether the consumer refused the last request. */
@@ -109,8 +93,6 @@ export class LaneRequests {
 
   /** Fetches up to `wanted` tasks that are there, as far as the consumer knows. */
   fetch(wanted: number): void {
-    this.#isDrained = false
-    if (this.#parked !== undefined) this.#parked.isSure = true
     this.#openFetch = { number: ++this.#numbers, wanted, got: 0 }
     this.#send(fetchRequest(wanted), false)
   }
@@ -119,21 +101,16 @@ export class LaneRequests {
   park(): void {
     const now = performance.now()
     if (this.isAway || this.isParked || this.#refusedUntil > now) return
-    this.#parked = { number: ++this.#numbers, lostAt: now + PARK_MS + PARK_GRACE_MS, isSure: !this.#isDrained }
-    this.#isDrained = false
+    this.#parked = { number: ++this.#numbers, lostAt: now + PARK_MS + PARK_GRACE_MS }
     this.#send(PARK_REQUEST, true)
   }
 
-  /**
-   * To be called when a task of this lane has come. `isLast`: its consumer had no other. Returns whether the session should
-   * look at what it has.
-   */
-  onTask(isLast: boolean): boolean {
+  /** To be called when a task of this lane has come. Returns whether the session should look at what it has. */
+  onTask(): boolean {
     this.lane.quiet = false
-    const open = this.#openFetch
-    this.#isDrained = isLast && this.#parked !== undefined && open === undefined
     // The server does not tell which request it answers; the parked one was sent first.
     this.#parked = undefined
+    const open = this.#openFetch
     if (open !== undefined && ++open.got < open.wanted) return false
     this.#openFetch = undefined
     return true
@@ -163,7 +140,6 @@ export class LaneRequests {
 
   /** Drops all requests: after a change of the connection the server has none. */
   reset(): void {
-    this.#isDrained = false
     this.#openFetch = undefined
     this.#parked = undefined
   }

@@ -6,9 +6,6 @@
  * task that may come later. Lanes are fetched from the highest down. Lanes that had no task the last time are fetched
  * together with the next one below them, in one write, so that they cost no time; if more tasks come than are needed,
  * the surplus is returned.
- *
- * After a parked request has brought a task that is the last of its lane, the next one is parked without a fetch. Should a
- * task of a lower lane come then, the lane is fetched all the same, since a task may have come there first.
  */
 import type { Msg, Subscription } from "nats"
 import type { Delivery } from "../../../runtime/transport/driver.ts"
@@ -106,15 +103,9 @@ export class PullSession {
     for (let first = from; first < to && this.count({ from, to }) < max; ) {
       let last = first
       while (last < to - 1 && this.#seemsEmpty(last)) last++
-      const lanes = Array.from({ length: last + 1 - first }, (_, at) => first + at)
-      const open = lanes.filter((lane) => this.#lanes[lane]?.isParked === false)
-      await this.#fetchLanes(open, (lane) => max - this.count({ from, to: lane + 1 }))
+      await this.#fetchLanes(first, last, (lane) => max - this.count({ from, to: lane + 1 }))
       first = last + 1
     }
-    // Last, since it depends on the tasks that have come.
-    const unsure = this.#unsureLanes(to)
-    if (unsure.length > 0)
-      await this.#fetchLanes(unsure, (lane) => Math.max(1, max - this.count({ from, to: lane + 1 })))
   }
 
   /**
@@ -126,19 +117,6 @@ export class PullSession {
     this.#arrivals = []
     this.#parts.naks.send(here.slice(max).map(({ token }) => token))
     return here.slice(0, max)
-  }
-
-  /**
-   * Parks a request on each lane whose last task said that none follows it: an idle worker gets task after task with one
-   * request each.
-   */
-  parkDrained(): void {
-    for (const lane of this.#lanes) if (lane.isDrained) lane.park()
-  }
-
-  /** Whether a task has come that one of a higher lane may belong before: {@link fetch} asks that lane. */
-  get mayBeOvertaken(): boolean {
-    return this.#unsureLanes(this.#lanes.length).length > 0
   }
 
   /** Parks a request on each lane. */
@@ -220,21 +198,13 @@ export class PullSession {
     return requests !== undefined && (requests.isAway || requests.lane.quiet || requests.isParked)
   }
 
-  /** The lanes that may have a task which belongs before one that has come. */
-  #unsureLanes(to: number): ReadonlyArray<number> {
-    const lowest = this.#arrivals.reduce((low, { lane }) => (lane < to ? Math.max(low, lane) : low), 0)
-    const unsure: Array<number> = []
-    for (let lane = 0; lane < lowest; lane++) if (this.#lanes[lane]?.isUnsure) unsure.push(lane)
-    return unsure
-  }
-
   /** Fetches lanes, in one write, and waits for the answers. */
-  async #fetchLanes(lanes: ReadonlyArray<number>, wanted: (lane: number) => number): Promise<void> {
+  async #fetchLanes(first: number, last: number, wanted: (lane: number) => number): Promise<void> {
     if (this.#interrupted || !this.#parts.link.connected) return
     const fetching: Array<LaneRequests> = []
-    for (const index of lanes) {
+    for (let index = first; index <= last; index++) {
       const requests = this.#lanes[index]
-      if (requests === undefined || requests.isAway) continue
+      if (requests === undefined || requests.isAway || requests.isParked) continue
       requests.fetch(wanted(index))
       fetching.push(requests)
     }
@@ -266,7 +236,7 @@ export class PullSession {
     const index = this.#ended ? undefined : this.#laneOf(ack)
     const requests = index === undefined ? undefined : this.#lanes[index]
     if (now < this.#parts.stallGuard.trustedFrom(now)) {
-      if (requests?.onTask(false)) this.#wake?.()
+      if (requests?.onTask()) this.#wake?.()
       return
     }
     const arrived =
@@ -276,7 +246,7 @@ export class PullSession {
       return
     }
     this.#arrivals.push({ delivery: arrived.delivery, token: arrived.token, lane: index })
-    if (requests.onTask(isLastOf(ack, requests.lane))) this.#wake?.()
+    if (requests.onTask()) this.#wake?.()
   }
 
   /** Most tasks come from the same lane as the task before, so that this lane is tried first. */
@@ -323,9 +293,6 @@ export class PullSession {
 
 const unanswered = (lanes: ReadonlyArray<Lane>): TransportError =>
   new TransportError("unavailable", `the consumer ${lanes.map(({ consumer }) => consumer).join(", ")} does not answer`)
-
-/** Whether the consumer had no other task to deliver; `false` where its acknowledgement subject has another form. */
-const isLastOf = (ack: string, { acks }: Lane): boolean => ack.endsWith(".0") && ack.startsWith(acks)
 
 // ── order of the tasks ───────────────────────────────────────────────────────────────────────────────────────────────
 

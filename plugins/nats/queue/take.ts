@@ -137,7 +137,6 @@ export class Taker {
       if (!session.interrupted && link.connected) {
         try {
           const away = await session.ensure()
-          if (!rotates && session.isEmpty && away === undefined) session.parkDrained()
           if (rotates) await this.#fetchRoundRobin(session, key, queues.length, max)
           else await session.fetch({ from: 0, to: session.lanes }, max)
           // The tasks of a consumer that is away come when it is back: those of the others need not wait for it.
@@ -166,7 +165,6 @@ export class Taker {
         parked = true
         session.park()
         await session.nextEvent(end)
-        if (session.mayBeOvertaken) continue
       }
       // After an interrupt no task is delivered: the session returns those that came all the same.
       if (session.interrupted) return []
