@@ -1,7 +1,8 @@
 /**
  * Runs everything, its stages side by side, and never stops at the first failure: `npm test`, or
  * `node test/support/tools/test.js deno` for some of the stages. Ends with the plain line `N passed, N failed`. The stage
- * `package`, which installs the package from the registry as a user would, runs with `--all`, or when it is named.
+ * `package`, which installs the package from the registry as a user would, and the tests of chaos run with `--all`, or when they
+ * are named.
  *
  * A stage that is not made of tests counts as one. A test that was skipped or is to be written counts as failed, and so
  * does anything that went wrong outside of a test. A run that is ended by its limit or a signal reports what ran, and
@@ -161,6 +162,8 @@ function preparedOnce() {
 }
 
 const packageTest = "test/cli/package.test.ts"
+/** Workers and brokers are killed in the middle of work: that takes long, and the tests of each part run anyway. */
+const chaosTests = "test/chaos"
 const vitestRun = ["node_modules/vitest/vitest.mjs", "run", "--config", options.config]
 
 /** @type {Record<string, () => Promise<Outcome>>} */
@@ -176,7 +179,13 @@ const stages = {
   bun: async () => {
     await preparedOnce()
     if (bun === undefined) return { passed: 0, failures: ["bun: not run"] }
-    return vitest("bun", bun, [...vitestRun, "--exclude", packageTest])
+    const chaos = options.all ? [] : ["--exclude", `${chaosTests}/**`]
+    return vitest("bun", bun, [...vitestRun, "--exclude", packageTest, ...chaos])
+  },
+  chaos: async () => {
+    await preparedOnce()
+    if (bun === undefined) return { passed: 0, failures: ["chaos: not run"] }
+    return vitest("chaos", bun, [...vitestRun, chaosTests])
   },
   package: async () => {
     await preparedOnce()
@@ -193,7 +202,8 @@ const stages = {
   },
 }
 
-const usual = Object.keys(stages).filter((name) => options.all || name !== "package")
+// With `--all` the tests of chaos are among those of `bun`.
+const usual = Object.keys(stages).filter((name) => name !== "chaos" && (options.all || name !== "package"))
 const wanted = positionals.length > 0 ? positionals : usual
 const unknown = wanted.filter((name) => !(name in stages))
 if (unknown.length > 0) {

@@ -32,7 +32,7 @@ const walk = async (seed: number): Promise<string> => {
 describe("a seed", () => {
   test("decides the order of events, ids and times, and again the same way", async () => {
     const first = new Map<number, string>()
-    for (let seed = 1; seed <= 12; seed++) first.set(seed, await walk(seed))
+    for (let seed = 1; seed <= 8; seed++) first.set(seed, await walk(seed))
     for (const [seed, what] of first) expect(await walk(seed)).toBe(what)
     const orders = new Set([...first.values()].map((what) => what.replace(/ [0-9a-f]{8}-.*/, "")))
     expect(orders.size).toBeGreaterThan(3)
@@ -51,10 +51,10 @@ describe("a seed", () => {
       forEachSeed({ from, seeds: 1 }, inOrder).catch((cause: unknown) => cause)
     const holds: Array<number> = []
     const fails: Array<number> = []
-    for (let seed = 1; seed <= 20; seed++) ((await alone(seed)) === undefined ? holds : fails).push(seed)
+    for (let seed = 1; seed <= 12; seed++) ((await alone(seed)) === undefined ? holds : fails).push(seed)
     expect(Math.min(holds.length, fails.length)).toBeGreaterThan(0)
     const [first = 0] = fails
-    const failure = await forEachSeed({ seeds: 20 }, inOrder).catch((cause: unknown) => cause)
+    const failure = await forEachSeed({ seeds: 12 }, inOrder).catch((cause: unknown) => cause)
     expect(failure).toBeInstanceOf(SeedFailed)
     expect(failure).toMatchObject({
       seed: first,
