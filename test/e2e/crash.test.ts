@@ -253,7 +253,7 @@ describe.concurrent.each(kinds.slice(0, 1))("by records, on $name", (kind) => {
     const client = await clientOf(board, 1)
     const ledger = `${board.folder}/ledger`
     const deaths = `${board.folder}/deaths`
-    const poison = await client.submit("e2e.kill", { input: { ledger: deaths, ms: 1_000 } })
+    const poison = await client.submit("e2e.kill", { input: { ledger: deaths, ms: 3_000 } })
     const innocents = await Promise.all(
       Array.from({ length: 3 }, () => client.submit("e2e.nap", { input: { ms: 1_500, ledger } })),
     )
