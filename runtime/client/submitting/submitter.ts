@@ -176,7 +176,7 @@ export class Submitter {
    * the store does.
    */
   async plan(submission: Submission, id: string, now: number): Promise<AddressedTask> {
-    // Its actor may have got along without the method since: the worker says so to whoever looks at the job.
+    // Its actor may have got along without the method since: the worker says so in the record of the job.
     const planned = await this.#planner.plan(submission, id, now, { lenient: true })
     if (Result.isFailure(planned)) throw planned.failure
     const groups = groupsOf([planned.success])

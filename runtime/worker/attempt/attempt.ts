@@ -32,8 +32,9 @@ export interface AttemptedJob extends Job {
 }
 
 /**
- * Succeeds with the JSON form of the checked result; of one that has none, with a text that says why. Fails with what the handler threw, with a {@link KnownFailure} for a
- * result that cannot be kept, or with what a hook threw, which counts as if the handler had thrown it.
+ * Succeeds with the JSON form of the checked result; of one that has none, with a text that says why. Fails with what the
+ * handler threw, with a {@link KnownFailure} for a result that cannot be kept and that other tasks get, or with what a hook
+ * threw, which counts as if the handler had thrown it.
  */
 export const attempt = (run: AttemptedRun, input: unknown, job: AttemptedJob): Effect.Effect<AttemptExit> =>
   flatMapNow(
