@@ -129,7 +129,9 @@ export class JobStorage {
     }
   }
 
-  commit({ id, record, post = [], task }: contract.Commit): contract.Committed {
+  commit({ id, record, post = [], task, unique }: contract.Commit): contract.Committed {
+    const known = unique ? post.filter((posting) => this.#jobs.get(posting.id)?.keys.has(posting.key)) : []
+    if (known.length > 0) return { status: "conflict", known: known.map((posting) => posting.id) }
     if (record !== undefined && String(this.#jobs.get(id)?.stored?.sequence ?? "") !== record.expect) {
       return { status: "conflict" }
     }

@@ -4,7 +4,7 @@ import { TransportError } from "../../runtime/transport/mod.ts"
 import type { PostgresLink } from "./link.ts"
 
 /** Version of the tables and functions. A schema of another version is refused. */
-const VERSION = 2
+const VERSION = 3
 /** How long a publish key is remembered, in milliseconds. */
 export const DEDUPE_MS = 120_000
 /** A time that never comes: the largest integer that JavaScript holds exactly. */
@@ -97,13 +97,26 @@ END $$;
 -- Applies commits. A conflict skips the other steps of its commit. Postings come last, so that a withdraw does not remove
 -- them; within one transaction that order is not visible.
 CREATE FUNCTION settle(batch jsonb) RETURNS TABLE (place bigint, answer json) LANGUAGE plpgsql AS $$
-DECLARE c jsonb; r jsonb; t jsonb; stored bigint; gone boolean; name text;
+DECLARE c jsonb; r jsonb; t jsonb; one jsonb; stored bigint; gone boolean; name text; known text[];
 BEGIN
   -- Every call locks tasks first, by sequence, and then records, by id, so that calls do not deadlock.
   PERFORM FROM task WHERE token = ANY (ARRAY(SELECT b->'task'->>'token' FROM jsonb_array_elements(batch) b))
     ORDER BY sequence FOR UPDATE;
   FOR c, place IN SELECT * FROM jsonb_array_elements(batch) WITH ORDINALITY AS i(c, n) ORDER BY i.c->>'id' LOOP
     stored := NULL; gone := NULL; r := c->'record'; t := c->'task';
+    IF c ? 'unique' THEN
+      known := '{}';
+      BEGIN
+        FOR one IN SELECT * FROM jsonb_array_elements(c->'post') LOOP
+          IF NOT post(one) THEN known := known || (one->>'id'); END IF;
+        END LOOP;
+        IF known <> '{}' THEN RAISE EXCEPTION USING ERRCODE = 'CB001'; END IF;
+        answer := '{"status": "committed", "revision": ""}';
+      EXCEPTION WHEN SQLSTATE 'CB001' THEN
+        answer := json_build_object('status', 'conflict', 'known', known);
+      END;
+      RETURN NEXT; CONTINUE;
+    END IF;
     IF r IS NOT NULL THEN
       INSERT INTO job SELECT c->>'id', nextval('counter'), decode(r->>'bytes', 'base64'), r->'index',
           (r->'index'->>'at')::bigint, coalesce(ms() + (r->>'keep')::bigint, ${NEVER})

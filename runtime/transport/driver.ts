@@ -220,6 +220,11 @@ export interface Commit {
   readonly record?: CommitRecord
   readonly post?: ReadonlyArray<Posting>
   readonly task?: TaskEnd
+  /**
+   * Only for atomic drivers, in a commit with postings alone: if one of them is a duplicate, none is stored, and the answer
+   * is `conflict` with `known`.
+   */
+  readonly unique?: true
 }
 
 export interface CommitRecord {
@@ -241,7 +246,8 @@ export type TaskEnd =
 export type Committed =
   /** `revision` of the stored record; `""` for a commit without a record. `gone`: the delivery no longer had the task. */
   | { readonly status: "committed"; readonly revision: Revision; readonly gone?: true }
-  | { readonly status: "conflict" }
+  /** `known`: ids of the duplicates in a commit that is `unique`. */
+  | { readonly status: "conflict"; readonly known?: ReadonlyArray<string> }
   /** With a `revision` the record was stored, and a later step failed. */
   | { readonly status: "failed"; readonly error: TransportError; readonly revision?: Revision }
 

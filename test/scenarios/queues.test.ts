@@ -1,5 +1,5 @@
 /** Acceptance scenarios of queues as a registry: what waits in them, which there are, and how many jobs; on every transport. */
-import { actor, type Client, connect } from "callboard"
+import { actor, CallboardError, type Client, connect } from "callboard"
 import { expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
@@ -174,6 +174,36 @@ onEveryBoard((newBoard, transport) => {
       refused("invalid-input"),
     )
     expect((await client.jobs()).jobs.map(({ id }) => id)).toEqual(["c", "b", "a"])
+  })
+
+  test("of two atomic batches with the same id exactly one is told that its task was stored", async () => {
+    const url = newBoard()
+    await using one = await connect(url)
+    await using two = await connect(url)
+    if (transport === "nats") return
+    for (let round = 0; round < 5; round++) {
+      const batch = (own: string) => ["shared", own].map((name) => ({ task: "work.fine", id: `${name}-${round}` }))
+      const answers = await Promise.all([
+        one.submitMany(batch("one"), { atomic: true }),
+        two.submitMany(batch("two"), { atomic: true }),
+      ])
+      expect(answers.map(([, own]) => own)).toMatchObject([{ state: "queued" }, { state: "queued" }])
+      const told = answers.map(([shared]) => shared instanceof CallboardError || shared?.duplicate === true)
+      expect(told.toSorted()).toEqual([false, true])
+    }
+    const other = (task: string, id: string) => [
+      { task, id: "other" },
+      { task, id },
+    ]
+    const raced = await Promise.allSettled([
+      one.submitMany(other("work.fine", "fine"), { atomic: true }),
+      two.submitMany(other("work.fails", "fails"), { atomic: true }),
+    ])
+    expect(raced.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"])
+    const [refused] = raced.flatMap((each) => (each.status === "rejected" ? [each.reason] : []))
+    expect(refused).toMatchObject({ code: "job-exists" })
+    const left = (await one.jobs({ states: ["queued"] })).jobs.map(({ id }) => id)
+    expect(left.filter((id) => id === "fine" || id === "fails")).toHaveLength(1)
   })
 
   test("queues in random order: jobs of each are among the first", async () => {

@@ -19,6 +19,12 @@ export class TaskPublisher {
     return postingColumns(posting)
   }
 
+  /** Whether a task with this publish key was accepted before. */
+  knows({ id, key }: PostingColumns, now: number): boolean {
+    const row = this.#jobs.current(id, now)
+    return row !== undefined && this.#jobs.knows(row, key)
+  }
+
   post(transaction: Transaction, columns: PostingColumns): "stored" | "duplicate" {
     const { posting, due } = columns
     const { now } = transaction

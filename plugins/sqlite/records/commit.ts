@@ -72,6 +72,10 @@ export class Committer {
   commit(transaction: Transaction, prepared: PreparedCommit): Committed {
     const { commit, id, record, post, token } = prepared
     const { task } = commit
+    if (commit.unique) {
+      const known = post.filter((posting) => this.#publisher.knows(posting, transaction.now))
+      if (known.length > 0) return { status: "conflict", known: known.map(({ posting }) => posting.id) }
+    }
     let revision = 0
     let gone = false
     if (record !== undefined && token !== undefined && task?.kind === "ack") {

@@ -68,20 +68,32 @@ export class Publisher {
       throw new CallboardError("unsupported", "after: a task that waits for others is not stored with others as one", {
         field: "after",
       })
-    const asked = postings.filter(({ id }) => ids.known.has(id))
-    const found = await Promise.all(asked.map((each) => resultOfEarlier(this.#connection, each, ids, "none")))
     const before = new Map<string, Receipt>()
-    for (const [at, earlier] of found.entries()) {
-      const id = asked[at]?.id ?? ""
-      if (earlier instanceof CallboardError) throw earlier
-      if (earlier !== undefined && "record" in earlier)
-        throw new CallboardError("job-exists", `the job ${id} was deleted: submit its next run by itself`, { id })
-      if (earlier !== undefined) before.set(id, earlier)
+    const look = async (asked: ReadonlyArray<AddressedTask>): Promise<void> => {
+      const found = await Promise.all(asked.map((each) => resultOfEarlier(this.#connection, each, ids, "none")))
+      for (const [at, earlier] of found.entries()) {
+        const id = asked[at]?.id ?? ""
+        if (earlier instanceof CallboardError) throw earlier
+        if (earlier !== undefined && "record" in earlier)
+          throw new CallboardError("job-exists", `the job ${id} was deleted: submit its next run by itself`, { id })
+        if (earlier !== undefined) before.set(id, earlier)
+      }
     }
-    const fresh = postings.filter(({ id }) => !before.has(id))
-    await this.#connection.jobs.publishTogether(fresh).catch((cause: unknown) => {
-      throw togetherFailed(asTransportError(cause))
-    })
+    await look(postings.filter(({ id }) => ids.known.has(id)))
+    let fresh: ReadonlyArray<AddressedTask>
+    for (;;) {
+      fresh = postings.filter(({ id }) => !before.has(id))
+      const raced = new Set(
+        await this.#connection.jobs.publishTogether(fresh).catch((cause: unknown) => {
+          throw togetherFailed(asTransportError(cause))
+        }),
+      )
+      if (raced.size === 0) break
+      // Another client has submitted these since they were looked for. What is not found has ended, and is not kept.
+      const again = fresh.filter(({ id }) => raced.has(id))
+      for (const posting of again) before.set(posting.id, { ...this.#accepted(posting, now), duplicate: true })
+      await look(again)
+    }
     if (this.#events.enabled) for (const each of fresh) await emitTaskSent(this.#events, each, this.#methodOf)
     return postings.map((posting) => before.get(posting.id) ?? this.#accepted(posting, now))
   }

@@ -103,16 +103,22 @@ const publish = (driver: Driver, postings: ReadonlyArray<AddressedTask>): Promis
   return answerTogether(postings, prepare, (prepared) => driver.publish(prepared))
 }
 
-const publishTogether = async (driver: Driver, postings: ReadonlyArray<AddressedTask>): Promise<void> => {
+const publishTogether = async (
+  driver: Driver,
+  postings: ReadonlyArray<AddressedTask>,
+): Promise<ReadonlyArray<string>> => {
   const [first] = postings
-  if (first === undefined) return
+  if (first === undefined) return []
   if (!driver.capabilities.atomic) {
     const why = `${driver.name} cannot store several tasks as one: submit them without \`atomic\``
     throw new TransportError("unsupported", why)
   }
   const now = Date.now()
-  const [committed] = await driver.commit([{ id: first.id, post: postings.map((posting) => toPosting(posting, now)) }])
-  if (committed?.status !== "committed") throw committed?.status === "failed" ? committed.error : tooFewAnswers()
+  const post = postings.map((posting) => toPosting(posting, now))
+  const [answer] = await driver.commit([{ id: first.id, post, unique: true }])
+  if (answer?.status === "committed") return []
+  if (answer?.status === "conflict" && answer.known !== undefined) return answer.known
+  throw answer?.status === "failed" ? answer.error : tooFewAnswers()
 }
 
 /** A text that is not a token has no lease to extend: its answer is `false`, and the driver is not asked about it. */

@@ -32,10 +32,10 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
   publish(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>>
 
   /**
-   * Stores all of these tasks or none. One whose publish key is stored already is not stored again. Fails with
-   * `unsupported` where a commit is not one transaction.
+   * Stores all of these tasks or none: none where the publish keys of some are stored already, whose ids are the answer.
+   * Fails with `unsupported` where a commit is not one transaction.
    */
-  publishTogether(postings: ReadonlyArray<AddressedTask>): Promise<void>
+  publishTogether(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<string>>
 
   /**
    * Takes up to `max` tasks that are due, ordered by queue (as listed), then level (high first), then sequence. With

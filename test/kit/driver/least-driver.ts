@@ -134,11 +134,13 @@ export const leastDriver = (
     throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${maxTask} are allowed`)
   }
 
+  const isKnown = ({ key }: Posting): boolean =>
+    (board.keys.get(key) ?? 0) > Date.now() || [...board.tasks].some((task) => task.posting.key === key)
+
   const post = (posting: Posting): "stored" | "duplicate" => {
     const now = Date.now()
     const { id, key, queue, level, due, expires, index, frame } = posting
-    if ((board.keys.get(key) ?? 0) > now) return "duplicate"
-    for (const task of board.tasks) if (task.posting.key === key) return "duplicate"
+    if (isKnown(posting)) return "duplicate"
     board.keys.set(key, now + dedupeWindow)
     const kept = {
       id,
@@ -259,10 +261,12 @@ export const leastDriver = (
   }
 
   const one = async (commit: Commit): Promise<Committed> => {
-    const { id, record, post: posts = [], task } = commit
+    const { id, record, post: posts = [], task, unique } = commit
     let revision = ""
     try {
       for (const posting of posts) check(posting)
+      const known = unique ? posts.filter(isKnown).map((posting) => posting.id) : []
+      if (known.length > 0) return { status: "conflict", known }
       if (record !== undefined) {
         const { bytes, index, keep = Number.POSITIVE_INFINITY } = record
         if (bytes.length > capabilities.maxRecord) {

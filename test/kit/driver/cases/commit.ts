@@ -2,7 +2,7 @@
 import type { Commit, Delivery, Posting } from "../../../../runtime/transport/driver.ts"
 import { between, check, equal, sameSet } from "../../check.ts"
 import { describe } from "../../peer.ts"
-import { boundedDelay, type DriverCase, dedupe, delay, noFront, offered, stepwise } from "../case.ts"
+import { atomic, boundedDelay, type DriverCase, dedupe, delay, noFront, offered, stepwise } from "../case.ts"
 import { size, taken } from "../context.ts"
 import type { DriverPeer } from "../peer.ts"
 import { bytes, idOf, idsOf, recordOf, sized, text } from "../task.ts"
@@ -302,6 +302,31 @@ export const commitCases: ReadonlyArray<DriverCase> = [
       check(answer.status === "committed", `once more must be committed, it was ${describe(answer)}`)
       equal((await peer.all(other, 1)).length, 1, "postings that are left")
       await peer.none([queue, other], "they were published before")
+    },
+  },
+  {
+    group,
+    name: "of unique postings none is stored where one is a duplicate, which the answer names",
+    needs: [atomic],
+    async run({ peer, fresh, task, elsewhere }) {
+      const queue = fresh("queue")
+      const posted = (count: number) => Array.from({ length: count }, () => task({ queue }))
+      const [a, b, c, d] = posted(4)
+      if (a === undefined || b === undefined || c === undefined || d === undefined) throw new Error("no tasks")
+      await peer.publish(a)
+      const answer = await peer.commit({ id: b.id, post: [b, a, c], unique: true })
+      check(answer.status === "conflict", `it must be a conflict, it was ${describe(answer)}`)
+      equal(answer.status === "conflict" ? answer.known : [], [a.id], "duplicates")
+      equal((await peer.all(queue, 1)).map(idOf), [a.id], "tasks after the conflict")
+      await peer.none(queue, "none of the others was stored")
+      const other = await elsewhere()
+      const race = await Promise.all([peer, other].map((each) => each.commit({ id: c.id, post: [c, d], unique: true })))
+      sameSet(
+        race.map(({ status }) => status),
+        ["committed", "conflict"],
+        "answers of two that post the same at once",
+      )
+      equal((await peer.all(queue, 2)).map(idOf), [c.id, d.id], "tasks of the race")
     },
   },
   {

@@ -10,6 +10,8 @@ import { renamed } from "./publish.ts"
 
 type Breaker = DriverMutant["breaker"]
 
+const UNIQUE = "commit: of unique postings none is stored where one is a duplicate, which the answer names"
+
 /** Changes how a commit ends its task, or leaves it out. */
 const ending = (change: (task: TaskEnd) => TaskEnd | undefined): Breaker =>
   commits(({ task, ...rest }) => {
@@ -227,6 +229,11 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: "commit: the same commit once more doubles no posting: a duplicate is as good as stored",
     breaker: posting((each) => [renamed(each)]),
+  },
+  { breaks: UNIQUE, breaker: commits(({ unique: _unique, ...rest }) => rest) },
+  {
+    breaks: UNIQUE,
+    breaker: answers((answer) => (answer.status === "conflict" && answer.known ? { ...answer, known: [] } : answer)),
   },
   { breaks: "commit: a posting that is too large is refused before the record is stored", breaker: recordFirst },
   {
