@@ -6,7 +6,7 @@ import { hostname } from "node:os"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
-import { checkActorName, DEFAULT_METHOD, type Target } from "../protocol/name.ts"
+import { checkActorName, DEFAULT_METHOD, resolveName, type Target } from "../protocol/name.ts"
 import type { Store, StoreOperation } from "../transport/store.ts"
 
 const MethodDescription = Schema.Struct({
@@ -131,6 +131,26 @@ export const isDead = ({ host, pid, startedAt }: WorkerDescription): boolean => 
   } catch (cause) {
     return cause instanceof Error && "code" in cause && cause.code === "ESRCH"
   }
+}
+
+/**
+ * What workers have written about the method of a task; `undefined` where none serves it under this name. Fails as the store
+ * does.
+ */
+export const describedMethod = async (
+  store: Store,
+  task: string,
+  meth: string | null,
+): Promise<ActorDescription["methods"][number] | undefined> => {
+  const split = resolveName(task, meth, () => false)
+  // An actor may have a dot in its name.
+  const targets = meth === null && split.meth !== null ? [{ actor: task, meth: null }, split] : [split]
+  for (const target of targets) {
+    if (Result.isFailure(checkActorName(target.actor))) continue
+    const actor = (await ACTORS.get(store, target.actor))?.value
+    if (actor !== undefined) return actor.methods.find(({ name }) => name === (target.meth ?? DEFAULT_METHOD))
+  }
+  return undefined
 }
 
 /** Looks actors up in the store, and caches what it found, or that it found nothing, for 5 seconds. */

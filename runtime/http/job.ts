@@ -49,7 +49,10 @@ export const jobRoutes: ReadonlyArray<Route> = [
     scope: "read",
     responses: [JOB],
     problems: ["gone"],
-    handle: async ({ context, id }) => json<typeof Job.Type>(jobDetails(await recordOf(context, id))),
+    handle: async ({ context, id }) => {
+      const record = await recordOf(context, id)
+      return json<typeof Job.Type>(await withReadDeadline(jobDetails(context.client.connection.store, record)))
+    },
   }),
   route({
     method: "GET",

@@ -3,29 +3,36 @@
  * this out, because a body has to be decoded for it.
  */
 import * as Result from "effect/Result"
+import { describedMethod } from "../cluster/directory.ts"
 import { cut, loggable } from "../log/log-value.ts"
-import { HIDDEN, hides, type Redaction } from "../log/redaction.ts"
+import { HIDDEN, hideAll, hides, type Redaction } from "../log/redaction.ts"
 import { type Body, decodeBody } from "../protocol/body.ts"
 import { jsonForm } from "../protocol/codec/json.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isPlainObject } from "../protocol/value.ts"
+import type { Store } from "../transport/mod.ts"
 import { type JobView, jobView } from "./view.ts"
 
 /** Longest text of one argument in a call, in characters, and of the call. */
 const MAX_ARGUMENT = 75
 const MAX_CALL = 1_000
 
-/** The job with what its task holds. A job that has succeeded does not keep its task. */
-export const jobDetails = (record: JobRecord): JobView => {
+/**
+ * The job with what its task holds. A job that has succeeded does not keep its task. Where the submitter did not know what the
+ * method hides, because Celery has sent the task, the workers that serve it are asked. Fails as the store does.
+ */
+export const jobDetails = async (store: Store, record: JobRecord): Promise<JobView> => {
   const view = jobView(record)
   const { message } = record
   const task = message === undefined ? undefined : Result.getOrUndefined(parseTask(message))
   if (message === undefined || task === undefined) return { ...view, description: view.description ?? callOf(record) }
   const { own, origin, custom: headers } = task
   const decoded = decodeBody(message)
-  const body = Result.isSuccess(decoded) ? shown(decoded.success, own) : undefined
+  const method = own.redact === true ? undefined : await describedMethod(store, record.task, record.meth)
+  const redact = hideAll(own.redact, method?.redact)
+  const body = Result.isSuccess(decoded) ? shown(decoded.success, redact) : undefined
   return {
     ...view,
     description: view.description ?? callOf(record, body),
@@ -42,8 +49,8 @@ type Arguments = Pick<Body, "args" | "kwargs">
  * Arguments without what the method hides. The names of positional arguments are not known here, so where some names are hidden
  * each of them is, but for what has names inside.
  */
-const shown = ({ args, kwargs }: Body, { redact }: Redaction): Arguments => {
-  if (redact === undefined || redact === false) return { args, kwargs }
+const shown = ({ args, kwargs }: Body, redact: Redaction["redact"]): Arguments => {
+  if (redact === undefined) return { args, kwargs }
   const hidden = (value: unknown): unknown => {
     if (redact === true) return HIDDEN
     if (Array.isArray(value)) return value.map(hidden)

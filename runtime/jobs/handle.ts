@@ -85,7 +85,7 @@ export const jobHandle = <R>(connection: Connection, id: string, isNew = () => f
     find: async () => {
       const { record } = await findRecord(connection, id)
       if (record.tombstone) throw goneError(id)
-      return jobDetails(record)
+      return jobDetails(connection.store, record)
     },
     results: async ({ wait = 0, signal } = {}) =>
       (await outcomesOf(connection, id, milliseconds("wait", wait), signal)).map(runView),

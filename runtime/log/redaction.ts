@@ -28,6 +28,13 @@ export interface Redaction {
 export const hides = (redact: Redaction["redact"], ...names: ReadonlyArray<string>): boolean =>
   typeof redact === "object" ? names.some((name) => redact.includes(name)) : redact === true
 
+/** What hides as much as all of these together. */
+export const hideAll = (...all: ReadonlyArray<Redaction["redact"]>): true | ReadonlyArray<string> | undefined => {
+  if (all.includes(true)) return true
+  const names = all.flatMap((each) => (typeof each === "object" ? each : []))
+  return names.length === 0 ? undefined : [...new Set(names)]
+}
+
 /** The text, cut to 1,024 characters. */
 export const cutShort = (text: string): string => cut(text, MAX_TEXT)
 
@@ -61,18 +68,19 @@ interface Arguments {
 
 /** Arguments as text. Those of a method that is not known here are hidden, because the method might hide them. */
 const argumentsOf = (task: Task, message: Message, redaction: Redaction | undefined): Arguments => {
-  const { redact = false } = redaction ?? {}
+  const redact = hideAll(redaction?.redact, task.own.redact)
   if (redaction === undefined || redact === true) return { args: HIDDEN, kwargs: HIDDEN }
   const { argsrepr, kwargsrepr } = task
   if (argsrepr !== null || kwargsrepr !== null) {
     // The sender wrote this text. No names can be found in it, so where some names are hidden all of it is hidden.
-    const shown = (text: string | null) => (redact === false && text !== null ? cutShort(text) : HIDDEN)
+    const shown = (text: string | null) => (redact === undefined && text !== null ? cutShort(text) : HIDDEN)
     return { args: shown(argsrepr), kwargs: shown(kwargsrepr) }
   }
   const body = decodeBody(message, { maxBytes: MAX_BODY })
   if (Result.isFailure(body)) return { args: `(${body.failure.reason})`, kwargs: `(${body.failure.reason})` }
   const { args, kwargs } = body.success
-  return { args: textOf(shownArgs(args, redaction), redaction), kwargs: textOf(kwargs, redaction) }
+  const rules = { ...redaction, ...(redact === undefined ? {} : { redact }) }
+  return { args: textOf(shownArgs(args, rules), rules), kwargs: textOf(kwargs, rules) }
 }
 
 /** The fields that the events `task-sent` and `task-received` share: name and times as text, and the arguments. */

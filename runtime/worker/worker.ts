@@ -288,6 +288,7 @@ const maintenanceOf = ({ options, buffer, pool }: Core, { early, dependents, fai
     own: early,
     holds: (token) => buffer.inFlight.has(token),
     queueFor: (task, meth) => pool.queueOf(task, meth),
+    redactFor: (task, meth) => pool.redactOf(task, meth),
     onLost: (record) => {
       failures.lost(record)
       dependents.stored(record)

@@ -7,6 +7,7 @@
  */
 import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
+import { hideAll, type Redaction } from "../../log/redaction.ts"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
 import { type PlainFollowUps, plainFollowUps } from "../../protocol/celery/canvas.ts"
 import {
@@ -27,6 +28,8 @@ export interface Ended {
   readonly task: Task
   /** Queue of follow-ups that name none. */
   readonly queueFor: (task: string, meth: string | null) => string
+  /** What the method of a task hides, where that is known. Absent: of no method. */
+  readonly redactFor?: (task: string, meth: string | null) => Redaction["redact"]
   readonly newId: () => string
   readonly now: number
   /** W3C trace context for the follow-ups. */
@@ -142,6 +145,9 @@ const postingOf = (
   own: OwnHeaders | undefined,
 ): Result.Result<AddressedTask, { readonly message: string }> => {
   const meth = typeof applied.meth === "string" ? applied.meth : null
+  const { task: before, redactFor = () => undefined } = ended
+  // Its arguments may hold what the job before it has got, or has made of that.
+  const redact = hideAll(before.own.redact, redactFor(before.task, before.meth), redactFor(next.task.task, meth))
   const task: Task = {
     ...next.task,
     lang: LANG,
@@ -151,7 +157,7 @@ const postingOf = (
     origin: ended.task.origin,
     traceparent: ended.trace?.traceparent ?? null,
     tracestate: ended.trace?.tracestate ?? null,
-    own: { ...next.task.own, submittedAt: ended.now, ...own },
+    own: { ...next.task.own, submittedAt: ended.now, ...(redact === undefined ? {} : { redact }), ...own },
   }
   const { callbacks, errbacks, chain, chord } = next
   const nothing = callbacks === null && errbacks === null && (chain === null || chain.length === 0) && chord === null

@@ -23,6 +23,7 @@ export interface LostJob {
   readonly dead?: string
   /** Queue of errbacks without a queue of their own. Defaults to the job's queue. */
   readonly queueFor?: Ended["queueFor"]
+  readonly redactFor?: Ended["redactFor"]
 }
 
 /** `undefined` where the record holds no task that can be parsed. */
@@ -31,13 +32,20 @@ export const lostJobFailure = (record: JobRecord, error: JobError, lost: LostJob
   if (message === undefined) return undefined
   const task = parseTask(message)
   if (Result.isFailure(task)) return undefined
-  const { token, fence, now, keepMs, dead, queueFor = () => queue } = lost
+  const { token, fence, now, keepMs, dead, queueFor = () => queue, redactFor } = lost
   const body = decodeBody(message)
   const embed =
     Result.isSuccess(body) && embedProblem(body.success.embed, record.id) === undefined ? body.success.embed : NO_EMBED
   const trace = traceContextOf(task.success)
   const newId = () => generateId(now)
-  const followUps = afterFailure(embed, error, { task: task.success, now, trace, newId, queueFor })
+  const followUps = afterFailure(embed, error, {
+    task: task.success,
+    now,
+    trace,
+    newId,
+    queueFor,
+    ...(redactFor && { redactFor }),
+  })
   const posting = { id: record.id, run: record.run, retries: record.retries, queue, level: record.priority, message }
   const keep = { resultMs: keepMs, failureMs: keepMs }
   return failed({ token, fence, posting, task: task.success, record, now, keep }, error, {

@@ -23,6 +23,8 @@ export interface ActorPool {
   resolve(task: string, meth: string | null): Resolution
   /** Queue for tasks of an actor or method that name no queue; `undefined` when it is not served here. */
   queueOf(task: string, meth: string | null): string | undefined
+  /** The arguments that the method of a task hides; `undefined` when it hides none, or is not served here. */
+  redactOf(task: string, meth: string | null): ErasedMethod["redact"]
   /** Whether all actors that use this queue are unhealthy, so that it is not worth pulling from it. */
   isIdle(queue: string): boolean
   /** Actors that are not ready, with the reason. */
@@ -71,6 +73,10 @@ const poolOf = (
       const target = targetOf(task, meth)
       const definition = served.get(target.actor)?.definition
       return definition?.methods.get(target.meth ?? DEFAULT_METHOD)?.queue ?? definition?.queue
+    },
+    redactOf(task, meth) {
+      const target = targetOf(task, meth)
+      return served.get(target.actor)?.definition.methods.get(target.meth ?? DEFAULT_METHOD)?.redact
     },
     resolve(task, meth) {
       const target = targetOf(task, meth)

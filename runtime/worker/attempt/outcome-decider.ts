@@ -153,7 +153,8 @@ export class OutcomeDecider {
     const trace = attempt.trace ?? traceContextOf(task)
     const pool = this.#pool
     const queueFor = (name: string, meth: string | null) => pool.queueOf(name, meth) ?? posting.queue
-    return { task, now, trace, newId: () => generateId(now), queueFor }
+    const redactFor: Ended["redactFor"] = (name, meth) => pool.redactOf(name, meth)
+    return { task, now, trace, newId: () => generateId(now), queueFor, redactFor }
   }
 
   /** The attempt as it is now: its record includes the latest progress. */

@@ -22,6 +22,7 @@ export interface LostJobsOptions {
   /** Whether this worker still has the delivery with this token. */
   readonly holds: (token: string) => boolean
   readonly queueFor: (task: string, meth: string | null) => string | undefined
+  readonly redactFor: NonNullable<Ended["redactFor"]>
   /** Called with each job that was failed here. */
   readonly onLost: (record: JobRecord) => void
 }
@@ -125,11 +126,11 @@ export class LostJobs {
   }
 
   #failed(record: JobRecord, now: number): Pick<Decision, "record" | "post"> {
-    const { connection, queueFor } = this.#options
+    const { connection, queueFor, redactFor } = this.#options
     const queue: Ended["queueFor"] = (task, meth) => queueFor(task, meth) ?? record.queue
     const dead = ERROR.reason
     const keepMs = connection.keepFailed(record.task, record.meth)
-    const outside = { token: "", fence: NO_FENCE, now, keepMs, dead, queueFor: queue }
+    const outside = { token: "", fence: NO_FENCE, now, keepMs, dead, queueFor: queue, redactFor }
     const settlement = lostJobFailure(record, ERROR, outside)
     if (settlement?.record !== undefined) return { record: settlement.record, post: settlement.followUps ?? [] }
     const { acked: _acked, claims: _claims, ...kept } = record

@@ -9,8 +9,9 @@ import type { ErasedMethod } from "../../actor/actor.ts"
 import { type JobView, jobView } from "../../jobs/view.ts"
 import type { Fields, Log } from "../../log/log.ts"
 import { cut } from "../../log/log-value.ts"
-import { HIDDEN, messageOf, type Redaction, shownArgs, textOf } from "../../log/redaction.ts"
+import { HIDDEN, hideAll, messageOf, type Redaction, shownArgs, textOf } from "../../log/redaction.ts"
 import { decodeBody } from "../../protocol/body.ts"
+import { parseTask } from "../../protocol/headers.ts"
 import { isUndecodable, type Message, type Undecodable } from "../../protocol/message.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
@@ -145,9 +146,17 @@ const errorText = (error: JobError | undefined, redact: Redaction["redact"]): st
 
 const argumentsOf = (message: Message, method: ErasedMethod | undefined, maxBody: number): string => {
   if (method === undefined) return "(hidden: the method is not known here)"
-  if (method.redact === true) return HIDDEN
+  const redact = hideAll(method.redact, ownRedact(message))
+  if (redact === true) return HIDDEN
   const body = decodeBody(message, { accepts: method.accepts ?? [], maxBytes: maxBody })
   if (Result.isFailure(body)) return `(${body.failure.reason})`
   const { args, kwargs } = body.success
-  return textOf(args.length === 0 ? kwargs : { args: shownArgs(args, method), kwargs }, method)
+  const rules = { ...(method.params && { params: method.params }), ...(redact && { redact }) }
+  return textOf(args.length === 0 ? kwargs : { args: shownArgs(args, rules), kwargs }, rules)
+}
+
+/** What the task itself hides: its submitter knew the method, or the job that it follows hides it. */
+const ownRedact = (message: Message): Redaction["redact"] => {
+  const task = parseTask(message)
+  return Result.isSuccess(task) ? task.success.own.redact : undefined
 }

@@ -249,6 +249,7 @@ onEveryBoard((newBoard) => {
           own: list,
           holds,
           queueFor: () => undefined,
+          redactFor: () => undefined,
           onLost: ({ id }) => void lost.push(id),
         })
       return { connection, client, take, lost, sweeper, dead }
