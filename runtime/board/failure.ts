@@ -13,6 +13,11 @@ export const accepted = <A>(decided: Result.Result<A, BoardRefusal>): A => {
 export const notConnected = (board: string): CallboardError =>
   new CallboardError("not-connected", `the board ${board} is not connected: call connect() first`, { outcome: "none" })
 
+export const missing = (id: string): never => {
+  const message = `job ${id} is not on the board: it was consumed or trashed, or was never posted`
+  throw new CallboardError("not-found", message, { id })
+}
+
 /** What an operation threw: an error of the transport becomes a `CallboardError` that has it as its cause. */
 export const boardError = (board: string, thrown: unknown): unknown => {
   if (thrown instanceof CallboardError) return thrown

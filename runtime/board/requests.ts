@@ -83,6 +83,10 @@ export const parseClaim = parserOf(ClaimRequest, "a claim")
 export const parseOwner = parserOf(OwnerRequest, "an owner")
 export const parseExtend = parserOf(ExtendRequest, "an extension")
 
+export const checkLimit = (limit: number): void => {
+  if (!(Number.isInteger(limit) && limit >= 1 && limit <= 1_000)) refuseInput("limit", "must be from 1 to 1,000")
+}
+
 /** How long a claim holds, in milliseconds: more than 0, or `null` for one that does not expire. */
 export const expiryOf = (expiry: DurationInput | null): number | null => {
   if (expiry === null) return null

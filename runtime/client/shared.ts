@@ -3,18 +3,8 @@
  */
 export type { Actor } from "../actor/actor.ts"
 export type { ActorHandle, MethodHandle } from "../actor/actor-handle.ts"
-export type {
-  Board,
-  BoardClaim,
-  BoardEvent,
-  BoardIterator,
-  BoardListener,
-  BoardOptions,
-  ClaimOptions,
-  HeldOptions,
-  IterateOptions,
-  TakeOptions,
-} from "../board/board.ts"
+export type { Board, BoardIterator, BoardOptions } from "../board/board.ts"
+export type { BoardClaim, ClaimOptions, TakeOptions } from "../board/claiming.ts"
 export {
   type BoardPlugin,
   type BoardSource,
@@ -23,7 +13,10 @@ export {
   fetchBoard,
   reorder,
 } from "../board/fetch.ts"
+export type { IterateOptions } from "../board/iterating.ts"
 export type { BoardJob, JobWaitOptions } from "../board/job.ts"
+export type { BoardEvent, BoardListener } from "../board/listeners.ts"
+export type { HeldOptions } from "../board/owning.ts"
 export type { BoardEntity, PostOptions } from "../board/requests.ts"
 export type { BoardJobView } from "../board/view.ts"
 export type { ActorDescription, WorkerDescription } from "../cluster/directory.ts"

@@ -1,7 +1,8 @@
 /** Routes of job boards: jobs are posted, claimed (also by a request that waits for one), extended, consumed. */
 import * as Schema from "effect/Schema"
 import { latest } from "../async/latest.ts"
-import type { Board, BoardEvent } from "../board/board.ts"
+import type { Board } from "../board/board.ts"
+import type { BoardEvent } from "../board/listeners.ts"
 import {
   ClaimRequest,
   EntityRequest,

@@ -1,0 +1,62 @@
+/** Changes a job of the board by compare-and-set, as a rule decides. */
+import * as Result from "effect/Result"
+import { CallboardError } from "../errors.ts"
+import type { BoardRecord, BoardRefusal } from "../protocol/board.ts"
+import type { BoardEntries, Known } from "./entries.ts"
+import { accepted } from "./failure.ts"
+import type { Held } from "./handles.ts"
+
+/** How often an operation is tried that other processes get ahead of. */
+export const TRIES = 20
+
+/** What a rule decides: the new entry, `null` to remove it, nothing to leave it; and what goes into the trash with that. */
+interface Change<A> {
+  readonly to: BoardRecord | null | undefined
+  readonly trash?: BoardRecord
+  readonly answer: A
+}
+
+export type Rule<A> = (record: BoardRecord | undefined, now: number) => Result.Result<Change<A>, BoardRefusal>
+
+/**
+ * Changes a job: `to` is the new entry, `null` removes it, and without one nothing is written. What a handle knows is tried
+ * first; a refusal counts only by what the store has now.
+ */
+export const change = async <A>(
+  entries: BoardEntries,
+  held: Held | undefined,
+  id: string,
+  rule: Rule<A>,
+): Promise<{ readonly answer: A; readonly known: Known | undefined; readonly sequence: number }> => {
+  let known = held?.known
+  let isFresh = false
+  for (let tries = 0; tries < TRIES; tries++) {
+    if (known === undefined && !isFresh) {
+      known = await entries.job(id)
+      isFresh = true
+    }
+    const now = await entries.store.now()
+    const decided = rule(known?.record, now)
+    if (Result.isSuccess(decided) && (isFresh || decided.success.to !== undefined)) {
+      const { to, trash, answer } = decided.success
+      const sequence = known?.record.sequence ?? 0
+      if (known === undefined || to === undefined) return { answer, known, sequence }
+      const { key, revision } = known
+      const changed = { key, value: to === null ? null : entries.encode({ ...to, sequence }), expect: revision }
+      const kept =
+        trash === undefined ? [] : [{ key: entries.trashed(id), value: entries.encode({ ...trash, sequence }) }]
+      const written = await entries.store.write([changed, ...kept])
+      if (written !== "conflict") {
+        const next = to === null ? undefined : { key, record: { ...to, sequence }, revision: written[0] ?? "" }
+        if (held !== undefined) {
+          held.known = next
+          if (next !== undefined) held.last = next.record
+        }
+        return { answer, known: next, sequence }
+      }
+    } else if (isFresh) accepted(decided)
+    known = undefined
+    isFresh = false
+  }
+  throw new CallboardError("overloaded", `too many change job ${id} at a time: try again`, { id })
+}

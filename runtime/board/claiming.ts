@@ -1,0 +1,153 @@
+/** Claims jobs of a board for their owners: one that is named, or the next one. */
+import * as Result from "effect/Result"
+import { CallboardError } from "../errors.ts"
+import { type DurationInput, milliseconds } from "../options/duration.ts"
+import { type BoardRecord, checkOwner, claimed, type EarlierClaim, earlierClaims } from "../protocol/board.ts"
+import { change } from "./changing.ts"
+import { accepted, missing } from "./failure.ts"
+import { type GivenJob, type Held, idOf } from "./handles.ts"
+import { BoardJob } from "./job.ts"
+import { type End, end, extend, renewalOf } from "./owning.ts"
+import { expiryOf } from "./requests.ts"
+import type { BoardParts, Run, Session } from "./session.ts"
+import { type BoardJobView, viewOf } from "./view.ts"
+import { givenUp, waiting } from "./waiting.ts"
+
+export interface ClaimOptions {
+  /**
+   * How long the claim holds: seconds, or text such as `30s`; `null`: until it is given up. Absent: the lease of the board,
+   * renewed while the board is connected.
+   */
+  readonly expiry?: DurationInput | null
+}
+
+export interface TakeOptions extends ClaimOptions {
+  /** Longest wait for a job that can be claimed. Defaults to 0. */
+  readonly wait?: DurationInput
+  readonly signal?: AbortSignal
+}
+
+/** A claim that was made here. */
+export interface BoardClaim {
+  readonly job: BoardJob
+  readonly owner: string
+  /** Rises with each claim of the job. */
+  readonly number: number
+  /** The job right after the claim, with the claims before and the last owner. */
+  readonly view: BoardJobView
+  /** Fires when a renewed claim is lost: what the claim is needed for must stop. */
+  readonly signal: AbortSignal
+  consume(): Promise<BoardJobView>
+  abandon(): Promise<BoardJobView>
+  trash(): Promise<BoardJobView>
+}
+
+interface Request {
+  readonly owner: string
+  readonly expiryMs: number | null
+  readonly isRenewed: boolean
+}
+
+const requestOf = ({ leaseMs }: BoardParts, owner: string, { expiry }: ClaimOptions): Request => {
+  const expiryMs = expiry === undefined ? leaseMs : expiryOf(expiry)
+  return { owner: accepted(checkOwner(owner)), expiryMs, isRenewed: expiry === undefined }
+}
+
+export const claim = async (
+  run: Run,
+  board: BoardParts,
+  job: GivenJob,
+  owner: string,
+  options: ClaimOptions = {},
+): Promise<BoardClaim> => {
+  const request = requestOf(board, owner, options)
+  return run((session) => claimFor(run, session, board.handles.heldOf(job), idOf(job), request, job))
+}
+
+export const take = async (
+  run: Run,
+  board: BoardParts,
+  owner: string,
+  { wait = 0, signal, ...options }: TakeOptions = {},
+): Promise<BoardClaim> => {
+  const request = requestOf(board, owner, options)
+  const ms = milliseconds("wait", wait)
+  const taken = await waiting(run, ms, signal, async (session) => {
+    for (;;) {
+      const known = signal?.aborted ? undefined : await session.candidates.next()
+      if (known === undefined) return undefined
+      const handle = board.handles.handle(known)
+      try {
+        return await claimFor(run, session, board.handles.heldOf(handle), handle.id, request, handle)
+      } catch (refused) {
+        const code = refused instanceof CallboardError ? refused.code : undefined
+        if (code !== "unclaimable" && code !== "not-found") throw refused
+      }
+    }
+  })
+  if (taken === undefined)
+    throw new CallboardError("not-found", `no job of board ${board.name} can be claimed: waited ${ms / 1000} s`)
+  if (!signal?.aborted) return taken
+  // The caller has gone: the job is free again for the next one.
+  await taken.abandon()
+  return givenUp(board.name)
+}
+
+/** The claim that a claim at this time takes the job over from. */
+const lostBy = (record: BoardRecord | undefined, now: number): EarlierClaim | undefined =>
+  record?.claim === undefined ? undefined : earlierClaims(record, now).at(-1)
+
+const claimFor = async (
+  run: Run,
+  session: Session,
+  held: Held | undefined,
+  id: string,
+  { owner, expiryMs, isRenewed }: Request,
+  given: GivenJob,
+): Promise<BoardClaim> => {
+  const { board, entries, renewals } = session
+  const { leaseMs, reclaimAfterMs, onTakeover, handles } = board
+  const askedAt = performance.now()
+  const { known, answer } = await change(entries, held, id, (record, now) =>
+    Result.map(claimed(record, { id, owner, expiryMs, reclaimAfterMs }, now), (to) => ({
+      to,
+      answer: { number: to.claim.number, lost: lostBy(record, now), now },
+    })),
+  )
+  if (known === undefined) return missing(id)
+  const job = given instanceof BoardJob ? given : handles.handle(known)
+  const { number, lost, now } = answer
+  const own = handles.heldOf(job)
+  if (own !== undefined) own.claim = { owner, number }
+  const renewal = renewalOf(id, number)
+  const signal = isRenewed
+    ? renewals.add(renewal, askedAt, () =>
+        extend(session, undefined, id, leaseMs, { owner, claim: number }, () => renewals.has(renewal)),
+      )
+    : new AbortController().signal
+  const ended = (how: End) => end(run, how, job, owner, { claim: number })
+  const made: BoardClaim = {
+    job,
+    owner,
+    number,
+    get view() {
+      return viewOf(known.record, now)
+    },
+    signal,
+    consume: () => ended("consumed"),
+    abandon: () => {
+      // First, so that the claim lapses where it cannot be given up now.
+      renewals.remove(renewal)
+      return ended("abandoned")
+    },
+    trash: () => ended("trashed"),
+  }
+  if (lost === undefined || onTakeover === undefined) return made
+  try {
+    await onTakeover(made.view, lost)
+  } catch (failure) {
+    await made.abandon().catch(() => undefined)
+    throw new CallboardError("internal", `onTakeover failed for job ${id}: ${String(failure)}`, { id, cause: failure })
+  }
+  return made
+}

@@ -1,0 +1,36 @@
+/** The processes that work for a board: listed while they live. */
+import { StoreEntry } from "../async/store-entry.ts"
+import { type BoardEntity, detailsOf, EntityRequest, entityKey, parseEntity } from "./requests.ts"
+import type { BoardParts, Run, Session } from "./session.ts"
+
+/** Most entities that are listed. */
+const ENTITIES = 10_000
+
+const entryOf = ({ name, leaseMs }: BoardParts) =>
+  new StoreEntry(`board/${name}/entity/`, EntityRequest, { ttlMs: leaseMs })
+
+/** Fails with `invalid-input`. */
+export const registerEntity = async (run: Run, given: BoardEntity): Promise<void> => {
+  const { kind, name, metadata } = parseEntity(given)
+  const entity = { kind, name, metadata: detailsOf(metadata).details }
+  const key = entityKey(entity)
+  return run(async ({ connection: { store }, renewals, board }) => {
+    const entry = entryOf(board)
+    const operation = entry.put(key, entity)
+    await store.write([operation])
+    renewals.add(
+      `entity ${key}`,
+      performance.now(),
+      () => store.write([operation]),
+      () => store.write([entry.remove(key)]),
+    )
+  })
+}
+
+export const entities = async (
+  { connection: { store }, board }: Session,
+  kind: string | undefined,
+): Promise<ReadonlyArray<BoardEntity>> =>
+  (await entryOf(board).list(store, ENTITIES))
+    .map(({ value }) => value)
+    .filter((entity) => kind === undefined || entity.kind === kind)

@@ -1,0 +1,78 @@
+/** Posts jobs to a board. */
+import { asTransportError, CallboardError } from "../errors.ts"
+import { generateId } from "../id.ts"
+import { BOARD_RESERVE_BYTES, type BoardRecord, boardJobId, parsePriority, posted } from "../protocol/board.ts"
+import { TRIES } from "./changing.ts"
+import type { BoardEntries, Known } from "./entries.ts"
+import { accepted } from "./failure.ts"
+import type { BoardJob } from "./job.ts"
+import { detailsOf, type PostOptions, parsePost } from "./requests.ts"
+import type { Session } from "./session.ts"
+
+type Content = Pick<BoardRecord, "name" | "priority" | "details" | "book">
+
+/** A job that is to be posted, and the length of the text of its details. */
+export interface Posting {
+  readonly content: Content
+  readonly length: number
+}
+
+/** Fails with `invalid-input`, naming the field. */
+export const postingOf = (name: string, options: PostOptions): Posting => {
+  const { details: given, priority = "NORMAL", ...job } = parsePost({ ...options, name })
+  const { details, length } = detailsOf(given)
+  return { content: { ...job, priority: accepted(parsePriority(priority)), details }, length }
+}
+
+export const post = async (session: Session, { content, length }: Posting): Promise<BoardJob> => {
+  const { entries, connection, candidates, news, board } = session
+  const now = await entries.store.now()
+  checkSize(entries, content, length, connection.transport.capabilities.maxRecord)
+  for (let tries = 0; tries < TRIES; tries++) {
+    const stored = await store(session, content, now)
+    if (stored === undefined) continue
+    candidates.posted(stored)
+    news.announce("POSTED", stored.record)
+    return board.handles.handle(stored)
+  }
+  throw new CallboardError("overloaded", `too many post to board ${board.name} at a time: try again`)
+}
+
+/** Text so short takes far less room than is there, however it is written. */
+const SHORT = 4_096
+/** Most bytes of a character of JSON. */
+const BYTES = 3
+
+/** Refuses a job that is too large, also with its claims to come, before anything is written. */
+const checkSize = (entries: BoardEntries, content: Content, length: number, maxRecord: number): void => {
+  const most = maxRecord - BOARD_RESERVE_BYTES
+  if ((length + SHORT) * BYTES <= most) return
+  const size = entries.encode(posted({ id: "", ...content }, 0)).length
+  if (size <= most) return
+  const message = `a job of ${size} bytes, ${most} are allowed: store large data elsewhere and post its address`
+  throw new CallboardError("too-large", message, { field: "details" })
+}
+
+/** Creates the entry; `undefined` where its place was taken, or is read no more. */
+const store = async ({ entries, places }: Session, content: Content, now: number): Promise<Known | undefined> => {
+  const place = await places.offer(content.priority)
+  const key = entries.slot(place)
+  const record = posted({ id: boardJobId(generateId(), place), ...content }, now)
+  const written = await entries.store.write([{ key, value: entries.encode(record), expect: "" }])
+  if (written === "conflict") {
+    places.missed(place)
+    return undefined
+  }
+  places.hit(place)
+  const [revision = ""] = written
+  const known = { key, record: { ...record, sequence: Number(revision) }, revision }
+  const unsure = (failure: unknown): never => {
+    const cause = asTransportError(failure)
+    const message = `the job may have been posted: ${cause.message}`
+    throw new CallboardError("transport-unavailable", message, { outcome: "unknown", cause })
+  }
+  if (await places.isRead(place).catch(unsure)) return known
+  const removed = await entries.store.write([{ key, value: null, expect: revision }]).catch(unsure)
+  // A conflict: the job was claimed by then, and so it was found.
+  return removed === "conflict" ? known : undefined
+}

@@ -1,0 +1,67 @@
+/** What a board holds while it is connected. */
+import type { Connection } from "../connection/connection.ts"
+import type { EarlierClaim } from "../protocol/board.ts"
+import { Candidates } from "./candidates.ts"
+import { BoardEntries } from "./entries.ts"
+import type { Handles } from "./handles.ts"
+import type { Listeners } from "./listeners.ts"
+import { BoardNews } from "./news.ts"
+import { Places } from "./places.ts"
+import { BoardReader } from "./reading.ts"
+import { Renewals } from "./renewals.ts"
+import type { BoardJobView } from "./view.ts"
+
+/** What a board is, connected or not. */
+export interface BoardParts {
+  readonly name: string
+  readonly leaseMs: number
+  readonly reclaimAfterMs: number
+  readonly onTakeover: ((job: BoardJobView, lost: EarlierClaim) => unknown) | undefined
+  readonly handles: Handles
+  readonly listeners: Listeners
+}
+
+export class Session {
+  readonly board: BoardParts
+  readonly connection: Connection
+  readonly entries: BoardEntries
+  readonly places: Places
+  readonly reader: BoardReader
+  readonly candidates: Candidates
+  readonly news: BoardNews
+  readonly renewals: Renewals
+  readonly #stop = new AbortController()
+  readonly #close: () => Promise<void>
+
+  /** `close` gives the connection back. */
+  constructor(board: BoardParts, connection: Connection, close: () => Promise<void>) {
+    this.board = board
+    this.connection = connection
+    this.entries = new BoardEntries(connection.store, board.name)
+    this.places = new Places(this.entries)
+    this.reader = new BoardReader(this.entries, (key) => board.listeners.unreadable(key))
+    this.candidates = new Candidates(this.reader, connection.store, board.reclaimAfterMs)
+    this.news = new BoardNews(connection, board.name, this.#stop.signal)
+    this.renewals = new Renewals(board.leaseMs)
+    this.#close = close
+  }
+
+  /** Hears what all processes announce about this board, once however often it is called. */
+  listen(): Promise<void> {
+    return this.news.listen((told, isOwn) => {
+      if (told.event === "POSTED" && !isOwn) this.candidates.heard(told.priority)
+      this.board.listeners.tell(told)
+    })
+  }
+
+  /** Ends what waits, renews nothing any more, and gives the connection back. */
+  async close(): Promise<void> {
+    await this.news.flush()
+    this.#stop.abort()
+    await this.renewals.close()
+    await this.#close()
+  }
+}
+
+/** Runs an operation over the connection. Fails with `not-connected`, and with what the store fails with. */
+export type Run = <A>(work: (session: Session) => Promise<A>) => Promise<A>

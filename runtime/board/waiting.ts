@@ -1,0 +1,82 @@
+/** Waits on a board: until there is a job, until one can be claimed, until one was consumed or trashed. */
+import { CallboardError } from "../errors.ts"
+import { type DurationInput, milliseconds } from "../options/duration.ts"
+import { refuseInput } from "../options/refuse.ts"
+import { type GivenJob, idOf } from "./handles.ts"
+import type { JobWaitOptions } from "./job.ts"
+import type { Run, Session } from "./session.ts"
+
+/** A call that waits looks by itself after this time. */
+const LOOK_MS = 1_000
+
+export const givenUp = (board: string): never => {
+  throw new CallboardError("not-found", `the wait for a job of board ${board} was given up`)
+}
+
+/** Looks until something is found, the time is over, the signal fires, or the board is closed. */
+export const waiting = async <A>(
+  run: Run,
+  ms: number,
+  signal: AbortSignal | undefined,
+  look: (session: Session) => Promise<A | undefined>,
+): Promise<A | undefined> => {
+  const end = performance.now() + ms
+  for (;;) {
+    const found = await run(async (session) => {
+      await session.listen()
+      const { heardCount } = session.news
+      const found = await look(session)
+      if (found !== undefined) return { found }
+      const left = Math.min(end - performance.now(), LOOK_MS)
+      if (left > 0) await session.news.wait(heardCount, left, signal === undefined ? [] : [signal])
+      return undefined
+    })
+    if (found !== undefined) return found.found
+    if (performance.now() >= end || signal?.aborted) return undefined
+  }
+}
+
+/** Resolves once there is a job, claimed or not. Fails with `not-found`. */
+export const waitForAny = async (
+  run: Run,
+  board: string,
+  timeout: DurationInput | undefined,
+  signal: AbortSignal | undefined,
+): Promise<void> => {
+  const ms = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
+  const found = await waiting(run, ms, signal, async ({ reader }) => {
+    for await (const known of reader.jobs()) return known
+    return undefined
+  })
+  if (found !== undefined) return
+  if (signal?.aborted) givenUp(board)
+  throw new CallboardError("not-found", `there is no job on board ${board}: waited ${ms / 1000} s`)
+}
+
+/** Whether the job was consumed, or trashed, before the timeout. Fails with `invalid-input`. */
+export const waitForEnd = async (
+  run: Run,
+  job: GivenJob,
+  { timeout, delay = 0.01, multiplier = 2, maxDelay = 1, signal }: JobWaitOptions = {},
+): Promise<boolean> => {
+  const ms = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
+  const most = milliseconds("maxDelay", maxDelay)
+  let pause = milliseconds("delay", delay)
+  if (!(multiplier >= 1)) refuseInput("multiplier", "must be at least 1")
+  const end = performance.now() + ms
+  for (;;) {
+    const isOver = await run(async (session) => {
+      await session.listen()
+      const { entries, news } = session
+      const { heardCount } = news
+      const known = await entries.job(idOf(job))
+      if (known === undefined) return true
+      const left = Math.min(end - performance.now(), pause, most)
+      if (left > 0) await news.wait(heardCount, left, signal === undefined ? [] : [signal])
+      return false
+    })
+    if (isOver) return true
+    if (performance.now() >= end || signal?.aborted) return false
+    pause = Math.max(1, Math.min(pause * multiplier, most))
+  }
+}
