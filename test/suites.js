@@ -10,11 +10,16 @@ import { fileURLToPath } from "node:url"
 const root = fileURLToPath(new URL("..", import.meta.url))
 
 /** Every test file, as a path from the root of the repository. */
-export const testFiles = readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" })
+const allFiles = readdirSync(join(root, "test"), { recursive: true, encoding: "utf8" })
   .map((file) => `test/${file.replaceAll("\\", "/")}`)
   // The benchmark installs what it compares with into a folder of its own.
   .filter((file) => file.endsWith(".test.ts") && !file.includes("/node_modules/"))
   .sort()
+
+/** What is shown in a browser: a stage of its own, since the browser must be fetched for it. */
+export const pageTests = allFiles.filter((file) => file.startsWith("test/page/"))
+
+export const testFiles = allFiles.filter((file) => !pageTests.includes(file))
 
 /** What starts a server or a process, takes a board that processes share, or runs the kit. */
 const starters =

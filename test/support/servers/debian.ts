@@ -18,7 +18,7 @@ import {
   writeFileSync,
 } from "node:fs"
 import { homedir } from "node:os"
-import { join } from "node:path"
+import { delimiter, join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { promisify } from "node:util"
 
@@ -36,6 +36,31 @@ export function unpackedPackages(name: string): string[] {
     .filter((folder) => folder.startsWith(`${name}_`))
     .sort((a, b) => b.localeCompare(a, "en", { numeric: true }))
     .map((folder) => join(unpackedFolder, folder))
+}
+
+/** The folder of an unpacked package above a program; `undefined` for one that is installed. */
+export const unpackedAt = (program: string): string | undefined => {
+  const [, folder] = /^(.*\/callboard\/debian\/[^/]+)\//.exec(program) ?? []
+  return folder
+}
+
+/** What a program from an unpacked package needs to find its libraries. */
+export const environmentOf = (folder: string | undefined): Readonly<Record<string, string>> => {
+  if (folder === undefined) return {}
+  const folders = ["usr/lib", "lib"].flatMap((name) => {
+    const below = join(folder, name)
+    const own = existsSync(below) ? readdirSync(below).filter((each) => each.includes("-linux-")) : []
+    // The sound library looks for a part of itself in a folder of the machine.
+    return own.flatMap((each) => [join(below, each), join(below, each, "pulseaudio")])
+  })
+  return { LD_LIBRARY_PATH: folders.filter((each) => existsSync(each)).join(delimiter) }
+}
+
+/** The suite of this machine first: its libraries fit the C library that is here. */
+export const ownSuiteFirst = (suites: ReadonlyArray<string>): ReadonlyArray<string> => {
+  const release = existsSync("/etc/os-release") ? readFileSync("/etc/os-release", "utf8") : ""
+  const own = /^VERSION_CODENAME=(\S+)$/m.exec(release)?.[1]
+  return suites.toSorted((a, b) => Number(b === own) - Number(a === own))
 }
 
 /** The Debian archive among the addresses that apt is configured with, one a line. Throws where there is none. */

@@ -1,10 +1,10 @@
 /** Where the program of PostgreSQL comes from. */
 
 import { execFile } from "node:child_process"
-import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { existsSync, readdirSync } from "node:fs"
 import { delimiter, dirname, join } from "node:path"
 import { promisify } from "node:util"
-import { debianPackage } from "./debian.ts"
+import { debianPackage, environmentOf, ownSuiteFirst, unpackedAt } from "./debian.ts"
 import { type FoundProgram, foundEarlier, MissingServer } from "./missing.ts"
 
 /** The name in the findings and in the summary. */
@@ -14,30 +14,13 @@ export const postgresServerName = "postgres"
 const OLDEST = 13
 
 /** Packages by suite. Their libraries fit the C library of the suite: the machine's own suite comes first. */
-const PACKAGES: ReadonlyArray<readonly [suite: string, name: string]> = [
-  ["trixie", "postgresql-17"],
-  ["bookworm", "postgresql-15"],
-]
+const PACKAGES: Readonly<Record<string, string>> = { trixie: "postgresql-17", bookworm: "postgresql-15" }
 
 /**
  * Dependencies that are unpacked: libraries, without those that every machine has and those of unused parts (JIT, Perl,
  * Python).
  */
 const LIBRARIES = /^lib(?!c6$|c-bin$|gcc|stdc|llvm|z3|perl|python|tcl|debconf|systemd-shared)/
-
-/** The folder of an unpacked package above a program; `undefined` for one that is installed. */
-export const unpackedAt = (program: string): string | undefined => {
-  const [, folder] = /^(.*\/callboard\/debian\/[^/]+)\//.exec(program) ?? []
-  return folder
-}
-
-/** What a program from an unpacked package needs to find its libraries. */
-export const environmentOf = (folder: string | undefined): Readonly<Record<string, string>> => {
-  if (folder === undefined) return {}
-  const below = join(folder, "usr/lib")
-  const own = readdirSync(below).filter((name) => name.includes("-linux-"))
-  return { LD_LIBRARY_PATH: own.map((name) => join(below, name)).join(delimiter) }
-}
 
 async function programIn(bin: string): Promise<FoundProgram | undefined> {
   const path = join(bin, "postgres")
@@ -68,19 +51,14 @@ const firstOf = async (folders: ReadonlyArray<string>): Promise<FoundProgram | u
   return undefined
 }
 
-const ownSuite = (): string =>
-  existsSync("/etc/os-release")
-    ? (/^VERSION_CODENAME=(\S+)$/m.exec(readFileSync("/etc/os-release", "utf8"))?.[1] ?? "")
-    : ""
-
 /** The program from Debian's package. Exported for its test, since a machine that has PostgreSQL never calls it. */
 export async function fetchPostgres(): Promise<FoundProgram> {
-  const suite = ownSuite()
   const reasons: string[] = []
-  for (const [each, name] of PACKAGES.toSorted(([a], [b]) => Number(b === suite) - Number(a === suite))) {
+  for (const suite of ownSuiteFirst(Object.keys(PACKAGES))) {
     try {
       const accept = (folder: string) => firstOf(installed(join(folder, "usr/lib/postgresql")))
-      return await debianPackage({ name, suites: [each], libraries: LIBRARIES, accept })
+      const name = PACKAGES[suite] ?? ""
+      return await debianPackage({ name, suites: [suite], libraries: LIBRARIES, accept })
     } catch (error) {
       reasons.push((error as Error).message)
     }

@@ -1,7 +1,8 @@
 import pg from "pg"
 import { expect, test } from "vitest"
+import { environmentOf, unpackedAt } from "./debian.ts"
 import { type PostgresServer, startPostgres } from "./postgres.ts"
-import { environmentOf, fetchPostgres, unpackedAt } from "./postgres-program.ts"
+import { fetchPostgres } from "./postgres-program.ts"
 import { isRunning, spawnProcess } from "./process.ts"
 
 async function ask(server: PostgresServer, text: string): Promise<ReadonlyArray<Record<string, unknown>>> {

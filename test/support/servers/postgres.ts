@@ -2,7 +2,8 @@
 
 import { chmodSync, chownSync, cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { dirname, join, relative } from "node:path"
-import { environmentOf, postgresProgram, unpackedAt } from "./postgres-program.ts"
+import { environmentOf, unpackedAt } from "./debian.ts"
+import { postgresProgram } from "./postgres-program.ts"
 import { eventually, freePort, isRunning, type Spawned, spawnProcess, temporaryFolder } from "./process.ts"
 
 export interface PostgresServer extends AsyncDisposable {

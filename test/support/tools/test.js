@@ -1,8 +1,8 @@
 /**
  * Runs everything, its stages side by side, and never stops at the first failure: `npm test`, or
  * `node test/support/tools/test.js deno` for some of the stages. Ends with the plain line `N passed, N failed`. The stage
- * `package`, which installs the package from the registry as a user would, and the tests of chaos run with `--all`, or when they
- * are named.
+ * `package`, which installs the package from the registry as a user would, `page`, which shows the page in a browser, and the tests
+ * of chaos run with `--all`, or when they are named.
  *
  * A stage that is not made of tests counts as one. A test that was skipped or is to be written counts as failed, and so
  * does anything that went wrong outside of a test. A run that is ended by its limit or a signal reports what ran, and
@@ -192,6 +192,11 @@ const stages = {
     if (bun === undefined) return { passed: 0, failures: ["package: not run"] }
     return vitest("package", bun, [...vitestRun, packageTest])
   },
+  page: async () => {
+    await preparedOnce()
+    if (bun === undefined) return { passed: 0, failures: ["page: not run"] }
+    return vitest("page", bun, ["node_modules/vitest/vitest.mjs", "run", "--config", "test/vitest.page.config.ts"])
+  },
   deno: async () => {
     await preparedOnce()
     if (environment.DENO_NO_UPDATE_CHECK === undefined) return { passed: 0, failures: ["deno: not run"] }
@@ -203,7 +208,8 @@ const stages = {
 }
 
 // With `--all` the tests of chaos are among those of `bun`.
-const usual = Object.keys(stages).filter((name) => name !== "chaos" && (options.all || name !== "package"))
+const rare = ["package", "page"]
+const usual = Object.keys(stages).filter((name) => name !== "chaos" && (options.all || !rare.includes(name)))
 const wanted = positionals.length > 0 ? positionals : usual
 const unknown = wanted.filter((name) => !(name in stages))
 if (unknown.length > 0) {
