@@ -168,7 +168,17 @@ const vitestRun = ["node_modules/vitest/vitest.mjs", "run", "--config", options.
 
 /** @type {Record<string, () => Promise<Outcome>>} */
 const stages = {
-  types: () => check("types", ["node_modules/typescript/bin/tsc", "--noEmit"]),
+  types: async () => {
+    const compiler = "node_modules/typescript/bin/tsc"
+    const outcomes = []
+    for (const project of [".", "test/page"]) {
+      outcomes.push(await check(`types of ${project}`, [compiler, "--noEmit", "--project", project]))
+    }
+    return {
+      passed: outcomes.reduce((sum, { passed }) => sum + passed, 0),
+      failures: outcomes.flatMap(({ failures }) => failures),
+    }
+  },
   lint: () =>
     check("lint", [
       "node_modules/@biomejs/biome/bin/biome",

@@ -1,0 +1,103 @@
+/**
+ * Pages of a service in the browser. A test fails with whatever the browser finds wrong: a violation of the policy, an error on
+ * the console or outside of any handler, a dialog, a request to another origin.
+ */
+import axe from "axe-core"
+import type { BrowserContext, Page } from "playwright-core"
+import { expect, onTestFinished } from "vitest"
+import { connectChromium } from "./chromium.ts"
+
+export const WIDTHS = { wide: { width: 1280, height: 900 }, phone: { width: 390, height: 844 } } as const
+export const THEMES = ["light", "dark"] as const
+
+export interface VisitOptions {
+  readonly width?: keyof typeof WIDTHS
+  readonly theme?: (typeof THEMES)[number]
+  /** Put into the fragment of the address, as `callboard dev` prints it. */
+  readonly token?: string
+  /** Errors on the console that the test brings about, such as the status of an answer. */
+  readonly expected?: ReadonlyArray<RegExp>
+  /** The zone of the machine. Defaults to `Europe/Berlin`, which is not UTC. */
+  readonly zone?: string
+  /** A context of another visit, for a second tab. */
+  readonly context?: BrowserContext
+}
+
+/** Runs in the browser, before anything of the page. */
+const reportViolations = () =>
+  document.addEventListener("securitypolicyviolation", (event) =>
+    console.error(`policy violation: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`),
+  )
+
+/** An empty tab that is watched: what it finds wrong fails the test, once it is over. */
+export const openTab = async (origin: string, options: VisitOptions = {}): Promise<Page> => {
+  const { width = "wide", theme = "light", expected = [], zone = "Europe/Berlin" } = options
+  const browser = await connectChromium()
+  const context =
+    options.context ??
+    (await browser.newContext({
+      viewport: WIDTHS[width],
+      colorScheme: theme,
+      hasTouch: width === "phone",
+      timezoneId: zone,
+      locale: "en-US",
+      reducedMotion: "reduce",
+    }))
+  const page = await context.newPage()
+  const wrong: Array<string> = []
+  const note = (text: string) => {
+    if (!expected.some((each) => each.test(text))) wrong.push(text)
+  }
+  page.on("console", (message) => {
+    if (message.type() === "error" || message.type() === "warning") note(`console: ${message.text()}`)
+  })
+  page.on("pageerror", (error) => note(`thrown: ${error.message}`))
+  page.on("dialog", (dialog) => {
+    note(`dialog: ${dialog.message()}`)
+    void dialog.dismiss()
+  })
+  page.on("request", (request) => {
+    const url = request.url()
+    if (new URL(url).origin !== origin && !/^(about|blob|data):/.test(url)) note(`request to another origin: ${url}`)
+  })
+  await page.addInitScript(reportViolations)
+  onTestFinished(async () => {
+    if (options.context === undefined) await context.close()
+    expect(wrong, "what the browser found wrong").toEqual([])
+  })
+  return page
+}
+
+/** A view of a service, shown to its end. */
+export const visit = async (url: string, path: string, options: VisitOptions = {}): Promise<Page> => {
+  const page = await openTab(new URL(url).origin, options)
+  await page.goto(`${url}${path}${options.token === undefined ? "" : `#token=${options.token}`}`)
+  await settled(page)
+  return page
+}
+
+/** Waits until nothing that is shown waits for its data. */
+export const settled = async (page: Page): Promise<void> => {
+  await page.waitForFunction(
+    () => document.querySelector("main h1") !== null && !document.querySelector("[aria-busy=true]"),
+  )
+}
+
+const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+/** What axe has to say against a view: a line for each place. */
+export const findings = async (page: Page): Promise<ReadonlyArray<string>> => {
+  const isThere = await page.evaluate(() => "axe" in globalThis)
+  if (!isThere) await page.evaluate(axe.source)
+  return page.evaluate(async (tags) => {
+    const { violations } = await (globalThis as unknown as { axe: typeof axe }).axe.run(document, {
+      runOnly: { type: "tag", values: tags },
+      resultTypes: ["violations"],
+    })
+    return violations.flatMap(({ id, nodes }) =>
+      nodes.map(
+        ({ target, failureSummary }) => `${id}: ${target.join(" ")}: ${failureSummary?.replaceAll(/\s+/g, " ")}`,
+      ),
+    )
+  }, TAGS)
+}
