@@ -166,6 +166,7 @@ export class Client implements AsyncDisposable {
     this.schedules = new Schedules({
       connection,
       plan: (submission, id, now) => submitter.plan(submission, id, now),
+      sent: (posting) => submitter.sent(posting),
       check: async (submission, context) => void (await submitter.prepare([submission], context)),
     })
   }

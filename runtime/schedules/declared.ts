@@ -1,7 +1,7 @@
 /** Schedules that actors' methods declare: made when a worker starts, and taken away when the method does not say so any more. */
 import type { Log } from "../log/log.ts"
 import type { Store } from "../transport/store.ts"
-import { firstDue, newEntry, SCHEDULES, type ScheduleEntry, withWake } from "./entry.ts"
+import { changedTimes, newEntry, SCHEDULES, type ScheduleEntry, withWake } from "./entry.ts"
 import { hasSameTimes, parseScheduleFields, rulesOf, type ScheduleDeclaration } from "./fields.ts"
 
 /** By the names of the actors that a worker serves: the methods with a schedule. */
@@ -47,13 +47,11 @@ const declare = async (
       log.warn(`there is a schedule ${name} already, which the method does not declare: it is left as it is`)
       return "keep"
     }
-    // An operator's changes hold until the declaration itself changes. Where its times are the same, what is due already
-    // stays due, and an interval goes on.
-    const times = hasSameTimes(fields, entry.fields)
-      ? { rules: { ...rules, timing: entry.rules.timing }, due: entry.due }
-      : { rules, due: firstDue(rules, now) }
-    const changed: ScheduleEntry = { ...entry, ...times, fields, declared: { actor, as }, changedAt: now }
-    return { value: withWake(name, changed) }
+    // An operator's changes hold until the declaration itself changes. Where its times are the same, an interval goes on.
+    const changed: ScheduleEntry = hasSameTimes(fields, entry.fields)
+      ? { ...entry, fields, rules: { ...rules, timing: entry.rules.timing }, changedAt: now }
+      : changedTimes(name, entry, { fields, rules }, now)
+    return { value: withWake(name, { ...changed, declared: { actor, as } }) }
   })
 }
 

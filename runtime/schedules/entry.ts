@@ -19,7 +19,13 @@ export const LATE_MS = 60_000
 /** After this time a posting that is still in its entry is taken for one whose scheduler died. */
 export const REPAIR_MS = 5_000
 
-const Run = Schema.Struct({ id: Schema.String, due: Schema.Finite, at: Schema.Finite })
+const Run = Schema.Struct({
+  id: Schema.String,
+  due: Schema.Finite,
+  at: Schema.Finite,
+  /** A scheduler has seen that its job has ended. Only the rule for overlaps asks. */
+  ended: Schema.optionalKey(Schema.Literal(true)),
+})
 
 /** Why due times were not posted. `refused`: the task cannot be planned any more, or the transport does not take it. */
 const MISSED = ["late", "overlap", "paused", "refused"] as const
@@ -145,6 +151,22 @@ export const pausedEntry = (name: string, entry: ScheduleEntry, now: number): Sc
   return { ...missing(due, due.line, "paused"), line: [], paused: true }
 }
 
+/**
+ * The entry with other fields, rules and times. What was due by the times before is posted by the new rules, also what still
+ * waited for its part of the jitter.
+ */
+export const changedTimes = (
+  name: string,
+  entry: ScheduleEntry,
+  { fields, rules }: Pick<ScheduleEntry, "fields" | "rules">,
+  now: number,
+): ScheduleEntry => {
+  const before = accrue(name, entry, now)
+  const isDue = !before.paused && before.due !== null && before.due <= now
+  const line = isDue && before.due !== null ? [...before.line, before.due] : before.line
+  return { ...before, fields, rules, line, due: firstDue(rules, now), changedAt: now }
+}
+
 const withMissed = (entry: ScheduleEntry, missed: Missed): ScheduleEntry => ({
   ...entry,
   missed: {
@@ -185,7 +207,7 @@ export const accrue = (name: string, entry: ScheduleEntry, now: number): Schedul
   return { ...cut, due: next, line: tooMany > 0 ? line.slice(tooMany) : line }
 }
 
-/** What follows for the first of the line. `hasEnded`: whether the job before it has ended. */
+/** What follows for the first of the line. `hasEnded`: whether the jobs before it have ended. */
 export type Turn = "none" | "post" | "skip" | "wait"
 
 export const turnOf = ({ line, rules }: ScheduleEntry, hasEnded: boolean): Turn =>
@@ -197,7 +219,7 @@ export const turnOf = ({ line, rules }: ScheduleEntry, hasEnded: boolean): Turn 
         ? "skip"
         : "wait"
 
-/** The entry without the first of its line, which is missed since the job before it runs. */
+/** The entry without the first of its line, which is missed since a job before it runs. */
 export const skipped = (entry: ScheduleEntry): ScheduleEntry => ({
   ...missing(entry, entry.line.slice(0, 1), "overlap"),
   line: entry.line.slice(1),

@@ -33,6 +33,8 @@ export type PlanTask = (submission: Submission, id: string, now: number) => Prom
 export interface PostingParts {
   readonly connection: Connection
   readonly plan: PlanTask
+  /** Called with each task that was stored. Never rejects. */
+  readonly sent?: (posting: AddressedTask) => Promise<void>
 }
 
 /** The pause before the job that runs is looked at again grows with the time for which the due time has waited. */
@@ -90,7 +92,12 @@ const turn = async (
 ): Promise<{ readonly next: ScheduleEntry; readonly waits: boolean }> => {
   let next = accrue(name, entry, now)
   if (next.paused) return { next, waits: false }
-  const hasEnded = next.line.length === 0 || next.rules.overlap === "allow" || (await lastHasEnded(parts, next))
+  let hasEnded = true
+  if (next.line.length > 0 && next.rules.overlap !== "allow") {
+    const runs = await seenToEnd(parts, next.runs)
+    hasEnded = runs !== undefined
+    if (runs !== undefined) next = { ...next, runs }
+  }
   for (;;) {
     const what = turnOf(next, hasEnded)
     const [due] = next.line
@@ -115,9 +122,16 @@ const waitingUntil = ({ line, wake }: ScheduleEntry, now: number): number => {
   return Math.max(wake ?? now, now + Math.min(WAIT_MS.most, Math.max(WAIT_MS.least, waited / 4)))
 }
 
-const lastHasEnded = async ({ connection }: PostingParts, { runs: [last] }: ScheduleEntry): Promise<boolean> => {
-  const found = last === undefined ? undefined : await connection.jobs.find(last.id)
-  return found === undefined || isTerminal(found.record.state)
+/** The runs, of which it is noted that all have ended; `undefined` while the job of one has not. */
+const seenToEnd = async (
+  { connection }: PostingParts,
+  runs: ScheduleEntry["runs"],
+): Promise<ScheduleEntry["runs"] | undefined> => {
+  for (const { id, ended } of runs) {
+    const found = ended ? undefined : await connection.jobs.find(id)
+    if (found !== undefined && !isTerminal(found.record.state)) return undefined
+  }
+  return runs.map((run) => ({ ...run, ended: true }))
 }
 
 /** Plans the task of a due time. */
@@ -169,6 +183,7 @@ export const publish = async (parts: PostingParts, entry: ScheduleEntry, again: 
   const task = isUndecodable(message) ? undefined : postingOf(message, pending.queue)
   if (task === undefined || Result.isFailure(task)) return refused(entry, "its posting cannot be read")
   const [receipt] = await jobs.publish([task.success])
+  if (receipt?.status === "stored") await parts.sent?.(task.success)
   if (receipt?.status !== "failed") return posted(entry)
   if (receipt.error.retryable) throw receipt.error
   return refused(entry, receipt.error.message)

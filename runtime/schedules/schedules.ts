@@ -4,7 +4,7 @@ import { CallboardError } from "../errors.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { wholeNumber } from "../options/whole.ts"
 import type { State } from "../protocol/state.ts"
-import { dueAfterPause, firstDue, newEntry, pausedEntry, posting, SCHEDULES, type ScheduleEntry } from "./entry.ts"
+import { changedTimes, dueAfterPause, newEntry, pausedEntry, posting, SCHEDULES, type ScheduleEntry } from "./entry.ts"
 import {
   changedFields,
   checkScheduleName,
@@ -106,8 +106,8 @@ export class Schedules {
   }
 
   /**
-   * Changes fields; `null` takes one away, and a new `cron`, `every` or `at` takes the place of the one before. Jobs that were
-   * posted go on as they are.
+   * Changes fields; `null` takes one away, and a new `cron`, `every` or `at` takes the place of the one before. What was due
+   * by then is posted all the same, and jobs that were posted go on as they are.
    */
   change(name: string, changes: ScheduleChanges, context: ScheduleContext = {}): Promise<ScheduleView> {
     return this.changeFrom(name, changes, context)
@@ -120,7 +120,7 @@ export class Schedules {
       // A moment that has passed is refused only where the change says it.
       const rules = rulesOf(fields, now, refuseInput, isTimed ? undefined : entry.rules.timing)
       await this.#options.check(submissionOf(fields), context)
-      return { ...entry, fields, rules, ...(isTimed ? { due: firstDue(rules, now) } : {}), changedAt: now }
+      return isTimed ? changedTimes(name, entry, { fields, rules }, now) : { ...entry, fields, rules, changedAt: now }
     })
   }
 

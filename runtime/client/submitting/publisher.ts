@@ -94,8 +94,13 @@ export class Publisher {
       for (const posting of again) before.set(posting.id, { ...this.#accepted(posting, now), duplicate: true })
       await look(again)
     }
-    if (this.#events.enabled) for (const each of fresh) await emitTaskSent(this.#events, each, this.#methodOf)
+    if (this.#events.enabled) for (const each of fresh) await this.sent(each)
     return postings.map((posting) => before.get(posting.id) ?? this.#accepted(posting, now))
+  }
+
+  /** Sends the event `task-sent` for an accepted task, if such events are on. Never rejects. */
+  async sent(posting: AddressedTask): Promise<void> {
+    if (this.#events.enabled) await emitTaskSent(this.#events, posting, this.#methodOf)
   }
 
   async #publish(postings: ReadonlyArray<AddressedTask>, ids: Ids, now: number): Promise<ReadonlyArray<SubmitResult>> {
@@ -158,7 +163,7 @@ export class Publisher {
       const accepted = this.#accepted(posting, now)
       if (raced !== undefined && !("record" in raced)) results.set(posting.id, raced)
       else results.set(posting.id, isDuplicate ? { ...accepted, duplicate: true } : accepted)
-      if (this.#events.enabled && !isDuplicate) await emitTaskSent(this.#events, posting, this.#methodOf)
+      if (this.#events.enabled && !isDuplicate) await this.sent(posting)
     }
   }
 
@@ -202,7 +207,7 @@ export class Publisher {
       const answer = answers[at]
       if (answer?.status === "decided") {
         results.set(id, this.#accepted(posting, now))
-        if (this.#events.enabled) await emitTaskSent(this.#events, posting, this.#methodOf)
+        await this.sent(posting)
         continue
       }
       // Another submission of this id came in between: it must have been the same.
@@ -228,7 +233,7 @@ export class Publisher {
       const stored: Deferred | undefined = deferred[at]
       if (stored === "deferred") {
         results.set(id, { id, state: "deferred", durability })
-        if (this.#events.enabled) await emitTaskSent(this.#events, posting, this.#methodOf)
+        await this.sent(posting)
       } else if (stored === "conflict") {
         const raced = await resultOfEarlier(this.#connection, posting, ids, "unknown")
         results.set(id, raced === undefined || "record" in raced ? publishFailed(id, undefined) : raced)

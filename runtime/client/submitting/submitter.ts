@@ -184,6 +184,11 @@ export class Submitter {
     return planned.success
   }
 
+  /** Sends the event `task-sent` of a task that was stored otherwise, if such events are on. Never rejects. */
+  sent(posting: AddressedTask): Promise<void> {
+    return this.#publisher.sent(posting)
+  }
+
   /** Stores prepared submissions. Each has a result of its own, in order. */
   async post(prepared: Prepared): Promise<ReadonlyArray<SubmitResult>> {
     const { postings, now, atomic, chords, promised = [] } = prepared

@@ -38,6 +38,13 @@ test("nor does it begin an interval again; another interval begins now", async (
   expect((await declare({ every: "2 days" }, NOW + MINUTE))?.due).toBe(NOW + MINUTE)
 })
 
+test("nor does one that changes the times", async () => {
+  const declare = await declaring()
+  await declare({ cron: "0 7 * * *" }, NOW)
+  const changed = await declare({ cron: "0 9 * * *" }, NOW + 2 * MINUTE)
+  expect(changed).toMatchObject({ line: [NOW + MINUTE], due: NOW + 121 * MINUTE, wake: NOW + MINUTE })
+})
+
 describe("a worker with the actor", () => {
   const setUp = async () => {
     const client = await connect(`memory://${generateId()}`)

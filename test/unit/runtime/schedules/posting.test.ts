@@ -4,7 +4,9 @@ import { expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { publishFailed } from "../../../../runtime/jobs/receipt.ts"
 import { REPAIR_MS, SCHEDULES, withWake } from "../../../../runtime/schedules/entry.ts"
+import type { ScheduleFields } from "../../../../runtime/schedules/fields.ts"
 import { type PlanTask, postDue } from "../../../../runtime/schedules/posting.ts"
+import { eventually } from "../../../support/servers/process.ts"
 
 const board = async (): Promise<Client> => {
   const client = await connect(`memory://${generateId()}`)
@@ -93,6 +95,78 @@ test("what was due, and no worker has posted yet, is missed when the schedule is
   const paused = await client.schedules.pause("yearly")
   expect(paused.missed).toMatchObject({ count: 1, latest: [{ why: "paused", from: new Date(due).toISOString() }] })
   expect((await client.schedules.resume("yearly")).missed.count).toBe(1)
+})
+
+/** Makes a schedule that has been due since `due`, which no worker has posted yet. */
+const overdue = async (client: Client, name: string, due: number, rules: Partial<ScheduleFields> = {}) => {
+  const { store } = client.connection
+  await client.schedules.create(name, { cron: "0 0 1 1 *", task: "scene", ...rules })
+  await SCHEDULES.change(store, name, (found) =>
+    found?.value === undefined ? "keep" : { value: withWake(name, { ...found.value, due }) },
+  )
+}
+
+test.each([{ cron: "0 0 2 1 *" }, { cron: null, at: "2999-01-01T00:00:00Z" }])(
+  "what was due, and no worker has posted yet, is posted when the times change to %o",
+  async (change) => {
+    const client = await board()
+    const { connection } = client
+    const due = (await connection.store.now()) - 5_000
+    await overdue(client, "yearly", due)
+    const changed = await client.schedules.change("yearly", { ...change, input: { n: 2 } })
+    expect(changed).toMatchObject({ waiting: 1, missed: { count: 0 } })
+    await postDue({ connection, plan: planOf(client) }, "yearly", await connection.store.now())
+    const { runs, waiting, next } = await client.schedules.find("yearly")
+    expect(runs).toMatchObject([{ due: new Date(due).toISOString(), state: "queued" }])
+    expect({ waiting, next }).toEqual({ waiting: 0, next: changed.next })
+    expect(Date.parse(next ?? "")).toBeGreaterThan(Date.now())
+  },
+)
+
+test("what was due longer ago than its rule allows is missed when the times change", async () => {
+  const client = await board()
+  const due = (await client.connection.store.now()) - 120_000
+  await overdue(client, "yearly", due, { catchUp: "skip" })
+  expect(await client.schedules.change("yearly", { cron: "0 0 2 1 *" })).toMatchObject({
+    waiting: 0,
+    missed: { count: 1, latest: [{ why: "late", from: new Date(due).toISOString() }] },
+  })
+})
+
+test("what still waits for its part of the jitter is posted when the times change", async () => {
+  const client = await board()
+  const due = (await client.connection.store.now()) - 1
+  await overdue(client, "yearly", due, { jitter: "1 day" })
+  expect(await client.schedules.change("yearly", { cron: "0 0 2 1 *" })).toMatchObject({ waiting: 1 })
+})
+
+test("a job overlaps any run before it that has not ended, and not only the newest", async () => {
+  const client = await board()
+  const { connection } = client
+  const post = async () => postDue({ connection, plan: planOf(client) }, "yearly", await connection.store.now())
+  const due = (await connection.store.now()) - 5_000
+  await overdue(client, "yearly", due, { overlap: "queue" })
+  const older = await client.schedules.run("yearly")
+  const newer = await client.schedules.run("yearly")
+  await client.job(newer.id).cancel()
+  await post()
+  expect(await client.schedules.find("yearly")).toMatchObject({ waiting: 1, runs: [{}, {}] })
+  await client.job(older.id).cancel()
+  await post()
+  expect(await client.schedules.find("yearly")).toMatchObject({ waiting: 0, runs: [{ state: "queued" }, {}, {}] })
+})
+
+test("the event task-sent tells of what a schedule has posted, where such events are on", async () => {
+  const client = await connect(`memory://${generateId()}`, { taskSentEvents: true })
+  onTestFinished(() => client.close())
+  const heard: Array<unknown> = []
+  const listening = new AbortController()
+  onTestFinished(() => listening.abort())
+  await client.listen((event) => void heard.push([event["type"], event["uuid"]]), listening.signal)
+  await client.schedules.create("yearly", { cron: "0 0 1 1 *", task: "scene" })
+  const { id } = await client.schedules.run("yearly")
+  await eventually(async () => heard.length > 0, { deadline: 10_000, message: "the event is heard" })
+  expect(heard).toEqual([["task-sent", id]])
 })
 
 test("a task that cannot be planned while the transport is away is tried again soon, as if the entry could not be written", async () => {
