@@ -43,6 +43,11 @@ export interface BodyFields extends Omit<SubmissionFields, "chord" | "group"> {
   readonly immutable?: boolean
 }
 
+/** The same with its task. */
+export interface BodyTask extends BodyFields {
+  readonly task: string
+}
+
 export interface GroupOptions {
   /** Name of the group. Defaults to a new id. */
   readonly id?: string
@@ -72,12 +77,15 @@ export class PendingGroup {
 
   /**
    * Submits the tasks together with the body, which waits for all of them and gets the list of their results before its own
-   * arguments. Fails as `submit` of the client does.
+   * arguments: `.then("report.sum", { input })` or `.then({ task: "report.sum", input })`. Fails as `submit` of the client does.
    */
-  then(body: string, fields: BodyFields = {}): Promise<SubmittedJob> {
+  then(body: string | BodyTask, fields: BodyFields = {}): Promise<SubmittedJob> {
+    if (typeof body === "string") return this.#chord(body, fields)
     // `await` on the group itself comes here as well, with two functions.
-    if (typeof body !== "string") refuseInput("then", "name the body, or submit the group alone with .submit()")
-    return this.#chord(body, fields)
+    if (typeof body !== "object" || body === null)
+      refuseInput("then", "name the body, or submit the group alone with .submit()")
+    const { task, ...own } = body
+    return this.#chord(task, { ...own, ...fields })
   }
 
   #chord(task: string, { allowFailure, immutable, ...fields }: BodyFields): Promise<SubmittedJob> {

@@ -179,6 +179,8 @@ onEveryBoard((newBoard, transport) => {
     const body = await client.group([one(3), one(4)], { id: "named" }).then("sum.list", { description: "the body" })
     const mapped = await client.map("sum.double", [{ n: 1 }, { n: 2 }], { priority: 7 }).then("sum.all")
     const chunked = await client.chunks("sum.all", [1, 2, 3, 4, 5], 2).then("sum.list")
+    const whole = await client.group([one(5), one(6)]).then({ task: "sum.list", description: "with its task" })
+    expect((await whole.find()).description).toBe("with its task")
     await expect(Promise.resolve<unknown>(client.group([one(1)]))).rejects.toMatchObject({ details: { field: "then" } })
     const lenient = await client
       .group([one(1), { task: "sum.fail", input: { n: 1 } }])
