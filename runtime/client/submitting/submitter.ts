@@ -14,6 +14,7 @@ import { firstBeforeItsParent } from "../../jobs/dependencies/defer.ts"
 import { GroupNotes } from "../../jobs/groups.ts"
 import { publishFailed, type SubmitResult } from "../../jobs/receipt.ts"
 import { hasChord, type Placed, placedOf } from "../../jobs/submission/chord.ts"
+import { withPromises } from "../../jobs/submission/promised.ts"
 import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
 import { type Promised, promise } from "../../jobs/tracking/promises.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
@@ -110,6 +111,7 @@ export class Submitter {
         if (clash !== undefined) plans.push(Result.fail(clash))
         else {
           const { placement } = each
+          promised.push(...(each.promised ?? []))
           this.#plan(each.submission, each.id, now, { ...context, ...(placement && { placement }) }, plans, later)
         }
         chords.add(index, each)
@@ -229,30 +231,6 @@ const withUniqueId = (
 /** Whether nothing follows the task that its submitter has named, as most often. */
 const isPlain = ({ callbacks, chain, chord }: Submission): boolean =>
   callbacks === undefined && chain === undefined && chord === undefined
-
-/**
- * The task, and the ids that it promises: those of its callbacks and of links of its chain that the caller has named. A link
- * before such a one gets an id as well, so that it can be told why the later one does not come.
- */
-const withPromises = (
-  submission: Submission,
-  id: string,
-): { readonly submission: Submission; readonly promised: ReadonlyArray<Promised> } => {
-  const { callbacks = [], chain = [] } = submission
-  const promised: Array<Promised> = callbacks.flatMap((callback) =>
-    callback.id === undefined ? [] : [[id, callback.id]],
-  )
-  if (!chain.some((link) => link.id !== undefined)) return { submission, promised }
-  const links = chain.map((link, n) => ({ ...link, id: link.id ?? `${id}-c${n + 1}` }))
-  let before = [id]
-  for (const [n, link] of links.entries()) {
-    before.push(link.id)
-    if (chain[n]?.id === undefined) continue
-    promised.push(before)
-    before = [link.id]
-  }
-  return { submission: { ...submission, chain: links }, promised }
-}
 
 const NO_GROUPS: ReadonlySet<string> = new Set()
 

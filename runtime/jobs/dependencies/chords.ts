@@ -198,14 +198,15 @@ export const settleChord = async (
   connection: Connection,
   chord: Pick<Chord, "body" | "parts">,
 ): Promise<JobRecord | undefined> => {
-  const parts = await completeParts(connection.store, chord)
-  if (parts === undefined) return undefined
   /** The first time that the transport refuses it, the body fails; the second time without its errbacks. */
   const refusals: Array<TransportError> = []
   for (let tried = 0; tried < TRIES; tried++) {
     const found = await connection.jobs.find(chord.body)
     // Its body is being submitted this moment, or has started, or ended before its members.
     if (found?.record.state !== "deferred" || !found.record.chord?.waiting) return undefined
+    // Read after the body, and again after a conflict: a member that was run again meanwhile is waited for.
+    const parts = await completeParts(connection.store, chord)
+    if (parts === undefined) return undefined
     const change = changeOf(connection, found, parts, refusals)
     const [answer] = await connection.jobs.decide([change])
     if (answer?.status === "decided") {

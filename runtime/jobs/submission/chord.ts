@@ -7,7 +7,9 @@ import * as Schema from "effect/Schema"
 import { CallboardError } from "../../errors.ts"
 import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
 import { type ChordHeader, type MemberHeader, MOST_MEMBERS } from "../../protocol/headers.ts"
+import type { Promised } from "../tracking/promises.ts"
 import type { FanOut, FollowUp } from "./follow-ups.ts"
+import { withPromises } from "./promised.ts"
 
 const Tasks = Schema.Array(
   Schema.StructWithRest(Schema.Struct({ task: Schema.String }), [Schema.Record(Schema.String, Schema.Unknown)]),
@@ -57,11 +59,14 @@ export interface Placed<S> {
   readonly members?: ReadonlyArray<ReadonlyArray<string>>
   /** Of a member: its place in the submission, such as `chord[3].chord[0]`. */
   readonly path?: string
+  /** Of a member: ids of its callbacks and links that can be waited for before they exist. */
+  readonly promised?: ReadonlyArray<Promised>
 }
 
 /** What this needs of a checked submission. */
 interface Body {
   readonly id?: string
+  readonly callbacks?: ReadonlyArray<FollowUp>
   readonly rootId?: string
   readonly group?: string
   readonly chain?: ReadonlyArray<FollowUp>
@@ -115,6 +120,7 @@ const place = <S extends Body>(
       resultOf(() => {
         if (member.group !== undefined) refuse("group", "is that of the chord: leave it out")
         const own = member.id ?? `${id}-${at}`
+        const { promised } = withPromises(member, own)
         const { chain = [] } = member
         // The ids of the links are fixed now: where the chain breaks, it must be known what would have come.
         const links = chain.map((link, n) => ({ ...link, id: link.id ?? `${own}-c${n + 1}` }))
@@ -122,7 +128,8 @@ const place = <S extends Body>(
         const header: MemberHeader = { of: id, at, ...(links.length === 0 ? {} : { more: true }) }
         const { rootId } = placement
         const inside = { member: header, group, groupIndex: at, rootId: member.rootId ?? rootId }
-        return place(links.length === 0 ? member : { ...member, chain: links }, own, given, inside, depth + 1)
+        const placed = place(links.length === 0 ? member : { ...member, chain: links }, own, given, inside, depth + 1)
+        return promised.length === 0 ? placed : placed.map((each, n) => (n === 0 ? { ...each, promised } : each))
       }),
     )
     const here = `chord[${at}]`
@@ -158,6 +165,10 @@ const placeChain = <S extends Body>(
   if (delay !== undefined) refuse(`${field}.delay`, "is for links without a chord: give it to the members")
   if (expires !== undefined) refuse(`${field}.expires`, "is for links without a chord: give it to the members")
   const members = tasks.map((task, place) => ({ ...task, id: task.id ?? `${link.id}-${place}` }))
+  const promised = members.flatMap((each, place): ReadonlyArray<Promised> => {
+    const isNamed = tasks[place]?.id !== undefined
+    return isNamed ? [[id, ...before.map((link) => link.id), each.id]] : []
+  })
   const ids = [id, ...links.map((each) => each.id), ...members.map((each) => each.id)]
   const known = new Set<string>()
   for (const each of ids) {
@@ -199,6 +210,7 @@ const placeChain = <S extends Body>(
     { ...first, placement: { ...(first.placement ?? placement), fanOut } },
     {
       ...body,
+      promised,
       path: field,
       placement: { rootId, ...body.placement, chord },
       members: members.map((each) => [id, ...before.map((link) => link.id), each.id]),

@@ -226,6 +226,56 @@ test("a member that is run again while others have not ended is waited for", asy
   expect(ran).toEqual([[0, 1]])
 })
 
+test("a member that is run again while its body is released is waited for", async () => {
+  const { client, submit } = await setUp()
+  const { connection } = client
+  await submit(1)
+  await endUncounted(client, "body-0", 1)
+  let tries = 0
+  const meeting = {
+    ...connection,
+    jobs: {
+      ...connection.jobs,
+      find: (id: string) => connection.jobs.find(id),
+      decide: async (decisions: Parameters<typeof connection.jobs.decide>[0]) => {
+        if (++tries > 1) return connection.jobs.decide(decisions)
+        const key = "chord-part/body/0"
+        const [entry] = await connection.store.get([key])
+        const part = entry && decodePart(entry.value)
+        if (part === undefined) throw new Error("there is a part")
+        await connection.store.write([{ key, value: encodePart({ ...part, ends: [null] }) }])
+        return [{ status: "conflict" as const }]
+      },
+    },
+  }
+  const end = { state: "failed" } as const
+  await countMembers(meeting, [{ of: "body", at: 0, end }])
+  expect(tries).toBe(1)
+  expect(await stateOf(client, "body")).toBe("deferred")
+})
+
+test("ids that are given to what follows a member are promised", async () => {
+  const { client } = await setUp()
+  await client.submit("sum.list", {
+    chord: [
+      {
+        task: "sum.one",
+        callbacks: [{ task: "sum.one", id: "called" }],
+        chain: [{ task: "sum.one" }, { task: "sum.one", id: "linked" }],
+      },
+      { task: "sum.list", chord: [{ task: "sum.one", callbacks: [{ task: "sum.one", id: "deep" }] }] },
+    ],
+  })
+  await client.submit("sum.one", {
+    id: "first",
+    chain: [{ task: "sum.list", chord: [{ task: "sum.one", id: "fanned" }, { task: "sum.one" }] }],
+  })
+  for (const after of ["called", "linked", "deep", "fanned"]) {
+    const waiting = await client.submit("sum.one", { after })
+    expect(waiting.receipt.state, after).toBe("deferred")
+  }
+})
+
 test("a body past its expiry expires, and its entries are removed with its record", async () => {
   const { client, sweep } = await setUp()
   const chord = [{ task: "sum.one", input: { n: 1 } }]
