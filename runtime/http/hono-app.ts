@@ -23,18 +23,19 @@ export interface HonoAppOptions {
 
 const honoPath = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ":$1")
 
-/** Whether a route serves a path, or a template such as `/v1/jobs/{id}`. */
-const serves = (route: Route, path: string): boolean =>
-  new RegExp(`^${route.path.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path)
-
 /** Each path with its methods, as the `Allow` header names them; paths without parameters come first. */
-const allowedOf = (routes: ReadonlyArray<Route>): ReadonlyArray<readonly [path: string, methods: string]> =>
-  [...new Set(routes.map(({ path }) => path))]
+const allowedOf = (routes: ReadonlyArray<Route>): ReadonlyArray<readonly [path: string, methods: string]> => {
+  const patterns = routes.map(({ method, path }) => {
+    const methods = method === "GET" ? ["GET", "HEAD"] : [method]
+    return { methods, pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, "[^/]+")}$`) }
+  })
+  return [...new Set(routes.map(({ path }) => path))]
     .sort((a, b) => Number(a.includes("{")) - Number(b.includes("{")))
     .map((path) => {
-      const methods = routes.filter((route) => serves(route, path)).map(({ method }) => method)
-      return [path, methods.flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method])).join(", ")]
+      const serving = patterns.filter(({ pattern }) => pattern.test(path))
+      return [path, serving.flatMap(({ methods }) => methods).join(", ")]
     })
+}
 
 /** The `Authorization` of a request. A browser's EventSource sends no headers, so that streams take the token from the query. */
 const credentialOf = (c: Context, { query = {} }: Route): string | undefined => {

@@ -12,25 +12,43 @@ const DESCRIPTION = `Post a task, keep the id: state, progress, result, events a
 Errors are problems (RFC 9457, \`application/problem+json\`); programs decide by \`code\`. Times are ISO 8601 in UTC.
 Where tokens are set, send one as \`Authorization: Bearer <token>\`; the scope \`admin\` includes \`read\` and \`submit\`.`
 
+type Side = "request" | "response"
+type DescribedSchema = { readonly schema: JsonSchema.JsonSchema; readonly named: JsonSchema.Definitions }
+
+/** Describing a schema takes long, many routes have the same ones, and the services of a process have the same routes. */
+const described: Readonly<Record<Side, WeakMap<Schema.Top, DescribedSchema>>> = {
+  request: new WeakMap(),
+  response: new WeakMap(),
+}
+
+/**
+ * Schemas of requests are closed, since an unknown field is refused. Those of responses are open: later versions may
+ * add fields.
+ */
+const describe = (schema: Schema.Top, side: Side): DescribedSchema => {
+  const known = described[side].get(schema)
+  if (known !== undefined) return known
+  const { schema: root, definitions } = Schema.toJsonSchemaDocument(schema, {
+    onExcessProperty: side === "request" ? "error" : "ignore",
+  })
+  const { schemas, definitions: named } = JsonSchema.toMultiDocumentOpenApi3_1({
+    dialect: "draft-2020-12",
+    schemas: [root],
+    definitions,
+  })
+  const made = { schema: schemas[0], named }
+  described[side].set(schema, made)
+  return made
+}
+
 /** Collects the schemas of a document, so that a schema with a name is described once. */
 class Components {
   readonly #definitions: Record<string, JsonSchema.JsonSchema> = {}
 
-  /**
-   * Schemas of requests are closed, since an unknown field is refused. Those of responses are open: later versions may
-   * add fields.
-   */
-  add(schema: Schema.Top, side: "request" | "response"): JsonSchema.JsonSchema {
-    const { schema: root, definitions } = Schema.toJsonSchemaDocument(schema, {
-      onExcessProperty: side === "request" ? "error" : "ignore",
-    })
-    const { schemas, definitions: named } = JsonSchema.toMultiDocumentOpenApi3_1({
-      dialect: "draft-2020-12",
-      schemas: [root],
-      definitions,
-    })
+  add(schema: Schema.Top, side: Side): JsonSchema.JsonSchema {
+    const { schema: json, named } = describe(schema, side)
     Object.assign(this.#definitions, named)
-    return schemas[0]
+    return json
   }
 
   get schemas(): Readonly<Record<string, JsonSchema.JsonSchema>> {

@@ -1,11 +1,11 @@
 /** Access to routes: tokens with their scopes, and what protects a service without tokens. */
 import { connect as openSocket } from "node:net"
 import type { Token } from "callboard"
-import { afterEach, describe, expect, test } from "vitest"
+import { afterAll, describe, expect, test } from "vitest"
 import { routes } from "../../../../runtime/http/routes.ts"
 import { type Running, start, stopAll } from "./harness.ts"
 
-afterEach(stopAll)
+afterAll(stopAll)
 
 const READ = "read-0123456789"
 const SUBMIT = "submit-0123456789"
@@ -15,7 +15,16 @@ const tokens: ReadonlyArray<Token> = [
   { token: SUBMIT, scopes: ["submit"] },
   { token: ADMIN, scopes: ["admin"] },
 ]
-const withTokens = () => start({ http: { port: 0, tokens } })
+/** A service that several cases share. */
+const once = (begin: () => Promise<Running>): (() => Promise<Running>) => {
+  let running: Promise<Running> | undefined
+  return () => {
+    running ??= begin()
+    return running
+  }
+}
+const ofItsOwn = () => start({ http: { port: 0, tokens } })
+const withTokens = once(ofItsOwn)
 const TASK = { task: "work.echo" }
 
 describe("with tokens", () => {
@@ -45,7 +54,7 @@ describe("with tokens", () => {
     "%s %s needs the scope %s, and admin has them all",
     async (method, path, scope) => {
       if (method === undefined || path === undefined) throw new Error("a route has a method and a path")
-      const running = await withTokens()
+      const running = await (path.endsWith("/shutdown") ? ofItsOwn() : withTokens())
       for (const { token, scopes } of tokens) {
         const mayBe = scopes[0] === scope || scopes[0] === "admin"
         // A stream would never end: its head is enough.
@@ -131,6 +140,9 @@ const raw = (running: Running, head: ReadonlyArray<string>, body = JSON.stringif
   })
 
 describe("without tokens", () => {
+  const open = once(start)
+  /** Here no request of any case is let in. */
+  const untouched = once(start)
   const post = (...headers: ReadonlyArray<string>) => [
     "POST /v1/jobs HTTP/1.1",
     "Content-Type: application/json",
@@ -146,7 +158,7 @@ describe("without tokens", () => {
     "127.1.2.3",
     "[::1]:7420",
   ])("the host %s is this machine", async (host) => {
-    expect(await raw(await start(), post(`Host: ${host}`))).toMatch(/^HTTP\/1.1 202 /)
+    expect(await raw(await open(), post(`Host: ${host}`))).toMatch(/^HTTP\/1.1 202 /)
   })
 
   test.each([
@@ -158,7 +170,7 @@ describe("without tokens", () => {
     "localhostx",
     "[::2]",
   ])("the host %s is not, whatever is asked", async (host) => {
-    const running = await start()
+    const running = await untouched()
     for (const path of ["/v1/jobs", "/healthz", "/", "/nothing"]) {
       const response = await raw(running, [`GET ${path} HTTP/1.1`, `Host: ${host}`], "")
       expect(response).toMatch(/^HTTP\/1.1 403 /)
@@ -189,7 +201,7 @@ describe("without tokens", () => {
   })
 
   test("a page of the service itself may ask for changes", async () => {
-    const running = await start()
+    const running = await open()
     const own = post("Host: localhost:7420", "Origin: http://localhost:7420", "Sec-Fetch-Site: same-origin")
     expect(await raw(running, own)).toMatch(/^HTTP\/1.1 202 /)
   })
@@ -206,7 +218,7 @@ describe("without tokens", () => {
   )
 
   test("no answer allows another origin to read it", async () => {
-    const { ask } = await start()
+    const { ask } = await open()
     const response = await ask("GET", "/v1/jobs", { headers: { origin: "https://evil.example" } })
     expect(response.headers.get("access-control-allow-origin")).toBeNull()
     const preflight = await ask("OPTIONS", "/v1/jobs", {

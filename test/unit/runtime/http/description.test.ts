@@ -61,6 +61,22 @@ describe("the OpenAPI document", () => {
     expect(Object(described?.["properties"]).id.pattern).toBe("^[A-Za-z0-9_-]{1,128}$")
   })
 
+  test("the same schema is closed in a request and open in a response", () => {
+    const schema = Schema.Struct({ a: Schema.String })
+    const both = { body: { "application/json": schema }, responses: [{ status: 200, description: "", schema }] }
+    const { paths } = openApiOf(
+      routes.slice(0, 1).map((route) => ({ ...route, ...both })),
+      "",
+      false,
+    )
+    const [operation] = Object.values(paths).flatMap((methods) => Object.values(methods))
+    expect(operation?.requestBody?.content["application/json"]?.schema).toHaveProperty("additionalProperties", false)
+    expect(operation?.responses["200"]?.content?.["application/json"]?.schema).not.toHaveProperty(
+      "additionalProperties",
+      false,
+    )
+  })
+
   test("names the scope of each route, and every code with its status", () => {
     for (const { path, method, scope } of routes) {
       const operation = document.paths[path]?.[method.toLowerCase()]

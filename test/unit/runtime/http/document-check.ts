@@ -2,7 +2,7 @@
 import { Ajv2020 } from "ajv/dist/2020.js"
 import { PROBLEMS } from "../../../../runtime/http/response.ts"
 
-export interface Described {
+interface Described {
   readonly paths: Record<string, Record<string, { readonly responses: Record<string, Response> }>>
   readonly components: object
 }
@@ -27,9 +27,8 @@ export class DocumentCheck {
   /** By the text of the document: most services of a run publish the same one, and compiling its schemas takes long. */
   static readonly #known = new Map<string, DocumentCheck>()
 
-  static of(document: Described): DocumentCheck {
-    const text = JSON.stringify([document.paths, document.components])
-    const known = DocumentCheck.#known.get(text) ?? new DocumentCheck(document)
+  static of(text: string): DocumentCheck {
+    const known = DocumentCheck.#known.get(text) ?? new DocumentCheck(JSON.parse(text) as Described)
     DocumentCheck.#known.set(text, known)
     return known
   }
