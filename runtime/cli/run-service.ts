@@ -56,6 +56,7 @@ const numbersAndTimes = (config: Config): ServeOptions => ({
   ...(config.burst === undefined ? {} : { burst: config.burst }),
   ...(config.maxJobs === undefined ? {} : { maxJobs: config.maxJobs }),
   ...(config.maxIdle === undefined ? {} : { maxIdle: config.maxIdle }),
+  ...(config.version === undefined ? {} : { version: config.version }),
   ...(config.grace === undefined ? {} : { grace: config.grace }),
   ...(config.stuckGrace === undefined ? {} : { stuckGrace: config.stuckGrace }),
   ...(config.resultTtl === undefined ? {} : { resultTtl: config.resultTtl }),

@@ -46,6 +46,7 @@ import type { Why } from "../jobs/why/cause.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { refuseUnknown } from "../options/refuse.ts"
 import { Schedules } from "../schedules/schedules.ts"
+import { Statistics } from "../statistics/statistics.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/lift/transport.ts"
 import { type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
@@ -138,6 +139,8 @@ export class Client implements AsyncDisposable {
   readonly directory: Directory
   /** Tasks that are submitted by the clock: `client.schedules.create("weekly", { cron: "0 7 * * mon", task: … })`. */
   readonly schedules: Schedules
+  /** How the board did over time: series, findings, errors by cause. */
+  readonly statistics: Statistics
   readonly #ownsTransport: boolean
   readonly #taskNames: ReadonlyMap<string, string>
   readonly #events: EventSender
@@ -157,6 +160,7 @@ export class Client implements AsyncDisposable {
     const origin = `gen${process.pid}@${hostname()}`
     this.connection = connection
     this.directory = new Directory(connection.store, actors)
+    this.statistics = new Statistics(connection)
     this.#ownsTransport = ownsTransport
     this.#taskNames = taskNames
     this.#events = new EventSender({ connection, hostname: origin, enabled: taskSentEvents })

@@ -42,6 +42,11 @@ export const WorkerName = Schema.String.check(
   Schema.makeFilter((name: string) => (name.length >= 1 && name.length <= 255) || "must have 1 to 255 characters"),
 )
 
+/** The application's own version. */
+export const Version = Schema.String.check(
+  Schema.makeFilter((text: string) => (text.length >= 1 && text.length <= 100) || "must have 1 to 100 characters"),
+)
+
 export const QueueName = Schema.String.check(
   Schema.makeFilter((name: string) => {
     const checked = checkQueueName(name)

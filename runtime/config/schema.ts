@@ -11,7 +11,7 @@ import { DEFAULTS } from "../options/defaults.ts"
 import { duration } from "../options/duration.ts"
 import { whole } from "../options/whole.ts"
 import type { AnyPlugin } from "../transport/lift/plugin.ts"
-import { about, QueueName, Text, WorkerName, yesNo } from "./about.ts"
+import { about, QueueName, Text, Version, WorkerName, yesNo } from "./about.ts"
 import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
 
 const isPlugin = (value: unknown): value is AnyPlugin =>
@@ -136,6 +136,17 @@ export const ConfigSchema = Schema.Struct({
         read: "text",
         flag: "-n, --name <name>",
       }),
+    ),
+  ),
+  version: Schema.optionalKey(
+    Version.annotate(
+      about(
+        "The application's own version, 1–100 characters: statistics tell since when it runs and what fails with it",
+        {
+          default: "none",
+          read: "text",
+        },
+      ),
     ),
   ),
   grace: Schema.optionalKey(

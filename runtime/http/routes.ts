@@ -9,6 +9,7 @@ import { deadRoutes, jobsRoutes } from "./jobs.ts"
 import type { Route } from "./route.ts"
 import { scheduleRoutes } from "./schedules.ts"
 import { healthRoutes, metricsRoutes, serviceRoutes } from "./service-routes.ts"
+import { statisticsRoutes } from "./statistics.ts"
 import { submitRoutes } from "./submit.ts"
 
 export const routes: ReadonlyArray<Route> = [
@@ -22,6 +23,7 @@ export const routes: ReadonlyArray<Route> = [
   ...scheduleRoutes,
   ...boardRoutes,
   ...revocationRoutes,
+  ...statisticsRoutes,
   ...serviceRoutes,
   ...healthRoutes,
   ...controlRoutes,

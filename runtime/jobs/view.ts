@@ -155,7 +155,7 @@ export const runView = ({ attempt, startedAt, endedAt, ...outcome }: RunOutcome)
  * When a job last came into its queue. That a scheduled job is due is no transition of its own: it follows from its time,
  * once the job is not scheduled any more, unless it was ended before.
  */
-const enqueuedAt = ({ state, timeline }: JobRecord): number | undefined => {
+export const enqueuedAt = ({ state, timeline }: JobRecord): number | undefined => {
   for (let at = timeline.length - 1; at >= 0; at--) {
     const step = timeline[at]
     if (step?.state === "queued") return step.at

@@ -49,6 +49,11 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
    * second of a process.
    */
   readonly name?: string
+  /**
+   * The application's own version, 1–100 characters: statistics tell since when it runs, and what fails with it. Defaults to
+   * the variable `CALLBOARD_VERSION`.
+   */
+  readonly version?: string
   /** How long a soft stop lets handlers run before it hands them back. Defaults to 25 seconds. */
   readonly grace?: DurationInput
   /**

@@ -37,6 +37,7 @@ const checkedSettingsOf = (options: ServeOptions): Settings => ({
   concurrency: options.concurrency ?? DEFAULTS.concurrency,
   prefetch: options.prefetch ?? prefetchOf(options),
   burst: options.burst ?? false,
+  ...versionOf(options),
   ...(options.autoscale === undefined ? {} : { autoscale: Result.getOrThrow(parseAutoscale(options.autoscale)) }),
   ...(options.maxJobs === undefined ? {} : { maxJobs: options.maxJobs }),
   ...(options.maxIdle === undefined ? {} : { maxIdleMs: milliseconds("maxIdle", options.maxIdle) }),
@@ -59,6 +60,9 @@ const checkedSettingsOf = (options: ServeOptions): Settings => ({
   onFailure: options.onFailure ?? [],
   ...(options.onSettled === undefined ? {} : { onSettled: options.onSettled }),
 })
+
+const versionOf = ({ version = process.env["CALLBOARD_VERSION"] }: ServeOptions): { readonly version?: string } =>
+  version === undefined || version === "" ? {} : { version: version.slice(0, 100) }
 
 const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string> => {
   const queues = new Set<string>()

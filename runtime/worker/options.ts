@@ -29,6 +29,8 @@ export interface WorkerOptions {
   /** With `rotate`: the next task to run comes from any of the queues that tasks were pulled from. Defaults to false. */
   readonly random?: boolean
   readonly name: string
+  /** The application's own version. */
+  readonly version?: string
   /** Time for which stuck handlers may hold all slots before the worker ends, in milliseconds. Absent: one lease. */
   readonly stuckGraceMs?: number
   /** Time that a soft stop gives running handlers, in milliseconds. */

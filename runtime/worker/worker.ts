@@ -17,6 +17,8 @@ import { Connectivity } from "../connection/connectivity.ts"
 import { StoreMirror } from "../connection/store-watch.ts"
 import { CHANGED } from "../jobs/commands/meta.ts"
 import type { ScheduleDeclaration } from "../schedules/fields.ts"
+import { Keeper, type KeptWorker } from "../statistics/keeper.ts"
+import { Tally } from "../statistics/tally.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
@@ -42,10 +44,11 @@ import { maintain } from "./maintenance/maintenance.ts"
 import type { WorkerOptions } from "./options.ts"
 import { EarlyAcks } from "./settlement/early-acks.ts"
 import { ReturningTasks, StopCondition, type StopReason } from "./stop-condition.ts"
-import { Counts } from "./telemetry/counts.ts"
+import { Counts, StatisticsCounter } from "./telemetry/counts.ts"
 import { TaskEventEmitter, WorkerEventEmitter } from "./telemetry/event-emitter.ts"
 import { FailureReporter } from "./telemetry/failure-reporter.ts"
 import { Observers, type WorkerObserver } from "./telemetry/observer.ts"
+import { TaskNames } from "./telemetry/task-names.ts"
 
 /**
  * Starts a worker. Fails with `ActorStartFailed`, and when a living worker has its name; an unreachable transport is
@@ -115,7 +118,8 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       (made) => made.end(),
     )
     const failures = new FailureReporter(log, options.onFailure, options.maxBody)
-    const observers = observersOf(core, [failures, new TaskEventEmitter(events, pool), workerEvents])
+    const statistics = yield* statisticsOf(core)
+    const observers = observersOf(core, [statistics, failures, new TaskEventEmitter(events, pool), workerEvents])
     // The dispatcher ends the processes, because it must do so before it returns the permits of the handlers that run
     // in them.
     const processes = new ProcessPool(options)
@@ -143,7 +147,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     yield* step(() => processes.checkStart(options.actors))
     yield* step(() => registry.begin())
     const askTime = () => ask().then(clock.board)
-    yield* maintenanceOf(core, { early, dependents, failures, askTime })
+    yield* maintenanceOf(core, { early, dependents, failures, statistics, askTime })
     const scheduler = yield* schedulerOf(core, askTime, signal)
     const isBusy = () => dependents.isBusy || scheduler.isBusy
     const worker = new RunningWorker({ ...core, name, size, events, dispatcher, hurry: () => hurry.abort(), close })
@@ -243,6 +247,27 @@ const observersOf = ({ options, counts }: Core, emitters: ReadonlyArray<WorkerOb
   return new Observers([counts, ...emitters, ...(settled ? [settled] : []), ...options.observers], options.log)
 }
 
+/** Counts attempts, and writes the counts into the store until the worker ends. */
+const statisticsOf = ({ options, subscription, buffer, snapshot }: Core) =>
+  Effect.gen(function* () {
+    const { connection, actors, taskNames, name, version, clock = systemClock, log } = options
+    const tally = new Tally()
+    const describe = (): KeptWorker => ({
+      worker: name,
+      host: hostname(),
+      pid: process.pid,
+      startedAt: snapshot.startedAt,
+      ...(version === undefined ? {} : { version }),
+      queues: [...subscription.listed],
+      concurrency: buffer.concurrency,
+    })
+    yield* part(
+      () => new Keeper({ connection, tally, describe, now: clock.board, log }),
+      (made) => made.end(),
+    )
+    return new StatisticsCounter(tally, new TaskNames(actors, taskNames), clock)
+  })
+
 type DispatcherParts = Pick<
   DispatcherOptions,
   "processes" | "observers" | "connectivity" | "events" | "early" | "dependents"
@@ -278,10 +303,12 @@ interface MaintenanceParts {
   readonly early: EarlyAcks
   readonly dependents: Dependents
   readonly failures: FailureReporter
+  readonly statistics: StatisticsCounter
   readonly askTime: () => Promise<number>
 }
 
-const maintenanceOf = ({ options, buffer, pool }: Core, { early, dependents, failures, askTime }: MaintenanceParts) => {
+const maintenanceOf = ({ options, buffer, pool }: Core, parts: MaintenanceParts) => {
+  const { early, dependents, failures, statistics, askTime } = parts
   const { connection, log } = options
   const lost = new LostJobs({
     connection,
@@ -290,6 +317,7 @@ const maintenanceOf = ({ options, buffer, pool }: Core, { early, dependents, fai
     queueFor: (task, meth) => pool.queueOf(task, meth),
     redactFor: (task, meth) => pool.redactOf(task, meth),
     onLost: (record) => {
+      statistics.lost(record)
       failures.lost(record)
       dependents.stored(record)
     },

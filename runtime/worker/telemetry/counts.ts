@@ -1,8 +1,13 @@
-/** Counters of a worker, for the list of workers and for the report of a stop. */
+/** Counters of a worker: for the list of workers and the report of a stop, and for the statistics of the board. */
+import type { Clock } from "../../async/clock.ts"
+import { enqueuedAt } from "../../jobs/view.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import type { End, Tally } from "../../statistics/tally.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { InFlight } from "../delivery/in-flight.ts"
 import { hasSuccessor } from "./failure-reporter.ts"
-import type { WorkerObserver } from "./observer.ts"
+import { type OutcomeName, outcomeNameOf, type WorkerObserver } from "./observer.ts"
+import type { TaskNames } from "./task-names.ts"
 
 export class Counts implements WorkerObserver {
   /** Settled deliveries, whatever their outcome. */
@@ -35,4 +40,65 @@ export class Counts implements WorkerObserver {
   refused(): void {
     this.superseded++
   }
+}
+
+const ENDS: Readonly<Record<OutcomeName, End | undefined>> = {
+  succeeded: "succeeded",
+  failed: "failed",
+  retried: "retried",
+  repeated: "succeeded",
+  cancelled: "cancelled",
+  expired: "expired",
+  forwarded: undefined,
+}
+
+/** Counts attempts for the statistics that workers keep in the store. */
+export class StatisticsCounter implements WorkerObserver {
+  readonly #tally: Tally
+  readonly #names: TaskNames
+  readonly #clock: Pick<Clock, "board" | "monotonic">
+
+  constructor(tally: Tally, names: TaskNames, clock: Pick<Clock, "board" | "monotonic">) {
+    this.#tally = tally
+    this.#names = names
+    this.#clock = clock
+  }
+
+  settled(inFlight: InFlight, settlement: AttemptEnd): void {
+    const outcome = outcomeNameOf(inFlight, settlement)
+    const end = outcome === undefined ? undefined : ENDS[outcome]
+    if (end === undefined) return
+    const { run, called, delivery } = inFlight
+    const now = this.#clock.board()
+    const ran = run === undefined || !called ? undefined : this.#clock.monotonic() - run.beganAt
+    const record = run?.record ?? settlement.record
+    this.#tally.count(now, {
+      task: this.#names.of(inFlight, settlement.record) ?? UNKNOWN,
+      queue: delivery.queue,
+      end,
+      ran,
+      waited: run === undefined ? undefined : waited(run.record, now - (ran ?? 0)),
+      submittedAt: record !== undefined && isFirst(record, run !== undefined) ? record.submittedAt : undefined,
+    })
+  }
+
+  /** Counts a job that was lost with another worker. */
+  lost(record: JobRecord): void {
+    const method = this.#names.nameOf(record.task, record.meth)
+    this.#tally.count(this.#clock.board(), { task: method ?? UNKNOWN, queue: record.queue, end: "failed" })
+  }
+}
+
+/** Tasks that this worker does not serve have one name, so that submitters cannot make up ever more. */
+const UNKNOWN = "(unknown)"
+
+/** Whether this is what first became of the job. */
+const isFirst = ({ run, attempt }: JobRecord, ran: boolean): boolean => run === 1 && attempt === (ran ? 1 : 0)
+
+/** How long an attempt had waited at its start: since the job came into its queue, or was due there. */
+const waited = (record: JobRecord, startedAt: number): number | undefined => {
+  const { attempt, run, after, chord, dueAt, submittedAt } = record
+  const isSimple = attempt === 1 && run === 1 && after === undefined && chord === undefined
+  const since = isSimple ? (dueAt ?? submittedAt) : enqueuedAt(record)
+  return since === undefined ? undefined : Math.max(0, startedAt - since)
 }

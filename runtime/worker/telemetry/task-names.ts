@@ -30,7 +30,12 @@ export class TaskNames {
   of(inFlight: InFlight, record: JobRecord | undefined): string | undefined {
     if (inFlight.run !== undefined) return this.#byMethod.get(inFlight.run.method)
     if (record === undefined) return undefined
-    const method = this.method(record.task, record.meth)
+    return this.nameOf(record.task, record.meth)
+  }
+
+  /** Name of the method that a task is for; `undefined` where it is not served here. */
+  nameOf(task: string, meth: string | null): string | undefined {
+    const method = this.method(task, meth)
     return method === undefined ? undefined : this.#byMethod.get(method)
   }
 

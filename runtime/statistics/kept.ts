@@ -1,0 +1,166 @@
+/** The entries of the store that workers keep about what they did, and how they are read. */
+import * as Schema from "effect/Schema"
+import { StoreEntry } from "../async/store-entry.ts"
+import { addHistogram, addSparse, type Sparse } from "./histogram.ts"
+import { ENDS, SLOT_MINUTES } from "./tally.ts"
+
+/** How long entries are kept: a day and two hours, so that the last 24 hours are whole. */
+export const KEPT_MS = 26 * 3_600_000
+
+const KeptSlot = Schema.Struct({
+  worker: Schema.String,
+  /** Distinguishes the worker from an earlier one of the same name. */
+  id: Schema.String,
+  host: Schema.String,
+  pid: Schema.Int,
+  /** As in the list of workers. */
+  startedAt: Schema.String,
+  /** The application's own version: `CALLBOARD_VERSION`. */
+  version: Schema.optionalKey(Schema.String),
+  queues: Schema.Array(Schema.String),
+  concurrency: Schema.Int,
+  /** When the worker started, and when it wrote this: by the clock of the transport, in milliseconds since the epoch. */
+  since: Schema.Finite,
+  at: Schema.Finite,
+  /** The worker has stopped in order: it will not be missed. */
+  goodbye: Schema.optionalKey(Schema.Literal(true)),
+  /** Task, queue, and counts as `tally.ts` writes them. */
+  cells: Schema.Array(Schema.Tuple([Schema.String, Schema.String, Schema.String])),
+})
+export type KeptSlot = typeof KeptSlot.Type
+
+/**
+ * What one worker counted in ten minutes, by their number since the epoch and the worker. Only that worker writes it, and
+ * each time all of it: so nothing is counted twice, and no compare-and-set is needed.
+ */
+export const SLOTS = new StoreEntry("stat/", KeptSlot, { ttlMs: KEPT_MS })
+
+export const slotName = (slot: number, worker: string, id: string): string => `${slot}/${worker}/${id}`
+
+/** What was counted in a minute, or in several. */
+export class Bin {
+  readonly ends = new Array<number>(ENDS.length).fill(0)
+  readonly waited: Sparse = new Map()
+  readonly ran: Sparse = new Map()
+
+  add({ ends, waited, ran }: Bin): void {
+    for (const [at, count] of ends.entries()) this.ends[at] = (this.ends[at] ?? 0) + count
+    addSparse(this.waited, waited)
+    addSparse(this.ran, ran)
+  }
+
+  get succeeded(): number {
+    return this.ends[0] ?? 0
+  }
+  get failed(): number {
+    return this.ends[1] ?? 0
+  }
+  get retried(): number {
+    return this.ends[2] ?? 0
+  }
+  get cancelled(): number {
+    return this.ends[3] ?? 0
+  }
+  get expired(): number {
+    return this.ends[4] ?? 0
+  }
+  /** Jobs that have ended. */
+  get ended(): number {
+    return this.succeeded + this.failed + this.cancelled + this.expired
+  }
+  /** Attempts whose handler ran. */
+  get started(): number {
+    let count = 0
+    for (const each of this.ran.values()) count += each
+    return count
+  }
+}
+
+/** What is known about a task, queue and version in one slot. */
+export interface SlotCell {
+  readonly task: string
+  readonly queue: string
+  readonly version: string
+  /** One for each minute of the slot, or a single one for all of it. */
+  readonly bins: ReadonlyArray<Bin>
+  /** Jobs by the minute of their submission, counted from the first minute of the slot. */
+  readonly submitted: Map<number, number>
+}
+
+/** Most tasks, queues and versions that a reader tells apart in one slot. */
+const MOST_MERGED = 400
+
+const count = (text: string | undefined): number => {
+  const value = Number(text)
+  return Number.isSafeInteger(value) && value >= 0 ? value : 0
+}
+
+/** Adds up what several workers counted in a slot. Text that is no count is left out. */
+export const mergedSlot = (slots: ReadonlyArray<KeptSlot>): ReadonlyArray<SlotCell> => {
+  const merged = new Map<string, SlotCell>()
+  for (const { version = "", cells } of slots) {
+    for (const [task, queue, text] of cells) {
+      const key = JSON.stringify([task, queue, version])
+      let cell = merged.get(key)
+      if (cell === undefined) {
+        if (merged.size >= MOST_MERGED) continue
+        cell = {
+          task,
+          queue,
+          version,
+          bins: Array.from({ length: SLOT_MINUTES }, () => new Bin()),
+          submitted: new Map(),
+        }
+        merged.set(key, cell)
+      }
+      addCounts(cell, text)
+    }
+  }
+  return [...merged.values()]
+}
+
+const addCounts = ({ bins, submitted }: SlotCell, text: string): void => {
+  const [first = "", ...lines] = text.split("\n")
+  for (const part of first === "" ? [] : first.split(" ")) {
+    const colon = part.indexOf(":")
+    const minute = Number(part.slice(0, colon))
+    if (colon > 0 && Number.isSafeInteger(minute))
+      submitted.set(minute, (submitted.get(minute) ?? 0) + count(part.slice(colon + 1)))
+  }
+  for (const line of lines) {
+    const space = line.indexOf(" ")
+    const bin = bins[count(line.slice(0, space))]
+    if (space < 1 || bin === undefined) continue
+    const [ends = "", waited = "", ran = ""] = line.slice(space + 1).split("|")
+    for (const [at, each] of ends.split(",").entries())
+      if (at < ENDS.length) bin.ends[at] = (bin.ends[at] ?? 0) + count(each)
+    addHistogram(bin.waited, waited)
+    addHistogram(bin.ran, ran)
+  }
+}
+
+/** The same with one bin for the whole slot: what is long past takes a tenth of the memory so. */
+export const coarse = (cells: ReadonlyArray<SlotCell>): ReadonlyArray<SlotCell> =>
+  cells.map((cell) => {
+    const whole = new Bin()
+    for (const bin of cell.bins) whole.add(bin)
+    return { ...cell, bins: [whole] }
+  })
+
+const Depth = Schema.Struct({
+  /** Samples of the minutes of a slot: minute of the slot, and per queue its name, what waits, is scheduled and runs, and since when the oldest waits. */
+  minutes: Schema.Array(
+    Schema.Struct({
+      minute: Schema.Int,
+      at: Schema.Finite,
+      queues: Schema.Array(Schema.Tuple([Schema.String, Schema.Int, Schema.Int, Schema.Int])),
+    }),
+  ),
+})
+export type DepthSample = (typeof Depth.Type)["minutes"][number]
+
+/** Depths of the queues, sampled once a minute by whichever worker is first, by the number of ten minutes since the epoch. */
+export const DEPTHS = new StoreEntry("depth/", Depth, { ttlMs: KEPT_MS })
+
+/** Most queues in a sample: those in which most waits. */
+export const MOST_SAMPLED = 100

@@ -1,0 +1,143 @@
+/**
+ * Reads what workers have kept, and adds it up. What is over is read once per process; of the rest, what was read within the
+ * last second is used again, whatever the number of callers.
+ */
+import type { Store } from "../transport/store.ts"
+import { coarse, DEPTHS, type DepthSample, KEPT_MS, type KeptSlot, mergedSlot, SLOTS, type SlotCell } from "./kept.ts"
+import { SLOT_MS } from "./tally.ts"
+
+/** How long an answer about a slot that goes on is used again. */
+const FRESH_MS = 1_000
+/** A slot is not written any more this long after its end. */
+const LATE_MS = 120_000
+/** Slots whose minutes are kept one by one; older ones are added up. */
+const FINE_SLOTS = 14
+/** Most workers that are read of a slot. */
+const MOST_WORKERS = 1_000
+/** How long one request goes on reading slots that this process does not know yet. */
+const BUDGET_MS = 50
+/** Slots that are read at a time. */
+const AT_A_TIME = 8
+
+/** A worker as it was last seen. Times are milliseconds since the epoch, by the clock of the transport. */
+export interface SeenWorker extends Omit<KeptSlot, "cells"> {
+  readonly slot: number
+}
+
+export interface Slot {
+  readonly slot: number
+  readonly cells: ReadonlyArray<SlotCell>
+  readonly workers: ReadonlyArray<SeenWorker>
+}
+
+export interface ReadSlots {
+  /** Oldest first. */
+  readonly slots: ReadonlyArray<Slot>
+  /** When the newest entry was written, in milliseconds since the epoch; 0 where there is none. */
+  readonly newest: number
+  /** Not all slots could be read in time: the next call reads on. */
+  readonly partial: boolean
+}
+
+interface Cached<A> {
+  readonly value: Promise<A>
+  readonly until: number
+}
+
+/** Values that are asked for again and again, each read once while its answer is fresh. */
+class Cache<A> {
+  readonly #entries = new Map<number, Cached<A>>()
+
+  get(key: number): Promise<A> | undefined {
+    const found = this.#entries.get(key)
+    return found !== undefined && found.until > performance.now() ? found.value : undefined
+  }
+
+  set(key: number, value: Promise<A>, ms: number): Promise<A> {
+    const entry = { value, until: performance.now() + ms }
+    this.#entries.set(key, entry)
+    // What failed is asked again.
+    value.catch(() => {
+      if (this.#entries.get(key) === entry) this.#entries.delete(key)
+    })
+    return value
+  }
+
+  forgetBefore(key: number): void {
+    for (const each of this.#entries.keys()) if (each < key) this.#entries.delete(each)
+  }
+}
+
+export class SlotReader {
+  readonly #store: Store
+  readonly #slots = new Cache<Slot>()
+  readonly #depths = new Cache<ReadonlyArray<DepthSample>>()
+
+  constructor(store: Store) {
+    this.#store = store
+  }
+
+  /** The slots of a range, `from` and `to` in milliseconds since the epoch. Fails as the store does. */
+  async read(from: number, to: number, now: number): Promise<ReadSlots> {
+    const last = Math.floor(Math.min(to, now) / SLOT_MS)
+    const first = Math.max(Math.floor(from / SLOT_MS), Math.floor((now - KEPT_MS) / SLOT_MS))
+    this.#slots.forgetBefore(Math.floor((now - KEPT_MS) / SLOT_MS))
+    const deadline = performance.now() + BUDGET_MS
+    const found: Array<Slot> = []
+    let partial = false
+    for (let at = last; at >= first; at -= AT_A_TIME) {
+      const asked = Array.from({ length: Math.min(AT_A_TIME, at - first + 1) }, (_, back) => at - back)
+      // The newest slots are read in any case, however slow the transport is.
+      const isLate = at !== last && performance.now() > deadline
+      const known = asked.filter((slot) => !isLate || this.#slots.get(slot) !== undefined)
+      partial ||= known.length < asked.length
+      found.push(...(await Promise.all(known.map((slot) => this.#slot(slot, now)))))
+    }
+    found.reverse()
+    // At the beginning of a slot nothing of it is written yet.
+    const newest = Math.max(0, ...found.slice(-2).flatMap(({ workers }) => workers.map(({ at }) => at)))
+    return { slots: found, newest, partial }
+  }
+
+  #slot(slot: number, now: number): Promise<Slot> {
+    const isOver = (slot + 1) * SLOT_MS + LATE_MS < now
+    const isFine = slot > Math.floor(now / SLOT_MS) - FINE_SLOTS
+    // A slot that has become old is read once more, and then takes less memory.
+    const ms = isFine ? (isOver ? (FINE_SLOTS * SLOT_MS) / 2 : FRESH_MS) : KEPT_MS
+    return this.#slots.get(slot) ?? this.#slots.set(slot, this.#load(slot, isFine), ms)
+  }
+
+  async #load(slot: number, isFine: boolean): Promise<Slot> {
+    const entries = await this.#store.list({ prefix: SLOTS.key(`${slot}/`), limit: MOST_WORKERS })
+    const kept = entries.flatMap(({ value }) => SLOTS.decode(value) ?? [])
+    const merged = mergedSlot(kept)
+    return {
+      slot,
+      cells: isFine ? merged : coarse(merged),
+      workers: kept.map(({ cells: _cells, ...worker }) => ({ ...worker, slot })),
+    }
+  }
+
+  /** Samples of the queues' depths, oldest first. Fails as the store does. */
+  async depths(from: number, to: number, now: number): Promise<ReadonlyArray<DepthSample>> {
+    const last = Math.floor(Math.min(to, now) / SLOT_MS)
+    const first = Math.max(Math.floor(from / SLOT_MS), Math.floor((now - KEPT_MS) / SLOT_MS))
+    this.#depths.forgetBefore(Math.floor((now - KEPT_MS) / SLOT_MS))
+    const missing: Array<number> = []
+    for (let slot = first; slot <= last; slot++) if (this.#depths.get(slot) === undefined) missing.push(slot)
+    if (missing.length > 0) {
+      const read = this.#store.get(missing.map((slot) => DEPTHS.key(String(slot))))
+      for (const [at, slot] of missing.entries()) {
+        const isOver = (slot + 1) * SLOT_MS + LATE_MS < now
+        const samples = read.then((entries) => {
+          const bytes = entries[at]?.value
+          return bytes === undefined ? [] : (DEPTHS.decode(bytes)?.minutes ?? [])
+        })
+        void this.#depths.set(slot, samples, isOver ? KEPT_MS : FRESH_MS)
+      }
+    }
+    const slots = Array.from({ length: Math.max(last - first + 1, 0) }, (_, at) => first + at)
+    const found = await Promise.all(slots.map((slot) => this.#depths.get(slot) ?? Promise.resolve([])))
+    return found.flat().sort((a, b) => a.at - b.at)
+  }
+}

@@ -1,0 +1,66 @@
+/** What a board tells about itself over time: asked by HTTP, the command line and code. The clock of the transport decides. */
+import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
+import type { Connection } from "../connection/connection.ts"
+import { type SeenWorker, type Slot, SlotReader } from "./reading.ts"
+import { type Grid, gridOf, marksOf, type Series, type SeriesQuery, seriesOf } from "./series.ts"
+import { SLOT_MS } from "./tally.ts"
+
+/** A worker that has written nothing for so long is gone. */
+const GONE_MS = 25_000
+
+export class Statistics {
+  readonly #connection: Connection
+  readonly #reader: SlotReader
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+    this.#reader = new SlotReader(connection.store)
+  }
+
+  /**
+   * A series over time, with what happened meanwhile. Fails with `CallboardError` `invalid-input`, naming the field, and with
+   * `TransportError`.
+   */
+  async series(query: SeriesQuery): Promise<Series> {
+    const now = await this.#connection.store.now()
+    const grid = gridOf(query, now)
+    const to = grid.from + grid.step * grid.points
+    const [read, samples, alive] = await Promise.all([
+      // The slot before tells which versions are not new.
+      this.#reader.read(grid.from - SLOT_MS, query.of === "submitted" ? now : to, now),
+      query.of === "waiting" ? this.#reader.depths(grid.from, to, now) : [],
+      listWorkers(this.#connection.store),
+    ])
+    return seriesOf(query, grid, read, samples, this.#marks(read.slots, alive, grid, now))
+  }
+
+  #marks(
+    slots: ReadonlyArray<Slot>,
+    alive: ReadonlyArray<WorkerDescription>,
+    { from, step, points }: Grid,
+    now: number,
+  ) {
+    const lost = goneWorkers(slots, alive, now).filter(({ goodbye }) => goodbye !== true)
+    return marksOf(slots, lost, from, from + step * points)
+  }
+}
+
+/** The workers that were there and are not any more, as they were last seen, newest first. */
+export const goneWorkers = (
+  slots: ReadonlyArray<Slot>,
+  alive: ReadonlyArray<WorkerDescription>,
+  now: number,
+): ReadonlyArray<SeenWorker> => {
+  const living = new Set(alive.map(({ name, startedAt }) => JSON.stringify([name, startedAt])))
+  const last = new Map<string, SeenWorker>()
+  for (const { workers } of slots) {
+    for (const seen of workers) {
+      const key = JSON.stringify([seen.worker, seen.startedAt])
+      const before = last.get(key)
+      if (!living.has(key) && (before === undefined || before.at <= seen.at)) last.set(key, seen)
+    }
+  }
+  return [...last.values()]
+    .filter(({ at, goodbye }) => goodbye === true || at < now - GONE_MS)
+    .sort((a, b) => b.at - a.at)
+}

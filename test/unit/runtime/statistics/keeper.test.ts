@@ -1,0 +1,183 @@
+/** What a worker writes of its counts, and how often. */
+import { actor, serve } from "callboard"
+import { expect, onTestFinished, test } from "vitest"
+import { generateId } from "../../../../runtime/id.ts"
+import { Keeper, type KeptWorker } from "../../../../runtime/statistics/keeper.ts"
+import { SLOTS } from "../../../../runtime/statistics/kept.ts"
+import { SlotReader } from "../../../../runtime/statistics/reading.ts"
+import { binsOf, gridOf, wholeOf } from "../../../../runtime/statistics/series.ts"
+import { goneWorkers } from "../../../../runtime/statistics/statistics.ts"
+import { MINUTE_MS, SLOT_MS, Tally } from "../../../../runtime/statistics/tally.ts"
+import type { LiftedPlugin } from "../../../../runtime/transport/lift/plugin.ts"
+import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
+import { TransportError } from "../../../../runtime/transport/mod.ts"
+import { memory } from "../../../support/memory.ts"
+
+const BEGIN = 2_900_000 * SLOT_MS
+
+/** A board in memory whose clock is set by hand, and a worker that counts for it. */
+const board = async () => {
+  const transport = await memory.connect(new URL(`memory://${generateId()}`), {
+    namespace: "callboard",
+    lease: 30_000,
+    name: "test",
+    timeout: 1_000,
+  })
+  onTestFinished(() => transport.close())
+  let now = BEGIN + 5 * MINUTE_MS
+  let isAway = false
+  const store: Transport["store"] = {
+    ...transport.store,
+    get: (keys) => transport.store.get(keys),
+    list: (range) => transport.store.list(range),
+    now: async () => now,
+    write: async (operations) => {
+      if (isAway) throw new TransportError("unavailable", "the line is cut")
+      return transport.store.write(operations)
+    },
+  }
+  const connection = { store, jobs: transport.jobs }
+  const worker = (name: string, version: string) => {
+    const tally = new Tally()
+    const described: KeptWorker = {
+      worker: name,
+      host: "here",
+      pid: 1,
+      startedAt: "2026-01-31T12:00:00Z",
+      version,
+      queues: ["default"],
+      concurrency: 4,
+    }
+    const keeper = new Keeper({
+      connection,
+      tally,
+      describe: () => described,
+      now: () => now,
+      log: { debug: () => undefined },
+    })
+    onTestFinished(() => keeper.end())
+    const count = (times = 1) => {
+      for (let n = 0; n < times; n++) tally.count(now, { task: "a.run", queue: "default", end: "succeeded" })
+    }
+    return { keeper, count }
+  }
+  return {
+    store,
+    worker,
+    /** All that ended in the last hour. */
+    ended: async () => {
+      const grid = gridOf({}, now)
+      const { slots } = await new SlotReader(store).read(grid.from, now, now)
+      return wholeOf([...binsOf(slots, grid, {}, () => "all").values()].flat()).ended
+    },
+    gone: async () => {
+      const { slots } = await new SlotReader(store).read(now - 15 * MINUTE_MS, now, now)
+      return goneWorkers(slots, [], now).map(({ worker: name, goodbye = false }) => [name, goodbye])
+    },
+    pass: (ms: number) => {
+      now += ms
+    },
+    cut: (away: boolean) => {
+      isAway = away
+    },
+  }
+}
+
+test("what is written again replaces what was written, also over the end of a slot and an outage", async () => {
+  const { worker, ended, pass, cut } = await board()
+  const [a, b] = [worker("a", "1"), worker("b", "1")]
+  for (let n = 0; n < 200; n++) {
+    a.count()
+    b.count()
+    pass(10_000)
+    cut(n > 50 && n < 100)
+    await Promise.all([a.keeper.keep(), b.keeper.keep()])
+  }
+  expect(await ended()).toBe(400)
+})
+
+test("a worker that dies loses what it has not written, and its successor of the same name overwrites nothing", async () => {
+  const { worker, ended, pass } = await board()
+  const first = worker("a", "1")
+  first.count(3)
+  await first.keeper.keep()
+  first.count(2)
+  const second = worker("a", "1")
+  pass(10_000)
+  second.count(4)
+  await second.keeper.keep()
+  expect(await ended()).toBe(7)
+})
+
+test("a worker that says goodbye is not missed; one that falls silent is", async () => {
+  const { worker, gone, pass } = await board()
+  const [ordered, lost] = [worker("ordered", "1"), worker("lost", "1")]
+  await Promise.all([ordered.keeper.keep(), lost.keeper.keep()])
+  await ordered.keeper.end()
+  expect(await gone()).toEqual([["ordered", true]])
+  pass(30_000)
+  expect(await gone()).toEqual(
+    expect.arrayContaining([
+      ["ordered", true],
+      ["lost", false],
+    ]),
+  )
+})
+
+test("the queues are sampled once a minute, by one of the workers", async () => {
+  const { worker, store, pass } = await board()
+  const workers = [worker("a", "1"), worker("b", "1"), worker("c", "1")]
+  for (let n = 0; n < 18; n++) {
+    for (const { keeper } of workers) await keeper.keep()
+    pass(10_000)
+  }
+  const now = await store.now()
+  expect((await new SlotReader(store).depths(BEGIN, now, now)).map(({ minute }) => minute)).toEqual([5, 6, 7])
+})
+
+test("a job costs no operation of the transport for it", async () => {
+  const operations = new Map<string, number>()
+  const counted = (transport: Transport): Transport => ({
+    ...transport,
+    store: {
+      ...transport.store,
+      get: (keys) => transport.store.get(keys),
+      list: (range) => transport.store.list(range),
+      now: () => transport.store.now(),
+      write: (all) => {
+        for (const { key } of all) operations.set(key, (operations.get(key) ?? 0) + 1)
+        return transport.store.write(all)
+      },
+    },
+  })
+  const plugin: LiftedPlugin = {
+    schemes: ["counted"],
+    connect: async (_, options) => counted(await memory.connect(new URL(`memory://${generateId()}`), options)),
+  }
+  let settled = 0
+  await using service = await serve({
+    transport: "counted:board",
+    transports: { counted: plugin },
+    actors: [
+      actor("fails", {
+        methods: {
+          run: ({ n }: { n: number }) => {
+            if (n % 2 === 0) throw new Error(`order ${n} is not there`)
+          },
+        },
+      }),
+    ],
+    signals: false,
+    logLevel: "none",
+    onSettled: () => void settled++,
+  })
+  await service.ready()
+  const JOBS = 300
+  await service.client.submitMany(Array.from({ length: JOBS }, (_, n) => ({ task: "fails.run", input: { n } })))
+  await expect.poll(() => settled, { timeout: 20_000 }).toBe(JOBS)
+  await service.stop()
+  const written = [...operations].filter(([key]) => !key.startsWith("worker/") && !key.startsWith("actor/"))
+  expect(written.filter(([key]) => key.startsWith(SLOTS.prefix)).length).toBeGreaterThan(0)
+  // A few for each ten seconds that the test took, however loaded the machine is.
+  expect(written.reduce((sum, [, count]) => sum + count, 0)).toBeLessThan(30)
+})
