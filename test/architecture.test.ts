@@ -96,6 +96,21 @@ const table: readonly Direction[] = [
     may: ["runtime/**", "commander", ...foundations],
   },
   {
+    why: "the page runs in the browser, and shows the data of jobs as text alone",
+    files: "runtime/page/**",
+    may: ["runtime/page/**", "preact", "preact/**", "@preact/signals"],
+    words: [
+      /\b(?:inner|outer)HTML\b/,
+      /\bdangerouslySetInnerHTML\b/,
+      /\binsertAdjacentHTML\b/,
+      /\bdocument\.write/,
+      /(?<![.\w$])eval\s*\(/,
+      /\bnew\s+Function\b/,
+      /(?<![\w$-])style=/,
+      /\bsetAttribute\b/,
+    ],
+  },
+  {
     why: "the one place that reads the package's own manifest",
     files: "runtime/version.ts",
     may: ["package.json"],
@@ -138,7 +153,7 @@ function sourcesBelow(...folders: readonly string[]): Sources {
     .flatMap((folder) =>
       readdirSync(join(root, folder), { recursive: true, encoding: "utf8" }).map((file) => join(folder, file)),
     )
-    .filter((file) => /\.(ts|js)$/.test(file) && !file.split(sep).includes("templates"))
+    .filter((file) => /\.(tsx?|js)$/.test(file) && !file.split(sep).includes("templates"))
   return new Map(files.map((file) => [file.split(sep).join("/"), readFileSync(join(root, file), "utf8")]))
 }
 
@@ -280,6 +295,14 @@ describe("the checker finds", () => {
     ["runtime/client/client.ts", `export interface A {\n  readonly "hono": 1\n}`, undefined],
     ["runtime/client/client.ts", `const x = 1\nimport "hono"`, "imports hono"],
     ["runtime/http/app.ts", `import { streamSSE } from "hono/streaming"`, undefined],
+    ["runtime/page/app.tsx", `import { render } from "preact"\nconst a = <p title="it's">x</p>`, undefined],
+    ["runtime/page/app.tsx", `import type { Job } from "../jobs/responses.ts"`, "imports runtime/jobs/responses.ts"],
+    [
+      "runtime/page/app.tsx",
+      `const a = <p dangerouslySetInnerHTML={{ __html: text }} />`,
+      "says dangerouslySetInnerHTML",
+    ],
+    ["runtime/page/app.tsx", `const a = <p style={width} />`, "says style="],
     ["runtime/metrics/metrics.ts", `import { Registry } from "prom-client"`, undefined],
     ["runtime/worker/counts.ts", `import { Counter } from "prom-client"`, "imports prom-client"],
     ["runtime/tracing/context.ts", `import type { Context } from "@opentelemetry/api"`, undefined],

@@ -57,6 +57,8 @@ export interface HttpAppOptions {
    * `metrics` to add those of its worker.
    */
   readonly metrics?: MetricsText | false
+  /** Whether browsers find the page of the board at `/`. Defaults to true. */
+  readonly page?: boolean
 }
 
 /**
@@ -104,7 +106,7 @@ const whyUnready = (ready: boolean | string): string | undefined =>
 
 /** {@link http} without a client yet. Without `metrics`, `/metrics` answers 404. */
 export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
-  const { tokens = [], origins = [], loopbackOnly = false, ready = () => true, metrics = false } = options
+  const { tokens = [], origins = [], loopbackOnly = false, ready = () => true, metrics = false, page = true } = options
   const { maxBody = DEFAULTS.maxBody } = options
   let client: Client | undefined
   let outage: string | undefined = CONNECTING
@@ -136,7 +138,7 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
   }
   const unknownPath = "there is no such route; GET / shows those that there are"
   return {
-    app: honoApp(context, { routes, tokens, origins, loopbackOnly, unknownPath }),
+    app: honoApp(context, { routes, tokens, origins, loopbackOnly, unknownPath, page }),
     attach: (attached) => {
       client = attached
       outage = undefined

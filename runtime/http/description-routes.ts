@@ -1,10 +1,11 @@
 /** Routes that describe the interface: the OpenAPI document, and the same for people. */
 import * as Schema from "effect/Schema"
+import type { Context } from "hono"
 import { sampleOf } from "../options/sample.ts"
 import { DEFAULT_METHOD } from "../protocol/name.ts"
 import { withReadDeadline } from "./limits.ts"
 import type { OpenApi } from "./openapi-document.ts"
-import { type Example, REFERENCE_HEADERS, referenceOf } from "./reference.ts"
+import { type Example, REFERENCE_HEADERS, referenceOf, referenceTextOf, TEXT_HEADERS } from "./reference.ts"
 import { json } from "./response.ts"
 import { type HttpContext, type Route, route } from "./route.ts"
 
@@ -29,6 +30,11 @@ const exampleOf = async (context: HttpContext): Promise<Example | undefined> => 
   return undefined
 }
 
+const shownExample = async (context: HttpContext, document: OpenApi): Promise<Example | undefined> =>
+  needsNoToken(document) ? exampleOf(context) : undefined
+
+const urlOf = (c: Context, base: string): string => `${new URL(c.req.url).origin}${base}`
+
 export const descriptionRoutes: ReadonlyArray<Route> = [
   route({
     method: "GET",
@@ -47,17 +53,29 @@ export const descriptionRoutes: ReadonlyArray<Route> = [
   }),
   route({
     method: "GET",
-    path: "/",
+    path: "/reference",
     operation: "getReference",
     group: "Description",
     summary: "This interface for people",
     responses: [{ status: 200, description: "A page", schema: Schema.String, contentType: "text/html" }],
     handle: async ({ c, context, base }) => {
       const document = context.describe(base)
-      const example = needsNoToken(document) ? await exampleOf(context) : undefined
-      return new Response(await referenceOf(document, `${new URL(c.req.url).origin}${base}`, example), {
+      return new Response(await referenceOf(document, urlOf(c, base), await shownExample(context, document)), {
         headers: REFERENCE_HEADERS,
       })
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/",
+    operation: "getText",
+    group: "Description",
+    summary: "The routes of this interface as text; browsers get the page of the board",
+    responses: [{ status: 200, description: "The routes", schema: Schema.String, contentType: "text/plain" }],
+    handle: async ({ c, context, base }) => {
+      const document = context.describe(base)
+      const text = referenceTextOf(document, urlOf(c, base), await shownExample(context, document))
+      return new Response(text, { headers: TEXT_HEADERS })
     },
   }),
 ]

@@ -6,6 +6,7 @@ import { type Context, Hono, type MiddlewareHandler } from "hono"
 import { CallboardError } from "../errors.ts"
 import { TransportError } from "../transport/mod.ts"
 import { ANONYMOUS, authenticatorOf, checkHost, checkOrigin, type Token } from "./access.ts"
+import { pageRoutes } from "./page/page.ts"
 import { asCallboardError, problem } from "./response.ts"
 import type { HttpContext, Route } from "./route.ts"
 
@@ -19,6 +20,8 @@ export interface HonoAppOptions {
   readonly loopbackOnly: boolean
   /** The message of the 404 for every other path. */
   readonly unknownPath: string
+  /** Whether the page is shown. Defaults to false. */
+  readonly page?: boolean
 }
 
 const honoPath = (path: string): string => path.replaceAll(/\{(\w+)\}/g, ":$1")
@@ -46,7 +49,7 @@ const credentialOf = (c: Context, { query = {} }: Route): string | undefined => 
 /** Fails with `invalid-input` when a token cannot be used. */
 export const honoApp = (
   context: HttpContext,
-  { routes, tokens, origins, loopbackOnly, unknownPath }: HonoAppOptions,
+  { routes, tokens, origins, loopbackOnly, unknownPath, page = false }: HonoAppOptions,
 ): Hono => {
   const authenticate = authenticatorOf(tokens)
   checkOrigins(origins, tokens.length > 0)
@@ -58,6 +61,7 @@ export const honoApp = (
 
   const app = new Hono()
   if (origins.length > 0) app.use("*", allowOrigins(origins))
+  if (page) app.route("/", pageRoutes(admit))
   for (const route of routes) {
     const { scope } = route
     app.on(route.method, honoPath(route.path), (c) => {

@@ -15,6 +15,13 @@ export const REFERENCE_HEADERS = {
   "x-content-type-options": "nosniff",
 } as const
 
+export const TEXT_HEADERS = {
+  "content-type": "text/plain; charset=utf-8",
+  "cache-control": "no-store",
+  vary: "accept",
+  "x-content-type-options": "nosniff",
+} as const
+
 /** Text with `code` in it, in paragraphs. */
 const prose = (text: string | undefined): ReadonlyArray<Html> =>
   (text ?? "")
@@ -141,11 +148,41 @@ export interface Example {
 
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
-/** The page for a document that is served at `url`. `example`: a task that a live worker serves. */
-export const referenceOf = async (document: OpenApi, url: string, example: Example = EXAMPLE): Promise<string> => {
-  const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+const operationsOf = (document: OpenApi) =>
+  Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ method, path, operation })),
   )
+
+const submission = (url: string, example: Example): string =>
+  `curl ${url}/v1/jobs -H 'content-type: application/json' -d ${quoted(JSON.stringify(example))}`
+
+/** The routes of a document that is served at `url` as text, for a terminal. */
+export const referenceTextOf = (document: OpenApi, url: string, example: Example = EXAMPLE): string => {
+  const operations = operationsOf(document)
+  const width = Math.max(...operations.map(({ path }) => path.length))
+  const groups = document.tags.map(({ name }) =>
+    [
+      name,
+      ...operations
+        .filter(({ operation }) => operation.tags.includes(name))
+        .map(({ method, path, operation }) =>
+          `  ${method.toUpperCase().padEnd(6)} ${path.padEnd(width)}  ${operation.summary}`.trimEnd(),
+        ),
+    ].join("\n"),
+  )
+  return `Callboard ${document.info.version}
+
+  ${submission(url, example)}
+
+${groups.join("\n\n")}
+
+More of each, and the schemas: ${url}/reference; for programs: ${url}/openapi.json
+`
+}
+
+/** The page for a document that is served at `url`. `example`: a task that a live worker serves. */
+export const referenceOf = async (document: OpenApi, url: string, example: Example = EXAMPLE): Promise<string> => {
+  const operations = operationsOf(document)
   const of = (tag: string) => operations.filter(({ operation }) => operation.tags.includes(tag))
   const page = html`<!doctype html>
 <html lang="en">
@@ -160,7 +197,7 @@ export const referenceOf = async (document: OpenApi, url: string, example: Examp
 <header>
 <h1>Callboard <small>${document.info.version}</small></h1>
 ${prose(document.info.description)}
-<pre><code>curl ${url}/v1/jobs -H 'content-type: application/json' -d ${quoted(JSON.stringify(example))}</code></pre>
+<pre><code>${submission(url, example)}</code></pre>
 <p>For programs: <a href="${url}/openapi.json">openapi.json</a></p>
 </header>
 <nav>${document.tags.map(

@@ -22,6 +22,8 @@ export interface HttpOptions {
   readonly tokens?: ReadonlyArray<Token>
   /** Origins of web pages that may call it with a token, such as `https://app.example.com`. Defaults to none. */
   readonly origins?: ReadonlyArray<string>
+  /** Whether browsers find the page of the board at `/`. Defaults to true. */
+  readonly page?: boolean
 }
 
 export interface HttpServer {
@@ -124,7 +126,7 @@ export const startHttp = (options: HttpOptions, context: HttpServerContext): Att
   const server = startServer(
     options,
     (access) => {
-      const attachable = attachableHttp({ ...context, ...access })
+      const attachable = attachableHttp({ ...context, ...access, page: options.page ?? true })
       attach = attachable.attach
       return attachable.app
     },

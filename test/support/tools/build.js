@@ -24,6 +24,13 @@ function fail(message) {
 
 rmSync(dist, { recursive: true, force: true })
 
+// The page first, because its weight may fail the build.
+const page = [join(root, "test/support/tools/bun.js"), "run", join(root, "test/support/tools/page.ts"), "--once"]
+const bundled = spawnSync(process.execPath, [...page, "--licences", join(dist, "THIRD-PARTY.txt")], {
+  stdio: "inherit",
+})
+if (bundled.status !== 0) fail("the page was not built")
+
 const compiler = join(root, "node_modules/typescript/bin/tsc")
 const config = join(root, "test/support/tools/tsconfig.build.json")
 const compiled = spawnSync(process.execPath, [compiler, "--project", config], { stdio: "inherit" })
@@ -39,7 +46,11 @@ for (const folder of ["runtime", "plugins", "test/kit"].filter((each) => existsS
   for (const file of readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })) {
     const isTemplate = file.split(sep).slice(0, -1).includes("templates")
     const isAsset = /\.[a-z0-9]+$/.test(file) && !/\.(ts|js|md)$/.test(file)
-    if (isTemplate || isAsset) cpSync(join(root, folder, file), join(dist, folder, file), { recursive: true })
+    // What runs in the browser is bundled into one module of runtime/http, with types of its own.
+    const isPage = folder === "runtime" && file.split(sep)[0] === "page"
+    const isBundle = join(folder, file).split(sep).join("/").startsWith("runtime/http/page/assets.")
+    if (isBundle || ((isTemplate || isAsset) && !isPage))
+      cpSync(join(root, folder, file), join(dist, folder, file), { recursive: true })
   }
 }
 

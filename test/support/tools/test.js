@@ -171,7 +171,7 @@ const stages = {
   types: async () => {
     const compiler = "node_modules/typescript/bin/tsc"
     const outcomes = []
-    for (const project of [".", "test/page"]) {
+    for (const project of [".", "runtime/page", "test/page"]) {
       outcomes.push(await check(`types of ${project}`, [compiler, "--noEmit", "--project", project]))
     }
     return {

@@ -95,7 +95,7 @@ describe("the reference page", () => {
   test("posts a task that exists, names what an id is of, and has bounds to be read", async () => {
     const { url } = await start()
     const page = await eventually(async () => {
-      const text = await (await fetch(url)).text()
+      const text = await (await fetch(`${url}/reference`)).text()
       return curlIn(text).includes("text.count") ? undefined : text
     })
     expect(curlIn(page)).toMatch(/\/v1\/jobs .*task.*work/)
@@ -109,12 +109,25 @@ describe("the reference page", () => {
 
   test("tells no names where tokens are needed", async () => {
     const { url } = await start({ http: { port: 0, tokens: [{ token: "secret", scopes: ["read"] }] } })
-    expect(curlIn(await (await fetch(url)).text())).toContain("text.count")
+    expect(curlIn(await (await fetch(`${url}/reference`)).text())).toContain("text.count")
+    expect(await (await fetch(url)).text()).toContain("text.count")
+  })
+
+  test("is text for a terminal at the root", async () => {
+    const { url } = await start()
+    const response = await fetch(`${url}/`)
+    expect(response.headers.get("content-type")).toBe("text/plain; charset=utf-8")
+    const text = await response.text()
+    for (const { path, method, summary } of routes) {
+      expect(text).toMatch(new RegExp(`${method} +${path.replaceAll(/[{}]/g, "\\$&")} +${summary.slice(0, 12)}`))
+    }
+    expect(text).toContain(`${url}/reference`)
+    expect(text).toMatch(/^ {2}curl .*\/v1\/jobs /m)
   })
 
   test("shows every route and schema, and asks nobody for anything", async () => {
     const { url } = await start()
-    const response = await fetch(`${url}/`)
+    const response = await fetch(`${url}/reference`)
     expect(response.headers.get("content-type")).toBe("text/html; charset=utf-8")
     expect(response.headers.get("content-security-policy")).toContain("default-src 'none'")
     const page = await response.text()

@@ -1,0 +1,164 @@
+/** The page: navigation, the bar about the connection, and the view of the address. */
+import type { ComponentType, JSX } from "preact"
+import { useEffect } from "preact/hooks"
+import { useKey } from "./keys.ts"
+import { tryNow } from "./live.ts"
+import { Button, Empty, Note } from "./parts/basic.tsx"
+import { Icon } from "./parts/icon.tsx"
+import { VIEWS } from "./parts/nav.ts"
+import { openSearch, Search } from "./parts/search.tsx"
+import { TokenForm } from "./parts/token.tsx"
+import { View } from "./parts/view.tsx"
+import type { ViewName } from "./paths.ts"
+import { base, href, match } from "./router.ts"
+import { access, counts, link, me, now, serverNow, setToken, token, zone } from "./state.ts"
+import { clock, short } from "./times.ts"
+import { Overview } from "./views/overview.tsx"
+
+/** What each view is shown with. */
+export interface ViewProps {
+  /** The last part of the address, where it names something. */
+  readonly id: string
+}
+
+/** The view of each address. Another view is written into `views/`, and named here. */
+const SHOWN: Readonly<Partial<Record<ViewName, ComponentType<ViewProps>>>> = {
+  overview: Overview,
+}
+
+/** What the navigation tells beside a view: a number, and whether it is trouble. */
+const noteOf = (name: ViewName): readonly [text: string, isBad: boolean] | undefined => {
+  const of = counts.value
+  if (of === undefined) return undefined
+  if (name === "queues" && (of["queued"] ?? 0) > 0) return [short(of["queued"] ?? 0), false]
+  if (name === "dead" && (of["dead"] ?? 0) > 0) return [short(of["dead"] ?? 0), false]
+  return undefined
+}
+
+const current = (name: ViewName, also: ReadonlyArray<ViewName>): "page" | undefined => {
+  const shown = match.value?.name
+  return shown !== undefined && (shown === name || also.includes(shown)) ? "page" : undefined
+}
+
+const Side = (): JSX.Element => (
+  <aside class="side">
+    <div class="brand">
+      <svg class="logo" viewBox="0 0 22 22" aria-hidden="true">
+        <rect class="pb" x="1" y="1" width="20" height="20" rx="5.5" />
+        <path class="pl" d="M6 7h10M6 11.2h6" />
+        <path class="pa" d="M6 15.4h3.5" />
+      </svg>
+      Callboard
+    </div>
+    <nav class="nav" aria-label="Views">
+      {VIEWS.filter(({ shown }) => shown()).map(({ name, title, icon, also }) => {
+        const note = noteOf(name)
+        return (
+          <a key={name} href={href(name)} aria-current={current(name, also)}>
+            <Icon name={icon} />
+            {title}
+            {note !== undefined && <span class={`n ${note[1] ? "bad" : ""}`}>{note[0]}</span>}
+          </a>
+        )
+      })}
+    </nav>
+    <div class="foot">
+      {token.value !== undefined && (
+        <span class="who">
+          <Icon name="key" />
+          <span class="clip">{me.value?.name ?? "Token"}</span>
+          <Button class="small quiet" onClick={() => setToken(undefined)}>
+            Leave
+          </Button>
+        </span>
+      )}
+      <span>
+        <a class="link" href={`${base}/reference`}>
+          HTTP interface
+        </a>
+      </span>
+    </div>
+  </aside>
+)
+
+/** Five tabs for a phone: the last one leads to all other views. */
+const TabBar = (): JSX.Element => (
+  <nav class="tabbar" aria-label="Views">
+    {VIEWS.filter(({ shown }) => shown())
+      .slice(0, 4)
+      .map(({ name, title, icon, also }) => (
+        <a key={name} href={href(name)} aria-current={current(name, also)}>
+          <Icon name={icon} />
+          {title.split(" ")[0]}
+        </a>
+      ))}
+    <button type="button" onClick={openSearch}>
+      <Icon name="more" />
+      More
+    </button>
+  </nav>
+)
+
+const OfflineBar = (): JSX.Element | null => {
+  const { state, since, nextAt, tries, why } = link.value
+  if (state !== "offline" || since === undefined || nextAt === undefined) return null
+  // The clock of the page is the server's; these times are this machine's.
+  const left = Math.max(0, Math.ceil((nextAt - now.value + (serverNow() - Date.now())) / 1000))
+  return (
+    <div class="offline" role="status">
+      <Note kind="bad" icon="wifi">
+        <b>No connection since {clock(since, zone.value)}.</b> {why} What you see is from then. Trying again in {left} s
+        (attempt {tries}).{" "}
+        <Button class="small" onClick={tryNow}>
+          Try now
+        </Button>
+      </Note>
+    </div>
+  )
+}
+
+/** After three missed refreshes what is shown loses its colour. */
+const isStale = (): boolean =>
+  link.value.state === "offline" && link.value.since !== undefined && now.value - link.value.since > 6_000
+
+const Content = (): JSX.Element => {
+  if (access.value === "needed" || access.value === "wrong") return <TokenForm />
+  const found = match.value
+  const Shown = found === undefined ? undefined : SHOWN[found.name]
+  if (found === undefined || Shown === undefined) {
+    return (
+      <View title="Nothing here">
+        <Empty title="There is no such view">
+          <a class="link" href={href("overview")}>
+            Overview
+          </a>
+        </Empty>
+      </View>
+    )
+  }
+  return <Shown key={found.name} id={found.id} />
+}
+
+export const App = (): JSX.Element => {
+  useKey("/", openSearch)
+  useEffect(() => {
+    // The skeleton of the shell is gone.
+    document.getElementById("main")?.removeAttribute("aria-busy")
+  }, [])
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to content
+      </a>
+      <div class="app">
+        <Side />
+        <main id="main" tabIndex={-1} class={isStale() ? "stale" : ""}>
+          <OfflineBar />
+          <Content />
+        </main>
+      </div>
+      <TabBar />
+      <Search />
+    </>
+  )
+}

@@ -1,0 +1,29 @@
+/**
+ * Every text that the page shows passes through here, so that no view can forget it: text between tags, and the attributes that
+ * are shown or read out. The values of fields stay as they are.
+ */
+import { options, type VNode } from "preact"
+import { seen } from "./seen.ts"
+
+const SHOWN = ["title", "aria-label", "placeholder", "data-l"]
+
+const seenChildren = (children: unknown): unknown =>
+  typeof children === "string" ? seen(children) : Array.isArray(children) ? children.map(seenChildren) : children
+
+/** Escapes what a new element shows. */
+export const guard = (vnode: VNode): void => {
+  const props: Record<string, unknown> = vnode.props
+  if (props === null || typeof props !== "object") return
+  if ("children" in props) props["children"] = seenChildren(props["children"])
+  if (typeof vnode.type !== "string") return
+  for (const name of SHOWN) {
+    const value = props[name]
+    if (typeof value === "string") props[name] = seen(value)
+  }
+}
+
+const before = options.vnode
+options.vnode = (vnode) => {
+  guard(vnode)
+  before?.(vnode)
+}

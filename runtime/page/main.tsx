@@ -1,0 +1,19 @@
+/** Starts the page in the shell that the server sent. */
+import "./guard.ts"
+import { render } from "preact"
+import { App } from "./app.tsx"
+import { startKeys } from "./keys.ts"
+import { startPulse } from "./live.ts"
+import { startRouter } from "./router.ts"
+import { startState } from "./state.ts"
+
+const root = document.getElementById("root")
+if (root !== null) {
+  root.replaceChildren()
+  startState()
+  startRouter()
+  startKeys()
+  render(<App />, root)
+  // Goes on for as long as the page is open.
+  void startPulse()
+}

@@ -1,0 +1,24 @@
+/** The views that the navigation names, in its order. What a board lacks is left out. */
+
+import type { ViewName } from "../paths.ts"
+import { has } from "../state.ts"
+import type { IconName } from "./icon.tsx"
+
+export interface NamedView {
+  readonly name: ViewName
+  readonly title: string
+  readonly icon: IconName
+  /** The views that belong to it: while one of them is shown, this one is marked. */
+  readonly also: ReadonlyArray<ViewName>
+  readonly shown: () => boolean
+}
+
+export const VIEWS: ReadonlyArray<NamedView> = [
+  { name: "overview", title: "Overview", icon: "overview", also: [], shown: () => true },
+  { name: "jobs", title: "Jobs", icon: "jobs", also: ["job"], shown: () => true },
+  { name: "errors", title: "Errors", icon: "errors", also: ["error"], shown: () => has("errors") },
+  { name: "queues", title: "Queues & limits", icon: "queues", also: ["queue"], shown: () => true },
+  { name: "workers", title: "Workers", icon: "workers", also: ["worker"], shown: () => true },
+  { name: "schedules", title: "Schedules", icon: "schedules", also: ["due"], shown: () => has("schedules") },
+  { name: "dead", title: "Dead letters", icon: "dead", also: [], shown: () => has("dead") },
+]

@@ -1,0 +1,107 @@
+/** One field to go anywhere: to a job by its id, to the jobs of a task, to a view. */
+import { signal, useSignal } from "@preact/signals"
+import type { JSX } from "preact"
+import { letters, toggleLetters } from "../keys.ts"
+import { go, href } from "../router.ts"
+import { Button, Dialog } from "./basic.tsx"
+import { VIEWS } from "./nav.ts"
+
+const isOpen = signal(false)
+export const openSearch = (): void => {
+  isOpen.value = true
+}
+
+interface Target {
+  readonly words: string
+  readonly to: string
+}
+
+/** Where a text may lead, the likeliest first. */
+const targetsOf = (text: string): ReadonlyArray<Target> => {
+  const wanted = text.trim()
+  const views = VIEWS.filter(({ title, shown }) => shown() && title.toLowerCase().includes(wanted.toLowerCase()))
+  const toViews = views.map(({ title, name }) => ({ words: title, to: href(name) }))
+  if (wanted === "") return toViews
+  const job = { words: `Job ${wanted}`, to: href("job", wanted) }
+  const task = { words: `Jobs of the task ${wanted}`, to: href("jobs", "", { task: wanted }) }
+  const queue = { words: `Jobs in the queue ${wanted}`, to: href("jobs", "", { queue: wanted }) }
+  // Ids are UUIDs, unless the submitter has chosen them.
+  const isId = /^[\da-f]{8}-[\da-f-]{27}$/i.test(wanted)
+  return isId ? [job, ...toViews] : [...toViews, task, queue, job]
+}
+
+export const Search = (): JSX.Element | null => (isOpen.value ? <SearchDialog /> : null)
+
+const SearchDialog = (): JSX.Element => {
+  const text = useSignal("")
+  const at = useSignal(0)
+  const close = (): void => {
+    isOpen.value = false
+  }
+  const targets = targetsOf(text.value)
+  const follow = (target: Target | undefined): void => {
+    if (target === undefined) return
+    close()
+    go(target.to)
+  }
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0
+    if (by !== 0) at.value = Math.max(0, Math.min(targets.length - 1, at.value + by))
+    else if (event.key === "Enter") follow(targets[at.value])
+    else return
+    event.preventDefault()
+  }
+  return (
+    <Dialog
+      title="Go to"
+      onClose={close}
+      footer={
+        <>
+          <span class="small dim">
+            <kbd>/</kbd> search · <kbd>J</kbd> <kbd>K</kbd> next, previous · <kbd>Enter</kbd> open · <kbd>R</kbd> retry
+            · <kbd>Esc</kbd> close
+          </span>
+          <span class="grow" />
+          <Button class="small quiet" pressed={letters.value} onClick={toggleLetters}>
+            Letters {letters.value ? "on" : "off"}
+          </Button>
+          <Button onClick={close}>Close</Button>
+        </>
+      }
+    >
+      <input
+        class="fld"
+        type="text"
+        role="combobox"
+        aria-label="Id of a job, name of a task or view"
+        aria-expanded="true"
+        aria-controls="targets"
+        aria-activedescendant={targets.length > 0 ? `target-${at.value}` : undefined}
+        autocomplete="off"
+        spellcheck={false}
+        placeholder="Id of a job, task, queue, view"
+        value={text.value}
+        onInput={(event) => {
+          text.value = event.currentTarget.value
+          at.value = 0
+        }}
+        onKeyDown={onKeyDown}
+      />
+      <div class="targets" id="targets" role="listbox" aria-label="Where it leads">
+        {targets.map((target, index) => (
+          <div
+            key={target.to}
+            id={`target-${index}`}
+            role="option"
+            aria-selected={index === at.value}
+            tabIndex={-1}
+            onClick={() => follow(target)}
+            onKeyDown={onKeyDown}
+          >
+            {target.words}
+          </div>
+        ))}
+      </div>
+    </Dialog>
+  )
+}

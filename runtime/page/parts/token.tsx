@@ -1,0 +1,65 @@
+/** What stands in the place of a view while the board asks for a token. */
+import { useSignal } from "@preact/signals"
+import type { JSX } from "preact"
+import { access, setToken } from "../state.ts"
+import { Button, Note } from "./basic.tsx"
+
+export const TokenForm = (): JSX.Element => {
+  const text = useSignal("")
+  const remembered = useSignal(false)
+  const isWrong = access.value === "wrong"
+  const open = (): void => {
+    const given = text.value.trim()
+    if (given !== "") setToken(given, remembered.value)
+  }
+  return (
+    <section class="frame ask" aria-labelledby="ask">
+      <h1 id="ask">{isWrong ? "That token is not known" : "A token is needed"}</h1>
+      <form
+        class="in"
+        onSubmit={(event) => {
+          event.preventDefault()
+          open()
+        }}
+      >
+        {isWrong ? (
+          <Note kind="bad" icon="lock">
+            This token is not known here. It may have been replaced: ask the people who run the service.
+          </Note>
+        ) : (
+          <p>This board asks who you are. The token stays in this tab, and is sent to this address only.</p>
+        )}
+        <label class="small mid" for="token">
+          Token
+        </label>
+        <input
+          class="fld mono"
+          id="token"
+          type="password"
+          autocomplete="current-password"
+          aria-invalid={isWrong}
+          value={text.value}
+          onInput={(event) => {
+            text.value = event.currentTarget.value
+          }}
+        />
+        <label class="opt">
+          <input
+            class="ck"
+            type="checkbox"
+            checked={remembered.value}
+            onChange={(event) => {
+              remembered.value = event.currentTarget.checked
+            }}
+          />
+          <span>Remember on this device</span>
+        </label>
+        <div class="row">
+          <Button class="main" onClick={open}>
+            Open the board
+          </Button>
+        </div>
+      </form>
+    </section>
+  )
+}

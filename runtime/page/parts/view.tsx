@@ -1,0 +1,81 @@
+/** The frame of each view: its title, what stands beside it, and what all views have at the top. */
+import type { ComponentChildren, JSX } from "preact"
+import { useEffect } from "preact/hooks"
+import { seen } from "../seen.ts"
+import { link, nextTheme, now, ownZone, paused, pausedAt, theme, togglePause, toggleZone, zone } from "../state.ts"
+import { clock } from "../times.ts"
+import { Button } from "./basic.tsx"
+import { Icon } from "./icon.tsx"
+import { openSearch } from "./search.tsx"
+
+export interface ViewProps {
+  /** For the tab of the browser, and as the heading where there is no `crumb`. */
+  readonly title: string
+  /** How many there are, for the tab of the browser. */
+  readonly count?: string | undefined
+  /** The way to this view, in the place of the heading: the view has a heading of its own then. */
+  readonly crumb?: ComponentChildren
+  readonly tools?: ComponentChildren
+  readonly children: ComponentChildren
+}
+
+const liveWord = (): readonly [kind: string, words: string, more: string] => {
+  const { state, since } = link.value
+  if (paused.value) return ["warn", "Paused", clock(pausedAt.value ?? now.value, zone.value)]
+  if (state === "offline") return ["bad", "Offline", since === undefined ? "" : `since ${clock(since, zone.value)}`]
+  if (state === "connecting") return ["warn", "Connecting", ""]
+  return ["beat", "Live", clock(now.value, zone.value)]
+}
+
+const Live = (): JSX.Element => {
+  const [kind, words, more] = liveWord()
+  return (
+    <button
+      type="button"
+      class="live"
+      aria-pressed={!paused.value}
+      title={paused.value ? "Go on refreshing" : "Stop refreshing"}
+      onClick={togglePause}
+    >
+      <i class={`dot ${kind}`} />
+      {words}
+      <span class="dim l2">{more}</span>
+    </button>
+  )
+}
+
+const THEME_WORDS = { system: "as the system has it", light: "light", dark: "dark" } as const
+
+export const View = ({ title, count, crumb, tools, children }: ViewProps): JSX.Element => {
+  useEffect(() => {
+    document.title = seen(`${count === undefined ? "" : `${count} `}${title} · Callboard`)
+  }, [title, count])
+  const isUtc = zone.value === "UTC"
+  return (
+    <>
+      <div class="top">
+        {crumb === undefined ? <h1>{title}</h1> : <span class="crumb clip">{crumb}</span>}
+        {tools}
+        <span class="grow" />
+        <button type="button" class="find" aria-label="Search and commands" aria-keyshortcuts="/" onClick={openSearch}>
+          <Icon name="search" />
+          <span>Go to a job, a task…</span>
+          <kbd>/</kbd>
+        </button>
+        <Button
+          title={
+            isUtc
+              ? `Times are in UTC. Show them in your zone: ${ownZone}`
+              : `Times are in your zone, ${ownZone}. Show them in UTC`
+          }
+          onClick={toggleZone}
+        >
+          {isUtc ? "UTC" : (zone.value.split("/").at(-1) ?? "").replaceAll("_", " ")}
+        </Button>
+        <Button class="sq hide-s" icon="theme" label={`Colours: ${THEME_WORDS[theme.value]}`} onClick={nextTheme} />
+        <Live />
+      </div>
+      {children}
+    </>
+  )
+}

@@ -1,0 +1,20 @@
+/**
+ * The addresses of the page. The server answers each of them with the shell, and everything else with an honest 404; the page
+ * shows the view of that name.
+ */
+export const PATHS = {
+  overview: "/",
+  jobs: "/jobs",
+  job: "/jobs/:id",
+  errors: "/errors",
+  error: "/errors/:id",
+  queues: "/queues",
+  queue: "/queues/:id",
+  workers: "/workers",
+  worker: "/workers/:id",
+  schedules: "/schedules",
+  due: "/schedules/due",
+  dead: "/dead",
+} as const
+
+export type ViewName = keyof typeof PATHS

@@ -1,0 +1,29 @@
+/** Nothing moves under a hand: while it is held, rows change in place, and neither come, go nor change places. */
+import { useRef } from "preact/hooks"
+
+/** The rows that were shown, with their newest values, in the order in which they stood. What is not there any more stays as it was. */
+export const keepOrder = <T>(
+  shown: ReadonlyArray<T>,
+  next: ReadonlyArray<T>,
+  key: (row: T) => string,
+): ReadonlyArray<T> => {
+  const newest = new Map(next.map((row) => [key(row), row]))
+  return shown.map((row) => newest.get(key(row)) ?? row)
+}
+
+/** Whether the pointer or the focus is in a list, text is selected, or a dialog or menu is open. */
+export const isHeld = (): boolean =>
+  document.querySelector("[data-hold]:hover, [data-hold]:focus-within, dialog[open], details.menu[open]") !== null ||
+  window.getSelection()?.isCollapsed === false
+
+/** Rows for a list that a hand may be on. `of` names what they are of: with another one they are all new. */
+export const useStable = <T>(of: string, rows: ReadonlyArray<T>, key: (row: T) => string): ReadonlyArray<T> => {
+  const last = useRef<{ readonly of: string; readonly rows: ReadonlyArray<T> }>(undefined)
+  const before = last.current
+  const shown =
+    before !== undefined && before.of === of && before.rows.length > 0 && isHeld()
+      ? keepOrder(before.rows, rows, key)
+      : rows
+  last.current = { of, rows: shown }
+  return shown
+}
