@@ -5,6 +5,7 @@
 import { appendFileSync } from "node:fs"
 import { actor, serve } from "callboard"
 import { StuckWatch } from "../../runtime/worker/fetch/stuck-watch.ts"
+import { block } from "../support/block.ts"
 import { eventually } from "../support/servers/process.ts"
 import { type Fault, faulty, isFault } from "./faulty.ts"
 
@@ -62,7 +63,7 @@ const chaos = actor("chaos", {
       timeLimit: { hard: TRAP_LIMIT },
       run: (_input: unknown, job) => {
         note(job.id, "block", job.retries)
-        for (;;) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60_000)
+        block()
       },
     },
     /** Does not heed its signal, and never ends. */

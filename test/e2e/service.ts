@@ -4,6 +4,7 @@ import { dirname } from "node:path"
 import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { actor, type Job, type ServeOptions, serve } from "callboard"
+import { block } from "../support/block.ts"
 import { eventually } from "../support/servers/process.ts"
 
 interface Step {
@@ -41,11 +42,6 @@ const step = async ({ started, gate, ownGate, ledger }: Step, job: Job<unknown>)
   if (ownGate !== undefined) await exists(`${ownGate}${process.pid}`)
   if (ledger !== undefined) appendFileSync(ledger, `${job.id} ${job.attempt} ${process.pid}\n`)
   return { pid: process.pid, attempt: job.attempt }
-}
-
-/** Blocks the thread, without taking the processor from other tests. */
-const block = (ms: number): void => {
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
 }
 
 const collectGarbage = (): void => {

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
 import { idOf, taskOf } from "../../../kit/task.ts"
+import { block } from "../../../support/block.ts"
 import { startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { connectNats } from "./lifted.ts"
@@ -38,11 +39,6 @@ beforeEach(async () => {
 
 afterEach(() => resources.disposeAsync())
 
-const standStill = (ms: number): void => {
-  const until = Date.now() + ms
-  while (Date.now() < until);
-}
-
 /** Resolves when the server has answered all earlier requests of the worker. */
 const roundTrip = () => worker.store?.now()
 
@@ -64,7 +60,7 @@ describe("a task that came while the thread stood still", () => {
     const task = taskOf({ id: generateId(), queue: "default" })
     proxy.freeze()
     await other.jobs.publish([task])
-    standStill(LEASE * 1.2)
+    block(LEASE * 1.2)
     const [again] = await pull(other, 5_000)
     expect(again && idOf(again)).toBe(task.id)
     expect(again?.deliveries).toBeGreaterThan(1)
@@ -86,7 +82,7 @@ describe("a task that came while the thread stood still", () => {
     ]
     proxy.freeze()
     await other.jobs.publish([task])
-    standStill(LEASE * 1.2)
+    block(LEASE * 1.2)
     proxy.thaw()
     const [again] = await pulled
     expect(again && idOf(again)).toBe(task.id)

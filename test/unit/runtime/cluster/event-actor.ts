@@ -1,5 +1,6 @@
 /** Actors whose jobs cause every type of event, in the worker's process and in a child process. */
 import { actor, CallboardError, Reject } from "callboard"
+import { block } from "../../../support/block.ts"
 
 const methods = {
   works: { params: ["x", "y"], run: async () => ({ answer: 42 }) },
@@ -20,7 +21,7 @@ const methods = {
   endless: (_input: unknown, job: { readonly signal: AbortSignal }) =>
     new Promise((resolve) => job.signal.addEventListener("abort", resolve)),
   spins: async () => {
-    for (;;);
+    block()
   },
   secret: { redact: true, run: async () => "the answer" },
   partly: { redact: ["password"], params: ["user", "password"], run: async (input: unknown) => input },

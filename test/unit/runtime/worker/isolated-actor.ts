@@ -5,6 +5,7 @@ import { Effect, Schema } from "effect"
 // Not from "callboard", which is half of what a process would load.
 import { type Actor, actor } from "../../../../runtime/actor/actor.ts"
 import { Ignore, Reject } from "../../../../runtime/actor/outcomes.ts"
+import { block } from "../../../support/block.ts"
 
 const forever = () => new Promise<never>((_resolve) => setInterval(() => undefined, 60_000))
 
@@ -85,7 +86,7 @@ export const isolated = actor("isolated", {
     },
     spin: ({ ledger }: { ledger?: string }) => {
       if (ledger !== undefined) appendFileSync(ledger, `${process.pid}\n`)
-      for (;;);
+      block()
     },
     /** Ignores its signal. */
     stuck: ({ ledger }: { ledger: string }) => {
@@ -116,7 +117,7 @@ export const isolated = actor("isolated", {
     family: ({ ledger }: { ledger: string }) => {
       const child = spawn("sleep", ["60"], { stdio: "ignore" })
       appendFileSync(ledger, `${child.pid}\n`)
-      for (;;);
+      block()
     },
     fail: () => {
       throw new TypeError("no such thing", { cause: new Error("the cause") })
