@@ -25,13 +25,23 @@ export const testFiles = allFiles.filter((file) => !pageTests.includes(file))
 const starters =
   /\b(startNats|startNatsCluster|startPostgres|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/(mod|conformance|run|driver\/run)\.ts/
 
-/** What waits most of its time: for intervals that belong to what it tries. */
-const waiting =
-  /^test\/(scenarios|faults)\/|\/(sqlite\/(driver|full|gone)|http\/outage|service\/serve|worker\/(clock|restart|leases\/lease-keeper|settle\/faults))\.test\.ts$/
+/** What waits most of its time, for intervals that belong to what it tries: each a part of a file's path. */
+const waiting = [
+  "test/scenarios/",
+  "test/faults/",
+  ...["nats/connection/inbox", "sqlite/driver", "sqlite/full", "sqlite/gone"].map(
+    (name) => `unit/plugins/${name}.test`,
+  ),
+  ...[
+    ...["board/lost", "http/outage", "jobs/tracking/finding", "schedules/scheduler", "service/serve"],
+    ...["transport/lift/watch-store", "worker/clock", "worker/failures", "worker/hooks", "worker/leases/lease-keeper"],
+    ...["worker/limits/permits", "worker/restart", "worker/settlement/faults"],
+  ].map((name) => `unit/runtime/${name}.test`),
+]
 
 /** A unit test needs this process alone, and little time: its file names nothing that starts another process. */
 export const unitTests = testFiles.filter(
-  (file) => !waiting.test(file) && !starters.test(readFileSync(join(root, file), "utf8")),
+  (file) => !waiting.some((part) => file.includes(part)) && !starters.test(readFileSync(join(root, file), "utf8")),
 )
 
 /**

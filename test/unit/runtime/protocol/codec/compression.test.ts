@@ -28,7 +28,7 @@ describe("compression", () => {
     ["application/x-brotli", brotliCompressSync],
     ["application/zstd", zstdCompressSync],
   ] as const)("%s: the result is bounded while it grows", (name, pack) => {
-    const bomb = pack(new Uint8Array(20_000_000))
+    const bomb = pack(new Uint8Array(4_000_000))
     expect(bomb.length).toBeLessThan(100_000)
     for (const limit of [0, 1, 1000, 1_000_000]) {
       expect(Result.flip(decompress(bomb, name, limit))).toMatchObject({ success: { reason: "too-large" } })

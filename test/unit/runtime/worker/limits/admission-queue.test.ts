@@ -85,8 +85,9 @@ describe("a backlog", () => {
     const delays = Array.from({ length: 10_000 }, () => backlog.deferralMs(3_000_000, 9, 0.5))
     expect(delays.at(-1)).toBeGreaterThan(30_000)
     expect(delays.at(-1)).toBeLessThan(60_000)
-    for (let count = 0; count < 100_000; count++)
-      expect(backlog.deferralMs(3_000_000, 9, 1)).toBeLessThanOrEqual(LONGEST_WAIT_MS)
+    let longest = 0
+    for (let count = 0; count < 100_000; count++) longest = Math.max(longest, backlog.deferralMs(3_000_000, 9, 1))
+    expect(longest).toBeLessThanOrEqual(LONGEST_WAIT_MS)
   })
 })
 
@@ -151,9 +152,11 @@ describe("moments of a rate", () => {
     const starts = simulate(rate, workers, minutes * 60_000)
     const perMinute = 60_000 / rate.intervalMs
     expect(starts.length).toBeGreaterThan(0.97 * minutes * perMinute)
+    let most = 0
     for (let first = 0, last = 0; last < starts.length; last++) {
       while ((starts[last] ?? 0) - (starts[first] ?? 0) >= 60_000) first++
-      expect(last - first + 1).toBeLessThanOrEqual(perMinute + 1)
+      most = Math.max(most, last - first + 1)
     }
+    expect(most).toBeLessThanOrEqual(perMinute + 1)
   })
 })
