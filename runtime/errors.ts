@@ -44,6 +44,8 @@ export interface ErrorDetails {
   readonly id?: string
   /** Whether a failed submission may have been accepted all the same. Submitting again with the same id is safe. */
   readonly outcome?: "none" | "unknown"
+  /** The scope that the token lacks. */
+  readonly scope?: string
   readonly cause?: unknown
 }
 

@@ -7,14 +7,20 @@ import { RECONNECT_RANGES } from "../options/reconnect.ts"
 import { whole } from "../options/whole.ts"
 import { about, Text, yesNo } from "./about.ts"
 
-/** Scopes of a token of the HTTP interface. */
-export const SCOPES = ["read", "submit", "admin"] as const
+/** Scopes of the HTTP interface. */
+export const SCOPES = ["read", "payload", "submit", "operate", "admin"] as const
 
 /**
- * `read`: read everything. `submit`: submit tasks. `admin`: everything, also cancel, rerun and delete jobs, and control
- * workers.
+ * `read`: read everything. `payload`, which `read` includes: see what jobs were given and gave back (input, result, meta, headers).
+ * `submit`: submit tasks. `operate`: cancel and retry jobs, pause and resume queues, schedules and workers. `admin`:
+ * everything, also delete and purge, and control workers.
  */
 export type Scope = (typeof SCOPES)[number]
+
+/** What a token may be given: scopes, and the word that takes `payload` out of `read`. */
+export const TOKEN_SCOPES = [...SCOPES, "no-payload"] as const
+
+export type TokenScope = (typeof TOKEN_SCOPES)[number]
 
 export const HttpConfig = Schema.Struct({
   port: Schema.optionalKey(
@@ -39,12 +45,12 @@ export const HttpConfig = Schema.Struct({
     Schema.Array(
       Schema.Struct({
         token: Text,
-        scopes: Schema.Array(Schema.Literals(SCOPES)),
+        scopes: Schema.Array(Schema.Literals(TOKEN_SCOPES)),
         name: Schema.optionalKey(Text),
       }),
     ).annotate(
       about(
-        "The tokens and what each may do: `{token, scopes, name?}` with the scopes `read`, `submit`, `admin`; as text `scope+scope:token,…`",
+        "The tokens and what each may do: `{token, scopes, name?}` with the scopes `read`, `payload`, `submit`, `operate`, `admin`, or `no-payload` beside `read`; as text `scope+scope:token,…`",
         { default: "none: this machine may do everything", read: "tokens", secret: true },
       ),
     ),

@@ -7,7 +7,7 @@ import * as Schema from "effect/Schema"
 import { didYouMean } from "../options/refuse.ts"
 import type { About } from "./about.ts"
 import { ConfigError, type ConfigFile, checkConfig, issueOf } from "./file.ts"
-import { SCOPES } from "./groups.ts"
+import { TOKEN_SCOPES } from "./groups.ts"
 import type { Config } from "./schema.ts"
 import { SETTINGS, type Setting } from "./settings.ts"
 
@@ -94,7 +94,7 @@ export const readText = (how: About["read"], text: string): unknown => {
         const at = part.indexOf(":")
         if (at < 0) {
           throw new ConfigError(
-            `token ${place + 1} has no scope: write scope:token, with one of the scopes ${SCOPES.join(", ")}, or several with + between them`,
+            `token ${place + 1} has no scope: write scope:token, with one of the scopes ${TOKEN_SCOPES.join(", ")}, or several with + between them`,
           )
         }
         return { token: part.slice(at + 1).trim(), scopes: part.slice(0, at).trim().split("+") }

@@ -5,13 +5,13 @@
  * refused), and it takes no writes from pages of other origins.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
-import { SCOPES, type Scope } from "../config/groups.ts"
+import { SCOPES, type Scope, TOKEN_SCOPES, type TokenScope } from "../config/groups.ts"
 import { CallboardError } from "../errors.ts"
 
 export interface Token {
   /** Sent as `Authorization: Bearer <token>`. Long and random: `openssl rand -hex 32`. */
   readonly token: string
-  readonly scopes: ReadonlyArray<Scope>
+  readonly scopes: ReadonlyArray<TokenScope>
   /** Name of the person or program that holds the token, for people; nothing is decided by it. */
   readonly name?: string
 }
@@ -20,13 +20,18 @@ export interface Token {
 export interface Caller {
   /** Hash of the token: differs between tokens, and does not reveal one. Empty where the service has no tokens. */
   readonly key: string
+  readonly name?: string
+  /** What it may do, with the scopes that others include. */
+  readonly scopes: ReadonlyArray<Scope>
+  /** Whether the service asks for no tokens. */
+  readonly open: boolean
   may(scope: Scope): boolean
 }
 
-const UNRESTRICTED: Caller = { key: "", may: () => true }
+const UNRESTRICTED: Caller = { key: "", scopes: SCOPES, open: true, may: () => true }
 
 /** The caller on a route that needs no token. */
-export const ANONYMOUS: Caller = { key: "", may: () => false }
+export const ANONYMOUS: Caller = { key: "", scopes: [], open: false, may: () => false }
 
 /** Shortest token of a service that other machines reach, in characters. */
 const MIN_TOKEN_LENGTH = 16
@@ -45,7 +50,7 @@ export const checkTokenLengths = (tokens: ReadonlyArray<Token>, host: string): v
 /** What RFC 6750 allows in a header. */
 const BEARER_TOKEN = /^[A-Za-z0-9\-._~+/]+=*$/
 
-const isScope = (text: unknown): text is Scope => (SCOPES as ReadonlyArray<unknown>).includes(text)
+const isTokenScope = (text: unknown): text is TokenScope => (TOKEN_SCOPES as ReadonlyArray<unknown>).includes(text)
 
 const digest = (text: string): Buffer => createHash("sha256").update(text).digest()
 
@@ -59,18 +64,34 @@ interface KnownToken {
   readonly caller: Caller
 }
 
-const knownToken = ({ token, scopes }: Token, at: number): KnownToken => {
+/** All scopes of a token, with those that others include. */
+const granted = (given: ReadonlyArray<TokenScope>): ReadonlyArray<Scope> => {
+  const all = new Set<TokenScope>(given.includes("admin") ? SCOPES : given)
+  if (all.has("read")) all.add("payload")
+  if (given.includes("no-payload")) all.delete("payload")
+  return SCOPES.filter((scope) => all.has(scope))
+}
+
+const knownToken = ({ token, scopes, name }: Token, at: number): KnownToken => {
   if (typeof token !== "string" || !BEARER_TOKEN.test(token)) {
     refuse(at, "token: use letters, digits and - . _ ~ + /, for instance of `openssl rand -hex 32`")
   }
-  if (!Array.isArray(scopes) || scopes.length === 0 || !scopes.every(isScope)) {
-    refuse(at, `scopes: name at least one of ${SCOPES.join(", ")}`)
+  if (!Array.isArray(scopes) || scopes.length === 0 || !scopes.every(isTokenScope)) {
+    refuse(at, `scopes: name at least one of ${TOKEN_SCOPES.join(", ")}`)
   }
+  const contrary = scopes.find((scope) => scope === "admin" || scope === "payload")
+  if (scopes.includes("no-payload") && contrary !== undefined) {
+    refuse(at, `scopes: ${contrary} includes what no-payload takes away; leave one of them out`)
+  }
+  if (scopes.every((scope) => scope === "no-payload"))
+    refuse(at, "scopes: no-payload stands beside others, as in read+no-payload")
   const hash = digest(token)
-  const allowed = new Set<Scope>(scopes)
+  const all = granted(scopes)
+  const key = hash.toString("base64url")
+  const may = (scope: Scope): boolean => all.includes(scope)
   return {
     digest: hash,
-    caller: { key: hash.toString("base64url"), may: (scope) => allowed.has(scope) || allowed.has("admin") },
+    caller: { key, ...(name === undefined ? {} : { name }), scopes: all, open: false, may },
   }
 }
 

@@ -126,6 +126,7 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
     outage: () => outage,
     metrics: metrics === false ? undefined : metrics,
     closing: options.closing ?? new AbortController().signal,
+    features: [...new Set(routes.flatMap(({ path }) => /^\/v1\/([a-z]+)/.exec(path)?.[1] ?? []))],
     describe: (base) => {
       const known = documents.get(base)
       if (known !== undefined) return known

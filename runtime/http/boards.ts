@@ -170,6 +170,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     summary: "The jobs of a board, by priority, then in the order of posting",
     description: "With `wait` the answer waits until there is a job; `not-found` if there is none by then.",
     scope: "read",
+    showsPayload: true,
     query: {
       unclaimed: boolean(Schema.Boolean.annotate({ description: "Only jobs that can be claimed" })),
       limit: integer(Limit),
@@ -211,6 +212,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     operation: "getBoardJob",
     summary: "A job of a board: its state, its owner, its claims and its story",
     scope: "read",
+    showsPayload: true,
     responses: [JOB],
     handle: async (request) => json<BoardJobView>(await withReadDeadline(boardOf(request).find(request.id))),
   }),
@@ -254,6 +256,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     summary: "Whether a job was consumed or trashed",
     description: "With `wait` the answer waits for it.",
     scope: "read",
+    showsPayload: true,
     query: { wait: text(Wait) },
     responses: [{ status: 200, description: "Whether it is complete", schema: BoardComplete }],
     handle: async (request) => {
@@ -279,6 +282,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     operation: "listBoardTrash",
     summary: "The jobs in the trash of a board",
     scope: "read",
+    showsPayload: true,
     query: { limit: integer(Limit), cursor: text(Cursor) },
     responses: [{ status: 200, description: "A page of jobs", schema: BoardTrash }],
     handle: async (request) => {
@@ -296,6 +300,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     operation: "getBoardTrash",
     summary: "A job in the trash of a board",
     scope: "read",
+    showsPayload: true,
     responses: [JOB],
     handle: async (request) => json<BoardJobView>(await withReadDeadline(boardOf(request).trashedJob(request.id))),
   }),
@@ -327,6 +332,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     description:
       "Server-sent events: `POSTED`, `REMOVAL` (consumed or trashed) and `UNREADABLE`. Best effort: nothing is replayed.",
     scope: "read",
+    showsPayload: true,
     responses: [
       {
         status: 200,

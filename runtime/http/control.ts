@@ -41,6 +41,9 @@ const commandOptions = ({
 
 const camel = (name: string): string => name.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
 
+/** What workers tell of tasks has their arguments. */
+const SHOWS_PAYLOAD = new Set(["active", "reserved", "put-off"])
+
 const inspectRoute = (name: string, summary: string): Route =>
   route({
     method: "GET",
@@ -49,6 +52,7 @@ const inspectRoute = (name: string, summary: string): Route =>
     group: "Workers",
     summary,
     scope: "read",
+    ...(SHOWS_PAYLOAD.has(name) ? { showsPayload: true } : {}),
     query: TARGETS,
     responses: [{ status: 200, description: "What each worker answered", schema: AnswerList }],
     problems: ["not-found"],
@@ -107,7 +111,7 @@ export const controlRoutes: ReadonlyArray<Route> = [
     operation: "pauseQueue",
     group: "Service",
     summary: "Let a queue take tasks and give none out",
-    scope: "admin",
+    scope: "operate",
     responses: [{ status: 204, description: "It is paused" }],
     handle: async ({ context, id }) => {
       await context.client.pause(id)
@@ -121,7 +125,7 @@ export const controlRoutes: ReadonlyArray<Route> = [
     operation: "resumeQueue",
     group: "Service",
     summary: "Let a paused queue give out tasks again",
-    scope: "admin",
+    scope: "operate",
     responses: [{ status: 204, description: "It is not paused any more" }],
     handle: async ({ context, id }) => {
       await context.client.resume(id)
@@ -183,7 +187,7 @@ export const controlRoutes: ReadonlyArray<Route> = [
     group: "Workers",
     summary: "Let a worker, or all of them, take no more tasks",
     description: "What runs goes on. Holds for workers that start later, too.",
-    scope: "admin",
+    scope: "operate",
     query: {
       worker: Worker,
       ttl: text(Text.annotate({ description: "Ends by itself after this long: `10 minutes`" })),
@@ -200,7 +204,7 @@ export const controlRoutes: ReadonlyArray<Route> = [
     operation: "resumeWorkers",
     group: "Workers",
     summary: "Let a worker, or all of them, take tasks again",
-    scope: "admin",
+    scope: "operate",
     query: { worker: Worker },
     responses: [{ status: 204, description: "They are not suspended any more" }],
     handle: async ({ context, query }) => {

@@ -13,6 +13,7 @@ import { renderJson } from "../protocol/codec/json.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { TransportError } from "../transport/mod.ts"
+import type { Caller } from "./access.ts"
 import { recordOf } from "./job-record.ts"
 import { boolean, list, text } from "./parameter.ts"
 import { type Route, type RouteRequest, route } from "./route.ts"
@@ -78,8 +79,10 @@ export const stream = (
   return response
 }
 
-const messageOf = (event: JobEvent): SseMessage => {
-  const data: typeof JobEventSchema.Type = event
+const messageOf = (event: JobEvent, caller: Caller): SseMessage => {
+  const { type } = event
+  const data: typeof JobEventSchema.Type =
+    type === "transition" || caller.may("payload") ? event : { type, fraction: event.fraction, at: event.at }
   return {
     event: event.type,
     data: JSON.stringify(data),
@@ -155,7 +158,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
     ],
     problems: ["gone", "overloaded"],
     handle: async (request) => {
-      const { c, context, id, query } = request
+      const { c, caller, context, id, query } = request
       const last = lastEventId(c, query.lastEventId)
       const record = await recordOf(context, id)
       const newest = record.timeline.at(-1)
@@ -164,7 +167,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
       }
       return stream(request, async function* (signal) {
         const options = last === undefined ? { signal } : { signal, lastEventId: last }
-        for await (const event of followJob(context.client.connection, id, options)) yield messageOf(event)
+        for await (const event of followJob(context.client.connection, id, options)) yield messageOf(event, caller)
       })
     },
   }),
@@ -177,6 +180,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
     description:
       "Server-sent events, `transition` and `progress`, each with the job it is about; beside them what workers and applications tell, each by its type (`worker-online`, `worker-heartbeat`, `worker-offline`; `task-superseded`: the outcome of a worker that had been overtaken was refused; `task-received` and its like, of workers that were asked to tell of every task). Best effort: nothing is replayed, and a slow reader misses some.",
     scope: "read",
+    showsPayload: true,
     query: { types: list(TYPES), jobs: boolean(JOBS), access_token: text(ACCESS_TOKEN) },
     responses: [
       {

@@ -63,7 +63,7 @@ export const groupRoutes: ReadonlyArray<Route> = [
     summary: "Cancel the jobs of a group",
     description:
       "Cancels up to 1,000 of its jobs that have not ended, and the body that waits for them. While `more` is true, call again.",
-    scope: "admin",
+    scope: "operate",
     responses: [{ status: 200, description: "What was changed, and whether more is left", schema: BulkReport }],
     handle: async ({ context, id }) => bulkResponse(await cancelGroup(context.client.connection, id)),
   }),

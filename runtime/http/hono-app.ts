@@ -8,7 +8,7 @@ import { TransportError } from "../transport/mod.ts"
 import { ANONYMOUS, authenticatorOf, checkHost, checkOrigin, type Token } from "./access.ts"
 import { pageRoutes } from "./page/page.ts"
 import { asCallboardError, problem } from "./response.ts"
-import type { HttpContext, Route } from "./route.ts"
+import { type HttpContext, type Route, scopesOf } from "./route.ts"
 
 export interface HonoAppOptions {
   readonly routes: ReadonlyArray<Route>
@@ -63,12 +63,13 @@ export const honoApp = (
   if (origins.length > 0) app.use("*", allowOrigins(origins))
   if (page) app.route("/", pageRoutes(admit))
   for (const route of routes) {
-    const { scope } = route
+    const scopes = scopesOf(route)
     app.on(route.method, honoPath(route.path), (c) => {
       admit(c.req.raw)
-      const caller = scope === undefined ? ANONYMOUS : authenticate(credentialOf(c, route))
-      if (scope === undefined || caller.may(scope)) return route.serve(c, context, caller)
-      return problem(new CallboardError("forbidden", `this token lacks the scope ${scope}`), {
+      const caller = route.scope === undefined ? ANONYMOUS : authenticate(credentialOf(c, route))
+      const scope = scopes.find((each) => !caller.may(each))
+      if (scope === undefined) return route.serve(c, context, caller)
+      return problem(new CallboardError("forbidden", `this token lacks the scope ${scope}`, { scope }), {
         headers: { "www-authenticate": `Bearer realm="callboard", error="insufficient_scope", scope="${scope}"` },
       })
     })

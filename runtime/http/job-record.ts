@@ -1,11 +1,14 @@
 /** The record of a job for the routes: found now, or waited for until the job has ended. */
 import { WaitTimeout } from "../errors.ts"
+import { jobDetails, withoutPayload } from "../jobs/details.ts"
 import type { JobResult } from "../jobs/responses.ts"
 import { findRecord, goneError, waitForEnd } from "../jobs/tracking/finding.ts"
 import { outcomesOf } from "../jobs/tracking/history.ts"
 import { outcomeOf } from "../jobs/tracking/outcome.ts"
+import { type JobView, jobView } from "../jobs/view.ts"
 import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
+import type { Caller } from "./access.ts"
 import { withReadDeadline } from "./limits.ts"
 import type { HttpContext } from "./route.ts"
 
@@ -51,6 +54,15 @@ export const resultsAfterWait = async (
   if (now.length > 0 || ms === 0) return now
   return withAnySignal([reader, closing], (signal) => outcomesOf(client.connection, id, ms, signal))
 }
+
+/** A job as a caller may see it. */
+export const shownTo = (caller: Caller, view: JobView): JobView => (caller.may("payload") ? view : withoutPayload(view))
+
+/** A single job, with what its task holds, as a caller may see it. */
+export const detailsFor = async ({ client }: HttpContext, caller: Caller, record: JobRecord): Promise<JobView> =>
+  caller.may("payload")
+    ? withReadDeadline(jobDetails(client.connection.store, record))
+    : withoutPayload(jobView(record), record)
 
 /** How a job ended; `undefined` while it goes on. */
 export const jobOutcome = (record: JobRecord): Omit<typeof JobResult.Type, "id"> | undefined => {

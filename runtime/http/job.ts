@@ -5,14 +5,14 @@ import { cancelJob } from "../jobs/commands/cancel.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
-import { jobDetails } from "../jobs/details.ts"
 import { Job, JobResult, Pending, RunResults } from "../jobs/responses.ts"
-import { jobView, runView } from "../jobs/view.ts"
+import { jobView, type RunView, runView } from "../jobs/view.ts"
 import { transportDown } from "../jobs/why/ask.ts"
 import { Why } from "../jobs/why/cause.ts"
-import type { JobRecord } from "../protocol/record.ts"
+import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
-import { jobOutcome, recordAfterWait, recordOf, resultsAfterWait } from "./job-record.ts"
+import type { Caller } from "./access.ts"
+import { detailsFor, jobOutcome, recordAfterWait, recordOf, resultsAfterWait, shownTo } from "./job-record.ts"
 import { MAX_WAIT_MS, withReadDeadline } from "./limits.ts"
 import { boolean, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
@@ -37,6 +37,13 @@ const retryAfter = ({ state, dueAt }: JobRecord): string => {
   return String(Math.min(Math.max(Math.ceil((dueAt - Date.now()) / 1000), 1), 60))
 }
 
+const runFor = (caller: Caller, outcome: RunOutcome): RunView => {
+  const view = runView(outcome)
+  if (caller.may("payload")) return view
+  const { result: _result, ...rest } = view
+  return rest
+}
+
 const JOB = { status: 200, description: "The job", schema: Job }
 
 export const jobRoutes: ReadonlyArray<Route> = [
@@ -49,10 +56,8 @@ export const jobRoutes: ReadonlyArray<Route> = [
     scope: "read",
     responses: [JOB],
     problems: ["gone"],
-    handle: async ({ context, id }) => {
-      const record = await recordOf(context, id)
-      return json<typeof Job.Type>(await withReadDeadline(jobDetails(context.client.connection.store, record)))
-    },
+    handle: async ({ caller, context, id }) =>
+      json<typeof Job.Type>(await detailsFor(context, caller, await recordOf(context, id))),
   }),
   route({
     method: "GET",
@@ -66,11 +71,11 @@ export const jobRoutes: ReadonlyArray<Route> = [
     query: { wait: text(Wait) },
     responses: [{ status: 200, description: "The results", schema: RunResults }],
     problems: ["gone"],
-    handle: async ({ c, context, id, query }) => {
+    handle: async ({ c, caller, context, id, query }) => {
       const wait = parseDuration(query.wait ?? 0)
       const ms = Result.isSuccess(wait) ? wait.success : 0
       const results = await resultsAfterWait(context, id, ms, c.req.raw.signal)
-      return json<typeof RunResults.Type>({ id, results: results.map(runView) })
+      return json<typeof RunResults.Type>({ id, results: results.map((each) => runFor(caller, each)) })
     },
   }),
   route({
@@ -93,11 +98,14 @@ export const jobRoutes: ReadonlyArray<Route> = [
       },
     ],
     problems: ["gone"],
-    handle: async ({ c, context, id, query }) => {
+    handle: async ({ c, caller, context, id, query }) => {
       const wait = parseDuration(query.wait ?? 0)
       const record = await recordAfterWait(context, id, Result.isSuccess(wait) ? wait.success : 0, c.req.raw.signal)
       const end = jobOutcome(record)
-      if (end !== undefined) return json<typeof JobResult.Type>({ id, ...end })
+      if (end !== undefined) {
+        const { result: _result, ...how } = end
+        return json<typeof JobResult.Type>(caller.may("payload") ? { id, ...end } : { id, ...how })
+      }
       const pending: typeof Pending.Type = { id, state: record.state }
       return json(pending, 202, { "retry-after": retryAfter(record) })
     },
@@ -124,7 +132,7 @@ export const jobRoutes: ReadonlyArray<Route> = [
     summary: "Cancel a job",
     description:
       "A job that waits will not run. The handler of one that runs sees its signal fire, and its outcome is refused; with `terminate=true` a handler that runs in a process of its own is ended at once. Jobs that wait for it stay deferred; with `release=true` they need not wait for it any more.",
-    scope: "admin",
+    scope: "operate",
     query: {
       terminate: boolean(
         Schema.Boolean.annotate({ description: "End an isolated run at once; others have their signal" }),
@@ -137,9 +145,10 @@ export const jobRoutes: ReadonlyArray<Route> = [
     },
     responses: [JOB],
     problems: ["already-terminal", "gone"],
-    handle: async ({ context, id, query }) => {
+    handle: async ({ caller, context, id, query }) => {
       const { terminate = false, release = false } = query
-      return json<typeof Job.Type>(jobView(await cancelJob(context.client.connection, id, { terminate, release })))
+      const record = await cancelJob(context.client.connection, id, { terminate, release })
+      return json<typeof Job.Type>(shownTo(caller, jobView(record)))
     },
   }),
   route({
@@ -150,10 +159,11 @@ export const jobRoutes: ReadonlyArray<Route> = [
     summary: "Run an ended job again",
     description:
       "Begins the job's next run, under the same id. `unsupported` where its input is not kept, as for jobs that succeeded.",
-    scope: "admin",
+    scope: "operate",
     responses: [JOB],
     problems: ["job-exists", "gone", "unsupported"],
-    handle: async ({ context, id }) => json<typeof Job.Type>(jobView(await rerunJob(context.client.connection, id))),
+    handle: async ({ caller, context, id }) =>
+      json<typeof Job.Type>(shownTo(caller, jobView(await rerunJob(context.client.connection, id)))),
   }),
   route({
     method: "DELETE",
@@ -190,9 +200,9 @@ export const jobRoutes: ReadonlyArray<Route> = [
     body: { "application/json": MetaPatch },
     responses: [JOB],
     problems: ["invalid-json", "unsupported-content-type", "too-large", "gone"],
-    handle: async ({ c, context, held, id }) => {
+    handle: async ({ c, caller, context, held, id }) => {
       const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody }, held)
-      return json<typeof Job.Type>(jobView(await patchMeta(context.client.connection, id, value)))
+      return json<typeof Job.Type>(shownTo(caller, jobView(await patchMeta(context.client.connection, id, value))))
     },
   }),
 ]

@@ -10,7 +10,8 @@ import { jobView } from "../jobs/view.ts"
 import { isTerminal, STATES, type State } from "../protocol/state.ts"
 import type { RecordQuery } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
-import { recordOf } from "./job-record.ts"
+import type { Caller } from "./access.ts"
+import { recordOf, shownTo } from "./job-record.ts"
 import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
 import { integer, list, text, type Values } from "./parameter.ts"
 import { json } from "./response.ts"
@@ -95,8 +96,11 @@ const bulkQueryOf = (given: Values<typeof filter>, verb: string, states: Readonl
 const CANCELLABLE = STATES.filter((state) => !isTerminal(state))
 const RETRYABLE = ["failed", "cancelled", "expired"] as const
 
-const listResponse = ({ jobs, next }: JobPage): Response =>
-  json<typeof JobList.Type>({ jobs: jobs.map(summaryOf), ...(next === undefined ? {} : { next }) })
+const listResponse = (caller: Caller, { jobs, next }: JobPage): Response =>
+  json<typeof JobList.Type>({
+    jobs: jobs.map((job) => summaryOf(shownTo(caller, job))),
+    ...(next === undefined ? {} : { next }),
+  })
 
 const bulkResponse = (report: Report): Response =>
   json<typeof BulkReport.Type>({ ...report, more: report.next !== undefined })
@@ -134,8 +138,8 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     scope: "read",
     query: filter,
     responses: [LIST],
-    handle: async ({ context, query }) =>
-      listResponse(await withReadDeadline(withCursor(queryOf(query), (wanted) => context.client.jobs(wanted)))),
+    handle: async ({ caller, context, query }) =>
+      listResponse(caller, await withReadDeadline(withCursor(queryOf(query), (wanted) => context.client.jobs(wanted)))),
   }),
   route({
     method: "POST",
@@ -144,7 +148,7 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     group: "Jobs",
     summary: "Cancel many jobs",
     description: `Cancels up to \`limit\` jobs that match; at least one filter must be given. Without \`state\`: jobs that are ${CANCELLABLE.join(", ")}. While \`more\` is true, call again with \`cursor\`.`,
-    scope: "admin",
+    scope: "operate",
     query: filter,
     responses: [BULK],
     handle: async ({ context, query }) =>
@@ -159,7 +163,7 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     group: "Jobs",
     summary: "Run many ended jobs again",
     description: `Runs up to \`limit\` jobs that match again; at least one filter must be given. Without \`state\`: jobs that are ${RETRYABLE.join(", ")}. While \`more\` is true, call again with \`cursor\`.`,
-    scope: "admin",
+    scope: "operate",
     query: filter,
     responses: [BULK],
     handle: async ({ context, query }) =>
@@ -180,8 +184,9 @@ export const deadRoutes: ReadonlyArray<Route> = [
     scope: "read",
     query: { ...taskFilter, ...page },
     responses: [LIST],
-    handle: async ({ context, query }) =>
+    handle: async ({ caller, context, query }) =>
       listResponse(
+        caller,
         await withReadDeadline(withCursor({ ...queryOf(query), dead: true }, (wanted) => context.client.jobs(wanted))),
       ),
   }),
@@ -191,15 +196,15 @@ export const deadRoutes: ReadonlyArray<Route> = [
     operation: "redriveJob",
     group: "Dead letters",
     summary: "Run a dead letter again",
-    scope: "admin",
+    scope: "operate",
     responses: [{ status: 200, description: "The job", schema: Job }],
     problems: ["job-exists", "gone", "unsupported"],
-    handle: async ({ context, id }) => {
+    handle: async ({ caller, context, id }) => {
       const record = await recordOf(context, id)
       if (record.dead === undefined) {
         throw new CallboardError("not-found", `job ${id} is ${record.state}, and no dead letter`, { id })
       }
-      return json<typeof Job.Type>(jobView(await rerunJob(context.client.connection, id)))
+      return json<typeof Job.Type>(shownTo(caller, jobView(await rerunJob(context.client.connection, id))))
     },
   }),
   route({
@@ -210,7 +215,7 @@ export const deadRoutes: ReadonlyArray<Route> = [
     summary: "Run many dead letters again",
     description:
       "Runs up to `limit` dead letters that match again; without a filter, all of them. While `more` is true, call again with `cursor`.",
-    scope: "admin",
+    scope: "operate",
     query: { ...taskFilter, ...page },
     responses: [BULK],
     handle: async ({ context, query }) =>

@@ -5,12 +5,12 @@ import { Problem } from "../jobs/responses.ts"
 import { VERSION } from "../version.ts"
 import type { OpenApi, OpenApiParameter, OpenApiResponse, Operation } from "./openapi-document.ts"
 import { PROBLEMS } from "./response.ts"
-import { problemsOf, type Route, type RouteResponse } from "./route.ts"
+import { problemsOf, type Route, type RouteResponse, scopesOf } from "./route.ts"
 
 const DESCRIPTION = `Post a task, keep the id: state, progress, result, events and cancellation by that id.
 
 Errors are problems (RFC 9457, \`application/problem+json\`); programs decide by \`code\`. Times are ISO 8601 in UTC.
-Where tokens are set, send one as \`Authorization: Bearer <token>\`; the scope \`admin\` includes \`read\` and \`submit\`.`
+Where tokens are set, send one as \`Authorization: Bearer <token>\`; the scope \`admin\` includes all others, and \`read\` includes \`payload\`, unless \`no-payload\` stands beside it.`
 
 type Side = "request" | "response"
 type DescribedSchema = { readonly schema: JsonSchema.JsonSchema; readonly named: JsonSchema.Definitions }
@@ -127,7 +127,10 @@ const operationOf = (route: Route, components: Components, hasTokens: boolean): 
     ([type, schema]) => [type, { schema: components.add(schema, "request") }] as const,
   )
   const needsToken = hasTokens && route.scope !== undefined
-  const scope = route.scope === undefined ? "Needs no token." : `Scope: \`${route.scope}\`.`
+  const scopes = scopesOf(route)
+  const needed =
+    scopes.length === 0 ? "Any token will do." : `Scope: ${scopes.map((each) => `\`${each}\``).join(" and ")}.`
+  const scope = route.scope === undefined ? "Needs no token." : needed
   return {
     operationId: route.operation,
     tags: [route.group],
@@ -141,7 +144,7 @@ const operationOf = (route: Route, components: Components, hasTokens: boolean): 
       ),
       ...problemResponsesOf(route, components),
     },
-    security: [...(route.scope === undefined ? [] : [{ token: [route.scope] }]), ...(needsToken ? [] : [{}])],
+    security: [...(route.scope === undefined ? [] : [{ token: scopes }]), ...(needsToken ? [] : [{}])],
   }
 }
 

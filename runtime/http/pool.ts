@@ -33,6 +33,7 @@ export const startPoolHttp = (options: HttpOptions, { unready, metrics, ...conte
         outage: () => undefined,
         metrics,
         closing,
+        features: [],
         describe: (base) => openApiOf(routes, base, tokens.length > 0),
       }
       return honoApp(context, { routes, tokens, origins, loopbackOnly, unknownPath: UNKNOWN_PATH })

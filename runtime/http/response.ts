@@ -59,7 +59,7 @@ const CHALLENGE: Readonly<Partial<Record<ErrorCode, string>>> = { unauthorized: 
 
 /** An error as one element of a response to an array. */
 export const itemProblem = (error: CallboardError): ItemProblem => {
-  const { field, index, id, outcome } = error.details
+  const { field, index, id, outcome, scope } = error.details
   return {
     status: PROBLEMS[error.code].status,
     code: error.code,
@@ -68,6 +68,7 @@ export const itemProblem = (error: CallboardError): ItemProblem => {
     ...(index === undefined ? {} : { index }),
     ...(id === undefined ? {} : { id }),
     ...(outcome === undefined ? {} : { outcome }),
+    ...(scope === undefined ? {} : { scope }),
   }
 }
 

@@ -33,6 +33,8 @@ export interface HttpContext {
   readonly metrics: MetricsText | undefined
   /** Fires when the service stops: waits and streams end. */
   readonly closing: AbortSignal
+  /** What this application can do: the first word of each path under `/v1`. */
+  readonly features: ReadonlyArray<string>
   /** The description of this application as it is mounted under `base`. */
   readonly describe: (base: string) => OpenApi
 }
@@ -80,8 +82,10 @@ export interface Definition<P extends Parameters> {
   readonly group: string
   readonly summary: string
   readonly description?: string
-  /** The scope that a token must have; absent on routes that need no token. */
-  readonly scope?: Scope
+  /** The scope that a token must have; `any`: each token will do. Absent on routes that need no token. */
+  readonly scope?: Scope | "any"
+  /** What it answers shows what jobs were given or gave back: the token must have the scope `payload` as well. */
+  readonly showsPayload?: true
   /** What the `{id}` of the path is. Defaults to the id of a job. */
   readonly idDescription?: string
   readonly query?: P
@@ -138,6 +142,12 @@ const releasing = async (held: HeldBody, answer: Response | Promise<Response>): 
 /** Matches a URL path; its group is the part before the route's own path, where the application is mounted. */
 const basePattern = (path: string): RegExp =>
   new RegExp(`^(.*)${path.replaceAll(/[.*+?^$()[\]\\|]/g, "\\$&").replaceAll(/\{\w+\}/g, "[^/]+")}$`)
+
+/** The scopes that a token must have, all of them. */
+export const scopesOf = ({ scope, showsPayload }: Pick<Route, "scope" | "showsPayload">): ReadonlyArray<Scope> => {
+  if (scope === undefined || scope === "any") return []
+  return showsPayload ? [scope, "payload"] : [scope]
+}
 
 /** The codes that a route can answer with. */
 export const problemsOf = (route: Route): ReadonlyArray<ErrorCode> => {

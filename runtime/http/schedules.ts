@@ -65,7 +65,7 @@ const decided = (action: "pause" | "resume", summary: string, description: strin
     group: "Schedules",
     summary,
     description,
-    scope: "admin",
+    scope: "operate",
     responses: [SCHEDULE],
     problems: ["overloaded", "unsupported"],
     handle: async ({ context, id }) => shown(await context.client.schedules[action](id)),
@@ -101,6 +101,7 @@ export const scheduleRoutes: ReadonlyArray<Route> = [
     group: "Schedules",
     summary: "Schedules by name",
     scope: "read",
+    showsPayload: true,
     query: {
       limit: integer(
         Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
@@ -124,6 +125,7 @@ export const scheduleRoutes: ReadonlyArray<Route> = [
     group: "Schedules",
     summary: "A schedule, with the states of its last jobs",
     scope: "read",
+    showsPayload: true,
     responses: [SCHEDULE],
     problems: ["unsupported"],
     handle: async ({ context, id }) => shown(await withReadDeadline(context.client.schedules.find(id))),
@@ -156,7 +158,7 @@ export const scheduleRoutes: ReadonlyArray<Route> = [
     group: "Schedules",
     summary: "Post the task of a schedule now",
     description: "Also while it is paused, and whatever its rule for overlaps says.",
-    scope: "admin",
+    scope: "operate",
     responses: [{ status: 202, description: "It is posted", schema: Posted }],
     problems: ["overloaded", "unsupported"],
     handle: async ({ context, id }) => json<typeof Posted.Type>(await context.client.schedules.run(id), 202),

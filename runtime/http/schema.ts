@@ -4,6 +4,7 @@
  */
 import * as Schema from "effect/Schema"
 import { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
+import { SCOPES } from "../config/groups.ts"
 import { Count, Durability, JobSummary, progress, transition } from "../jobs/responses.ts"
 import type { JobView } from "../jobs/view.ts"
 
@@ -88,6 +89,18 @@ export const WorkerList = Schema.Struct({
 export const ActorList = Schema.Struct({
   actors: Schema.Array(ActorDescription.annotate({ identifier: "Actor" })),
 }).annotate({ identifier: "ActorList" })
+
+export const Me = Schema.Struct({
+  name: Schema.optionalKey(Schema.String.annotate({ description: "The name that the token has, if any" })),
+  scopes: Schema.Array(Schema.Literals(SCOPES)).annotate({
+    description: "What it may do, with the scopes that others include; all where no tokens are set",
+  }),
+  open: Schema.Boolean.annotate({ description: "Whether the service asks for no tokens" }),
+  features: Schema.Array(Schema.String).annotate({
+    description: "What this service can do: the first word of each path under `/v1`, such as `schedules`",
+  }),
+  zone: Schema.String.annotate({ description: "The time zone of times that name none" }),
+}).annotate({ identifier: "Me" })
 
 export const Info = Schema.Struct({
   name: Schema.Literal("callboard"),

@@ -7,9 +7,21 @@ import { VERSION } from "../version.ts"
 import { BATCH_BODY_FACTOR, IDEMPOTENCY_TTL_MS, MAX_BATCH, MAX_PAGE, MAX_WAIT_MS, withReadDeadline } from "./limits.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
-import { ActorList, Health, Info, QueueList, Readiness, WorkerList } from "./schema.ts"
+import { ActorList, Health, Info, Me, QueueList, Readiness, WorkerList } from "./schema.ts"
 
 export const serviceRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "GET",
+    path: "/v1/me",
+    operation: "getMe",
+    group: "Service",
+    summary: "Whose token this is, and what it may do",
+    description: "Answered to each token, and without one where the service asks for none.",
+    scope: "any",
+    responses: [{ status: 200, description: "The caller", schema: Me }],
+    handle: ({ caller: { name, scopes, open }, context: { features } }) =>
+      json<typeof Me.Type>({ ...(name === undefined ? {} : { name }), scopes, open, features, zone: "UTC" }),
+  }),
   route({
     method: "GET",
     path: "/v1/queues",

@@ -81,7 +81,7 @@ const submit = async (routeRequest: RouteRequest, atomic: boolean): Promise<Resp
   if (only === undefined) throw new CallboardError("internal", "a submission had no result")
   if (only instanceof CallboardError) throw only
   const receipt = described(only)
-  if (prefer.waitMs !== undefined && caller.may("read")) {
+  if (prefer.waitMs !== undefined && caller.may("read") && caller.may("payload")) {
     const waited = preferenceApplied([...applied, `wait=${prefer.waitMs / 1000}`])
     const end = await outcomeWithin(routeRequest, receipt.id, prefer.waitMs)
     if (end === undefined) return json(receipt, 202, { location: receipt.href, ...waited })
@@ -137,7 +137,7 @@ A \`503\` says in \`outcome\` whether the task may have been accepted, now or la
         example: "order-4711",
       },
       Prefer: {
-        description: `\`wait=10\` answers with the result if it comes within that many seconds (${MAX_WAIT_MS / 1000} at most; not for arrays; needs the scope \`read\`). \`handling=lenient\` accepts tasks that nobody is known to serve`,
+        description: `\`wait=10\` answers with the result if it comes within that many seconds (${MAX_WAIT_MS / 1000} at most; not for arrays; needs the scopes \`read\` and \`payload\`). \`handling=lenient\` accepts tasks that nobody is known to serve`,
         example: "wait=10",
       },
       traceparent: {

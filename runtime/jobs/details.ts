@@ -43,6 +43,20 @@ export const jobDetails = async (store: Store, record: JobRecord): Promise<JobVi
   }
 }
 
+/**
+ * A view without what the job was given and what it gave back. What the submitter described stays, which lists show to people;
+ * the call stands in for it where nothing was described, without its arguments.
+ */
+export const withoutPayload = ({ description, progress, ...view }: JobView, record?: JobRecord): JobView => {
+  const { input: _input, result: _result, meta: _meta, headers: _headers, details: _details, ...rest } = view
+  const text = record === undefined ? description : (record.description ?? callOf(record))
+  return {
+    ...rest,
+    ...(progress === undefined ? {} : { progress: { fraction: progress.fraction, at: progress.at } }),
+    ...(text === undefined ? {} : { description: text }),
+  }
+}
+
 type Arguments = Pick<Body, "args" | "kwargs">
 
 /**

@@ -234,6 +234,7 @@ const members = {
       description: "Whether a failed submission may have been accepted; submitting again with the same id is safe",
     }),
   ),
+  scope: Schema.optionalKey(Schema.String.annotate({ description: "Of `forbidden`: the scope that the token lacks" })),
 }
 
 /** What went wrong with one element of an array. */
@@ -256,10 +257,11 @@ export const BatchReceipts = Schema.Array(Schema.Union([ReceiptSchema, ItemProbl
 })
 
 /** The error that a problem in a response stands for. */
-export const errorOf = ({ code, detail, field, index, id, outcome }: ItemProblem): CallboardError =>
+export const errorOf = ({ code, detail, field, index, id, outcome, scope }: ItemProblem): CallboardError =>
   new CallboardError(code, detail, {
     ...(field === undefined ? {} : { field }),
     ...(index === undefined ? {} : { index }),
     ...(id === undefined ? {} : { id }),
     ...(outcome === undefined ? {} : { outcome }),
+    ...(scope === undefined ? {} : { scope }),
   })

@@ -130,12 +130,12 @@ describe("what is wrong is refused, by name and with the source", () => {
     [
       "no scope",
       { env: { CALLBOARD_HTTP_TOKENS: "reads:abc" } },
-      /^CALLBOARD_HTTP_TOKENS: must be "read" or "submit" or "admin"$/,
+      /^CALLBOARD_HTTP_TOKENS: must be "read" or "payload" or "submit" or "operate" or "admin" or "no-payload"$/,
     ],
     [
       "a token without a scope",
       { env: { CALLBOARD_HTTP_TOKENS: "read:abc, def" } },
-      /^CALLBOARD_HTTP_TOKENS: token 2 has no scope: write scope:token, .* read, submit, admin, or several with \+ between them$/,
+      /^CALLBOARD_HTTP_TOKENS: token 2 has no scope: write scope:token, .* read, payload, submit, operate, admin, no-payload, or several with \+ between them$/,
     ],
     ["no plugin", { file: file({ transports: { foo: {} } }) }, /transports\.foo: must be a transport plugin/],
     ["no object", { file: file(undefined) }, /its default export must be object/],

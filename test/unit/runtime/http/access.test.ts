@@ -10,10 +10,14 @@ afterAll(stopAll)
 const READ = "read-0123456789"
 const SUBMIT = "submit-0123456789"
 const ADMIN = "admin-0123456789"
+const OPERATE = "operate-0123456789"
+const OUTLINE = "outline-0123456789"
 const tokens: ReadonlyArray<Token> = [
   { token: READ, scopes: ["read"], name: "dashboard" },
   { token: SUBMIT, scopes: ["submit"] },
   { token: ADMIN, scopes: ["admin"] },
+  { token: OPERATE, scopes: ["operate"] },
+  { token: OUTLINE, scopes: ["read", "no-payload"], name: "on call" },
 ]
 /** A service that several cases share. */
 const once = (begin: () => Promise<Running>): (() => Promise<Running>) => {
@@ -50,26 +54,73 @@ describe("with tokens", () => {
   })
 
   const concrete = (path: string) => path.replace("{id}", "unheard-of")
-  test.each(routes.filter(({ scope }) => scope !== undefined).map((route) => [route.method, route.path, route.scope]))(
-    "%s %s needs the scope %s, and admin has them all",
-    async (method, path, scope) => {
-      if (method === undefined || path === undefined) throw new Error("a route has a method and a path")
-      const running = await (path.endsWith("/shutdown") ? ofItsOwn() : withTokens())
-      for (const { token, scopes } of tokens) {
-        const mayBe = scopes[0] === scope || scopes[0] === "admin"
-        // A stream would never end: its head is enough.
-        const how = path.endsWith("/events") ? "HEAD" : method
-        const response = await running.ask(how, concrete(path), { token, ...(method === "PATCH" ? { body: {} } : {}) })
-        if (mayBe) expect([401, 403]).not.toContain(response.status)
-        else {
-          expect(response.status).toBe(403)
-          expect(response.headers.get("www-authenticate")).toContain(`scope="${scope}"`)
-          if (how !== "HEAD")
-            expect(response.body).toMatchObject({ code: "forbidden", detail: expect.stringContaining(`${scope}`) })
-        }
+  test.each(
+    routes
+      .filter(({ scope }) => scope !== undefined && scope !== "any")
+      .map((route) => [route.method, route.path, route.scope, route.showsPayload]),
+  )("%s %s needs the scope %s, and admin has them all", async (method, path, scope, showsPayload) => {
+    if (method === undefined || path === undefined) throw new Error("a route has a method and a path")
+    const running = await (path.endsWith("/shutdown") ? ofItsOwn() : withTokens())
+    for (const { token, scopes } of tokens) {
+      const lacksPayload = showsPayload === true && scopes.includes("no-payload")
+      const mayBe = (scopes[0] === scope && !lacksPayload) || scopes[0] === "admin"
+      const lacking = scopes[0] === scope ? "payload" : scope
+      // A stream would never end: its head is enough.
+      const how = path.endsWith("/events") ? "HEAD" : method
+      const response = await running.ask(how, concrete(path), { token, ...(method === "PATCH" ? { body: {} } : {}) })
+      if (mayBe) expect([401, 403]).not.toContain(response.status)
+      else {
+        expect(response.status).toBe(403)
+        expect(response.headers.get("www-authenticate")).toContain(`scope="${lacking}"`)
+        if (how !== "HEAD")
+          expect(response.body).toMatchObject({
+            code: "forbidden",
+            scope: lacking,
+            detail: expect.stringContaining(`${lacking}`),
+          })
       }
-    },
-  )
+    }
+  })
+
+  test("a token is told who it is and what it may do", async () => {
+    const { ask } = await withTokens()
+    const me = async (token: string) => (await ask("GET", "/v1/me", { token })).body
+    expect(await me(READ)).toMatchObject({ name: "dashboard", scopes: ["read", "payload"], open: false, zone: "UTC" })
+    expect(await me(OUTLINE)).toMatchObject({ name: "on call", scopes: ["read"] })
+    expect(await me(ADMIN)).toMatchObject({ scopes: ["read", "payload", "submit", "operate", "admin"] })
+    expect((await me(SUBMIT)).features).toEqual(expect.arrayContaining(["jobs", "queues", "schedules", "dead"]))
+    expect((await ask("GET", "/v1/me")).status).toBe(401)
+  })
+
+  test("a token without payload sees no field of what a job was given or gave back", async () => {
+    const { ask } = await withTokens()
+    const secrets = {
+      input: { pin: "s3cret" },
+      meta: { by: "s3cret" },
+      headers: { tenant: "s3cret" },
+      details: { of: "s3cret" },
+    }
+    for (const method of ["echo", "fail"]) {
+      const sent = { task: `work.${method}`, id: method, ...secrets }
+      expect((await ask("POST", "/v1/jobs", { token: SUBMIT, body: sent })).status).toBe(202)
+      const paths = [
+        "/v1/jobs",
+        ...["", "/result?wait=20s", "/results", "/events", "/why"].map((end) => `/v1/jobs/${method}${end}`),
+      ]
+      await ask("GET", `/v1/jobs/${method}/result?wait=20s`, { token: READ })
+      expect((await ask("GET", `/v1/jobs/${method}`, { token: READ })).text).toContain("s3cret")
+      for (const path of paths) {
+        const { status, text } = await ask("GET", path, { token: OUTLINE })
+        expect({ path, status, isHidden: !text.includes("s3cret") }).toEqual({ path, status: 200, isHidden: true })
+      }
+    }
+    const failed = await ask("GET", "/v1/jobs/fail", { token: OUTLINE })
+    expect(failed.body).toMatchObject({ state: "failed", description: "work.fail(…)", error: { name: "TypeError" } })
+    // Who may decide and not read gets an answer without them too.
+    const again = await ask("POST", "/v1/jobs/fail/retry", { token: OPERATE })
+    expect(again.status).toBe(200)
+    expect(again.text).not.toContain("s3cret")
+  })
 
   test("health, readiness and the description need none", async () => {
     const { ask } = await withTokens()
@@ -99,6 +150,8 @@ describe("with tokens", () => {
     ["an empty token", [{ token: "", scopes: ["read"] }]],
     ["a token with a blank", [{ token: "a b", scopes: ["read"] }]],
     ["no scopes", [{ token: "secret-token", scopes: [] }]],
+    ["a scope that goes against another", [{ token: "secret-token", scopes: ["admin", "no-payload"] }]],
+    ["nothing but what it must not", [{ token: "secret-token", scopes: ["no-payload"] }]],
     ["an unknown scope", [{ token: "secret-token", scopes: ["root"] }]],
     ["one token twice", [tokens[0], tokens[0]]],
   ])("%s: refuses to start, and does not tell the token", async (_what, wrong) => {

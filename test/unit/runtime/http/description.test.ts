@@ -5,6 +5,7 @@ import { afterEach, describe, expect, test } from "vitest"
 import { ERROR_CODES } from "../../../../runtime/errors.ts"
 import { openApiOf } from "../../../../runtime/http/openapi.ts"
 import { PROBLEMS } from "../../../../runtime/http/response.ts"
+import { scopesOf } from "../../../../runtime/http/route.ts"
 import { routes } from "../../../../runtime/http/routes.ts"
 import { SubmissionSchema } from "../../../../runtime/jobs/submission/submission.ts"
 import { eventually } from "../../../support/servers/process.ts"
@@ -78,9 +79,10 @@ describe("the OpenAPI document", () => {
   })
 
   test("names the scope of each route, and every code with its status", () => {
-    for (const { path, method, scope } of routes) {
+    for (const route of routes) {
+      const { path, method, scope } = route
       const operation = document.paths[path]?.[method.toLowerCase()]
-      expect(operation?.security).toEqual(scope === undefined ? [{}] : [{ token: [scope] }])
+      expect(operation?.security).toEqual(scope === undefined ? [{}] : [{ token: scopesOf(route) }])
     }
     const text = JSON.stringify(document)
     // Rates are limited by a later version; the code is reserved for it.
