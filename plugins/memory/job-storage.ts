@@ -6,6 +6,7 @@
  */
 import type * as contract from "../../runtime/transport/mod.ts"
 import { matches, TransportError } from "../../runtime/transport/mod.ts"
+import { type Listed, Listings } from "./listing.ts"
 import { ExpiryQueue, Sorted } from "./sorted.ts"
 
 /** One task in a queue. Its content is a copy of the bytes, which callers cannot change. */
@@ -31,9 +32,7 @@ interface Stored extends Pick<contract.CommitRecord, "bytes" | "index"> {
   readonly until: number
 }
 
-interface Job {
-  /** Rises with the first task or record of each job; lists are ordered by it. */
-  readonly sequence: number
+interface Job extends Listed {
   /** Publish keys, remembered for as long as the job is known. */
   readonly keys: Set<string>
   /** Tasks that are in queues, oldest first; rarely more than one. */
@@ -54,6 +53,7 @@ export class JobStorage {
   /** Scheduled and held tasks of all queues, by when they can be taken. */
   readonly #later = new ExpiryQueue<Task>()
   readonly #jobs = new Map<string, Job>()
+  readonly #listings = new Listings<Job>()
   /** Records with a limited time to live. */
   readonly #expiring = new ExpiryQueue<Stored>()
   #counter = 0
@@ -80,6 +80,7 @@ export class JobStorage {
     if (job.keys.has(posting.key)) return "duplicate"
     job.keys.add(posting.key)
     job.tasks.push(this.#enqueue(posting, frame.slice()))
+    this.#list(job)
     this.#emit({ kind: "job", id: posting.id })
     return "stored"
   }
@@ -142,28 +143,33 @@ export class JobStorage {
     return isDone ? { status: "committed", revision } : { status: "committed", revision, gone: true }
   }
 
-  query({ limit, after, budget = Number.POSITIVE_INFINITY, ...query }: contract.Query): contract.FoundJobs {
+  query(query: contract.Query): contract.FoundJobs {
+    const { limit, after, budget = Number.POSITIVE_INFINITY, signal, bare, ...filter } = query
     if (!/^\d{1,15}$/.test(after ?? "0")) throw new TransportError("invalid", `not a cursor: ${after?.slice(0, 40)}`)
     const end = performance.now() + budget
     let last = Number(after ?? Number.POSITIVE_INFINITY)
+    let scanned = 0
     const jobs: Array<contract.FoundJob> = []
-    for (const [id, job] of [...this.#jobs].reverse()) {
-      if (job.sequence >= last) continue
-      if (jobs.length === limit) return { jobs, next: String(last) }
-      if (performance.now() > end) return { jobs, next: String(last), partial: true }
-      const index = job.stored?.index ?? job.tasks.at(-1)?.posting.index
-      const known = index !== undefined && matches(index, query) ? this.read(id, "all") : undefined
-      if (known !== undefined) jobs.push({ ...known, id })
+    for (const job of this.#listings.newest(filter, last)) {
+      if (jobs.length === limit) return { jobs, next: String(last), scanned }
+      // A signal cannot fire while this runs.
+      const isOver = scanned > 0 && (signal?.aborted || performance.now() > end)
+      if (isOver) return { jobs, next: String(last), partial: true, scanned }
+      scanned++
       last = job.sequence
+      const { listed, id } = job
+      if (listed === undefined || !matches(listed, filter) || !id.endsWith(filter.idEnds ?? "")) continue
+      const known = bare ? { revision: "" } : this.read(id, "all")
+      if (known !== undefined) jobs.push({ ...known, id })
     }
-    return { jobs }
+    return { jobs, scanned }
   }
 
   count(state: contract.Index["state"], queue?: string): number {
+    if (queue === undefined) return this.#listings.size(state)
     let count = 0
-    for (const { stored } of this.#jobs.values()) {
-      const index = stored?.index
-      if (index?.state === state && !index.hidden && (queue === undefined || index.queue === queue)) count++
+    for (const { listed } of this.#listings.newest({ states: [state], queue }, Number.POSITIVE_INFINITY)) {
+      if (listed?.state === state && listed.queue === queue) count++
     }
     return count
   }
@@ -194,7 +200,7 @@ export class JobStorage {
   #job(id: string): Job {
     let job = this.#jobs.get(id)
     if (job === undefined) {
-      job = { sequence: ++this.#counter, keys: new Set(), tasks: [] }
+      job = { id, sequence: ++this.#counter, keys: new Set(), tasks: [] }
       this.#jobs.set(id, job)
     }
     return job
@@ -205,6 +211,7 @@ export class JobStorage {
     if (job.stored !== undefined) this.#expiring.remove(job.stored)
     job.stored = { id, bytes: bytes.slice(), index, sequence: ++this.#counter, until: performance.now() + keep }
     if (keep < Number.POSITIVE_INFINITY) this.#expiring.add(job.stored)
+    this.#list(job)
     this.#emit({ kind: "job", id, record: bytes.slice() })
     return String(job.stored.sequence)
   }
@@ -273,7 +280,15 @@ export class JobStorage {
 
   #forget(id: string): void {
     const job = this.#jobs.get(id)
-    if (job?.stored === undefined && job?.tasks.length === 0) this.#jobs.delete(id)
+    if (job === undefined) return
+    this.#list(job)
+    if (job.stored === undefined && job.tasks.length === 0) this.#jobs.delete(id)
+  }
+
+  /** Lists the job by its record, or by its newest task where it has none. */
+  #list(job: Job): void {
+    const index = job.stored?.index ?? job.tasks.at(-1)?.posting.index
+    this.#listings.put(job, index?.hidden ? undefined : index)
   }
 }
 

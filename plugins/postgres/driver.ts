@@ -113,18 +113,26 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
   // ── Lists ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
   query(query: contract.Query): Promise<contract.FoundJobs> {
-    const { states, task, since = 0, until = NEVER, limit, after, budget, ...fields } = query
+    const { states, task, since = 0, until = NEVER, limit, after, budget, signal, bare, idEnds, ...fields } = query
     // The index of a task keeps its state: one that was posted as scheduled may be due by now.
-    const wanted = states?.some((state) => WAITS.has(state)) ? [...states, ...WAITS] : states
-    const filter = [json(fields), wanted, task && plain(task), since, fields.root && plain(fields.root)]
+    const waits = states?.some((state) => WAITS.has(state)) ?? true
+    const wanted = states !== undefined && waits ? [...new Set([...states, ...WAITS])] : states
+    const keys = keysOf({ ...query, ...(wanted === undefined ? {} : { states: wanted }) })
+    const filter = [json(fields), wanted, task && plain(task), since, idEnds]
+    const values = keys.map(([, value]) => plain(value))
+    const text = search(keys, waits)
+    // Most pages are full after a few rows.
+    let portion = Math.min(4 * limit, PORTION)
     return this.search(query, async (from = `${until}:`, most) => {
       const [, at, id = ""] = /^(\d{1,16}):(.*)$/s.exec(from) ?? []
       if (at === undefined) throw new TransportError("invalid", `not a cursor of postgres: ${from.slice(0, 40)}`)
-      const text = wanted === undefined || wanted.includes("succeeded") ? SEARCH : SEARCH_OTHERS
-      const rows = await this.#ask<FoundRow>(text, [...filter, at, plain(id), most])
+      const rows = await this.#ask<FoundRow>(text, [...filter, at, plain(id), most, portion, ...values])
       const ids = rows.flatMap((row) => (row.fits ? row.id : []))
       const last = rows.at(-1)
-      return last?.place === PORTION || rows.length === most ? { ids, next: `${last?.at}:${last?.id}` } : { ids }
+      const isMore = last?.place === portion || rows.length === most
+      portion = PORTION
+      const read = last?.read ?? 0
+      return isMore ? { ids, next: `${last?.at}:${last?.id}`, read } : { ids, read }
     })
   }
 
@@ -181,35 +189,68 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
   )
 }
 
-const WAITS: ReadonlySet<string> = new Set(["queued", "scheduled"])
-/** Jobs that one statement of a search reads, so that a long search does not delay commits. */
+const WAITS: ReadonlySet<contract.Index["state"]> = new Set(["queued", "scheduled"])
+/** Most jobs that one statement of a search reads, so that a long search does not delay commits. */
 const PORTION = 2_000
 
+/** A field of the index, and the value that jobs must have there: there is an index by it and by the order of lists. */
+type Key = readonly [field: "state" | "error" | "task" | "queue" | "root", value: string]
+
+/** What to look jobs up by, those of each key for themselves. Empty: all of them, in their order. */
+const keysOf = ({ states, dead, error, task, queue, root }: contract.Query): ReadonlyArray<Key> => {
+  if (root !== undefined) return [["root", root]]
+  if (error !== undefined) return [["error", error]]
+  const wanted = states ?? (dead ? (["failed", "cancelled", "expired"] as const) : undefined)
+  if (wanted !== undefined && !wanted.includes("succeeded")) return wanted.map((state) => ["state", state])
+  if (task !== undefined) return [...new Set([task, actorOf(task)])].map((each) => ["task", each])
+  return queue === undefined ? [] : [["queue", queue]]
+}
+
+/** The actor in `actor.method`; a name without a dot is the actor. */
+const actorOf = (task: string): string => task.slice(0, task.includes(".") ? task.lastIndexOf(".") : undefined)
+
+/** What an index that leaves jobs out says about those that it has. */
+const PARTIAL = {
+  state: "AND index->>'state' <> 'succeeded'",
+  error: "AND index ? 'error'",
+  task: "",
+  queue: "",
+  root: "",
+}
+
 /**
- * One step of a search: up to {@link PORTION} jobs from a cursor on, newest first. It returns the jobs that match, and also
- * the last one that it read, from which the next step continues.
+ * One step of a search: up to `$9` jobs from a cursor on, newest first. It returns the jobs that match, and also the last one
+ * that it read, from which the next step continues.
  */
 const FITS = `NOT index ? 'hidden' AND index @> $1 AND ($2::text[] IS NULL OR index->>'state' = ANY ($2))
-  AND ($3::text IS NULL OR $3 IN (index->>'task', (index->>'task') || '.' || (index->>'method'))) AS fits`
-const part = (from: string) => `(SELECT id, at, ${FITS} FROM ${from} AND at >= $4
-  AND ($5::text IS NULL OR index->>'root' = $5) AND (at, id) < ($6, $7) ORDER BY at DESC, id DESC LIMIT ${PORTION})`
-const search = (
-  jobs: string,
-) => `SELECT * FROM (SELECT *, (row_number() OVER (ORDER BY at DESC, id DESC))::int AS place FROM (
-  ${part(`job WHERE until > ms() ${jobs}`)} UNION ALL ${part(`task AS own
-    WHERE id <> '' AND NOT EXISTS (SELECT FROM job WHERE job.id = own.id AND job.until > ms())
-      AND NOT EXISTS (SELECT FROM task AS other WHERE other.id = own.id AND other.sequence > own.sequence)`)}
-  ) AS jobs_and_tasks) AS jobs WHERE place <= ${PORTION} AND (fits OR place = ${PORTION}) ORDER BY place LIMIT $8`
+  AND ($3::text IS NULL OR $3 IN (index->>'task', (index->>'task') || '.' || (index->>'method')))
+  AND ($5::text IS NULL OR right(id, 8) = $5) AS fits`
+const ordered = (from: string) => `(SELECT id, at, ${FITS} FROM ${from} AND at >= $4
+  AND (at, id) < ($6, $7) ORDER BY at DESC, id DESC LIMIT $9)`
+/** Compared as rows, the key and the order are one range of the index; else the planner may walk along all jobs. */
+const keyed = ([field]: Key, place: number) => {
+  const key = `(index->>'${field}', at, id)`
+  return `(SELECT id, at, ${FITS} FROM job WHERE until > ms() ${PARTIAL[field]} AND ${key} < ($${place}, $6::bigint, $7)
+    AND ${key} >= ($${place}, $4::bigint, '') ORDER BY index->>'${field}' DESC, at DESC, id DESC LIMIT $9)`
+}
+const TASKS = ordered(`task AS own
+  WHERE id <> '' AND NOT EXISTS (SELECT FROM job WHERE job.id = own.id AND job.until > ms())
+    AND NOT EXISTS (SELECT FROM task AS other WHERE other.id = own.id AND other.sequence > own.sequence)`)
 
-const SEARCH = search("")
-/** The same by an index that leaves out jobs that have succeeded. */
-const SEARCH_OTHERS = search("AND index->>'state' <> 'succeeded'")
+const search = (keys: ReadonlyArray<Key>, waits: boolean): string => {
+  const jobs = keys.length === 0 ? [ordered("job WHERE until > ms()")] : keys.map((key, at) => keyed(key, at + 10))
+  return `SELECT * FROM (SELECT *, (row_number() OVER (ORDER BY at DESC, id DESC))::int AS place,
+      (count(*) OVER ())::int AS read FROM (${[...jobs, ...(waits ? [TASKS] : [])].join(" UNION ALL ")}) AS found) AS placed
+    WHERE place <= $9 AND (fits OR place = least(read, $9)) ORDER BY place LIMIT $8`
+}
 
 interface FoundRow {
   readonly id: string
   readonly at: string
   readonly fits: boolean
   readonly place: number
+  /** How many jobs this step has read. */
+  readonly read: number
 }
 
 interface KnownRow {

@@ -21,10 +21,13 @@ CREATE SEQUENCE counter;
 CREATE TABLE job (id text COLLATE "C" PRIMARY KEY, revision bigint NOT NULL, bytes bytea NOT NULL,
   index jsonb NOT NULL, at bigint NOT NULL, until bigint NOT NULL);
 CREATE INDEX ON job (at, id);
-CREATE INDEX ON job ((index->>'root'));
+CREATE INDEX ON job ((index->>'root'), at, id);
 -- Nearly all jobs succeed: indexes over the others cost next to nothing.
-CREATE INDEX ON job (at, id) WHERE index->>'state' <> 'succeeded';
 CREATE INDEX ON job ((index->>'state'), (index->>'queue')) WHERE index->>'state' <> 'succeeded';
+CREATE INDEX ON job ((index->>'state'), at, id) WHERE index->>'state' <> 'succeeded';
+CREATE INDEX ON job ((index->>'error'), at, id) WHERE index ? 'error';
+CREATE INDEX ON job ((index->>'queue'), at, id);
+CREATE INDEX ON job ((index->>'task'), at, id);
 CREATE INDEX ON job (until) WHERE until < ${NEVER};
 
 -- A task that is not ready is scheduled or held until a time; after that the next take makes it ready. The token is that of

@@ -323,17 +323,17 @@ export class Client implements AsyncDisposable {
 
   /** Jobs, newest first, a page at a time. */
   async jobs(query: JobQuery = {}): Promise<JobPage> {
-    const page = await this.connection.jobs.list(recordQueryOf(query))
-    return { jobs: page.records.map(jobView), ...(page.next === undefined ? {} : { next: page.next }) }
+    const { records, ...page } = await this.connection.jobs.list(recordQueryOf(query))
+    return { ...page, jobs: records.map(jobView) }
   }
 
   /**
    * How many jobs match. By state and queue alone the number is exact, but for jobs that have succeeded, which are counted
-   * up to 1,000, as are all jobs with another filter: `more` says that there are more.
+   * up to `most` (1,000), as are all jobs with another filter: `more` says that there are more.
    */
-  count(query: Omit<JobQuery, "limit" | "after"> = {}): Promise<JobCount> {
+  count(query: Omit<JobQuery, "limit" | "after"> = {}, most?: number): Promise<JobCount> {
     const { after: _after, limit: _limit, ...wanted } = recordQueryOf({ ...query, limit: 1 })
-    return this.connection.jobs.count(wanted)
+    return this.connection.jobs.count(wanted, most)
   }
 
   /**

@@ -1,12 +1,17 @@
 /** The query of lists and of bulk decisions. */
 import { CallboardError } from "../errors.ts"
 import type { JobView } from "../jobs/view.ts"
+import { type DurationInput, milliseconds } from "../options/duration.ts"
 import type { State } from "../protocol/state.ts"
 import type { RecordQuery } from "../transport/lift/transport.ts"
 
 export interface JobPage {
   readonly jobs: ReadonlyArray<JobView>
   readonly next?: string
+  /** The search was cut after its `budget`, or by its signal: `next` goes on from there. */
+  readonly partial?: true
+  /** How many rows, entries or messages of the transport were read, where it tells. */
+  readonly scanned?: number
 }
 
 /** Selects the jobs that match all given fields. A page lists the newest jobs first. */
@@ -22,12 +27,24 @@ export interface JobQuery {
   readonly parentId?: string
   /** The `group` of the submission. */
   readonly group?: string
+  /** Fingerprint of the failure, the same for jobs that failed alike. */
+  readonly error?: string
+  /** The last eight characters of its id. */
+  readonly idEnds?: string
+  /** Submitted at this time or later. */
+  readonly since?: Date
+  /** Submitted before this time. */
+  readonly until?: Date
   /** Only dead letters. Defaults to false. */
   readonly dead?: boolean
   /** Most jobs on the page, 1–1,000. Defaults to 100. */
   readonly limit?: number
   /** Where the page begins: `next` of the page before. Defaults to the newest job. */
   readonly after?: string
+  /** How long to search, at most: the page is `partial` then. Defaults to no bound. */
+  readonly budget?: DurationInput
+  /** When this fires, the search ends as if its budget were over. */
+  readonly signal?: AbortSignal
 }
 
 const DEFAULT_LIMIT = 100
@@ -35,7 +52,12 @@ const MAX_LIMIT = 1_000
 
 /** The query as transports take it. Fails with `invalid-input` where the limit is out of range. */
 export const recordQueryOf = (query: JobQuery): RecordQuery => {
-  const { limit = DEFAULT_LIMIT } = query
-  if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT) return { ...query, limit }
+  const { limit = DEFAULT_LIMIT, since, until, budget, ...rest } = query
+  const times = {
+    ...(since === undefined ? {} : { since: since.getTime() }),
+    ...(until === undefined ? {} : { until: until.getTime() }),
+    ...(budget === undefined ? {} : { budget: milliseconds("budget", budget) }),
+  }
+  if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT) return { ...rest, ...times, limit }
   throw new CallboardError("invalid-input", `limit: must be a whole number from 1 to ${MAX_LIMIT}`, { field: "limit" })
 }

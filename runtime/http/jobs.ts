@@ -1,22 +1,23 @@
 /** Routes about many jobs: lists and bulk calls, by one filter of query parameters, and the same for dead letters. */
 
+import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import type { JobPage } from "../client/job-query.ts"
+import type { Client } from "../client/client.ts"
+import type { JobQuery } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import type { BulkReport as Report } from "../jobs/commands/decide.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
 import { Job, StateSchema } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"
 import { isTerminal, STATES, type State } from "../protocol/state.ts"
-import type { RecordQuery } from "../transport/lift/transport.ts"
+import { parseDuration, parseTime } from "../protocol/time.ts"
 import { TransportError } from "../transport/mod.ts"
-import type { Caller } from "./access.ts"
 import { recordOf, shownTo } from "./job-record.ts"
-import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
-import { integer, list, text, type Values } from "./parameter.ts"
+import { BUDGET_RANGE_MS, boundedRead, DEFAULT_BUDGET_MS, DEFAULT_PAGE, MAX_PAGE, MAX_TOTAL } from "./limits.ts"
+import { boolean, integer, list, text, type Values } from "./parameter.ts"
 import { json } from "./response.ts"
-import { type Route, route } from "./route.ts"
-import { BulkReport, JobCount, JobList, summaryOf } from "./schema.ts"
+import { type Route, type RouteRequest, route } from "./route.ts"
+import { BulkReport, JobCount, JobList, summaryOf, type Total } from "./schema.ts"
 
 const Text = (description: string) =>
   Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({ description })
@@ -40,6 +41,34 @@ const taskFilter = {
   queue: text(Text("Name of the queue")),
 }
 
+const isTime = Schema.makeFilter((given: string) => {
+  const parsed = parseTime(given)
+  return Result.isSuccess(parsed) || parsed.failure.message
+})
+const Time = (description: string) =>
+  Schema.String.check(isTime).annotate({ description, examples: ["2026-01-31T08:00:00Z"] })
+
+const Budget = Schema.String.check(
+  Schema.makeFilter((given: string) => {
+    const parsed = parseDuration(given)
+    if (Result.isFailure(parsed)) return parsed.failure.message
+    const [least, most] = BUDGET_RANGE_MS
+    return (parsed.success >= least && parsed.success <= most) || `must be from ${least} ms to ${most / 1000} s`
+  }),
+).annotate({
+  description: `Longest search: an answer that is cut is \`partial\`, and \`next\` goes on. ${DEFAULT_BUDGET_MS / 1000} s if nothing is said`,
+  examples: ["50ms"],
+})
+
+const search = {
+  budget: text(Budget),
+  count: boolean(
+    Schema.Boolean.annotate({
+      description: `Also how many jobs match: \`total\`, counted up to ${MAX_TOTAL.toLocaleString("en")}, within the budget`,
+    }),
+  ),
+}
+
 const filter = {
   state: list(
     Schema.Array(StateSchema)
@@ -50,11 +79,23 @@ const filter = {
   root: text(Text("Id of the first job of a workflow")),
   parent: text(Text("Id of the job that submitted it")),
   group: text(Text("The `group` of the submission")),
+  error: text(
+    Schema.String.check(Schema.isPattern(/^[A-Za-z0-9_-]{1,64}$/)).annotate({
+      description: "Fingerprint of the failure, the same for jobs that failed alike",
+    }),
+  ),
+  idEnds: text(
+    Schema.String.check(Schema.isPattern(/^[0-9a-fA-F]{8}$/)).annotate({
+      description: "The last eight characters of its id, where these are hexadecimal",
+    }),
+  ),
+  since: text(Time("Submitted at this time or later: ISO 8601")),
+  until: text(Time("Submitted before this time: ISO 8601")),
   ...page,
 }
 
-/** Checked parameters as the transport's query. */
-const queryOf = (given: Values<typeof filter>): RecordQuery => ({
+/** Checked parameters as the client's query. */
+const queryOf = (given: Values<typeof filter>): JobQuery => ({
   limit: given.limit ?? DEFAULT_PAGE,
   ...(given.state === undefined ? {} : { states: given.state }),
   ...(given.task === undefined ? {} : { task: given.task }),
@@ -62,11 +103,24 @@ const queryOf = (given: Values<typeof filter>): RecordQuery => ({
   ...(given.root === undefined ? {} : { rootId: given.root }),
   ...(given.parent === undefined ? {} : { parentId: given.parent }),
   ...(given.group === undefined ? {} : { group: given.group }),
+  ...(given.error === undefined ? {} : { error: given.error }),
+  ...(given.idEnds === undefined ? {} : { idEnds: given.idEnds.toLowerCase() }),
+  ...(given.since === undefined ? {} : { since: timeOf(given.since) }),
+  ...(given.until === undefined ? {} : { until: timeOf(given.until) }),
   ...(given.cursor === undefined ? {} : { after: given.cursor }),
 })
 
+/** A time that the schema has checked. */
+const timeOf = (text: string): Date => new Date(Result.getOrElse(parseTime(text), () => Number.NaN))
+
+const budgetOf = (text: string | undefined): number =>
+  Result.getOrElse(
+    text === undefined ? Result.succeed(DEFAULT_BUDGET_MS) : parseDuration(text),
+    () => DEFAULT_BUDGET_MS,
+  )
+
 /** Runs a query. Fails with `invalid-input` naming `cursor` where the transport cannot read the cursor. */
-const withCursor = async <T>(query: RecordQuery, work: (query: RecordQuery) => Promise<T>): Promise<T> => {
+const withCursor = async <T>(query: JobQuery, work: (query: JobQuery) => Promise<T>): Promise<T> => {
   try {
     return await work(query)
   } catch (cause) {
@@ -79,7 +133,7 @@ const withCursor = async <T>(query: RecordQuery, work: (query: RecordQuery) => P
  * The filter of a bulk call: it must say which jobs are meant, and may name only states that can be changed so. Fails
  * with `invalid-input`.
  */
-const bulkQueryOf = (given: Values<typeof filter>, verb: string, states: ReadonlyArray<State>): RecordQuery => {
+const bulkQueryOf = (given: Values<typeof filter>, verb: string, states: ReadonlyArray<State>): JobQuery => {
   const { limit: _limit, cursor: _cursor, ...which } = given
   if (Object.keys(which).length === 0) {
     const message = `say which jobs to ${verb}, by state, task, queue, root, parent or group; state=${states.join(",")} means all of them`
@@ -96,11 +150,29 @@ const bulkQueryOf = (given: Values<typeof filter>, verb: string, states: Readonl
 const CANCELLABLE = STATES.filter((state) => !isTerminal(state))
 const RETRYABLE = ["failed", "cancelled", "expired"] as const
 
-const listResponse = (caller: Caller, { jobs, next }: JobPage): Response =>
-  json<typeof JobList.Type>({
-    jobs: jobs.map((job) => summaryOf(shownTo(caller, job))),
-    ...(next === undefined ? {} : { next }),
+/** A page of a list, within the budget of its request. */
+const listed = async (
+  { c, caller, context }: RouteRequest,
+  query: JobQuery,
+  { budget, count = false }: Values<typeof search>,
+): Promise<Response> => {
+  const end = performance.now() + budgetOf(budget)
+  return boundedRead(c.req.raw.signal, async (signal) => {
+    const { client } = context
+    const left = () => Math.max(end - performance.now(), 0) / 1_000
+    const { jobs, ...page } = await withCursor({ ...query, budget: left(), signal }, (wanted) => client.jobs(wanted))
+    const total = count ? { total: await totalOf(client, { ...query, budget: left(), signal }) } : {}
+    return json<typeof JobList.Type>({ jobs: jobs.map((job) => summaryOf(shownTo(caller, job))), ...page, ...total })
   })
+}
+
+const totalOf = async (
+  client: Client,
+  { limit: _limit, after: _after, ...query }: JobQuery,
+): Promise<typeof Total.Type> => {
+  const { count, more = false } = await client.count(query, MAX_TOTAL)
+  return count > MAX_TOTAL ? { value: MAX_TOTAL, relation: "gte" } : { value: count, relation: more ? "gte" : "eq" }
+}
 
 const bulkResponse = (report: Report): Response =>
   json<typeof BulkReport.Type>({ ...report, more: report.next !== undefined })
@@ -122,9 +194,12 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     scope: "read",
     query: countFilter,
     responses: [{ status: 200, description: "The number", schema: JobCount }],
-    handle: async ({ context, query }) => {
+    handle: async ({ c, context, query }) => {
       const { limit: _page, ...wanted } = queryOf(query)
-      const { count, more = false } = await withReadDeadline(context.client.count(wanted))
+      const budget = DEFAULT_BUDGET_MS / 1_000
+      const { count, more = false } = await boundedRead(c.req.raw.signal, (signal) =>
+        context.client.count({ ...wanted, budget, signal }),
+      )
       return json<typeof JobCount.Type>({ count, more })
     },
   }),
@@ -136,10 +211,9 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     summary: "Jobs, newest first",
     description: "Without what may be long: ask for a job by its id to see its result and transitions.",
     scope: "read",
-    query: filter,
+    query: { ...filter, ...search },
     responses: [LIST],
-    handle: async ({ caller, context, query }) =>
-      listResponse(caller, await withReadDeadline(withCursor(queryOf(query), (wanted) => context.client.jobs(wanted)))),
+    handle: (request) => listed(request, queryOf(request.query), request.query),
   }),
   route({
     method: "POST",
@@ -182,13 +256,9 @@ export const deadRoutes: ReadonlyArray<Route> = [
     summary: "Dead letters, newest first",
     description: "Tasks that nobody serves, that cannot be decoded, or that end their worker: `dead` says why.",
     scope: "read",
-    query: { ...taskFilter, ...page },
+    query: { ...taskFilter, ...page, ...search },
     responses: [LIST],
-    handle: async ({ caller, context, query }) =>
-      listResponse(
-        caller,
-        await withReadDeadline(withCursor({ ...queryOf(query), dead: true }, (wanted) => context.client.jobs(wanted))),
-      ),
+    handle: (request) => listed(request, { ...queryOf(request.query), dead: true }, request.query),
   }),
   route({
     method: "POST",

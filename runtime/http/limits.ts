@@ -52,6 +52,31 @@ export const withReadDeadline = <T>(work: Promise<T>): Promise<T> =>
     () => new TransportError("unavailable", `the transport did not answer within ${READ_DEADLINE_MS / 1000} s`),
   )
 
+/** How long a list searches, unless its request says otherwise; half a second of the deadline is left for everything else. */
+export const DEFAULT_BUDGET_MS = READ_DEADLINE_MS - 500
+
+/** The least and the most that a request may say. */
+export const BUDGET_RANGE_MS = [10, DEFAULT_BUDGET_MS] as const
+
+/** Most jobs that are counted for a list. */
+export const MAX_TOTAL = 10_000
+
+/**
+ * {@link withReadDeadline} for work that stops when its signal fires: at the deadline, and when the client goes away.
+ */
+export const boundedRead = async <T>(client: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
+  const stop = new AbortController()
+  const end = () => stop.abort()
+  client.addEventListener("abort", end)
+  if (client.aborted) end()
+  try {
+    return await withReadDeadline(work(stop.signal))
+  } finally {
+    client.removeEventListener("abort", end)
+    end()
+  }
+}
+
 export interface Bounds {
   /** Bytes of bodies that are read or handled; one whole array always has room. */
   readonly bodyBytes: number

@@ -12,7 +12,23 @@ const next = Schema.optionalKey(
   Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }),
 )
 
-export const JobList = Schema.Struct({ jobs: Schema.Array(JobSummary), next }).annotate({ identifier: "JobList" })
+/** A number that was counted up to a bound. */
+export const Total = Schema.Struct({
+  value: Count,
+  relation: Schema.Literals(["eq", "gte"]).annotate({ description: "`gte`: there are at least so many" }),
+}).annotate({ identifier: "Total" })
+
+export const JobList = Schema.Struct({
+  jobs: Schema.Array(JobSummary),
+  next,
+  partial: Schema.optionalKey(
+    Schema.Literal(true).annotate({ description: "The search was cut after its `budget`: go on with `next`" }),
+  ),
+  scanned: Schema.optionalKey(
+    Count.annotate({ description: "How many rows, entries or messages were read, where the transport tells" }),
+  ),
+  total: Schema.optionalKey(Total),
+}).annotate({ identifier: "JobList" })
 
 export const JobCount = Schema.Struct({
   count: Count,

@@ -108,25 +108,30 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
 
   /**
    * Answers a query in portions, so that a long search does not delay other calls. `portion` finds ids of jobs from a cursor
-   * on, at most as many as it is told, and returns a cursor unless there are no more. It is asked until the page is full,
-   * the jobs are at an end, or the budget is spent.
+   * on, at most as many as it is told, and returns a cursor unless there are no more, and how many rows it has read. It is
+   * asked until the page is full, the jobs are at an end, the budget is spent, or the signal fires.
    */
   protected async search(
-    { limit, after, budget = Number.POSITIVE_INFINITY }: Query,
-    portion: (after: string | undefined, most: number) => Promise<{ ids: ReadonlyArray<string>; next?: string }>,
+    { limit, after, budget = Number.POSITIVE_INFINITY, signal, bare }: Query,
+    portion: (
+      after: string | undefined,
+      most: number,
+    ) => Promise<{ ids: ReadonlyArray<string>; next?: string; read?: number }>,
   ): Promise<FoundJobs> {
     const end = performance.now() + budget
     const jobs: Array<FoundJob> = []
+    let scanned = 0
     for (let from = after; ; ) {
-      const { ids, next } = await portion(from, limit - jobs.length)
-      const found = await this.read(ids, "all")
+      const { ids, next, read = ids.length } = await portion(from, limit - jobs.length)
+      scanned += read
+      const found = bare ? ids.map(() => ({ revision: "" })) : await this.read(ids, "all")
       for (const [at, id] of ids.entries()) {
         const known = found[at]
         if (known !== undefined) jobs.push({ ...known, id })
       }
-      if (next === undefined) return { jobs }
-      if (jobs.length >= limit) return { jobs, next }
-      if (performance.now() > end) return { jobs, next, partial: true }
+      if (next === undefined) return { jobs, scanned }
+      if (jobs.length >= limit) return { jobs, next, scanned }
+      if (signal?.aborted || performance.now() > end) return { jobs, next, partial: true, scanned }
       from = next
     }
   }

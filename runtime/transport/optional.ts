@@ -6,8 +6,8 @@ export interface Queries {
   /**
    * Jobs, newest first (by submission, or by their last change where the broker keeps no other order): stored records
    * that are not hidden, and tasks whose job has no record. It may return more than the query asks for (the runtime
-   * filters), never less. `partial`: the answer was cut after `budget`; `next` goes on from there. A cursor that cannot be
-   * read fails with `invalid`.
+   * filters), never less. `partial`: the answer was cut after `budget`, or by the signal; `next` goes on from there, behind
+   * what was read: each call reads something. A cursor that cannot be read fails with `invalid`.
    */
   query(query: Query): Promise<FoundJobs>
 }
@@ -16,6 +16,8 @@ export interface FoundJobs {
   readonly jobs: ReadonlyArray<FoundJob>
   readonly next?: string
   readonly partial?: true
+  /** How many rows, entries or messages were read to find these jobs. Absent where the driver does not know. */
+  readonly scanned?: number
 }
 
 export interface FoundJob extends Known {
@@ -31,16 +33,24 @@ export interface Query {
   readonly root?: string
   readonly parent?: string
   readonly group?: string
+  /** Fingerprint of the failure. */
+  readonly error?: string
+  /** The last eight characters of the id. */
+  readonly idEnds?: string
   /** Submitted at this time or later, before that time. */
   readonly since?: number
   readonly until?: number
   /** Longest time of the search, in milliseconds. Absent: unlimited. */
   readonly budget?: number
+  /** The search ends soon after this fires. */
+  readonly signal?: AbortSignal
+  /** Only ids are asked for: the driver may leave records and tasks out. */
+  readonly bare?: true
   readonly limit: number
   readonly after?: string
 }
 
-const FIELDS = ["queue", "root", "parent", "group"] as const
+const FIELDS = ["queue", "root", "parent", "group", "error"] as const
 
 /** Scheduled and queued match each other, since a scheduled task may be due by now; the runtime tells them apart. */
 const waits = (state: Index["state"]): boolean => state === "queued" || state === "scheduled"

@@ -18,6 +18,8 @@ interface Source {
   /** Its name in cursors. */
   readonly key: string
   readonly kind: SourceKind
+  /** Of entries: their class. */
+  readonly of: string
   readonly scan: ReverseScan
 }
 
@@ -56,14 +58,19 @@ export class JobLister {
     const sources = this.#sources(query)
     const jobs: Array<FoundJob> = []
     const end = performance.now() + (query.budget ?? BUDGET_MS)
+    const isOver = () => query.signal?.aborted === true || performance.now() >= end
+    // The newest message of each source is read whatever the budget: else the order would be lost, and a page with little
+    // time would come no further.
+    await Promise.all(sources.map(({ scan }) => scan.peek(never)))
     let left = true
-    while (left && jobs.length < query.limit && performance.now() < end) {
-      const candidates = await this.#next(sources, query, Math.min(query.limit - jobs.length, CHUNK), end)
-      jobs.push(...(await this.#resolve(candidates)))
-      left = (await newest(sources, end)) !== undefined || sources.some(({ scan }) => scan.position > 0)
-    }
-    if (!left) return { jobs }
-    return { jobs, next: cursorOf(sources), ...(jobs.length < query.limit ? { partial: true } : {}) }
+    do {
+      const candidates = await this.#next(sources, query, Math.min(query.limit - jobs.length, CHUNK), isOver)
+      jobs.push(...(await this.#resolve(candidates, query.bare === true)))
+      left = (await newest(sources, isOver)) !== undefined || sources.some(({ scan }) => scan.position > 0)
+    } while (left && jobs.length < query.limit && !isOver())
+    const scanned = sources.reduce((sum, { scan }) => sum + scan.scanned, 0)
+    if (!left) return { jobs, scanned }
+    return { jobs, scanned, next: cursorOf(sources), ...(jobs.length < query.limit ? { partial: true } : {}) }
   }
 
   /**
@@ -79,20 +86,22 @@ export class JobLister {
   }
 
   /** The sources that may hold jobs of this query. */
-  #sources({ states, queue, dead, after }: Query): ReadonlyArray<Source> {
+  #sources({ states, queue, task, dead, after }: Query): ReadonlyArray<Source> {
     const { names, tasks, states: stored } = this.#parts
     const below = positionsOf(after)
-    const source = (kind: SourceKind, name: string, filter: string): Source => {
+    const source = (kind: SourceKind, name: string, filter: string, of = name): Source => {
       const key = `${kind}.${name}`
       const reader = kind === "tasks" ? tasks : stored
-      return { key, kind, scan: new ReverseScan(reader, filter, below?.get(key) ?? Infinity) }
+      return { key, kind, of, scan: new ReverseScan(reader, filter, below?.get(key) ?? Infinity) }
     }
     const asksFor = (state: State): boolean => !dead && (states === undefined || states.includes(state))
     const sources: Array<Source> = []
     if (asksFor("succeeded")) sources.push(source("records", "t", names.records()))
     else {
-      for (const each of dead ? ["dead"] : classesOf(states ?? []))
-        sources.push(source("entries", each, names.entries(each, queue)))
+      for (const each of dead ? ["dead"] : classesOf(states ?? [])) {
+        for (const [at, reading] of readingsOf(task).entries())
+          sources.push(source("entries", `${each}${at === 0 ? "" : at}`, names.entries(each, queue, ...reading), each))
+      }
     }
     // A task that is due is queued, even if the server has not moved it from its schedule yet.
     if (asksFor("queued")) sources.push(source("tasks", "j", names.tasksIn("j", queue)))
@@ -105,26 +114,30 @@ export class JobLister {
     sources: ReadonlyArray<Source>,
     query: Query,
     count: number,
-    end: number,
+    isOver: () => boolean,
   ): Promise<ReadonlyArray<Candidate>> {
     const found: Array<Candidate> = []
-    while (found.length < count && performance.now() < end) {
-      const next = await newest(sources, end)
+    do {
+      const next = await newest(sources, isOver)
       if (next === undefined) break
       next.source.scan.take()
       const index = indexOf(next.message)
-      if (index === undefined || fits(index, query, next.source.kind))
-        found.push({ ...next, index, id: this.#parts.names.idIn(next.message.subject) })
-    }
+      const id = this.#parts.names.idIn(next.message.subject)
+      if (!id.endsWith(query.idEnds ?? "")) continue
+      if (index === undefined || fits(index, query, next.source.kind)) found.push({ ...next, index, id })
+    } while (found.length < count && !isOver())
     return found
   }
 
   /** The jobs of these candidates, without those that another source lists. */
-  async #resolve(candidates: ReadonlyArray<Candidate>): Promise<ReadonlyArray<FoundJob>> {
-    const located = await this.#locate(candidates)
+  async #resolve(candidates: ReadonlyArray<Candidate>, bare: boolean): Promise<ReadonlyArray<FoundJob>> {
+    // A job that has ended is in no other source; its entry is counted as it is.
+    const isSure = ({ index }: Candidate) => bare && index !== undefined && isTerminal(index.state)
+    const located = await this.#locate(candidates.filter((candidate) => !isSure(candidate)))
     const stale: Array<number> = []
     const jobs = candidates.flatMap((candidate): ReadonlyArray<FoundJob> => {
       const { source, message, id } = candidate
+      if (isSure(candidate)) return [{ id, revision: "" }]
       const each = located.get(id) ?? { record: recordIn(message), task: undefined }
       const { record, task } = each
       const isHere =
@@ -132,7 +145,7 @@ export class JobLister {
           ? record === undefined && task?.seq === message.seq
           : source.kind === "records"
             ? record?.seq === message.seq
-            : record?.index !== undefined && source.key === `entries.${classOf(record.index)}`
+            : record?.index !== undefined && source.of === classOf(record.index)
       const known = knownOf(each)
       if (isHere && known !== undefined) return [{ id, ...known }]
       if (source.kind === "entries" && message.time + STALE_MS < this.#parts.clock.now()) stale.push(message.seq)
@@ -159,16 +172,27 @@ export class JobLister {
   }
 }
 
+/** `undefined` at the end, and where the search is over before the newest is known. */
 const newest = async (
   sources: ReadonlyArray<Source>,
-  end: number,
+  isOver: () => boolean,
 ): Promise<{ readonly source: Source; readonly message: StoredMessage } | undefined> => {
   let found: { readonly source: Source; readonly message: StoredMessage } | undefined
   for (const source of sources) {
-    const message = await source.scan.peek(end)
+    const message = await source.scan.peek(isOver)
+    if (message === undefined && source.scan.position > 0) return undefined
     if (message !== undefined && (found === undefined || isNewer(message, found.message))) found = { source, message }
   }
   return found
+}
+
+const never = (): boolean => false
+
+/** How the entry of a job of this task may name it: as it is, or as actor and method. Without a task: in any way. */
+const readingsOf = (task: string | undefined): ReadonlyArray<readonly [task?: string, method?: string]> => {
+  if (task === undefined) return [[]]
+  const dot = task.lastIndexOf(".")
+  return dot < 0 ? [[task]] : [[task], [task.slice(0, dot), task.slice(dot + 1)]]
 }
 
 /** Times are whole milliseconds; within a stream the sequence decides between equal ones. */
@@ -189,7 +213,7 @@ const fits = (index: Index, { states, ...query }: Query, kind: SourceKind): bool
 const cursorOf = (sources: ReadonlyArray<Source>): string =>
   sources.map(({ key, scan }) => `${key}:${scan.position === Infinity ? "" : scan.position}`).join(",")
 
-const CURSOR = /^(?:(?:tasks|records|entries)\.[a-z]+:\d{0,16}(?:,|$)){1,12}$/
+const CURSOR = /^(?:(?:tasks|records|entries)\.[a-z]+\d?:\d{0,16}(?:,|$)){1,12}$/
 
 const positionsOf = (cursor: string | undefined): ReadonlyMap<string, number> | undefined => {
   if (cursor === undefined) return undefined
@@ -226,6 +250,8 @@ export class ReverseScan {
   /** Messages that were read and not taken, the next one last. */
   #ready: Array<StoredMessage> = []
   #bounded = false
+  /** How many messages were read. */
+  scanned = 0
 
   /** Begins below the sequence `below`; `Infinity` is the end of the stream. */
   constructor(reader: StreamReader, filter: string, below: number) {
@@ -241,16 +267,15 @@ export class ReverseScan {
     return this.#bounded && this.#below <= this.#first ? 0 : this.#below
   }
 
-  /** The next message, which stays; `undefined` at the end of the stream, or after the time `end` of the
-   * monotonic clock. */
-  async peek(end: number): Promise<StoredMessage | undefined> {
+  /** The next message, which stays; `undefined` at the end of the stream, or where the search is over before it is read. */
+  async peek(isOver: () => boolean): Promise<StoredMessage | undefined> {
     if (!this.#bounded && this.#below > 0) {
       const { first, last } = await this.#reader.bounds()
       this.#first = Math.max(first, 1)
       this.#below = Math.min(this.#below, last + 1)
     }
     this.#bounded = true
-    while (this.#ready.length === 0 && this.#below > this.#first && performance.now() < end) await this.#read()
+    while (this.#ready.length === 0 && this.#below > this.#first && !isOver()) await this.#read()
     return this.#ready[this.#ready.length - 1]
   }
 
@@ -261,6 +286,7 @@ export class ReverseScan {
   async #read(): Promise<void> {
     const low = Math.max(this.#first, this.#below - this.#width)
     const { messages, more } = await this.#reader.from(low, this.#filter, BATCH)
+    this.scanned += messages.length
     const inside = messages.filter(({ seq }) => seq < this.#below)
     const last = messages[messages.length - 1]?.seq ?? Infinity
     // The answer does not reach the top of the window, which must come first: the window is read again, narrower.

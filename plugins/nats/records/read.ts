@@ -126,7 +126,7 @@ export class OrphanFinder {
   async find(before: number, max: number): Promise<ReadonlyArray<string>> {
     const found: Array<string> = []
     let read = 0
-    for await (const messages of this.#states.batches(this.#names.entries(LIVE, undefined), this.#from, BATCH)) {
+    for await (const messages of this.#states.batches(this.#names.entries(LIVE), this.#from, BATCH)) {
       const old = messages.filter(({ time }) => time <= before)
       const entries = old.map(({ subject, seq, time }) => ({ id: this.#names.idIn(subject), seq, time }))
       const located = await this.#jobReader.locate(

@@ -8,7 +8,7 @@ import type { CommitRecord } from "../../../runtime/transport/driver.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Revision } from "../../../runtime/transport/store.ts"
-import { escapeToken, type Names } from "../streams/names.ts"
+import { listName, type Names } from "../streams/names.ts"
 import type { Outgoing } from "../streams/publisher.ts"
 import type { StoredMessage, StreamReader } from "../streams/reader.ts"
 import { indexLine, indexOf } from "../streams/reader.ts"
@@ -54,7 +54,7 @@ export const classOf = ({ state, hidden, dead }: Pick<Index, "state" | "hidden" 
 
 const listOf = (index: Index): string | undefined => {
   const kind = classOf(index)
-  return kind && `${kind}.${escapeToken(index.queue)}`
+  return kind && listName(kind, index.queue, index.task, index.method)
 }
 
 export class Records {
@@ -122,7 +122,7 @@ export class Records {
 const revisionOf = (seq: number, list: string | undefined): Revision =>
   list === undefined ? `${seq}` : `${seq}.${list}`
 
-const REVISION = /^([1-9]\d{0,14})(?:\.([a-z]+\.[A-Za-z0-9_%-]+))?$/
+const REVISION = /^([1-9]\d{0,14})(?:\.([a-z]+(?:\.[A-Za-z0-9_%=-]+){3}))?$/
 
 const readRevision = (revision: Revision): { readonly seq: number; readonly list: string | undefined } | undefined => {
   const [, seq, list] = REVISION.exec(revision) ?? []

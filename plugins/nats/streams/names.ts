@@ -6,7 +6,8 @@
  * <ns>_queue   <ns>.j.<queue>.<band>.<id>    a task that is due
  *              <ns>.s.<queue>.<band>.<id>    a task that is due later; the server moves it to its j subject
  * <ns>_state   <ns>.t.<id>                   the record of a job
- *              <ns>.x.<class>.<queue>.<id>   the entry of a record that lists and searches read
+ *              <ns>.x.<class>.<queue>.<task>.<method>.<id>
+ *                                            the entry of a record that lists and searches read
  * <ns>_store   <ns>.k.<piece>[.<piece>…]     a value of the store
  *              <ns>.c.<n>                    checks the revision of a value without writing it
  *              <ns>.ev.t.<id> <ns>.ev.k.…    records and values, republished by the server
@@ -45,6 +46,19 @@ const encoder = new TextEncoder()
 
 const isPlainByte = (byte: number): boolean =>
   (byte >= 97 && byte <= 122) || (byte >= 65 && byte <= 90) || (byte >= 48 && byte <= 57) || byte === 45 || byte === 95
+
+/** Longest token of a name in the subject of an entry; the server bounds subjects to 4 KiB. */
+const ENTRY_TOKEN = 200
+
+/** A name in the subject of an entry. It is only looked for, so that a long one can be a hash. */
+const entryToken = (text: string): string => {
+  const token = escapeToken(text)
+  return token.length <= ENTRY_TOKEN ? token : `=${createHash("sha256").update(token).digest("hex").slice(0, 40)}`
+}
+
+/** The beginning of an entry's subject: the class and names of the job. */
+export const listName = (kind: string, queue: string, task: string, method = ""): string =>
+  [kind, ...[queue, task, method].map(entryToken)].join(".")
 
 /** The parts of a task's subject. */
 export interface TaskAddress {
@@ -157,14 +171,15 @@ export class Names {
     return `${this.namespace}.t.*`
   }
 
-  /** Subject of a job's entry; `list` is `<class>.<queue>`, the queue as a token. */
+  /** Subject of a job's entry; `list` is that of {@link listName}. */
   entry(list: string, id: string): string {
     return `${this.namespace}.x.${list}.${escapeToken(id)}`
   }
 
   /** Filter for the entries of a class. */
-  entries(kind: string, queue: string | undefined): string {
-    return `${this.namespace}.x.${kind}.${queue === undefined ? "*" : escapeToken(queue)}.*`
+  entries(kind: string, queue?: string, task?: string, method?: string): string {
+    const tokens = [queue, task, method].map((text) => (text === undefined ? "*" : entryToken(text)))
+    return [this.namespace, "x", kind, ...tokens, "*"].join(".")
   }
 
   /** The id in the subject of a record or of an entry. */

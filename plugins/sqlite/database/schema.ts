@@ -21,7 +21,7 @@ import type { Database } from "./database.ts"
 import { int } from "./row.ts"
 
 /** Rises with every change of the tables; stored as the file's `user_version`. */
-export const SCHEMA_VERSION = 3
+export const SCHEMA_VERSION = 4
 
 /** Marks a file as Callboard's (SQLite's `application_id`): "CALB". */
 export const APPLICATION_ID = 0x43414c42
@@ -79,6 +79,11 @@ CREATE INDEX callboard_job_further ON callboard_job (of) WHERE of IS NOT NULL;
 -- Nearly all jobs succeed (4): indexes over the others cost next to nothing, and lists mostly ask for those.
 CREATE INDEX callboard_job_state ON callboard_job (ns, state) WHERE state <> 4 AND hidden = 0;
 CREATE INDEX callboard_job_queue_state ON callboard_job (ns, queue, state) WHERE state <> 4 AND hidden = 0;
+CREATE INDEX callboard_job_task_state ON callboard_job (ns, task, state) WHERE state <> 4 AND hidden = 0;
+CREATE INDEX callboard_job_error ON callboard_job (ns, error) WHERE error IS NOT NULL;
+-- The columns of these do not change when a job ends, so that each costs one entry per job.
+CREATE INDEX callboard_job_queue ON callboard_job (queue);
+CREATE INDEX callboard_job_task ON callboard_job (ns, task);
 
 CREATE TABLE callboard_key (
   seq INTEGER NOT NULL,

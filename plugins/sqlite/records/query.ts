@@ -1,7 +1,7 @@
 /**
- * Lists jobs, newest first, in slices between which the event loop runs. States other than `succeeded`, and links
- * between jobs, have an index; every other query reads the rows in the order of submission, and loads the payload of
- * matches only.
+ * Lists jobs, newest first, in slices between which the event loop runs. Queues, tasks, failures, links between jobs, and
+ * states other than `succeeded` have an index; every other query reads the rows in the order of submission. The payload is
+ * loaded of matches only.
  */
 import type { SQLInputValue, StatementSync } from "node:sqlite"
 import type { State } from "../../../runtime/protocol/state.ts"
@@ -37,10 +37,14 @@ const TOP = Number.MAX_SAFE_INTEGER
 
 const pause = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-/** Row numbers of matches, newest first. The next slice is below `end`; 0 if there is none. */
+/**
+ * Row numbers of matches, newest first. The next slice is below `end`; 0 if there is none. `read`: how many rows or entries
+ * were read to find them.
+ */
 interface Slice {
   readonly seqs: ReadonlyArray<number>
   readonly end: number
+  readonly read: number
 }
 
 /** A condition on rows in SQL, and the values for it. */
@@ -67,44 +71,72 @@ export class JobLister {
 
   /** One page of jobs. Fails with `invalid`. */
   async query(query: Query): Promise<FoundJobs> {
-    const { limit, after, budget = Number.POSITIVE_INFINITY } = query
+    const { limit, after, budget = Number.POSITIVE_INFINITY, signal, since, bare } = query
     if (!(Number.isInteger(limit) && limit >= 1 && limit <= 1_000)) {
       throw new TransportError("invalid", `limit must be 1 to 1,000, not ${limit}`)
     }
-    const began = performance.now()
+    const stop = performance.now() + budget
     const jobs: Array<FoundJob> = []
     let bytes = 0
     let last = 0
-    for (const { seqs, end } of this.#slices(query, after === undefined ? TOP : cursorOf(after))) {
+    let scanned = 0
+    for (const { seqs, end, read } of this.#slices(query, after === undefined ? TOP : cursorOf(after))) {
+      scanned += read
       for (const seq of seqs) {
+        if (jobs.length === limit) return { jobs, next: String(last), scanned }
         // The job is read again, because another process may have changed it since its row was found.
-        const job = this.#reader.bySeq(seq)
+        const job = bare ? { id: "", revision: "" } : this.#reader.bySeq(seq)
         if (job === undefined) continue
         bytes += (job.record?.length ?? 0) + sizeOf(job)
-        if (jobs.length === limit || (bytes > PAGE_BYTES && jobs.length > 0)) return { jobs, next: String(last) }
+        if (bytes > PAGE_BYTES && jobs.length > 0) return { jobs, next: String(last), scanned }
         jobs.push(job)
         last = seq
       }
-      if (end === 0) break
-      if (performance.now() - began > budget) return { jobs, next: String(end), partial: true }
+      if (end === 0 || (since !== undefined && this.#isBefore(end, since))) break
+      if (signal?.aborted || performance.now() >= stop) return { jobs, next: String(end), partial: true, scanned }
       await pause()
     }
-    return { jobs }
+    return { jobs, scanned }
   }
 
   #slices(query: Query, below: number): Iterable<Slice> {
-    const { root, parent, group, states, dead } = query
+    const { root, parent, group, states, dead, error, task, queue } = query
     const condition = this.#condition(query)
     if (group !== undefined) return this.#linked(GROUP, group, condition, below)
     if (parent !== undefined) return this.#linked(PARENT, parent, condition, below)
     if (root !== undefined) return this.#linked(ROOT, root, condition, below)
-    const few = states?.every((state) => WAITING.includes(state)) ? this.#fewTasks(query.queue) : undefined
+    const ns = this.#ns
+    if (error !== undefined) {
+      const sql = "INDEXED BY callboard_job_error WHERE error IS NOT NULL AND ns = ? AND error = ?"
+      return this.#ranges([{ sql, values: [ns, error] }], condition, below)
+    }
+    const few = states?.every((state) => WAITING.includes(state)) ? this.#fewTasks(queue) : undefined
     if (few !== undefined) {
       const seqs = few.filter((seq) => seq < below)
-      return [{ seqs: this.#matching(seqs, condition), end: 0 }]
+      return [{ seqs: this.#matching(seqs, condition), end: 0, read: seqs.length }]
     }
     const rare = rareStates(states, dead === true)
-    return rare === undefined ? this.#scanned(condition, below) : this.#inStates(rare, query.queue, condition, below)
+    if (rare !== undefined) return this.#ranges(this.#stateRanges(rare, queue, task), condition, below)
+    if (task !== undefined) {
+      const sql = "INDEXED BY callboard_job_task WHERE ns = ? AND task = ?"
+      const ranges = tasksOf(task).map((each) => ({ sql, values: [ns, each] }))
+      return this.#ranges(ranges, condition, below)
+    }
+    if (queue !== undefined) {
+      const sql = "INDEXED BY callboard_job_queue WHERE queue = ?"
+      return this.#ranges([{ sql, values: [this.#names.find(queue) ?? -1] }], condition, below)
+    }
+    return this.#scanned(condition, below)
+  }
+
+  /** Whether the newest jobs at and below a row were submitted before a time. One with a wrong clock does not count. */
+  #isBefore(end: number, since: number): boolean {
+    const newest = this.#prepare(
+      `SELECT max(submitted) AS at FROM (SELECT submitted FROM callboard_job NOT INDEXED
+         WHERE seq <= ? AND ns = ? AND of IS NULL ORDER BY seq DESC LIMIT ${HITS})`,
+    )
+    const at = newest.get(end, this.#ns)?.["at"]
+    return typeof at !== "number" || at < since
   }
 
   /**
@@ -146,7 +178,22 @@ export class JobLister {
     }
   }
 
-  #condition({ states, dead, task, queue, since, until }: Query): Condition {
+  /** A range of an index for each state, and each reading of the task. */
+  #stateRanges(
+    states: ReadonlyArray<State>,
+    queue: string | undefined,
+    task: string | undefined,
+  ): ReadonlyArray<Condition> {
+    if (task === undefined) {
+      const { sql, values } = this.#indexed(queue)
+      return states.map((state) => ({ sql, values: [...values, codeOf(state)] }))
+    }
+    const sql =
+      "INDEXED BY callboard_job_task_state WHERE state <> 4 AND hidden = 0 AND ns = ? AND task = ? AND state = ?"
+    return states.flatMap((state) => tasksOf(task).map((each) => ({ sql, values: [this.#ns, each, codeOf(state)] })))
+  }
+
+  #condition({ states, dead, task, queue, since, until, error, idEnds }: Query): Condition {
     const conditions = ["ns = ?", "of IS NULL", "hidden = 0"]
     const values: Array<SQLInputValue> = [this.#ns]
     const must = (sql: string, ...more: ReadonlyArray<SQLInputValue>): void => {
@@ -157,6 +204,8 @@ export class JobLister {
     if (dead) must("dead = 1")
     if (task !== undefined)
       must("task IN (?, ?) AND (task = ? OR task || '.' || method = ?)", task, actorOf(task), task, task)
+    if (error !== undefined) must("error = ?", error)
+    if (idEnds !== undefined) must("(substr(id, -4) = ? OR substr(id, -8) = ?)", bytesOf(idEnds), idEnds)
     if (queue !== undefined) must("queue = ?", this.#names.find(queue) ?? -1)
     if (since !== undefined) must("submitted >= ?", Math.floor(since))
     if (until !== undefined) must("submitted < ?", until)
@@ -174,25 +223,23 @@ export class JobLister {
       const seqs = links.all(this.#ns, kind, ref, from).map((row) => int(row, "seq"))
       const end = seqs.length < HITS ? 0 : (seqs.at(-1) ?? 0)
       if (root !== undefined && root < from && root >= end) seqs.push(root)
-      yield { seqs: this.#matching(seqs, condition), end }
+      yield { seqs: this.#matching(seqs, condition), end, read: seqs.length }
       from = end
     }
   }
 
-  *#inStates(
-    states: ReadonlyArray<State>,
-    queue: string | undefined,
-    condition: Condition,
-    below: number,
-  ): Generator<Slice> {
-    const { sql, values } = this.#indexed(queue)
-    const inState = this.#prepare(`SELECT seq FROM callboard_job ${sql} AND seq < ? ORDER BY seq DESC LIMIT ${HITS}`)
+  /** The rows of several ranges of indexes, merged. */
+  *#ranges(ranges: ReadonlyArray<Condition>, condition: Condition, below: number): Generator<Slice> {
     for (let from = below; from > 0; ) {
-      const lists = states.map((state) => inState.all(...values, codeOf(state), from).map((row) => int(row, "seq")))
+      const lists = ranges.map(({ sql, values }) =>
+        this.#prepare(`SELECT seq FROM callboard_job ${sql} AND seq < ? ORDER BY seq DESC LIMIT ${HITS}`)
+          .all(...values, from)
+          .map((row) => int(row, "seq")),
+      )
       // A list that was cut off may have more rows below its end, so that the slice ends there.
       const end = Math.max(0, ...lists.map((list) => (list.length < HITS ? 0 : (list.at(-1) ?? 0))))
       const seqs = lists.flat().filter((seq) => seq >= end)
-      yield { seqs: this.#matching(seqs, condition), end }
+      yield { seqs: this.#matching(seqs, condition), end, read: seqs.length }
       from = end
     }
   }
@@ -225,6 +272,7 @@ export class JobLister {
     const within = this.#prepare(
       `SELECT seq FROM callboard_job NOT INDEXED WHERE ${sql} AND seq < ? AND seq >= ? ORDER BY seq DESC LIMIT ${HITS}`,
     )
+    const rows = this.#prepare("SELECT count(*) AS count FROM callboard_job NOT INDEXED WHERE seq BETWEEN ? AND ?")
     const highest = this.#prepare("SELECT max(seq) AS seq FROM callboard_job WHERE seq < ?")
     for (let from = below; from > 0; ) {
       // Row numbers have gaps, so that the slice begins at the highest number that a row has.
@@ -233,7 +281,7 @@ export class JobLister {
       const start = Math.max(0, top - SLICE)
       const seqs = within.all(...values, top + 1, start).map((row) => int(row, "seq"))
       const end = seqs.length < HITS ? start : (seqs.at(-1) ?? start)
-      yield { seqs, end }
+      yield { seqs, end, read: int(rows.get(end, top) ?? {}, "count") }
       from = end
     }
   }
@@ -274,6 +322,12 @@ const actorOf = (task: string): string => {
   const dot = task.lastIndexOf(".")
   return dot < 0 ? task : task.slice(0, dot)
 }
+
+/** As which tasks a row may have this one: as it is, or as the actor whose method it names. */
+const tasksOf = (task: string): ReadonlyArray<string> => [...new Set([task, actorOf(task)])]
+
+/** The end of an id that is stored as bytes; text that names none matches no row. */
+const bytesOf = (hex: string): Uint8Array => Buffer.from(hex, "hex")
 
 const cursorOf = (cursor: string): number => {
   if (/^\d{1,15}$/.test(cursor)) return Number(cursor)

@@ -1,10 +1,10 @@
 /** `callboard jobs`: lists jobs, newest first, one page per call. */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
+import type { JobQuery } from "../../client/job-query.ts"
 import type { JobView } from "../../jobs/view.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import { STATES, type State } from "../../protocol/state.ts"
-import type { RecordQuery } from "../../transport/lift/transport.ts"
 import { wrongUsage } from "../failure.ts"
 import { countText, idText, oneLine, remarkOf, runTime, stateText, timeText } from "../format.ts"
 import { runs } from "../invocation.ts"
@@ -42,7 +42,7 @@ export const limitOf = (text: string): number => {
     : wrongUsage(`--limit ${text}: must be a whole number from 1 to ${MAX_LIMIT}`)
 }
 
-const queryOf = (options: Options): RecordQuery => ({
+const queryOf = (options: Options): JobQuery => ({
   limit: limitOf(options.limit),
   ...(options.state === undefined ? {} : { states: statesOf(options.state) }),
   ...(options.task === undefined ? {} : { task: options.task }),
@@ -85,7 +85,7 @@ export const addJobs = (program: Command): void => {
     .option("--count", "only say how many there are")
   runs(command, async ({ output, withClient }) => {
     const query = queryOf(command.opts<Options>())
-    const fullQuery = async (client: Client): Promise<RecordQuery> => ({
+    const fullQuery = async (client: Client): Promise<JobQuery> => ({
       ...query,
       ...(query.rootId === undefined ? {} : { rootId: await fullId(client, query.rootId) }),
       ...(query.parentId === undefined ? {} : { parentId: await fullId(client, query.parentId) }),

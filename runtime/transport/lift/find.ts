@@ -1,19 +1,25 @@
 /** Finds and lists jobs. Record, task and run note of a job are merged into one record. */
+import { createHash, randomUUID } from "node:crypto"
 import { isOfTask, type JobRecord } from "../../protocol/record.ts"
 import { isTerminal, STATES, type State } from "../../protocol/state.ts"
 import type { Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
 import { TransportError } from "../mod.ts"
-import type { FoundJob, Query } from "../optional.ts"
+import type { FoundJob, FoundJobs, Query } from "../optional.ts"
 import type { BatchedDriver } from "./batching.ts"
+import { indexOf } from "./codec.ts"
 import { NOTES, type Notes } from "./notes.ts"
 import { COUNTED, type Found, type JobCount, type RecordPage, type RecordQuery } from "./transport.ts"
 import { viewOf } from "./view.ts"
+
+/** Key of the name that a board is given, by which a cursor of another board is refused. */
+const BOARD = "board-id"
 
 export class Finder {
   readonly #driver: Driver
   readonly #batched: BatchedDriver
   readonly #notes: Notes
+  #board: string | undefined
 
   constructor(driver: Driver, batched: BatchedDriver, notes: Notes) {
     this.#driver = driver
@@ -36,10 +42,10 @@ export class Finder {
 
   /**
    * A page of jobs. Where running jobs are asked for, the first pages have those that run without a stored record, since
-   * the driver lists them as waiting. A cursor says which of the two lists it goes on in.
+   * the driver lists them as waiting. A cursor says which of the two lists it goes on in, and of which board and query it is.
    */
   async query(query: RecordQuery): Promise<RecordPage> {
-    const { limit, after = "" } = query
+    const { limit, after, budget = Number.POSITIVE_INFINITY } = query
     if (this.#driver.query === undefined) {
       throw new TransportError(
         "unsupported",
@@ -47,20 +53,52 @@ export class Finder {
       )
     }
     if (!(limit >= 1 && limit <= 1_000)) throw new TransportError("invalid", `a page holds 1 to 1,000, not ${limit}`)
-    if (after !== "" && !/^[nd]:/.test(after)) {
-      throw new TransportError("invalid", `not a cursor of this transport: ${JSON.stringify(after.slice(0, 40))}`)
+    const [, part, tag, cursor = ""] = /^([nd])([0-9a-f]{12}):(.*)$/s.exec(after ?? "") ?? []
+    if (after !== undefined && (part === undefined || tag !== (await this.#tagOf(query)))) {
+      throw new TransportError("invalid", `not a cursor of this list: ${JSON.stringify(after.slice(0, 40))}`)
     }
-    const records: Array<JobRecord> = []
-    if (query.states?.includes("started") && !after.startsWith("d:")) {
-      const next = await this.#running(query, after.slice(2), records)
-      if (next !== undefined) return { records, next: `n:${next}` }
+    const search = new Search(query, performance.now() + budget)
+    if (query.states?.includes("started") && part !== "d") {
+      const next = await this.#running(search, cursor)
+      if (next !== undefined) return search.page(`n${await this.#tagOf(query)}:${next}`)
     }
-    const next = await this.#listed(query, after.startsWith("d:") ? after.slice(2) : "", records)
-    return next === undefined ? { records } : { records, next: `d:${next}` }
+    const next = await this.#listed(search, part === "d" ? cursor : "")
+    return search.page(next === undefined ? undefined : `d${await this.#tagOf(query)}:${next}`)
   }
 
-  async count(query: Omit<RecordQuery, "limit" | "after">): Promise<JobCount> {
-    const { states = STATES, queue, ...others } = query
+  /** Differs between boards, and between queries that find other jobs. */
+  async #tagOf({
+    limit: _limit,
+    after: _after,
+    budget: _budget,
+    signal: _signal,
+    ...query
+  }: RecordQuery): Promise<string> {
+    const fields = Object.entries(query).filter(([, value]) => value !== undefined && value !== false)
+    const filter = JSON.stringify(fields.sort(([a], [b]) => (a < b ? -1 : 1)))
+    return createHash("sha256")
+      .update(`${await this.#boardId()}\n${filter}`)
+      .digest("hex")
+      .slice(0, 12)
+  }
+
+  /** A random name that the board got with its first cursor. Empty where this process may not write one. */
+  async #boardId(): Promise<string> {
+    if (this.#board !== undefined) return this.#board
+    const { store } = this.#driver
+    const read = async () => {
+      const [entry] = await store.get([BOARD])
+      return entry && new TextDecoder().decode(entry.value)
+    }
+    const write = () => store.write([{ key: BOARD, expect: "", value: new TextEncoder().encode(randomUUID()) }])
+    const id = (await read()) ?? (await write().then(read, () => undefined))
+    this.#board = id
+    return id ?? ""
+  }
+
+  async count(query: Omit<RecordQuery, "limit" | "after">, most = COUNTED): Promise<JobCount> {
+    const { states = STATES, queue, budget = Number.POSITIVE_INFINITY, signal, ...others } = query
+    const end = performance.now() + budget
     const { count, queues } = this.#driver
     const isByState = Object.values(others).every((field) => field === undefined || field === false)
     let total = 0
@@ -81,55 +119,70 @@ export class Finder {
       left = left.filter((state) => counts[asked.indexOf(state)] === undefined)
     }
     if (left.length === 0) return { count: total }
+    // Jobs that wait or run can only be told apart by reading them.
+    const isExact = states === STATES || left.every((state) => !IN_QUEUE.has(state))
+    const wanted = states === STATES && left.length === STATES.length ? query : { ...query, states: left }
     let after: string | undefined
-    let read = 0
+    let found = 0
     do {
-      const limit = Math.min(COUNTED + 1 - read, COUNTED)
-      const page = await this.query({ ...query, states: left, limit, ...(after === undefined ? {} : { after }) })
-      read += page.records.length
+      const limit = Math.min(most + 1 - found, COUNTED)
+      const timed = { ...wanted, limit, budget: end - performance.now(), ...(after === undefined ? {} : { after }) }
+      const page = isExact ? await this.#bare(timed) : await this.query(timed)
+      found += "jobs" in page ? page.jobs.length : page.records.length
       after = page.next
-    } while (after !== undefined && read <= COUNTED)
-    return read > COUNTED ? { count: total + COUNTED, more: true } : { count: total + read }
+    } while (after !== undefined && found <= most && !isOver(end, signal))
+    if (found > most) return { count: total + most, more: true }
+    return after === undefined ? { count: total + found } : { count: total + found, more: true }
+  }
+
+  async #bare(query: RecordQuery): Promise<FoundJobs> {
+    const { limit, after = "", budget = Number.POSITIVE_INFINITY } = query
+    return (await this.#driver.query?.({ ...queryOf(query, limit, budget, after), bare: true })) ?? { jobs: [] }
   }
 
   /** Adds jobs that run and have no record yet, found by the run notes of their workers. Returns a cursor. */
-  async #running(query: RecordQuery, after: string, into: Array<JobRecord>): Promise<string | undefined> {
+  async #running(search: Search, after: string): Promise<string | undefined> {
+    const { query, records } = search
     let last = after
-    while (into.length < query.limit) {
-      const limit = query.limit - into.length
+    while (records.length < query.limit) {
+      const limit = query.limit - records.length
       const range = { prefix: NOTES, limit, ...(last === "" ? {} : { after: last }) }
       const entries = await this.#driver.store.list(range)
       const found = await this.#views(entries.map(({ key }) => key.slice(NOTES.length)))
-      into.push(
+      search.scanned += entries.length
+      records.push(
         ...found.flatMap(({ known, record }) => (known?.revision === "" && fits(record, query) ? [record] : [])),
       )
       last = entries.at(-1)?.key ?? last
       if (entries.length < limit) return undefined
+      if (search.cut()) return last
     }
     return last
   }
 
-  async #listed(query: RecordQuery, after: string, into: Array<JobRecord>): Promise<string | undefined> {
+  async #listed(search: Search, after: string): Promise<string | undefined> {
+    const { query, records } = search
     let cursor = after
     // These jobs were listed by their run notes, on this page or on one before.
-    const ran = new Set(into.map(({ id }) => id))
+    const ran = new Set(records.map(({ id }) => id))
     const isListed = ({ revision, id }: FoundJob, { state }: JobRecord): boolean =>
       query.states?.includes("started") === true &&
       state === "started" &&
       revision === "" &&
       (query.after !== undefined || ran.has(id))
-    while (into.length < query.limit) {
-      const asked = queryOf(query, query.limit - into.length, cursor)
+    while (records.length < query.limit) {
+      const asked = queryOf(query, query.limit - records.length, search.left, cursor)
       const page = await this.#driver.query?.(asked)
       const notes = await this.#notes.of(page?.jobs.map(({ id }) => id) ?? [])
       const now = Date.now()
+      search.scanned += page?.scanned ?? page?.jobs.length ?? 0
       for (const [at, known] of page?.jobs.entries() ?? []) {
         const record = readable(() => viewOf(known, notes[at], now))
-        if (fits(record, query) && !isListed(known, record)) into.push(record)
+        if (fits(record, query) && !isListed(known, record)) records.push(record)
       }
       if (page?.next === undefined) return undefined
       cursor = page.next
-      if (page.partial) return cursor
+      if (search.cut(page.partial)) return cursor
     }
     return cursor
   }
@@ -143,6 +196,41 @@ export class Finder {
       const each = known[at]
       return { known: each, record: each && viewOf(each, notes[at], Date.now()) }
     })
+  }
+}
+
+const isOver = (end: number, signal: AbortSignal | undefined): boolean =>
+  signal?.aborted === true || performance.now() >= end
+
+/** A page while it is searched for. */
+class Search {
+  readonly query: RecordQuery
+  readonly records: Array<JobRecord> = []
+  scanned = 0
+  readonly #end: number
+  #isCut = false
+
+  constructor(query: RecordQuery, end: number) {
+    this.query = query
+    this.#end = end
+  }
+
+  /** Milliseconds of the budget that are left. */
+  get left(): number {
+    return this.#end - performance.now()
+  }
+
+  /** Whether the search ends here although the page is not full. */
+  cut(wasPartial = false): boolean {
+    const { records, query } = this
+    this.#isCut = records.length < query.limit && (wasPartial || isOver(this.#end, query.signal))
+    return this.#isCut
+  }
+
+  page(next: string | undefined): RecordPage {
+    const { records, scanned } = this
+    if (next === undefined) return { records, scanned }
+    return { records, scanned, next, ...(this.#isCut ? { partial: true } : {}) }
   }
 }
 
@@ -163,26 +251,33 @@ const IN_QUEUE: ReadonlyMap<State, "ready" | "scheduled" | "held"> = new Map([
   ["started", "held"],
 ])
 
-const queryOf = (
-  { rootId, parentId, dead, after: _after, ...query }: RecordQuery,
-  limit: number,
-  after: string,
-): Query => ({
-  ...query,
-  limit,
-  ...(dead ? { dead } : {}),
-  ...(rootId === undefined ? {} : { root: rootId }),
-  ...(parentId === undefined ? {} : { parent: parentId }),
-  ...(after === "" ? {} : { after }),
-})
+const queryOf = (query: RecordQuery, limit: number, budget: number, after: string): Query => {
+  const { rootId, parentId, dead, after: _after, budget: _budget, ...rest } = query
+  return {
+    ...rest,
+    limit,
+    ...(budget === Number.POSITIVE_INFINITY ? {} : { budget: Math.max(0, budget) }),
+    ...(dead ? { dead } : {}),
+    ...(rootId === undefined ? {} : { root: rootId }),
+    ...(parentId === undefined ? {} : { parent: parentId }),
+    ...(after === "" ? {} : { after }),
+  }
+}
 
 const FIELDS = ["queue", "rootId", "parentId", "group"] as const
 
 /** Filters the answer, since a driver may return more than it was asked for. */
-const fits = (record: JobRecord | undefined, { states, dead, task, ...query }: RecordQuery): record is JobRecord =>
-  record !== undefined &&
-  !record.tombstone &&
-  (task === undefined || isOfTask(record, task)) &&
-  (states === undefined || states.includes(record.state)) &&
-  (!dead || record.dead !== undefined) &&
-  FIELDS.every((field) => query[field] === undefined || query[field] === record[field])
+const fits = (record: JobRecord | undefined, query: RecordQuery): record is JobRecord => {
+  if (record === undefined || record.tombstone) return false
+  const { states, dead, task, error, idEnds = "", since = 0, until = Number.POSITIVE_INFINITY } = query
+  return (
+    (task === undefined || isOfTask(record, task)) &&
+    (states === undefined || states.includes(record.state)) &&
+    (!dead || record.dead !== undefined) &&
+    (error === undefined || indexOf(record).error === error) &&
+    record.id.endsWith(idEnds) &&
+    record.submittedAt >= since &&
+    record.submittedAt < until &&
+    FIELDS.every((field) => query[field] === undefined || query[field] === record[field])
+  )
+}

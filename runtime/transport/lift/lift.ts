@@ -73,7 +73,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     ...(waiting === undefined ? {} : { waiting: (what, max) => waiting.call(driver, what, max) }),
     ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(driver, before, max) }),
     list: guarded((query) => finder.query(query)),
-    count: guarded((query) => finder.count(query)),
+    count: guarded((query, most) => finder.count(query, most)),
     watch: guarded(({ id, ends }, listener, signal) =>
       ends && id !== undefined
         ? watchEnd(driver, finder, id, listener, signal, closing.signal)

@@ -119,10 +119,10 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
 
   /**
    * How many jobs match. By state and queue alone exactly, as far as the driver can tell without reading them; else up to
-   * {@link COUNTED}, and then with `more`. What waits in a queue and what workers have taken is counted as
+   * `most` ({@link COUNTED} by default), or until the budget is over, and then with `more`. What waits in a queue and what workers have taken is counted as
    * {@link Driver.queues} tells it.
    */
-  count(query: Omit<RecordQuery, "limit" | "after">): Promise<JobCount>
+  count(query: Omit<RecordQuery, "limit" | "after">, most?: number): Promise<JobCount>
 
   /**
    * Calls the listener with records as they change, of one job or of all, from when the promise resolves until the signal
@@ -241,14 +241,18 @@ export type DecisionAnswer =
   | { readonly status: "failed"; readonly error: TransportError }
 
 /** What a driver is asked, with the names that records have. */
-export interface RecordQuery extends Pick<Query, "states" | "task" | "queue" | "group"> {
+export interface RecordQuery
+  extends Pick<
+    Query,
+    "states" | "task" | "queue" | "group" | "since" | "until" | "error" | "idEnds" | "budget" | "signal"
+  > {
   readonly rootId?: string
   readonly parentId?: string
   /** Only dead letters. */
   readonly dead?: boolean
   /** Jobs on a page, 1–1,000. */
   readonly limit: number
-  /** `next` of the page before. A text that is no cursor of this transport fails with `invalid`. */
+  /** `next` of a page of the same query on the same board; another text fails with `invalid`. */
   readonly after?: string
 }
 
@@ -265,4 +269,8 @@ export interface RecordPage {
   readonly records: ReadonlyArray<JobRecord>
   /** Absent on the last page. */
   readonly next?: string
+  /** The search was cut, after its budget or by its signal: `next` goes on. */
+  readonly partial?: true
+  /** How many rows, entries or messages the driver has read, where it tells. */
+  readonly scanned?: number
 }

@@ -6,6 +6,7 @@ import { capabilities, placeOf, plugin } from "../../../../plugins/memory/mod.ts
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import { registerPlugin } from "../../../kit/conformance.ts"
 import type { Harness } from "../../../kit/mod.ts"
+import { growing, readsOf } from "../bounded-lists.ts"
 
 const url = new URL("memory://kit")
 
@@ -55,4 +56,9 @@ test("a process ends although tasks are scheduled and in hand, unless a pull wai
   const args = "bun" in process.versions ? ["--eval", script] : ["eval", script]
   const { status, stdout } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 15_000 })
   expect({ status, stdout: stdout.trim() }).toEqual({ status: 0, stdout: "1 came" })
+})
+
+test("a list reads as much with 20,000 jobs as with 1,000", async () => {
+  const reads = await readsOf((namespace) => plugin.connect(new URL("memory://lists"), options(namespace)))
+  expect(growing(reads)).toEqual([])
 })

@@ -12,6 +12,7 @@ import { taskOf } from "../../../kit/task.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { startNatsCluster } from "../../../support/servers/nats-cluster.ts"
 import { eventually } from "../../../support/servers/process.ts"
+import { growing, QUERIES, readsOf } from "../bounded-lists.ts"
 import { type Proxy, startProxy } from "./proxy.ts"
 
 const closing = (client: NatsConnection): NatsConnection & AsyncDisposable =>
@@ -580,4 +581,20 @@ test("a task that another program publishes to a level between the bands is refu
     }),
   )
   expect(levels.flat()).toEqual([0, 4, 7, 10])
+})
+
+test("a list of jobs that did not succeed reads as much with 20,000 jobs as with 1,000", async () => {
+  const { "a queue": _queue, "a task": _task, "a method": _method, ...wanted } = QUERIES
+  const reads = await readsOf(
+    (name) =>
+      plugin.connect(new URL(server.url), {
+        namespace: `${namespace}-${name}`,
+        lease: 30_000,
+        name: "test",
+        timeout: 5_000,
+      }),
+    wanted,
+  )
+  // Messages are read 256 at a time.
+  expect(growing(reads, 1_000)).toEqual([])
 })

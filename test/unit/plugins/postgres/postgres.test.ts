@@ -7,6 +7,7 @@ import type { Posting } from "../../../../runtime/transport/driver.ts"
 import { type ConnectOptions, clientLibrary, TransportError } from "../../../../runtime/transport/mod.ts"
 import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
 import { eventually } from "../../../support/servers/process.ts"
+import { growing, readsOf } from "../bounded-lists.ts"
 import { startProxy } from "../nats/proxy.ts"
 
 let server: PostgresServer
@@ -64,10 +65,10 @@ test("a schema of another version is refused, and left as it is", async () => {
   const driver = await plugin.connect(through(server.port), options("later"))
   await driver.close()
   const schema = schemaOf("later")
-  await ask(`UPDATE "${schema}".meta SET version = 3`)
-  const message = `postgres: schema "${schema}" has version 3, and this Callboard knows version 2: install one that knows it, or use another namespace`
+  await ask(`UPDATE "${schema}".meta SET version = 4`)
+  const message = `postgres: schema "${schema}" has version 4, and this Callboard knows version 3: install one that knows it, or use another namespace`
   expect(await refusal(through(server.port), "later")).toEqual(["unsupported", message])
-  expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 3 }])
+  expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 4 }])
 })
 
 test("a database that holds no UTF-8 is refused", async () => {
@@ -110,7 +111,7 @@ test("several that come first at the same time make one schema", async () => {
     Array.from({ length: 4 }, () => plugin.connect(through(server.port), options("first"))),
   )
   await Promise.all(drivers.map((driver) => driver.close()))
-  expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 2 }])
+  expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 3 }])
 })
 
 test("what is published during a take does not come before what was published earlier", async () => {
@@ -228,4 +229,9 @@ test("what ended is removed from the tables", async () => {
   }
   await eventually(async () => JSON.stringify(await rows()) === '{"jobs":0,"entries":1}', { deadline: 10_000 })
   await driver.close()
+})
+
+test("a list reads as much with 20,000 jobs as with 1,000", async () => {
+  const reads = await readsOf((namespace) => plugin.connect(through(server.port), options(namespace)))
+  expect(growing(reads)).toEqual([])
 })

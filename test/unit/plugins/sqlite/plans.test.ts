@@ -5,6 +5,7 @@ import { expect, onTestFinished, test, vi } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import { STATES } from "../../../../runtime/protocol/state.ts"
 import { temporaryFolder } from "../../../support/servers/process.ts"
+import { growing, readsOf } from "../bounded-lists.ts"
 import { posted, publish } from "./helpers.ts"
 
 test("no list and no count sorts what it reads", async () => {
@@ -21,6 +22,10 @@ test("no list and no count sorts what it reads", async () => {
     { rootId: "root" },
     { parentId: "parent" },
     { group: "group" },
+    { error: "f3a91c07" },
+    { states: ["failed"] as const, task: "work.fine" },
+    { since: new Date(0), until: new Date() },
+    { idEnds: "f3a91c07" },
     ...STATES.flatMap((state) => [{ states: [state] }, { states: [state], queue: "q" }]),
   ]
   for (const filter of filters) {
@@ -62,4 +67,17 @@ test("few jobs that wait are found behind many that have ended, page by page, an
   const top = await page()
   expect(top?.jobs.map(({ id }) => id)).toEqual(["many599", "many598"])
   expect((await page(top?.next))?.jobs.map(({ id }) => id)).toEqual(["many597", "many596"])
+})
+
+test("a list reads as much with 20,000 jobs as with 1,000", async () => {
+  using folder = temporaryFolder()
+  const reads = await readsOf((namespace) =>
+    plugin.connect(new URL(`sqlite:${folder.path}/board.db?sync=normal`), {
+      namespace,
+      lease: 30_000,
+      name: "test",
+      timeout: 5_000,
+    }),
+  )
+  expect(growing(reads)).toEqual([])
 })

@@ -67,6 +67,55 @@ describe("GET /v1/jobs", () => {
     const member = (await submit({ task: "work.echo", delay: 3600, group: "night" })).body.id
     expect(await ids("group=night")).toEqual([member])
     expect((await ask("POST", "/v1/jobs/cancel?group=night")).body).toMatchObject({ changed: 1 })
+    expect(await ids(`idEnds=${echo.slice(-8).toUpperCase()}`)).toEqual([echo])
+    const { submitted } = (await ask("GET", `/v1/jobs/${parent}`)).body.times
+    expect(await ids(`since=${submitted}&idEnds=${echo.slice(-8)}`)).toEqual([])
+    expect(await ids(`until=${submitted}&idEnds=${echo.slice(-8)}`)).toEqual([echo])
+    expect(await ids(`until=${submitted}&parent=${parent}`)).toEqual([])
+  })
+
+  test("says how many match, and by what it was cut", async () => {
+    const running = await start()
+    await running.submit(Array(120).fill({ task: "work.echo", delay: 3600 }))
+    await finished(running, { task: "work.fail" })
+    const total = async (query: string) => (await running.ask("GET", `/v1/jobs?limit=2&count=true&${query}`)).body.total
+    expect(await total("state=failed")).toEqual({ value: 1, relation: "eq" })
+    expect(await total("")).toEqual({ value: 121, relation: "eq" })
+    expect(await total("task=work.echo&state=scheduled")).toEqual({ value: 120, relation: "eq" })
+    expect(await total("idEnds=00000000")).toEqual({ value: 0, relation: "eq" })
+    const { body } = await running.ask("GET", "/v1/jobs?limit=2&budget=4s")
+    expect(body).toMatchObject({ scanned: 2, next: expect.any(String) })
+    expect(body).not.toHaveProperty("total")
+  })
+
+  test("refuses a cursor of another filter", async () => {
+    const running = await start()
+    await running.submit(Array(5).fill({ task: "work.echo", delay: 3600 }))
+    const { next } = (await running.ask("GET", "/v1/jobs?limit=2&state=scheduled")).body
+    const other = await running.ask("GET", `/v1/jobs?limit=2&cursor=${encodeURIComponent(next)}`)
+    expect(other).toMatchObject({ status: 400, body: { code: "invalid-input", field: "cursor" } })
+  })
+
+  test("stops searching when its reader goes away", async () => {
+    let search: AbortSignal | undefined
+    let isOver = false
+    const running = await start({
+      change: (transport) => {
+        const list: typeof transport.jobs.list = async (query) => {
+          search = query.signal
+          await new Promise((resolve) => search?.addEventListener("abort", resolve))
+          isOver = true
+          return { records: [] }
+        }
+        return { ...transport, jobs: Object.assign(Object.create(transport.jobs), { list }) }
+      },
+    })
+    const reader = new AbortController()
+    const asking = running.ask("GET", "/v1/jobs", { signal: reader.signal }).catch(() => "gone")
+    await eventually(async () => search !== undefined, { message: "the search began" })
+    reader.abort()
+    expect(await asking).toBe("gone")
+    await eventually(async () => isOver, { message: "the search ended" })
   })
 })
 

@@ -1,0 +1,84 @@
+/** How much a driver reads for the lists that people look at, on a board with few jobs and on one with many. */
+import { generateId } from "../../../runtime/id.ts"
+import type { Driver } from "../../../runtime/transport/driver.ts"
+import type { Index } from "../../../runtime/transport/known.ts"
+import type { Query } from "../../../runtime/transport/optional.ts"
+
+const FEW = 1_000
+const MANY = 20_000
+const BATCH = 500
+const LIMIT = 50
+const START = 1_700_000_000_000
+
+/** Nearly all jobs have succeeded. Of what is rare there is as much on each board, and it is old. */
+const indexAt = (at: number): Index => {
+  const isRare = at < 100
+  return {
+    state: isRare && at % 2 === 0 ? "failed" : at % 10 === 0 ? "cancelled" : "succeeded",
+    queue: isRare ? "rare" : "most",
+    task: isRare ? "rare" : "text",
+    method: "count",
+    at: START + at,
+    ...(isRare ? { error: "f3a91c07", root: "root", parent: "parent", group: "group" } : {}),
+  }
+}
+
+const bytes = new TextEncoder().encode("{}")
+
+const fill = async (driver: Driver, count: number): Promise<void> => {
+  for (let from = 0; from < count; from += BATCH) {
+    const some = Array.from({ length: BATCH }, (_, at) => from + at)
+    const commits = some.map((at) => ({ id: generateId(), record: { expect: "", bytes, index: indexAt(at) } }))
+    const answers = await driver.commit(commits)
+    const wrong = answers.find(({ status }) => status !== "committed")
+    if (wrong !== undefined) throw new Error(JSON.stringify(wrong))
+  }
+}
+
+/** What the page asks for. */
+export const QUERIES: Readonly<Record<string, Omit<Query, "limit">>> = {
+  newest: {},
+  succeeded: { states: ["succeeded"] },
+  failed: { states: ["failed"] },
+  "failed of a task": { states: ["failed"], task: "rare.count" },
+  "failed of a queue": { states: ["failed"], queue: "rare" },
+  "failed by its cause": { states: ["failed"], error: "f3a91c07" },
+  "a queue": { queue: "rare" },
+  "a task": { task: "rare" },
+  "a method": { task: "rare.count" },
+  "the newest since": { since: START },
+}
+
+/** How many jobs each query finds and how much it reads, with few jobs and with many. */
+export const readsOf = async (
+  open: (namespace: string) => Promise<Driver>,
+  queries: Readonly<Record<string, Omit<Query, "limit">>> = QUERIES,
+): Promise<
+  Readonly<Record<string, { readonly found: ReadonlyArray<number>; readonly scanned: ReadonlyArray<number> }>>
+> => {
+  const reads: Record<string, { found: Array<number>; scanned: Array<number> }> = {}
+  for (const count of [FEW, MANY]) {
+    const driver = await open(`lists-${count}`)
+    try {
+      await fill(driver, count)
+      for (const [name, query] of Object.entries(queries)) {
+        const page = await driver.query?.({ ...query, limit: LIMIT })
+        const read = reads[name] ?? { found: [], scanned: [] }
+        reads[name] = read
+        read.found.push(page?.jobs.length ?? -1)
+        read.scanned.push(page?.scanned ?? Number.NaN)
+      }
+    } finally {
+      await driver.close()
+    }
+  }
+  return reads
+}
+
+/** The queries that read more on the larger board, or very much for a page; each finds a whole page. */
+export const growing = (reads: Awaited<ReturnType<typeof readsOf>>, most = 8 * LIMIT): ReadonlyArray<string> =>
+  Object.entries(reads).flatMap(([name, { found, scanned }]) => {
+    const [few = Number.NaN, many = Number.NaN] = scanned
+    const isBounded = many <= most && many <= few * 2 + LIMIT
+    return isBounded && found.every((each) => each === LIMIT) ? [] : [`${name}: ${found} found, ${scanned} read`]
+  })
