@@ -8,7 +8,7 @@ import { SCOPES } from "../config/groups.ts"
 import { Count, Durability, JobSummary, progress, transition } from "../jobs/responses.ts"
 import type { JobView } from "../jobs/view.ts"
 
-const next = Schema.optionalKey(
+export const next = Schema.optionalKey(
   Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }),
 )
 

@@ -2,15 +2,27 @@
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
 import { milliseconds } from "../options/duration.ts"
-import { SERIES_BY, SERIES_OF } from "../statistics/series.ts"
-import { withReadDeadline } from "./limits.ts"
-import { text } from "./parameter.ts"
+import { ERROR_SORTS, ERROR_STATES } from "../statistics/errors.ts"
+import { LONGEST_MS, SERIES_BY, SERIES_OF } from "../statistics/series.ts"
+import { MINUTE_MS } from "../statistics/tally.ts"
+import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
+import { integer, text } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
-import { SeriesSchema } from "./statistics-schema.ts"
+import { ErrorDetails, ErrorList, SeriesSchema } from "./statistics-schema.ts"
 
 const Name = (description: string) =>
   Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({ description })
+
+const page = {
+  limit: integer(
+    Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
+      description: "Most on a page",
+      default: DEFAULT_PAGE,
+    }),
+  ),
+  cursor: text(Name("Where to go on: the `next` of the page before")),
+}
 
 const Moment = (description: string) => Schema.String.check(Schema.isMaxLength(64)).annotate({ description })
 
@@ -20,6 +32,24 @@ const momentOf = (field: string, given: string | undefined): number | undefined 
   const at = /^\d{4}-\d\d-\d\dT/.test(given) ? Date.parse(given) : Number.NaN
   if (Number.isFinite(at)) return at
   throw new CallboardError("invalid-input", `${field}: must be a time such as 2026-01-31T12:00:00Z`, { field })
+}
+
+const LONGEST = "24h"
+
+const Range = text(
+  Schema.String.check(Schema.isMaxLength(32)).annotate({
+    description: `How far back: \`1h\`, or up to \`${LONGEST}\``,
+    default: "1h",
+  }),
+)
+
+/** A range in milliseconds. Fails with `invalid-input`. */
+const rangeOf = (given: string | undefined): number => {
+  const range = milliseconds("range", given ?? "1h")
+  if (range >= MINUTE_MS && range <= LONGEST_MS) return range
+  throw new CallboardError("invalid-input", `range: must be a minute at least, and ${LONGEST} at most`, {
+    field: "range",
+  })
 }
 
 export const statisticsRoutes: ReadonlyArray<Route> = [
@@ -64,5 +94,43 @@ export const statisticsRoutes: ReadonlyArray<Route> = [
       }
       return json<typeof SeriesSchema.Type>(await withReadDeadline(context.client.statistics.series(asked)))
     },
+  }),
+  route({
+    method: "GET",
+    path: "/v1/errors",
+    operation: "listErrors",
+    group: "Statistics",
+    summary: "Why jobs fail: causes, not jobs",
+    description:
+      "Failures are of one cause when the name, the reason, the message without what differs (numbers, ids, quoted text, addresses) and the function that threw are the same. The 500 causes that appeared last are known. `new`: first seen in this range; `back`: again in this range after an hour without it; `quiet`: not for 15 minutes. The jobs of a cause: `GET /v1/jobs?error=`.",
+    scope: "read",
+    query: {
+      range: Range,
+      task: text(Name("Only of this task, `actor.method`, or all of an actor")),
+      queue: text(Name("Only of this queue")),
+      state: text(Schema.Literals(ERROR_STATES).annotate({ description: "`quiet`, or `open`: all others" })),
+      sort: text(
+        Schema.Literals(ERROR_SORTS).annotate({ description: "The largest, or latest, first", default: "last" }),
+      ),
+      ...page,
+    },
+    responses: [{ status: 200, description: "A page of causes", schema: ErrorList }],
+    handle: async ({ context, query: { range, cursor, limit = DEFAULT_PAGE, ...filter } }) => {
+      const asked = { ...filter, range: rangeOf(range), limit, after: cursor }
+      return json<typeof ErrorList.Type>(await withReadDeadline(context.client.statistics.errors(asked)))
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/v1/errors/{id}",
+    idDescription: "Fingerprint of the cause, as the record of a failed job has it",
+    operation: "getError",
+    group: "Statistics",
+    summary: "One cause of failures: where it appears, and its newest jobs",
+    scope: "read",
+    query: { range: Range },
+    responses: [{ status: 200, description: "The cause", schema: ErrorDetails }],
+    handle: async ({ context, id, query: { range } }) =>
+      json<typeof ErrorDetails.Type>(await withReadDeadline(context.client.statistics.error(id, rangeOf(range)))),
   }),
 ]

@@ -101,6 +101,9 @@ const summary = {
     }),
   ),
   error: Schema.optionalKey(JobErrorSchema),
+  fingerprint: Schema.optionalKey(
+    Schema.String.annotate({ description: "Names the cause of the error: the same for all jobs that failed alike" }),
+  ),
   dead: Schema.optionalKey(Schema.String.annotate({ description: "On dead letters: why the task was given up" })),
   worker: Schema.optionalKey(Schema.String),
   parentId: Schema.optionalKey(Schema.String),

@@ -49,6 +49,8 @@ export interface JobView {
   readonly timeLimit?: { readonly hard?: number | null; readonly soft?: number }
   readonly result?: unknown
   readonly error?: JobError
+  /** Names the cause of the error: the same for all jobs that failed alike. */
+  readonly fingerprint?: string
   /** Set on dead letters: why the task was given up. */
   readonly dead?: string
   readonly worker?: string
@@ -238,6 +240,7 @@ export const jobView = (record: JobRecord): JobView => {
     // A handler that returns nothing has succeeded with null: "no result" and "not there yet" must not look alike.
     ...(record.state === "succeeded" ? { result: record.result ?? null } : {}),
     ...(record.error === undefined ? {} : { error: record.error }),
+    ...(record.fingerprint === undefined ? {} : { fingerprint: record.fingerprint }),
     ...(record.dead === undefined ? {} : { dead: record.dead }),
     ...(record.worker === undefined ? {} : { worker: record.worker }),
     ...(record.parentId === undefined ? {} : { parentId: record.parentId }),

@@ -145,6 +145,8 @@ export interface JobRecord {
   readonly progress?: Progress
   readonly result?: unknown
   readonly error?: JobError
+  /** Names the cause of the error: the same for all jobs that failed alike. */
+  readonly fingerprint?: string
   /** Set on dead letters: the reason why the task was given up, although the application did not decide so. */
   readonly dead?: string
   readonly worker?: string
@@ -247,6 +249,7 @@ const withoutEarlierAttempt = (before: JobRecord): JobRecord => {
     successor: _successor,
     followUps: _followUps,
     error: _error,
+    fingerprint: _fingerprint,
     progress: _progress,
     endedAt: _ended,
     acked: _acked,
@@ -355,6 +358,7 @@ export const tombstoneOf = (record: JobRecord): JobRecord => {
   const {
     result: _result,
     error: _error,
+    fingerprint: _fingerprint,
     message: _message,
     raw: _raw,
     meta: _meta,

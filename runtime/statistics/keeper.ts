@@ -5,7 +5,20 @@
 import type { Connection } from "../connection/connection.ts"
 import { generateId } from "../id.ts"
 import type { Log } from "../log/log.ts"
-import { DEPTHS, type DepthSample, type KeptSlot, MOST_SAMPLED, SLOTS, slotName } from "./kept.ts"
+import type { FailureTally, ToldCause } from "./failures.ts"
+import {
+  DEPTHS,
+  type DepthSample,
+  FAILURES,
+  type KeptSlot,
+  KNOWN,
+  KNOWN_NAME,
+  type KnownCause,
+  knownWith,
+  MOST_SAMPLED,
+  SLOTS,
+  slotName,
+} from "./kept.ts"
 import { MINUTE_MS, SLOT_MINUTES, SLOT_MS, type Tally, type ToldSlot } from "./tally.ts"
 
 /** How often a worker writes. */
@@ -20,6 +33,7 @@ export type KeptWorker = Pick<KeptSlot, "worker" | "host" | "pid" | "startedAt" 
 export interface KeeperOptions {
   readonly connection: Pick<Connection, "store" | "jobs">
   readonly tally: Tally
+  readonly failures: FailureTally
   readonly describe: () => KeptWorker
   /** The clock of the transport, in milliseconds since the epoch. */
   readonly now: () => number
@@ -32,6 +46,8 @@ export class Keeper {
   readonly #since: number
   readonly #timer: ReturnType<typeof setInterval>
   #writing: Promise<void> | undefined
+  /** The causes of failures that the board knows, as they were when this worker last changed them. */
+  #known: ReadonlyArray<KnownCause> = []
   /** The minute whose sample of the queues is known to be there. */
   #sampled = 0
 
@@ -74,6 +90,31 @@ export class Keeper {
       tally.written([slot])
     }
     await connection.store.write([this.#entry(current, isLast)])
+    await this.#writeFailures()
+  }
+
+  async #writeFailures(): Promise<void> {
+    const { connection, failures, now, describe } = this.#options
+    const { worker, version } = describe()
+    const pending = failures.told(now())
+    for (const { slot, causes } of pending.slots) {
+      const value = { worker, ...(version === undefined ? {} : { version }), causes }
+      await connection.store.write([FAILURES.put(slotName(slot, worker, this.#id), value)])
+    }
+    const met = pending.slots.flatMap(({ causes }) => causes).filter((cause) => this.#isNews(cause))
+    if (met.length > 0) {
+      const known = await KNOWN.change(connection.store, KNOWN_NAME, (found) => ({
+        value: { causes: knownWith(found?.value?.causes ?? [], met) },
+      }))
+      if (known !== "conflict") this.#known = known.value.causes
+    }
+    failures.written(pending)
+  }
+
+  /** Whether the list of known causes is to be changed: for each cause that goes on that is once in ten minutes. */
+  #isNews({ fingerprint, last }: ToldCause): boolean {
+    const known = this.#known.find((each) => each.fingerprint === fingerprint)
+    return known === undefined || last - known.last >= SLOT_MS
   }
 
   #entry({ slot, cells }: ToldSlot, isLast: boolean) {

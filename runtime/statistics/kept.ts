@@ -164,3 +164,78 @@ export const DEPTHS = new StoreEntry("depth/", Depth, { ttlMs: KEPT_MS })
 
 /** Most queues in a sample: those in which most waits. */
 export const MOST_SAMPLED = 100
+
+const Counts = Schema.Record(Schema.String, Schema.Int)
+
+const KeptFailures = Schema.Struct({
+  worker: Schema.String,
+  version: Schema.optionalKey(Schema.String),
+  causes: Schema.Array(
+    Schema.Struct({
+      fingerprint: Schema.String,
+      name: Schema.String,
+      reason: Schema.String,
+      template: Schema.String,
+      frame: Schema.optionalKey(Schema.String),
+      tasks: Schema.Array(Schema.String),
+      queues: Counts,
+      attempts: Counts,
+      minutes: Schema.Array(Schema.Int),
+      then: Schema.Struct({ failed: Schema.Int, retrying: Schema.Int, dead: Schema.Int }),
+      first: Schema.Finite,
+      last: Schema.Finite,
+      ids: Schema.Array(Schema.String),
+    }),
+  ),
+})
+export type KeptFailures = typeof KeptFailures.Type
+
+/** What one worker kept in a slot, by the number of ten minutes since the epoch. */
+export interface FailureSlot extends KeptFailures {
+  readonly slot: number
+}
+
+/** Failures of one worker in ten minutes, under the same names as {@link SLOTS}, and written in the same way. */
+export const FAILURES = new StoreEntry("fail/", KeptFailures, { ttlMs: KEPT_MS })
+
+const KnownCauses = Schema.Struct({
+  causes: Schema.Array(
+    Schema.Struct({
+      fingerprint: Schema.String,
+      first: Schema.Finite,
+      last: Schema.Finite,
+      /** When it last came back after it had been quiet. */
+      back: Schema.optionalKey(Schema.Finite),
+    }),
+  ),
+})
+export type KnownCause = (typeof KnownCauses.Type)["causes"][number]
+
+const KNOWN_MS = 30 * 86_400_000
+
+/** Since when each cause is known, longer than its failures are kept. One entry, changed by compare-and-set. */
+export const KNOWN = new StoreEntry("causes/", KnownCauses, { ttlMs: KNOWN_MS })
+export const KNOWN_NAME = "known"
+
+/** Most causes of a board: those that were met last. */
+export const MOST_CAUSES = 500
+/** A cause that did not appear for so long, and appears, is back. */
+const QUIET_MS = 3_600_000
+
+/** The known causes with those that were met now. Times are milliseconds since the epoch. */
+export const knownWith = (
+  known: ReadonlyArray<KnownCause>,
+  met: ReadonlyArray<{ readonly fingerprint: string; readonly first: number; readonly last: number }>,
+): ReadonlyArray<KnownCause> => {
+  const all = new Map(known.map((cause) => [cause.fingerprint, cause]))
+  for (const { fingerprint, first, last } of met) {
+    const before = all.get(fingerprint)
+    const isBack = before !== undefined && first - before.last > QUIET_MS
+    all.set(fingerprint, {
+      ...(before ?? { fingerprint, first }),
+      last: Math.max(before?.last ?? last, last),
+      ...(isBack ? { back: first } : {}),
+    })
+  }
+  return [...all.values()].sort((a, b) => b.last - a.last).slice(0, MOST_CAUSES)
+}

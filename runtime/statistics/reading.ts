@@ -3,7 +3,22 @@
  * last second is used again, whatever the number of callers.
  */
 import type { Store } from "../transport/store.ts"
-import { coarse, DEPTHS, type DepthSample, KEPT_MS, type KeptSlot, mergedSlot, SLOTS, type SlotCell } from "./kept.ts"
+import {
+  coarse,
+  DEPTHS,
+  type DepthSample,
+  FAILURES,
+  type FailureSlot,
+  KEPT_MS,
+  type KeptSlot,
+  KNOWN,
+  KNOWN_NAME,
+  type KnownCause,
+  MOST_CAUSES,
+  mergedSlot,
+  SLOTS,
+  type SlotCell,
+} from "./kept.ts"
 import { SLOT_MS } from "./tally.ts"
 
 /** How long an answer about a slot that goes on is used again. */
@@ -14,6 +29,9 @@ const LATE_MS = 120_000
 const FINE_SLOTS = 14
 /** Most workers that are read of a slot. */
 const MOST_WORKERS = 1_000
+/** Where workers kept more jobs than this in a slot, only a few of each cause are kept here. */
+const MOST_SLOT_IDS = 4_000
+const FEW_IDS = 5
 /** How long one request goes on reading slots that this process does not know yet. */
 const BUDGET_MS = 50
 /** Slots that are read at a time. */
@@ -68,10 +86,46 @@ class Cache<A> {
   }
 }
 
+const isOver = (slot: number, now: number): boolean => (slot + 1) * SLOT_MS + LATE_MS < now
+
+/** Reads slots from the newest to the oldest, until there are no more or the time of one request is over. */
+const newestFirst = async <A>(
+  cache: Cache<A>,
+  from: number,
+  to: number,
+  now: number,
+  load: (slot: number) => Promise<A>,
+): Promise<{ readonly found: Array<A>; readonly partial: boolean }> => {
+  const oldest = Math.floor((now - KEPT_MS) / SLOT_MS)
+  cache.forgetBefore(oldest)
+  const last = Math.floor(Math.min(to, now) / SLOT_MS)
+  const first = Math.max(Math.floor(from / SLOT_MS), oldest)
+  const deadline = performance.now() + BUDGET_MS
+  const found: Array<A> = []
+  let partial = false
+  for (let at = last; at >= first; at -= AT_A_TIME) {
+    const asked = Array.from({ length: Math.min(AT_A_TIME, at - first + 1) }, (_, back) => at - back)
+    // The newest slots are read in any case, however slow the transport is.
+    const isLate = at !== last && performance.now() > deadline
+    const here = asked.filter((slot) => !isLate || cache.get(slot) !== undefined)
+    partial ||= here.length < asked.length
+    found.push(...(await Promise.all(here.map(load))))
+  }
+  return { found, partial }
+}
+
+export interface ReadFailures {
+  readonly slots: ReadonlyArray<FailureSlot>
+  readonly known: ReadonlyArray<KnownCause>
+  readonly partial: boolean
+}
+
 export class SlotReader {
   readonly #store: Store
   readonly #slots = new Cache<Slot>()
   readonly #depths = new Cache<ReadonlyArray<DepthSample>>()
+  readonly #failures = new Cache<ReadonlyArray<FailureSlot>>()
+  readonly #known = new Cache<ReadonlyArray<KnownCause>>()
 
   constructor(store: Store) {
     this.#store = store
@@ -79,31 +133,47 @@ export class SlotReader {
 
   /** The slots of a range, `from` and `to` in milliseconds since the epoch. Fails as the store does. */
   async read(from: number, to: number, now: number): Promise<ReadSlots> {
-    const last = Math.floor(Math.min(to, now) / SLOT_MS)
-    const first = Math.max(Math.floor(from / SLOT_MS), Math.floor((now - KEPT_MS) / SLOT_MS))
-    this.#slots.forgetBefore(Math.floor((now - KEPT_MS) / SLOT_MS))
-    const deadline = performance.now() + BUDGET_MS
-    const found: Array<Slot> = []
-    let partial = false
-    for (let at = last; at >= first; at -= AT_A_TIME) {
-      const asked = Array.from({ length: Math.min(AT_A_TIME, at - first + 1) }, (_, back) => at - back)
-      // The newest slots are read in any case, however slow the transport is.
-      const isLate = at !== last && performance.now() > deadline
-      const known = asked.filter((slot) => !isLate || this.#slots.get(slot) !== undefined)
-      partial ||= known.length < asked.length
-      found.push(...(await Promise.all(known.map((slot) => this.#slot(slot, now)))))
-    }
-    found.reverse()
+    const { found, partial } = await newestFirst(this.#slots, from, to, now, (slot) => this.#slot(slot, now))
+    const slots = found.reverse()
     // At the beginning of a slot nothing of it is written yet.
-    const newest = Math.max(0, ...found.slice(-2).flatMap(({ workers }) => workers.map(({ at }) => at)))
-    return { slots: found, newest, partial }
+    const newest = Math.max(0, ...slots.slice(-2).flatMap(({ workers }) => workers.map(({ at }) => at)))
+    return { slots, newest, partial }
+  }
+
+  /** What workers kept about failures in a range, and since when causes are known. Fails as the store does. */
+  async failures(from: number, now: number): Promise<ReadFailures> {
+    const known =
+      this.#known.get(0) ??
+      this.#known.set(
+        0,
+        KNOWN.get(this.#store, KNOWN_NAME).then((entry) => entry?.value?.causes ?? []),
+        FRESH_MS,
+      )
+    const load = (slot: number) =>
+      this.#failures.get(slot) ??
+      this.#failures.set(slot, this.#loadFailures(slot), isOver(slot, now) ? KEPT_MS : FRESH_MS)
+    const { found, partial } = await newestFirst(this.#failures, from, now, now, load)
+    return { slots: found.flat(), known: await known, partial }
+  }
+
+  async #loadFailures(slot: number): Promise<ReadonlyArray<FailureSlot>> {
+    const entries = await this.#store.list({ prefix: FAILURES.key(`${slot}/`), limit: MOST_WORKERS })
+    const kept = entries.flatMap(({ value }) => FAILURES.decode(value) ?? [])
+    const ids = kept.flatMap(({ causes }) => causes).reduce((sum, cause) => sum + cause.ids.length, 0)
+    const most = ids > MOST_SLOT_IDS ? FEW_IDS : Number.POSITIVE_INFINITY
+    const known = kept.flatMap(({ causes }) => causes.map(({ last }) => last)).sort((a, b) => b - a)
+    const since = known[2 * MOST_CAUSES] ?? 0
+    return kept.map(({ causes, ...rest }) => ({
+      ...rest,
+      slot,
+      causes: causes.filter(({ last }) => last >= since).map((cause) => ({ ...cause, ids: cause.ids.slice(-most) })),
+    }))
   }
 
   #slot(slot: number, now: number): Promise<Slot> {
-    const isOver = (slot + 1) * SLOT_MS + LATE_MS < now
     const isFine = slot > Math.floor(now / SLOT_MS) - FINE_SLOTS
     // A slot that has become old is read once more, and then takes less memory.
-    const ms = isFine ? (isOver ? (FINE_SLOTS * SLOT_MS) / 2 : FRESH_MS) : KEPT_MS
+    const ms = isFine ? (isOver(slot, now) ? (FINE_SLOTS * SLOT_MS) / 2 : FRESH_MS) : KEPT_MS
     return this.#slots.get(slot) ?? this.#slots.set(slot, this.#load(slot, isFine), ms)
   }
 
@@ -128,12 +198,11 @@ export class SlotReader {
     if (missing.length > 0) {
       const read = this.#store.get(missing.map((slot) => DEPTHS.key(String(slot))))
       for (const [at, slot] of missing.entries()) {
-        const isOver = (slot + 1) * SLOT_MS + LATE_MS < now
         const samples = read.then((entries) => {
           const bytes = entries[at]?.value
           return bytes === undefined ? [] : (DEPTHS.decode(bytes)?.minutes ?? [])
         })
-        void this.#depths.set(slot, samples, isOver ? KEPT_MS : FRESH_MS)
+        void this.#depths.set(slot, samples, isOver(slot, now) ? KEPT_MS : FRESH_MS)
       }
     }
     const slots = Array.from({ length: Math.max(last - first + 1, 0) }, (_, at) => first + at)

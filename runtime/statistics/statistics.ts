@@ -1,9 +1,19 @@
 /** What a board tells about itself over time: asked by HTTP, the command line and code. The clock of the transport decides. */
 import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
 import type { Connection } from "../connection/connection.ts"
+import { CallboardError } from "../errors.ts"
+import { type Cause, type CauseDetails, causesOf, detailsOf, type ErrorsQuery } from "./errors.ts"
 import { type SeenWorker, type Slot, SlotReader } from "./reading.ts"
 import { type Grid, gridOf, marksOf, type Series, type SeriesQuery, seriesOf } from "./series.ts"
 import { SLOT_MS } from "./tally.ts"
+
+/** A page of causes. */
+export interface Causes {
+  readonly errors: ReadonlyArray<Cause>
+  readonly next?: string
+  /** Not all could be read in time: ask again. */
+  readonly partial?: true
+}
 
 /** A worker that has written nothing for so long is gone. */
 const GONE_MS = 25_000
@@ -32,6 +42,36 @@ export class Statistics {
       listWorkers(this.#connection.store),
     ])
     return seriesOf(query, grid, read, samples, this.#marks(read.slots, alive, grid, now))
+  }
+
+  /**
+   * Causes of failures, those that appeared last first. Fails with `CallboardError` `invalid-input`, naming the field, and with
+   * `TransportError`.
+   */
+  async errors(query: ErrorsQuery): Promise<Causes> {
+    const now = await this.#connection.store.now()
+    const { slots, known, partial } = await this.#reader.failures(now - query.range, now)
+    return { ...causesOf(slots, known, query, now), ...(partial ? { partial: true } : {}) }
+  }
+
+  /**
+   * One cause of failures: where it appears, and its newest jobs. `range`: how far back, in milliseconds. Fails with
+   * `CallboardError` `not-found`, and with `TransportError`.
+   */
+  async error(fingerprint: string, range: number): Promise<CauseDetails> {
+    const now = await this.#connection.store.now()
+    const { slots, known } = await this.#reader.failures(now - range, now)
+    const found = detailsOf(slots, known, fingerprint, { from: now - range, now })
+    if (found === undefined)
+      throw new CallboardError("not-found", `no job failed for ${fingerprint} in this time, or it was forgotten since`)
+    const traceback = await this.#traceback(fingerprint, found.sample)
+    return { ...found, ...(traceback === undefined ? {} : { traceback }) }
+  }
+
+  /** The traceback of the newest job that still has this error. */
+  async #traceback(fingerprint: string, ids: ReadonlyArray<string>): Promise<string | undefined> {
+    const found = await Promise.all(ids.map((id) => this.#connection.jobs.find(id)))
+    return found.find((each) => each?.record.fingerprint === fingerprint)?.record.error?.traceback
   }
 
   #marks(

@@ -17,6 +17,7 @@ import { Connectivity } from "../connection/connectivity.ts"
 import { StoreMirror } from "../connection/store-watch.ts"
 import { CHANGED } from "../jobs/commands/meta.ts"
 import type { ScheduleDeclaration } from "../schedules/fields.ts"
+import { FailureTally } from "../statistics/failures.ts"
 import { Keeper, type KeptWorker } from "../statistics/keeper.ts"
 import { Tally } from "../statistics/tally.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
@@ -251,7 +252,7 @@ const observersOf = ({ options, counts }: Core, emitters: ReadonlyArray<WorkerOb
 const statisticsOf = ({ options, subscription, buffer, snapshot }: Core) =>
   Effect.gen(function* () {
     const { connection, actors, taskNames, name, version, clock = systemClock, log } = options
-    const tally = new Tally()
+    const [tally, failures] = [new Tally(), new FailureTally()]
     const describe = (): KeptWorker => ({
       worker: name,
       host: hostname(),
@@ -262,10 +263,10 @@ const statisticsOf = ({ options, subscription, buffer, snapshot }: Core) =>
       concurrency: buffer.concurrency,
     })
     yield* part(
-      () => new Keeper({ connection, tally, describe, now: clock.board, log }),
+      () => new Keeper({ connection, tally, failures, describe, now: clock.board, log }),
       (made) => made.end(),
     )
-    return new StatisticsCounter(tally, new TaskNames(actors, taskNames), clock)
+    return new StatisticsCounter(tally, failures, new TaskNames(actors, taskNames), clock)
   })
 
 type DispatcherParts = Pick<

@@ -77,6 +77,7 @@ const rerun = (connection: Connection, id: string): Promise<JobRecord> =>
     const {
       result: _result,
       error: _error,
+      fingerprint: _fingerprint,
       dead: _dead,
       progress: _progress,
       startedAt: _started,

@@ -116,6 +116,10 @@ const FOREIGN = /[\\/]node_modules[\\/]effect[\\/]|[( ](?:native|node:|ext:|bun:
 const isFrame = (line: string): boolean => /^\s+at /.test(line)
 const isOwn = (line: string): boolean => !FOREIGN.test(line) && !OURS.some((folder) => line.includes(folder))
 
+/** The first frame of a traceback that is the application's own. */
+export const ownFrame = (traceback: string): string | undefined =>
+  traceback.split("\n").find((line) => isFrame(line) && isOwn(line))
+
 /** A stack with the application's own frames alone; with all of them where none is its own. */
 export const ownFrames = (stack: string): string => {
   const lines = stack.split("\n")

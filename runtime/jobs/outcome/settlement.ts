@@ -22,6 +22,7 @@ import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import { digestOf } from "../same-task.ts"
+import { fingerprintOf } from "./fingerprint.ts"
 
 /** An attempt that has ended. */
 export interface Attempt {
@@ -99,6 +100,12 @@ export const succeeded = (
   }
 }
 
+/** An error, and the cause by which jobs that failed alike are found. */
+export const because = (error: JobError): Required<Pick<JobRecord, "error" | "fingerprint">> => ({
+  error,
+  fingerprint: fingerprintOf(error),
+})
+
 /** `dead`: why the job becomes a dead letter, where Callboard gave it up and not the application. */
 export const failed = (
   attempt: Attempt,
@@ -110,7 +117,7 @@ export const failed = (
     token: attempt.token,
     record: {
       ...ended(attempt, step(attempt.record, { at: attempt.now, state: "failed", reason: dead ?? error.reason })),
-      error,
+      ...because(error),
       ...(dead === undefined ? {} : { dead }),
       // Kept, so that it can run again.
       message: attempt.posting.message,
@@ -221,7 +228,7 @@ const goneOn = (
 
 /** Another attempt after `waitMs`. */
 export const retried = (attempt: Attempt, error: JobError, waitMs: number, front = false): AttemptEnd =>
-  goneOn(attempt, { ...attempt.record, error }, (due) => nextAttempt(attempt, due), {
+  goneOn(attempt, { ...attempt.record, ...because(error) }, (due) => nextAttempt(attempt, due), {
     reason: "retry",
     run: attempt.posting.run,
     waitMs,
@@ -322,6 +329,7 @@ export const unreadable = (
 ): AttemptEnd => ({
   token: delivery.token,
   record: {
+    ...because({ name: "Unreadable", message: problem, reason }),
     id: delivery.id ?? `dead-${delivery.fence.replace(/[^A-Za-z0-9_-]/g, "-")}`,
     task: "(unreadable)",
     meth: null,
@@ -335,7 +343,6 @@ export const unreadable = (
     fence: delivery.fence,
     submittedAt: now,
     endedAt: now,
-    error: { name: "Unreadable", message: problem, reason },
     dead: reason,
     timeline: [{ n: 1, run: 1, at: now, state: "failed", reason }],
     keepMs: keep.failureMs,

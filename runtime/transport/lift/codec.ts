@@ -4,7 +4,7 @@ import { isMap } from "../../protocol/header-field.ts"
 import { OWN_HEADER } from "../../protocol/headers.ts"
 import type { AddressedTask, Headers, Message, Undecodable } from "../../protocol/message.ts"
 import { publishKey } from "../../protocol/message.ts"
-import { type JobError, type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
+import { type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { CommitRecord, Posting } from "../driver.ts"
 import type { Index } from "../known.ts"
@@ -84,29 +84,8 @@ export const indexOf = (record: JobRecord): Index => {
   if (record.rootId !== undefined) index.root = record.rootId
   if (record.parentId !== undefined) index.parent = record.parentId
   if (record.group !== undefined) index.group = record.group
-  if (record.error !== undefined) index.error = fingerprint(record.error)
+  if (record.fingerprint !== undefined) index.error = record.fingerprint
   return index
-}
-
-/** The same for failures that differ only in numbers of the message, such as ids and times. */
-const fingerprint = ({ name, reason, message }: JobError): string =>
-  hash(
-    `${name}\n${reason}\n${message.slice(0, 1_000).replace(/[0-9a-f-]+/gi, (part) => (/\d/.test(part) ? "#" : part))}`,
-  )
-
-/** A hash of 62 bits, the same in every process (cyrb53). Not cryptographic. */
-const hash = (text: string): string => {
-  let one = 0xdeadbeef
-  let two = 0x41c6ce57
-  for (let at = 0; at < text.length; at++) {
-    const unit = text.charCodeAt(at)
-    one = Math.imul(one ^ unit, 2654435761)
-    two = Math.imul(two ^ unit, 1597334677)
-  }
-  one = Math.imul(one ^ (one >>> 16), 2246822507) ^ Math.imul(two ^ (two >>> 13), 3266489909)
-  two = Math.imul(two ^ (two >>> 16), 2246822507) ^ Math.imul(one ^ (one >>> 13), 3266489909)
-  // 31 bits each, since larger numbers take much longer to print.
-  return (one >>> 1).toString(36) + (two >>> 1).toString(36)
 }
 
 /** Encodes a record for a commit. Fails with `invalid`. */

@@ -8,6 +8,7 @@ import { HEARTBEAT_MS, listWorkers, WORKERS } from "../../cluster/directory.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { type Ended, postMissing } from "../../jobs/outcome/follow-ups.ts"
 import { lostJobFailure } from "../../jobs/outcome/lost-job.ts"
+import { because } from "../../jobs/outcome/settlement.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -135,7 +136,7 @@ export class LostJobs {
     if (settlement?.record !== undefined) return { record: settlement.record, post: settlement.followUps ?? [] }
     const { acked: _acked, claims: _claims, ...kept } = record
     const ended = step(kept, { at: now, state: "failed", reason: dead })
-    return { record: { ...ended, fence: NO_FENCE, endedAt: now, error: ERROR, dead, keepMs } }
+    return { record: { ...ended, fence: NO_FENCE, endedAt: now, ...because(ERROR), dead, keepMs } }
   }
 
   /**

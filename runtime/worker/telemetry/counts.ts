@@ -1,7 +1,10 @@
 /** Counters of a worker: for the list of workers and the report of a stop, and for the statistics of the board. */
+import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Clock } from "../../async/clock.ts"
 import { enqueuedAt } from "../../jobs/view.ts"
+import { messageOf } from "../../log/redaction.ts"
 import type { JobRecord } from "../../protocol/record.ts"
+import type { FailureTally } from "../../statistics/failures.ts"
 import type { End, Tally } from "../../statistics/tally.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { InFlight } from "../delivery/in-flight.ts"
@@ -55,11 +58,13 @@ const ENDS: Readonly<Record<OutcomeName, End | undefined>> = {
 /** Counts attempts for the statistics that workers keep in the store. */
 export class StatisticsCounter implements WorkerObserver {
   readonly #tally: Tally
+  readonly #failures: FailureTally
   readonly #names: TaskNames
   readonly #clock: Pick<Clock, "board" | "monotonic">
 
-  constructor(tally: Tally, names: TaskNames, clock: Pick<Clock, "board" | "monotonic">) {
+  constructor(tally: Tally, failures: FailureTally, names: TaskNames, clock: Pick<Clock, "board" | "monotonic">) {
     this.#tally = tally
+    this.#failures = failures
     this.#names = names
     this.#clock = clock
   }
@@ -72,6 +77,8 @@ export class StatisticsCounter implements WorkerObserver {
     const now = this.#clock.board()
     const ran = run === undefined || !called ? undefined : this.#clock.monotonic() - run.beganAt
     const record = run?.record ?? settlement.record
+    if ((end === "failed" || end === "retried") && settlement.record !== undefined)
+      this.#failed(now, settlement.record, inFlight.method)
     this.#tally.count(now, {
       task: this.#names.of(inFlight, settlement.record) ?? UNKNOWN,
       queue: delivery.queue,
@@ -84,8 +91,25 @@ export class StatisticsCounter implements WorkerObserver {
 
   /** Counts a job that was lost with another worker. */
   lost(record: JobRecord): void {
-    const method = this.#names.nameOf(record.task, record.meth)
-    this.#tally.count(this.#clock.board(), { task: method ?? UNKNOWN, queue: record.queue, end: "failed" })
+    const now = this.#clock.board()
+    this.#failed(now, record, this.#names.method(record.task, record.meth))
+    const task = this.#names.nameOf(record.task, record.meth) ?? UNKNOWN
+    this.#tally.count(now, { task, queue: record.queue, end: "failed" })
+  }
+
+  #failed(now: number, record: JobRecord, method: ErasedMethod | undefined): void {
+    const { id, error, fingerprint, dead, queue, attempt } = record
+    if (error === undefined || fingerprint === undefined) return
+    this.#failures.count(now, {
+      id,
+      fingerprint,
+      error,
+      message: messageOf(error, method?.redact),
+      task: this.#names.nameOf(record.task, record.meth) ?? UNKNOWN,
+      queue,
+      attempt,
+      then: dead === undefined ? (hasSuccessor(record) ? "retrying" : "failed") : "dead",
+    })
   }
 }
 

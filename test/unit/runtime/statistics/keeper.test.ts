@@ -2,6 +2,7 @@
 import { actor, serve } from "callboard"
 import { expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
+import { FailureTally } from "../../../../runtime/statistics/failures.ts"
 import { Keeper, type KeptWorker } from "../../../../runtime/statistics/keeper.ts"
 import { SLOTS } from "../../../../runtime/statistics/kept.ts"
 import { SlotReader } from "../../../../runtime/statistics/reading.ts"
@@ -38,7 +39,7 @@ const board = async () => {
   }
   const connection = { store, jobs: transport.jobs }
   const worker = (name: string, version: string) => {
-    const tally = new Tally()
+    const [tally, failures] = [new Tally(), new FailureTally()]
     const described: KeptWorker = {
       worker: name,
       host: "here",
@@ -51,6 +52,7 @@ const board = async () => {
     const keeper = new Keeper({
       connection,
       tally,
+      failures,
       describe: () => described,
       now: () => now,
       log: { debug: () => undefined },
