@@ -149,14 +149,24 @@ export class Link {
 
   /**
    * Publishes a message that nothing answers. Fails with `unauthorized` when the server does not allow it, which it says
-   * after the message: the first one to a subject waits for that, and later ones do not.
+   * after the message: the first one to a subject waits for that. Later ones do not, and go out with the next message, or at
+   * the end of the turn.
    */
   async tell(subject: string, payload: Uint8Array): Promise<void> {
     await this.ready()
-    const isAllowed = this.#allowed.has(subject)
     this.#refused.delete(subject)
+    if (this.#allowed.has(subject)) {
+      return new Promise((resolve, reject) =>
+        this.soon(() => {
+          try {
+            resolve(this.send(subject, payload))
+          } catch (error) {
+            reject(error)
+          }
+        }),
+      )
+    }
     this.send(subject, payload)
-    if (isAllowed) return
     let answered = false
     await atMost(
       ANSWER_MS,
