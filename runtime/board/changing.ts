@@ -42,17 +42,18 @@ export const change = async <A>(
       const sequence = known?.record.sequence ?? 0
       if (known === undefined || to === undefined) return { answer, known, sequence }
       const { key, revision } = known
-      const changed = { key, value: to === null ? null : entries.encode({ ...to, sequence }), expect: revision }
+      const next = to === null ? undefined : { ...to, sequence }
+      const changed = { key, value: next === undefined ? null : entries.encode(next), expect: revision }
       const kept =
         trash === undefined ? [] : [{ key: entries.trashed(id), value: entries.encode({ ...trash, sequence }) }]
       const written = await entries.store.write([changed, ...kept])
       if (written !== "conflict") {
-        const next = to === null ? undefined : { key, record: { ...to, sequence }, revision: written[0] ?? "" }
+        const now = next && { key, record: next, revision: written[0] ?? "" }
         if (held !== undefined) {
-          held.known = next
-          if (next !== undefined) held.last = next.record
+          held.known = now
+          if (now !== undefined) held.last = now.record
         }
-        return { answer, known: next, sequence }
+        return { answer, known: now, sequence }
       }
     } else if (isFresh) accepted(decided)
     known = undefined

@@ -2,12 +2,13 @@
 import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
-import { type BoardRecord, checkOwner, claimed, type EarlierClaim, earlierClaims } from "../protocol/board.ts"
+import { type BoardRecord, checkOwner, claimed, type EarlierClaim, earlierClaims, storyOf } from "../protocol/board.ts"
 import { change } from "./changing.ts"
 import { accepted, missing } from "./failure.ts"
 import { type GivenJob, type Held, idOf } from "./handles.ts"
 import { BoardJob } from "./job.ts"
 import { type End, end, extend, renewalOf } from "./owning.ts"
+import { Loss } from "./renewals.ts"
 import { expiryOf } from "./requests.ts"
 import type { BoardParts, Run, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
@@ -95,7 +96,7 @@ export const take = async (
 
 /** The claim that a claim at this time takes the job over from. */
 const lostBy = (record: BoardRecord | undefined, now: number): EarlierClaim | undefined =>
-  record?.claim === undefined ? undefined : earlierClaims(record, now).at(-1)
+  record?.claim === undefined ? undefined : earlierClaims(storyOf(record, now)).at(-1)
 
 const claimFor = async (
   run: Run,
@@ -120,11 +121,11 @@ const claimFor = async (
   const own = handles.heldOf(job)
   if (own !== undefined) own.claim = { owner, number }
   const renewal = renewalOf(id, number)
-  const signal = isRenewed
+  const loss = isRenewed
     ? renewals.add(renewal, askedAt, () =>
         extend(session, undefined, id, leaseMs, { owner, claim: number }, () => renewals.has(renewal)),
       )
-    : new AbortController().signal
+    : new Loss()
   const ended = (how: End) => end(run, how, job, owner, { claim: number })
   const made: BoardClaim = {
     job,
@@ -133,7 +134,9 @@ const claimFor = async (
     get view() {
       return viewOf(known.record, now)
     },
-    signal,
+    get signal() {
+      return loss.signal
+    },
     consume: () => ended("consumed"),
     abandon: () => {
       // First, so that the claim lapses where it cannot be given up now.

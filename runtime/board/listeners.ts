@@ -31,7 +31,7 @@ export class Listeners {
 
   tell(told: BoardEvent): void {
     for (const event of ["*", told.event]) {
-      for (const listener of [...(this.#listeners.get(event) ?? [])]) {
+      for (const listener of this.#listeners.get(event) ?? []) {
         // A listener that fails must neither end the board nor keep the others from hearing.
         void Promise.resolve()
           .then(() => listener({ ...told }))

@@ -28,32 +28,34 @@ const decoder = new TextDecoder()
 
 const isText = (value: unknown): value is string => typeof value === "string"
 
-/** The announcements in a message that are about this board. What cannot be read is left out. */
-const read = (
-  payload: Uint8Array,
-  board: string,
-): { readonly sender: unknown; readonly told: ReadonlyArray<BoardNotification> } => {
+/** The announcements in a message. What cannot be read is left out. */
+const read = (text: string): ReadonlyArray<BoardNotification> => {
   let said: unknown
   try {
-    said = JSON.parse(decoder.decode(payload))
+    said = JSON.parse(text)
   } catch {
     said = undefined
   }
-  if (!Array.isArray(said) || said[0] !== board) return { sender: undefined, told: [] }
-  const told = said.slice(2).flatMap((each: unknown) => {
+  if (!Array.isArray(said)) return []
+  return said.slice(2).flatMap((each: unknown) => {
     if (!Array.isArray(each)) return []
     const [given, id, name, priority] = each
     const event = BOARD_EVENTS.find((known) => known === given)
     return event !== undefined && isText(id) && isText(name) && isText(priority) ? [{ event, id, name, priority }] : []
   })
-  return { sender: said[1], told }
 }
+
+/** How a message of this board begins, and one of this sender: the messages of all boards come on one topic. */
+const beginningOf = (...said: ReadonlyArray<string>): string => `${JSON.stringify(said).slice(0, -1)},`
+
+/** Is given the announcements of a message to be read where they are needed, and whether the message is this sender's own. */
+type Listener = (told: () => ReadonlyArray<BoardNotification>, isOwn: boolean) => void
 
 export class BoardNews {
   readonly #connection: Connection
-  readonly #board: string
   readonly #signal: AbortSignal
-  readonly #sender = generateId()
+  readonly #ofBoard: string
+  readonly #own: string
   readonly #waiting: Array<ReadonlyArray<string>> = []
   #sending: Promise<void> | undefined
   #listening: Promise<void> | undefined
@@ -63,25 +65,25 @@ export class BoardNews {
   /** Listens until the signal fires. */
   constructor(connection: Connection, board: string, signal: AbortSignal) {
     this.#connection = connection
-    this.#board = board
     this.#signal = signal
+    this.#ofBoard = beginningOf(board)
+    this.#own = beginningOf(board, generateId())
   }
 
   announce(event: BoardEventName, { id, name, priority }: Omit<BoardNotification, "event">): void {
     this.#waiting.push([event, id, name.slice(0, NAME), priority])
-    // Not later: a process that is quick to consume a job must not be heard before the one that has posted it.
-    void this.flush()
+    // In this turn: a process that is quick to consume a job must not be heard before the one that has posted it.
+    this.#sending ??= this.#send()
   }
 
   /** Sends what was announced, and what is announced meanwhile in one message; never fails. */
   async flush(): Promise<void> {
-    if (this.#waiting.length > 0) this.#sending ??= this.#send()
     await this.#sending
   }
 
   async #send(): Promise<void> {
     while (this.#waiting.length > 0) {
-      const message = JSON.stringify([this.#board, this.#sender, ...this.#waiting.splice(0, BATCH)])
+      const message = `${this.#own}${JSON.stringify(this.#waiting.splice(0, BATCH)).slice(1)}`
       await this.#connection.broadcast.send(TOPIC, encoder.encode(message)).catch(() => undefined)
     }
     // Not once the promise has settled, which is later: what is announced until then would stay behind.
@@ -89,7 +91,7 @@ export class BoardNews {
   }
 
   /** Calls the listener from when the promise resolves; does nothing where it listens already. */
-  listen(listener: (told: BoardNotification, isOwn: boolean) => void): Promise<void> {
+  listen(listener: Listener): Promise<void> {
     this.#listening ??= this.#connection.broadcast
       .listen(TOPIC, (payload) => this.#heard(payload, listener), this.#signal)
       .catch((cause: unknown) => {
@@ -120,10 +122,10 @@ export class BoardNews {
     this.#waiters.delete(resolve)
   }
 
-  #heard(payload: Uint8Array, listener: (told: BoardNotification, isOwn: boolean) => void): void {
-    const { sender, told } = read(payload, this.#board)
-    if (told.length === 0) return
-    for (const each of told) listener(each, sender === this.#sender)
+  #heard(payload: Uint8Array, listener: Listener): void {
+    const text = decoder.decode(payload)
+    if (!text.startsWith(this.#ofBoard)) return
+    listener(() => read(text), text.startsWith(this.#own))
     this.#heardCount++
     for (const wake of [...this.#waiters]) wake()
   }

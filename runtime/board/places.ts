@@ -7,15 +7,7 @@
  * after they first saw a later one ({@link RETIRE_MS}). So a job that was stored within five seconds of the reading of the
  * index ({@link TRUSTED_MS}) is seen; one that took longer is checked, and posted again where its bucket is not the last one.
  */
-import {
-  type BoardIndex,
-  type BoardPriority,
-  BUCKET_SIZE,
-  bucketOpened,
-  lineOf,
-  type Place,
-  tailOf,
-} from "../protocol/board.ts"
+import { type BoardPriority, BUCKET_SIZE, bucketOpened, lineOf, type Place, tailOf } from "../protocol/board.ts"
 import type { BoardEntries } from "./entries.ts"
 
 /** How old the reading of the index may be when a job is stored by it. */
@@ -108,41 +100,42 @@ export class Places {
 
   async #fill(priority: BoardPriority): Promise<void> {
     const before = this.#tails.get(priority)
-    let readAt = moment()
-    let index = await this.#entries.index()
-    let line = lineOf(index, priority)
-    if (line !== undefined && before?.bucket === tailOf(line) && before.free.length > 0) {
-      before.readAt = readAt
-      return
+    let tail = before
+    if (tail === undefined || since(tail.readAt) > STALE_MS) {
+      tail = await this.#last(priority)
+      if (before?.bucket === tail.bucket && before.free.length > 0) {
+        before.readAt = tail.readAt
+        return
+      }
     }
-    const open = async (full: number | undefined, newest: number): Promise<BoardIndex> => {
-      readAt = moment()
-      return this.#entries.changeIndex((found) => bucketOpened(found, priority, full, newest))
-    }
-    if (line === undefined) {
-      index = await open(undefined, 0)
-      line = lineOf(index, priority)
-    }
-    let bucket = line === undefined ? 0 : tailOf(line)
-    let free = await this.#free(priority, bucket)
-    if (free.slots.length < FEW) {
-      index = await open(bucket, free.newest)
-      line = lineOf(index, priority)
-      bucket = line === undefined ? 0 : tailOf(line)
-      // Others may post into the new bucket already; a place that they have taken is found to be taken.
-      free = { slots: [...ALL], newest: 0 }
-    }
-    this.#tails.set(priority, { bucket, free: shuffled(free.slots), readAt, misses: 0 })
-  }
-
-  async #free(
-    priority: BoardPriority,
-    bucket: number,
-  ): Promise<{ readonly slots: Array<number>; readonly newest: number }> {
+    const { bucket, readAt } = tail
     const entries = await this.#entries.bucketOf(priority, bucket)
     const taken = new Set(entries.map(({ key }) => key))
+    const free = ALL.filter((slot) => !taken.has(this.#entries.slot({ priority, bucket, slot })))
+    if (free.length >= FEW) {
+      this.#tails.set(priority, { bucket, free: shuffled(free), readAt, misses: 0 })
+      return
+    }
     const newest = Math.max(0, ...entries.map((entry) => this.#entries.decode(entry)?.record.sequence ?? 0))
-    const slots = ALL.filter((slot) => !taken.has(this.#entries.slot({ priority, bucket, slot })))
-    return { slots, newest }
+    // Others may post into the new bucket already; a place that they have taken is found to be taken.
+    const opened = await this.#opened(priority, bucket, newest)
+    this.#tails.set(priority, { ...opened, free: shuffled([...ALL]) })
+  }
+
+  /** The last bucket, by the index as it is now; none of its places is known to be free. */
+  async #last(priority: BoardPriority): Promise<Tail> {
+    const readAt = moment()
+    const line = lineOf(await this.#entries.index(), priority)
+    return line === undefined
+      ? this.#opened(priority, undefined, 0)
+      : { bucket: tailOf(line), free: [], readAt, misses: 0 }
+  }
+
+  /** Opens the first bucket, or the one after `full`. */
+  async #opened(priority: BoardPriority, full: number | undefined, newest: number): Promise<Tail> {
+    const readAt = moment()
+    const index = await this.#entries.changeIndex((found) => bucketOpened(found, priority, full, newest))
+    const line = lineOf(index, priority)
+    return { bucket: line === undefined ? 0 : tailOf(line), free: [], readAt, misses: 0 }
   }
 }

@@ -2,12 +2,29 @@
 import { LONGEST_TIMER_MS, within } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 
+/** Whether something is lost. Its signal is made when it is asked for: most claims are over before that. */
+export class Loss {
+  #lost: AbortController | undefined
+  #isLost = false
+
+  get signal(): AbortSignal {
+    this.#lost ??= new AbortController()
+    if (this.#isLost) this.#lost.abort()
+    return this.#lost.signal
+  }
+
+  happen(): void {
+    this.#isLost = true
+    this.#lost?.abort()
+  }
+}
+
 interface Renewal {
   /** Resolves with `undefined` where there is nothing to renew any more. */
   readonly renew: () => Promise<unknown>
   /** Gives it back when the board is closed; absent: it is left to lapse. */
   readonly giveBack: (() => Promise<unknown>) | undefined
-  readonly lost: AbortController
+  readonly loss: Loss
   /** When the last renewal that has worked was asked for, by the monotonic clock. */
   since: number
 }
@@ -25,38 +42,38 @@ export class Renewals {
     this.#leaseMs = leaseMs
   }
 
-  /** The signal fires when it is lost, at once where all was closed meanwhile. What had this name before is renewed no more. */
-  add(name: string, since: number, renew: () => Promise<unknown>, giveBack?: () => Promise<unknown>): AbortSignal {
-    const lost = new AbortController()
+  /** It is lost at once where all was closed meanwhile. What had this name before is renewed no more. */
+  add(name: string, since: number, renew: () => Promise<unknown>, giveBack?: () => Promise<unknown>): Loss {
+    const loss = new Loss()
     if (this.#isClosed) {
-      lost.abort()
-      return lost.signal
+      loss.happen()
+      return loss
     }
-    this.#renewals.set(name, { renew, giveBack, lost, since })
+    this.#renewals.set(name, { renew, giveBack, loss, since })
     if (this.#timer === undefined) {
       this.#timer = setInterval(() => void this.#renewAll(), Math.min(this.#leaseMs / 3, LONGEST_TIMER_MS))
       this.#timer.unref?.()
     }
-    return lost.signal
+    return loss
   }
 
   has(name: string): boolean {
     return this.#renewals.has(name)
   }
 
-  /** Renews it no more; its signal does not fire. */
+  /** Renews it no more; it is not lost by that. */
   remove(name: string): void {
     this.#renewals.delete(name)
   }
 
-  /** Renews nothing any more: all signals fire. Never fails. */
+  /** Renews nothing any more: all is lost. Never fails. */
   async close(): Promise<void> {
     this.#isClosed = true
     clearInterval(this.#timer)
     this.#timer = undefined
     const renewals = [...this.#renewals.values()]
     this.#renewals.clear()
-    for (const { lost } of renewals) lost.abort()
+    for (const { loss } of renewals) loss.happen()
     await Promise.allSettled(renewals.map(({ giveBack }) => giveBack?.()))
   }
 
@@ -67,7 +84,7 @@ export class Renewals {
   async #renew(name: string, renewal: Renewal): Promise<void> {
     const asked = performance.now()
     const left = renewal.since + this.#leaseMs - asked
-    // A renewal without an answer must not keep the signal from firing when the lease is over.
+    // A renewal without an answer must not keep the loss from being noticed when the lease is over.
     const isKept = await within(Math.min(left, LONGEST_TIMER_MS), renewal.renew(), () => new Error("no answer")).then(
       (kept) => kept !== undefined,
       (cause: unknown) => {
@@ -80,6 +97,6 @@ export class Renewals {
     if (isKept) renewal.since = asked
     if (isKept !== false || this.#renewals.get(name) !== renewal) return
     this.#renewals.delete(name)
-    renewal.lost.abort()
+    renewal.loss.happen()
   }
 }

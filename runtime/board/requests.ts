@@ -111,8 +111,9 @@ export const entityKey = (entity: Pick<BoardEntity, "kind" | "name">): string =>
 export const detailsOf = (
   details: PostOptions["details"],
 ): { readonly details: Readonly<Record<string, unknown>>; readonly length: number } => {
+  if (details === undefined) return { details: {}, length: 2 }
   try {
-    const text = JSON.stringify(details ?? {})
+    const text = JSON.stringify(details)
     const written: unknown = text === undefined ? undefined : JSON.parse(text)
     if (!isObject(written)) throw new TypeError("they are no object there")
     return { details: written, length: text.length }

@@ -48,9 +48,13 @@ export class Session {
 
   /** Hears what all processes announce about this board, once however often it is called. */
   listen(): Promise<void> {
+    const { listeners } = this.board
     return this.news.listen((told, isOwn) => {
-      if (told.event === "POSTED" && !isOwn) this.candidates.heard(told.priority)
-      this.board.listeners.tell(told)
+      if (isOwn && !listeners.isUsed) return
+      for (const each of told()) {
+        if (each.event === "POSTED" && !isOwn) this.candidates.heard(each.priority)
+        listeners.tell(each)
+      }
     })
   }
 

@@ -60,7 +60,8 @@ export const viewOf = (
 ): BoardJobView => {
   const { id, name, priority, details, book = null, sequence, createdAt, modifiedAt } = record
   const claim = liveClaim(record, now)
-  const earlier = earlierClaims(record, now)
+  const story = storyOf(record, now)
+  const earlier = earlierClaims(story)
   return {
     id,
     name,
@@ -81,7 +82,7 @@ export const viewOf = (
       ended,
       endedAt: formatTime(endedAt),
     })),
-    story: storyOf(record, now).map(({ at, step, owner }) => ({
+    story: story.map(({ at, step, owner }) => ({
       at: formatTime(at),
       step,
       ...(owner === undefined ? {} : { owner }),

@@ -170,13 +170,9 @@ export const posted = (
 
 /** The entry with more of its story. Neither its times nor the order of its steps go back. */
 const told = (record: BoardRecord, steps: ReadonlyArray<BoardStep>, now: number): BoardRecord => {
-  const [first, ...rest] = [...record.story, ...steps]
-  const newest = rest.slice(-(STORY_LENGTH - 1))
-  return {
-    ...record,
-    modifiedAt: Math.max(record.modifiedAt, now),
-    story: first === undefined ? newest : [first, ...newest],
-  }
+  const story = [...record.story, ...steps]
+  if (story.length > STORY_LENGTH) story.splice(1, story.length - STORY_LENGTH)
+  return { ...record, modifiedAt: Math.max(record.modifiedAt, now), story }
 }
 
 const withoutClaim = ({ claim: _claim, ...rest }: BoardRecord): BoardRecord => rest
@@ -198,8 +194,10 @@ const lapse = ({ claim }: BoardRecord, now: number): ReadonlyArray<BoardStep> =>
     : [{ at: claim.until, step: "lapsed", owner: claim.owner }]
 
 /** The story up to now: a claim that has lapsed by now is in it. */
-export const storyOf = (record: BoardRecord, now: number): ReadonlyArray<BoardStep> =>
-  told(record, lapse(record, now), now).story
+export const storyOf = (record: BoardRecord, now: number): ReadonlyArray<BoardStep> => {
+  const lapsed = lapse(record, now)
+  return lapsed.length === 0 ? record.story : told(record, lapsed, now).story
+}
 
 /** A claim that is over, and how it ended. */
 export interface EarlierClaim {
@@ -209,11 +207,11 @@ export interface EarlierClaim {
   readonly endedAt: number
 }
 
-/** The claims that are over, oldest first, as far as the story is kept. */
-export const earlierClaims = (record: BoardRecord, now: number): ReadonlyArray<EarlierClaim> => {
+/** The claims of a story that are over, oldest first, as far as it is kept. */
+export const earlierClaims = (story: ReadonlyArray<BoardStep>): ReadonlyArray<EarlierClaim> => {
   const ended: Array<EarlierClaim> = []
   let begun: BoardStep | undefined
-  for (const each of storyOf(record, now)) {
+  for (const each of story) {
     const { at, step, owner = "" } = each
     if (step === "claimed" || step === "taken-over") begun = each
     else if (step === "lapsed" || step === "abandoned" || step === "trashed")

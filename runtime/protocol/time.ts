@@ -191,10 +191,14 @@ const canonicalMs = (text: string): number | undefined => {
  */
 export const formatTime = (ms: number, micros = 0): string => {
   const whole = Math.floor(Math.min(Math.max(Number.isNaN(ms) ? 0 : ms, EARLIEST_MS), LATEST_MS))
-  const text = new Date(whole).toISOString()
-  if (micros !== 0) return `${text.slice(0, 23)}${String(micros).padStart(3, "0")}+00:00`
-  return text.endsWith(".000Z") ? `${text.slice(0, 19)}+00:00` : `${text.slice(0, 23)}000+00:00`
+  const second = Math.floor(whole / 1_000)
+  if (second !== written.second) written = { second, text: new Date(second * 1_000).toISOString().slice(0, 19) }
+  const fraction = (whole - second * 1_000) * 1_000 + micros
+  return fraction === 0 ? `${written.text}+00:00` : `${written.text}.${String(fraction).padStart(6, "0")}+00:00`
 }
+
+/** The second that was written last: most times of a record are in the same one, and writing one takes long. */
+let written = { second: Number.NaN, text: "" }
 
 /** Milliseconds per unit, by each name of the unit. */
 const UNITS: ReadonlyMap<string, number> = new Map(

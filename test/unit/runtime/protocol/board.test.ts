@@ -63,7 +63,7 @@ describe("claim", () => {
       { at: 1_110, step: "lapsed", owner: "me" },
       { at: 1_200, step: "taken-over", owner: "other" },
     ])
-    expect(earlierClaims(second, 1_200)).toEqual([{ owner: "me", at: 1_010, ended: "lapsed", endedAt: 1_110 }])
+    expect(earlierClaims(storyOf(second, 1_200))).toEqual([{ owner: "me", at: 1_010, ended: "lapsed", endedAt: 1_110 }])
     // A claim that lapses later is in the story before the entry is written again.
     expect(storyOf(held, 1_110).map(({ step }) => step)).toEqual(["posted", "claimed", "lapsed"])
     expect(storyOf(held, 1_109).map(({ step }) => step)).toEqual(["posted", "claimed"])
