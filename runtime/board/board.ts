@@ -31,7 +31,7 @@ export interface BoardOptions {
   readonly reclaimAfter?: DurationInput
   /**
    * Called after a job was claimed whose earlier claim had lapsed, before the claim is handed over: to roll back what the
-   * last owner has left. Where it fails the claim is abandoned, and fails too.
+   * last owner has left. Where it fails the claim is abandoned and fails too, and the hook is called for the next one.
    */
   readonly onTakeover?: (job: BoardJobView, lost: EarlierClaim) => unknown
 }

@@ -2,7 +2,7 @@
 import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
-import { type BoardRecord, checkOwner, claimed, type EarlierClaim, earlierClaims, storyOf } from "../protocol/board.ts"
+import { checkOwner, claimed, lostBy } from "../protocol/board.ts"
 import { change } from "./changing.ts"
 import { accepted, missing } from "./failure.ts"
 import { type GivenJob, type Held, idOf } from "./handles.ts"
@@ -94,10 +94,6 @@ export const take = async (
   return givenUp(board.name)
 }
 
-/** The claim that a claim at this time takes the job over from. */
-const lostBy = (record: BoardRecord | undefined, now: number): EarlierClaim | undefined =>
-  record?.claim === undefined ? undefined : earlierClaims(storyOf(record, now)).at(-1)
-
 const claimFor = async (
   run: Run,
   session: Session,
@@ -112,12 +108,12 @@ const claimFor = async (
   const { known, answer } = await change(entries, held, id, (record, now) =>
     Result.map(claimed(record, { id, owner, expiryMs, reclaimAfterMs }, now), (to) => ({
       to,
-      answer: { number: to.claim.number, lost: lostBy(record, now), now },
+      answer: { number: to.claim.number, lost: lostBy(record, now), before: record?.claim, now },
     })),
   )
   if (known === undefined) return missing(id)
   const job = given instanceof BoardJob ? given : handles.handle(known)
-  const { number, lost, now } = answer
+  const { number, lost, before, now } = answer
   const own = handles.heldOf(job)
   if (own !== undefined) own.claim = { owner, number }
   const renewal = renewalOf(id, number)
@@ -149,7 +145,9 @@ const claimFor = async (
   try {
     await onTakeover(made.view, lost)
   } catch (failure) {
-    await made.abandon().catch(() => undefined)
+    renewals.remove(renewal)
+    // With the claim that was lost, which the next claimer takes over in its turn.
+    await end(run, "abandoned", job, owner, { claim: number }, before).catch(() => undefined)
     throw new CallboardError("internal", `onTakeover failed for job ${id}: ${String(failure)}`, { id, cause: failure })
   }
   return made

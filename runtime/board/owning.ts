@@ -1,7 +1,7 @@
 /** What can be done with a claimed job: its owner ends the claim or changes its time, and anyone asks for both. */
 import * as Result from "effect/Result"
 import type { DurationInput } from "../options/duration.ts"
-import { type BoardRecord, checkOwner, claimEnded, extended, liveClaim } from "../protocol/board.ts"
+import { type BoardRecord, checkOwner, claimEnded, extended, liveClaim, type StoredClaim } from "../protocol/board.ts"
 import { change, type Rule } from "./changing.ts"
 import { accepted } from "./failure.ts"
 import { type GivenJob, type Held, idOf } from "./handles.ts"
@@ -25,20 +25,24 @@ export type End = "consumed" | "abandoned" | "trashed"
 /** Name of the renewal of a claim. */
 export const renewalOf = (id: string, number: number): string => `${id} ${number}`
 
-/** Fails with `invalid-input`, with `not-found` where no claim holds, and with `not-owner`. */
+/**
+ * Fails with `invalid-input`, with `not-found` where no claim holds, and with `not-owner`. `lost`: the claim that this one has
+ * taken over, where it is given back with an abandoned job.
+ */
 export const end = async (
   run: Run,
   how: End,
   job: GivenJob,
   given: string,
   options: HeldOptions = {},
+  lost?: StoredClaim,
 ): Promise<BoardJobView> => {
   const owner = accepted(checkOwner(given))
   const id = idOf(job)
   return run(async ({ entries, renewals, candidates, news, board }) => {
     const held = board.handles.heldOf(job)
     const claim = options.claim ?? (held?.claim?.owner === owner ? held.claim.number : undefined)
-    const request = { id, owner, ...(claim === undefined ? {} : { claim }) }
+    const request = { id, owner, lost, ...(claim === undefined ? {} : { claim }) }
     const rule: Rule<{ readonly record: BoardRecord; readonly now: number; readonly number: number }> = (record, now) =>
       Result.map(claimEnded(record, how, request, now), (ended) => ({
         to: how === "abandoned" ? ended : null,

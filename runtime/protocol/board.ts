@@ -188,10 +188,13 @@ export const boardStateOf = (record: BoardRecord | undefined, now: number): Boar
   return liveClaim(record, now) === undefined ? "UNCLAIMED" : "CLAIMED"
 }
 
-const lapse = ({ claim }: BoardRecord, now: number): ReadonlyArray<BoardStep> =>
-  claim?.until === undefined || claim.until === null || claim.until > now
-    ? []
-    : [{ at: claim.until, step: "lapsed", owner: claim.owner }]
+/** The step that tells that the claim has lapsed, unless the story has it: a takeover that failed gives the claim back. */
+const lapse = ({ claim, story }: BoardRecord, now: number): ReadonlyArray<BoardStep> => {
+  if (claim === undefined || claim.until === null || claim.until > now) return []
+  const { owner, until: at } = claim
+  const isTold = story.some((each) => each.step === "lapsed" && each.at === at && each.owner === owner)
+  return isTold ? [] : [{ at, step: "lapsed", owner }]
+}
 
 /** The story up to now: a claim that has lapsed by now is in it. */
 export const storyOf = (record: BoardRecord, now: number): ReadonlyArray<BoardStep> => {
@@ -265,6 +268,8 @@ export interface OwnerRequest {
   readonly owner: string
   /** The number of the claim: an earlier claim of an owner of the same name is refused. Absent: any claim of the owner. */
   readonly claim?: number
+  /** The claim that was taken over and is given back: what its owner has left is still to be rolled back. */
+  readonly lost?: StoredClaim | undefined
 }
 
 const isOf = (held: StoredClaim, { owner, claim }: Omit<OwnerRequest, "id">): boolean =>
@@ -278,6 +283,14 @@ const notOwner = (id: string, held: StoredClaim, { owner }: Omit<OwnerRequest, "
       : `${nameOf(id)} is claimed by ${JSON.stringify(held.owner)}, not by ${JSON.stringify(owner)}`,
   )
 
+/** The claim that a claim at this time takes the job over from. */
+export const lostBy = (record: BoardRecord | undefined, now: number): EarlierClaim | undefined => {
+  const claim = record?.claim
+  return claim === undefined
+    ? undefined
+    : { owner: claim.owner, at: claim.at, ended: "lapsed", endedAt: claim.until ?? now }
+}
+
 /** How an owner ends its claim. The result is the job as it is afterwards: on the board, in the trash, or consumed. */
 export const claimEnded = (
   record: BoardRecord | undefined,
@@ -290,7 +303,8 @@ export const claimEnded = (
   const held = liveClaim(record, now)
   if (held === undefined) return refusal("not-found", `${nameOf(id)} is not claimed: only its owner can do that`)
   if (!isOf(held, request)) return notOwner(id, held, request)
-  return Result.succeed(withoutClaim(told(record, [{ at: now, step: end, owner }], now)))
+  const ended = withoutClaim(told(record, [{ at: now, step: end, owner }], now))
+  return Result.succeed(request.lost === undefined ? ended : { ...ended, claim: request.lost })
 }
 
 /** The claim with its remaining time set, up or down; `undefined` where no claim holds. */
