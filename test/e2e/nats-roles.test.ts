@@ -106,6 +106,29 @@ describe("the roles of the account file", () => {
     expect(refusedTo("submitter").filter((line) => !line.includes("$JS.API.CONSUMER.CREATE."))).toEqual([])
   })
 
+  test("a submitter posts to job boards and hears of them, and workers work them", { timeout: 60_000 }, async () => {
+    const { clientOf, refusedTo } = await prepared()
+    const [worker, submitter] = [await clientOf("worker"), await clientOf("submitter")]
+    const [posting, working] = [submitter.board("builds"), worker.board("builds")]
+    const told: Array<string> = []
+    for (const [name, board] of Object.entries({ posting, working }))
+      await board.on("*", ({ event }) => told.push(`${name} ${event}`))
+    const job = await posting.post("compile")
+    const trashed = await posting.post("test", { priority: "LOW" })
+    const claim = await working.take("worker-1")
+    expect((await posting.find(job.id)).owner).toBe("worker-1")
+    expect(await posting.count()).toBe(2)
+    await claim.abandon()
+    await (await working.claim(trashed.id, "worker-1")).trash()
+    await working.restore(trashed.id)
+    await working.registerEntity({ kind: "builder", name: "worker-1" })
+    expect(await posting.entities()).toHaveLength(1)
+    await (await working.take("worker-1")).consume()
+    await eventually(() => told.length === 10, { message: "all is told to both" })
+    expect(refusedTo("worker")).toEqual([])
+    expect(refusedTo("submitter")).toEqual([])
+  })
+
   test("a submitter takes no tasks, and neither stops nor changes anything", { timeout: 60_000 }, async () => {
     const { urlOf, clientOf, operator } = await prepared()
     const service = await start([tasks], { transport: urlOf("worker"), name: "worker-1" })
