@@ -87,8 +87,10 @@ export class Candidates {
 
   /** A job of this rank came: what was found before is tried first only if its priority is as high. */
   #dropBelow(rank: number): void {
-    const [first] = this.#list
-    if (first !== undefined && rankOf(first) > rank) this.clear()
+    const below = this.#list.findIndex((each) => rankOf(each) > rank)
+    if (below < 0) return
+    this.#list.length = below
+    this.#isWhole = false
   }
 
   async #look(): Promise<Look> {

@@ -72,3 +72,17 @@ test("a job that was abandoned is taken again at its place", async () => {
   expect((await board.take("me")).job.name).toBe("a")
   expect((await board.take("me")).job.name).toBe("b")
 })
+
+test("a job of a priority between those that were found is taken between them", async () => {
+  for (const by of ["board", "other"] as const) {
+    const { board, other } = await begin()
+    for (const priority of ["LOW", "VERY_HIGH", "VERY_HIGH"]) await board.post(priority, { priority })
+    const names = [(await board.take("me")).job.name]
+    const heard = Promise.withResolvers<void>()
+    await board.on("POSTED", () => heard.resolve())
+    await { board, other }[by].post("NORMAL")
+    await heard.promise
+    for (let at = 0; at < 3; at++) names.push((await board.take("me")).job.name)
+    expect(names).toEqual(["VERY_HIGH", "VERY_HIGH", "NORMAL", "LOW"])
+  }
+})
