@@ -99,6 +99,7 @@ export const denoTests = [
   ...["connect", "faults", "names", "nats.test", "stall-guard"].map((name) => `test/unit/plugins/nats/${name}`),
   ...["access", "connecting", "events", "server", "submit"].map((name) => `test/unit/runtime/http/${name}`),
   "test/unit/runtime/client/http-client",
+  "test/unit/runtime/board/smoke",
   // It replaces what the runtime calls timers and time.
   "test/unit/runtime/testing/virtual-clock",
   "test/unit/runtime/testing/seeds",

@@ -7,6 +7,7 @@ import type { Posting } from "../../../../runtime/transport/driver.ts"
 import { type ConnectOptions, clientLibrary, TransportError } from "../../../../runtime/transport/mod.ts"
 import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
 import { eventually } from "../../../support/servers/process.ts"
+import { workBoard } from "../../../support/work-board.ts"
 import { growing, readsOf } from "../bounded-lists.ts"
 import { startProxy } from "../nats/proxy.ts"
 
@@ -47,6 +48,8 @@ const refusal = async (url: URL, namespace: string): Promise<unknown> => {
     return error instanceof TransportError ? [error.reason, error.message] : error
   }
 }
+
+test("a job board is worked", () => workBoard(`${server.url}?ns=boards`))
 
 test("a wrong password is refused as unauthorized", async () => {
   const url = through(server.port)
