@@ -25,6 +25,7 @@ export const ERROR_CODES = [
   "too-large",
   "unsupported-content-type",
   "idempotency-mismatch",
+  "matches-differ",
   "rate-limited",
   "overloaded",
   "internal",

@@ -29,10 +29,11 @@ import { liftRevocation, listRevocations, type Revocation, type RevokeOptions, r
 import { type ConnectSettings, openConnection } from "../connection/connect.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
-import { cancelAlone } from "../jobs/commands/cancel.ts"
+import { cancelAlone, whyNotCancel } from "../jobs/commands/cancel.ts"
 import { type BulkReport, decideAll } from "../jobs/commands/decide.ts"
+import { type BulkPlan, planAll } from "../jobs/commands/plan.ts"
 import { deleteQueue, type PurgeOptions, purgeQueue } from "../jobs/commands/purge.ts"
-import { rerunJob } from "../jobs/commands/rerun.ts"
+import { rerunJob, whyNotRerun } from "../jobs/commands/rerun.ts"
 import { cancelGroup, findGroup, listGroups } from "../jobs/groups.ts"
 import { type JobHandle, jobHandle, type SubmittedJob } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
@@ -357,6 +358,15 @@ export class Client implements AsyncDisposable {
   /** Runs the ended jobs of one page of a query again. Pass `next` on as `after` until there is none. */
   async retryAll(query: JobQuery): Promise<BulkReport> {
     return decideAll(this.connection, recordQueryOf(query), rerunJob)
+  }
+
+  /**
+   * What {@link cancelAll} or {@link retryAll} would do to the jobs of a query, up to 10,000 of them; nothing is changed.
+   */
+  async planAll(decision: "cancel" | "retry", query: Omit<JobQuery, "limit" | "after">): Promise<BulkPlan> {
+    const { limit: _limit, after: _after, ...wanted } = recordQueryOf(query)
+    const rule = decision === "cancel" ? { whyNot: whyNotCancel, runs: false } : { whyNot: whyNotRerun, runs: true }
+    return planAll(this.connection, wanted, { ...rule, taskNames: this.#taskNames })
   }
 
   /**

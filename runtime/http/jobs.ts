@@ -5,7 +5,6 @@ import * as Schema from "effect/Schema"
 import type { Client } from "../client/client.ts"
 import type { JobQuery } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
-import type { BulkReport as Report } from "../jobs/commands/decide.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
 import { Job, StateSchema } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"
@@ -17,7 +16,7 @@ import { BUDGET_RANGE_MS, boundedRead, DEFAULT_BUDGET_MS, DEFAULT_PAGE, MAX_PAGE
 import { boolean, integer, list, text, type Values } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type Route, type RouteRequest, route } from "./route.ts"
-import { BulkReport, JobCount, JobList, summaryOf, type Total } from "./schema.ts"
+import { BulkPlan, BulkReport, JobCount, JobList, summaryOf, type Total } from "./schema.ts"
 
 const Text = (description: string) =>
   Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({ description })
@@ -46,19 +45,19 @@ const isTime = Schema.makeFilter((given: string) => {
   return Result.isSuccess(parsed) || parsed.failure.message
 })
 const Time = (description: string) =>
-  Schema.String.check(isTime).annotate({ description, examples: ["2026-01-31T08:00:00Z"] })
+  Schema.String.annotate({ description, examples: ["2026-01-31T08:00:00Z"] }).check(isTime)
 
-const Budget = Schema.String.check(
+const Budget = Schema.String.annotate({
+  description: `Longest search: an answer that is cut is \`partial\`, and \`next\` goes on. ${DEFAULT_BUDGET_MS / 1000} s if nothing is said`,
+  examples: ["50ms"],
+}).check(
   Schema.makeFilter((given: string) => {
     const parsed = parseDuration(given)
     if (Result.isFailure(parsed)) return parsed.failure.message
     const [least, most] = BUDGET_RANGE_MS
     return (parsed.success >= least && parsed.success <= most) || `must be from ${least} ms to ${most / 1000} s`
   }),
-).annotate({
-  description: `Longest search: an answer that is cut is \`partial\`, and \`next\` goes on. ${DEFAULT_BUDGET_MS / 1000} s if nothing is said`,
-  examples: ["50ms"],
-})
+)
 
 const search = {
   budget: text(Budget),
@@ -93,6 +92,8 @@ const filter = {
   until: text(Time("Submitted before this time: ISO 8601")),
   ...page,
 }
+
+const { state: _state, root: _root, parent: _parent, group: _group, ...deadFilter } = filter
 
 /** Checked parameters as the client's query. */
 const queryOf = (given: Values<typeof filter>): JobQuery => ({
@@ -129,14 +130,16 @@ const withCursor = async <T>(query: JobQuery, work: (query: JobQuery) => Promise
   }
 }
 
+/** The filters that say which jobs are meant. `until` alone would be all of them. */
+const WHICH = ["state", "task", "queue", "root", "parent", "group", "error", "idEnds", "since"] as const
+
 /**
  * The filter of a bulk call: it must say which jobs are meant, and may name only states that can be changed so. Fails
  * with `invalid-input`.
  */
 const bulkQueryOf = (given: Values<typeof filter>, verb: string, states: ReadonlyArray<State>): JobQuery => {
-  const { limit: _limit, cursor: _cursor, ...which } = given
-  if (Object.keys(which).length === 0) {
-    const message = `say which jobs to ${verb}, by state, task, queue, root, parent or group; state=${states.join(",")} means all of them`
+  if (!WHICH.some((name) => given[name] !== undefined)) {
+    const message = `say which jobs to ${verb}, by state, task, queue, root, parent, group, error or time; state=${states.join(",")} means all of them`
     throw new CallboardError("invalid-input", message, { field: "state" })
   }
   const wrong = given.state?.find((state) => !states.includes(state))
@@ -174,10 +177,58 @@ const totalOf = async (
   return count > MAX_TOTAL ? { value: MAX_TOTAL, relation: "gte" } : { value: count, relation: more ? "gte" : "eq" }
 }
 
-const bulkResponse = (report: Report): Response =>
-  json<typeof BulkReport.Type>({ ...report, more: report.next !== undefined })
+/** Parameters of a decision about many jobs. */
+const bulk = {
+  until: text(Time("Only jobs that were submitted before this time, and have not changed their state since: ISO 8601")),
+  dryRun: boolean(Schema.Boolean.annotate({ description: "Change nothing, and answer what would be done" })),
+  expect: integer(
+    Schema.Int.check(Schema.isGreaterThanOrEqualTo(0)).annotate({
+      description:
+        "How many jobs are meant: `matches-differ` where more than 1 % more or fewer match. Without `cursor`",
+    }),
+  ),
+}
 
-const BULK = { status: 200, description: "What was changed, and whether more is left", schema: BulkReport }
+/** How far the number of matches may be from what the caller expects. */
+const TOLERANCE = 0.01
+
+const decided = async (
+  { c, context: { client } }: RouteRequest,
+  decision: "cancel" | "retry",
+  query: JobQuery,
+  { dryRun = false, expect }: Values<typeof bulk>,
+): Promise<Response> => {
+  const budget = DEFAULT_BUDGET_MS / 1_000
+  const { limit: _limit, after: _after, ...which } = query
+  if (dryRun) {
+    const until = query.until ?? new Date()
+    const plan = await boundedRead(c.req.raw.signal, (signal) =>
+      client.planAll(decision, { ...which, until, budget, signal }),
+    )
+    return json<typeof BulkPlan.Type>({ ...plan, until: until.toISOString() })
+  }
+  if (expect !== undefined && query.after === undefined) {
+    const total = await boundedRead(c.req.raw.signal, (signal) => totalOf(client, { ...which, budget, signal }))
+    const isMore = total.relation === "gte" && expect >= total.value
+    if (!isMore && Math.abs(total.value - expect) > expect * TOLERANCE) {
+      const message = `${expect} jobs were expected, and ${total.value} match now: look again what is meant`
+      throw new CallboardError("matches-differ", message, { field: "expect" })
+    }
+  }
+  const report = await withCursor({ ...query, budget }, (wanted) =>
+    decision === "cancel" ? client.cancelAll(wanted) : client.retryAll(wanted),
+  )
+  return json<typeof BulkReport.Type>({ ...report, more: report.next !== undefined })
+}
+
+const FROZEN =
+  "With `until` (of a dry run, say) only those are meant that match since then. A small `limit` at first tries it with a few."
+
+const BULK = {
+  status: 200,
+  description: "What was changed, and whether more is left; with `dryRun` what would be done",
+  schema: Schema.Union([BulkReport, BulkPlan]),
+}
 export const LIST = { status: 200, description: "A page of jobs", schema: JobList }
 
 const { limit: _limit, cursor: _cursor, ...countFilter } = filter
@@ -221,14 +272,12 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     operation: "cancelJobs",
     group: "Jobs",
     summary: "Cancel many jobs",
-    description: `Cancels up to \`limit\` jobs that match; at least one filter must be given. Without \`state\`: jobs that are ${CANCELLABLE.join(", ")}. While \`more\` is true, call again with \`cursor\`.`,
+    description: `Cancels up to \`limit\` jobs that match; at least one filter must be given. Without \`state\`: jobs that are ${CANCELLABLE.join(", ")}. While \`more\` is true, call again with \`cursor\`. ${FROZEN}`,
     scope: "operate",
-    query: filter,
+    query: { ...filter, ...bulk },
     responses: [BULK],
-    handle: async ({ context, query }) =>
-      bulkResponse(
-        await withCursor(bulkQueryOf(query, "cancel", CANCELLABLE), (wanted) => context.client.cancelAll(wanted)),
-      ),
+    problems: ["matches-differ"],
+    handle: (request) => decided(request, "cancel", bulkQueryOf(request.query, "cancel", CANCELLABLE), request.query),
   }),
   route({
     method: "POST",
@@ -236,14 +285,12 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     operation: "retryJobs",
     group: "Jobs",
     summary: "Run many ended jobs again",
-    description: `Runs up to \`limit\` jobs that match again; at least one filter must be given. Without \`state\`: jobs that are ${RETRYABLE.join(", ")}. While \`more\` is true, call again with \`cursor\`.`,
+    description: `Runs up to \`limit\` jobs that match again; at least one filter must be given. Without \`state\`: jobs that are ${RETRYABLE.join(", ")}. While \`more\` is true, call again with \`cursor\`. ${FROZEN}`,
     scope: "operate",
-    query: filter,
+    query: { ...filter, ...bulk },
     responses: [BULK],
-    handle: async ({ context, query }) =>
-      bulkResponse(
-        await withCursor(bulkQueryOf(query, "retry", RETRYABLE), (wanted) => context.client.retryAll(wanted)),
-      ),
+    problems: ["matches-differ"],
+    handle: (request) => decided(request, "retry", bulkQueryOf(request.query, "retry", RETRYABLE), request.query),
   }),
 ]
 
@@ -256,7 +303,7 @@ export const deadRoutes: ReadonlyArray<Route> = [
     summary: "Dead letters, newest first",
     description: "Tasks that nobody serves, that cannot be decoded, or that end their worker: `dead` says why.",
     scope: "read",
-    query: { ...taskFilter, ...page, ...search },
+    query: { ...deadFilter, ...search },
     responses: [LIST],
     handle: (request) => listed(request, { ...queryOf(request.query), dead: true }, request.query),
   }),
@@ -286,9 +333,9 @@ export const deadRoutes: ReadonlyArray<Route> = [
     description:
       "Runs up to `limit` dead letters that match again; without a filter, all of them. While `more` is true, call again with `cursor`.",
     scope: "operate",
-    query: { ...taskFilter, ...page },
+    query: { ...deadFilter, ...bulk },
     responses: [BULK],
-    handle: async ({ context, query }) =>
-      bulkResponse(await withCursor({ ...queryOf(query), dead: true }, (wanted) => context.client.retryAll(wanted))),
+    problems: ["matches-differ"],
+    handle: (request) => decided(request, "retry", { ...queryOf(request.query), dead: true }, request.query),
   }),
 ]

@@ -41,6 +41,7 @@ export const PROBLEMS: Readonly<Record<ErrorCode, ProblemKind>> = {
   "schedule-exists": { status: 409, title: "The name of the schedule is taken" },
   unclaimable: { status: 409, title: "The job of the board cannot be claimed now" },
   "not-owner": { status: 409, title: "The job of the board is claimed by another owner" },
+  "matches-differ": { status: 409, title: "Other jobs match than were expected" },
   gone: { status: 410, title: "Not kept any more" },
   "too-large": { status: 413, title: "Too large" },
   "unsupported-content-type": { status: 415, title: "The content type is not supported" },

@@ -58,12 +58,33 @@ export const Group = Schema.Struct({
 
 export const BulkReport = Schema.Struct({
   changed: Count.annotate({ description: "How many jobs were changed" }),
+  ids: Schema.Array(Schema.String).annotate({ description: "Ids of those that were changed" }),
   refused: Schema.Array(Schema.Struct({ id: Schema.String, code: Schema.String, detail: Schema.String })).annotate({
     description: "Jobs that could not be changed, and why",
   }),
   more: Schema.Boolean.annotate({ description: "Whether more jobs match: call again with `cursor`" }),
   next,
 }).annotate({ identifier: "BulkReport" })
+
+const Tally = Schema.Record(Schema.String, Count)
+
+export const BulkPlan = Schema.Struct({
+  matches: Total.annotate({ description: "How many jobs match; up to 10,000 are read, within the budget" }),
+  will: Count.annotate({ description: "How many of them will be changed" }),
+  refused: Tally.annotate({ description: "How many cannot be changed, by the code of the error" }),
+  changed: Count.annotate({ description: "How many have come into another state since `until`, and are left alone" }),
+  by: Schema.Struct({ task: Tally, queue: Tally }).annotate({
+    description: "Of which tasks and queues those are that will be changed, the 20 with the most of them",
+  }),
+  warnings: Schema.Array(
+    Schema.Struct({
+      code: Schema.String.annotate({ description: "`no-worker`, `paused`, `long`" }),
+      text: Schema.String,
+    }),
+  ),
+  sample: Schema.Array(Schema.String).annotate({ description: "Ids of the newest" }),
+  until: Schema.String.annotate({ description: "Give it to the calls that follow: what changes later is not meant" }),
+}).annotate({ identifier: "BulkPlan", description: "What a call without `dryRun` would do" })
 
 export const JobEventSchema = Schema.Union([
   Schema.Struct({ type: Schema.Literal("transition"), ...transition }),

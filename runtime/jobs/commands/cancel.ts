@@ -37,6 +37,12 @@ export const cancelJob = async (
   return cancelled
 }
 
+/** Why a job cannot be cancelled; `undefined` where it can. */
+export const whyNotCancel = ({ id, tombstone, state }: JobRecord): CallboardError | undefined => {
+  if (tombstone) return goneError(id)
+  return isTerminal(state) ? new CallboardError("already-terminal", `job ${id} is already ${state}`, { id }) : undefined
+}
+
 /** {@link cancelJob} without what follows for chords and for the jobs that wait for it. */
 export const cancelAlone = async (
   connection: Connection,
@@ -45,12 +51,10 @@ export const cancelAlone = async (
 ): Promise<JobRecord> => {
   const { terminate = false, release: releasesDependents = false } = options
   const cancelled = await decide(connection, id, ({ record }) => {
-    if (record.tombstone) throw goneError(id)
     // The job was cancelled before: its dependents may not have been released, or not all of them.
-    if (releasesDependents && record.state === "cancelled") return undefined
-    if (isTerminal(record.state)) {
-      throw new CallboardError("already-terminal", `job ${id} is already ${record.state}`, { id })
-    }
+    if (releasesDependents && record.state === "cancelled" && !record.tombstone) return undefined
+    const refused = whyNotCancel(record)
+    if (refused !== undefined) throw refused
     const now = Date.now()
     const cancelled = step(record, {
       at: now,

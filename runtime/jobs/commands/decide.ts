@@ -40,6 +40,8 @@ export const removeOwnEdges = async ({ store }: Connection, { id, after }: JobRe
 
 export interface BulkReport {
   readonly changed: number
+  /** Ids of those that were changed. */
+  readonly ids: ReadonlyArray<string>
   /** Jobs that could not be changed, for instance because they ended in between. */
   readonly refused: ReadonlyArray<{ readonly id: string; readonly code: ErrorCode; readonly detail: string }>
   /** Where the next page begins; absent on the last. */
@@ -48,6 +50,17 @@ export interface BulkReport {
 
 /** Decisions that run at the same time. */
 const AT_A_TIME = 32
+
+/** Where a query says until when, jobs that have come into another state since then are not meant any more. */
+export const isUnchanged = (
+  { timeline }: JobRecord,
+  { until = Number.POSITIVE_INFINITY }: Pick<RecordQuery, "until">,
+) => (timeline.at(-1)?.at ?? 0) < until
+
+const without = (ids: ReadonlyArray<string>, refused: BulkReport["refused"]): ReadonlyArray<string> => {
+  const left = new Set(refused.map(({ id }) => id))
+  return ids.filter((id) => !left.has(id))
+}
 
 /**
  * Decides about every job on a page. A job that cannot be changed is reported, and the rest goes on. Fails as the transport
@@ -59,7 +72,7 @@ export const decideAll = async (
   decide: (connection: Connection, id: string) => Promise<JobRecord>,
 ): Promise<BulkReport> => {
   const page = await connection.jobs.list(query)
-  const ids = page.records.map((record) => record.id)
+  const ids = page.records.filter((record) => isUnchanged(record, query)).map((record) => record.id)
   const refused: Array<BulkReport["refused"][number]> = []
   for (let from = 0; from < ids.length; from += AT_A_TIME) {
     const some = ids.slice(from, from + AT_A_TIME)
@@ -78,6 +91,7 @@ export const decideAll = async (
   }
   return {
     changed: ids.length - refused.length,
+    ids: without(ids, refused),
     refused,
     ...(page.next === undefined ? {} : { next: page.next }),
   }

@@ -54,22 +54,27 @@ export const rerunJob = async (connection: Connection, id: string): Promise<JobR
   return again
 }
 
+/** Why a job cannot run again; `undefined` where it can. */
+export const whyNotRerun = ({ id, tombstone, state, message, raw }: JobRecord): CallboardError | undefined => {
+  if (tombstone) return goneError(id)
+  if (!isTerminal(state)) {
+    return new CallboardError("job-exists", `job ${id} is ${state}: only an ended job can run again`, { id })
+  }
+  if (message !== undefined) return undefined
+  const why =
+    raw === undefined
+      ? `job ${id} ${state}, and its input is not kept: submit it anew`
+      : `job ${id} could not be decoded and cannot run again as it is: submit it anew`
+  return new CallboardError("unsupported", why, { id })
+}
+
 const rerun = (connection: Connection, id: string): Promise<JobRecord> =>
   decide(connection, id, ({ record }) => {
-    if (record.tombstone) throw goneError(id)
-    if (!isTerminal(record.state)) {
-      throw new CallboardError("job-exists", `job ${id} is ${record.state}: only an ended job can run again`, { id })
-    }
-    const { message, raw } = record
-    if (message === undefined) {
-      throw new CallboardError(
-        "unsupported",
-        raw === undefined
-          ? `job ${id} ${record.state}, and its input is not kept: submit it anew`
-          : `job ${id} could not be decoded and cannot run again as it is: submit it anew`,
-        { id },
-      )
-    }
+    const refused = whyNotRerun(record)
+    if (refused !== undefined) throw refused
+    const { message } = record
+    // `whyNotRerun` has refused a job without one.
+    if (message === undefined) return undefined
     const now = Date.now()
     const run = record.run + 1
     const posting = nextRun(record, message, run, now)

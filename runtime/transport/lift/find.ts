@@ -1,5 +1,4 @@
 /** Finds and lists jobs. Record, task and run note of a job are merged into one record. */
-import { createHash, randomUUID } from "node:crypto"
 import { isOfTask, type JobRecord } from "../../protocol/record.ts"
 import { isTerminal, STATES, type State } from "../../protocol/state.ts"
 import type { Driver } from "../driver.ts"
@@ -8,6 +7,7 @@ import { TransportError } from "../mod.ts"
 import type { FoundJob, FoundJobs, Query } from "../optional.ts"
 import type { BatchedDriver } from "./batching.ts"
 import { indexOf } from "./codec.ts"
+import { hash } from "./hash.ts"
 import { NOTES, type Notes } from "./notes.ts"
 import { COUNTED, type Found, type JobCount, type RecordPage, type RecordQuery } from "./transport.ts"
 import { viewOf } from "./view.ts"
@@ -53,7 +53,7 @@ export class Finder {
       )
     }
     if (!(limit >= 1 && limit <= 1_000)) throw new TransportError("invalid", `a page holds 1 to 1,000, not ${limit}`)
-    const [, part, tag, cursor = ""] = /^([nd])([0-9a-f]{12}):(.*)$/s.exec(after ?? "") ?? []
+    const [, part, tag, cursor = ""] = /^([nd])([0-9a-z]{1,14}):(.*)$/s.exec(after ?? "") ?? []
     if (after !== undefined && (part === undefined || tag !== (await this.#tagOf(query)))) {
       throw new TransportError("invalid", `not a cursor of this list: ${JSON.stringify(after.slice(0, 40))}`)
     }
@@ -76,10 +76,7 @@ export class Finder {
   }: RecordQuery): Promise<string> {
     const fields = Object.entries(query).filter(([, value]) => value !== undefined && value !== false)
     const filter = JSON.stringify(fields.sort(([a], [b]) => (a < b ? -1 : 1)))
-    return createHash("sha256")
-      .update(`${await this.#boardId()}\n${filter}`)
-      .digest("hex")
-      .slice(0, 12)
+    return hash(`${await this.#boardId()}\n${filter}`)
   }
 
   /** A random name that the board got with its first cursor. Empty where this process may not write one. */
@@ -90,7 +87,7 @@ export class Finder {
       const [entry] = await store.get([BOARD])
       return entry && new TextDecoder().decode(entry.value)
     }
-    const write = () => store.write([{ key: BOARD, expect: "", value: new TextEncoder().encode(randomUUID()) }])
+    const write = () => store.write([{ key: BOARD, expect: "", value: new TextEncoder().encode(crypto.randomUUID()) }])
     const id = (await read()) ?? (await write().then(read, () => undefined))
     this.#board = id
     return id ?? ""

@@ -15,9 +15,10 @@ const OUTLINE = "outline-0123456789"
 const tokens: ReadonlyArray<Token> = [
   { token: READ, scopes: ["read"], name: "dashboard" },
   { token: SUBMIT, scopes: ["submit"] },
-  { token: ADMIN, scopes: ["admin"] },
   { token: OPERATE, scopes: ["operate"] },
   { token: OUTLINE, scopes: ["read", "no-payload"], name: "on call" },
+  // The last, because it may end the service.
+  { token: ADMIN, scopes: ["admin"] },
 ]
 /** A service that several cases share. */
 const once = (begin: () => Promise<Running>): (() => Promise<Running>) => {

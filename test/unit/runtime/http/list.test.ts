@@ -168,6 +168,68 @@ describe("bulk", () => {
     expect((await ask("POST", "/v1/jobs/retry?queue=default")).body).toMatchObject({ changed: 3 })
   })
 
+  test("a dry run says what would be done, and does nothing", async () => {
+    const running = await start()
+    const { ask, submit } = running
+    const failed = [await finished(running, { task: "work.fail" }), await finished(running, { task: "work.fail" })]
+    await finished(running, { task: "work.echo" })
+    await submit({ task: "work.echo", delay: 3600 })
+    const { body } = await ask("POST", "/v1/jobs/retry?queue=default&dryRun=true")
+    expect(body).toMatchObject({
+      matches: { value: 2, relation: "eq" },
+      will: 2,
+      refused: {},
+      changed: 0,
+      by: { task: { "work.fail": 2 }, queue: { default: 2 } },
+      sample: [...failed].reverse(),
+      until: expect.stringMatching(/^\d{4}-.*Z$/),
+    })
+    for (const id of failed) expect((await ask("GET", `/v1/jobs/${id}`)).body.run).toBe(1)
+    const cancel = await ask("POST", "/v1/jobs/cancel?queue=default&dryRun=true")
+    expect(cancel.body).toMatchObject({ matches: { value: 1 }, will: 1, by: { task: { "work.echo": 1 } } })
+    expect(await ask("POST", "/v1/jobs/retry?dryRun=true")).toMatchObject({ status: 400, body: { field: "state" } })
+  })
+
+  test("a dry run warns of what keeps the jobs from running", async () => {
+    const running = await start()
+    await finished(running, { task: "work.fail" })
+    await running.service.client.pause("default")
+    const { body } = await running.ask("POST", "/v1/jobs/retry?state=failed&dryRun=true")
+    expect(body.warnings).toEqual([{ code: "paused", text: "paused: the queue default" }])
+  })
+
+  test("what fails again after the moment that was frozen is not meant", async () => {
+    const running = await start()
+    const { ask } = running
+    const failed = await finished(running, { task: "work.fail" })
+    const { until } = (await ask("POST", "/v1/jobs/retry?state=failed&dryRun=true")).body
+    const path = `/v1/jobs/retry?state=failed&until=${until}`
+    expect((await ask("POST", path)).body).toMatchObject({ changed: 1, ids: [failed] })
+    await eventually(async () => {
+      const { body } = await ask("GET", `/v1/jobs/${failed}`)
+      return body.run === 2 && body.state === "failed"
+    })
+    await finished(running, { task: "work.fail" })
+    expect((await ask("POST", path)).body).toMatchObject({ changed: 0, ids: [], refused: [], more: false })
+    expect((await ask("POST", `${path}&dryRun=true`)).body).toMatchObject({ will: 0, changed: 1 })
+  })
+
+  test("is refused where other jobs match than were expected, and tried with a few first", async () => {
+    const running = await start()
+    const { ask } = running
+    await running.submit(Array(200).fill({ task: "work.echo", delay: 3600 }))
+    const path = "/v1/jobs/cancel?state=scheduled&limit=5"
+    const wrong = await ask("POST", `${path}&expect=190`)
+    expect(wrong).toMatchObject({ status: 409, body: { code: "matches-differ", field: "expect" } })
+    const first = await ask("POST", `${path}&expect=199`)
+    expect(first).toMatchObject({ status: 200, body: { changed: 5, more: true } })
+    const rest = await ask(
+      "POST",
+      `/v1/jobs/cancel?state=scheduled&limit=1000&expect=200&cursor=${encodeURIComponent(first.body.next)}`,
+    )
+    expect(rest.body).toMatchObject({ changed: 195, more: false })
+  })
+
   test("a job that changes in between is reported, and does not stop the others", async () => {
     const running = await start()
     const { faults, ask, submit } = running
