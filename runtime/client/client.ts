@@ -47,12 +47,12 @@ import type { Why } from "../jobs/why/cause.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { refuseUnknown } from "../options/refuse.ts"
 import { Schedules } from "../schedules/schedules.ts"
+import type { QueueStats } from "../statistics/queues.ts"
 import { Statistics } from "../statistics/statistics.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/lift/transport.ts"
 import { type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
 import { type JobPage, type JobQuery, recordQueryOf } from "./job-query.ts"
-import { type QueueStats, queueStats } from "./queue-stats.ts"
 import type { SubmitContext } from "./submitting/planner.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
@@ -491,11 +491,8 @@ export class Client implements AsyncDisposable {
    * The queues that were used and not deleted, each with what waits in it, as `GET /v1/queues` and `callboard queues --json` show them. Resolves with an
    * empty list where the transport cannot count. Fails with `TransportError`.
    */
-  async queues(): Promise<ReadonlyArray<QueueStats>> {
-    const { jobs } = this.connection
-    if (jobs.queues === undefined) return []
-    const [counts, listed, paused] = await Promise.all([jobs.queues(), jobs.queueNames(), this.paused()])
-    return queueStats(counts, listed, paused, Date.now())
+  queues(): Promise<ReadonlyArray<QueueStats>> {
+    return this.statistics.queues()
   }
 
   /** The living workers, as they described themselves at their last heartbeat. */

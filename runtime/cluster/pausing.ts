@@ -11,8 +11,8 @@ import { refuseInput } from "../options/refuse.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import type { Store } from "../transport/store.ts"
 
-/** Value of the entry: since when the queue is paused or the worker suspended, as an ISO time. */
-const Since = Schema.Struct({ at: Schema.String })
+/** Value of the entry: since when the queue is paused or the worker suspended, as an ISO time, and the name of the token that did it. */
+const Since = Schema.Struct({ at: Schema.String, by: Schema.optionalKey(Schema.String) })
 
 /** Paused queues, by name. */
 export const PAUSES = new StoreEntry("pause/", Since)
@@ -40,6 +40,10 @@ export const pauseQueue = async (store: Store, queue: string): Promise<void> => 
 export const resumeQueue = async (store: Store, queue: string): Promise<void> => {
   await store.write([PAUSES.remove(checkedQueue(queue))])
 }
+
+/** Since when queues are paused, by name. */
+export const pauses = async (store: Store): Promise<ReadonlyMap<string, typeof Since.Type>> =>
+  new Map((await PAUSES.list(store, LIMIT)).map(({ name, value }) => [name, value]))
 
 export const pausedQueues = (store: Store): Promise<ReadonlyArray<string>> => PAUSES.names(store, LIMIT)
 

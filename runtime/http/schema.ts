@@ -110,11 +110,22 @@ export const QueueList = Schema.Struct({
     Schema.Struct({
       name: Schema.String,
       paused: Schema.Boolean,
+      pausedSince: Schema.optionalKey(Schema.String),
+      pausedBy: Schema.optionalKey(Schema.String.annotate({ description: "Name of the token that paused it" })),
       depth: Count.annotate({ description: "Tasks that are due and wait" }),
       scheduled: Count.annotate({ description: "Tasks that are not due yet" }),
       inFlight: Count.annotate({ description: "Tasks in the hands of workers" }),
       oldest: Schema.optionalKey(Schema.String.annotate({ description: "When the oldest waiting task was submitted" })),
       oldestAge: Schema.optionalKey(Schema.Finite.annotate({ description: "How long it has waited, in seconds" })),
+      perMinute: Schema.optionalKey(
+        Schema.Struct({ in: Schema.Finite, out: Schema.Finite }).annotate({
+          description: "Tasks that came and went, over the last five minutes",
+        }),
+      ),
+      trend: Schema.optionalKey(Schema.Literals(["empty", "steady", "growing", "draining"])),
+      emptyAt: Schema.optionalKey(Schema.String.annotate({ description: "When nothing will wait, if it goes on so" })),
+      handlers: Count.annotate({ description: "Handlers of the workers that take from it" }),
+      workers: Count,
     }).annotate({ identifier: "Queue" }),
   ),
 }).annotate({ identifier: "QueueList" })

@@ -1,15 +1,20 @@
 /** Routes about the board over time: series, findings, tasks, errors by cause. */
+import { createHash } from "node:crypto"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
+import { jobView } from "../jobs/view.ts"
 import { milliseconds } from "../options/duration.ts"
+import { isId } from "../protocol/name.ts"
 import { ERROR_SORTS, ERROR_STATES } from "../statistics/errors.ts"
 import { LONGEST_MS, SERIES_BY, SERIES_OF } from "../statistics/series.ts"
 import { MINUTE_MS } from "../statistics/tally.ts"
+import { TASK_SORTS } from "../statistics/tasks.ts"
 import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
-import { integer, text } from "./parameter.ts"
+import { integer, list, text } from "./parameter.ts"
 import { json } from "./response.ts"
-import { type Route, route } from "./route.ts"
-import { ErrorDetails, ErrorList, SeriesSchema } from "./statistics-schema.ts"
+import { type HttpContext, type Route, route } from "./route.ts"
+import { summaryOf } from "./schema.ts"
+import { ErrorDetails, ErrorList, PulseSchema, SeriesSchema, StatsSchema, TaskList } from "./statistics-schema.ts"
 
 const Name = (description: string) =>
   Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({ description })
@@ -52,7 +57,84 @@ const rangeOf = (given: string | undefined): number => {
   })
 }
 
+/** Most jobs that one pulse follows. */
+const MOST_FOLLOWED = 100
+
+const Ids = Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)))
+  .check(Schema.isMaxLength(MOST_FOLLOWED))
+  .annotate({ description: `Ids of jobs in sight, ${MOST_FOLLOWED} at most, with commas between them` })
+
+/** The jobs that are there, without what may be long. */
+const summariesOf = async ({ client }: HttpContext, ids: ReadonlyArray<string>) => {
+  const known = ids.filter((id) => isId(id))
+  const found = await Promise.all([...new Set(known)].map((id) => client.connection.jobs.find(id)))
+  return found.flatMap((each) => (each === undefined || each.record.tombstone ? [] : [summaryOf(jobView(each.record))]))
+}
+
 export const statisticsRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "GET",
+    path: "/v1/stats",
+    operation: "getStats",
+    group: "Statistics",
+    summary: "How the board is, in numbers, and what is wrong with it",
+    description:
+      "Findings are made by rules, each with evidence, and with the request that helps where there is one; without any the board is well. Where what workers write is over a minute old, nothing is found. `more` names counts that are only known to be at least so high; those of `succeeded`, `dead` and `retrying` are up to 15 seconds old.",
+    scope: "read",
+    query: { range: Range },
+    responses: [{ status: 200, description: "The numbers", schema: StatsSchema }],
+    handle: async ({ context, query: { range } }) =>
+      json<typeof StatsSchema.Type>(await withReadDeadline(context.client.statistics.stats(rangeOf(range)))),
+  }),
+  route({
+    method: "GET",
+    path: "/v1/tasks",
+    operation: "listTasks",
+    group: "Statistics",
+    summary: "Tasks in numbers: how many, how many fail, how long they wait and run",
+    description: "Of a range, and of the range before it where that is known. Durations are seconds, ± 5 %.",
+    scope: "read",
+    query: {
+      range: Range,
+      sort: text(Schema.Literals(TASK_SORTS).annotate({ description: "The largest first", default: "rate" })),
+      ...page,
+    },
+    responses: [{ status: 200, description: "A page of tasks", schema: TaskList }],
+    handle: async ({ context, query: { range, sort, cursor, limit = DEFAULT_PAGE } }) => {
+      const asked = { range: rangeOf(range), sort, limit, after: cursor }
+      return json<typeof TaskList.Type>(await withReadDeadline(context.client.statistics.tasks(asked)))
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/v1/pulse",
+    operation: "getPulse",
+    group: "Statistics",
+    summary: "What changes while one looks: jobs by state, and the jobs in sight",
+    description:
+      "For a page that asks every two seconds. The numbers are counted once a second, whatever the number of callers. With the `ETag` of the answer before, in `If-None-Match`, it is 304 while nothing has changed.",
+    scope: "read",
+    query: { ids: list(Ids) },
+    headers: { "if-none-match": { description: "The `ETag` of the answer before", example: '"Xk3vCq0ZbVQ"' } },
+    responses: [
+      {
+        status: 200,
+        description: "The numbers, and the jobs",
+        schema: PulseSchema,
+        headers: { etag: "Names the answer" },
+      },
+      { status: 304, description: "Nothing has changed" },
+    ],
+    handle: async ({ c, context, query: { ids = [] } }) => {
+      const [{ counts, more, asOf }, jobs] = await withReadDeadline(
+        Promise.all([context.client.statistics.counts(), summariesOf(context, ids)]),
+      )
+      const told = { counts, more, jobs }
+      const etag = `"${createHash("sha256").update(JSON.stringify(told)).digest("base64url").slice(0, 22)}"`
+      if (c.req.header("if-none-match") === etag) return new Response(null, { status: 304, headers: { etag } })
+      return json<typeof PulseSchema.Type>({ at: new Date(asOf).toISOString(), ...told }, 200, { etag })
+    },
+  }),
   route({
     method: "GET",
     path: "/v1/series",

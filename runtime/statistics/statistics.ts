@@ -3,9 +3,20 @@ import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import { type Cause, type CauseDetails, causesOf, detailsOf, type ErrorsQuery } from "./errors.ts"
+import { type CountedStates, goneWorkers, Overview, type Stats } from "./overview.ts"
+import type { QueueStats } from "./queues.ts"
 import { type SeenWorker, type Slot, SlotReader } from "./reading.ts"
 import { type Grid, gridOf, marksOf, type Series, type SeriesQuery, seriesOf } from "./series.ts"
 import { SLOT_MS } from "./tally.ts"
+import { type TaskStats, type TasksQuery, tasksOf } from "./tasks.ts"
+
+/** A page of tasks. */
+export interface Tasks {
+  readonly tasks: ReadonlyArray<TaskStats>
+  readonly next?: string
+  /** Not all could be read in time: ask again. */
+  readonly partial?: true
+}
 
 /** A page of causes. */
 export interface Causes {
@@ -15,16 +26,42 @@ export interface Causes {
   readonly partial?: true
 }
 
-/** A worker that has written nothing for so long is gone. */
-const GONE_MS = 25_000
-
 export class Statistics {
   readonly #connection: Connection
   readonly #reader: SlotReader
+  readonly #overview: Overview
 
   constructor(connection: Connection) {
     this.#connection = connection
     this.#reader = new SlotReader(connection.store)
+    this.#overview = new Overview(connection, this.#reader)
+  }
+
+  /** How the board is, and how it was in a range of milliseconds until now. Fails with `TransportError`. */
+  stats(range: number): Promise<Stats> {
+    return this.#overview.stats(range)
+  }
+
+  /** Jobs by state, for those that look again and again: counted once a second, whatever the number of callers. */
+  counts(): Promise<CountedStates> {
+    return this.#overview.counts()
+  }
+
+  /** Every queue in numbers; an empty list where the transport cannot count. Fails with `TransportError`. */
+  async queues(): Promise<ReadonlyArray<QueueStats>> {
+    return (await this.#overview.queues()) ?? []
+  }
+
+  /** Workers that were there in the last `within` milliseconds and are not any more, newest first. Fails with `TransportError`. */
+  gone(within: number): Promise<ReadonlyArray<SeenWorker>> {
+    return this.#overview.gone(within)
+  }
+
+  /** The tasks of a range. Fails with `CallboardError` `invalid-input`, and with `TransportError`. */
+  async tasks(query: TasksQuery): Promise<Tasks> {
+    const now = await this.#connection.store.now()
+    const { slots, partial } = await this.#reader.read(now - 2 * query.range, now, now)
+    return { ...tasksOf(slots, query, now), ...(partial ? { partial: true } : {}) }
   }
 
   /**
@@ -83,24 +120,4 @@ export class Statistics {
     const lost = goneWorkers(slots, alive, now).filter(({ goodbye }) => goodbye !== true)
     return marksOf(slots, lost, from, from + step * points)
   }
-}
-
-/** The workers that were there and are not any more, as they were last seen, newest first. */
-export const goneWorkers = (
-  slots: ReadonlyArray<Slot>,
-  alive: ReadonlyArray<WorkerDescription>,
-  now: number,
-): ReadonlyArray<SeenWorker> => {
-  const living = new Set(alive.map(({ name, startedAt }) => JSON.stringify([name, startedAt])))
-  const last = new Map<string, SeenWorker>()
-  for (const { workers } of slots) {
-    for (const seen of workers) {
-      const key = JSON.stringify([seen.worker, seen.startedAt])
-      const before = last.get(key)
-      if (!living.has(key) && (before === undefined || before.at <= seen.at)) last.set(key, seen)
-    }
-  }
-  return [...last.values()]
-    .filter(({ at, goodbye }) => goodbye === true || at < now - GONE_MS)
-    .sort((a, b) => b.at - a.at)
 }

@@ -1,0 +1,219 @@
+/**
+ * What is wrong with a board, by rules over what is known of it, each with evidence and, where there is one, the action that
+ * helps. Pure. What is not wrong is not told: without a finding the board is healthy.
+ */
+import type { WorkerDescription } from "../cluster/directory.ts"
+import type { Bin } from "./kept.ts"
+import type { QueueStats } from "./queues.ts"
+
+export const FINDING_CODES = [
+  "no-worker",
+  "worker-lost",
+  "paused-long",
+  "falling-behind",
+  "dead-new",
+  "overdue",
+  "failing",
+] as const
+
+/** Something that is wrong. */
+export interface Finding {
+  readonly code: (typeof FINDING_CODES)[number]
+  readonly severity: "bad" | "warn"
+  /** A sentence for people, and more about it. */
+  readonly title: string
+  readonly detail: string
+  /** Since when, as ISO 8601. */
+  readonly since: string
+  readonly evidence: Readonly<Record<string, string | number>>
+  /** Where the page shows more. */
+  readonly href: string
+  /** A request that helps. */
+  readonly action?: { readonly label: string; readonly method: "POST"; readonly href: string }
+}
+
+/** What the rules go by. Times are milliseconds since the epoch. */
+export interface Facts {
+  readonly now: number
+  readonly queues: ReadonlyArray<QueueStats>
+  readonly workers: ReadonlyArray<Pick<WorkerDescription, "name" | "queues" | "startedAt">>
+  readonly lost: ReadonlyArray<{ readonly worker: string; readonly host: string; readonly at: number }>
+  /** By task, of the last minutes. */
+  readonly tasks: ReadonlyMap<string, Bin>
+  readonly minutes: number
+  readonly dead: ReadonlyArray<{ readonly endedAt: number; readonly reason: string }>
+  /** There may be more dead letters than these. */
+  readonly moreDead: boolean
+  readonly schedules: ReadonlyArray<{ readonly name: string; readonly due: number }>
+  /** When a worker last wrote what it had counted; 0 where none ever did. */
+  readonly newest: number
+}
+
+const MINUTE_MS = 60_000
+const NO_WORKER_SECONDS = 15
+const PAUSED_MS = 10 * MINUTE_MS
+const BEHIND_SECONDS = { warn: 5 * 60, bad: 30 * 60 }
+const DEAD_MS = 60 * MINUTE_MS
+const OVERDUE_MS = MINUTE_MS
+const FAILING = { least: 5, warn: 0.2, bad: 0.5 }
+/** Workers write every ten seconds: what is older than this says nothing about now. */
+const STALE_MS = MINUTE_MS
+
+/** Most findings, and most of one kind: the first ones of a list that is sorted by weight. */
+const MOST = 20
+const MOST_OF_A_KIND = 5
+
+/** Findings, the worst first. What is stale gives none. */
+export const findingsOf = (facts: Facts): ReadonlyArray<Finding> => {
+  if (isStale(facts)) return []
+  const found = RULES.flatMap((rule) => rule(facts).slice(0, MOST_OF_A_KIND))
+  return [
+    ...found.filter(({ severity }) => severity === "bad"),
+    ...found.filter(({ severity }) => severity === "warn"),
+  ].slice(0, MOST)
+}
+
+/** Workers live, and for long enough, but what they write does not arrive. */
+export const isStale = ({ now, workers, newest }: Pick<Facts, "now" | "workers" | "newest">): boolean =>
+  now - newest > STALE_MS && workers.some(({ startedAt }) => now - Date.parse(startedAt) > STALE_MS)
+
+type Rule = (facts: Facts) => ReadonlyArray<Finding>
+
+const iso = (ms: number): string => new Date(ms).toISOString()
+const of = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`
+const ago = (seconds: number): string =>
+  seconds < 90
+    ? of(Math.round(seconds), "second")
+    : seconds < 5_400
+      ? of(Math.round(seconds / 60), "minute")
+      : of(Math.round(seconds / 3_600), "hour")
+const queueHref = (name: string): string => `/queues/${encodeURIComponent(name)}`
+
+const noWorker: Rule = ({ queues, now }) =>
+  queues
+    .filter(
+      ({ workers, paused, depth, oldestAge = NO_WORKER_SECONDS }) =>
+        workers === 0 && !paused && depth > 0 && oldestAge >= NO_WORKER_SECONDS,
+    )
+    .sort((a, b) => b.depth - a.depth)
+    .map(({ name, depth, oldest, oldestAge = 0 }) => ({
+      code: "no-worker",
+      severity: "bad",
+      title: `No worker takes from ${name}`,
+      detail: `${of(depth, "task")} wait, the oldest for ${ago(oldestAge)}. Start a worker with this queue, or move what waits.`,
+      since: oldest ?? iso(now),
+      evidence: { queue: name, waiting: depth },
+      href: queueHref(name),
+    }))
+
+const workerLost: Rule = ({ lost, workers }) =>
+  lost.map(({ worker, host, at }) => ({
+    code: "worker-lost",
+    severity: workers.length === 0 ? "bad" : "warn",
+    title: `Worker ${worker} was lost`,
+    detail: `It was last seen on ${host} and did not stop in order. Another worker takes its jobs over once their leases end.`,
+    since: iso(at),
+    evidence: { worker, host, workersLeft: workers.length },
+    href: "/workers",
+  }))
+
+const pausedLong: Rule = ({ queues, now }) =>
+  queues.flatMap(({ name, paused, pausedSince, pausedBy, depth, scheduled }): ReadonlyArray<Finding> => {
+    if (!paused || pausedSince === undefined || depth + scheduled === 0) return []
+    const seconds = (now - Date.parse(pausedSince)) / 1_000
+    // A pause by a clock that runs ahead is no long one.
+    if (!(seconds * 1_000 >= PAUSED_MS)) return []
+    const by = pausedBy === undefined ? "" : ` by ${pausedBy}`
+    return [
+      {
+        code: "paused-long",
+        severity: "warn",
+        title: `${name} is paused`,
+        detail: `For ${ago(seconds)}${by}; ${of(depth, "task")} wait.`,
+        since: pausedSince,
+        evidence: { queue: name, waiting: depth, scheduled },
+        href: queueHref(name),
+        action: { label: `Resume ${name}`, method: "POST", href: `/v1${queueHref(name)}/resume` },
+      },
+    ]
+  })
+
+const fallingBehind: Rule = ({ queues }) =>
+  queues
+    .filter(
+      ({ paused, workers, trend, oldestAge = 0 }) =>
+        !paused && workers > 0 && trend !== "draining" && oldestAge >= BEHIND_SECONDS.warn,
+    )
+    .sort((a, b) => (b.oldestAge ?? 0) - (a.oldestAge ?? 0))
+    .map(({ name, depth, handlers, perMinute, oldest = "", oldestAge = 0 }) => ({
+      code: "falling-behind",
+      severity: oldestAge >= BEHIND_SECONDS.bad ? "bad" : "warn",
+      title: `${name} falls behind`,
+      detail: `The oldest of ${of(depth, "task")} has waited for ${ago(oldestAge)}${perMinute === undefined ? "" : `; ${perMinute.in} come and ${perMinute.out} go a minute`}.`,
+      since: oldest,
+      evidence: { queue: name, waiting: depth, oldestSeconds: Math.round(oldestAge), handlers, ...perMinute },
+      href: queueHref(name),
+    }))
+
+const deadNew: Rule = ({ dead, moreDead, now }) => {
+  const recent = dead.filter(({ endedAt }) => endedAt > now - DEAD_MS && endedAt <= now + MINUTE_MS)
+  if (recent.length === 0) return []
+  const reasons = new Map<string, number>()
+  for (const { reason } of recent) reasons.set(reason, (reasons.get(reason) ?? 0) + 1)
+  const [top] = [...reasons].sort((a, b) => b[1] - a[1])
+  const count = `${moreDead && recent.length === dead.length ? "over " : ""}${of(recent.length, "job")}`
+  return [
+    {
+      code: "dead-new",
+      severity: "warn",
+      title: `${count} given up in the last hour`,
+      detail: `Most of them: ${top?.[0] ?? "unknown"}. They are kept, and can run again.`,
+      since: iso(Math.min(...recent.map(({ endedAt }) => endedAt))),
+      evidence: { count: recent.length, ...Object.fromEntries([...reasons].slice(0, 5)) },
+      href: "/dead",
+    },
+  ]
+}
+
+const overdue: Rule = ({ schedules, now }) =>
+  schedules
+    .filter(({ due }) => due < now - OVERDUE_MS)
+    .sort((a, b) => a.due - b.due)
+    .map(({ name, due }) => ({
+      code: "overdue",
+      severity: "warn",
+      title: `Schedule ${name} was not posted`,
+      detail: `It was due ${ago((now - due) / 1_000)} ago. Workers post schedules: is one alive, and within reach of the transport?`,
+      since: iso(due),
+      evidence: { schedule: name },
+      href: "/schedules",
+    }))
+
+const failing: Rule = ({ tasks, minutes, now }) =>
+  [...tasks]
+    .map(([task, bin]) => {
+      const failed = bin.failed + bin.retried
+      return { task, failed, all: failed + bin.succeeded, share: failed / Math.max(failed + bin.succeeded, 1) }
+    })
+    .filter(({ failed, share }) => failed >= FAILING.least && share >= FAILING.warn)
+    .sort((a, b) => b.failed - a.failed)
+    .map(({ task, failed, all, share }) => ({
+      code: "failing",
+      severity: share >= FAILING.bad ? "bad" : "warn",
+      title: `${task} fails`,
+      detail: `${failed} of ${of(all, "attempt")} in the last ${of(minutes, "minute")}, ${Math.round(share * 100)} %.`,
+      since: iso(now - minutes * MINUTE_MS),
+      evidence: { task, failed, attempts: all },
+      href: `/errors?task=${encodeURIComponent(task)}`,
+    }))
+
+const RULES: ReadonlyArray<Rule> = [noWorker, failing, fallingBehind, workerLost, deadNew, pausedLong, overdue]
+
+/** What the findings say, in one sentence. */
+export const verdictOf = (findings: ReadonlyArray<Finding>): string => {
+  const [worst, ...others] = findings
+  if (worst === undefined) return "All is well."
+  return others.length === 0
+    ? `${worst.title}. All else is well.`
+    : `${worst.title}, and ${of(others.length, "thing")} more.`
+}

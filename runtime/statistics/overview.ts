@@ -1,0 +1,294 @@
+/** How a board is now: counts, rates, queues, workers that were lost, findings. Each part is asked for once, however many callers. */
+import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
+import { pauses } from "../cluster/pausing.ts"
+import type { Connection } from "../connection/connection.ts"
+import type { State } from "../protocol/state.ts"
+import { SCHEDULES } from "../schedules/entry.ts"
+import type { RecordPage } from "../transport/lift/transport.ts"
+import { type Facts, type Finding, findingsOf, verdictOf } from "./findings.ts"
+import { percentilesOf } from "./histogram.ts"
+import type { Bin } from "./kept.ts"
+import { type QueueStats, queueStats, RATE_MINUTES } from "./queues.ts"
+import type { SeenWorker, Slot, SlotReader } from "./reading.ts"
+import { binsOf, iso, wholeOf } from "./series.ts"
+import { MINUTE_MS } from "./tally.ts"
+
+/** A worker that has written nothing for so long is gone. */
+const GONE_MS = 25_000
+export const LOST_MS = 15 * MINUTE_MS
+
+/** How long answers are used again: about what changes by the moment, and about what is dear to ask for. */
+const FRESH_MS = 1_000
+const SLOW_MS = 15_000
+/** Most jobs and schedules that are looked at for one number. */
+const MOST_LOOKED_AT = 200
+
+/** Most ranges whose numbers are used again. */
+const MOST_RANGES = 20
+
+/** How many jobs there are in each state, of those `dead` letters, and `retrying`: waiting for another attempt. */
+export type Counts = Readonly<Record<string, number>>
+
+export interface CountedStates {
+  readonly counts: Counts
+  /** Names of counts that are only known to be at least so high. */
+  readonly more: ReadonlyArray<string>
+  /** When the oldest of them was counted, in milliseconds since the epoch. */
+  readonly asOf: number
+}
+
+export interface Stats {
+  readonly at: string
+  readonly counts: Counts
+  readonly more: ReadonlyArray<string>
+  readonly asOf: string
+  /** Jobs that ended in the range. */
+  readonly ended: {
+    readonly succeeded: number
+    readonly failed: number
+    readonly cancelled: number
+    readonly expired: number
+  }
+  /** Over the last five minutes. Absent where no worker has told of them. */
+  readonly perMinute?: { readonly in: number; readonly started: number; readonly ended: number }
+  /** How long jobs waited that started in the range, in seconds. Absent where none did. */
+  readonly wait?: { readonly p50: number; readonly p95: number; readonly p99: number }
+  readonly handlers: { readonly busy: number; readonly all: number }
+  readonly workers: { readonly alive: number; readonly lost: number }
+  /** In a sentence. */
+  readonly verdict: string
+  readonly findings: ReadonlyArray<Finding>
+  readonly partial?: true
+}
+
+/** The last answer to a question, used again for a while. */
+class Once<A> {
+  readonly #ms: number
+  #until = Number.NEGATIVE_INFINITY
+  #value: Promise<A> | undefined
+
+  constructor(ms: number) {
+    this.#ms = ms
+  }
+
+  get(ask: () => Promise<A>): Promise<A> {
+    const known = this.#value
+    if (known !== undefined && this.#until > performance.now()) return known
+    const value = ask()
+    this.#value = value
+    this.#until = performance.now() + this.#ms
+    // What failed is asked again.
+    value.catch(() => {
+      if (this.#value === value) this.#value = undefined
+    })
+    return value
+  }
+}
+
+export class Overview {
+  readonly #connection: Connection
+  readonly #reader: SlotReader
+  readonly #quick = new Once<CountedStates>(FRESH_MS)
+  readonly #slow = new Once<CountedStates>(SLOW_MS)
+  readonly #living = new Once<ReadonlyArray<WorkerDescription>>(FRESH_MS)
+  readonly #queued = new Once<ReadonlyArray<QueueStats> | undefined>(FRESH_MS)
+  readonly #dead = new Once<RecordPage>(SLOW_MS)
+  readonly #schedules = new Once<Awaited<ReturnType<typeof SCHEDULES.list>>>(SLOW_MS)
+  /** By range. */
+  readonly #told = new Map<number, Once<Stats>>()
+
+  constructor(connection: Connection, reader: SlotReader) {
+    this.#connection = connection
+    this.#reader = reader
+  }
+
+  now(): Promise<number> {
+    return this.#connection.store.now()
+  }
+
+  workers(): Promise<ReadonlyArray<WorkerDescription>> {
+    return this.#living.get(() => listWorkers(this.#connection.store))
+  }
+
+  /** Jobs by state. */
+  async counts(): Promise<CountedStates> {
+    const [quick, slow] = await Promise.all([
+      this.#quick.get(() => this.#count(QUICK)),
+      this.#slow.get(() => this.#countSlow()),
+    ])
+    return {
+      counts: { ...quick.counts, ...slow.counts },
+      more: [...quick.more, ...slow.more],
+      asOf: Math.min(quick.asOf, slow.asOf),
+    }
+  }
+
+  async #count(states: ReadonlyArray<State>): Promise<CountedStates> {
+    const { jobs } = this.#connection
+    const [asOf, found] = await Promise.all([
+      this.now(),
+      Promise.all(states.map(async (state) => ({ state, ...(await jobs.count({ states: [state] })) }))),
+    ])
+    return {
+      counts: Object.fromEntries(found.map(({ state, count }) => [state, count])),
+      more: found.flatMap(({ state, more }) => (more ? [state] : [])),
+      asOf,
+    }
+  }
+
+  async #countSlow(): Promise<CountedStates> {
+    const { jobs } = this.#connection
+    const [ended, dead, scheduled] = await Promise.all([
+      this.#count(SLOW),
+      jobs.count({ dead: true }),
+      jobs.list({ states: ["scheduled"], limit: MOST_LOOKED_AT }),
+    ])
+    const retrying = scheduled.records.filter(({ retries }) => retries > 0).length
+    return {
+      counts: { ...ended.counts, dead: dead.count, retrying },
+      more: [...ended.more, ...(dead.more ? ["dead"] : []), ...(scheduled.next === undefined ? [] : ["retrying"])],
+      asOf: ended.asOf,
+    }
+  }
+
+  /** Every queue, as it is now. `undefined` where the transport cannot count. Fails with `TransportError`. */
+  async queues(): Promise<ReadonlyArray<QueueStats> | undefined> {
+    const { jobs, store } = this.#connection
+    if (jobs.queues === undefined) return undefined
+    const now = await this.now()
+    const [counts, listed, paused, workers, recent, samples] = await Promise.all([
+      jobs.queues(),
+      jobs.queueNames(),
+      pauses(store),
+      this.workers(),
+      this.#recent(now),
+      this.#reader.depths(now - (RATE_MINUTES + 1) * MINUTE_MS, now, now),
+    ])
+    return queueStats(counts, {
+      listed,
+      paused,
+      workers,
+      counted: recent.byQueue,
+      minutes: recent.minutes,
+      samples: samples.filter(({ at }) => at >= now - (RATE_MINUTES + 1) * MINUTE_MS),
+      now,
+    })
+  }
+
+  /** What was counted in the last whole minutes, and in how many of them a worker was there. */
+  async #recent(now: number) {
+    const to = Math.floor(now / MINUTE_MS) * MINUTE_MS
+    const from = to - RATE_MINUTES * MINUTE_MS
+    const { slots, newest } = await this.#reader.read(from, now, now)
+    const since = Math.min(...slots.flatMap(({ workers }) => workers.map((worker) => worker.since)), now)
+    // The minute that goes on counts as far as it has come.
+    const begin = Math.max(from, Math.floor(since / MINUTE_MS) * MINUTE_MS)
+    const grid = { from: begin, step: MINUTE_MS, points: Math.max(Math.ceil((now - begin) / MINUTE_MS), 1) }
+    const minutes = newest === 0 ? 0 : Math.max((now - Math.max(begin, since)) / MINUTE_MS, 0.25)
+    const whole = (keyOf: (cell: Slot["cells"][number]) => string) =>
+      new Map([...binsOf(slots, grid, {}, keyOf)].map(([key, bins]): [string, Bin] => [key, wholeOf(bins)]))
+    return { byQueue: whole(({ queue }) => queue), byTask: whole(({ task }) => task), minutes, newest }
+  }
+
+  /** Workers that were there in the last 15 minutes, or `within` milliseconds, and are not any more, newest first. */
+  async gone(within: number = LOST_MS): Promise<ReadonlyArray<SeenWorker>> {
+    const now = await this.now()
+    const [{ slots }, alive] = await Promise.all([this.#reader.read(now - within, now, now), this.workers()])
+    return goneWorkers(slots, alive, now).filter(({ at }) => at > now - within)
+  }
+
+  /** How it is, and how it was in a range of milliseconds until now. Fails with `TransportError`. */
+  stats(range: number): Promise<Stats> {
+    const once = this.#told.get(range) ?? new Once<Stats>(FRESH_MS)
+    if (this.#told.size > MOST_RANGES) this.#told.clear()
+    this.#told.set(range, once)
+    return once.get(() => this.#stats(range))
+  }
+
+  async #stats(range: number): Promise<Stats> {
+    const now = await this.now()
+    const [counted, queues = [], workers, gone, recent, dead, schedules, read] = await Promise.all([
+      this.counts(),
+      this.#queued.get(() => this.queues()),
+      this.workers(),
+      this.gone(),
+      this.#recent(now),
+      this.#dead.get(() => this.#connection.jobs.list({ dead: true, limit: 100 })),
+      this.#schedules.get(() => SCHEDULES.list(this.#connection.store, MOST_LOOKED_AT)),
+      this.#reader.read(now - range, now, now),
+    ])
+    const lost = gone.filter(({ goodbye }) => goodbye !== true)
+    const grid = { from: now - range, step: range, points: 1 }
+    const all = wholeOf([...binsOf(read.slots, grid, {}, () => "all").values()].flat())
+    const facts: Facts = {
+      now,
+      queues,
+      workers,
+      lost,
+      tasks: recent.byTask,
+      minutes: Math.max(Math.round(recent.minutes), 1),
+      dead: dead.records.map(({ endedAt = 0, dead: reason = "unknown" }) => ({ endedAt, reason })),
+      moreDead: dead.next !== undefined,
+      schedules: schedules.flatMap(({ name, value: { due, paused } }) =>
+        paused || due === null ? [] : [{ name, due }],
+      ),
+      newest: read.newest,
+    }
+    const findings = findingsOf(facts)
+    const wait = percentilesOf(all.waited)
+    const rate = rateOf(recent.byQueue, recent.minutes, queues)
+    return {
+      at: iso(now),
+      counts: counted.counts,
+      more: counted.more,
+      asOf: iso(counted.asOf),
+      ended: { succeeded: all.succeeded, failed: all.failed, cancelled: all.cancelled, expired: all.expired },
+      ...(rate === undefined ? {} : { perMinute: rate }),
+      ...(wait === undefined ? {} : { wait }),
+      handlers: {
+        busy: workers.reduce((sum, { running }) => sum + running.length, 0),
+        all: workers.reduce((sum, { concurrency }) => sum + concurrency, 0),
+      },
+      workers: { alive: workers.length, lost: lost.length },
+      verdict: verdictOf(findings),
+      findings,
+      ...(read.partial ? { partial: true } : {}),
+    }
+  }
+}
+
+/** States that drivers count without reading jobs, as a rule, and those that may have to be read. */
+const QUICK = ["deferred", "scheduled", "queued", "started", "failed", "cancelled", "expired"] as const
+const SLOW = ["succeeded"] as const
+
+const rateOf = (
+  counted: ReadonlyMap<string, Bin>,
+  minutes: number,
+  queues: ReadonlyArray<QueueStats>,
+): Stats["perMinute"] => {
+  if (minutes <= 0) return undefined
+  const all = wholeOf([...counted.values()])
+  const perMinute = (count: number): number => Math.round((count / minutes) * 10) / 10
+  const came = queues.reduce((sum, { perMinute: flow }) => sum + (flow?.in ?? 0), 0)
+  return { in: Math.round(came * 10) / 10, started: perMinute(all.started), ended: perMinute(all.ended) }
+}
+
+/** The workers that were there and are not any more, as they were last seen, newest first. */
+export const goneWorkers = (
+  slots: ReadonlyArray<Slot>,
+  alive: ReadonlyArray<Pick<WorkerDescription, "name" | "startedAt">>,
+  now: number,
+): ReadonlyArray<SeenWorker> => {
+  const living = new Set(alive.map(({ name, startedAt }) => JSON.stringify([name, startedAt])))
+  const last = new Map<string, SeenWorker>()
+  for (const { workers } of slots) {
+    for (const seen of workers) {
+      const key = JSON.stringify([seen.worker, seen.startedAt])
+      const before = last.get(key)
+      if (!living.has(key) && (before === undefined || before.at <= seen.at)) last.set(key, seen)
+    }
+  }
+  return [...last.values()]
+    .filter(({ at, goodbye }) => goodbye === true || at < now - GONE_MS)
+    .sort((a, b) => b.at - a.at)
+}

@@ -1,0 +1,106 @@
+/** Tasks in numbers, over a range and the range before it. Pure. */
+import { CallboardError } from "../errors.ts"
+import { type Percentiles, percentilesOf, sumOf } from "./histogram.ts"
+import type { Bin, SlotCell } from "./kept.ts"
+import type { Slot } from "./reading.ts"
+import { binsOf, wholeOf } from "./series.ts"
+import { MINUTE_MS } from "./tally.ts"
+
+export const TASK_SORTS = ["failed", "rate", "wait", "run"] as const
+const SPARK_POINTS = 30
+
+/** Durations are seconds. */
+export interface TaskNumbers {
+  /** Attempts that ended, a minute. */
+  readonly perMinute: number
+  /** Attempts that failed, those that are tried again included, and their part of all. */
+  readonly failed: number
+  readonly failRate: number
+  readonly wait?: Percentiles
+  readonly run?: Percentiles
+}
+
+export interface TaskStats extends TaskNumbers {
+  readonly task: string
+  /** The queue from which most of its attempts came. */
+  readonly queue: string
+  /** Its part of the time that handlers ran, 0 to 1. */
+  readonly share: number
+  /** The range before; absent where nothing of it is known. */
+  readonly before?: TaskNumbers
+  /** Attempts that ended in each thirtieth of the range. */
+  readonly spark: ReadonlyArray<number>
+}
+
+export interface TasksQuery {
+  /** Milliseconds. */
+  readonly range: number
+  readonly sort?: (typeof TASK_SORTS)[number] | undefined
+  readonly limit: number
+  /** The task that ended the page before. */
+  readonly after?: string | undefined
+}
+
+const attempts = (bin: Bin): number => bin.ended + bin.retried
+
+const numbersOf = (bin: Bin, minutes: number): TaskNumbers => {
+  const failed = bin.failed + bin.retried
+  const [wait, run] = [percentilesOf(bin.waited), percentilesOf(bin.ran)]
+  return {
+    perMinute: Math.round((attempts(bin) / minutes) * 100) / 100,
+    failed,
+    failRate: Math.round((failed / Math.max(failed + bin.succeeded, 1)) * 10_000) / 10_000,
+    ...(wait === undefined ? {} : { wait }),
+    ...(run === undefined ? {} : { run }),
+  }
+}
+
+const SORTS: Readonly<Record<(typeof TASK_SORTS)[number], (stats: TaskStats) => number>> = {
+  failed: ({ failed }) => failed,
+  rate: ({ perMinute }) => perMinute,
+  wait: ({ wait }) => wait?.p95 ?? 0,
+  run: ({ run }) => run?.p95 ?? 0,
+}
+
+/** The tasks of a range that ends now, in milliseconds since the epoch. Fails with `invalid-input` for another `after`. */
+export const tasksOf = (
+  slots: ReadonlyArray<Slot>,
+  { range, sort = "rate", limit, after }: TasksQuery,
+  now: number,
+): { readonly tasks: ReadonlyArray<TaskStats>; readonly next?: string } => {
+  const byTask = ({ task }: SlotCell) => task
+  const minutes = range / MINUTE_MS
+  const points = binsOf(slots, { from: now - range, step: range / SPARK_POINTS, points: SPARK_POINTS }, {}, byTask)
+  const before = binsOf(slots, { from: now - 2 * range, step: range, points: 1 }, {}, byTask)
+  const queues = binsOf(slots, { from: now - range, step: range, points: 1 }, {}, ({ task, queue }) =>
+    JSON.stringify([task, queue]),
+  )
+  const main = new Map<string, { readonly queue: string; readonly count: number }>()
+  for (const [key, bins] of queues) {
+    const [task, queue]: [string, string] = JSON.parse(key)
+    const count = attempts(wholeOf(bins))
+    if (count > (main.get(task)?.count ?? -1)) main.set(task, { queue, count })
+  }
+  const whole = new Map([...points].map(([task, bins]): [string, Bin] => [task, wholeOf(bins)]))
+  const ran = [...whole.values()].reduce((sum, bin) => sum + sumOf(bin.ran), 0)
+  const all = [...whole]
+    .filter(([, bin]) => attempts(bin) > 0)
+    .map(([task, bin]): TaskStats => {
+      const earlier = wholeOf(before.get(task) ?? [])
+      return {
+        task,
+        queue: main.get(task)?.queue ?? "",
+        ...numbersOf(bin, minutes),
+        share: ran === 0 ? 0 : Math.round((sumOf(bin.ran) / ran) * 1_000) / 1_000,
+        ...(attempts(earlier) === 0 ? {} : { before: numbersOf(earlier, minutes) }),
+        spark: (points.get(task) ?? []).map(attempts),
+      }
+    })
+    .sort((a, b) => SORTS[sort](b) - SORTS[sort](a) || (a.task < b.task ? -1 : 1))
+  const last = after === undefined ? -1 : all.findIndex(({ task }) => task === after)
+  if (after !== undefined && last < 0)
+    throw new CallboardError("invalid-input", "cursor: is none of this list; begin without one", { field: "cursor" })
+  const tasks = all.slice(last + 1, last + 1 + limit)
+  const end = tasks.at(-1)
+  return { tasks, ...(end !== undefined && last + 1 + limit < all.length ? { next: end.task } : {}) }
+}

@@ -1,0 +1,104 @@
+/** The rules by which a board is said to be ill: each alone, and none where all is well. */
+import { describe, expect, test } from "vitest"
+import { type Facts, findingsOf, verdictOf } from "../../../../runtime/statistics/findings.ts"
+import { Bin } from "../../../../runtime/statistics/kept.ts"
+import type { QueueStats } from "../../../../runtime/statistics/queues.ts"
+
+const NOW = Date.parse("2026-01-31T12:00:00Z")
+const MINUTE_MS = 60_000
+const ago = (minutes: number): string => new Date(NOW - minutes * MINUTE_MS).toISOString()
+
+const queue = (fields: Partial<QueueStats> = {}): QueueStats => ({
+  name: "default",
+  paused: false,
+  depth: 3,
+  scheduled: 0,
+  inFlight: 1,
+  oldest: ago(0.1),
+  oldestAge: 6,
+  handlers: 4,
+  workers: 1,
+  ...fields,
+})
+
+const tried = (succeeded: number, failed: number, retried = 0): Bin => {
+  const bin = new Bin()
+  bin.ends.splice(0, 3, succeeded, failed, retried)
+  return bin
+}
+
+const well: Facts = {
+  now: NOW,
+  queues: [queue()],
+  workers: [{ name: "w1", queues: ["default"], startedAt: ago(60) }],
+  lost: [],
+  tasks: new Map([["orders.total", tried(1_000, 3)]]),
+  minutes: 5,
+  dead: [{ endedAt: NOW - 90 * MINUTE_MS, reason: "unknown-actor" }],
+  moreDead: false,
+  schedules: [{ name: "nightly", due: NOW + MINUTE_MS }],
+  newest: NOW - 8_000,
+}
+
+const codes = (facts: Partial<Facts>): ReadonlyArray<string> =>
+  findingsOf({ ...well, ...facts }).map(({ code, severity }) => `${code} ${severity}`)
+
+test("a board that is well has no findings, also without anything on it", () => {
+  expect(codes({})).toEqual([])
+  expect(verdictOf(findingsOf(well))).toBe("All is well.")
+  expect(codes({ queues: [], workers: [], tasks: new Map(), dead: [], schedules: [], newest: 0 })).toEqual([])
+})
+
+describe("found is", () => {
+  test.each<[string, Partial<Facts>]>([
+    ["no-worker bad", { queues: [queue({ workers: 0, handlers: 0, oldest: ago(1), oldestAge: 60 })] }],
+    ["worker-lost warn", { lost: [{ worker: "w2", host: "here", at: NOW - MINUTE_MS }] }],
+    ["worker-lost bad", { workers: [], lost: [{ worker: "w2", host: "here", at: NOW }], queues: [] }],
+    ["paused-long warn", { queues: [queue({ paused: true, pausedSince: ago(11), pausedBy: "ann" })] }],
+    ["falling-behind warn", { queues: [queue({ oldest: ago(6), oldestAge: 360 })] }],
+    ["falling-behind bad", { queues: [queue({ oldest: ago(40), oldestAge: 2_400, trend: "growing" })] }],
+    ["dead-new warn", { dead: [{ endedAt: NOW - MINUTE_MS, reason: "unknown-actor" }] }],
+    ["overdue warn", { schedules: [{ name: "nightly", due: NOW - 2 * MINUTE_MS }] }],
+    ["failing warn", { tasks: new Map([["a.run", tried(15, 5)]]) }],
+    ["failing bad", { tasks: new Map([["a.run", tried(1, 2, 4)]]) }],
+  ])("%s", (code, facts) => {
+    const found = findingsOf({ ...well, ...facts })
+    expect(codes(facts)).toEqual([code])
+    expect(Date.parse(found[0]?.since ?? "")).toBeLessThanOrEqual(NOW)
+    expect(found[0]?.href).toMatch(/^\/(queues|workers|dead|schedules|errors)/)
+  })
+})
+
+describe("nothing is found", () => {
+  test.each<[string, Partial<Facts>]>([
+    ["of a queue without a worker whose tasks have just come", { queues: [queue({ workers: 0, oldestAge: 2 })] }],
+    ["of a queue that has just been paused", { queues: [queue({ paused: true, pausedSince: ago(2), workers: 0 })] }],
+    ["of a queue that was paused by a clock ahead", { queues: [queue({ paused: true, pausedSince: ago(-60) })] }],
+    ["of a paused queue by a time that is none", { queues: [queue({ paused: true, pausedSince: "soon" })] }],
+    ["of a paused queue with nothing in it", { queues: [queue({ paused: true, pausedSince: ago(99), depth: 0 })] }],
+    ["of a queue that drains", { queues: [queue({ oldestAge: 9_999, trend: "draining" })] }],
+    ["of four failures", { tasks: new Map([["a.run", tried(0, 4)]]) }],
+    ["of letters that are dated an hour ahead", { dead: [{ endedAt: NOW + 60 * MINUTE_MS, reason: "x" }] }],
+    [
+      "while what workers write does not arrive",
+      { newest: NOW - 2 * MINUTE_MS, queues: [queue({ workers: 0, oldestAge: 99 })] },
+    ],
+  ])("%s", (_, facts) => expect(codes(facts)).toEqual([]))
+})
+
+test("a worker that has just started need not have written anything", () => {
+  const workers = [{ name: "w1", queues: [], startedAt: ago(0.2) }]
+  expect(codes({ workers, newest: 0, queues: [queue({ workers: 0, oldestAge: 99 })] })).toEqual(["no-worker bad"])
+})
+
+test("the worst comes first, and a hundred queues are no flood", () => {
+  const queues = Array.from({ length: 100 }, (_, n) =>
+    queue({ name: `<q>${n}\u202e`, workers: 0, oldestAge: 99, depth: n + 1 }),
+  )
+  const found = findingsOf({ ...well, queues, lost: [{ worker: "w2", host: "here", at: NOW }] })
+  expect(found.length).toBeLessThanOrEqual(20)
+  expect(found[0]?.evidence).toMatchObject({ waiting: 100 })
+  expect(found.at(-1)?.code).toBe("worker-lost")
+  expect(verdictOf(found)).toMatch(/^No worker takes from <q>99.*, and 5 things more\.$/)
+  expect(verdictOf(found.slice(0, 1))).toMatch(/All else is well\.$/)
+})
