@@ -1,6 +1,7 @@
 /** Describes an actor for the directory, where submitters and operators read it: names and options, no handlers. */
 import { type ActorDescription, DEFAULT_QUEUE } from "../cluster/directory.ts"
 import { isExact, jsonSchemaOf } from "../options/json-schema.ts"
+import { rateText } from "../options/rate.ts"
 import type { ActorDefinition, ErasedMethod } from "./actor.ts"
 
 export const describeActor = (actor: ActorDefinition): ActorDescription => ({
@@ -21,9 +22,20 @@ const describeMethod = (method: ErasedMethod): ActorDescription["methods"][numbe
     ...(method.retry?.max === undefined ? {} : { retries: method.retry.max }),
     ...(method.params === undefined ? {} : { params: method.params }),
     ...(method.redact === undefined ? {} : { redact: method.redact }),
+    ...(method.limit === undefined ? {} : { limit: describeLimit(method.limit) }),
     ...(typeof method.limit?.key === "string" ? { limitKey: method.limit.key } : {}),
     ...(input === undefined ? {} : { input }),
     ...(method.input === undefined || input === undefined || !isExact(method.input) ? {} : { exactInput: true }),
     ...(output === undefined ? {} : { output }),
   }
 }
+
+const describeLimit = ({
+  rate,
+  concurrency,
+  key,
+}: NonNullable<ErasedMethod["limit"]>): NonNullable<ActorDescription["methods"][number]["limit"]> => ({
+  ...(rate === undefined ? {} : { rate: rateText(rate) }),
+  ...(concurrency === undefined ? {} : { concurrency }),
+  keyed: key !== undefined,
+})

@@ -432,8 +432,8 @@ export class Client implements AsyncDisposable {
   }
 
   /** Pauses a queue: it takes tasks and gives none out until it is resumed. Fails with `invalid-input`. */
-  pause(queue: string): Promise<void> {
-    return pauseQueue(this.connection.store, queue)
+  pause(queue: string, { by }: { readonly by?: string } = {}): Promise<void> {
+    return pauseQueue(this.connection.store, queue, by)
   }
 
   /** Resumes a paused queue. Fails with `invalid-input`. */

@@ -14,6 +14,15 @@ const MethodDescription = Schema.Struct({
   description: Schema.optionalKey(Schema.String),
   queue: Schema.optionalKey(Schema.String),
   priority: Schema.optionalKey(Schema.Int),
+  /** Its limit over all workers; `keyed`: each tenant has a limit of its own. */
+  limit: Schema.optionalKey(
+    Schema.Struct({
+      /** As `10/m`. */
+      rate: Schema.optionalKey(Schema.String),
+      concurrency: Schema.optionalKey(Schema.Int),
+      keyed: Schema.Boolean,
+    }),
+  ),
   /** Most retries after a failed attempt, where the method sets it. */
   retries: Schema.optionalKey(Schema.Int),
   params: Schema.optionalKey(Schema.Array(Schema.String)),
@@ -63,6 +72,10 @@ export const WorkerDescription = Schema.Struct({
         queue: Schema.String,
         attempt: Schema.Int,
         startedAt: Schema.String,
+        /** When its time limit ends it; absent where it has none, or its handler has not begun. */
+        deadline: Schema.optionalKey(Schema.String),
+        /** How far its handler says that it has come, 0 to 1. */
+        progress: Schema.optionalKey(Schema.Finite),
       }),
     ),
   ),
@@ -82,6 +95,16 @@ export const WorkerDescription = Schema.Struct({
   superseded: Schema.optionalKey(Schema.Int),
   /** Sum of the times that its handlers ran. */
   workingSeconds: Schema.optionalKey(Schema.Finite),
+  /** The application's own version. */
+  appVersion: Schema.optionalKey(Schema.String),
+  /** Bytes of memory of its process. */
+  rss: Schema.optionalKey(Schema.Int),
+  /** Processor time of its process over the last ten seconds, 1 for one core. */
+  cpu: Schema.optionalKey(Schema.Finite),
+  /** The latest that its event loop came to a timer in the last ten seconds, in seconds. */
+  loopLag: Schema.optionalKey(Schema.Finite),
+  /** Deliveries that it settled in the last minute. */
+  perMinute: Schema.optionalKey(Schema.Finite),
   startedAt: Schema.String,
   heartbeatAt: Schema.String,
   /** Its lease, in seconds. */

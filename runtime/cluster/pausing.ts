@@ -24,7 +24,7 @@ const EVERY_WORKER = "*"
 
 const LIMIT = 10_000
 
-const now = (): typeof Since.Type => ({ at: new Date().toISOString() })
+const now = (by?: string): typeof Since.Type => ({ at: new Date().toISOString(), ...(by === undefined ? {} : { by }) })
 
 const checkedQueue = (queue: string): string => {
   const checked = checkQueueName(queue)
@@ -32,9 +32,9 @@ const checkedQueue = (queue: string): string => {
   return queue
 }
 
-/** Pauses a queue, which need not exist yet. Fails with `invalid-input` where the name is no name of a queue. */
-export const pauseQueue = async (store: Store, queue: string): Promise<void> => {
-  await store.write([PAUSES.put(checkedQueue(queue), now())])
+/** Pauses a queue, which need not exist yet; `by` is shown as the name of what paused it. Fails with `invalid-input` where the name is no name of a queue. */
+export const pauseQueue = async (store: Store, queue: string, by?: string): Promise<void> => {
+  await store.write([PAUSES.put(checkedQueue(queue), now(by))])
 }
 
 export const resumeQueue = async (store: Store, queue: string): Promise<void> => {

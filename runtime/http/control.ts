@@ -113,8 +113,8 @@ export const controlRoutes: ReadonlyArray<Route> = [
     summary: "Let a queue take tasks and give none out",
     scope: "operate",
     responses: [{ status: 204, description: "It is paused" }],
-    handle: async ({ context, id }) => {
-      await context.client.pause(id)
+    handle: async ({ context, caller, id }) => {
+      await context.client.pause(id, caller.name === undefined ? {} : { by: caller.name })
       return new Response(null, { status: 204 })
     },
   }),

@@ -1,6 +1,7 @@
 /** Bounds of the HTTP interface that no setting changes. `/v1/info` names those that a client must know. */
 import { within } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
+import { milliseconds } from "../options/duration.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Caller } from "./access.ts"
 
@@ -158,4 +159,15 @@ export class Budget {
       else this.#perToken.set(key, left)
     }
   }
+}
+
+/** How far back one may ask. */
+const LEAST_RANGE_MS = 60_000
+const LONGEST_RANGE_MS = 86_400_000
+
+/** A range in milliseconds. Fails with `invalid-input`, naming the parameter. */
+export const rangeOf = (field: string, given: string): number => {
+  const range = milliseconds(field, given)
+  if (range >= LEAST_RANGE_MS && range <= LONGEST_RANGE_MS) return range
+  throw new CallboardError("invalid-input", `${field}: must be a minute at least, and 24h at most`, { field })
 }

@@ -6,6 +6,7 @@ import { eventRoutes } from "./events.ts"
 import { groupRoutes } from "./groups.ts"
 import { jobRoutes, whyRoutes } from "./job.ts"
 import { deadRoutes, jobsRoutes } from "./jobs.ts"
+import { limitRoutes } from "./method-limits.ts"
 import type { Route } from "./route.ts"
 import { scheduleRoutes } from "./schedules.ts"
 import { healthRoutes, metricsRoutes, serviceRoutes } from "./service-routes.ts"
@@ -24,6 +25,7 @@ export const routes: ReadonlyArray<Route> = [
   ...boardRoutes,
   ...revocationRoutes,
   ...statisticsRoutes,
+  ...limitRoutes,
   ...serviceRoutes,
   ...healthRoutes,
   ...controlRoutes,

@@ -131,7 +131,18 @@ export const QueueList = Schema.Struct({
 }).annotate({ identifier: "QueueList" })
 
 export const WorkerList = Schema.Struct({
-  workers: Schema.Array(WorkerDescription.annotate({ identifier: "Worker" })),
+  workers: Schema.Array(
+    Schema.Struct({
+      ...WorkerDescription.fields,
+      state: Schema.Literals([...WorkerDescription.fields.state.literals, "stopped", "lost"]),
+      lost: Schema.optionalKey(
+        Schema.Struct({
+          lastSeen: Schema.String,
+          goodbye: Schema.Boolean.annotate({ description: "Whether it stopped in order" }),
+        }).annotate({ description: "It is gone, and this is what was last seen of it" }),
+      ),
+    }).annotate({ identifier: "Worker" }),
+  ),
 }).annotate({ identifier: "WorkerList" })
 
 export const ActorList = Schema.Struct({

@@ -2,12 +2,46 @@
 
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
+import type { SeenWorker } from "../statistics/reading.ts"
 import { TransportError } from "../transport/mod.ts"
 import { VERSION } from "../version.ts"
-import { BATCH_BODY_FACTOR, IDEMPOTENCY_TTL_MS, MAX_BATCH, MAX_PAGE, MAX_WAIT_MS, withReadDeadline } from "./limits.ts"
+import {
+  BATCH_BODY_FACTOR,
+  IDEMPOTENCY_TTL_MS,
+  MAX_BATCH,
+  MAX_PAGE,
+  MAX_WAIT_MS,
+  rangeOf,
+  withReadDeadline,
+} from "./limits.ts"
+import { text } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
 import { ActorList, Health, Info, Me, QueueList, Readiness, WorkerList } from "./schema.ts"
+
+/** A worker that is gone, as it was last seen. */
+const goneWorker = (seen: SeenWorker): (typeof WorkerList.Type)["workers"][number] => {
+  const { worker, pid, host, startedAt, version, queues, concurrency, at, goodbye = false } = seen
+  const lastSeen = new Date(at).toISOString()
+  return {
+    name: worker,
+    pid,
+    host,
+    version: "",
+    ...(version === undefined ? {} : { appVersion: version }),
+    queues,
+    actors: [],
+    concurrency,
+    state: goodbye ? "stopped" : "lost",
+    running: [],
+    inFlight: 0,
+    processed: 0,
+    failed: 0,
+    startedAt,
+    heartbeatAt: lastSeen,
+    lost: { lastSeen, goodbye },
+  }
+}
 
 export const serviceRoutes: ReadonlyArray<Route> = [
   route({
@@ -46,10 +80,18 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     operation: "listWorkers",
     group: "Service",
     summary: "Workers that are alive",
+    description:
+      "With `lost=15m` also those that were there in that time and are not any more, as they were last seen: `stopped` in order, or `lost`.",
     scope: "read",
+    query: { lost: text(Schema.String.annotate({ description: "How far back, 24 hours at most: `15m`" })) },
     responses: [{ status: 200, description: "The workers", schema: WorkerList }],
-    handle: async ({ context }) =>
-      json<typeof WorkerList.Type>({ workers: await withReadDeadline(context.client.workers()) }),
+    handle: async ({ context: { client }, query: { lost } }) => {
+      const within = lost === undefined ? 0 : rangeOf("lost", lost)
+      const [alive, gone] = await withReadDeadline(
+        Promise.all([client.workers(), within === 0 ? [] : client.statistics.gone(within)]),
+      )
+      return json<typeof WorkerList.Type>({ workers: [...alive, ...gone.map(goneWorker)] })
+    },
   }),
   route({
     method: "GET",

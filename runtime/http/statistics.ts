@@ -6,10 +6,9 @@ import { jobView } from "../jobs/view.ts"
 import { milliseconds } from "../options/duration.ts"
 import { isId } from "../protocol/name.ts"
 import { ERROR_SORTS, ERROR_STATES } from "../statistics/errors.ts"
-import { LONGEST_MS, SERIES_BY, SERIES_OF } from "../statistics/series.ts"
-import { MINUTE_MS } from "../statistics/tally.ts"
+import { SERIES_BY, SERIES_OF } from "../statistics/series.ts"
 import { TASK_SORTS } from "../statistics/tasks.ts"
-import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
+import { DEFAULT_PAGE, MAX_PAGE, rangeOf, withReadDeadline } from "./limits.ts"
 import { integer, list, text } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type HttpContext, type Route, route } from "./route.ts"
@@ -39,23 +38,12 @@ const momentOf = (field: string, given: string | undefined): number | undefined 
   throw new CallboardError("invalid-input", `${field}: must be a time such as 2026-01-31T12:00:00Z`, { field })
 }
 
-const LONGEST = "24h"
-
 const Range = text(
   Schema.String.check(Schema.isMaxLength(32)).annotate({
-    description: `How far back: \`1h\`, or up to \`${LONGEST}\``,
+    description: `How far back: \`1h\`, or up to \`24h\``,
     default: "1h",
   }),
 )
-
-/** A range in milliseconds. Fails with `invalid-input`. */
-const rangeOf = (given: string | undefined): number => {
-  const range = milliseconds("range", given ?? "1h")
-  if (range >= MINUTE_MS && range <= LONGEST_MS) return range
-  throw new CallboardError("invalid-input", `range: must be a minute at least, and ${LONGEST} at most`, {
-    field: "range",
-  })
-}
 
 /** Most jobs that one pulse follows. */
 const MOST_FOLLOWED = 100
@@ -84,7 +72,9 @@ export const statisticsRoutes: ReadonlyArray<Route> = [
     query: { range: Range },
     responses: [{ status: 200, description: "The numbers", schema: StatsSchema }],
     handle: async ({ context, query: { range } }) =>
-      json<typeof StatsSchema.Type>(await withReadDeadline(context.client.statistics.stats(rangeOf(range)))),
+      json<typeof StatsSchema.Type>(
+        await withReadDeadline(context.client.statistics.stats(rangeOf("range", range ?? "1h"))),
+      ),
   }),
   route({
     method: "GET",
@@ -101,7 +91,7 @@ export const statisticsRoutes: ReadonlyArray<Route> = [
     },
     responses: [{ status: 200, description: "A page of tasks", schema: TaskList }],
     handle: async ({ context, query: { range, sort, cursor, limit = DEFAULT_PAGE } }) => {
-      const asked = { range: rangeOf(range), sort, limit, after: cursor }
+      const asked = { range: rangeOf("range", range ?? "1h"), sort, limit, after: cursor }
       return json<typeof TaskList.Type>(await withReadDeadline(context.client.statistics.tasks(asked)))
     },
   }),
@@ -198,7 +188,7 @@ export const statisticsRoutes: ReadonlyArray<Route> = [
     },
     responses: [{ status: 200, description: "A page of causes", schema: ErrorList }],
     handle: async ({ context, query: { range, cursor, limit = DEFAULT_PAGE, ...filter } }) => {
-      const asked = { ...filter, range: rangeOf(range), limit, after: cursor }
+      const asked = { ...filter, range: rangeOf("range", range ?? "1h"), limit, after: cursor }
       return json<typeof ErrorList.Type>(await withReadDeadline(context.client.statistics.errors(asked)))
     },
   }),
@@ -213,6 +203,8 @@ export const statisticsRoutes: ReadonlyArray<Route> = [
     query: { range: Range },
     responses: [{ status: 200, description: "The cause", schema: ErrorDetails }],
     handle: async ({ context, id, query: { range } }) =>
-      json<typeof ErrorDetails.Type>(await withReadDeadline(context.client.statistics.error(id, rangeOf(range)))),
+      json<typeof ErrorDetails.Type>(
+        await withReadDeadline(context.client.statistics.error(id, rangeOf("range", range ?? "1h"))),
+      ),
   }),
 ]

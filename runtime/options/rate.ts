@@ -54,6 +54,15 @@ export const rateOf = (field: string, rate: unknown, refuse: Refuse = refuseInpu
   return Result.isSuccess(parsed) ? parsed.success : refuse(field, parsed.failure)
 }
 
+// Sums of fractions of a millisecond have rounding errors.
+const ROUNDING = 1e-6
+
+/** A rate as it is written, by the smallest unit in which it is one or more: `10/m`. */
+export const rateText = ({ intervalMs }: Rate): string => {
+  const [unit, ms] = [...UNITS_MS].find(([, each]) => each / intervalMs >= 1 - ROUNDING) ?? ["h", 3_600_000]
+  return `${Number((ms / intervalMs).toPrecision(6))}/${unit}`
+}
+
 /** As many jobs as a rate allows in this time may start at once. */
 const BURST_MS = 100
 
@@ -90,9 +99,6 @@ export interface Reserved {
   /** Milliseconds until another moment can be taken; 0: now. */
   readonly waitMs: number
 }
-
-// Sums of fractions of a millisecond have rounding errors.
-const ROUNDING = 1e-6
 
 /**
  * Takes up to `wanted` moments that are not later than `now + aheadMs`, in milliseconds. `tat`: the state that the last call

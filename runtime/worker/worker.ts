@@ -19,6 +19,7 @@ import { CHANGED } from "../jobs/commands/meta.ts"
 import type { ScheduleDeclaration } from "../schedules/fields.ts"
 import { FailureTally } from "../statistics/failures.ts"
 import { Keeper, type KeptWorker } from "../statistics/keeper.ts"
+import { LoadWatch } from "../statistics/load.ts"
 import { Tally } from "../statistics/tally.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
@@ -84,7 +85,11 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     const { connection, log, name, autoscale } = options
     const hurry = new AbortController()
     const pool = yield* actorsOf(options)
-    const core = coreOf(options, pool)
+    const load = yield* part(
+      () => new LoadWatch(),
+      (made) => made.stop(),
+    )
+    const core = coreOf(options, pool, load)
     const { buffer, subscription, counts, snapshot } = core
     const registry = yield* registryOf(core)
     const events = yield* part(
@@ -197,7 +202,7 @@ const actorsOf = ({ actors, taskNames, log }: WorkerOptions) =>
   })
 
 /** The parts that need no release: the buffer, the subscription, the counters and the snapshot. */
-const coreOf = (options: WorkerOptions, pool: ActorPool) => {
+const coreOf = (options: WorkerOptions, pool: ActorPool, load: LoadWatch) => {
   const { log, name, autoscale } = options
   const counts = new Counts()
   const subscription = new QueueSubscription({ queues: options.queues, isIdle: (queue) => pool.isIdle(queue) })
@@ -215,6 +220,8 @@ const coreOf = (options: WorkerOptions, pool: ActorPool) => {
     buffer,
     counts,
     subscription,
+    version: options.version,
+    load: () => load.load,
   })
   const { promise: failed, resolve: fail } = Promise.withResolvers<TransportError>()
   const { promise: done, resolve: finish } = Promise.withResolvers<StopReason>()

@@ -1,8 +1,11 @@
 /** The state of a worker, as the list of workers and remote commands show it. */
 import { hostname } from "node:os"
 import { MOST_RUNNING, type WorkerDescription } from "../../cluster/directory.ts"
+import { NO_LIMIT_MS } from "../../options/duration.ts"
+import type { Load } from "../../statistics/load.ts"
 import { VERSION } from "../../version.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
+import type { Run } from "../delivery/in-flight.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
 import type { Counts } from "../telemetry/counts.ts"
@@ -31,7 +34,14 @@ export interface WorkerSnapshotOptions {
   readonly buffer: DeliveryBuffer
   readonly counts: Counts
   readonly subscription: QueueSubscription
+  /** The application's own version. */
+  readonly version: string | undefined
+  readonly load: () => Load
 }
+
+/** Over how long deliveries are counted for the rate of a worker, and how often at most. */
+const RATE_MS = 60_000
+const SAMPLE_MS = 5_000
 
 /** Describes the present state of a worker. It lives as long as the worker. */
 export class WorkerSnapshot {
@@ -41,6 +51,8 @@ export class WorkerSnapshot {
   readonly #options: WorkerSnapshotOptions
   readonly #methods: ReadonlyArray<string>
   #stopAskedAt: string | undefined
+  /** How many deliveries were settled at some moments of the last minute, by the monotonic clock. */
+  #settled: ReadonlyArray<{ readonly at: number; readonly processed: number }> = []
 
   constructor(options: WorkerSnapshotOptions) {
     this.#options = options
@@ -59,7 +71,7 @@ export class WorkerSnapshot {
   }
 
   describe(): WorkerDescription {
-    const { name, leaseMs, actors, pool, buffer, counts, subscription } = this.#options
+    const { name, leaseMs, actors, pool, buffer, counts, subscription, version, load } = this.#options
     const stopAskedAt = this.#stopAskedAt
     const jobs = jobsIn(buffer).active
     return {
@@ -83,10 +95,24 @@ export class WorkerSnapshot {
       superseded: counts.superseded,
       workingSeconds: counts.workingMs / 1000,
       lease: leaseMs / 1000,
+      ...(version === undefined ? {} : { appVersion: version }),
+      ...load(),
+      perMinute: this.#perMinute(),
       startedAt: this.startedAt,
       heartbeatAt: new Date().toISOString(),
       ...(stopAskedAt === undefined ? {} : { stopAskedAt }),
     }
+  }
+
+  #perMinute(): number {
+    const at = performance.now()
+    const { processed } = this.#options.counts
+    if (at - (this.#settled.at(-1)?.at ?? Number.NEGATIVE_INFINITY) >= SAMPLE_MS)
+      this.#settled = [...this.#settled.filter((each) => at - each.at <= RATE_MS), { at, processed }]
+    const [first] = this.#settled
+    const passed = first === undefined ? 0 : at - first.at
+    // Shortly after the start a few deliveries are no rate yet.
+    return first === undefined ? 0 : Math.round(((processed - first.processed) * RATE_MS) / Math.max(passed, SAMPLE_MS))
   }
 
   #state(isBusy: boolean): WorkerDescription["state"] {
@@ -113,7 +139,12 @@ export const jobsIn = ({ inFlight }: DeliveryBuffer): WorkerJobs => {
       queue: run.posting.queue,
       attempt: run.record.attempt,
       startedAt: new Date(run.startedAt).toISOString(),
+      ...deadlineOf(run),
+      ...(run.progress === undefined ? {} : { progress: run.progress.fraction }),
     })
   }
   return { active, reserved }
 }
+
+const deadlineOf = ({ startedAt, hardMs }: Run): { readonly deadline?: string } =>
+  hardMs < NO_LIMIT_MS ? { deadline: new Date(startedAt + hardMs).toISOString() } : {}

@@ -1,0 +1,167 @@
+/** Routes about the limits of methods: who holds permits, and what waits for one. */
+import * as Schema from "effect/Schema"
+import type { Client } from "../client/client.ts"
+import { CallboardError } from "../errors.ts"
+import { Count } from "../jobs/responses.ts"
+import type { Store } from "../transport/store.ts"
+import { decodeState, HOLDER_PREFIX, LIMIT_PREFIX, type LimitState } from "../worker/limits/state.ts"
+import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
+import { integer, text } from "./parameter.ts"
+import { json } from "./response.ts"
+import { type Route, route } from "./route.ts"
+import { next } from "./schema.ts"
+
+/** Most limits and tenants, and most workers that hold permits, that one request reads. */
+const MOST_KEYS = 1_000
+
+const held = {
+  running: Count.annotate({ description: "Permits that living workers hold" }),
+  held: Count.annotate({ description: "Tasks that wait at workers for a permit, as far as these have asked for one" }),
+  oldest: Schema.optionalKey(
+    Schema.Finite.annotate({ description: "How long a worker has asked that waits longest, in seconds" }),
+  ),
+}
+
+const LimitList = Schema.Struct({
+  limits: Schema.Array(
+    Schema.Struct({
+      task: Schema.String.annotate({ description: "`actor.method`" }),
+      rate: Schema.optionalKey(Schema.String.annotate({ description: "As `10/m`" })),
+      concurrency: Schema.optionalKey(Count),
+      keyed: Schema.Boolean.annotate({ description: "Whether each value of a key has a limit of its own" }),
+      ...held,
+      keys: Schema.optionalKey(
+        Schema.Struct({ total: Count }).annotate({ description: "Values that were met lately" }),
+      ),
+    }).annotate({ identifier: "Limit" }),
+  ),
+  more: Schema.Boolean.annotate({ description: "Whether there are more values of keys than were looked at" }),
+}).annotate({ identifier: "LimitList" })
+
+const LimitKeys = Schema.Struct({
+  keys: Schema.Array(
+    Schema.Struct({
+      key: Schema.String.annotate({ description: "Long ones are shown as `#` and their hash" }),
+      ...held,
+      nextFree: Schema.optionalKey(
+        Schema.String.annotate({ description: "When the rate lets the next start, ISO 8601", format: "date-time" }),
+      ),
+    }).annotate({ identifier: "LimitKey" }),
+  ),
+  next,
+}).annotate({ identifier: "LimitKeys" })
+
+/** Ids of the workers that may hold permits: those of dead ones are free. */
+const holdersOf = async (store: Store): Promise<ReadonlySet<string>> =>
+  new Set(
+    (await store.list({ prefix: HOLDER_PREFIX, limit: MOST_KEYS })).map(({ key }) => key.slice(HOLDER_PREFIX.length)),
+  )
+
+const sumOf = (states: ReadonlyArray<LimitState>, holders: ReadonlySet<string>, now: number) => {
+  let [running, waiting, since] = [0, 0, Number.POSITIVE_INFINITY]
+  for (const { held, asking } of states) {
+    for (const [id, count] of held) if (holders.has(id)) running += count
+    for (const [id, request] of asking) {
+      if (!holders.has(id)) continue
+      waiting += Math.max(0, request.wanted - (held.get(id) ?? 0))
+      since = Math.min(since, request.since)
+    }
+  }
+  return { running, held: waiting, ...(waiting > 0 ? { oldest: Math.max(0, now - since) / 1_000 } : {}) }
+}
+
+/** The limits of the methods that live workers serve. */
+const limitsOf = async (client: Client): Promise<typeof LimitList.Type> => {
+  const { store } = client.connection
+  const [actors, entries, holders, now] = await Promise.all([
+    client.actors(),
+    store.list({ prefix: LIMIT_PREFIX, limit: MOST_KEYS }),
+    holdersOf(store),
+    store.now(),
+  ])
+  const states = entries.map(({ key, value }) => ({ key, state: decodeState(value) }))
+  const limits = actors.flatMap(({ name, methods }) =>
+    methods.flatMap(({ name: method, limit }) => {
+      if (limit === undefined) return []
+      const task = `${name}.${method}`
+      const own = states.filter(({ key }) => key.startsWith(`${LIMIT_PREFIX}${task}/`))
+      const sum = sumOf(
+        own.map(({ state }) => state),
+        holders,
+        now,
+      )
+      return [{ task, ...limit, ...sum, ...(limit.keyed ? { keys: { total: own.length } } : {}) }]
+    }),
+  )
+  return {
+    limits: limits.sort((a, b) => b.held - a.held || (a.task < b.task ? -1 : 1)),
+    more: entries.length === MOST_KEYS,
+  }
+}
+
+const keysOf = async (
+  { connection: { store } }: Client,
+  task: string,
+  limit: number,
+  after: string | undefined,
+): Promise<typeof LimitKeys.Type> => {
+  const prefix = `${LIMIT_PREFIX}${task}/`
+  const [entries, holders, now] = await Promise.all([
+    store.list({ prefix, limit: limit + 1, ...(after === undefined ? {} : { after: prefix + after }) }),
+    holdersOf(store),
+    store.now(),
+  ])
+  const shown = entries.slice(0, limit)
+  const last = shown.at(-1)
+  return {
+    keys: shown.map(({ key, value }) => {
+      const state = decodeState(value)
+      const { tat } = state
+      return {
+        key: key.slice(prefix.length),
+        ...sumOf([state], holders, now),
+        ...(tat !== undefined && tat > now && tat < now + 8.64e13 ? { nextFree: new Date(tat).toISOString() } : {}),
+      }
+    }),
+    ...(entries.length > limit && last !== undefined ? { next: last.key.slice(prefix.length) } : {}),
+  }
+}
+
+const Cursor = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
+
+export const limitRoutes: ReadonlyArray<Route> = [
+  route({
+    method: "GET",
+    path: "/v1/limits",
+    operation: "listLimits",
+    group: "Statistics",
+    summary: "Limits of methods over all workers, those first for which most waits",
+    description: `Looks at up to ${MOST_KEYS} values of keys.`,
+    scope: "read",
+    responses: [{ status: 200, description: "The limits", schema: LimitList }],
+    handle: async ({ context }) => json<typeof LimitList.Type>(await withReadDeadline(limitsOf(context.client))),
+  }),
+  route({
+    method: "GET",
+    path: "/v1/limits/{id}/keys",
+    idDescription: "Task: `actor.method`",
+    operation: "listLimitKeys",
+    group: "Statistics",
+    summary: "The values of the key of a limit, each with a limit of its own",
+    scope: "read",
+    query: {
+      limit: integer(
+        Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
+          description: "Most on a page",
+          default: DEFAULT_PAGE,
+        }),
+      ),
+      cursor: text(Cursor.annotate({ description: "Where to go on: the `next` of the page before" })),
+    },
+    responses: [{ status: 200, description: "A page of values", schema: LimitKeys }],
+    handle: async ({ context, id, query: { limit = DEFAULT_PAGE, cursor } }) => {
+      if (id.includes("/")) throw new CallboardError("not-found", "no task has a name with a slash", { field: "id" })
+      return json<typeof LimitKeys.Type>(await withReadDeadline(keysOf(context.client, id, limit, cursor)))
+    },
+  }),
+]

@@ -1,0 +1,90 @@
+/** Queues, workers and limits over HTTP: what is known beside their names. */
+import { actor } from "callboard"
+import { afterEach, expect, test } from "vitest"
+import { generateId } from "../../../../runtime/id.ts"
+import { rateText } from "../../../../runtime/options/rate.ts"
+import { start as startWorker } from "../../../support/services.ts"
+import { start, stopAll, work } from "./harness.ts"
+
+afterEach(stopAll)
+
+test("a worker tells its version and load, and of each job how far it is and when it must end", async () => {
+  const { ask, submit, release } = await start({ version: "2.14.3" })
+  const { id } = (await submit({ task: "work.hold", timeLimit: 600 })).body
+  const worker = async () => (await ask("GET", "/v1/workers")).body.workers[0]
+  await expect.poll(async () => (await worker()).jobs[0]?.progress, { timeout: 20_000 }).toBe(0.25)
+  const found = await worker()
+  expect(found).toMatchObject({
+    appVersion: "2.14.3",
+    rss: expect.any(Number),
+    cpu: expect.any(Number),
+    loopLag: expect.any(Number),
+    perMinute: expect.any(Number),
+    jobs: [{ id, deadline: expect.any(String) }],
+  })
+  const [{ startedAt, deadline }] = found.jobs
+  expect(Date.parse(deadline) - Date.parse(startedAt)).toBe(600_000)
+  release()
+})
+
+test("a worker that is gone is told for as long as that is asked for", async () => {
+  const transport = `memory://${generateId()}`
+  const { ask } = await start({ transport, actors: [] })
+  const worker = await startWorker([work(Promise.resolve())], { transport, name: "w1" })
+  await worker.stop()
+  expect((await ask("GET", "/v1/workers")).body.workers).toEqual([])
+  expect((await ask("GET", "/v1/workers?lost=15m")).body.workers).toMatchObject([
+    { name: "w1", state: "stopped", lost: { lastSeen: expect.any(String), goodbye: true } },
+  ])
+  for (const lost of ["2d", "soon", "1s"]) {
+    const { status, body } = await ask("GET", `/v1/workers?lost=${lost}`)
+    expect([lost, status, body.field]).toEqual([lost, 400, "lost"])
+  }
+})
+
+test("a queue says who paused it", async () => {
+  const token = "0123456789abcdef"
+  const { ask } = await start({ http: { port: 0, tokens: [{ token, scopes: ["admin"], name: "ann" }] } })
+  await ask("POST", "/v1/queues/default/pause", { token })
+  await ask("POST", "/v1/jobs", { token, body: { task: "work.echo" } })
+  const queues = async () => (await ask("GET", "/v1/queues", { token })).body.queues
+  expect(await queues()).toMatchObject([{ name: "default", paused: true, pausedBy: "ann", workers: 1 }])
+})
+
+test("limits tell who holds permits, and what waits, by key", async () => {
+  let end = (): void => undefined
+  const held = new Promise<void>((resolve) => {
+    end = resolve
+  })
+  const mailer = actor("mailer", {
+    methods: {
+      send: { limit: { concurrency: 1, key: "to", rate: "600/m" }, run: async (_: { to: string }) => held },
+    },
+  })
+  const { ask, submit } = await start({ actors: [mailer], concurrency: 8 })
+  for (const to of ["ann", "ann", "ann", "bob", "<b>\u202e/x"]) await submit({ task: "mailer.send", input: { to } })
+  const keys = async () => (await ask("GET", "/v1/limits/mailer.send/keys")).body.keys
+  await expect.poll(async () => (await keys()).length, { timeout: 20_000 }).toBe(3)
+  await expect
+    .poll(async () => (await keys()).map(({ running }: { readonly running: number }) => running), { timeout: 20_000 })
+    .toEqual([1, 1, 1])
+  expect((await keys()).map(({ key }: { readonly key: string }) => key).sort()).toEqual(["<b>\u202e/x", "ann", "bob"])
+  const { body } = await ask("GET", "/v1/limits")
+  expect(body).toMatchObject({
+    limits: [{ task: "mailer.send", rate: "10/s", concurrency: 1, keyed: true, running: 3, keys: { total: 3 } }],
+    more: false,
+  })
+  const page = await ask("GET", "/v1/limits/mailer.send/keys?limit=2")
+  const rest = await ask("GET", `/v1/limits/mailer.send/keys?limit=2&cursor=${encodeURIComponent(page.body.next)}`)
+  expect([page.body.keys.length, rest.body.keys.length, "next" in rest.body]).toEqual([2, 1, false])
+  expect((await ask("GET", "/v1/limits/none/keys")).body.keys).toEqual([])
+  end()
+})
+
+test.each([
+  [100, "10/s"],
+  [6_000, "10/m"],
+  [60_000, "1/m"],
+  [1 / 3, "3000/s"],
+  [86_400_000, "0.0416667/h"],
+])("a rate of one in %s ms is %s", (intervalMs, text) => expect(rateText({ intervalMs })).toBe(text))
