@@ -19,6 +19,7 @@ import { addRemote } from "./commands/remote.ts"
 import { addRevoke } from "./commands/revoke.ts"
 import { addSchedules } from "./commands/schedules.ts"
 import { addServe } from "./commands/serve.ts"
+import { addErrors, addStats } from "./commands/stats.ts"
 import { addSubmit } from "./commands/submit.ts"
 import { addWhy } from "./commands/why.ts"
 import { addWorker } from "./commands/worker.ts"
@@ -44,6 +45,8 @@ const commands = [
   addRevoke,
   addDead,
   addBoard,
+  addStats,
+  addErrors,
   addQueues,
   addQueue,
   addWorkers,
