@@ -1,4 +1,6 @@
 /** Runs before all files, and once more after them. */
+import { spawnSync } from "node:child_process"
+import { fileURLToPath } from "node:url"
 import type { TestProject } from "vitest/node"
 import { startChromium } from "../support/servers/chromium.ts"
 import { MissingServer } from "../support/servers/missing.ts"
@@ -10,7 +12,15 @@ declare module "vitest" {
   }
 }
 
+/** The bundle of the page, as it is in the package. */
+const buildPage = (): void => {
+  const script = fileURLToPath(new URL("../support/tools/page.ts", import.meta.url))
+  const { status, stdout, stderr } = spawnSync(process.execPath, ["run", script, "--if-needed"], { encoding: "utf8" })
+  if (status !== 0) throw new Error(`the page could not be built:\n${stdout}${stderr}`)
+}
+
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  buildPage()
   try {
     const chromium = await startChromium()
     project.provide("chromium", { url: chromium.url })

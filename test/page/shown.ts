@@ -23,6 +23,9 @@ export interface VisitOptions {
   readonly context?: BrowserContext
 }
 
+/** A browser names each permission that it does not know; which those are differs between systems. */
+const EVERYWHERE = [/^console: Error with Permissions-Policy header: Unrecognized feature/]
+
 /** Runs in the browser, before anything of the page. */
 const reportViolations = () =>
   document.addEventListener("securitypolicyviolation", (event) =>
@@ -46,7 +49,7 @@ export const openTab = async (origin: string, options: VisitOptions = {}): Promi
   const page = await context.newPage()
   const wrong: Array<string> = []
   const note = (text: string) => {
-    if (!expected.some((each) => each.test(text))) wrong.push(text)
+    if (![...EVERYWHERE, ...expected].some((each) => each.test(text))) wrong.push(text)
   }
   page.on("console", (message) => {
     if (message.type() === "error" || message.type() === "warning") note(`console: ${message.text()}`)
