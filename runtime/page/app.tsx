@@ -13,7 +13,11 @@ import type { ViewName } from "./paths.ts"
 import { base, href, match } from "./router.ts"
 import { access, counts, link, me, now, serverNow, setToken, token, zone } from "./state.ts"
 import { clock, short } from "./times.ts"
+import { Dead } from "./views/dead.tsx"
 import { Overview } from "./views/overview.tsx"
+import { QueueOf, Queues } from "./views/queues.tsx"
+import { Schedules } from "./views/schedules.tsx"
+import { WorkerOf, Workers } from "./views/workers.tsx"
 
 /** What each view is shown with. */
 export interface ViewProps {
@@ -24,6 +28,12 @@ export interface ViewProps {
 /** The view of each address. Another view is written into `views/`, and named here. */
 const SHOWN: Readonly<Partial<Record<ViewName, ComponentType<ViewProps>>>> = {
   overview: Overview,
+  queues: Queues,
+  queue: QueueOf,
+  workers: Workers,
+  worker: WorkerOf,
+  schedules: Schedules,
+  dead: Dead,
 }
 
 /** What the navigation tells beside a view: a number, and whether it is trouble. */

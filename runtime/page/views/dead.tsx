@@ -1,0 +1,226 @@
+/** Dead letters: by reason, with what each means and what to do, and the letters themselves. */
+import { useSignal } from "@preact/signals"
+import type { JSX } from "preact"
+import type { JobList, JobSummary } from "../api.ts"
+import { type Loaded, useLoad } from "../load.ts"
+import { type Acting, Outcomes, useActing } from "../parts/act.tsx"
+import { Button, Decision, Empty, Panel, Part } from "../parts/basic.tsx"
+import { Glyph } from "../parts/icon.tsx"
+import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
+import { Moment } from "../parts/time.tsx"
+import { View } from "../parts/view.tsx"
+import { href } from "../router.ts"
+import { useStable } from "../stable.ts"
+import { counts, get } from "../state.ts"
+import { whole } from "../times.ts"
+
+/** What a reason means, and what to do. */
+const MEANINGS: Readonly<Record<string, string>> = {
+  "unknown-actor": "No worker served its task. Start one that does, or look for a misspelt name.",
+  "worker-lost": "Its workers died in the middle of it. Look at its input, and at their memory, before it runs again.",
+  rejected: "Its handler refused it for good: the detail says why.",
+  undecodable: "It cannot be read. Its sender must send JSON or msgpack.",
+  "invalid-task": "Its headers are no task. Its sender must be repaired.",
+  unsupported: "It asks for something that Callboard does not have: the detail says what.",
+  "errbacks-refused": "It failed, and what was to follow its failure could not be posted.",
+  "follow-ups-refused": "It ended, and what was to follow could not be posted.",
+  "dependency-gone": "A job that it waits for is not kept any more.",
+  stopped: "Its worker stopped before it had ended, and it must not begin twice.",
+}
+
+const reasonOf = ({ dead, error }: JobSummary): string => dead ?? error?.reason ?? "unknown"
+
+/** So many are looked at for the table of reasons. */
+const LOOKED_AT = 200
+/** So many are listed. */
+const LISTED = 50
+
+interface Reason {
+  readonly reason: string
+  readonly jobs: ReadonlyArray<JobSummary>
+}
+
+/** The letters by reason, the most frequent one first. */
+const reasonsOf = (jobs: ReadonlyArray<JobSummary>): ReadonlyArray<Reason> =>
+  Object.entries(Object.groupBy(jobs, reasonOf))
+    .map(([reason, of = []]) => ({ reason, jobs: of }))
+    .toSorted((a, b) => b.jobs.length - a.jobs.length || a.reason.localeCompare(b.reason))
+
+/** Up to three names, and how many more there are. */
+const namesOf = (jobs: ReadonlyArray<JobSummary>): string => {
+  const names = [...new Set(jobs.map(({ name }) => name))]
+  return names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${whole(names.length - 3)} more` : names.join(", ")
+}
+
+const diedAt = ({ times }: JobSummary): string => times.ended ?? times.submitted
+
+const RedriveButton = ({ job, acting }: { readonly job: JobSummary; readonly acting: Acting }): JSX.Element => {
+  const command = { method: "POST", path: `/v1/dead/${encodeURIComponent(job.id)}/redrive` }
+  return (
+    <Decision
+      scope="operate"
+      class="small"
+      icon="retry"
+      command={command}
+      title={`Run ${job.id.slice(-8)} again`}
+      onClick={() =>
+        acting.act(command, () => (
+          <>
+            <a class="link mono" href={href("job", job.id)}>
+              {job.id.slice(-8)}
+            </a>{" "}
+            runs again.
+          </>
+        ))
+      }
+    >
+      Redrive
+    </Decision>
+  )
+}
+
+const ReasonTable = ({ reasons }: { readonly reasons: ReadonlyArray<Reason> }): JSX.Element => {
+  const rows = useStable("reasons", reasons, ({ reason }) => reason)
+  return (
+    <Table
+      caption="Reasons, the most frequent first"
+      columns={["Reason", "What it means, what to do", "Tasks", num("Oldest"), num("Jobs")]}
+    >
+      {rows.map(({ reason, jobs }) => {
+        const oldest = jobs.map(diedAt).toSorted()[0]
+        return (
+          <Row key={reason}>
+            <Cell class="wide">
+              <span class="row">
+                <Glyph name="dead" />
+                <b class="mono small">{reason}</b>
+              </span>
+            </Cell>
+            <Cell class="mid small" label="">
+              {MEANINGS[reason] ?? "Its error says more."}
+            </Cell>
+            <Cell class="mono small" label="">
+              {namesOf(jobs)}
+            </Cell>
+            <Cell class="num mid nowrap" label="oldest">
+              {oldest === undefined ? "–" : <Moment at={oldest} />}
+            </Cell>
+            <Cell class="num b" label="jobs">
+              {whole(jobs.length)}
+            </Cell>
+          </Row>
+        )
+      })}
+    </Table>
+  )
+}
+
+const LetterTable = ({ jobs, acting }: { readonly jobs: ReadonlyArray<JobSummary>; readonly acting: Acting }) => {
+  const rows = useStable("dead", jobs, ({ id }) => id)
+  return (
+    <Table
+      caption="Dead letters, newest first"
+      columns={["Job", "Reason", "Detail", "Queue", "Came from", num("Died"), ACTIONS]}
+    >
+      {rows.map((job) => (
+        <Row key={job.id}>
+          <Cell class="wide">
+            <a class="b" href={href("job", job.id)} data-row="">
+              {job.name}
+            </a>{" "}
+            <span class="id">{job.id.slice(-8)}</span>
+          </Cell>
+          <Cell class="mono small s-dead" label="">
+            {reasonOf(job)}
+          </Cell>
+          <Cell class="mid small" label="">
+            <span class="clip2">{job.error?.message.slice(0, 300)}</span>
+          </Cell>
+          <Cell class="mid off">{job.queue}</Cell>
+          <Cell class="mid off">{job.sender ?? "–"}</Cell>
+          <Cell class="num mid nowrap" label="">
+            <Moment at={diedAt(job)} />
+          </Cell>
+          <Cell class="act keep">
+            <RedriveButton job={job} acting={acting} />
+          </Cell>
+        </Row>
+      ))}
+    </Table>
+  )
+}
+
+const loadDead = (limit: number, signal: AbortSignal, cursor?: string): Promise<JobList> =>
+  get<JobList>("/v1/dead", { limit, cursor }, signal)
+
+const Reasons = (): JSX.Element => {
+  const looked = useLoad("dead", (signal) => loadDead(LOOKED_AT, signal), { every: 5 })
+  const all = counts.value?.["dead"]
+  return (
+    <Panel
+      title={all === undefined ? "Reasons" : `${whole(all)} dead letters`}
+      hint={looked.data?.next === undefined ? undefined : `of the newest ${whole(LOOKED_AT)}`}
+      hold
+    >
+      <Part of={looked} rows={3}>
+        {({ jobs }) =>
+          jobs.length === 0 ? <Empty title="Nothing was given up" /> : <ReasonTable reasons={reasonsOf(jobs)} />
+        }
+      </Part>
+    </Panel>
+  )
+}
+
+const Letters = ({ list, acting }: { readonly list: Loaded<JobList>; readonly acting: Acting }): JSX.Element => (
+  <Part of={list}>
+    {({ jobs }) => (jobs.length === 0 ? <Empty title="No letter" /> : <LetterTable jobs={jobs} acting={acting} />)}
+  </Part>
+)
+
+export const Dead = (): JSX.Element => {
+  /** Where the pages that are shown begin; the first one has no cursor. */
+  const cursors = useSignal<ReadonlyArray<string>>([])
+  const cursor = cursors.value.at(-1)
+  const list = useLoad(`dead ${cursor ?? ""}`, (signal) => loadDead(LISTED, signal, cursor), { every: 3 })
+  const acting = useActing(list.reload)
+  const all = counts.value?.["dead"] ?? 0
+  const next = list.data?.next
+  return (
+    <View title="Dead letters" count={all === 0 ? undefined : String(all)}>
+      <div class="stackv">
+        <p class="mid">
+          Tasks that no worker serves, that cannot be read, that cost their workers, or that their handler rejected.
+        </p>
+        <Reasons />
+        <Panel title="Newest" hold>
+          <Outcomes of={acting} />
+          <Letters list={list} acting={acting} />
+          {(next !== undefined || cursor !== undefined) && (
+            <div class="tfoot">
+              <span class="grow" />
+              <Button
+                class="small"
+                icon="left"
+                disabled={cursor === undefined}
+                onClick={() => {
+                  cursors.value = cursors.value.slice(0, -1)
+                }}
+              >
+                Newer
+              </Button>
+              <Button
+                class="small"
+                disabled={next === undefined}
+                onClick={() => {
+                  if (next !== undefined) cursors.value = [...cursors.value, next]
+                }}
+              >
+                Older
+              </Button>
+            </div>
+          )}
+        </Panel>
+      </div>
+    </View>
+  )
+}

@@ -1,0 +1,389 @@
+/** Queues, worst first, and the limits of methods. */
+import { useSignal } from "@preact/signals"
+import type { JSX } from "preact"
+import { useLoad } from "../load.ts"
+import { type Acting, Outcomes, useActing } from "../parts/act.tsx"
+import { Decision, Empty, Panel, Part } from "../parts/basic.tsx"
+import { Meter } from "../parts/chart.tsx"
+import { Icon } from "../parts/icon.tsx"
+import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
+import { Moment } from "../parts/time.tsx"
+import { View } from "../parts/view.tsx"
+import { href } from "../router.ts"
+import type { Limit, LimitKey, Queue, Worker } from "../service.ts"
+import { useStable } from "../stable.ts"
+import { get, has } from "../state.ts"
+import { duration, short, whole } from "../times.ts"
+
+interface QueueList {
+  readonly queues: ReadonlyArray<Queue>
+}
+
+const loadQueues = (signal: AbortSignal): Promise<QueueList> => get<QueueList>("/v1/queues", {}, signal)
+
+/** Those whose oldest task has waited longest come first: age, not depth, says that a queue does not keep up. */
+const worstFirst = (queues: ReadonlyArray<Queue>): ReadonlyArray<Queue> =>
+  queues.toSorted(
+    (a, b) => (b.oldestAge ?? 0) - (a.oldestAge ?? 0) || b.depth - a.depth || a.name.localeCompare(b.name),
+  )
+
+/** After so many seconds a task has waited long. */
+const LONG = 60
+
+const isBehind = ({ oldestAge = 0, paused }: Queue): boolean => !paused && oldestAge >= LONG
+
+/** In words what becomes of the queue, where its rates are known. */
+const trendOf = ({ paused, depth, perMinute }: Queue): string => {
+  if (paused) return "gives nothing out"
+  if (perMinute === undefined) return depth === 0 ? "empty" : ""
+  const grows = perMinute.in - perMinute.out
+  if (depth === 0 || Math.abs(grows) < 1) return "keeps up"
+  return grows > 0 ? `grows by ${short(grows)}/min` : `empty in ${duration((depth / -grows) * 60)}`
+}
+
+const PauseButton = ({ queue, acting }: { readonly queue: Queue; readonly acting: Acting }): JSX.Element => {
+  const verb = queue.paused ? "resume" : "pause"
+  const command = { method: "POST", path: `/v1/queues/${encodeURIComponent(queue.name)}/${verb}` }
+  return (
+    <Decision
+      scope="operate"
+      class="small"
+      icon={queue.paused ? "play" : "pause"}
+      command={command}
+      title={queue.paused ? `Let ${queue.name} give out tasks again` : `Let ${queue.name} give none out`}
+      onClick={() =>
+        acting.act(command, () =>
+          queue.paused
+            ? `${queue.name} gives out tasks again.`
+            : `${queue.name} is paused: it takes tasks and gives none out.`,
+        )
+      }
+    >
+      {queue.paused ? "Resume" : "Pause"}
+    </Decision>
+  )
+}
+
+const PausedTag = (): JSX.Element => (
+  <span class="tag">
+    <Icon name="pause" />
+    paused
+  </span>
+)
+
+const QueueRow = ({ queue, acting }: { readonly queue: Queue; readonly acting: Acting }): JSX.Element => (
+  <Row>
+    <Cell class="wide">
+      <a class="b" href={href("queue", queue.name)} data-row="">
+        {queue.name}
+      </a>{" "}
+      {queue.paused && <PausedTag />}
+    </Cell>
+    <Cell class={`num ${isBehind(queue) ? "warnc b" : queue.depth === 0 ? "dim" : ""}`} label="waiting">
+      {whole(queue.depth)}
+    </Cell>
+    <Cell class={`num ${isBehind(queue) ? "warnc" : "mid"}`} label="oldest">
+      {queue.oldestAge === undefined ? "–" : duration(queue.oldestAge)}
+    </Cell>
+    <Cell class="num mid" label="in">
+      {queue.perMinute === undefined ? "–" : `${short(queue.perMinute.in)}/min`}
+    </Cell>
+    <Cell class="num mid" label="out">
+      {queue.perMinute === undefined ? "–" : `${short(queue.perMinute.out)}/min`}
+    </Cell>
+    <Cell class={`nowrap ${isBehind(queue) ? "warnc" : "dim"}`} label="">
+      {trendOf(queue)}
+    </Cell>
+    <Cell class="num mid" label="scheduled">
+      {whole(queue.scheduled)}
+    </Cell>
+    <Cell class="num mid" label="in hand">
+      {whole(queue.inFlight)}
+    </Cell>
+    <Cell class="act keep">
+      <PauseButton queue={queue} acting={acting} />
+    </Cell>
+  </Row>
+)
+
+const QueueTable = ({ queues, acting }: { readonly queues: ReadonlyArray<Queue>; readonly acting: Acting }) => {
+  const rows = useStable("queues", worstFirst(queues), ({ name }) => name)
+  if (rows.length === 0) {
+    return (
+      <Empty title="No queue yet">
+        <p>The first task makes one.</p>
+      </Empty>
+    )
+  }
+  return (
+    <Table
+      caption="Queues, the one that waits longest first"
+      columns={[
+        "Queue",
+        num("Waiting"),
+        num("Oldest"),
+        num("In"),
+        num("Out"),
+        "Trend",
+        num("Scheduled"),
+        num("In hand"),
+        ACTIONS,
+      ]}
+    >
+      {rows.map((queue) => (
+        <QueueRow key={queue.name} queue={queue} acting={acting} />
+      ))}
+    </Table>
+  )
+}
+
+// ── Limits ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const limitWords = ({ concurrency, rate }: Limit): string =>
+  [concurrency === undefined ? "" : `${whole(concurrency)} at a time`, rate ?? ""]
+    .filter((each) => each !== "")
+    .join(", ")
+
+const Keys = ({ limit }: { readonly limit: Limit }): JSX.Element => {
+  const path = `/v1/limits/${encodeURIComponent(limit.task)}/keys`
+  const keys = useLoad(path, (signal) => get<{ readonly keys: ReadonlyArray<LimitKey> }>(path, { limit: 20 }, signal))
+  return (
+    <div class="in">
+      <Part of={keys} rows={3}>
+        {(found) =>
+          found.keys.length === 0 ? (
+            <p class="small dim">Nothing is held.</p>
+          ) : (
+            <ul class="keys">
+              <li>
+                <span>Key</span>
+                <span>Runs</span>
+                <span>Share of what waits</span>
+                <span class="num">Waiting</span>
+                <span class="num">Empty at about</span>
+              </li>
+              {found.keys.map((each) => (
+                <li key={each.key}>
+                  <b>{each.key}</b>
+                  <span>{whole(each.running)}</span>
+                  <Meter parts={[[each.held / Math.max(1, limit.held), "f-warn"]]} />
+                  <span class="num">
+                    {whole(each.held)}{" "}
+                    {each.oldest !== undefined && <span class="dim small">{duration(each.oldest)}</span>}
+                  </span>
+                  <span class="num small mid">
+                    {each.emptyAt === undefined ? "–" : <Moment at={each.emptyAt} as="clock" />}
+                  </span>
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </Part>
+    </div>
+  )
+}
+
+const LimitRow = ({ limit }: { readonly limit: Limit }): JSX.Element => {
+  const isOpen = useSignal(false)
+  return (
+    <details class="lim" onToggle={(event) => (isOpen.value = event.currentTarget.open)}>
+      <summary data-row="">
+        <Icon name="right" class="c" />
+        <span class="clip">
+          <b>{limit.task}</b> {limit.keyed && <span class="dim small">by key</span>}
+        </span>
+        <span class="mid small">{limitWords(limit)}</span>
+        <span class="small mid">
+          {whole(limit.running)} run{limit.keys === undefined ? "" : `, ${whole(limit.keys.total)} keys`}
+        </span>
+        <span class={`num ${limit.held === 0 ? "dim" : ""}`}>{whole(limit.held)} held</span>
+        <span class="num small mid">{limit.oldest === undefined ? "–" : `oldest ${duration(limit.oldest)}`}</span>
+      </summary>
+      {isOpen.value && <Keys limit={limit} />}
+    </details>
+  )
+}
+
+const Limits = (): JSX.Element => {
+  const limits = useLoad(
+    "limits",
+    (signal) => get<{ readonly limits: ReadonlyArray<Limit> }>("/v1/limits", { limit: 50 }, signal),
+    { every: 2 },
+  )
+  return (
+    <Panel title="Limits" hint="of methods, over all workers" hold>
+      <Part of={limits} rows={3}>
+        {(found) =>
+          found.limits.length === 0 ? (
+            <Empty title="No method has a limit" />
+          ) : (
+            found.limits.map((limit) => <LimitRow key={limit.task} limit={limit} />)
+          )
+        }
+      </Part>
+    </Panel>
+  )
+}
+
+export const Queues = (): JSX.Element => {
+  const queues = useLoad("queues", loadQueues, { every: 2 })
+  const acting = useActing(queues.reload)
+  const behind = queues.data?.queues.filter(isBehind).length ?? 0
+  return (
+    <View title="Queues & limits" count={behind === 0 ? undefined : String(behind)}>
+      <div class="stackv">
+        <Panel title="Queues" hint="worst first" hold>
+          <Outcomes of={acting} />
+          <Part of={queues}>{(found) => <QueueTable queues={found.queues} acting={acting} />}</Part>
+        </Panel>
+        {has("limits") && <Limits />}
+      </div>
+    </View>
+  )
+}
+
+// ── One queue ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** How many of those that wait are shown. */
+const SHOWN = 20
+
+const Waiting = ({ name }: { readonly name: string }): JSX.Element => {
+  const path = `/v1/queues/${encodeURIComponent(name)}/jobs`
+  const waiting = useLoad(
+    path,
+    (signal) => get<{ readonly ids: ReadonlyArray<string> }>(path, { limit: SHOWN + 1 }, signal),
+    { every: 2 },
+  )
+  return (
+    <Panel
+      title="Next"
+      hint="in the order in which they will be taken"
+      tools={
+        <a class="btn small quiet" href={href("jobs", "", { queue: name })}>
+          All its jobs
+        </a>
+      }
+      hold
+    >
+      <Part of={waiting} rows={3}>
+        {({ ids }) =>
+          ids.length === 0 ? (
+            <Empty title="Nothing waits" />
+          ) : (
+            <ol class="steps body">
+              {ids.slice(0, SHOWN).map((id, at) => (
+                <li key={id}>
+                  <span class="num dim">{at + 1}</span>
+                  <span />
+                  <a class="mono link clip" href={href("job", id)} data-row="">
+                    {id}
+                  </a>
+                </li>
+              ))}
+              {ids.length > SHOWN && <li class="dim small">and more</li>}
+            </ol>
+          )
+        }
+      </Part>
+    </Panel>
+  )
+}
+
+const Servers = ({ name }: { readonly name: string }): JSX.Element => {
+  const workers = useLoad(
+    "workers",
+    (signal) => get<{ readonly workers: ReadonlyArray<Worker> }>("/v1/workers", {}, signal),
+    { every: 3 },
+  )
+  return (
+    <Panel title="Workers" hint="that take from it" hold>
+      <Part of={workers} rows={2}>
+        {(found) => {
+          const own = found.workers.filter(({ queues }) => queues.includes(name))
+          return own.length === 0 ? (
+            <Empty title="No worker takes from this queue">
+              <p>What is posted to it waits until one does.</p>
+            </Empty>
+          ) : (
+            <ul class="body stackv">
+              {own.map((worker) => (
+                <li key={worker.name} class="row">
+                  <a class="link" href={href("worker", worker.name)}>
+                    {worker.name}
+                  </a>
+                  <span class="dim small">
+                    {whole(worker.running.length)} of {whole(worker.concurrency)} handlers run
+                  </span>
+                </li>
+              ))}
+            </ul>
+          )
+        }}
+      </Part>
+    </Panel>
+  )
+}
+
+export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
+  const queues = useLoad("queues", loadQueues, { every: 2 })
+  const acting = useActing(queues.reload)
+  const crumb = (
+    <>
+      <a href={href("queues")}>Queues</a>
+      <Icon name="right" />
+      <b>{name}</b>
+    </>
+  )
+  return (
+    <View title={name} crumb={crumb}>
+      <div class="stackv">
+        <Outcomes of={acting} />
+        <Part of={queues}>
+          {(found) => {
+            const queue = found.queues.find((each) => each.name === name)
+            return (
+              <>
+                <div class="jobhead">
+                  <div>
+                    <h1>
+                      {name} {queue?.paused === true && <PausedTag />}
+                    </h1>
+                    <p class="meta">
+                      {queue === undefined ? (
+                        <span>There is no such queue now: nothing waits in it, and no worker takes from it.</span>
+                      ) : (
+                        <>
+                          <span>
+                            <b>{whole(queue.depth)}</b> wait
+                          </span>
+                          {queue.oldestAge !== undefined && <span>the oldest for {duration(queue.oldestAge)}</span>}
+                          <span>
+                            <b>{whole(queue.scheduled)}</b> scheduled
+                          </span>
+                          <span>
+                            <b>{whole(queue.inFlight)}</b> in the hands of workers
+                          </span>
+                        </>
+                      )}
+                    </p>
+                  </div>
+                  <span class="grow" />
+                  {queue !== undefined && (
+                    <div class="row">
+                      <PauseButton queue={queue} acting={acting} />
+                    </div>
+                  )}
+                </div>
+                <div class="two">
+                  <Waiting name={name} />
+                  <Servers name={name} />
+                </div>
+              </>
+            )
+          }}
+        </Part>
+      </div>
+    </View>
+  )
+}

@@ -1,0 +1,290 @@
+/** Schedules: when they start next, what became of their last runs, pause and run now. */
+import { useSignal } from "@preact/signals"
+import type { JSX } from "preact"
+import { useLoad } from "../load.ts"
+import { type Acting, Outcomes, useActing } from "../parts/act.tsx"
+import { Button, Decision, Empty, Panel, Part } from "../parts/basic.tsx"
+import { StateWord } from "../parts/icon.tsx"
+import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
+import { Moment } from "../parts/time.tsx"
+import { View } from "../parts/view.tsx"
+import { href } from "../router.ts"
+import type { Schedule, ScheduleRun } from "../service.ts"
+import { useStable } from "../stable.ts"
+import { get, now } from "../state.ts"
+import { roughly, whole } from "../times.ts"
+
+interface ScheduleList {
+  readonly schedules: ReadonlyArray<Schedule>
+  readonly next?: string
+}
+
+/** How many schedules a page of the list has. */
+const PAGE = 50
+
+const taskOf = ({ fields: { task, meth } }: Schedule): string => (meth === undefined ? task : `${task}.${meth}`)
+
+const whenOf = ({ fields: { cron, every, at } }: Schedule): JSX.Element => {
+  if (cron !== undefined) return <code>{cron}</code>
+  if (every !== undefined) return <span>every {typeof every === "number" ? `${every} s` : every}</span>
+  return <span>once{at !== undefined && <>, at {at}</>}</span>
+}
+
+const zoneOf = ({ fields: { cron, timeZone } }: Schedule): string => (cron === undefined ? "" : (timeZone ?? "UTC"))
+
+const WHY: Readonly<Record<string, string>> = {
+  late: "came too late",
+  overlap: "the job before had not ended",
+  paused: "it was paused",
+  refused: "the task was not taken",
+}
+
+const path = (name: string, action = ""): string => `/v1/schedules/${encodeURIComponent(name)}${action}`
+
+const Actions = ({ schedule, acting }: { readonly schedule: Schedule; readonly acting: Acting }): JSX.Element => {
+  const { name, state } = schedule
+  const run = { method: "POST", path: path(name, "/run") }
+  const isPaused = state === "paused"
+  const turn = { method: "POST", path: path(name, isPaused ? "/resume" : "/pause") }
+  return (
+    <span class="row">
+      <Decision
+        scope="operate"
+        class="small"
+        icon="play"
+        command={run}
+        title={`Post the task of ${name} now`}
+        onClick={() =>
+          acting.act<{ readonly id: string }>(run, ({ id }) => (
+            <>
+              {name} was posted as{" "}
+              <a class="link mono" href={href("job", id)}>
+                {id.slice(-8)}
+              </a>
+              .
+            </>
+          ))
+        }
+      >
+        Run now
+      </Decision>
+      {state !== "over" && (
+        <Decision
+          scope="operate"
+          class="small"
+          icon={isPaused ? "play" : "pause"}
+          command={turn}
+          title={isPaused ? `Let ${name} start again` : `Let ${name} start no more`}
+          onClick={() =>
+            acting.act(turn, () => (isPaused ? `${name} goes on.` : `${name} is paused: nothing of it is posted.`))
+          }
+        >
+          {isPaused ? "Resume" : "Pause"}
+        </Decision>
+      )}
+    </span>
+  )
+}
+
+const Runs = ({ runs }: { readonly runs: ReadonlyArray<ScheduleRun> }): JSX.Element =>
+  runs.length === 0 ? (
+    <p class="small dim">It has not run yet.</p>
+  ) : (
+    <ol class="stackv">
+      {runs.map(({ id, due, state }) => (
+        <li key={id} class="row small">
+          {state === undefined ? <span class="dim">not kept</span> : <StateWord name={state} />}
+          <a class="link" href={href("job", id)}>
+            due <Moment at={due} as="clock" />
+          </a>
+        </li>
+      ))}
+    </ol>
+  )
+
+/** What is known of one schedule: the next starts and the last runs. */
+const Details = ({ name }: { readonly name: string }): JSX.Element => {
+  const one = useLoad(path(name), (signal) => get<Schedule>(path(name), {}, signal), { every: 3, keep: true })
+  return (
+    <Part of={one} rows={3}>
+      {({ upcoming = [], runs, missed, declaredBy, waiting, state }) => (
+        <div class="three small">
+          <div>
+            <h3>Next</h3>
+            {upcoming.length === 0 ? (
+              <p class="dim">{state === "over" ? "It is never due again." : "It is paused."}</p>
+            ) : (
+              <ol>
+                {upcoming.map((at) => (
+                  <li key={at}>
+                    <Moment at={at} as="clock" />{" "}
+                    <span class="dim">in {roughly((Date.parse(at) - now.value) / 1000)}</span>
+                  </li>
+                ))}
+              </ol>
+            )}
+            {waiting > 0 && <p class="warnc">{whole(waiting)} wait until the job before has ended.</p>}
+            {declaredBy !== undefined && <p class="dim">Declared by the actor {declaredBy}.</p>}
+          </div>
+          <div>
+            <h3>Last runs</h3>
+            <Runs runs={runs} />
+          </div>
+          <div>
+            <h3>Missed</h3>
+            {missed.count === 0 ? (
+              <p class="dim">None.</p>
+            ) : (
+              <>
+                <p>{whole(missed.count)} in all.</p>
+                <ol>
+                  {missed.latest.slice(0, 5).map(({ from, count, why, detail }) => (
+                    <li key={from}>
+                      <Moment at={from} as="clock" />{" "}
+                      <span class="dim">
+                        {whole(count)}, {WHY[why] ?? why}
+                        {detail !== undefined && `: ${detail}`}
+                      </span>
+                    </li>
+                  ))}
+                </ol>
+              </>
+            )}
+          </div>
+        </div>
+      )}
+    </Part>
+  )
+}
+
+const ScheduleRow = ({ schedule, acting }: { readonly schedule: Schedule; readonly acting: Acting }): JSX.Element => {
+  const isOpen = useSignal(false)
+  const { name, state, next, missed, runs } = schedule
+  const id = `schedule-${name}`
+  const last = runs[0]
+  return (
+    <>
+      <Row>
+        <Cell class="wide">
+          <button
+            type="button"
+            class="more b"
+            aria-expanded={isOpen.value}
+            aria-controls={id}
+            data-row=""
+            onClick={() => {
+              isOpen.value = !isOpen.value
+            }}
+          >
+            {name}
+          </button>
+          <span class="sub mono">{taskOf(schedule)}</span>
+        </Cell>
+        <Cell label="">
+          {whenOf(schedule)} <span class="sub">{zoneOf(schedule)}</span>
+        </Cell>
+        <Cell class="nowrap" label="next">
+          {next === undefined ? (
+            <span class="tag">{state}</span>
+          ) : (
+            <>
+              <Moment at={next} as="clock" />
+              <span class="sub">in {roughly((Date.parse(next) - now.value) / 1000)}</span>
+            </>
+          )}
+        </Cell>
+        <Cell class="nowrap mid" label="last">
+          {last === undefined ? "–" : <Moment at={last.posted} />}
+        </Cell>
+        <Cell class={`num ${missed.count > 0 ? "warnc" : "dim"}`} label="missed">
+          {whole(missed.count)}
+        </Cell>
+        <Cell class="act keep">
+          <Actions schedule={schedule} acting={acting} />
+        </Cell>
+      </Row>
+      <Row id={id} hidden={!isOpen.value}>
+        <Cell class="wide" span={6}>
+          {isOpen.value && <Details name={name} />}
+        </Cell>
+      </Row>
+    </>
+  )
+}
+
+const ScheduleTable = ({
+  schedules,
+  acting,
+}: {
+  readonly schedules: ReadonlyArray<Schedule>
+  readonly acting: Acting
+}) => {
+  const rows = useStable("schedules", schedules, ({ name }) => name)
+  return (
+    <Table caption="Schedules by name" columns={["Schedule", "When", "Next", "Last", num("Missed"), ACTIONS]}>
+      {rows.map((schedule) => (
+        <ScheduleRow key={schedule.name} schedule={schedule} acting={acting} />
+      ))}
+    </Table>
+  )
+}
+
+export const Schedules = (): JSX.Element => {
+  /** Where the pages that are shown begin; the first one has no cursor. */
+  const cursors = useSignal<ReadonlyArray<string>>([])
+  const cursor = cursors.value.at(-1)
+  const list = useLoad(
+    `schedules ${cursor ?? ""}`,
+    (signal) => get<ScheduleList>("/v1/schedules", { limit: PAGE, cursor }, signal),
+    { every: 3 },
+  )
+  const acting = useActing(list.reload)
+  const pausedCount = list.data?.schedules.filter(({ state }) => state === "paused").length ?? 0
+  return (
+    <View title="Schedules">
+      <Panel title="Recurring" hint={pausedCount === 0 ? undefined : `${whole(pausedCount)} paused`} hold>
+        <Outcomes of={acting} />
+        <Part of={list}>
+          {({ schedules, next }) =>
+            schedules.length === 0 ? (
+              <Empty title="No schedule yet">
+                <p>
+                  An actor declares one with <code>schedule</code>; <code>callboard schedules create</code> makes one as
+                  well.
+                </p>
+              </Empty>
+            ) : (
+              <>
+                <ScheduleTable schedules={schedules} acting={acting} />
+                {(next !== undefined || cursor !== undefined) && (
+                  <div class="tfoot">
+                    <span class="grow" />
+                    <Button
+                      class="small"
+                      icon="left"
+                      disabled={cursor === undefined}
+                      onClick={() => {
+                        cursors.value = cursors.value.slice(0, -1)
+                      }}
+                    >
+                      Before
+                    </Button>
+                    <Button
+                      class="small"
+                      disabled={next === undefined}
+                      onClick={() => {
+                        if (next !== undefined) cursors.value = [...cursors.value, next]
+                      }}
+                    >
+                      After
+                    </Button>
+                  </div>
+                )}
+              </>
+            )
+          }
+        </Part>
+      </Panel>
+    </View>
+  )
+}
