@@ -57,10 +57,10 @@ export const View = ({ title, count, crumb, tools, children }: ViewProps): JSX.E
         {crumb === undefined ? <h1>{title}</h1> : <span class="crumb clip">{crumb}</span>}
         {tools}
         <span class="grow" />
-        <button type="button" class="find" aria-label="Search and commands" aria-keyshortcuts="/" onClick={openSearch}>
+        <button type="button" class="find" aria-label="Go to a job, a task…" aria-keyshortcuts="/" onClick={openSearch}>
           <Icon name="search" />
           <span>Go to a job, a task…</span>
-          <kbd>/</kbd>
+          <kbd aria-hidden="true">/</kbd>
         </button>
         <Button
           title={
