@@ -53,6 +53,7 @@ export interface JobSummary {
   readonly durations?: { readonly waited?: number; readonly ran?: number; readonly total?: number }
   readonly timeLimit?: { readonly hard?: number | null; readonly soft?: number }
   readonly error?: JobError
+  readonly fingerprint?: string
   readonly dead?: string
   readonly worker?: string
   readonly parentId?: string
@@ -77,12 +78,21 @@ export interface Transition {
 
 export interface Job extends JobSummary {
   readonly result?: unknown
+  readonly input?: unknown
+  readonly headers?: Readonly<Record<string, unknown>>
   readonly transitions: ReadonlyArray<Transition>
+}
+
+/** A number that was counted up to a bound: `gte` where there are at least so many. */
+export interface Total {
+  readonly value: number
+  readonly relation: "eq" | "gte"
 }
 
 export interface JobList {
   readonly jobs: ReadonlyArray<JobSummary>
   readonly next?: string
+  readonly total?: Total
   /** The transport was asked for no longer than its budget: `next` goes on from there. */
   readonly partial?: boolean
 }
@@ -93,4 +103,54 @@ export interface Pulse {
   readonly counts: Counts
   /** Those of the jobs that were asked for. */
   readonly jobs: ReadonlyArray<JobSummary>
+}
+
+export interface Why {
+  readonly causes: ReadonlyArray<{
+    readonly code: string
+    readonly message: string
+    readonly queue?: string
+    readonly until?: Time
+    readonly since?: Time
+    readonly waiting?: ReadonlyArray<{ readonly id: string; readonly state?: string }>
+    readonly running?: ReadonlyArray<{ readonly id: string; readonly name: string; readonly since: Time }>
+  }>
+}
+
+export interface TreeNode {
+  readonly id: string
+  readonly name: string
+  readonly state: string
+  readonly times: { readonly submitted: Time; readonly started?: Time; readonly ended?: Time }
+  readonly parentId?: string
+  readonly kind: string
+  readonly after?: ReadonlyArray<string>
+}
+
+export interface Tree {
+  readonly nodes: ReadonlyArray<TreeNode>
+  /** There are more jobs than these. */
+  readonly more: boolean
+}
+
+/** What a decision about many has done, or, as a dry run, would do. */
+export interface BulkReport {
+  readonly changed: number
+  readonly refused: ReadonlyArray<{ readonly id: string; readonly code: string; readonly detail: string }>
+  readonly more: boolean
+  readonly next?: string
+  /** Those that were changed. */
+  readonly ids?: ReadonlyArray<string>
+}
+
+export interface DryRun {
+  readonly matches: Total
+  /** How many of those that were looked at will be changed. */
+  readonly will: number
+  /** How many will not, by the reason. */
+  readonly refused: Readonly<Record<string, number>>
+  readonly warnings: ReadonlyArray<{ readonly code: string; readonly text: string }>
+  readonly sample: ReadonlyArray<string>
+  /** Only jobs until then are meant. */
+  readonly until: Time
 }

@@ -4,8 +4,10 @@ import { useEffect } from "preact/hooks"
 import { useKey } from "./keys.ts"
 import { tryNow } from "./live.ts"
 import { Button, Empty, Note } from "./parts/basic.tsx"
+import { BulkBar, BulkDialog } from "./parts/bulk.tsx"
 import { Icon } from "./parts/icon.tsx"
 import { VIEWS } from "./parts/nav.ts"
+import { SaidBar } from "./parts/said.tsx"
 import { openSearch, Search } from "./parts/search.tsx"
 import { TokenForm } from "./parts/token.tsx"
 import { View } from "./parts/view.tsx"
@@ -14,6 +16,8 @@ import { base, href, match } from "./router.ts"
 import { access, counts, link, me, now, serverNow, setToken, token, zone } from "./state.ts"
 import { clock, short } from "./times.ts"
 import { Dead } from "./views/dead.tsx"
+import { JobView } from "./views/job.tsx"
+import { Jobs } from "./views/jobs.tsx"
 import { Overview } from "./views/overview.tsx"
 import { QueueOf, Queues } from "./views/queues.tsx"
 import { Schedules } from "./views/schedules.tsx"
@@ -34,6 +38,8 @@ const SHOWN: Readonly<Partial<Record<ViewName, ComponentType<ViewProps>>>> = {
   worker: WorkerOf,
   schedules: Schedules,
   dead: Dead,
+  jobs: Jobs,
+  job: JobView,
 }
 
 /** What the navigation tells beside a view: a number, and whether it is trouble. */
@@ -168,7 +174,10 @@ export const App = (): JSX.Element => {
         </main>
       </div>
       <TabBar />
+      <BulkBar />
+      <SaidBar />
       <Search />
+      <BulkDialog />
     </>
   )
 }

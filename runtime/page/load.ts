@@ -5,6 +5,8 @@ import { ApiError } from "./client.ts"
 import { beat, epoch } from "./state.ts"
 
 export interface Loaded<T> {
+  /** The key that the value is of; another one than was asked for while the value before is kept. */
+  readonly of: string
   /** The newest value; an older one while the next is asked for, or after a failure. */
   readonly data: T | undefined
   /** Why the last try failed. */
@@ -19,6 +21,8 @@ export interface Loaded<T> {
 
 interface Cell<T> {
   readonly key: string
+  /** The key of the value. */
+  readonly of?: string
   readonly data?: T
   readonly error?: ApiError
   readonly at?: number
@@ -61,7 +65,7 @@ export const useLoad = <T>(
       }, SLOW_MS)
       try {
         const data = await ask(signal)
-        if (!signal.aborted) cell.value = { key, data, at: Date.now(), slow: false }
+        if (!signal.aborted) cell.value = { key, of: key, data, at: Date.now(), slow: false }
       } catch (error) {
         if (signal.aborted) return
         if (!(error instanceof ApiError)) throw error
@@ -93,9 +97,10 @@ export const useLoad = <T>(
     }
   }, [key, every])
 
-  const { data, error, at, slow, key: of } = cell.value
-  const isOwn = of === key || keep
+  const { data, error, at, slow } = cell.value
+  const isOwn = cell.value.key === key || keep
   return {
+    of: cell.value.of ?? "",
     data: isOwn ? data : undefined,
     error: isOwn ? error : undefined,
     at: isOwn ? at : undefined,

@@ -2,6 +2,7 @@
 import "./guard.ts"
 import { render } from "preact"
 import { App } from "./app.tsx"
+import { startBulkGuard } from "./bulk.ts"
 import { startKeys } from "./keys.ts"
 import { startPulse } from "./live.ts"
 import { startRouter } from "./router.ts"
@@ -13,6 +14,7 @@ if (root !== null) {
   startState()
   startRouter()
   startKeys()
+  startBulkGuard()
   render(<App />, root)
   // Goes on for as long as the page is open.
   void startPulse()

@@ -89,6 +89,11 @@ export const beat = signal(0)
 /** Rises when everything is to be asked anew: another token, a connection that is back. */
 export const epoch = signal(0)
 
+/** Asks everything anew, after a decision. */
+export const refresh = (): void => {
+  epoch.value = epoch.peek() + 1
+}
+
 /** How many jobs there are in each state, as the pulse says it. */
 export const counts = signal<Counts | undefined>(undefined)
 

@@ -48,10 +48,13 @@ export interface DecisionProps extends Omit<ButtonProps, "disabled"> {
   /** The scope that it needs. */
   readonly scope: "operate" | "admin" | "submit" | "payload"
   readonly command?: Command
+  /** Why it cannot be decided now, whatever the token may do. */
+  readonly off?: string | undefined
 }
 
 /** A button that decides something. Without the scope it stays where it is, says what it needs, and offers the command. */
-export const Decision = ({ scope, command, ...button }: DecisionProps): JSX.Element => {
+export const Decision = ({ scope, command, off, ...button }: DecisionProps): JSX.Element => {
+  if (off !== undefined) return <Button {...button} disabled title={off} />
   if (me.value === undefined || may(scope)) return <Button {...button} disabled={me.value === undefined} />
   const needs = `Your token needs the scope ${scope} for this`
   return (
@@ -258,33 +261,36 @@ export const Dialog = ({
 /** A few further actions behind one button. */
 export const Menu = ({ label, children }: { readonly label: string; readonly children: ComponentChildren }) => {
   const ref = useRef<HTMLDetailsElement>(null)
+  const isOpen = useSignal(false)
   useEffect(() => {
-    const close = (event: Event): void => {
-      const menu = ref.current
-      if (menu === null || !menu.open) return
-      if (event instanceof KeyboardEvent) {
-        if (event.key !== "Escape") return
-        event.stopPropagation()
-        menu.open = false
-        menu.querySelector("summary")?.focus()
-      } else if (!(event.target instanceof Node) || !menu.contains(event.target) || event.type === "click") {
-        // A choice closes it, after it was taken.
-        const isOpener = event.target instanceof Element && event.target.closest("summary")?.parentElement === menu
-        if (!isOpener)
-          setTimeout(() => {
-            menu.open = false
-          })
-      }
+    const menu = ref.current
+    if (!isOpen.value || menu === null) return
+    const onClick = (event: Event): void => {
+      const isOpener = event.target instanceof Element && event.target.closest("summary")?.parentElement === menu
+      // A choice closes it, after it was taken.
+      if (!isOpener) menu.open = false
     }
-    document.addEventListener("click", close)
-    document.addEventListener("keydown", close, true)
+    const onKey = (event: KeyboardEvent): void => {
+      if (event.key !== "Escape") return
+      event.stopPropagation()
+      menu.open = false
+      menu.querySelector("summary")?.focus()
+    }
+    document.addEventListener("click", onClick)
+    document.addEventListener("keydown", onKey, true)
     return () => {
-      document.removeEventListener("click", close)
-      document.removeEventListener("keydown", close, true)
+      document.removeEventListener("click", onClick)
+      document.removeEventListener("keydown", onKey, true)
     }
-  }, [])
+  }, [isOpen.value])
   return (
-    <details class="menu" ref={ref}>
+    <details
+      class="menu"
+      ref={ref}
+      onToggle={(event) => {
+        isOpen.value = event.currentTarget.open
+      }}
+    >
       <summary class="btn small quiet sq" aria-label={label} title={label}>
         <Icon name="dots" />
       </summary>

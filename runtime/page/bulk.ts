@@ -1,0 +1,119 @@
+/** The decision about many jobs that is being made, or goes on: one at a time. */
+import { signal } from "@preact/signals"
+import type { BulkReport, Total } from "./api.ts"
+import { BulkRun, type Progress, type Step } from "./bulk-run.ts"
+import type { Query } from "./client.ts"
+import { paused, refresh, send } from "./state.ts"
+
+export type Action = "retry" | "cancel" | "redrive"
+
+/** Jobs by their ids, or by filters of the server: what is seen is what is meant. */
+export type Which = { readonly ids: ReadonlyArray<string> } | { readonly filter: Readonly<Record<string, string>> }
+
+export interface Decision {
+  readonly action: Action
+  readonly which: Which
+  /** How many that were, where the reader decided. */
+  readonly expected: Total | undefined
+}
+
+/** What the dialog asks about. */
+export const asked = signal<Decision | undefined>(undefined)
+
+export interface Going {
+  readonly decision: Decision
+  /** How many it is about. */
+  readonly total: number | undefined
+  readonly progress: Progress
+  readonly run: BulkRun
+}
+
+/** What goes on, or has ended and was not put away yet. */
+export const going = signal<Going | undefined>(undefined)
+
+const isOver = (): boolean =>
+  going.value === undefined || ["over", "stopped", "undone"].includes(going.value.progress.phase)
+
+/** Asks about a decision, unless another one goes on still. */
+export const startBulk = (decision: Decision): void => {
+  if (isOver()) asked.value = decision
+}
+
+export const bulkPath = (action: Action): string => (action === "redrive" ? "/v1/dead/redrive" : `/v1/jobs/${action}`)
+
+const onePath = (action: Action, id: string): string =>
+  action === "redrive" ? `/v1/dead/${encodeURIComponent(id)}/redrive` : `/v1/jobs/${encodeURIComponent(id)}/${action}`
+
+/** How long it can be undone before it begins, in milliseconds. */
+export const UNDO_MS = 8_000
+
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+
+const filterStep =
+  (action: Action, query: Query) =>
+  async (limit: number, cursor: string | undefined): Promise<Step> => {
+    const report = await send<BulkReport>("POST", bulkPath(action), { ...query, limit, cursor })
+    const { changed, refused, ids, next, more } = report
+    return {
+      changed,
+      refused,
+      ...(ids === undefined ? {} : { ids }),
+      ...(more && next !== undefined ? { next } : {}),
+    }
+  }
+
+const idsStep =
+  (action: Action, ids: ReadonlyArray<string>) =>
+  async (limit: number, cursor: string | undefined): Promise<Step> => {
+    const from = Number(cursor ?? 0)
+    const some = ids.slice(from, from + Math.min(limit, 10))
+    const done: Array<string> = []
+    const refused: Array<{ readonly id: string; readonly code: string }> = []
+    for (const id of some) {
+      try {
+        await send("POST", onePath(action, id))
+        done.push(id)
+      } catch (error) {
+        // A job that cannot be changed is told; a service that does not answer ends the call.
+        const { status, code } = Object(error)
+        if (typeof code !== "string" || status === 0 || status === 401 || status === 403 || status === 503) throw error
+        refused.push({ id, code })
+      }
+    }
+    const next = from + some.length
+    return { changed: done.length, refused, ids: done, ...(next < ids.length ? { next: String(next) } : {}) }
+  }
+
+/** Begins, after the time in which it can be undone. `until` freezes what the filters match. */
+export const goBulk = (
+  decision: Decision,
+  total: number | undefined,
+  until: string | undefined,
+  tryFirst: number,
+): void => {
+  const { action, which } = decision
+  const step =
+    "ids" in which ? idsStep(action, which.ids) : filterStep(action, { ...which.filter, until, expect: undefined })
+  const run = new BulkRun({
+    step,
+    tryFirst,
+    waitMs: UNDO_MS,
+    now: Date.now,
+    sleep,
+    onChange: (progress) => {
+      const before = going.peek()
+      if (before !== undefined && before.run === run) going.value = { ...before, progress }
+      if (progress.phase === "over" || progress.phase === "stopped") refresh()
+    },
+  })
+  going.value = { decision, total, progress: run.progress, run }
+  asked.value = undefined
+  paused.value = false
+  void run.run()
+}
+
+/** The browser asks before a tab is closed on which jobs are still being changed. */
+export const startBulkGuard = (): void =>
+  window.addEventListener("beforeunload", (event) => {
+    if (!isOver() && going.value?.progress.phase !== "waiting") event.preventDefault()
+  })

@@ -1,0 +1,275 @@
+/** The dialog about a decision on many jobs, and the bar that tells how it goes. */
+import { useSignal } from "@preact/signals"
+import type { JSX } from "preact"
+import { useEffect } from "preact/hooks"
+import type { DryRun, JobSummary } from "../api.ts"
+import { type Action, asked, bulkPath, type Decision, type Going, goBulk, going } from "../bulk.ts"
+import { curlOf } from "../client.ts"
+import { filterName } from "../filters.ts"
+import { type Loaded, useLoad } from "../load.ts"
+import { href } from "../router.ts"
+import { api, get, me, send, serverNow } from "../state.ts"
+import { whole } from "../times.ts"
+import { Button, Copy, Dialog, Note, Skeleton, Trouble } from "./basic.tsx"
+import { Meter } from "./chart.tsx"
+import { StateWord } from "./icon.tsx"
+
+const VERB: Readonly<Record<Action, readonly [now: string, going: string, done: string]>> = {
+  retry: ["Retry", "Retrying", "retried"],
+  cancel: ["Cancel", "Cancelling", "cancelled"],
+  redrive: ["Redrive", "Redriving", "redriven"],
+}
+
+/** From so many jobs on, a few are tried first unless the reader says otherwise. */
+const MANY = 20
+const FIRST = 5
+
+/** Why a job cannot be changed, for people. */
+const REASONS: Readonly<Record<string, string>> = {
+  "job-exists": "their state does not allow it",
+  "already-terminal": "have ended meanwhile",
+  unsupported: "their input is not kept",
+  gone: "are not kept any more",
+  "not-found": "are not there any more",
+}
+
+export const BulkDialog = (): JSX.Element | null =>
+  asked.value === undefined ? null : <Ask key={JSON.stringify(asked.value)} decision={asked.value} />
+
+const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
+  const { action, which, expected } = decision
+  const filter = "filter" in which ? which.filter : undefined
+  const plan = useLoad(filter === undefined ? undefined : "dry", () =>
+    send<DryRun>("POST", bulkPath(action), { ...filter, dryRun: true, until: new Date(serverNow()).toISOString() }),
+  )
+  const count = "ids" in which ? which.ids.length : (plan.data?.matches.value ?? expected?.value)
+  const isMany = (count ?? 0) > MANY && action !== "cancel"
+  const chosen = useSignal<boolean | undefined>(undefined)
+  const first = chosen.value ?? isMany
+  const isReady = filter === undefined || plan.data !== undefined
+  const nothing = plan.data !== undefined && plan.data.will === 0 && plan.data.matches.value === 0
+  const [verb] = VERB[action]
+  const about = plan.data !== undefined && plan.data.matches.relation === "gte" ? "more than " : ""
+  const close = (): void => {
+    asked.value = undefined
+  }
+  const rest = (count ?? 0) - FIRST
+  return (
+    <Dialog
+      title={`${verb} ${count === undefined ? "" : `${about}${whole(count)} `}${count === 1 ? "job" : "jobs"}?`}
+      lead={
+        filter === undefined
+          ? "Exactly those that you have selected."
+          : "Exactly those that match now: what comes from here on is not touched."
+      }
+      onClose={close}
+      footer={
+        <>
+          <Copy
+            label="Copy as curl"
+            text={() =>
+              curlOf(
+                "POST",
+                `${window.location.origin}${api.url(bulkPath(action), { ...filter, until: plan.data?.until })}`,
+                me.value?.open === false,
+              )
+            }
+          />
+          <span class="grow" />
+          <Button onClick={close}>Not now</Button>
+          <Button
+            class="main"
+            disabled={!isReady || nothing}
+            onClick={() => goBulk(decision, count, plan.data?.until, first && rest > 0 ? FIRST : 0)}
+          >
+            {first && rest > 0
+              ? `Try ${FIRST}, then ${whole(rest)}`
+              : `${verb} ${count === undefined ? "" : whole(count)}`}
+          </Button>
+        </>
+      }
+    >
+      {filter !== undefined && <Plan plan={plan} action={action} />}
+      {filter !== undefined && (
+        <div class="filters">
+          {Object.entries(filter).map(([name, value]) => (
+            <span class="chip" key={name}>
+              <span class="k">{filterName(name)}</span>
+              <span class="v">{value}</span>
+            </span>
+          ))}
+        </div>
+      )}
+      {(count ?? 0) > FIRST && (
+        <label class="opt">
+          <input
+            class="ck"
+            type="checkbox"
+            checked={first}
+            onChange={(event) => {
+              chosen.value = event.currentTarget.checked
+            }}
+          />
+          <span>Try {FIRST} first</span>
+          <small>They are shown as they go; then you say whether the rest follows.</small>
+        </label>
+      )}
+      <p class="small dim">
+        It begins after 8 seconds, in which it can be undone, and can be stopped at any time. It goes on while this page
+        is open.
+      </p>
+    </Dialog>
+  )
+}
+
+const Plan = ({ plan, action }: { readonly plan: Loaded<DryRun>; readonly action: Action }): JSX.Element => {
+  if (plan.data === undefined)
+    return plan.error === undefined ? <Skeleton rows={2} /> : <Trouble error={plan.error} reload={plan.reload} />
+  const { will, refused, warnings, sample, matches } = plan.data
+  const not = Object.entries(refused)
+  return (
+    <>
+      <div class="tally">
+        <div>
+          <b class="good">{whole(will)}</b>
+          <span>can be {VERB[action][2]}</span>
+        </div>
+        {not.map(([code, count]) => (
+          <div key={code}>
+            <b>{whole(count)}</b>
+            <span>cannot: {REASONS[code] ?? code}</span>
+          </div>
+        ))}
+        {matches.relation === "gte" && (
+          <div>
+            <b>more</b>
+            <span>than {whole(matches.value)} were not looked at</span>
+          </div>
+        )}
+      </div>
+      {warnings.map(({ code, text }) => (
+        <Note key={code} kind="warn" icon="errors">
+          {text}
+        </Note>
+      ))}
+      {sample.length > 0 && (
+        <details>
+          <summary class="small">Look at {sample.length} of them</summary>
+          <Few ids={sample} />
+        </details>
+      )}
+    </>
+  )
+}
+
+/** A few jobs, with their states as they change. */
+const Few = ({ ids }: { readonly ids: ReadonlyArray<string> }): JSX.Element => (
+  <ul class="few">
+    {ids.slice(0, 10).map((id) => (
+      <One key={id} id={id} />
+    ))}
+  </ul>
+)
+
+const One = ({ id }: { readonly id: string }): JSX.Element => {
+  const job = useLoad(id, (stop) => get<JobSummary>(`/v1/jobs/${encodeURIComponent(id)}`, {}, stop), { every: 1 })
+  return (
+    <li>
+      {job.data === undefined ? <span class="st">…</span> : <StateWord name={job.data.state} />}
+      <a class="link" href={href("job", id)}>
+        {job.data?.name ?? "job"}
+      </a>
+      <span class="id">{id.slice(-8)}</span>
+      {job.data?.error !== undefined && job.data.state !== "succeeded" && (
+        <span class="clip mono small">{job.data.error.message}</span>
+      )}
+    </li>
+  )
+}
+
+const refusedWords = (refused: Readonly<Record<string, number>>): string => {
+  const entries = Object.entries(refused)
+  return entries.length === 0
+    ? ""
+    : `, ${entries.map(([code, count]) => `${whole(count)} refused (${REASONS[code] ?? code})`).join(", ")}`
+}
+
+export const BulkBar = (): JSX.Element | null => (going.value === undefined ? null : <Bar going={going.value} />)
+
+const Bar = ({ going: { decision, total, progress, run } }: { readonly going: Going }): JSX.Element => {
+  const [, doing, done] = VERB[decision.action]
+  const { phase, changed, refused, tried, startsAt, error } = progress
+  const all = Object.values(refused).reduce((sum, count) => sum + count, 0) + changed
+  const left = total === undefined ? undefined : Math.max(0, total - all)
+  const seconds = useSignal(0)
+  useEffect(() => {
+    const tick = (): void => {
+      seconds.value = Math.max(0, Math.ceil((startsAt - Date.now()) / 1000))
+    }
+    tick()
+    const timer = setInterval(tick, 250)
+    return () => clearInterval(timer)
+  }, [startsAt])
+  const close = (): void => {
+    going.value = undefined
+  }
+  const isOver = phase === "over" || phase === "stopped" || phase === "undone"
+  return (
+    <section class="bulkbar" aria-label="Decision about many jobs">
+      {phase === "waiting" && (
+        <span class="grow">
+          <b>
+            {total === undefined ? "Jobs" : `${whole(total)} ${total === 1 ? "job" : "jobs"}`} will be {done} in{" "}
+            {seconds.value} s.
+          </b>
+        </span>
+      )}
+      {phase === "trying" && <b class="grow">Trying {FIRST} first…</b>}
+      {phase === "asking" && (
+        <div class="grow">
+          <div class="row wrap">
+            <b>
+              {changed} tried first{refusedWords(refused)}.
+            </b>
+            <Button class="main" onClick={() => run.goOn()}>
+              Go on{left === undefined ? "" : ` with the other ${whole(left)}`}
+            </Button>
+          </div>
+          <Few ids={tried} />
+        </div>
+      )}
+      {phase === "running" && (
+        <span class="grow">
+          <b>
+            {doing} {total === undefined ? "" : whole(total)}
+          </b>
+          : {whole(changed)} done{refusedWords(refused)}
+          {left === undefined ? "" : `, ${whole(left)} to go`}
+          {total !== undefined && total > 0 && (
+            <Meter
+              parts={[
+                [changed / total, "f-ok"],
+                [(all - changed) / total, "f-fail"],
+              ]}
+            />
+          )}
+        </span>
+      )}
+      {isOver && (
+        <span class="grow" role="status">
+          <b>{phase === "over" ? "Done" : phase === "stopped" ? "Stopped" : "Undone"}</b>
+          {phase === "undone" ? ": nothing was changed." : `: ${whole(changed)} ${done}${refusedWords(refused)}.`}{" "}
+          {error}
+        </span>
+      )}
+      {/* One place for what ends it: no other button comes where one was a moment ago. */}
+      {isOver ? (
+        <Button onClick={close}>Close</Button>
+      ) : (
+        <Button onClick={() => (phase === "waiting" ? run.undo() : run.stop())}>
+          {phase === "waiting" ? "Undo" : "Stop"}
+        </Button>
+      )}
+    </section>
+  )
+}

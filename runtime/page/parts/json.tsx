@@ -1,0 +1,91 @@
+/** Values of a job: folded at first, 64 KiB at most, the whole of it by download. */
+import { useSignal } from "@preact/signals"
+import type { JSX } from "preact"
+import { useMemo } from "preact/hooks"
+import { isDeep, linesOf } from "../json.ts"
+import { bytes } from "../times.ts"
+import { Button, Copy, Panel } from "./basic.tsx"
+
+const FOLDED_LINES = 40
+const MOST_CHARACTERS = 65_536
+
+const textOf = (value: unknown): string => JSON.stringify(value, null, 2) ?? "undefined"
+
+const save = (name: string, text: string): void => {
+  const url = URL.createObjectURL(new Blob([text], { type: "application/octet-stream" }))
+  const link = document.createElement("a")
+  link.href = url
+  link.download = name
+  link.click()
+  setTimeout(() => URL.revokeObjectURL(url), 60_000)
+}
+
+/** Lines up to a number of characters. */
+const upTo = <T extends ReadonlyArray<{ readonly text: string }>>(
+  lines: ReadonlyArray<T>,
+  most: number,
+): ReadonlyArray<T> => {
+  let left = most
+  const at = lines.findIndex((line) => {
+    left -= line.reduce((sum, { text }) => sum + text.length, 1)
+    return left < 0
+  })
+  return at < 0 ? lines : lines.slice(0, at)
+}
+
+export const ValuePanel = ({
+  title,
+  value,
+  name,
+}: {
+  readonly title: string
+  readonly value: unknown
+  /** Of the file that it is downloaded as. */
+  readonly name: string
+}): JSX.Element => {
+  const isOpen = useSignal(false)
+  const text = useMemo(() => textOf(value), [value])
+  const lines = useMemo(() => linesOf(value, isOpen.value), [value, isOpen.value])
+  const whole = useMemo(() => upTo(lines, MOST_CHARACTERS), [lines])
+  const shown = isOpen.value ? whole : whole.slice(0, FOLDED_LINES)
+  const isFolded = !isOpen.value && (lines.length > FOLDED_LINES || isDeep(value))
+  const isCut = isOpen.value && (whole.length < lines.length || shown.length === 0)
+  return (
+    <Panel
+      title={title}
+      hint={bytes(new TextEncoder().encode(text).length)}
+      tools={
+        <>
+          {text.length > MOST_CHARACTERS && (
+            <Button class="small quiet" onClick={() => save(`${name}.json`, text)}>
+              Download
+            </Button>
+          )}
+          <Copy text={() => text} label={`Copy: ${title}`} />
+        </>
+      }
+    >
+      <div class="body">
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keys. */}
+        <pre class="code" tabIndex={0}>
+          {shown.map((line, at) => (
+            <span key={at}>
+              {line.map((piece, index) => (
+                <span key={index} class={piece.kind}>
+                  {piece.text.slice(0, MOST_CHARACTERS)}
+                </span>
+              ))}
+              {"\n"}
+            </span>
+          ))}
+        </pre>
+        {isFolded && (
+          <Button class="small quiet" onClick={() => (isOpen.value = true)}>
+            Unfold
+          </Button>
+        )}
+        {isCut && <p class="small dim">Only the first 64 KiB are shown. Download it for the rest.</p>}
+      </div>
+    </Panel>
+  )
+}
