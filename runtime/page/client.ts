@@ -133,6 +133,12 @@ export const apiClient = (options: ClientOptions): ApiClient => {
   }
 }
 
+const LONGEST_MS = 30_000
+
+/** How long to wait before the next try: 1, 2, 4 … 30 s, half of it by chance, so that many pages do not come back at once. */
+export const backOff = (tries: number, chance: number): number =>
+  Math.min(LONGEST_MS, 1_000 * 2 ** Math.min(tries - 1, 10)) * (0.5 + chance / 2)
+
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 /** A call as a command for a shell. It names the token, and never holds it. */

@@ -2,7 +2,7 @@
  * Every text that the page shows passes through here, so that no view can forget it: text between tags, and the attributes that
  * are shown or read out. The values of fields stay as they are.
  */
-import { options, type VNode } from "preact"
+import { options } from "preact"
 import { seen } from "./seen.ts"
 
 const SHOWN = ["title", "aria-label", "placeholder", "data-l"]
@@ -10,12 +10,10 @@ const SHOWN = ["title", "aria-label", "placeholder", "data-l"]
 const seenChildren = (children: unknown): unknown =>
   typeof children === "string" ? seen(children) : Array.isArray(children) ? children.map(seenChildren) : children
 
-/** Escapes what a new element shows. */
-export const guard = (vnode: VNode): void => {
-  const props: Record<string, unknown> = vnode.props
-  if (props === null || typeof props !== "object") return
+/** Escapes what a new element shows. `type`: its tag, or the component that makes it. */
+export const guard = (type: unknown, props: Record<string, unknown>): void => {
   if ("children" in props) props["children"] = seenChildren(props["children"])
-  if (typeof vnode.type !== "string") return
+  if (typeof type !== "string") return
   for (const name of SHOWN) {
     const value = props[name]
     if (typeof value === "string") props[name] = seen(value)
@@ -24,6 +22,7 @@ export const guard = (vnode: VNode): void => {
 
 const before = options.vnode
 options.vnode = (vnode) => {
-  guard(vnode)
+  // A text that a component returns has no properties.
+  if (typeof vnode.props === "object" && vnode.props !== null) guard(vnode.type, vnode.props)
   before?.(vnode)
 }

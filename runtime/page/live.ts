@@ -4,22 +4,17 @@
  */
 import { effect, signal } from "@preact/signals"
 import type { JobSummary, Pulse } from "./api.ts"
-import { ApiError } from "./client.ts"
+import { ApiError, backOff } from "./client.ts"
 import { access, api, askMe, beat, counts, epoch, get, link, me, paused, token } from "./state.ts"
 
 /** How often it is asked, in milliseconds. */
 const EVERY_MS = 2_000
-const LONGEST_MS = 30_000
 
 /** The jobs in sight, 100 at most: whose changes are asked for. */
 export const watched = signal<ReadonlyArray<string>>([])
 
 /** What the pulse has told of jobs in sight, newest by id. */
 export const changes = signal<ReadonlyMap<string, JobSummary>>(new Map())
-
-/** How long to wait before the next try: 1, 2, 4 … 30 s, half of it by chance, so that many pages do not come back at once. */
-export const backOff = (tries: number, chance: number): number =>
-  Math.min(LONGEST_MS, 1_000 * 2 ** Math.min(tries - 1, 10)) * (0.5 + chance / 2)
 
 let wake = (): void => undefined
 

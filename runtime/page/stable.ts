@@ -1,15 +1,6 @@
 /** Nothing moves under a hand: while it is held, rows change in place, and neither come, go nor change places. */
 import { useRef } from "preact/hooks"
-
-/** The rows that were shown, with their newest values, in the order in which they stood. What is not there any more stays as it was. */
-export const keepOrder = <T>(
-  shown: ReadonlyArray<T>,
-  next: ReadonlyArray<T>,
-  key: (row: T) => string,
-): ReadonlyArray<T> => {
-  const newest = new Map(next.map((row) => [key(row), row]))
-  return shown.map((row) => newest.get(key(row)) ?? row)
-}
+import { keepOrder } from "./order.ts"
 
 /** Whether the pointer or the focus is in a list, text is selected, or a dialog or menu is open. */
 export const isHeld = (): boolean =>

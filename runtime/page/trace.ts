@@ -7,7 +7,7 @@ export interface TraceLine {
 }
 
 const OTHER =
-  /node_modules|[\\/]callboard[\\/]dist|\(?(?:node|bun|deno|ext|native):|<anonymous>|\(native\)|callboard\/runtime/
+  /node_modules|[\\/]callboard[\\/]dist|\(?(?:node|bun|deno|ext|native):|\(<anonymous>\)|\(native\)|callboard\/runtime/
 
 export const traceOf = (traceback: string): ReadonlyArray<TraceLine> =>
   traceback.split("\n").map((text) => ({

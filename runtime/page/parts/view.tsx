@@ -60,6 +60,7 @@ export const View = ({ title, count, crumb, tools, children }: ViewProps): JSX.E
         <button type="button" class="find" aria-label="Go to a job, a task…" aria-keyshortcuts="/" onClick={openSearch}>
           <Icon name="search" />
           <span>Go to a job, a task…</span>
+          {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a sign of a key takes no focus. */}
           <kbd aria-hidden="true">/</kbd>
         </button>
         <Button

@@ -129,7 +129,7 @@ const Shown = ({ job }: { readonly job: Job }): JSX.Element => {
             {job.attempts > 0 && (
               <span>
                 attempt {job.attempts}
-                {job.run > 0 && `, run ${job.run + 1}`}
+                {job.run > 1 && `, run ${job.run}`}
               </span>
             )}
             <span>
@@ -177,29 +177,26 @@ const Actions = ({ job, isEnded }: { readonly job: Job; readonly isEnded: boolea
   const canRun = job.state === "scheduled"
   return (
     <div class="row wrap">
-      {canRetry || isEnded ? (
-        <Decision
-          scope="operate"
-          class="main"
-          icon="retry"
-          onClick={retry}
-          command={{ method: "POST", path: retryPath }}
-          off={canRetry ? undefined : "It has succeeded"}
-        >
-          Retry
-        </Decision>
-      ) : (
-        <Decision
-          scope="operate"
-          class="main"
-          icon="play"
-          onClick={() => void decide(`Run ${idEnd(job.id)} now`, "POST", pathOf(job.id, "/run-now"))}
-          command={{ method: "POST", path: pathOf(job.id, "/run-now") }}
-          off={canRun ? undefined : "It is not scheduled for later"}
-        >
-          Run now
-        </Decision>
-      )}
+      <Decision
+        scope="operate"
+        class={canRetry ? "main" : ""}
+        icon="retry"
+        onClick={retry}
+        command={{ method: "POST", path: retryPath }}
+        off={canRetry ? undefined : isEnded ? "It has succeeded" : "It has not ended"}
+      >
+        Retry
+      </Decision>
+      <Decision
+        scope="operate"
+        class={canRun ? "main" : ""}
+        icon="play"
+        onClick={() => void decide(`Run ${idEnd(job.id)} now`, "POST", pathOf(job.id, "/run-now"))}
+        command={{ method: "POST", path: pathOf(job.id, "/run-now") }}
+        off={canRun ? undefined : "It is not scheduled for later"}
+      >
+        Run now
+      </Decision>
       <Decision
         scope="operate"
         onClick={() => (isCancelling.value = true)}

@@ -11,6 +11,7 @@ import { type Loaded, useLoad } from "../load.ts"
 import { Button, Decision, Dialog, Empty, Menu, Note, Part } from "../parts/basic.tsx"
 import { Glyph, Icon, isGlyph, WORDS } from "../parts/icon.tsx"
 import { decide } from "../parts/said.tsx"
+import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
 import { base, go, href, keep, kept, place, query, withQuery } from "../router.ts"
@@ -108,7 +109,7 @@ export const Jobs = (): JSX.Element => {
                   filters={filters}
                   show={show}
                 />
-                <Table rows={rows} selection={selection.value} select={select} states={statesOf(filters)} />
+                <JobTable rows={rows} selection={selection.value} select={select} states={statesOf(filters)} />
                 <Footer list={data} cursor={cursor} rows={rows.length} at={latest.at} />
               </>
             )
@@ -323,7 +324,7 @@ const Newer = ({
   )
 }
 
-const Table = ({
+const JobTable = ({
   rows,
   selection,
   select,
@@ -343,51 +344,37 @@ const Table = ({
     select({ ids: next })
   }
   return (
-    <div class="tw">
-      <table class="stack jobs" role="table">
-        <caption class="sr">Jobs{states.length === 1 ? ` that are ${states[0]}` : ""}, newest first</caption>
-        <thead>
-          <tr>
-            <th scope="col">
-              <input
-                class={`ck ${some && !all ? "part" : ""}`}
-                type="checkbox"
-                aria-label="Select all on this page"
-                checked={all}
-                onChange={() => select(all ? NONE : { ids: new Set(rows.map(({ id }) => id)) })}
-              />
-            </th>
-            <th scope="col">Job</th>
-            <th scope="col">
-              <span class="sr">State</span>
-            </th>
-            <th scope="col">What is known</th>
-            <th scope="col">Queue</th>
-            <th scope="col" class="num">
-              Attempt
-            </th>
-            <th scope="col" class="num">
-              Waited
-            </th>
-            <th scope="col" class="num">
-              Ran
-            </th>
-            <th scope="col">Worker</th>
-            <th scope="col" class="num">
-              When
-            </th>
-            <th scope="col">
-              <span class="sr">Actions</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((job) => (
-            <Row key={job.id} job={job} selected={isSelected(job.id)} toggle={toggle} />
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      class="jobs"
+      caption={`Jobs${states.length === 1 ? ` that are ${states[0]}` : ""}, newest first`}
+      columns={[
+        {
+          title: (
+            <input
+              class={`ck ${some && !all ? "part" : ""}`}
+              type="checkbox"
+              aria-label="Select all on this page"
+              checked={all}
+              onChange={() => select(all ? NONE : { ids: new Set(rows.map(({ id }) => id)) })}
+            />
+          ),
+        },
+        "Job",
+        { title: "State", hidden: true },
+        "What is known",
+        { title: "Queue", class: "hide-m" },
+        num("Attempt"),
+        num("Waited"),
+        num("Ran"),
+        "Worker",
+        num("When"),
+        ACTIONS,
+      ]}
+    >
+      {rows.map((job) => (
+        <JobRow key={job.id} job={job} selected={isSelected(job.id)} toggle={toggle} />
+      ))}
+    </Table>
   )
 }
 
@@ -397,7 +384,7 @@ const whenOf = ({ times, state }: JobSummary): string =>
   (state === "scheduled" ? times.due : state === "started" ? times.started : times.enqueued) ??
   times.submitted
 
-const Row = ({
+const JobRow = ({
   job,
   selected,
   toggle,
@@ -410,8 +397,8 @@ const Row = ({
   const to = href("job", job.id)
   const { waited, ran } = job.durations ?? {}
   return (
-    <tr aria-selected={selected}>
-      <td class="w1">
+    <Row aria-selected={selected}>
+      <Cell class="w1">
         <input
           class="ck"
           type="checkbox"
@@ -419,35 +406,39 @@ const Row = ({
           aria-label={`Select job ${end}`}
           onChange={() => toggle(job.id)}
         />
-      </td>
-      <td class="wide">
+      </Cell>
+      <Cell class="wide">
         <a class="name" href={to} data-row="">
           {job.name}
         </a>{" "}
         <span class="id" title={job.id}>
           {end}
         </span>
-      </td>
-      <td class="stt">
+      </Cell>
+      <Cell class="stt">
         {isGlyph(job.state) ? <Glyph name={job.state} label={WORDS[job.state]} /> : <span>{job.state}</span>}
-      </td>
-      <td class="inf">
+      </Cell>
+      <Cell class="inf">
         <Known job={job} to={to} />
         <span class="only-s dim small">
           {job.queue} · attempt {job.attempts} · <Moment at={whenOf(job)} />
         </span>
-      </td>
-      <td class="off mid">
+      </Cell>
+      <Cell class="off mid hide-m">
         <span class="clip">{job.queue}</span>
-      </td>
-      <td class="num off">{job.attempts === 0 ? "–" : job.attempts}</td>
-      <td class="num off mid">{waited === undefined ? "–" : duration(waited)}</td>
-      <td class="num off mid">{ran === undefined ? "–" : duration(ran)}</td>
-      <td class="off mid">{job.worker ?? "–"}</td>
-      <td class="num off nowrap">
+      </Cell>
+      <Cell class="num off">{job.attempts === 0 ? "–" : job.attempts}</Cell>
+      <Cell class="num off mid">{waited === undefined ? "–" : duration(waited)}</Cell>
+      <Cell class="num off mid">{ran === undefined ? "–" : duration(ran)}</Cell>
+      <Cell class="off mid worker">
+        <span class="clip" title={job.worker}>
+          {job.worker ?? "–"}
+        </span>
+      </Cell>
+      <Cell class="num off nowrap">
         <Moment at={whenOf(job)} />
-      </td>
-      <td class="off">
+      </Cell>
+      <Cell class="off">
         <Menu label={`Actions for job ${end}`}>
           <Decision
             scope="operate"
@@ -467,8 +458,8 @@ const Row = ({
             Copy the id
           </Button>
         </Menu>
-      </td>
-    </tr>
+      </Cell>
+    </Row>
   )
 }
 
