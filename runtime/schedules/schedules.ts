@@ -16,7 +16,7 @@ import {
 } from "./fields.ts"
 import { type PostingParts, pendingOf, publish, stoodStill, write } from "./posting.ts"
 import { Scheduler, type SchedulerOptions } from "./scheduler.ts"
-import { type ScheduleView, scheduleView } from "./view.ts"
+import { type ScheduleView, scheduleView, upcomingOf } from "./view.ts"
 
 /** Which schedules to list. */
 export interface ScheduleQuery {
@@ -83,7 +83,7 @@ export class Schedules {
     const { jobs } = this.#options.connection
     const found = await Promise.all(entry.runs.map(({ id }) => jobs.find(id)))
     const states = found.flatMap((each) => (each === undefined ? [] : [[each.record.id, each.record.state] as const]))
-    return scheduleView(name, entry, new Map<string, State>(states))
+    return { ...scheduleView(name, entry, new Map<string, State>(states)), upcoming: upcomingOf(entry) }
   }
 
   /** Schedules by name, a page at a time. Pass `next` on as `after` until there is none. */

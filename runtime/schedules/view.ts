@@ -3,6 +3,7 @@ import * as Schema from "effect/Schema"
 import { STATES } from "../protocol/state.ts"
 import type { ScheduleEntry } from "./entry.ts"
 import { ScheduleFieldsSchema } from "./fields.ts"
+import { nextDue } from "./timing.ts"
 
 const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
 const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
@@ -12,6 +13,9 @@ export const ScheduleViewSchema = Schema.Struct({
   state: Schema.Literals(["active", "paused", "over"]).annotate({ description: "`over`: it is never due again" }),
   next: Schema.optionalKey(Time.annotate({ description: "When it is due next" })),
   fields: ScheduleFieldsSchema,
+  upcoming: Schema.optionalKey(
+    Schema.Array(Time).annotate({ description: "The next 5 due times, where one schedule is asked for" }),
+  ),
   waiting: Count.annotate({ description: "Due times that wait until the job before has ended" }),
   runs: Schema.Array(
     Schema.Struct({
@@ -42,6 +46,18 @@ export const ScheduleViewSchema = Schema.Struct({
 export type ScheduleView = typeof ScheduleViewSchema.Type
 
 const iso = (ms: number): string => new Date(ms).toISOString()
+
+const UPCOMING = 5
+
+/** The next due times; none of a schedule that is paused or over. */
+export const upcomingOf = ({ paused, due, rules: { timing } }: ScheduleEntry): ReadonlyArray<string> => {
+  const dues: Array<number> = []
+  for (let next = paused ? undefined : (due ?? undefined); next !== undefined && dues.length < UPCOMING; ) {
+    dues.push(next)
+    next = nextDue(timing, next)
+  }
+  return dues.map(iso)
+}
 
 export const scheduleView = (
   name: string,

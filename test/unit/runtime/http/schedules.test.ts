@@ -42,7 +42,11 @@ test("create, list, show, change, pause, resume, run, delete", async () => {
     state: "paused",
     runs: [{ id: posted.body.id, state: "succeeded" }],
   })
+  expect((await ask("GET", "/v1/schedules/weekly")).body.upcoming).toEqual([])
   expect((await ask("POST", "/v1/schedules/weekly/resume")).body).toMatchObject({ state: "active" })
+  const { next, upcoming } = (await ask("GET", "/v1/schedules/weekly")).body
+  const week = 7 * 24 * 3_600_000
+  expect(upcoming).toEqual([0, 1, 2, 3, 4].map((at) => new Date(Date.parse(next) + at * week).toISOString()))
   expect((await ask("DELETE", "/v1/schedules/weekly")).status).toBe(204)
 })
 
