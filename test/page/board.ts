@@ -1,6 +1,5 @@
 /** A service as somebody would look at: mails that fail until they do not, work that goes on, limits, schedules. */
-import { actor, type ServeOptions, type Service, serve } from "callboard"
-import { onTestFinished } from "vitest"
+import { actor, Reject, type ServeOptions, type Service, serve } from "callboard"
 import { generateId } from "../../runtime/id.ts"
 import { eventually } from "../support/servers/process.ts"
 
@@ -21,7 +20,8 @@ export interface Board extends AsyncDisposable {
   ended(task: string, input?: unknown, more?: object): Promise<string>
   /** Resolves when a job is in a state. */
   reached(id: string, state: string): Promise<void>
-  ask(method: string, path: string, body?: unknown): Promise<{ readonly status: number; readonly body: unknown }>
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers.
+  ask(method: string, path: string, body?: unknown): Promise<{ readonly status: number; readonly body: any }>
 }
 
 export type BoardOptions = Omit<ServeOptions, "actors"> & {
@@ -56,6 +56,9 @@ export const openBoard = async ({ token, ...options }: BoardOptions = {}): Promi
           job.signal.addEventListener("abort", () => resolve())
         })
         return "released"
+      },
+      reject: () => {
+        throw new Reject("there is no caviar")
       },
       total: { schedule: { cron: "43 3 * * *", timeZone: "Europe/Berlin" }, run: () => ({ total: 42 }) },
     },
@@ -130,11 +133,4 @@ export const openBoard = async ({ token, ...options }: BoardOptions = {}): Promi
       await service.stop({ now: true })
     },
   }
-}
-
-/** A board for one test. */
-export const boardOf = async (options?: BoardOptions): Promise<Board> => {
-  const board = await openBoard(options)
-  onTestFinished(() => board[Symbol.asyncDispose]())
-  return board
 }

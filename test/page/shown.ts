@@ -6,9 +6,7 @@ import axe from "axe-core"
 import type { BrowserContext, Page } from "playwright-core"
 import { expect, onTestFinished } from "vitest"
 import { connectChromium } from "./chromium.ts"
-
-export const WIDTHS = { wide: { width: 1280, height: 900 }, phone: { width: 390, height: 844 } } as const
-export const THEMES = ["light", "dark"] as const
+import { settled, type THEMES, WIDTHS } from "./watching.ts"
 
 export interface VisitOptions {
   readonly width?: keyof typeof WIDTHS
@@ -77,13 +75,6 @@ export const visit = async (url: string, path: string, options: VisitOptions = {
   await page.goto(`${url}${path}${options.token === undefined ? "" : `#token=${options.token}`}`)
   await settled(page)
   return page
-}
-
-/** Waits until nothing that is shown waits for its data. */
-export const settled = async (page: Page): Promise<void> => {
-  await page.waitForFunction(
-    () => document.querySelector("main h1") !== null && !document.querySelector("[aria-busy=true]"),
-  )
 }
 
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]

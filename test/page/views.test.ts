@@ -1,39 +1,36 @@
 /** Each view with the work of a board in it. */
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { type Board, openBoard } from "./board.ts"
-import { findings, settled, THEMES, visit, WIDTHS } from "./shown.ts"
+import { fill, type Scene } from "./scene.ts"
+import { findings, visit } from "./shown.ts"
+import { settled, THEMES, WIDTHS } from "./watching.ts"
 
 let board: Board
+let scene: Scene
 beforeAll(async () => {
   board = await openBoard()
-  const held = await board.submit("work.hold")
-  await board.reached(held, "started")
-  await board.ended("mailer.send", { to: "billing@acme.test" })
-  await board.ended("work.echo", { n: 1 })
-  await board.submit("work.echo", {}, { delay: "1h" })
-  await board.ask("POST", "/v1/queues/reports/pause")
-  await board.submit("work.echo", {}, { queue: "reports" })
-  await board.submit("imports.rows", { tenant: "acme" })
-  await board.submit("imports.rows", { tenant: "acme" })
+  scene = await fill(board)
 })
 afterAll(() => board[Symbol.asyncDispose]())
 
-/** The views, with what each must show. */
-const VIEWS: ReadonlyArray<readonly [path: string, text: RegExp]> = [
-  ["/", /Running/],
-  ["/queues", /reports/],
-  ["/queues/reports", /in the order in which they will be taken/],
-  ["/workers", /wk-1/],
-  ["/workers/wk-1", /Runs now/],
-  ["/schedules", /work\.total/],
-  ["/dead", /Nothing was given up/],
-]
+/** What each view must show. */
+const SHOWN: Readonly<Record<string, RegExp>> = {
+  overview: /Running/,
+  queues: /reports/,
+  queue: /in the order in which they will be taken/,
+  workers: /wk-1/,
+  worker: /Runs now/,
+  schedules: /work\.total/,
+  dead: /there is no caviar/,
+}
 
 for (const theme of THEMES) {
   for (const width of ["wide", "phone"] as const) {
     test(`the views, ${theme} and ${width}: what they show, and nothing for axe to find`, async () => {
       const page = await visit(board.url, "/", { theme, width })
-      for (const [path, text] of VIEWS) {
+      for (const [name, path] of Object.entries(scene.views)) {
+        const text = SHOWN[name]
+        if (text === undefined) continue
         await page.goto(`${board.url}${path}`)
         await settled(page)
         await page.getByText(text).first().waitFor()

@@ -46,7 +46,7 @@ export const useActing = (after: () => void): Acting => {
 
 /** What came of the last decision. It is there from the start, so that it is read out when it has something to say. */
 export const Outcomes = ({ of }: { readonly of: Acting }): JSX.Element => (
-  <div role="status">
+  <div class="outcomes" role="status">
     {of.outcome.value !== undefined && (
       <div class="body">
         <Note kind={of.outcome.value.failed ? "bad" : ""} icon={of.outcome.value.failed ? "errors" : "check"}>

@@ -57,11 +57,16 @@ export const View = ({ title, count, crumb, tools, children }: ViewProps): JSX.E
         {crumb === undefined ? <h1>{title}</h1> : <span class="crumb clip">{crumb}</span>}
         {tools}
         <span class="grow" />
-        <button type="button" class="find" aria-label="Go to a job, a task…" aria-keyshortcuts="/" onClick={openSearch}>
+        <button
+          type="button"
+          class="find"
+          aria-label="Go to a job, a task… /"
+          aria-keyshortcuts="/"
+          onClick={openSearch}
+        >
           <Icon name="search" />
           <span>Go to a job, a task…</span>
-          {/* biome-ignore lint/a11y/noAriaHiddenOnFocusable: a sign of a key takes no focus. */}
-          <kbd aria-hidden="true">/</kbd>
+          <kbd>/</kbd>
         </button>
         <Button
           title={

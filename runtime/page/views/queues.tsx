@@ -71,7 +71,14 @@ const PausedTag = (): JSX.Element => (
   </span>
 )
 
-const QueueRow = ({ queue, acting }: { readonly queue: Queue; readonly acting: Acting }): JSX.Element => (
+interface QueueRowProps {
+  readonly queue: Queue
+  /** Whether rates are known. */
+  readonly isRated: boolean
+  readonly acting: Acting
+}
+
+const QueueRow = ({ queue, isRated, acting }: QueueRowProps): JSX.Element => (
   <Row>
     <Cell class="wide">
       <a class="b" href={href("queue", queue.name)} data-row="">
@@ -85,12 +92,16 @@ const QueueRow = ({ queue, acting }: { readonly queue: Queue; readonly acting: A
     <Cell class={`num ${isBehind(queue) ? "warnc" : "mid"}`} label="oldest">
       {queue.oldestAge === undefined ? "–" : duration(queue.oldestAge)}
     </Cell>
-    <Cell class="num mid" label="in">
-      {queue.perMinute === undefined ? "–" : `${short(queue.perMinute.in)}/min`}
-    </Cell>
-    <Cell class="num mid" label="out">
-      {queue.perMinute === undefined ? "–" : `${short(queue.perMinute.out)}/min`}
-    </Cell>
+    {isRated && (
+      <Cell class="num mid" label="in">
+        {queue.perMinute === undefined ? "–" : `${short(queue.perMinute.in)}/min`}
+      </Cell>
+    )}
+    {isRated && (
+      <Cell class="num mid" label="out">
+        {queue.perMinute === undefined ? "–" : `${short(queue.perMinute.out)}/min`}
+      </Cell>
+    )}
     <Cell class={`nowrap ${isBehind(queue) ? "warnc" : "dim"}`} label="">
       {trendOf(queue)}
     </Cell>
@@ -107,6 +118,7 @@ const QueueRow = ({ queue, acting }: { readonly queue: Queue; readonly acting: A
 )
 
 const QueueTable = ({ queues, acting }: { readonly queues: ReadonlyArray<Queue>; readonly acting: Acting }) => {
+  const isRated = queues.some(({ perMinute }) => perMinute !== undefined)
   const rows = useStable("queues", worstFirst(queues), ({ name }) => name)
   if (rows.length === 0) {
     return (
@@ -122,8 +134,7 @@ const QueueTable = ({ queues, acting }: { readonly queues: ReadonlyArray<Queue>;
         "Queue",
         num("Waiting"),
         num("Oldest"),
-        num("In"),
-        num("Out"),
+        ...(isRated ? [num("In"), num("Out")] : []),
         "Trend",
         num("Scheduled"),
         num("In hand"),
@@ -131,7 +142,7 @@ const QueueTable = ({ queues, acting }: { readonly queues: ReadonlyArray<Queue>;
       ]}
     >
       {rows.map((queue) => (
-        <QueueRow key={queue.name} queue={queue} acting={acting} />
+        <QueueRow key={queue.name} queue={queue} isRated={isRated} acting={acting} />
       ))}
     </Table>
   )
@@ -271,12 +282,11 @@ const Waiting = ({ name }: { readonly name: string }): JSX.Element => {
           ids.length === 0 ? (
             <Empty title="Nothing waits" />
           ) : (
-            <ol class="steps body">
+            <ol class="body lines">
               {ids.slice(0, SHOWN).map((id, at) => (
                 <li key={id}>
-                  <span class="num dim">{at + 1}</span>
-                  <span />
-                  <a class="mono link clip" href={href("job", id)} data-row="">
+                  <span class="dim">{at + 1}</span>{" "}
+                  <a class="mono link" href={href("job", id)} data-row="">
                     {id}
                   </a>
                 </li>

@@ -105,7 +105,14 @@ const SuspendButton = ({ worker, acting }: { readonly worker: Worker; readonly a
   )
 }
 
-const WorkerRow = ({ worker, acting }: { readonly worker: Worker; readonly acting: Acting }): JSX.Element => {
+interface WorkerRowProps {
+  readonly worker: Worker
+  /** Whether memory and lag are known. */
+  readonly isMeasured: boolean
+  readonly acting: Acting
+}
+
+const WorkerRow = ({ worker, isMeasured, acting }: WorkerRowProps): JSX.Element => {
   const note = noteOf(worker)
   return (
     <Row>
@@ -135,12 +142,16 @@ const WorkerRow = ({ worker, acting }: { readonly worker: Worker; readonly actin
       <Cell class={`num ${worker.failed > 0 ? "" : "dim"}`} label="failed">
         {whole(worker.failed)}
       </Cell>
-      <Cell class="num mid" label="memory">
-        {worker.rss === undefined ? "–" : bytes(worker.rss)}
-      </Cell>
-      <Cell class={`num ${(worker.loopLag ?? 0) > LATE ? "warnc b" : "mid"}`} label="lag">
-        {worker.loopLag === undefined ? "–" : duration(worker.loopLag)}
-      </Cell>
+      {isMeasured && (
+        <Cell class="num mid" label="memory">
+          {worker.rss === undefined ? "–" : bytes(worker.rss)}
+        </Cell>
+      )}
+      {isMeasured && (
+        <Cell class={`num ${(worker.loopLag ?? 0) > LATE ? "warnc b" : "mid"}`} label="lag">
+          {worker.loopLag === undefined ? "–" : duration(worker.loopLag)}
+        </Cell>
+      )}
       <Cell class="num mid" label="up">
         {roughly(since(worker.startedAt))}
       </Cell>
@@ -167,6 +178,7 @@ const WorkerTable = ({
 }): JSX.Element => {
   const keyOf = ORDERS[order]
   const sorted = workers.toSorted((a, b) => keyOf(a).localeCompare(keyOf(b), "en", { numeric: true }))
+  const isMeasured = workers.some(({ rss, loopLag }) => rss !== undefined || loopLag !== undefined)
   const rows = useStable(`workers ${order}`, sorted, ({ name }) => name)
   return (
     <Table
@@ -178,14 +190,13 @@ const WorkerTable = ({
         "Version",
         num("Done"),
         num("Failed"),
-        num("Memory"),
-        num("Loop lag"),
+        ...(isMeasured ? [num("Memory"), num("Loop lag")] : []),
         num("Up"),
         ACTIONS,
       ]}
     >
       {rows.map((worker) => (
-        <WorkerRow key={worker.name} worker={worker} acting={acting} />
+        <WorkerRow key={worker.name} worker={worker} isMeasured={isMeasured} acting={acting} />
       ))}
     </Table>
   )

@@ -1,0 +1,43 @@
+/**
+ * Pictures of the views: `npm run page:shots -- FOLDER`. Each view in both themes and both widths, of a board with work in it;
+ * to be looked at by people, and compared by nothing.
+ */
+import { mkdirSync } from "node:fs"
+import { join, resolve } from "node:path"
+import { parseArgs } from "node:util"
+import { chromium } from "playwright-core"
+import { startChromium } from "../support/servers/chromium.ts"
+import { buildPage } from "../support/tools/page.ts"
+import { openBoard } from "./board.ts"
+import { fill } from "./scene.ts"
+import { settled, THEMES, WIDTHS } from "./watching.ts"
+
+const { positionals, values } = parseArgs({
+  allowPositionals: true,
+  options: {
+    /** Only views whose name holds this text. */
+    only: { type: "string", default: "" },
+  },
+})
+const folder = resolve(positionals[0] ?? "shots")
+mkdirSync(folder, { recursive: true })
+
+await buildPage()
+await using board = await openBoard()
+const { views } = await fill(board)
+await using program = await startChromium()
+const browser = await chromium.connectOverCDP(program.url)
+for (const theme of THEMES) {
+  for (const [width, viewport] of Object.entries(WIDTHS)) {
+    const context = await browser.newContext({ viewport, colorScheme: theme, reducedMotion: "reduce" })
+    const page = await context.newPage()
+    for (const [name, path] of Object.entries(views).filter(([name]) => name.includes(values.only))) {
+      await page.goto(`${board.url}${path}`)
+      await settled(page)
+      await page.screenshot({ path: join(folder, `${name}-${theme}-${width}.png`) })
+    }
+    await context.close()
+  }
+}
+await browser.close()
+process.stdout.write(`${folder}\n`)
