@@ -3,9 +3,9 @@ import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import type { JobList, JobSummary } from "../api.ts"
 import { type Loaded, useLoad } from "../load.ts"
-import { type Acting, Outcomes, useActing } from "../parts/act.tsx"
 import { Button, Decision, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Glyph } from "../parts/icon.tsx"
+import { decide } from "../parts/said.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
@@ -54,7 +54,7 @@ const namesOf = (jobs: ReadonlyArray<JobSummary>): string => {
 
 const diedAt = ({ times }: JobSummary): string => times.ended ?? times.submitted
 
-const RedriveButton = ({ job, acting }: { readonly job: JobSummary; readonly acting: Acting }): JSX.Element => {
+const RedriveButton = ({ job }: { readonly job: JobSummary }): JSX.Element => {
   const command = { method: "POST", path: `/v1/dead/${encodeURIComponent(job.id)}/redrive` }
   return (
     <Decision
@@ -63,16 +63,7 @@ const RedriveButton = ({ job, acting }: { readonly job: JobSummary; readonly act
       icon="retry"
       command={command}
       title={`Run ${job.id.slice(-8)} again`}
-      onClick={() =>
-        acting.act(command, () => (
-          <>
-            <a class="link mono" href={href("job", job.id)}>
-              {job.id.slice(-8)}
-            </a>{" "}
-            runs again.
-          </>
-        ))
-      }
+      onClick={() => void decide(`Redrive ${job.id.slice(-8)}`, command.method, command.path)}
     >
       Redrive
     </Decision>
@@ -115,7 +106,7 @@ const ReasonTable = ({ reasons }: { readonly reasons: ReadonlyArray<Reason> }): 
   )
 }
 
-const LetterTable = ({ jobs, acting }: { readonly jobs: ReadonlyArray<JobSummary>; readonly acting: Acting }) => {
+const LetterTable = ({ jobs }: { readonly jobs: ReadonlyArray<JobSummary> }) => {
   const rows = useStable("dead", jobs, ({ id }) => id)
   return (
     <Table
@@ -142,7 +133,7 @@ const LetterTable = ({ jobs, acting }: { readonly jobs: ReadonlyArray<JobSummary
             <Moment at={diedAt(job)} />
           </Cell>
           <Cell class="act keep">
-            <RedriveButton job={job} acting={acting} />
+            <RedriveButton job={job} />
           </Cell>
         </Row>
       ))}
@@ -171,10 +162,8 @@ const Reasons = (): JSX.Element => {
   )
 }
 
-const Letters = ({ list, acting }: { readonly list: Loaded<JobList>; readonly acting: Acting }): JSX.Element => (
-  <Part of={list}>
-    {({ jobs }) => (jobs.length === 0 ? <Empty title="No letter" /> : <LetterTable jobs={jobs} acting={acting} />)}
-  </Part>
+const Letters = ({ list }: { readonly list: Loaded<JobList> }): JSX.Element => (
+  <Part of={list}>{({ jobs }) => (jobs.length === 0 ? <Empty title="No letter" /> : <LetterTable jobs={jobs} />)}</Part>
 )
 
 export const Dead = (): JSX.Element => {
@@ -182,7 +171,6 @@ export const Dead = (): JSX.Element => {
   const cursors = useSignal<ReadonlyArray<string>>([])
   const cursor = cursors.value.at(-1)
   const list = useLoad(`dead ${cursor ?? ""}`, (signal) => loadDead(LISTED, signal, cursor), { every: 3 })
-  const acting = useActing(list.reload)
   const all = counts.value?.["dead"] ?? 0
   const next = list.data?.next
   return (
@@ -193,8 +181,7 @@ export const Dead = (): JSX.Element => {
         </p>
         <Reasons />
         <Panel title="Newest" hold>
-          <Outcomes of={acting} />
-          <Letters list={list} acting={acting} />
+          <Letters list={list} />
           {(next !== undefined || cursor !== undefined) && (
             <div class="tfoot">
               <span class="grow" />

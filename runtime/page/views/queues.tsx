@@ -2,10 +2,10 @@
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useLoad } from "../load.ts"
-import { type Acting, Outcomes, useActing } from "../parts/act.tsx"
 import { Decision, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Meter } from "../parts/chart.tsx"
 import { Icon } from "../parts/icon.tsx"
+import { decide } from "../parts/said.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
@@ -41,7 +41,7 @@ const trendOf = ({ paused, depth, perMinute }: Queue): string => {
   return grows > 0 ? `grows by ${short(grows)}/min` : `empty in ${duration((depth / -grows) * 60)}`
 }
 
-const PauseButton = ({ queue, acting }: { readonly queue: Queue; readonly acting: Acting }): JSX.Element => {
+const PauseButton = ({ queue }: { readonly queue: Queue }): JSX.Element => {
   const verb = queue.paused ? "resume" : "pause"
   const command = { method: "POST", path: `/v1/queues/${encodeURIComponent(queue.name)}/${verb}` }
   return (
@@ -51,13 +51,7 @@ const PauseButton = ({ queue, acting }: { readonly queue: Queue; readonly acting
       icon={queue.paused ? "play" : "pause"}
       command={command}
       title={queue.paused ? `Let ${queue.name} give out tasks again` : `Let ${queue.name} give none out`}
-      onClick={() =>
-        acting.act(command, () =>
-          queue.paused
-            ? `${queue.name} gives out tasks again.`
-            : `${queue.name} is paused: it takes tasks and gives none out.`,
-        )
-      }
+      onClick={() => void decide(`${queue.paused ? "Resume" : "Pause"} ${queue.name}`, command.method, command.path)}
     >
       {queue.paused ? "Resume" : "Pause"}
     </Decision>
@@ -75,10 +69,9 @@ interface QueueRowProps {
   readonly queue: Queue
   /** Whether rates are known. */
   readonly isRated: boolean
-  readonly acting: Acting
 }
 
-const QueueRow = ({ queue, isRated, acting }: QueueRowProps): JSX.Element => (
+const QueueRow = ({ queue, isRated }: QueueRowProps): JSX.Element => (
   <Row>
     <Cell class="wide">
       <a class="b" href={href("queue", queue.name)} data-row="">
@@ -112,12 +105,12 @@ const QueueRow = ({ queue, isRated, acting }: QueueRowProps): JSX.Element => (
       {whole(queue.inFlight)}
     </Cell>
     <Cell class="act keep">
-      <PauseButton queue={queue} acting={acting} />
+      <PauseButton queue={queue} />
     </Cell>
   </Row>
 )
 
-const QueueTable = ({ queues, acting }: { readonly queues: ReadonlyArray<Queue>; readonly acting: Acting }) => {
+const QueueTable = ({ queues }: { readonly queues: ReadonlyArray<Queue> }) => {
   const isRated = queues.some(({ perMinute }) => perMinute !== undefined)
   const rows = useStable("queues", worstFirst(queues), ({ name }) => name)
   if (rows.length === 0) {
@@ -142,7 +135,7 @@ const QueueTable = ({ queues, acting }: { readonly queues: ReadonlyArray<Queue>;
       ]}
     >
       {rows.map((queue) => (
-        <QueueRow key={queue.name} queue={queue} isRated={isRated} acting={acting} />
+        <QueueRow key={queue.name} queue={queue} isRated={isRated} />
       ))}
     </Table>
   )
@@ -239,14 +232,12 @@ const Limits = (): JSX.Element => {
 
 export const Queues = (): JSX.Element => {
   const queues = useLoad("queues", loadQueues, { every: 2 })
-  const acting = useActing(queues.reload)
   const behind = queues.data?.queues.filter(isBehind).length ?? 0
   return (
     <View title="Queues & limits" count={behind === 0 ? undefined : String(behind)}>
       <div class="stackv">
         <Panel title="Queues" hint="worst first" hold>
-          <Outcomes of={acting} />
-          <Part of={queues}>{(found) => <QueueTable queues={found.queues} acting={acting} />}</Part>
+          <Part of={queues}>{(found) => <QueueTable queues={found.queues} />}</Part>
         </Panel>
         {has("limits") && <Limits />}
       </div>
@@ -337,7 +328,6 @@ const Servers = ({ name }: { readonly name: string }): JSX.Element => {
 
 export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
   const queues = useLoad("queues", loadQueues, { every: 2 })
-  const acting = useActing(queues.reload)
   const crumb = (
     <>
       <a href={href("queues")}>Queues</a>
@@ -348,7 +338,6 @@ export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
   return (
     <View title={name} crumb={crumb}>
       <div class="stackv">
-        <Outcomes of={acting} />
         <Part of={queues}>
           {(found) => {
             const queue = found.queues.find((each) => each.name === name)
@@ -381,7 +370,7 @@ export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
                   <span class="grow" />
                   {queue !== undefined && (
                     <div class="row">
-                      <PauseButton queue={queue} acting={acting} />
+                      <PauseButton queue={queue} />
                     </div>
                   )}
                 </div>

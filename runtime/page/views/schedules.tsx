@@ -2,9 +2,9 @@
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useLoad } from "../load.ts"
-import { type Acting, Outcomes, useActing } from "../parts/act.tsx"
 import { Button, Decision, Empty, Panel, Part } from "../parts/basic.tsx"
 import { StateWord } from "../parts/icon.tsx"
+import { decide } from "../parts/said.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
@@ -41,7 +41,7 @@ const WHY: Readonly<Record<string, string>> = {
 
 const path = (name: string, action = ""): string => `/v1/schedules/${encodeURIComponent(name)}${action}`
 
-const Actions = ({ schedule, acting }: { readonly schedule: Schedule; readonly acting: Acting }): JSX.Element => {
+const Actions = ({ schedule }: { readonly schedule: Schedule }): JSX.Element => {
   const { name, state } = schedule
   const run = { method: "POST", path: path(name, "/run") }
   const isPaused = state === "paused"
@@ -54,17 +54,7 @@ const Actions = ({ schedule, acting }: { readonly schedule: Schedule; readonly a
         icon="play"
         command={run}
         title={`Post the task of ${name} now`}
-        onClick={() =>
-          acting.act<{ readonly id: string }>(run, ({ id }) => (
-            <>
-              {name} was posted as{" "}
-              <a class="link mono" href={href("job", id)}>
-                {id.slice(-8)}
-              </a>
-              .
-            </>
-          ))
-        }
+        onClick={() => void decide(`Run ${name} now`, run.method, run.path)}
       >
         Run now
       </Decision>
@@ -75,9 +65,7 @@ const Actions = ({ schedule, acting }: { readonly schedule: Schedule; readonly a
           icon={isPaused ? "play" : "pause"}
           command={turn}
           title={isPaused ? `Let ${name} start again` : `Let ${name} start no more`}
-          onClick={() =>
-            acting.act(turn, () => (isPaused ? `${name} goes on.` : `${name} is paused: nothing of it is posted.`))
-          }
+          onClick={() => void decide(`${isPaused ? "Resume" : "Pause"} ${name}`, turn.method, turn.path)}
         >
           {isPaused ? "Resume" : "Pause"}
         </Decision>
@@ -157,7 +145,7 @@ const Details = ({ name }: { readonly name: string }): JSX.Element => {
   )
 }
 
-const ScheduleRow = ({ schedule, acting }: { readonly schedule: Schedule; readonly acting: Acting }): JSX.Element => {
+const ScheduleRow = ({ schedule }: { readonly schedule: Schedule }): JSX.Element => {
   const isOpen = useSignal(false)
   const { name, state, next, missed, runs } = schedule
   const id = `schedule-${name}`
@@ -200,7 +188,7 @@ const ScheduleRow = ({ schedule, acting }: { readonly schedule: Schedule; readon
           {whole(missed.count)}
         </Cell>
         <Cell class="act keep">
-          <Actions schedule={schedule} acting={acting} />
+          <Actions schedule={schedule} />
         </Cell>
       </Row>
       <Row id={id} hidden={!isOpen.value}>
@@ -212,18 +200,12 @@ const ScheduleRow = ({ schedule, acting }: { readonly schedule: Schedule; readon
   )
 }
 
-const ScheduleTable = ({
-  schedules,
-  acting,
-}: {
-  readonly schedules: ReadonlyArray<Schedule>
-  readonly acting: Acting
-}) => {
+const ScheduleTable = ({ schedules }: { readonly schedules: ReadonlyArray<Schedule> }) => {
   const rows = useStable("schedules", schedules, ({ name }) => name)
   return (
     <Table caption="Schedules by name" columns={["Schedule", "When", "Next", "Last", num("Missed"), ACTIONS]}>
       {rows.map((schedule) => (
-        <ScheduleRow key={schedule.name} schedule={schedule} acting={acting} />
+        <ScheduleRow key={schedule.name} schedule={schedule} />
       ))}
     </Table>
   )
@@ -238,12 +220,10 @@ export const Schedules = (): JSX.Element => {
     (signal) => get<ScheduleList>("/v1/schedules", { limit: PAGE, cursor }, signal),
     { every: 3 },
   )
-  const acting = useActing(list.reload)
   const pausedCount = list.data?.schedules.filter(({ state }) => state === "paused").length ?? 0
   return (
     <View title="Schedules">
       <Panel title="Recurring" hint={pausedCount === 0 ? undefined : `${whole(pausedCount)} paused`} hold>
-        <Outcomes of={acting} />
         <Part of={list}>
           {({ schedules, next }) =>
             schedules.length === 0 ? (
@@ -255,7 +235,7 @@ export const Schedules = (): JSX.Element => {
               </Empty>
             ) : (
               <>
-                <ScheduleTable schedules={schedules} acting={acting} />
+                <ScheduleTable schedules={schedules} />
                 {(next !== undefined || cursor !== undefined) && (
                   <div class="tfoot">
                     <span class="grow" />

@@ -2,10 +2,10 @@
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useLoad } from "../load.ts"
-import { type Acting, Outcomes, useActing } from "../parts/act.tsx"
 import { Decision, Empty, Note, Panel, Part, Segments } from "../parts/basic.tsx"
 import { Meter } from "../parts/chart.tsx"
 import { Glyph, Icon } from "../parts/icon.tsx"
+import { decide } from "../parts/said.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
@@ -83,7 +83,7 @@ const StateSign = ({ worker }: { readonly worker: Worker }): JSX.Element => {
 
 const versionOf = ({ appVersion, version }: Worker): string => appVersion ?? version
 
-const SuspendButton = ({ worker, acting }: { readonly worker: Worker; readonly acting: Acting }): JSX.Element => {
+const SuspendButton = ({ worker }: { readonly worker: Worker }): JSX.Element => {
   const isSuspended = worker.state === "suspended"
   const verb = isSuspended ? "resume" : "suspend"
   const command = { method: "POST", path: `/v1/workers/${verb}`, query: { worker: worker.name } }
@@ -95,9 +95,7 @@ const SuspendButton = ({ worker, acting }: { readonly worker: Worker; readonly a
       command={command}
       title={isSuspended ? `Let ${worker.name} take tasks again` : `Let ${worker.name} take no more tasks`}
       onClick={() =>
-        acting.act(command, () =>
-          isSuspended ? `${worker.name} takes tasks again.` : `${worker.name} takes no more tasks; what runs goes on.`,
-        )
+        void decide(`${isSuspended ? "Resume" : "Suspend"} ${worker.name}`, command.method, command.path, command.query)
       }
     >
       {isSuspended ? "Resume" : "Suspend"}
@@ -109,10 +107,9 @@ interface WorkerRowProps {
   readonly worker: Worker
   /** Whether memory and lag are known. */
   readonly isMeasured: boolean
-  readonly acting: Acting
 }
 
-const WorkerRow = ({ worker, isMeasured, acting }: WorkerRowProps): JSX.Element => {
+const WorkerRow = ({ worker, isMeasured }: WorkerRowProps): JSX.Element => {
   const note = noteOf(worker)
   return (
     <Row>
@@ -155,7 +152,7 @@ const WorkerRow = ({ worker, isMeasured, acting }: WorkerRowProps): JSX.Element 
       <Cell class="num mid" label="up">
         {roughly(since(worker.startedAt))}
       </Cell>
-      <Cell class="act keep">{worker.lost === undefined && <SuspendButton worker={worker} acting={acting} />}</Cell>
+      <Cell class="act keep">{worker.lost === undefined && <SuspendButton worker={worker} />}</Cell>
     </Row>
   )
 }
@@ -170,11 +167,9 @@ type Order = keyof typeof ORDERS
 const WorkerTable = ({
   workers,
   order,
-  acting,
 }: {
   readonly workers: ReadonlyArray<Worker>
   readonly order: Order
-  readonly acting: Acting
 }): JSX.Element => {
   const keyOf = ORDERS[order]
   const sorted = workers.toSorted((a, b) => keyOf(a).localeCompare(keyOf(b), "en", { numeric: true }))
@@ -196,7 +191,7 @@ const WorkerTable = ({
       ]}
     >
       {rows.map((worker) => (
-        <WorkerRow key={worker.name} worker={worker} isMeasured={isMeasured} acting={acting} />
+        <WorkerRow key={worker.name} worker={worker} isMeasured={isMeasured} />
       ))}
     </Table>
   )
@@ -303,12 +298,10 @@ const Summary = ({ workers }: { readonly workers: ReadonlyArray<Worker> }): JSX.
 
 export const Workers = (): JSX.Element => {
   const workers = useLoad("workers", loadWorkers, { every: 2 })
-  const acting = useActing(workers.reload)
   const order = useSignal<Order>("name")
   return (
     <View title="Workers" count={workers.data === undefined ? undefined : String(workers.data.workers.length)}>
       <div class="stackv">
-        <Outcomes of={acting} />
         <Part of={workers}>
           {(found) =>
             found.workers.length === 0 ? (
@@ -338,7 +331,7 @@ export const Workers = (): JSX.Element => {
                   }
                   hold
                 >
-                  <WorkerTable workers={found.workers} order={order.value} acting={acting} />
+                  <WorkerTable workers={found.workers} order={order.value} />
                 </Panel>
                 <Panel title="Running longest" hold>
                   <RunningTable jobs={longestOf(found.workers)} />
@@ -354,7 +347,6 @@ export const Workers = (): JSX.Element => {
 
 export const WorkerOf = ({ id: name }: { readonly id: string }): JSX.Element => {
   const workers = useLoad("workers", loadWorkers, { every: 2 })
-  const acting = useActing(workers.reload)
   const crumb = (
     <>
       <a href={href("workers")}>Workers</a>
@@ -365,7 +357,6 @@ export const WorkerOf = ({ id: name }: { readonly id: string }): JSX.Element => 
   return (
     <View title={name} crumb={crumb}>
       <div class="stackv">
-        <Outcomes of={acting} />
         <Part of={workers}>
           {(found) => {
             const worker = found.workers.find((each) => each.name === name)
@@ -407,7 +398,7 @@ export const WorkerOf = ({ id: name }: { readonly id: string }): JSX.Element => 
                   <span class="grow" />
                   {worker.lost === undefined && (
                     <div class="row">
-                      <SuspendButton worker={worker} acting={acting} />
+                      <SuspendButton worker={worker} />
                     </div>
                   )}
                 </div>
