@@ -154,3 +154,95 @@ export interface DryRun {
   /** Only jobs until then are meant. */
   readonly until: Time
 }
+
+export interface Cause {
+  readonly fingerprint: string
+  readonly name: string
+  /** The message without what differs from job to job: `order <n> is not there`. */
+  readonly template: string
+  readonly reason: string
+  readonly tasks: ReadonlyArray<string>
+  readonly count: number
+  readonly jobs: { readonly failed: number; readonly retrying: number; readonly dead: number }
+  readonly first: Time
+  readonly last: Time
+  readonly status: string
+  readonly frame?: string
+  readonly spark: ReadonlyArray<number>
+}
+
+export interface ErrorList {
+  readonly errors: ReadonlyArray<Cause>
+  readonly next?: string
+  readonly partial?: boolean
+}
+
+type Shares = ReadonlyArray<{ readonly key: string; readonly count: number }>
+
+export interface ErrorDetails extends Cause {
+  readonly ids: ReadonlyArray<string>
+  readonly by: { readonly version: Shares; readonly worker: Shares; readonly attempt: Shares; readonly queue: Shares }
+  readonly traceback?: string
+}
+
+export interface Finding {
+  readonly code: string
+  readonly severity: "bad" | "warn"
+  readonly title: string
+  readonly detail: string
+  readonly since: Time
+  /** Where the page shows more: a path of it. */
+  readonly href: string
+  readonly action?: { readonly label: string; readonly method: string; readonly href: string }
+}
+
+export interface Stats {
+  readonly at: Time
+  readonly counts: Counts
+  readonly ended: {
+    readonly succeeded: number
+    readonly failed: number
+    readonly cancelled: number
+    readonly expired: number
+  }
+  readonly perMinute: { readonly in: number; readonly started: number; readonly ended: number }
+  readonly wait?: { readonly p50: number; readonly p95: number; readonly p99: number }
+  readonly handlers: { readonly busy: number; readonly all: number }
+  readonly workers: { readonly alive: number; readonly lost: number }
+  readonly findings: ReadonlyArray<Finding>
+  readonly partial?: boolean
+}
+
+export interface Series {
+  readonly from: Time
+  readonly to: Time
+  /** Length of a point, in seconds. */
+  readonly step: number
+  readonly series: ReadonlyArray<{ readonly key: string; readonly points: ReadonlyArray<number | null> }>
+  readonly marks: ReadonlyArray<{ readonly at: Time; readonly kind: string; readonly text: string }>
+  readonly partial?: boolean
+}
+
+interface Percentiles {
+  readonly p50: number
+  readonly p95: number
+  readonly p99: number
+}
+
+export interface TaskStats {
+  readonly task: string
+  readonly queue: string
+  readonly perMinute: number
+  readonly failed: number
+  readonly failRate: number
+  readonly wait?: Percentiles
+  readonly run?: Percentiles
+  /** Attempts that failed in each thirtieth of the range. */
+  readonly spark: ReadonlyArray<number>
+}
+
+export interface TaskList {
+  readonly tasks: ReadonlyArray<TaskStats>
+  readonly next?: string
+  readonly partial?: boolean
+}

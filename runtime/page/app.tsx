@@ -16,6 +16,7 @@ import { base, href, match } from "./router.ts"
 import { access, counts, link, me, now, serverNow, setToken, token, zone } from "./state.ts"
 import { clock, short } from "./times.ts"
 import { Dead } from "./views/dead.tsx"
+import { Errors } from "./views/errors.tsx"
 import { JobView } from "./views/job.tsx"
 import { Jobs } from "./views/jobs.tsx"
 import { Overview } from "./views/overview.tsx"
@@ -40,6 +41,8 @@ const SHOWN: Readonly<Partial<Record<ViewName, ComponentType<ViewProps>>>> = {
   dead: Dead,
   jobs: Jobs,
   job: JobView,
+  errors: Errors,
+  error: Errors,
 }
 
 /** What the navigation tells beside a view: a number, and whether it is trouble. */
@@ -152,7 +155,7 @@ const Content = (): JSX.Element => {
       </View>
     )
   }
-  return <Shown key={found.name} id={found.id} />
+  return <Shown key={found.name.replace(/s$/, "")} id={found.id} />
 }
 
 export const App = (): JSX.Element => {

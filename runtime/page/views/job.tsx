@@ -13,11 +13,11 @@ import { Glyph, type GlyphName, Icon, isGlyph, StateWord, WORDS } from "../parts
 import { ValuePanel } from "../parts/json.tsx"
 import { decide } from "../parts/said.tsx"
 import { Moment } from "../parts/time.tsx"
+import { Traceback } from "../parts/trace.tsx"
 import { View } from "../parts/view.tsx"
 import { go, href } from "../router.ts"
 import { get, has, may, now, zone } from "../state.ts"
 import { clock, countdown, duration, percent, whole } from "../times.ts"
-import { traceOf } from "../trace.ts"
 import { linesOf } from "../tree.ts"
 import { idEnd, trail } from "./jobs.tsx"
 
@@ -598,25 +598,6 @@ const Errors = ({
         ))}
       </div>
     </Panel>
-  )
-}
-
-export const Traceback = ({ text }: { readonly text: string }): JSX.Element => {
-  const lines = traceOf(text)
-  const first = lines.findIndex(({ kind }) => kind === "own")
-  return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keys.
-    <pre class="code" tabIndex={0}>
-      {lines.map((line, at) => (
-        <span
-          key={at}
-          class={`${line.kind === "other" ? "q" : line.kind === "own" ? "own" : ""} ${at === first ? "hl" : ""}`}
-        >
-          {line.text}
-          {at === first ? "" : "\n"}
-        </span>
-      ))}
-    </pre>
   )
 }
 

@@ -1,7 +1,7 @@
 /** The list of jobs: tabs of states, filters that stand in the address, 50 rows. Rows change in place, and new ones are announced. */
 import { signal, useSignal } from "@preact/signals"
 import type { JSX } from "preact"
-import { useEffect, useMemo } from "preact/hooks"
+import { useEffect, useMemo, useRef } from "preact/hooks"
 import type { JobList, JobSummary } from "../api.ts"
 import { startBulk } from "../bulk.ts"
 import { FIELDS, filterName, filtersOf, listKey, statesOf } from "../filters.ts"
@@ -29,6 +29,14 @@ export const trail = signal<{ readonly from: string; readonly ids: ReadonlyArray
 type Selection = { readonly ids: ReadonlySet<string> } | "all"
 const NONE: Selection = { ids: new Set() }
 
+interface ShownList {
+  readonly key: string
+  readonly list: JobList
+}
+
+/** The list that was shown last: on the way back from one of its jobs it has the same rows, at the same place. */
+let lastShown: ShownList | undefined
+
 export const idEnd = (id: string): string => id.slice(-8)
 
 export const Jobs = (): JSX.Element => {
@@ -36,13 +44,14 @@ export const Jobs = (): JSX.Element => {
   const key = listKey(query.value)
   const cursor = query.value.get("cursor") ?? undefined
   // What the list began with stays: later answers change rows, and are counted.
-  const first = useSignal<{ readonly key: string; readonly list: JobList } | undefined>(undefined)
+  const first = useSignal(lastShown)
+  const isAnew = useRef(false)
   const selection = useSignal<Selection>(NONE)
 
   const latest = useLoad(
     key,
     (stop) => {
-      const isFirst = first.peek()?.key !== key
+      const isFirst = first.peek()?.key !== key || isAnew.current
       const asked = { ...filters, limit: PAGE, cursor, budget: "50ms", count: isFirst ? true : undefined }
       return get<JobList>("/v1/jobs", asked, stop)
     },
@@ -50,14 +59,18 @@ export const Jobs = (): JSX.Element => {
   )
   const isOwn = first.value?.key === key
   useEffect(() => {
-    if (latest.of !== key || latest.data === undefined || first.peek()?.key === key) return
-    first.value = { key, list: latest.data }
-    const ids = kept<ReadonlyArray<string>>("selected") ?? []
-    selection.value = { ids: new Set(ids.filter((id) => latest.data?.jobs.some((job) => job.id === id))) }
+    if (latest.of !== key || latest.data === undefined) return
+    if (first.peek()?.key === key && !isAnew.current) return
+    isAnew.current = false
+    lastShown = { key, list: latest.data }
+    first.value = lastShown
   }, [latest.data, key])
+  useEffect(() => {
+    selection.value = { ids: new Set(kept<ReadonlyArray<string>>("selected") ?? []) }
+  }, [key])
 
   const show = (): void => {
-    first.value = undefined
+    isAnew.current = true
     latest.reload()
   }
   const list = isOwn ? first.value?.list : undefined
@@ -95,8 +108,8 @@ export const Jobs = (): JSX.Element => {
           )}
         </Note>
       )}
-      <section class="panel" aria-label="Jobs" data-hold="">
-        <Part of={latest.error?.field === undefined ? shown : { ...shown, error: undefined }} rows={8}>
+      <section class="panel" aria-label="Jobs" data-hold="" hidden={latest.error?.field !== undefined}>
+        <Part of={shown} rows={8}>
           {(data) =>
             data.jobs.length === 0 && data.next === undefined ? (
               <Nothing filters={filters} newer={latest.data?.jobs.length ?? 0} show={show} />
@@ -362,7 +375,7 @@ const JobTable = ({
         "Job",
         { title: "State", hidden: true },
         "What is known",
-        { title: "Queue", class: "hide-m" },
+        { title: "Queue", class: "hide-l" },
         num("Attempt"),
         num("Waited"),
         num("Ran"),
@@ -424,7 +437,7 @@ const JobRow = ({
           {job.queue} · attempt {job.attempts} · <Moment at={whenOf(job)} />
         </span>
       </Cell>
-      <Cell class="off mid hide-m">
+      <Cell class="off mid hide-l">
         <span class="clip">{job.queue}</span>
       </Cell>
       <Cell class="num off">{job.attempts === 0 ? "–" : job.attempts}</Cell>

@@ -1,21 +1,236 @@
+/** Whether all is well, in a sentence; what is wrong, with what helps; and then the numbers. */
 import type { JSX } from "preact"
-import { StateWord } from "../parts/icon.tsx"
+import type { Finding, Series, Stats, TaskList } from "../api.ts"
+import { type Loaded, useLoad } from "../load.ts"
+import { Decision, Empty, Panel, Part } from "../parts/basic.tsx"
+import { Spark } from "../parts/chart.tsx"
+import { EndedPanel } from "../parts/ended.tsx"
+import { Glyph, StateWord } from "../parts/icon.tsx"
+import { RANGE_WORDS, RangeChoice, rangeNow } from "../parts/range.tsx"
+import { decide } from "../parts/said.tsx"
+import { Cell, num, Row, Table } from "../parts/table.tsx"
+import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
-import { href } from "../router.ts"
-import { counts } from "../state.ts"
-import { whole } from "../times.ts"
+import { base, href } from "../router.ts"
+import { useStable } from "../stable.ts"
+import { counts, get, has } from "../state.ts"
+import { duration, percent, whole } from "../times.ts"
 
-const FLOW = ["deferred", "scheduled", "queued", "started"] as const
+const MOST_FINDINGS = 5
+const MOST_TASKS = 12
 
-export const Overview = (): JSX.Element => (
-  <View title="Overview">
+export const Overview = (): JSX.Element => {
+  const range = rangeNow()
+  const stats = useLoad(has("stats") ? range : undefined, (stop) => get<Stats>("/v1/stats", { range }, stop), {
+    every: 2,
+    keep: true,
+  })
+  const from = range === "24h" ? 24 * 3_600_000 : 3_600_000
+  const series = useLoad(
+    has("series") ? range : undefined,
+    (stop) =>
+      get<Series>("/v1/series", { of: "ended", by: "outcome", from: new Date(Date.now() - from).toISOString() }, stop),
+    { every: 5, keep: true },
+  )
+  return (
+    <View title="Overview" tools={<RangeChoice />}>
+      {has("stats") && <Verdict stats={stats} />}
+      <Flow stats={stats.data} />
+      <div class="stackv">
+        {has("series") && <EndedPanel of={series} />}
+        {has("tasks") && <Tasks />}
+      </div>
+    </View>
+  )
+}
+
+const Verdict = ({ stats }: { readonly stats: Loaded<Stats> }): JSX.Element => (
+  <section class="verdict" aria-label="Verdict">
+    <Part of={stats} rows={2}>
+      {(data) => (
+        <>
+          <p role="status">{sentence(data)}</p>
+          <ul class="finds" data-hold="">
+            {data.findings.slice(0, MOST_FINDINGS).map((finding) => (
+              <Find key={`${finding.code} ${finding.title}`} finding={finding} />
+            ))}
+            <li class="calm">
+              <Glyph name="succeeded" label="Fine" />
+              <span>
+                {data.workers.alive === 1 ? "1 worker" : `${whole(data.workers.alive)} workers`} alive,{" "}
+                {whole(data.handlers.busy)} of {whole(data.handlers.all)} handlers busy
+                {data.findings.length > MOST_FINDINGS && ` · ${data.findings.length - MOST_FINDINGS} more findings`}
+              </span>
+              <span class="since">
+                checked <Moment at={data.at} />
+              </span>
+              <span class="acts" />
+            </li>
+          </ul>
+        </>
+      )}
+    </Part>
+  </section>
+)
+
+/** What is wrong, since when, and that the rest is fine. */
+const sentence = ({ findings, wait, workers }: Stats): JSX.Element => {
+  const [first] = findings
+  const bad = findings.filter(({ severity }) => severity === "bad")
+  const rest = wait === undefined ? undefined : `95 of 100 jobs start within ${duration(wait.p95)}.`
+  if (first === undefined)
+    return (
+      <span>
+        {workers.alive === 0 ? "Nothing is wrong, and no worker runs." : "All is well."} <span class="dim">{rest}</span>
+      </span>
+    )
+  const others = findings.length - 1
+  return (
+    <span>
+      <span class={bad.length > 0 ? "bad" : ""}>{first.title}</span>, since <Moment at={first.since} as="clock" />
+      {others > 0 && `, and ${others === 1 ? "one more thing needs" : `${others} more things need`} a look`}.{" "}
+      <span class="dim">{rest}</span>
+    </span>
+  )
+}
+
+const Find = ({ finding }: { readonly finding: Finding }): JSX.Element => {
+  const { severity, title, detail, since, action } = finding
+  return (
+    <li>
+      <Glyph name={severity === "bad" ? "failed" : "warn"} label={severity === "bad" ? "Bad" : "Warning"} />
+      <div>
+        <b>{title}</b>
+        <span class="why">{detail}</span>
+      </div>
+      <span class="since">
+        since <Moment at={since} as="clock" />
+        <span>
+          <Moment at={since} />
+        </span>
+      </span>
+      <span class="acts">
+        <a class="btn small" href={`${base}${finding.href}`}>
+          Look
+        </a>
+        {action !== undefined && (
+          <Decision
+            scope="operate"
+            class="small"
+            onClick={() => void decide(action.label, action.method, action.href)}
+            command={{ method: action.method, path: action.href }}
+          >
+            {action.label}
+          </Decision>
+        )}
+      </span>
+    </li>
+  )
+}
+
+const WAITING = ["deferred", "scheduled", "queued", "started"] as const
+
+const Flow = ({ stats }: { readonly stats: Stats | undefined }): JSX.Element => {
+  const of = counts.value ?? stats?.counts
+  const number = (state: string): string => (of?.[state] === undefined ? "–" : whole(of[state]))
+  const words: Readonly<Record<string, string>> = {
+    deferred: "wait for other jobs",
+    scheduled: of?.["retrying"] === undefined ? "" : `${whole(of["retrying"])} of them retry`,
+    queued: stats === undefined ? "" : `${whole(stats.perMinute.in)} came in a minute`,
+    started: stats === undefined ? "" : `of ${whole(stats.handlers.all)} handlers`,
+  }
+  const ended = stats?.ended
+  return (
     <section class="flow" aria-label="Jobs now">
-      {FLOW.map((state) => (
+      {WAITING.map((state) => (
         <a key={state} href={href("jobs", "", { state })}>
           <StateWord name={state} />
-          <span class="v">{counts.value === undefined ? "–" : whole(counts.value[state] ?? 0)}</span>
+          <span class="v">{number(state)}</span>
+          <span class="d">{words[state]}</span>
         </a>
       ))}
+      <a href={href("jobs", "", { state: "failed" })}>
+        <span class="dim small">Ended in {RANGE_WORDS[rangeNow()]}</span>
+        <span class="ends">
+          {(["succeeded", "failed", "cancelled", "expired"] as const).map((state) => (
+            <b key={state} class={state === "succeeded" || state === "failed" ? `s-${state}` : ""}>
+              {ended === undefined ? "–" : whole(ended[state])}
+              <span>{state}</span>
+            </b>
+          ))}
+        </span>
+      </a>
     </section>
-  </View>
-)
+  )
+}
+
+const Tasks = (): JSX.Element => {
+  const range = rangeNow()
+  const tasks = useLoad(
+    range,
+    (stop) => get<TaskList>("/v1/tasks", { range, sort: "failed", limit: MOST_TASKS }, stop),
+    { every: 5, keep: true },
+  )
+  const rows = useStable(range, tasks.data?.tasks ?? [], ({ task, queue }) => `${task} ${queue}`)
+  return (
+    <Panel title="Tasks" hint="by failures" hold>
+      <Part of={tasks}>
+        {(data) =>
+          rows.length === 0 ? (
+            <Empty title={`Nothing has run in ${RANGE_WORDS[range]}`} />
+          ) : (
+            <>
+              <Table
+                caption="Tasks, those with most failures first"
+                columns={[
+                  "Task",
+                  num("Per minute"),
+                  num("Waits, p95"),
+                  num("Runs, p50"),
+                  num("p95"),
+                  num("Fails"),
+                  { title: "Failures", class: "hide-m" },
+                ]}
+              >
+                {rows.map((each) => (
+                  <Row key={`${each.task} ${each.queue}`}>
+                    <Cell class="wide">
+                      <a class="b" href={href("jobs", "", { task: each.task })} data-row="">
+                        {each.task}
+                      </a>{" "}
+                      <span class="dim small">{each.queue}</span>
+                    </Cell>
+                    <Cell class="num" label="/min">
+                      {each.perMinute < 10 ? each.perMinute.toFixed(1) : whole(each.perMinute)}
+                    </Cell>
+                    <Cell class="num" label="waits">
+                      {each.wait === undefined ? "–" : duration(each.wait.p95)}
+                    </Cell>
+                    <Cell class="num mid" label="runs">
+                      {each.run === undefined ? "–" : duration(each.run.p50)}
+                    </Cell>
+                    <Cell class="num mid" label="p95">
+                      {each.run === undefined ? "–" : duration(each.run.p95)}
+                    </Cell>
+                    <Cell
+                      class={`num ${each.failRate > 0.05 ? "bad b" : each.failed === 0 ? "dim" : ""}`}
+                      label="fails"
+                    >
+                      {percent(each.failRate)}
+                    </Cell>
+                    <Cell class="off hide-m">
+                      <Spark values={each.spark} kind="f-fail" class="w" />
+                    </Cell>
+                  </Row>
+                ))}
+              </Table>
+              {data.partial === true && (
+                <p class="body small dim">Not all could be read in time: it is read on with the next refresh.</p>
+              )}
+            </>
+          )
+        }
+      </Part>
+    </Panel>
+  )
+}

@@ -1,0 +1,68 @@
+/** Where the bars of the chart of ended jobs stand. Pure: heights in the units of its SVG, widths as parts. */
+import type { Series } from "./api.ts"
+
+/** The line from which successes stand up and failures hang down, and the room for each. */
+export const BASE = 118
+const UP = 96
+const DOWN = 50
+
+export interface Bar {
+  readonly x: number
+  readonly width: number
+  readonly ok: number
+  readonly failed: number
+  readonly other: number
+}
+
+/** The next round number: 1, 2, 5, 10, 20 … */
+export const roundUp = (n: number): number => {
+  if (n <= 1) return 1
+  const size = 10 ** Math.floor(Math.log10(n))
+  return [1, 2, 5, 10].map((step) => step * size).find((step) => step >= n) ?? n
+}
+
+export interface Chart {
+  readonly bars: ReadonlyArray<Bar>
+  /** The number at the upper edge, and at the lower one. */
+  readonly up: number
+  readonly down: number
+  /** All that is shown, for the sentence that is read out. */
+  readonly total: { readonly ok: number; readonly failed: number; readonly other: number }
+}
+
+const pointsOf = ({ series }: Series, key: string): ReadonlyArray<number | null> =>
+  series.find((each) => each.key === key)?.points ?? []
+
+const sum = (points: ReadonlyArray<number | null>): number => points.reduce<number>((all, each) => all + (each ?? 0), 0)
+
+/** Bars of a series by outcome. Failures have a scale of their own, so that 12 of 700,000 are seen. */
+export const chartOf = (series: Series): Chart => {
+  const [ok, failed, other] = ["ok", "failed", "other"].map((key) => pointsOf(series, key))
+  const length = Math.max(ok?.length ?? 0, failed?.length ?? 0, other?.length ?? 0)
+  const at = (points: ReadonlyArray<number | null> | undefined, index: number): number => points?.[index] ?? 0
+  const indexes = Array.from({ length }, (_, index) => index)
+  const up = roundUp(Math.max(0, ...indexes.map((index) => at(ok, index))))
+  const down = roundUp(Math.max(0, ...indexes.map((index) => at(failed, index) + at(other, index))))
+  const height = (value: number, scale: number, room: number): number =>
+    value === 0 ? 0 : Math.max(2, (value / scale) * room)
+  return {
+    up,
+    down,
+    total: { ok: sum(ok ?? []), failed: sum(failed ?? []), other: sum(other ?? []) },
+    bars: indexes.map((index) => ({
+      x: (index + 0.11) / length,
+      width: 0.78 / length,
+      ok: height(at(ok, index), up, UP),
+      failed: height(at(failed, index), down, DOWN),
+      other: height(at(other, index), down, DOWN),
+    })),
+  }
+}
+
+/** Where a moment stands between the edges, as a part; `undefined` outside. */
+export const placeOf = ({ from, to }: Pick<Series, "from" | "to">, at: string): number | undefined => {
+  const [begin, end, moment] = [from, to, at].map((time) => Date.parse(time))
+  if (begin === undefined || end === undefined || moment === undefined || !(end > begin)) return undefined
+  const part = (moment - begin) / (end - begin)
+  return part >= 0 && part <= 1 ? part : undefined
+}

@@ -1,0 +1,22 @@
+/** A traceback: the first place in the application stands out, and what is of libraries steps back. */
+import type { JSX } from "preact"
+import { traceOf } from "../trace.ts"
+
+export const Traceback = ({ text }: { readonly text: string }): JSX.Element => {
+  const lines = traceOf(text)
+  const first = lines.findIndex(({ kind }) => kind === "own")
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keys.
+    <pre class="code" tabIndex={0}>
+      {lines.map((line, at) => (
+        <span
+          key={at}
+          class={`${line.kind === "other" ? "q" : line.kind === "own" ? "own" : ""} ${at === first ? "hl" : ""}`}
+        >
+          {line.text}
+          {at === first ? "" : "\n"}
+        </span>
+      ))}
+    </pre>
+  )
+}

@@ -1,0 +1,308 @@
+/** Why jobs fail: causes instead of jobs, and one cause beside the list. */
+import type { ComponentChildren, JSX } from "preact"
+import type { Cause, ErrorDetails, ErrorList } from "../api.ts"
+import { startBulk } from "../bulk.ts"
+import { useKey } from "../keys.ts"
+import { useLoad } from "../load.ts"
+import { Decision, Empty, Note, Panel, Part, Segments } from "../parts/basic.tsx"
+import { Meter, Spark } from "../parts/chart.tsx"
+import { Icon } from "../parts/icon.tsx"
+import { RANGE_WORDS, RangeChoice, rangeNow } from "../parts/range.tsx"
+import { Moment } from "../parts/time.tsx"
+import { Traceback } from "../parts/trace.tsx"
+import { View } from "../parts/view.tsx"
+import { go, href, query, withQuery } from "../router.ts"
+import { useStable } from "../stable.ts"
+import { get } from "../state.ts"
+import { percent, whole } from "../times.ts"
+
+const STATES = [
+  ["open", "Open"],
+  ["quiet", "Gone quiet"],
+] as const
+
+const SORTS = [
+  ["count", "Most"],
+  ["last", "Last seen"],
+  ["first", "Newest"],
+] as const
+
+const chosen = <T extends string>(name: string, choices: ReadonlyArray<readonly [T, string]>, normal: T): T =>
+  choices.find(([value]) => value === query.value.get(name))?.[0] ?? normal
+
+const useCauses = () => {
+  const range = rangeNow()
+  const state = chosen("state", STATES, "open")
+  const sort = chosen("sort", SORTS, "count")
+  const [task, queue, cursor] = ["task", "queue", "cursor"].map((name) => query.value.get(name) ?? undefined)
+  const asked = { range, state, sort, task, queue, cursor, limit: 50 }
+  const key = JSON.stringify(asked)
+  const causes = useLoad(key, (stop) => get<ErrorList>("/v1/errors", asked, stop), { every: 3, keep: true })
+  return { causes, range, state, sort, key, task, queue }
+}
+
+export const Errors = ({ id }: { readonly id: string }): JSX.Element => {
+  const { causes, range, state, sort, key, task, queue } = useCauses()
+  const rows = useStable(key, causes.data?.errors ?? [], ({ fingerprint }) => fingerprint)
+  const set = (name: string, normal: string) => (value: string) =>
+    go(withQuery({ [name]: value === normal ? undefined : value, cursor: undefined }), { replace: true })
+  useKey("Escape", () => id !== "" && go(listHref()))
+  return (
+    <View title="Errors" count={causes.data === undefined ? undefined : whole(rows.length)} tools={<RangeChoice />}>
+      {/* biome-ignore lint/a11y/useSemanticElements: a fieldset has a look and a layout of its own. */}
+      <div class="filters" role="group" aria-label="Filters">
+        <Segments label="State" choices={STATES} value={state} onChoose={set("state", "open")} />
+        <Segments label="Order" choices={SORTS} value={sort} onChoose={set("sort", "count")} />
+        {[
+          ["task", task],
+          ["queue", queue],
+        ].map(
+          ([name = "", value]) =>
+            value !== undefined && (
+              <span class="chip" key={name}>
+                <span class="k">{name}</span>
+                <span class="v">{value}</span>
+                <a class="x" href={withQuery({ [name]: undefined })} aria-label={`Remove the filter ${name}`}>
+                  <Icon name="x" />
+                </a>
+              </span>
+            ),
+        )}
+        <span class="end small dim">numbers, names and addresses are taken out before messages are compared</span>
+      </div>
+      <div class={id === "" ? "stackv" : "md"}>
+        <Panel title="Causes" hint={`${RANGE_WORDS[range]}`} hold>
+          <Part of={causes}>
+            {(data) => (
+              <>
+                {rows.length === 0 ? (
+                  <Empty title={state === "quiet" ? "No cause has gone quiet" : "Nothing has failed"}>
+                    <p>
+                      {state === "quiet"
+                        ? `What failed in ${RANGE_WORDS[range]} fails still, if anything does.`
+                        : `No attempt of a job has failed in ${RANGE_WORDS[range]}, or not for a while.`}
+                    </p>
+                  </Empty>
+                ) : (
+                  <ul class="groups">
+                    {rows.map((cause) => (
+                      <CauseRow key={cause.fingerprint} cause={cause} current={cause.fingerprint === id} />
+                    ))}
+                  </ul>
+                )}
+                {data.partial === true && (
+                  <p class="body small dim">Not all could be read in time: it is read on with the next refresh.</p>
+                )}
+                {data.next !== undefined && (
+                  <div class="tfoot">
+                    <span class="grow" />
+                    <a class="btn small" href={withQuery({ cursor: data.next })}>
+                      More
+                      <Icon name="right" />
+                    </a>
+                  </div>
+                )}
+              </>
+            )}
+          </Part>
+        </Panel>
+        {id !== "" && <Details key={id} id={id} />}
+      </div>
+    </View>
+  )
+}
+
+/** The address of the list, with the filters of this one. */
+const listHref = (): string => href("errors", "", Object.fromEntries(query.value))
+
+const MARKS: Readonly<Record<string, readonly [kind: string, words: string]>> = {
+  new: ["bad", "new"],
+  back: ["warn", "came back"],
+  quiet: ["", "quiet"],
+}
+
+/** A message with what was taken out of it marked. */
+const Template = ({ text }: { readonly text: string }): JSX.Element => (
+  <span>
+    {text.split(/(<(?:n|uuid|hex|id|text|email|url)>)/).map((part, at) =>
+      at % 2 === 1 ? (
+        <i class="ph" key={at}>
+          ‹{part.slice(1, -1)}›
+        </i>
+      ) : (
+        part
+      ),
+    )}
+  </span>
+)
+
+const CauseRow = ({ cause, current }: { readonly cause: Cause; readonly current: boolean }): JSX.Element => {
+  const mark = MARKS[cause.status]
+  const facts: ReadonlyArray<ComponentChildren> = [
+    <span key="first">
+      since <Moment at={cause.first} as="clock" />
+    </span>,
+    ...(cause.jobs.retrying > 0 ? [`${whole(cause.jobs.retrying)} tried again`] : []),
+    ...(cause.jobs.dead > 0 ? [`${whole(cause.jobs.dead)} given up`] : []),
+  ]
+  return (
+    <li aria-current={current ? "true" : undefined}>
+      <div class="clip">
+        <a href={href("error", cause.fingerprint, Object.fromEntries(query.value))} data-row="">
+          <span class="t">{cause.name}</span> <span class="dim small">{cause.tasks.join(", ")}</span>
+        </a>
+        <div class="m">
+          <Template text={cause.template} />
+        </div>
+        <div class="w">
+          {mark !== undefined && <span class={`tag ${mark[0]}`}>{mark[1]}</span>}
+          {facts.map((fact, at) => (
+            <span key={at}>{fact}</span>
+          ))}
+        </div>
+      </div>
+      <Spark values={cause.spark} kind="f-fail" />
+      <span class="c">
+        {whole(cause.count)}
+        <small>
+          <Moment at={cause.last} />
+        </small>
+      </span>
+    </li>
+  )
+}
+
+const Details = ({ id }: { readonly id: string }): JSX.Element => {
+  const range = rangeNow()
+  const error = useLoad(
+    `${id} ${range}`,
+    (stop) => get<ErrorDetails>(`/v1/errors/${encodeURIComponent(id)}`, { range }, stop),
+    { every: 5 },
+  )
+  const data = error.data
+  const filter = { error: id, state: "failed" }
+  const retry = (): void => startBulk({ action: "retry", which: { filter }, expected: undefined })
+  useKey("r", retry)
+  return (
+    <div class="stackv detail">
+      <Panel
+        title={<span class="bad">{data?.name ?? "Cause"}</span>}
+        hint={<span class="id">{id}</span>}
+        tools={
+          <>
+            <Decision
+              scope="operate"
+              class="small main"
+              icon="retry"
+              onClick={retry}
+              command={{ method: "POST", path: "/v1/jobs/retry", query: filter }}
+            >
+              Retry…
+            </Decision>
+            <a class="btn small quiet sq" href={listHref()} aria-label="Close" title="Close">
+              <Icon name="x" />
+            </a>
+          </>
+        }
+      >
+        {error.error?.status === 404 ? (
+          <Empty title="This cause is not known any more">
+            <p>It has not appeared for a while, or others have taken its place among those that are kept.</p>
+            <a class="btn small" href={href("jobs", "", { error: id })}>
+              Its jobs
+            </a>
+          </Empty>
+        ) : (
+          <Part of={error}>{(found) => <Found cause={found} />}</Part>
+        )}
+      </Panel>
+    </div>
+  )
+}
+
+const TITLES = [
+  ["version", "Version"],
+  ["worker", "Worker"],
+  ["attempt", "Attempt it was"],
+  ["queue", "Queue"],
+] as const
+
+const Found = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element => (
+  <div class="body stackv">
+    <p class="mono small">
+      <Template text={cause.template} />
+    </p>
+    <div>
+      <Spark values={cause.spark} kind="f-fail" class="w" />
+      <p class="row tiny dim">
+        <span>
+          first <Moment at={cause.first} as="clock" />
+        </span>
+        <span class="grow" />
+        <span>
+          last <Moment at={cause.last} as="clock" />
+        </span>
+      </p>
+    </div>
+    <Deploy cause={cause} />
+    <div class="brk">
+      {TITLES.map(([name, title]) => {
+        const shares = cause.by[name]
+        const all = shares.reduce((sum, { count }) => sum + count, 0)
+        return (
+          <div key={name}>
+            <h3>{title}</h3>
+            <ul>
+              {shares.map(({ key, count }) => (
+                <li key={key}>
+                  <span class="clip" title={key}>
+                    {key}
+                  </span>
+                  <Meter parts={[[all === 0 ? 0 : count / all, key === "(other)" ? "f-wait" : "f-fail"]]} />
+                  <span class="num">{percent(all === 0 ? 0 : count / all)}</span>
+                </li>
+              ))}
+              {shares.length === 0 && <li class="dim">not known</li>}
+            </ul>
+          </div>
+        )
+      })}
+    </div>
+    {cause.traceback !== undefined ? (
+      <Traceback text={cause.traceback} />
+    ) : (
+      cause.frame !== undefined && <p class="mono small">{cause.frame}</p>
+    )}
+    <p class="row wrap small">
+      <span>
+        {whole(cause.count)} attempts failed: {whole(cause.jobs.failed)} jobs ended so, {whole(cause.jobs.retrying)} are
+        tried again, {whole(cause.jobs.dead)} were given up.
+      </span>
+      <a class="link" href={href("jobs", "", { error: cause.fingerprint })}>
+        All its jobs
+      </a>
+    </p>
+    {cause.ids.length > 0 && (
+      <p class="small">
+        Newest:{" "}
+        {cause.ids.slice(0, 5).map((each) => (
+          <a key={each} class="link mono" href={href("job", each)}>
+            {each.slice(-8)}{" "}
+          </a>
+        ))}
+      </p>
+    )}
+  </div>
+)
+
+/** Whether one version alone has the cause, where several run. */
+const Deploy = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element | null => {
+  const [only, ...others] = cause.by.version
+  if (only === undefined || only.key.startsWith("(") || others.length > 0 || cause.status !== "new" || cause.count < 5)
+    return null
+  return (
+    <Note icon="overview">
+      <b>All of them ran on {only.key}</b>, and none was seen before: look at the change first.
+    </Note>
+  )
+}
