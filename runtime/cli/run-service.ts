@@ -74,6 +74,7 @@ export const httpOptions = ({ http }: Config): HttpOptions => ({
   host: http?.host ?? DEFAULTS.http.host,
   ...(http?.tokens === undefined ? {} : { tokens: http.tokens }),
   ...(http?.origins === undefined ? {} : { origins: http.origins }),
+  ...(http?.page === undefined ? {} : { page: http.page }),
 })
 
 /** A transport in one line: `sqlite:.callboard/board.db (fsync)`. */

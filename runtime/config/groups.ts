@@ -63,6 +63,11 @@ export const HttpConfig = Schema.Struct({
       }),
     ),
   ),
+  page: Schema.optionalKey(
+    Schema.Boolean.annotate(
+      about("Show the page of the board to browsers, at `/`", { default: yesNo(true), read: "switch" }),
+    ),
+  ),
 })
 
 export const ReconnectConfig = Schema.Struct({
