@@ -8,6 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
 import { discoverActors } from "../../actor/discover.ts"
 import { displayUrl } from "../../connection/connect.ts"
+import type { Token } from "../../http/access.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { jsonSchemaOf } from "../../options/json-schema.ts"
 import { sampleOf } from "../../options/sample.ts"
@@ -93,7 +94,7 @@ export const runDevProcess = async (invocation: Invocation, watched: Watched): P
 
 /** Prints the banner at the first start, and one line after a reload. */
 const announce = (
-  { transport, output }: Invocation,
+  { config, transport, output }: Invocation,
   service: Service,
   actors: ReadonlyArray<ActorDefinition>,
   reload: boolean,
@@ -117,9 +118,20 @@ const announce = (
   }
   printBanner(output, [
     ["http", output.paint(service.url ?? "", "cyan")],
+    ...(service.url === undefined || config.http?.page === false
+      ? []
+      : [["page", output.paint(pageLink(service.url, config.http?.tokens), "cyan")] as const]),
     ["transport", transportText(service, transport)],
     ...actorRows(actors),
   ])
+}
+
+/** Where a browser finds the page. The token stands behind `#`: the page takes it from there, and no server gets to see it. */
+export const pageLink = (url: string, tokens: ReadonlyArray<Token> = []): string => {
+  const [token] = ["admin", "operate", "read"].flatMap((scope) =>
+    tokens.filter(({ scopes }) => scopes.some((each) => each === scope)),
+  )
+  return token === undefined ? `${url}/` : `${url}/#token=${encodeURIComponent(token.token)}`
 }
 
 /** Prints a command that submits a first task. */
