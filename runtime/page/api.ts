@@ -101,6 +101,8 @@ export interface JobList {
 export interface Pulse {
   readonly at: Time
   readonly counts: Counts
+  /** Names of counts that may be higher. */
+  readonly more: ReadonlyArray<string>
   /** Those of the jobs that were asked for. */
   readonly jobs: ReadonlyArray<JobSummary>
 }
@@ -140,7 +142,7 @@ export interface BulkReport {
   readonly more: boolean
   readonly next?: string
   /** Those that were changed. */
-  readonly ids?: ReadonlyArray<string>
+  readonly ids: ReadonlyArray<string>
 }
 
 export interface DryRun {
@@ -149,6 +151,9 @@ export interface DryRun {
   readonly will: number
   /** How many will not, by the reason. */
   readonly refused: Readonly<Record<string, number>>
+  /** How many have come into another state since, and are left alone. */
+  readonly changed: number
+  readonly by: { readonly task: Readonly<Record<string, number>>; readonly queue: Readonly<Record<string, number>> }
   readonly warnings: ReadonlyArray<{ readonly code: string; readonly text: string }>
   readonly sample: ReadonlyArray<string>
   /** Only jobs until then are meant. */
@@ -199,16 +204,19 @@ export interface Finding {
 export interface Stats {
   readonly at: Time
   readonly counts: Counts
+  readonly more: ReadonlyArray<string>
   readonly ended: {
     readonly succeeded: number
     readonly failed: number
     readonly cancelled: number
     readonly expired: number
   }
-  readonly perMinute: { readonly in: number; readonly started: number; readonly ended: number }
+  readonly perMinute?: { readonly in: number; readonly started: number; readonly ended: number }
   readonly wait?: { readonly p50: number; readonly p95: number; readonly p99: number }
   readonly handlers: { readonly busy: number; readonly all: number }
   readonly workers: { readonly alive: number; readonly lost: number }
+  /** What the findings say, in one sentence. */
+  readonly verdict: string
   readonly findings: ReadonlyArray<Finding>
   readonly partial?: boolean
 }
@@ -237,7 +245,7 @@ export interface TaskStats {
   readonly failRate: number
   readonly wait?: Percentiles
   readonly run?: Percentiles
-  /** Attempts that failed in each thirtieth of the range. */
+  /** Attempts that ended in each thirtieth of the range. */
   readonly spark: ReadonlyArray<number>
 }
 

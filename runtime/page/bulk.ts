@@ -50,16 +50,12 @@ export const UNDO_MS = 8_000
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
 const filterStep =
-  (action: Action, query: Query) =>
+  (action: Action, query: Query, expect: number | undefined) =>
   async (limit: number, cursor: string | undefined): Promise<Step> => {
-    const report = await send<BulkReport>("POST", bulkPath(action), { ...query, limit, cursor })
-    const { changed, refused, ids, next, more } = report
-    return {
-      changed,
-      refused,
-      ...(ids === undefined ? {} : { ids }),
-      ...(more && next !== undefined ? { next } : {}),
-    }
+    // What is begun is not what was seen, where another number of jobs matches: then nothing is changed.
+    const asked = { ...query, limit, cursor, expect: cursor === undefined ? expect : undefined }
+    const { changed, refused, ids, next, more } = await send<BulkReport>("POST", bulkPath(action), asked)
+    return { changed, refused, ids, ...(more && next !== undefined ? { next } : {}) }
   }
 
 const idsStep =
@@ -87,13 +83,13 @@ const idsStep =
 /** Begins, after the time in which it can be undone. `until` freezes what the filters match. */
 export const goBulk = (
   decision: Decision,
-  total: number | undefined,
+  matches: Total | undefined,
   until: string | undefined,
   tryFirst: number,
 ): void => {
   const { action, which } = decision
-  const step =
-    "ids" in which ? idsStep(action, which.ids) : filterStep(action, { ...which.filter, until, expect: undefined })
+  const total = matches?.relation === "eq" ? matches.value : undefined
+  const step = "ids" in which ? idsStep(action, which.ids) : filterStep(action, { ...which.filter, until }, total)
   const run = new BulkRun({
     step,
     tryFirst,

@@ -5,7 +5,7 @@
 import { effect, signal } from "@preact/signals"
 import type { JobSummary, Pulse } from "./api.ts"
 import { ApiError, backOff } from "./client.ts"
-import { access, api, askMe, beat, counts, epoch, get, link, me, paused, token } from "./state.ts"
+import { access, api, askMe, beat, counts, cutCounts, epoch, get, link, me, paused, token } from "./state.ts"
 
 /** How often it is asked, in milliseconds. */
 const EVERY_MS = 2_000
@@ -107,6 +107,7 @@ export const startPulse = async (): Promise<never> => {
 
 const takePulse = (pulse: Pulse): void => {
   counts.value = pulse.counts
+  cutCounts.value = pulse.more
   if (pulse.jobs.length === 0) return
   const next = new Map(changes.value)
   for (const job of pulse.jobs) next.set(job.id, job)

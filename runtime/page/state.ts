@@ -96,6 +96,8 @@ export const refresh = (): void => {
 
 /** How many jobs there are in each state, as the pulse says it. */
 export const counts = signal<Counts | undefined>(undefined)
+/** The counts that were cut: there may be more. */
+export const cutCounts = signal<ReadonlyArray<string>>([])
 
 // ── Clocks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -40,7 +40,11 @@ const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
   const { action, which, expected } = decision
   const filter = "filter" in which ? which.filter : undefined
   const plan = useLoad(filter === undefined ? undefined : "dry", () =>
-    send<DryRun>("POST", bulkPath(action), { ...filter, dryRun: true, until: new Date(serverNow()).toISOString() }),
+    send<DryRun>("POST", bulkPath(action), {
+      ...filter,
+      dryRun: true,
+      until: filter?.["until"] ?? new Date(serverNow()).toISOString(),
+    }),
   )
   const count = "ids" in which ? which.ids.length : (plan.data?.matches.value ?? expected?.value)
   const isMany = (count ?? 0) > MANY && action !== "cancel"
@@ -80,7 +84,9 @@ const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
           <Button
             class="main"
             disabled={!isReady || nothing}
-            onClick={() => goBulk(decision, count, plan.data?.until, first && rest > 0 ? FIRST : 0)}
+            onClick={() =>
+              goBulk(decision, plan.data?.matches ?? expected, plan.data?.until, first && rest > 0 ? FIRST : 0)
+            }
           >
             {first && rest > 0
               ? `Try ${FIRST}, then ${whole(rest)}`
@@ -125,7 +131,7 @@ const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
 const Plan = ({ plan, action }: { readonly plan: Loaded<DryRun>; readonly action: Action }): JSX.Element => {
   if (plan.data === undefined)
     return plan.error === undefined ? <Skeleton rows={2} /> : <Trouble error={plan.error} reload={plan.reload} />
-  const { will, refused, warnings, sample, matches } = plan.data
+  const { will, refused, changed, by, warnings, sample, matches } = plan.data
   const not = Object.entries(refused)
   return (
     <>
@@ -140,6 +146,12 @@ const Plan = ({ plan, action }: { readonly plan: Loaded<DryRun>; readonly action
             <span>cannot: {REASONS[code] ?? code}</span>
           </div>
         ))}
+        {changed > 0 && (
+          <div>
+            <b>{whole(changed)}</b>
+            <span>changed since, left alone</span>
+          </div>
+        )}
         {matches.relation === "gte" && (
           <div>
             <b>more</b>
@@ -152,6 +164,9 @@ const Plan = ({ plan, action }: { readonly plan: Loaded<DryRun>; readonly action
           {text}
         </Note>
       ))}
+      <p class="small dim">
+        They are of {tallied(by.task, "task")}, in {tallied(by.queue, "queue")}.
+      </p>
       {sample.length > 0 && (
         <details>
           <summary class="small">Look at {sample.length} of them</summary>
@@ -160,6 +175,15 @@ const Plan = ({ plan, action }: { readonly plan: Loaded<DryRun>; readonly action
       )}
     </>
   )
+}
+
+/** `3 tasks: a 12, b 4, c 1`. */
+const tallied = (counts: Readonly<Record<string, number>>, word: string): string => {
+  const entries = Object.entries(counts)
+  const [only] = entries
+  if (entries.length === 1 && only !== undefined) return `the ${word} ${only[0]}`
+  const named = entries.slice(0, 3).map(([name, count]) => `${name} ${whole(count)}`)
+  return `${entries.length} ${word}s (${named.join(", ")}${entries.length > 3 ? ", …" : ""})`
 }
 
 /** A few jobs, with their states as they change. */

@@ -15,7 +15,7 @@ import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
 import { base, go, href, keep, kept, place, query, withQuery } from "../router.ts"
-import { counts, get, has, me } from "../state.ts"
+import { counts, cutCounts, get, has, me } from "../state.ts"
 import { duration, percent, short, whole } from "../times.ts"
 
 const PAGE = 50
@@ -171,7 +171,12 @@ const Tabs = ({ filters }: { readonly filters: Readonly<Record<string, string>> 
   const isWhole = Object.keys(filters).every((name) => name === "state")
   const count = (state: string): JSX.Element | null => {
     const value = counts.value?.[state]
-    return isWhole && value !== undefined ? <span class="n">{short(value)}</span> : null
+    return isWhole && value !== undefined ? (
+      <span class="n">
+        {short(value)}
+        {cutCounts.value.includes(state) && "+"}
+      </span>
+    ) : null
   }
   return (
     <nav class="tabs" aria-label="State">

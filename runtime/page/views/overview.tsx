@@ -13,7 +13,7 @@ import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
 import { base, href } from "../router.ts"
 import { useStable } from "../stable.ts"
-import { counts, get, has } from "../state.ts"
+import { counts, cutCounts, get, has } from "../state.ts"
 import { duration, percent, whole } from "../times.ts"
 
 const MOST_FINDINGS = 5
@@ -73,26 +73,13 @@ const Verdict = ({ stats }: { readonly stats: Loaded<Stats> }): JSX.Element => (
   </section>
 )
 
-/** What is wrong, since when, and that the rest is fine. */
-const sentence = ({ findings, wait, workers }: Stats): JSX.Element => {
-  const [first] = findings
-  const bad = findings.filter(({ severity }) => severity === "bad")
-  const rest = wait === undefined ? undefined : `95 of 100 jobs start within ${duration(wait.p95)}.`
-  if (first === undefined)
-    return (
-      <span>
-        {workers.alive === 0 ? "Nothing is wrong, and no worker runs." : "All is well."} <span class="dim">{rest}</span>
-      </span>
-    )
-  const others = findings.length - 1
-  return (
-    <span>
-      <span class={bad.length > 0 ? "bad" : ""}>{first.title}</span>, since <Moment at={first.since} as="clock" />
-      {others > 0 && `, and ${others === 1 ? "one more thing needs" : `${others} more things need`} a look`}.{" "}
-      <span class="dim">{rest}</span>
-    </span>
-  )
-}
+/** What the service says in a sentence, and how soon jobs start. */
+const sentence = ({ findings, verdict, wait }: Stats): JSX.Element => (
+  <span>
+    <span class={findings.some(({ severity }) => severity === "bad") ? "bad" : ""}>{verdict}</span>{" "}
+    {wait !== undefined && <span class="dim">95 of 100 jobs start within {duration(wait.p95)}.</span>}
+  </span>
+)
 
 const Find = ({ finding }: { readonly finding: Finding }): JSX.Element => {
   const { severity, title, detail, since, action } = finding
@@ -128,15 +115,18 @@ const Find = ({ finding }: { readonly finding: Finding }): JSX.Element => {
   )
 }
 
+const rate = (perMinute: number): string => (perMinute < 10 ? perMinute.toFixed(1) : whole(perMinute))
+
 const WAITING = ["deferred", "scheduled", "queued", "started"] as const
 
 const Flow = ({ stats }: { readonly stats: Stats | undefined }): JSX.Element => {
   const of = counts.value ?? stats?.counts
-  const number = (state: string): string => (of?.[state] === undefined ? "–" : whole(of[state]))
+  const number = (state: string): string =>
+    of?.[state] === undefined ? "–" : `${whole(of[state])}${cutCounts.value.includes(state) ? "+" : ""}`
   const words: Readonly<Record<string, string>> = {
     deferred: "wait for other jobs",
     scheduled: of?.["retrying"] === undefined ? "" : `${whole(of["retrying"])} of them retry`,
-    queued: stats === undefined ? "" : `${whole(stats.perMinute.in)} came in a minute`,
+    queued: stats?.perMinute === undefined ? "" : `${rate(stats.perMinute.in)} come a minute`,
     started: stats === undefined ? "" : `of ${whole(stats.handlers.all)} handlers`,
   }
   const ended = stats?.ended
@@ -189,7 +179,7 @@ const Tasks = (): JSX.Element => {
                   num("Runs, p50"),
                   num("p95"),
                   num("Fails"),
-                  { title: "Failures", class: "hide-m" },
+                  { title: "How often", class: "hide-m" },
                 ]}
               >
                 {rows.map((each) => (
@@ -201,7 +191,7 @@ const Tasks = (): JSX.Element => {
                       <span class="dim small">{each.queue}</span>
                     </Cell>
                     <Cell class="num" label="/min">
-                      {each.perMinute < 10 ? each.perMinute.toFixed(1) : whole(each.perMinute)}
+                      {rate(each.perMinute)}
                     </Cell>
                     <Cell class="num" label="waits">
                       {each.wait === undefined ? "–" : duration(each.wait.p95)}
@@ -219,7 +209,7 @@ const Tasks = (): JSX.Element => {
                       {percent(each.failRate)}
                     </Cell>
                     <Cell class="off hide-m">
-                      <Spark values={each.spark} kind="f-fail" class="w" />
+                      <Spark values={each.spark} class="w" />
                     </Cell>
                   </Row>
                 ))}
