@@ -5,6 +5,7 @@
 import axe from "axe-core"
 import type { BrowserContext, Page } from "playwright-core"
 import { expect, onTestFinished } from "vitest"
+import { type Board, type BoardOptions, openBoard } from "./board.ts"
 import { connectChromium } from "./chromium.ts"
 import { settled, type THEMES, WIDTHS } from "./watching.ts"
 
@@ -94,4 +95,11 @@ export const findings = async (page: Page): Promise<ReadonlyArray<string>> => {
       ),
     )
   }, TAGS)
+}
+
+/** A board for one test. */
+export const boardOf = async (options?: BoardOptions): Promise<Board> => {
+  const board = await openBoard(options)
+  onTestFinished(() => board[Symbol.asyncDispose]())
+  return board
 }

@@ -1,0 +1,180 @@
+/** What is seen where there is nothing, nothing yet, or no permission; and what becomes of an open page when that changes. */
+import { http, type Token } from "callboard"
+import { Hono } from "hono"
+import { expect, onTestFinished, test } from "vitest"
+import { listen } from "../../runtime/http/listener.ts"
+import { generateId } from "../../runtime/id.ts"
+import { eventually, freePort } from "../support/servers/process.ts"
+import { boardOf, findings, visit } from "./shown.ts"
+import { settled } from "./watching.ts"
+
+const READER = "reader-0123456789abcdef"
+const ADMIN = "admin-0123456789abcdef"
+const tokens: ReadonlyArray<Token> = [
+  { name: "on-call", token: ADMIN, scopes: ["admin"] },
+  { name: "looks", token: READER, scopes: ["read"] },
+]
+
+/** The status of an answer is told on the console, too. */
+const status = (...codes: ReadonlyArray<number>): ReadonlyArray<RegExp> =>
+  codes.map((code) => new RegExp(`^console: Failed to load resource: the server responded with a status of ${code} `))
+
+const EMPTY: ReadonlyArray<readonly [path: string, words: string]> = [
+  ["/workers", "No worker lives"],
+  ["/workers/wk-9", "No worker of this name lives"],
+  ["/queues/nothing", "There is no such queue now"],
+  ["/schedules", "No schedule yet"],
+  ["/dead", "Nothing was given up"],
+]
+
+test("an empty board says so, view by view", async () => {
+  const board = await boardOf({ actors: [] })
+  const page = await visit(board.url, "/")
+  for (const [path, words] of EMPTY) {
+    await page.goto(`${board.url}${path}`)
+    await settled(page)
+    await page.getByText(words).first().waitFor()
+    expect(await findings(page), path).toEqual([])
+  }
+})
+
+test("an address that is no view is none for the server either", async () => {
+  const board = await boardOf({ actors: [] })
+  expect((await fetch(`${board.url}/nothing-here`, { headers: { accept: "text/html" } })).status).toBe(404)
+})
+
+test("a board that needs a token asks for it, and shows what was asked for", async () => {
+  const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
+  const page = await visit(board.url, "/workers", { expected: status(401) })
+  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
+  expect(await findings(page)).toEqual([])
+  await page.getByRole("textbox", { name: "Token" }).fill("nobody-0123456789abcdef")
+  await page.keyboard.press("Enter")
+  await page.getByRole("heading", { name: "That token is not known" }).waitFor()
+  expect(await findings(page)).toEqual([])
+  await page.getByRole("textbox", { name: "Token" }).fill(ADMIN)
+  await page.keyboard.press("Enter")
+  await page.getByText("No worker lives").waitFor()
+  expect(new URL(page.url()).pathname).toBe("/workers")
+  expect(await page.context().cookies()).toEqual([])
+  // It is kept for this tab alone.
+  expect(await page.evaluate(() => [localStorage.length, Object.values(sessionStorage)])).toEqual([0, [ADMIN]])
+  await page.reload()
+  await page.getByText("No worker lives").waitFor()
+})
+
+test("the token of a link is taken, and leaves the address at once", async () => {
+  const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
+  const page = await visit(board.url, "/workers", { token: ADMIN })
+  await page.getByText("No worker lives").waitFor()
+  expect(page.url()).toBe(`${board.url}/workers`)
+  await page.getByText("on-call").first().waitFor()
+})
+
+test("a reader sees the buttons, what they need, and the command without the token", async () => {
+  const board = await boardOf({ http: { port: 0, tokens }, token: ADMIN })
+  await board.ended("mailer.send", { to: "ops@acme.test" })
+  const page = await visit(board.url, "/queues", { token: READER })
+  const row = page.getByRole("row", { name: /mail/ })
+  await row.waitFor()
+  const pause = row.getByRole("button", { name: "Pause" })
+  expect(await pause.isDisabled()).toBe(true)
+  expect(await row.textContent()).toContain("Your token needs the scope operate for this")
+  expect(await findings(page)).toEqual([])
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"])
+  await row.getByRole("button", { name: "Copy as curl" }).click()
+  const copied = await eventually(() => page.evaluate(() => navigator.clipboard.readText()))
+  expect(copied).toBe(`curl -X POST '${board.url}/v1/queues/mail/pause' -H "Authorization: Bearer $CALLBOARD_TOKEN"`)
+})
+
+/** The same board and address with other tokens, as after a restart of the service. */
+const restarts = async () => {
+  const [port, transport] = [await freePort(), `memory://${generateId()}`]
+  return (given: typeof tokens) => boardOf({ transport, http: { port, tokens: given }, token: given[0]?.token ?? "" })
+}
+
+const OFFLINE = [/^console: Failed to load resource: net::ERR_CONNECTION_REFUSED/, ...status(401, 403)]
+
+test("a service that goes away is told, with what was seen; when it comes back the page goes on by itself", async () => {
+  const begin = await restarts()
+  const first = await begin(tokens)
+  await first.ended("mailer.send", { to: "ops@acme.test" })
+  const page = await visit(first.url, "/queues", { token: ADMIN, expected: OFFLINE })
+  await page.getByRole("row", { name: /mail/ }).waitFor()
+  await first[Symbol.asyncDispose]()
+  await page.getByText("No connection since").waitFor()
+  // What was there stays, and loses its colour after a while.
+  await page.getByRole("row", { name: /mail/ }).waitFor()
+  await page.locator("main.stale").waitFor()
+  expect(await findings(page)).toEqual([])
+  await page.getByRole("row", { name: /mail/ }).getByRole("button", { name: "Pause" }).click()
+  await page.getByText("The service does not answer").first().waitFor()
+
+  const second = await begin(tokens)
+  await page.getByRole("button", { name: "Try now" }).first().click()
+  await page.getByText("No connection since").waitFor({ state: "detached" })
+  await second.ask("POST", "/v1/queues/mail/pause")
+  await page.getByRole("row", { name: /mail/ }).getByRole("button", { name: "Resume" }).waitFor()
+})
+
+test("a token that loses its scope while the page is open keeps the page, and the buttons say it", async () => {
+  const begin = await restarts()
+  const first = await begin(tokens)
+  await first.ended("mailer.send", { to: "ops@acme.test" })
+  const page = await visit(first.url, "/queues", { token: ADMIN, expected: OFFLINE })
+  const pause = page.getByRole("row", { name: /mail/ }).getByRole("button", { name: "Pause" })
+  await pause.waitFor()
+  await first[Symbol.asyncDispose]()
+  const second = await begin([{ name: "on-call", token: ADMIN, scopes: ["read"] }])
+  await eventually(async () => (await second.ask("GET", "/v1/me")).status === 200)
+  if (await pause.isEnabled()) await pause.click()
+  await eventually(() => pause.isDisabled())
+  expect((await second.ask("GET", "/v1/queues")).body.queues).toMatchObject([{ name: "mail", paused: false }])
+})
+
+test("a token that is not known any more asks for another, and the view is there again", async () => {
+  const begin = await restarts()
+  const first = await begin(tokens)
+  const page = await visit(first.url, "/workers", { token: ADMIN, expected: OFFLINE })
+  await page.getByRole("row", { name: /wk-1/ }).waitFor()
+  await first[Symbol.asyncDispose]()
+  await begin([{ name: "looks", token: READER, scopes: ["read"] }])
+  await page.getByRole("heading", { name: "That token is not known" }).waitFor()
+  await page.getByRole("textbox", { name: "Token" }).fill(READER)
+  await page.keyboard.press("Enter")
+  await page.getByRole("row", { name: /wk-1/ }).waitFor()
+})
+
+test("under a path, all of the page stays under it", async () => {
+  const board = await boardOf()
+  await board.ended("mailer.send", { to: "ops@acme.test" })
+  const app = new Hono().route("/ops/board", http(board.service.client, { loopbackOnly: true }))
+  const listener = await listen(
+    { host: "127.0.0.1", port: 0 },
+    (request) => app.fetch(request),
+    () => undefined,
+  )
+  onTestFinished(() => listener.kill())
+  const url = `http://127.0.0.1:${listener.port}`
+  const asked: Array<string> = []
+  const page = await visit(url, "/ops/board/queues")
+  page.on("request", (request) => asked.push(new URL(request.url()).pathname))
+  await page.getByRole("row", { name: /mail/ }).waitFor()
+  await page.getByRole("link", { name: "mail" }).click()
+  await page.getByRole("heading", { name: "mail" }).waitFor()
+  expect(new URL(page.url()).pathname).toBe("/ops/board/queues/mail")
+  await page.reload()
+  await page.getByRole("heading", { name: "mail" }).waitFor()
+  await page.getByRole("link", { name: "Workers" }).first().click()
+  await page.getByRole("row", { name: /wk-1/ }).waitFor()
+  await page.goBack()
+  await page.getByRole("heading", { name: "mail" }).waitFor()
+  expect(asked.filter((path) => !path.startsWith("/ops/board/"))).toEqual([])
+})
+
+test("without the page there is only the interface", async () => {
+  const board = await boardOf({ actors: [], http: { port: 0, page: false } })
+  const accept = { headers: { accept: "text/html" } }
+  expect((await fetch(`${board.url}/queues`, accept)).status).toBe(404)
+  expect(await (await fetch(`${board.url}/`, accept)).text()).not.toContain("data-base")
+})
