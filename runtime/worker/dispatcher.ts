@@ -418,7 +418,7 @@ export class Dispatcher {
       startedAt: run.startedAt,
       hardSeconds: run.hardMs / 1000,
       rejects: run.method.acks?.onTimeout === "reject",
-      keepMs: this.#options.worker.connection.keepFailed(run.task.task, run.task.meth),
+      keepMs: this.#executor.keepFailedMs(run.method),
     })
   }
 

@@ -6,6 +6,7 @@
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import type { ErasedMethod } from "../actor/actor.ts"
 import { acksEarly } from "../actor/definition.ts"
 import { flatMapNow, runNow } from "../async/now.ts"
 import { jobError } from "../jobs/outcome/job-error.ts"
@@ -143,6 +144,11 @@ export class Executor {
     )
     if (failed !== undefined) return failed
     return { token: inFlight.delivery.token, then: { kind: "release", delay: 5_000 } }
+  }
+
+  /** How long failures of a method are kept, in milliseconds, unless a task sets it. */
+  keepFailedMs(method: ErasedMethod): number {
+    return this.#settings.of(method).keep.failureMs
   }
 
   /** Changes the time limits of a method for runs that begin from now on. False if the method is not served here. */

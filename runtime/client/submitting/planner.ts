@@ -117,24 +117,23 @@ export class Planner {
     const priority = method?.priority
     // In a process that serves the actor the worker's own check is as near, and costs the submission nothing.
     const isChecked = method?.exactInput === true && !context.lenient && !this.#directory.local.has(target.actor)
-    const planned: PlanContext = {
-      ...(method?.limitKey === undefined ? {} : { limitKey: method.limitKey }),
-      ...(method?.params === undefined ? {} : { params: method.params }),
-      ...(isChecked ? { inputSchema: method.input } : {}),
+    const queue = method?.queue ?? actor?.queue ?? DEFAULT_QUEUE
+    const planned: { -readonly [Field in keyof PlanContext]: PlanContext[Field] } = {
       now,
       id,
       origin: this.#origin,
-      ...(this.#sender === undefined ? {} : { sender: this.#sender }),
-      ...(method?.redact === undefined ? {} : { redact: method.redact }),
-      defaults: {
-        queue: method?.queue ?? actor?.queue ?? DEFAULT_QUEUE,
-        ...(priority === undefined ? {} : { priority }),
-      },
-      ...(context.parent === undefined ? {} : { parent: context.parent }),
-      ...(context.placement === undefined ? {} : { placement: context.placement }),
-      ...(context.traceparent === undefined ? {} : { traceparent: context.traceparent }),
-      ...(context.tracestate === undefined ? {} : { tracestate: context.tracestate }),
+      defaults: priority === undefined ? { queue } : { queue, priority },
     }
+    const { parent, placement, traceparent, tracestate } = context
+    if (method?.limitKey !== undefined) planned.limitKey = method.limitKey
+    if (method?.params !== undefined) planned.params = method.params
+    if (isChecked) planned.inputSchema = method.input
+    if (this.#sender !== undefined) planned.sender = this.#sender
+    if (method?.redact !== undefined) planned.redact = method.redact
+    if (parent !== undefined) planned.parent = parent
+    if (placement !== undefined) planned.placement = placement
+    if (traceparent !== undefined) planned.traceparent = traceparent
+    if (tracestate !== undefined) planned.tracestate = tracestate
     const posting = plan(submission, planned)
     const { maxBody = Number.POSITIVE_INFINITY } = context
     if (Result.isSuccess(posting) && posting.success.message.body.length > maxBody) {

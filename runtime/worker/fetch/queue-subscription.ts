@@ -51,7 +51,7 @@ export class QueueSubscription {
 
   /** Whether tasks of a queue that were pulled already may start. */
   allows(queue: string): boolean {
-    return this.#open.includes(queue)
+    return !this.#suspended && !this.#stuck && this.#listed.includes(queue) && !this.#paused.has(queue)
   }
 
   /** Adds a queue, in the last place. False if it is there already. */
