@@ -5,7 +5,7 @@
 import { createInbox } from "nats"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
-import { apiError, at, BUSY, CODE, fromApiError, hasNoRoom, objectAt, timedOut } from "./connection/answers.ts"
+import { apiError, at, BUSY, CODE, copyOf, fromApiError, hasNoRoom, objectAt, timedOut } from "./connection/answers.ts"
 import { ANSWER_MS, type Link } from "./connection/link.ts"
 import type { ServerClock } from "./connection/server-clock.ts"
 import type { Names } from "./streams/names.ts"
@@ -117,7 +117,7 @@ export class NatsStore implements Store {
         const key = names.key(subject)
         // For a value whose time to live has ended the server itself publishes a marker.
         const gone = headers?.has(REMOVED_HEADER) || headers?.has("Nats-Marker-Reason")
-        listener(gone ? { key } : { key, value: data.slice() })
+        listener(gone ? { key } : { key, value: copyOf(data) })
       },
       signal,
     )
@@ -156,7 +156,7 @@ export class NatsStore implements Store {
   }
 
   #entry({ subject, data, seq }: StoredMessage): Entry {
-    return { key: this.#parts.names.key(subject), value: data.slice(), revision: String(seq) }
+    return { key: this.#parts.names.key(subject), value: copyOf(data), revision: String(seq) }
   }
 
   /** Keys with a prefix that have a message (values and removals), in byte order. */

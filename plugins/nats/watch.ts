@@ -7,6 +7,7 @@ import type { Msg, Subscription } from "nats"
 import type { Interest, News } from "../../runtime/transport/driver.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Broadcast } from "../../runtime/transport/optional.ts"
+import { copyOf } from "./connection/answers.ts"
 import type { Link } from "./connection/link.ts"
 import type { Names } from "./streams/names.ts"
 
@@ -30,7 +31,7 @@ export const listen = async (
     await Promise.all(interest.queues.map(subscribe))
   } else if (interest.kind === "job") {
     const { id, ends } = interest
-    const onRecord = ({ data }: Msg) => listener({ kind: "job", id, record: data.slice() })
+    const onRecord = ({ data }: Msg) => listener({ kind: "job", id, record: copyOf(data) })
     if (ends) await subscriptions.listen(names.event("t", id), onRecord, signal, names.event("t"))
     else
       await Promise.all([
@@ -42,7 +43,7 @@ export const listen = async (
       ])
   } else {
     const onRecord = ({ subject, data }: { readonly subject: string; readonly data: Uint8Array }) =>
-      listener({ kind: "job", id: names.idIn(subject), record: data.slice() })
+      listener({ kind: "job", id: names.idIn(subject), record: copyOf(data) })
     await subscriptions.listen(names.event("t"), onRecord, signal)
   }
   if (signal.aborted) return
@@ -67,7 +68,7 @@ export const makeBroadcast = (link: Link, names: Names, subscriptions: Subscript
     await link.tell(names.topic(checked(topic)), payload)
   },
   listen: (topic, listener, signal) =>
-    subscriptions.listen(names.topic(checked(topic)), (message) => listener(message.data.slice()), signal),
+    subscriptions.listen(names.topic(checked(topic)), (message) => listener(copyOf(message.data)), signal),
 })
 
 // ── subscriptions ────────────────────────────────────────────────────────────────────────────────────────────────────

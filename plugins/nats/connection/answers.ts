@@ -145,6 +145,12 @@ export const textOf = (error: unknown): string => (error instanceof Error ? erro
 
 export const asTransportError = (error: unknown): TransportError => fromClientError(error, "the nats transport failed")
 
+/**
+ * A copy of a message's content. The content is a view of the client's buffer, which holds many messages and would stay in
+ * memory as long as one of them is in use; and it is a Buffer, of which `slice` is another view.
+ */
+export const copyOf = (data: Uint8Array): Uint8Array => new Uint8Array(data)
+
 // ── reading JSON ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The value at a path of keys, or `undefined`. An answer of the server may lack any field. */

@@ -4,6 +4,7 @@
  */
 import type { Msg } from "nats"
 import type { Delivery } from "../../../runtime/transport/driver.ts"
+import { copyOf } from "../connection/answers.ts"
 import type { Lane } from "./consumers.ts"
 
 /** The parts of a token. */
@@ -108,9 +109,7 @@ export class DeliveryFactory {
         sequence: seq,
         first,
         deliveries,
-        // The bytes are copied: the client's buffer holds many messages, and would stay in memory as long as one of
-        // them is in use.
-        content: message.data.slice(),
+        content: copyOf(message.data),
       },
       token: { nonce: this.nonce, number, ack, consumer, seq, receivedAt, until: 0 },
     }

@@ -3,6 +3,7 @@
  * first: then a moving job is seen at least once. A miss is confirmed once, on the leader.
  */
 import type { Index, Known, QueuedTask } from "../../../runtime/transport/known.ts"
+import { copyOf } from "../connection/answers.ts"
 import { EXPIRES_HEADER, SCHEDULE_HEADER } from "../queue/publish.ts"
 import type { Names } from "../streams/names.ts"
 import { indexOf, type StoredMessage, type StreamReader } from "../streams/reader.ts"
@@ -80,7 +81,7 @@ const taskIn = (message: StoredMessage, names: Names): FoundTask | undefined => 
     task: {
       queue,
       at: message.time,
-      content: message.data.slice(),
+      content: copyOf(message.data),
       ...(scheduled && Number.isFinite(due) ? { due } : {}),
       ...(expires === undefined ? {} : { expires }),
     },

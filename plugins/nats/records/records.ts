@@ -8,6 +8,7 @@ import type { CommitRecord } from "../../../runtime/transport/driver.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Revision } from "../../../runtime/transport/store.ts"
+import { copyOf } from "../connection/answers.ts"
 import { listName, type Names } from "../streams/names.ts"
 import type { Outgoing } from "../streams/publisher.ts"
 import type { StoredMessage, StreamReader } from "../streams/reader.ts"
@@ -133,5 +134,5 @@ export const recordIn = (message: StoredMessage): StoredRecord => {
   const index = indexOf(message)
   const list = index === undefined || message.header("Nats-TTL") !== "" ? undefined : listOf(index)
   const { seq, time, data } = message
-  return { revision: revisionOf(seq, list), seq, time, bytes: data.slice(), index }
+  return { revision: revisionOf(seq, list), seq, time, bytes: copyOf(data), index }
 }

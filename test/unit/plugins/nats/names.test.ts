@@ -95,19 +95,28 @@ test.each([
   }
 })
 
+const lane = {
+  queue: "q",
+  band: 4,
+  consumer: "q-4",
+  next: "",
+  acks: "$JS.ACK.board_queue.q-4.",
+  made: true,
+  leased: true,
+  highest: 0,
+  quiet: false,
+}
+
+test("the content of a delivery is a copy: the client reads into one buffer for many messages", () => {
+  const bytes = Buffer.from("a task")
+  const message = Object.assign(Object.create(null), { subject: "board.j.q.4.id", data: bytes })
+  const made = new DeliveryFactory().create(message, "$JS.ACK.board_queue.q-4.1.1.1.1795202926817735997.0", lane, 1)
+  bytes.fill(0)
+  expect(made?.delivery.content).toEqual(new Uint8Array(Buffer.from("a task")))
+})
+
 test("fences rise with the sequence, then with the count, then with time, compared as text", () => {
   const deliveryFactory = new DeliveryFactory()
-  const lane = {
-    queue: "q",
-    band: 4,
-    consumer: "q-4",
-    next: "",
-    acks: "$JS.ACK.board_queue.q-4.",
-    made: true,
-    leased: true,
-    highest: 0,
-    quiet: false,
-  }
   const at = (seq: number, count: number, time: number): string => {
     const reply = `$JS.ACK.board_queue.q-4.${count}.${seq}.1.1795202926817735997.0`
     const message = { subject: "board.j.q.4.id", data: new Uint8Array(0) }
