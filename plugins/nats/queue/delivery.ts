@@ -38,10 +38,9 @@ const NONCE_DIGITS = 6
 const ZEROS = "0".repeat(SEQ_DIGITS)
 
 /** A number as text of fixed length, so that texts sort as the numbers do. */
-const digits = (number: number, count: number): string => {
-  const text = number.toString(36)
-  return ZEROS.slice(0, count - text.length) + text
-}
+const digits = (number: number, count: number): string => padded(number.toString(36), count)
+
+const padded = (text: string, count: number): string => ZEROS.slice(0, count - text.length) + text
 
 interface AckParts {
   readonly consumer: string
@@ -82,8 +81,8 @@ export class DeliveryFactory {
   readonly nonce = Math.floor(Math.random() * 36 ** NONCE_DIGITS)
     .toString(36)
     .padStart(NONCE_DIGITS, "0")
-  /** The end of a fence (time and nonce), which is the same for all deliveries of a millisecond. */
-  #end = { at: 0, text: "" }
+  /** When the last delivery was received, as text: writing a number so large in base 36 takes long. */
+  #received = { at: 0, text: "0" }
   #count = 0
 
   /**
@@ -102,7 +101,7 @@ export class DeliveryFactory {
     const number = ++this.#count
     return {
       delivery: {
-        token: `${this.nonce}.${number}.${receivedAt.toString(36)}.${ack.slice(ACK_PREFIX.length)}`,
+        token: `${this.nonce}.${number}.${this.#timeOf(receivedAt)}.${ack.slice(ACK_PREFIX.length)}`,
         fence,
         queue: lane.queue,
         level: lane.band,
@@ -116,9 +115,13 @@ export class DeliveryFactory {
   }
 
   #fence(seq: number, deliveries: number, receivedAt: number): string {
-    if (this.#end.at !== receivedAt) this.#end = { at: receivedAt, text: digits(receivedAt, TIME_DIGITS) + this.nonce }
     const count = deliveries === 1 ? FIRST : digits(deliveries, COUNT_DIGITS)
-    return digits(seq, SEQ_DIGITS) + count + this.#end.text
+    return digits(seq, SEQ_DIGITS) + count + padded(this.#timeOf(receivedAt), TIME_DIGITS) + this.nonce
+  }
+
+  #timeOf(receivedAt: number): string {
+    if (this.#received.at !== receivedAt) this.#received = { at: receivedAt, text: receivedAt.toString(36) }
+    return this.#received.text
   }
 }
 

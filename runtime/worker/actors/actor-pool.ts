@@ -67,6 +67,18 @@ const poolOf = (
   taskNames: ReadonlyMap<string, string>,
 ): ActorPool => {
   const targetOf = (task: string, meth: string | null) => resolveName(task, meth, (name) => served.has(name), taskNames)
+  const resolve = (task: string, meth: string | null): Resolution => {
+    const target = targetOf(task, meth)
+    const actor = served.get(target.actor)
+    if (actor === undefined) return { found: false, message: `no actor ${target.actor} is served here` }
+    const name = target.meth ?? DEFAULT_METHOD
+    const method = actor.definition.methods.get(name)
+    return method === undefined
+      ? { found: false, message: `actor ${target.actor} has no method ${name}` }
+      : { found: true, actor, method }
+  }
+  // Most tasks are for the same method as the one before. What is served does not change.
+  let last: { readonly task: string; readonly meth: string | null; readonly resolution: Resolution } | undefined
   return {
     actors,
     queueOf(task, meth) {
@@ -79,14 +91,8 @@ const poolOf = (
       return served.get(target.actor)?.definition.methods.get(target.meth ?? DEFAULT_METHOD)?.redact
     },
     resolve(task, meth) {
-      const target = targetOf(task, meth)
-      const actor = served.get(target.actor)
-      if (actor === undefined) return { found: false, message: `no actor ${target.actor} is served here` }
-      const name = target.meth ?? DEFAULT_METHOD
-      const method = actor.definition.methods.get(name)
-      return method === undefined
-        ? { found: false, message: `actor ${target.actor} has no method ${name}` }
-        : { found: true, actor, method }
+      if (last?.task !== task || last.meth !== meth) last = { task, meth, resolution: resolve(task, meth) }
+      return last.resolution
     },
     get unhealthy() {
       return [...served.values()]
