@@ -5,7 +5,7 @@ import { type BoardRecord, checkOwner, claimEnded, extended, liveClaim, type Sto
 import { change, type Rule } from "./changing.ts"
 import { accepted } from "./failure.ts"
 import { type GivenJob, type Held, idOf } from "./handles.ts"
-import { expiryOf } from "./requests.ts"
+import { checkClaimNumber, expiryOf } from "./requests.ts"
 import type { Run, Session } from "./session.ts"
 import { type BoardJobView, expiresIn, viewOf } from "./view.ts"
 
@@ -38,6 +38,7 @@ export const end = async (
   lost?: StoredClaim,
 ): Promise<BoardJobView> => {
   const owner = accepted(checkOwner(given))
+  checkClaimNumber(options.claim)
   const id = idOf(job)
   return run(async ({ entries, renewals, candidates, news, board }) => {
     const held = board.handles.heldOf(job)
@@ -68,6 +69,7 @@ export const extendExpiry = async (
 ): Promise<boolean> => {
   const expiryMs = expiryOf(expiry)
   if (owner !== undefined) accepted(checkOwner(owner))
+  checkClaimNumber(claim)
   const id = idOf(job)
   return run(async (session) => {
     const held = session.board.handles.heldOf(job)

@@ -62,7 +62,8 @@ const parserOf = <A>(schema: Schema.Codec<A, unknown>, what: string) => {
     const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
     if (unknown !== undefined)
       throw new CallboardError("unknown-field", `${field} is not a field of ${what}`, { field })
-    return refuseInput(field === "" ? what : field, issue?.message ?? "is not valid")
+    if (field === "") throw new CallboardError("invalid-input", `${what}: must be an object with fields`)
+    return refuseInput(field, issue?.message ?? "is not valid")
   }
 }
 
@@ -82,6 +83,12 @@ export const parseEntity = parserOf(EntityRequest, "an entity")
 export const parseClaim = parserOf(ClaimRequest, "a claim")
 export const parseOwner = parserOf(OwnerRequest, "an owner")
 export const parseExtend = parserOf(ExtendRequest, "an extension")
+
+/** Number of a claim, where one is given. Fails with `invalid-input`. */
+export const checkClaimNumber = (claim: number | undefined): void => {
+  if (claim !== undefined && !(Number.isSafeInteger(claim) && claim >= 1))
+    refuseInput("claim", "must be the number of a claim: 1, 2, 3 …")
+}
 
 export const checkLimit = (limit: number): void => {
   if (!(Number.isInteger(limit) && limit >= 1 && limit <= 1_000)) refuseInput("limit", "must be from 1 to 1,000")

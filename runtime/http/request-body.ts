@@ -72,7 +72,7 @@ const beginsArray = (type: string, chunk: Uint8Array): boolean => {
 /** All bytes of the body. Stops reading, and fails with `too-large`, as soon as there are more than allowed. */
 const readBytes = async (request: Request, type: string, limits: BodyLimits, held: HeldBody): Promise<Uint8Array> => {
   const declared = Number(request.headers.get("content-length") ?? Number.NaN)
-  if (declared > limits.many) throw tooLarge(limits.many, true)
+  if (declared > limits.many) throw tooLarge(limits.many, limits.many > limits.one)
   const untilLate = () => held.deadline - performance.now()
   if (declared <= limits.one) {
     held.add(declared)

@@ -175,6 +175,9 @@ describe("bad input has the codes and messages that code has", () => {
     ["POST", "/jobs", { name: "a", details: [] }, 400, { code: "invalid-input", field: "details" }],
     ["POST", "/jobs", { name: "a", colour: "red" }, 400, { code: "unknown-field", field: "colour" }],
     ["POST", "/jobs", "{", 400, { code: "invalid-json" }],
+    ["POST", "/jobs", [], 400, { code: "invalid-input", detail: "a board job: must be an object with fields" }],
+    ["POST", "/jobs/held/consume", { owner: "me", claim: 2.5 }, 400, { code: "invalid-input", field: "claim" }],
+    ["POST", "/jobs/held/consume", { owner: "me", claim: 0 }, 400, { code: "invalid-input", field: "claim" }],
     ["POST", "/claim", { owner: "" }, 400, { code: "invalid-input", field: "owner" }],
     ["POST", "/claim", { owner: 7 }, 400, { code: "invalid-input", field: "owner" }],
     ["POST", "/claim", {}, 400, { code: "invalid-input", field: "owner" }],
@@ -191,6 +194,7 @@ describe("bad input has the codes and messages that code has", () => {
     ["POST", "/jobs/held/claim", { owner: "other" }, 409, { code: "unclaimable" }],
     ["POST", "/jobs/held/consume", { owner: "other" }, 409, { code: "not-owner" }],
     ["POST", "/jobs/held/extend", { expiry: 5, owner: "other" }, 409, { code: "not-owner" }],
+    ["POST", "/jobs/held/extend", { expiry: 5, claim: -1 }, 400, { code: "invalid-input", field: "claim" }],
     ["POST", "/jobs/held/extend", { expiry: 0 }, 400, { code: "invalid-input", field: "expiry" }],
   ]
   test.each(table)("%s %s %j", async (method, path, body, status, problem) => {
@@ -207,7 +211,7 @@ describe("bad input has the codes and messages that code has", () => {
     if (code !== undefined) expect([answer.body.code, answer.body.detail]).toEqual([code.code, code.message])
   })
 
-  type Body = { readonly owner: string; readonly expiry?: number; readonly name: string; readonly priority?: string }
+  type Body = { readonly owner: string; readonly expiry?: number; readonly name: string; readonly claim?: number }
   type Refused = { readonly code: string; readonly message: string }
 
   /** What the same call in code is refused with; `undefined` for what only HTTP can be given. */
@@ -218,10 +222,11 @@ describe("bad input has the codes and messages that code has", () => {
     ids: Readonly<Record<string, string>>,
   ): Promise<Refused | undefined> => {
     if (typeof body === "string" || path.includes("?")) return undefined
-    const { owner, expiry, name, ...rest } = body as Body
+    const { owner, expiry, name, claim, ...rest } = body as Body
     if (path === "/jobs") return name === undefined ? undefined : refused(board.post(name, rest))
     if (typeof owner !== "string" && !path.endsWith("extend")) return undefined
     const given = expiry === undefined ? {} : { expiry }
+    const held = claim === undefined ? {} : { claim }
     if (path === "/claim") return refused(board.take(owner, given))
     const [, , name_ = "", call] = path.split("/")
     const id = ids[name_] ?? name_
@@ -231,9 +236,9 @@ describe("bad input has the codes and messages that code has", () => {
       case "consume":
       case "abandon":
       case "trash":
-        return refused(board[call](id, owner))
+        return refused(board[call](id, owner, held))
       case "extend":
-        return refused(board.extendExpiry(id, expiry ?? 1, owner === undefined ? {} : { owner }))
+        return refused(board.extendExpiry(id, expiry ?? 1, { ...held, ...(owner === undefined ? {} : { owner }) }))
       default:
         return refused(board.restore(id))
     }
@@ -257,7 +262,10 @@ describe("bad input has the codes and messages that code has", () => {
     const body = { name: "a", details: { text: "x".repeat(1_000) } }
     expect(await running.ask("POST", `${at}/jobs`, { body })).toMatchObject({
       status: 413,
-      body: { code: "too-large" },
+      body: {
+        code: "too-large",
+        detail: "the body has more than 1000 bytes: store large data elsewhere and send its address",
+      },
     })
     expect((await running.ask("GET", `${at}/count`)).body).toEqual({ count: 0 })
   })
