@@ -1,0 +1,123 @@
+/** What a board tells about itself over time, read from the store. The clock of the transport decides. */
+import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
+import type { Connection } from "../connection/connection.ts"
+import { CallboardError } from "../errors.ts"
+import { type Cause, type CauseDetails, causesOf, detailsOf, type ErrorsQuery } from "./errors.ts"
+import { type CountedStates, goneWorkers, Overview, type Stats } from "./overview.ts"
+import type { QueueStats } from "./queues.ts"
+import { type SeenWorker, type Slot, SlotReader } from "./reading.ts"
+import { type Grid, gridOf, marksOf, type Series, type SeriesQuery, seriesOf } from "./series.ts"
+import { SLOT_MS } from "./tally.ts"
+import { type TaskStats, type TasksQuery, tasksOf } from "./tasks.ts"
+
+/** A page of tasks. */
+export interface Tasks {
+  readonly tasks: ReadonlyArray<TaskStats>
+  readonly next?: string
+  /** Not all could be read in time: ask again. */
+  readonly partial?: true
+}
+
+/** A page of causes. */
+export interface Causes {
+  readonly errors: ReadonlyArray<Cause>
+  readonly next?: string
+  /** Not all could be read in time: ask again. */
+  readonly partial?: true
+}
+
+export class BoardStatistics {
+  readonly #connection: Connection
+  readonly #reader: SlotReader
+  readonly #overview: Overview
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+    this.#reader = new SlotReader(connection.store)
+    this.#overview = new Overview(connection, this.#reader)
+  }
+
+  /** How the board is, and how it was in a range of milliseconds until now. Fails with `TransportError`. */
+  stats(range: number): Promise<Stats> {
+    return this.#overview.stats(range)
+  }
+
+  /** Jobs by state, for those that look again and again: counted once a second, whatever the number of callers. */
+  counts(): Promise<CountedStates> {
+    return this.#overview.counts()
+  }
+
+  /** Every queue in numbers; an empty list where the transport cannot count. Fails with `TransportError`. */
+  async queues(): Promise<ReadonlyArray<QueueStats>> {
+    return (await this.#overview.queues()) ?? []
+  }
+
+  /** Workers that were there in the last `within` milliseconds and are not any more, newest first. Fails with `TransportError`. */
+  gone(within: number): Promise<ReadonlyArray<SeenWorker>> {
+    return this.#overview.gone(within)
+  }
+
+  /** The tasks of a range. Fails with `CallboardError` `invalid-input`, and with `TransportError`. */
+  async tasks(query: TasksQuery): Promise<Tasks> {
+    const now = await this.#connection.store.now()
+    const { slots, partial } = await this.#reader.read(now - 2 * query.range, now, now)
+    return { ...tasksOf(slots, query, now), ...(partial ? { partial: true } : {}) }
+  }
+
+  /**
+   * A series over time, with what happened meanwhile. Fails with `CallboardError` `invalid-input`, naming the field, and with
+   * `TransportError`.
+   */
+  async series(query: SeriesQuery): Promise<Series> {
+    const now = await this.#connection.store.now()
+    const grid = gridOf(query, now)
+    const to = grid.from + grid.step * grid.points
+    const [read, samples, alive] = await Promise.all([
+      // The slot before tells which versions are not new.
+      this.#reader.read(grid.from - SLOT_MS, query.of === "submitted" ? now : to, now),
+      query.of === "waiting" ? this.#reader.depths(grid.from, to, now) : [],
+      listWorkers(this.#connection.store),
+    ])
+    return seriesOf(query, grid, read, samples, this.#marks(read.slots, alive, grid, now))
+  }
+
+  /**
+   * Causes of failures, those that appeared last first. Fails with `CallboardError` `invalid-input`, naming the field, and with
+   * `TransportError`.
+   */
+  async errors(query: ErrorsQuery): Promise<Causes> {
+    const now = await this.#connection.store.now()
+    const { slots, known, partial } = await this.#reader.failures(now - query.range, now)
+    return { ...causesOf(slots, known, query, now), ...(partial ? { partial: true } : {}) }
+  }
+
+  /**
+   * One cause of failures: where it appears, and its newest jobs. `range`: how far back, in milliseconds. Fails with
+   * `CallboardError` `not-found`, and with `TransportError`.
+   */
+  async error(fingerprint: string, range: number): Promise<CauseDetails> {
+    const now = await this.#connection.store.now()
+    const { slots, known } = await this.#reader.failures(now - range, now)
+    const found = detailsOf(slots, known, fingerprint, { from: now - range, now })
+    if (found === undefined)
+      throw new CallboardError("not-found", `no job failed for ${fingerprint} in this time, or it was forgotten since`)
+    const traceback = await this.#traceback(fingerprint, found.sample)
+    return { ...found, ...(traceback === undefined ? {} : { traceback }) }
+  }
+
+  /** The traceback of the newest job that still has this error. */
+  async #traceback(fingerprint: string, ids: ReadonlyArray<string>): Promise<string | undefined> {
+    const found = await Promise.all(ids.map((id) => this.#connection.jobs.find(id)))
+    return found.find((each) => each?.record.fingerprint === fingerprint)?.record.error?.traceback
+  }
+
+  #marks(
+    slots: ReadonlyArray<Slot>,
+    alive: ReadonlyArray<WorkerDescription>,
+    { from, step, points }: Grid,
+    now: number,
+  ) {
+    const lost = goneWorkers(slots, alive, now).filter(({ goodbye }) => goodbye !== true)
+    return marksOf(slots, lost, from, from + step * points)
+  }
+}
