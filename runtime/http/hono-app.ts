@@ -89,8 +89,9 @@ export const honoApp = (
   return app
 }
 
-const HEADERS = "authorization, content-type, idempotency-key, prefer, traceparent, tracestate, last-event-id"
-const EXPOSED = "location, retry-after, preference-applied, www-authenticate"
+const HEADERS =
+  "authorization, content-type, idempotency-key, prefer, traceparent, tracestate, last-event-id, if-none-match"
+const EXPOSED = "location, retry-after, preference-applied, www-authenticate, etag"
 
 /** How long a browser remembers what it may send, in seconds. */
 const MAX_AGE = "600"

@@ -1,11 +1,15 @@
 /** The record of a job for the routes: found now, or waited for until the job has ended. */
+import * as Result from "effect/Result"
 import { WaitTimeout } from "../errors.ts"
-import { jobDetails, withoutPayload } from "../jobs/details.ts"
-import type { JobResult } from "../jobs/responses.ts"
+import { attemptsOf } from "../jobs/attempts.ts"
+import { inputView, jobDetails, withoutPayload } from "../jobs/details.ts"
+import type { JobResult, JobWith } from "../jobs/responses.ts"
 import { findRecord, goneError, waitForEnd } from "../jobs/tracking/finding.ts"
 import { outcomesOf } from "../jobs/tracking/history.ts"
 import { outcomeOf } from "../jobs/tracking/outcome.ts"
 import { type JobView, jobView } from "../jobs/view.ts"
+import { parseTask } from "../protocol/headers.ts"
+import type { Message } from "../protocol/message.ts"
 import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { Caller } from "./access.ts"
@@ -63,6 +67,30 @@ export const detailsFor = async ({ client }: HttpContext, caller: Caller, record
   caller.may("payload")
     ? withReadDeadline(jobDetails(client.connection.store, record))
     : withoutPayload(jobView(record), record)
+
+/** {@link detailsFor}, with the parts that were asked for. */
+export const detailsWith = async (
+  context: HttpContext,
+  caller: Caller,
+  record: JobRecord,
+  parts: ReadonlyArray<"input" | "attempts">,
+): Promise<typeof JobWith.Type> => {
+  const view = await detailsFor(context, caller, record)
+  const { input: _input, ...rest } = view
+  const input = parts.includes("input") ? inputView(view, record) : undefined
+  const retry = parts.includes("input") && record.message !== undefined ? retryOf(record.message) : undefined
+  return {
+    ...(parts.includes("input") ? rest : view),
+    ...(input === undefined ? {} : { input }),
+    ...(retry === undefined ? {} : { retry }),
+    ...(parts.includes("attempts") ? { attempts: attemptsOf(record) } : {}),
+  }
+}
+
+const retryOf = (message: Message): Readonly<Record<string, unknown>> | undefined => {
+  const task = Result.getOrUndefined(parseTask(message))
+  return task?.own.retry === undefined ? undefined : { ...task.own.retry }
+}
 
 /** How a job ended; `undefined` while it goes on. */
 export const jobOutcome = (record: JobRecord): Omit<typeof JobResult.Type, "id"> | undefined => {

@@ -1,24 +1,35 @@
 /** Routes about one job, by its id. */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import { CallboardError } from "../errors.ts"
 import { cancelJob } from "../jobs/commands/cancel.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
-import { Job, JobResult, Pending, RunResults } from "../jobs/responses.ts"
+import { runJobNow } from "../jobs/commands/run-now.ts"
+import { Job, JobResult, JobWith, Pending, RunResults } from "../jobs/responses.ts"
+import { treeOf } from "../jobs/tracking/tree.ts"
 import { jobView, type RunView, runView } from "../jobs/view.ts"
 import { transportDown } from "../jobs/why/ask.ts"
 import { Why } from "../jobs/why/cause.ts"
 import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
 import type { Caller } from "./access.ts"
-import { detailsFor, jobOutcome, recordAfterWait, recordOf, resultsAfterWait, shownTo } from "./job-record.ts"
-import { MAX_WAIT_MS, withReadDeadline } from "./limits.ts"
-import { boolean, text } from "./parameter.ts"
+import {
+  detailsFor,
+  detailsWith,
+  jobOutcome,
+  recordAfterWait,
+  recordOf,
+  resultsAfterWait,
+  shownTo,
+} from "./job-record.ts"
+import { boundedRead, DEFAULT_BUDGET_MS, MAX_PAGE, MAX_WAIT_MS, withReadDeadline } from "./limits.ts"
+import { boolean, integer, list, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
-import { json } from "./response.ts"
+import { json, tagged } from "./response.ts"
 import { type Route, route } from "./route.ts"
-import { MetaPatch, QueuePlace } from "./schema.ts"
+import { JobTree, MetaPatch, QueuePlace } from "./schema.ts"
 
 export const Wait = Schema.String.annotate({
   description: `Longest wait for the end: seconds, or text such as \`30s\`; ${MAX_WAIT_MS / 1000} s at most`,
@@ -44,6 +55,19 @@ const runFor = (caller: Caller, outcome: RunOutcome): RunView => {
   return rest
 }
 
+const With = Schema.Array(Schema.Literals(["input", "attempts"])).annotate({
+  description:
+    "What is told beside the job, with commas between: `input`, which needs the scope `payload`, and `attempts`",
+})
+
+/** Most jobs of a tree, unless the request says otherwise. */
+const DEFAULT_TREE = 200
+
+const TreeLimit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
+  description: "Most jobs to show",
+  default: DEFAULT_TREE,
+})
+
 const JOB = { status: 200, description: "The job", schema: Job }
 
 export const jobRoutes: ReadonlyArray<Route> = [
@@ -53,11 +77,56 @@ export const jobRoutes: ReadonlyArray<Route> = [
     operation: "getJob",
     group: "Jobs",
     summary: "What is known about a job",
+    description:
+      "With `with=attempts` the field `attempts` has the attempts instead of their number; with `with=input` the field `input` is an object with the value, or the beginning of a long one, its size, and what is hidden.",
     scope: "read",
-    responses: [JOB],
+    query: { with: list(With) },
+    headers: {
+      "If-None-Match": {
+        description: "The `ETag` of the last answer: 304 where nothing has changed",
+        example: '"9wN7"',
+      },
+    },
+    responses: [
+      {
+        status: 200,
+        description: "The job",
+        schema: Schema.Union([Job, JobWith]),
+        headers: { ETag: "Changes with the answer" },
+      },
+      { status: 304, description: "Nothing has changed since the answer with this `ETag`" },
+    ],
     problems: ["gone"],
-    handle: async ({ caller, context, id }) =>
-      json<typeof Job.Type>(await detailsFor(context, caller, await recordOf(context, id))),
+    handle: async ({ c, caller, context, id, query }) => {
+      const parts = query.with ?? []
+      if (parts.includes("input") && !caller.may("payload")) {
+        throw new CallboardError("forbidden", "this token lacks the scope payload, which with=input needs", {
+          scope: "payload",
+        })
+      }
+      const record = await recordOf(context, id)
+      return parts.length === 0
+        ? tagged<typeof Job.Type>(c.req.raw, await detailsFor(context, caller, record))
+        : tagged<typeof JobWith.Type>(c.req.raw, await detailsWith(context, caller, record, parts))
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/v1/jobs/{id}/tree",
+    operation: "getTree",
+    group: "Jobs",
+    summary: "The workflow of a job",
+    description:
+      "The jobs of its root, and those that it waits for or that wait for it. Where there are `more`, these are the newest.",
+    scope: "read",
+    query: { limit: integer(TreeLimit) },
+    responses: [{ status: 200, description: "The jobs, oldest first, the root before them", schema: JobTree }],
+    problems: ["gone", "unsupported"],
+    handle: ({ c, context, id, query: { limit = DEFAULT_TREE } }) =>
+      boundedRead(c.req.raw.signal, async (signal) => {
+        const options = { limit, budget: DEFAULT_BUDGET_MS, signal }
+        return json<typeof JobTree.Type>(await treeOf(context.client.connection, id, options))
+      }),
   }),
   route({
     method: "GET",
@@ -164,6 +233,20 @@ export const jobRoutes: ReadonlyArray<Route> = [
     problems: ["job-exists", "gone", "unsupported"],
     handle: async ({ caller, context, id }) =>
       json<typeof Job.Type>(shownTo(caller, jobView(await rerunJob(context.client.connection, id)))),
+  }),
+  route({
+    method: "POST",
+    path: "/v1/jobs/{id}/run-now",
+    operation: "runJobNow",
+    group: "Jobs",
+    summary: "Let a scheduled job run at once",
+    description:
+      "Also one that waits for its next attempt. A job that is in its queue stays as it is; `job-exists` while it runs, or waits for other jobs.",
+    scope: "operate",
+    responses: [JOB],
+    problems: ["job-exists", "already-terminal", "gone", "unsupported"],
+    handle: async ({ caller, context, id }) =>
+      json<typeof Job.Type>(shownTo(caller, jobView(await runJobNow(context.client.connection, id)))),
   }),
   route({
     method: "DELETE",

@@ -2,6 +2,7 @@
  * Responses: values as JSON, and errors as RFC 9457 problems: the one table from code to status, and the one place where
  * whatever was thrown becomes a response. What a client reads names the fault, never a stack or a secret.
  */
+import { createHash } from "node:crypto"
 import { CallboardError, type ErrorCode } from "../errors.ts"
 import type { ItemProblem, Problem } from "../jobs/responses.ts"
 import type { Log } from "../log/log.ts"
@@ -20,6 +21,14 @@ export const json = <T>(value: T, status = 200, headers: Headers = {}): Response
       ...headers,
     },
   })
+
+/** A value with an `ETag`; 304 where the client has it already, by its `If-None-Match`. No cache keeps it: it may hold secrets. */
+export const tagged = <T>(request: Request, value: T): Response => {
+  const etag = `"${createHash("sha256").update(JSON.stringify(value)).digest("base64url").slice(0, 22)}"`
+  const known = (request.headers.get("if-none-match") ?? "").split(",").map((each) => each.trim().replace(/^W\//, ""))
+  const isKnown = known.includes(etag) || known.includes("*")
+  return isKnown ? new Response(null, { status: 304, headers: { etag } }) : json(value, 200, { etag })
+}
 
 interface ProblemKind {
   readonly status: number

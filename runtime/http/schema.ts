@@ -5,7 +5,7 @@
 import * as Schema from "effect/Schema"
 import { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
 import { SCOPES } from "../config/groups.ts"
-import { Count, Durability, JobSummary, progress, transition } from "../jobs/responses.ts"
+import { Count, Durability, JobSummary, progress, StateSchema, transition } from "../jobs/responses.ts"
 import type { JobView } from "../jobs/view.ts"
 
 export const next = Schema.optionalKey(
@@ -38,6 +38,24 @@ export const JobCount = Schema.Struct({
 export const WaitingJobs = Schema.Struct({
   ids: Schema.Array(Schema.String).annotate({ description: "Ids of jobs, in the order in which they will be taken" }),
 }).annotate({ identifier: "WaitingJobs" })
+
+export const JobTree = Schema.Struct({
+  root: Schema.String,
+  nodes: Schema.Array(
+    Schema.Struct({
+      id: Schema.String,
+      name: Schema.String,
+      state: StateSchema,
+      times: JobSummary.fields.times,
+      parentId: Schema.optionalKey(Schema.String),
+      kind: Schema.Literals(["root", "child", "callback", "errback"]),
+      after: Schema.optionalKey(
+        Schema.Array(Schema.String).annotate({ description: "Jobs that it waits for, or waited for" }),
+      ),
+    }).annotate({ identifier: "TreeNode" }),
+  ),
+  more: Schema.Boolean.annotate({ description: "Whether there are more jobs than these" }),
+}).annotate({ identifier: "JobTree" })
 
 export const QueuePlace = Schema.Struct({
   position: Schema.NullOr(Count).annotate({

@@ -6,6 +6,7 @@ import * as Result from "effect/Result"
 import { describedMethod } from "../cluster/directory.ts"
 import { cut, loggable } from "../log/log-value.ts"
 import { HIDDEN, hideAll, hides, type Redaction } from "../log/redaction.ts"
+import { encodeBase64 } from "../protocol/base64.ts"
 import { type Body, decodeBody } from "../protocol/body.ts"
 import { jsonForm } from "../protocol/codec/json.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
@@ -55,6 +56,50 @@ export const withoutPayload = ({ description, progress, ...view }: JobView, reco
     ...(progress === undefined ? {} : { progress: { fraction: progress.fraction, at: progress.at } }),
     ...(text === undefined ? {} : { description: text }),
   }
+}
+
+/** The input of a job, as much of it as people read. */
+export interface InputView {
+  readonly value?: unknown
+  /** Where it is too long to be shown whole, its beginning as JSON; where it cannot be read as a task, its bytes in base64. */
+  readonly raw?: string
+  readonly encoding?: "json" | "base64"
+  /** Its size in this form, or as it came where it cannot be read. */
+  readonly bytes: number
+  readonly truncated: boolean
+  /** Names of what the method hides. */
+  readonly redacted: ReadonlyArray<string>
+}
+
+/** Most bytes of an input that are shown. */
+const MAX_SHOWN = 64 * 1024
+
+/** The input of a view, in parts. `undefined` where it is not kept. */
+export const inputView = ({ input }: JobView, { raw }: JobRecord): InputView | undefined => {
+  if (input === undefined) {
+    if (raw === undefined) return undefined
+    const bytes = raw.length
+    const shown = encodeBase64(raw.subarray(0, MAX_SHOWN))
+    return { raw: shown, encoding: "base64", bytes, truncated: bytes > MAX_SHOWN, redacted: [] }
+  }
+  const json = JSON.stringify(input)
+  const encoded = new TextEncoder().encode(json)
+  const bytes = encoded.length
+  const redacted = [...hiddenNames(input)]
+  if (bytes <= MAX_SHOWN) return { value: input, bytes, truncated: false, redacted }
+  // A character that the cut has divided is left out.
+  const text = new TextDecoder().decode(encoded.subarray(0, MAX_SHOWN)).replace(/\ufffd$/, "")
+  return { raw: text, encoding: "json", bytes, truncated: true, redacted }
+}
+
+/** Names of fields whose value is hidden. */
+const hiddenNames = (value: unknown, into: Set<string> = new Set()): Set<string> => {
+  if (typeof value !== "object" || value === null) return into
+  for (const [name, each] of Object.entries(value)) {
+    if (each === HIDDEN && !Array.isArray(value)) into.add(name)
+    else hiddenNames(each, into)
+  }
+  return into
 }
 
 type Arguments = Pick<Body, "args" | "kwargs">

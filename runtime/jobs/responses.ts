@@ -155,6 +155,42 @@ const ResultSchema = Schema.optionalKey(
   }),
 )
 
+const AttemptSchema = Schema.Struct({
+  run: Count,
+  attempt: Count,
+  worker: Schema.optionalKey(Schema.String),
+  queued: Schema.optionalKey(Time.annotate({ description: "When it came into its queue for this attempt" })),
+  started: Time,
+  ended: Schema.optionalKey(Time),
+  outcome: Schema.optionalKey(
+    Schema.String.annotate({
+      description:
+        "The state that ended the job, `failed` also where another attempt follows, `handed-back`, or `lost` with its worker; absent while it runs",
+    }),
+  ),
+  reason: Schema.optionalKey(Schema.String),
+  error: Schema.optionalKey(
+    Schema.Struct({
+      ...JobErrorSchema.fields,
+      reason: Schema.optionalKey(Schema.String),
+    }).annotate({ description: "Of earlier attempts name and message" }),
+  ),
+}).annotate({ identifier: "Attempt" })
+
+/** The input of a job, where it is asked for by itself. */
+const InputSchema = Schema.Struct({
+  value: Schema.optionalKey(Schema.Unknown),
+  raw: Schema.optionalKey(
+    Schema.String.annotate({
+      description: "Instead of `value`: the beginning of a long one as JSON, or bytes in base64",
+    }),
+  ),
+  encoding: Schema.optionalKey(Schema.Literals(["json", "base64"]).annotate({ description: "What `raw` is" })),
+  bytes: Count,
+  truncated: Schema.Boolean.annotate({ description: "Whether it has more than 64 KiB, which are shown" }),
+  redacted: Schema.Array(Schema.String).annotate({ description: "Names of what the method hides" }),
+}).annotate({ identifier: "JobInput" })
+
 export const Job = Schema.Struct({
   ...summary,
   result: ResultSchema,
@@ -172,6 +208,21 @@ export const Job = Schema.Struct({
   failureTtl: Schema.optionalKey(Seconds.annotate({ description: "Likewise; -1: for ever" })),
   transitions: Schema.Array(TransitionSchema).annotate({ description: "Oldest first, the last 50" }),
 }).annotate({ identifier: "Job" })
+
+/** A job with what was asked for. */
+export const JobWith = Schema.Struct({
+  ...Job.fields,
+  attempts: Schema.Union([
+    Count,
+    Schema.Array(AttemptSchema).annotate({ description: "With `with=attempts`: the last 20, oldest first" }),
+  ]),
+  input: Schema.optionalKey(Schema.Union([InputSchema, Schema.Unknown])),
+  retry: Schema.optionalKey(
+    Schema.Record(Schema.String, Schema.Unknown).annotate({
+      description: "With `with=input`: the retry policy that the task asks for",
+    }),
+  ),
+}).annotate({ identifier: "JobWith", description: "A job, with what was asked for by `with`" })
 
 /** How the last runs of a job ended. */
 export const RunResults = Schema.Struct({

@@ -131,16 +131,17 @@ export interface RunView {
  */
 const MAX_TIME_MS = 8.64e15
 
-const iso = (ms: number): string => new Date(Math.min(Math.max(ms, -MAX_TIME_MS), MAX_TIME_MS)).toISOString()
+/** A time of a record as text. */
+export const isoTime = (ms: number): string => new Date(Math.min(Math.max(ms, -MAX_TIME_MS), MAX_TIME_MS)).toISOString()
 
 export const transitionView = (transition: Transition): TransitionView => ({
   id: `${transition.run}.${transition.n}`,
-  at: iso(transition.at),
+  at: isoTime(transition.at),
   state: transition.state,
   ...(transition.attempt === undefined ? {} : { attempt: transition.attempt }),
   ...(transition.worker === undefined ? {} : { worker: transition.worker }),
   ...(transition.reason === undefined ? {} : { reason: transition.reason }),
-  ...(transition.due === undefined ? {} : { due: iso(transition.due) }),
+  ...(transition.due === undefined ? {} : { due: isoTime(transition.due) }),
   ...(transition.error === undefined ? {} : { error: transition.error }),
 })
 
@@ -149,8 +150,8 @@ const seconds = (ms: number): number => Math.round(ms) / 1_000
 export const runView = ({ attempt, startedAt, endedAt, ...outcome }: RunOutcome): RunView => ({
   ...outcome,
   attempts: attempt,
-  ...(startedAt === undefined ? {} : { started: iso(startedAt), ran: seconds(endedAt - startedAt) }),
-  ended: iso(endedAt),
+  ...(startedAt === undefined ? {} : { started: isoTime(startedAt), ran: seconds(endedAt - startedAt) }),
+  ended: isoTime(endedAt),
 })
 
 /**
@@ -190,7 +191,7 @@ const limitsOf = ({ hard, soft }: NonNullable<JobRecord["timeLimit"]>): NonNulla
 })
 
 const keptUntil = ({ state, endedAt, keepMs = -1 }: JobRecord): string | undefined =>
-  isTerminal(state) && endedAt !== undefined && keepMs >= 0 ? iso(endedAt + keepMs) : undefined
+  isTerminal(state) && endedAt !== undefined && keepMs >= 0 ? isoTime(endedAt + keepMs) : undefined
 
 /** The `after` of a view: an ended job does not show `waiting`, since it waits for no job. */
 const afterOf = (
@@ -223,15 +224,15 @@ export const jobView = (record: JobRecord): JobView => {
     run: record.run,
     attempts: record.attempt,
     retries: record.retries,
-    ...(record.progress === undefined ? {} : { progress: { ...record.progress, at: iso(record.progress.at) } }),
+    ...(record.progress === undefined ? {} : { progress: { ...record.progress, at: isoTime(record.progress.at) } }),
     times: {
-      submitted: iso(record.submittedAt),
-      ...(record.dueAt === undefined ? {} : { due: iso(record.dueAt) }),
-      ...(record.expiresAt === undefined ? {} : { expires: iso(record.expiresAt) }),
-      ...(enqueued === undefined ? {} : { enqueued: iso(enqueued) }),
-      ...(record.startedAt === undefined ? {} : { started: iso(record.startedAt) }),
-      ...(record.endedAt === undefined ? {} : { ended: iso(record.endedAt) }),
-      modified: iso(modifiedAt(record)),
+      submitted: isoTime(record.submittedAt),
+      ...(record.dueAt === undefined ? {} : { due: isoTime(record.dueAt) }),
+      ...(record.expiresAt === undefined ? {} : { expires: isoTime(record.expiresAt) }),
+      ...(enqueued === undefined ? {} : { enqueued: isoTime(enqueued) }),
+      ...(record.startedAt === undefined ? {} : { started: isoTime(record.startedAt) }),
+      ...(record.endedAt === undefined ? {} : { ended: isoTime(record.endedAt) }),
+      modified: isoTime(modifiedAt(record)),
       ...(until === undefined ? {} : { keptUntil: until }),
     },
     durations: durationsOf(record, enqueued),

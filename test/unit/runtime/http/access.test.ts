@@ -115,6 +115,8 @@ describe("with tokens", () => {
         expect({ path, status, isHidden: !text.includes("s3cret") }).toEqual({ path, status: 200, isHidden: true })
       }
     }
+    const asked = await ask("GET", "/v1/jobs/fail?with=input", { token: OUTLINE })
+    expect(asked).toMatchObject({ status: 403, body: { code: "forbidden", scope: "payload" } })
     const failed = await ask("GET", "/v1/jobs/fail", { token: OUTLINE })
     expect(failed.body).toMatchObject({ state: "failed", description: "work.fail(…)", error: { name: "TypeError" } })
     // Who may decide and not read gets an answer without them too.

@@ -238,6 +238,8 @@ describe("other routes", () => {
     ["POST", "/v1/jobs/retry?until=2026-01-01T00:00:00Z", 400, { code: "invalid-input", field: "state" }],
     ["POST", "/v1/jobs/retry?state=failed&expect=-1", 400, { code: "invalid-input", field: "expect" }],
     ["POST", "/v1/jobs/retry?state=failed&budget=1s", 400, { code: "unknown-field", field: "budget" }],
+    ["GET", "/v1/jobs/x?with=secrets", 400, { code: "invalid-input", field: "with" }],
+    ["GET", "/v1/jobs/x/tree?limit=0", 400, { code: "invalid-input", field: "limit" }],
     ["GET", "/v1/jobs?stat=failed", 400, { code: "unknown-field", field: "stat" }],
     ["GET", "/v1/jobs?budget=1ms", 400, { code: "invalid-input", field: "budget" }],
     ["GET", "/v1/jobs?budget=1h", 400, { code: "invalid-input", field: "budget" }],

@@ -1,4 +1,5 @@
 /** Routes about one job: its record, its result, and what is decided about it. */
+import { actor } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
 import { CANCEL_TOPIC } from "../../../../runtime/connection/connection.ts"
 import { eventually } from "../../../support/servers/process.ts"
@@ -75,6 +76,121 @@ describe("the record", () => {
         traceback: expect.stringContaining("at "),
       },
     })
+  })
+})
+
+describe("what is asked for beside it", () => {
+  test("its attempts: when each waited, ran and ended, and why", async () => {
+    const running = await start()
+    const id = await finished(running, { task: "work.fail", retry: { max: 1, interval: 0 } })
+    const { body } = await running.ask("GET", `/v1/jobs/${id}?with=attempts`)
+    const time = expect.any(String)
+    const error = { name: "TypeError", message: "no such thing" }
+    const attempt = { run: 1, worker: expect.any(String), queued: time, started: time, ended: time, outcome: "failed" }
+    expect(body.attempts).toMatchObject([
+      { ...attempt, attempt: 1, reason: "retry", error },
+      { ...attempt, attempt: 2, error: { ...error, traceback: expect.any(String) } },
+    ])
+    const holds = await holding(running)
+    const runs = await running.ask("GET", `/v1/jobs/${holds}?with=attempts`)
+    expect(runs.body.attempts).toMatchObject([{ attempt: 1, started: time }])
+    expect(runs.body.attempts[0]).not.toHaveProperty("ended")
+  })
+
+  test("its input, of a long one the beginning", async () => {
+    const running = await start()
+    const { ask, submit } = running
+    const short = (await submit({ task: "work.echo", delay: 3600, input: { n: 1 }, retry: { max: 7 } })).body.id
+    const { body } = await ask("GET", `/v1/jobs/${short}?with=input,attempts`)
+    const input = { value: { n: 1 }, bytes: 7, truncated: false, redacted: [] }
+    expect(body).toMatchObject({ input, attempts: [], retry: { max: 7 } })
+    const long = (await submit({ task: "work.echo", delay: 3600, input: { text: "ü".repeat(100_000) } })).body.id
+    const cut = (await ask("GET", `/v1/jobs/${long}?with=input`)).body.input
+    expect(cut).toMatchObject({ encoding: "json", bytes: 200_011, truncated: true })
+    expect(cut).not.toHaveProperty("value")
+    expect(cut.raw.startsWith('{"text":"üü')).toBe(true)
+    expect(new TextEncoder().encode(cut.raw).length).toBeLessThanOrEqual(64 * 1024)
+    expect(cut.raw.at(-1)).toBe("ü")
+  })
+
+  test("what the method hides is named", async () => {
+    const methods = { login: { redact: ["password"], run: (input: unknown) => input } }
+    const running = await start({ actors: [actor("account", { methods })] })
+    const sent = {
+      task: "account.login",
+      delay: 3600,
+      input: { user: "a", password: "s3cret", more: { password: "x" } },
+    }
+    const { id } = (await running.submit(sent)).body
+    const { body, text } = await running.ask("GET", `/v1/jobs/${id}?with=input`)
+    expect(body.input).toMatchObject({ value: { user: "a", password: "***" }, redacted: ["password"] })
+    expect(text).not.toContain("s3cret")
+  })
+
+  test("is not told again to a client that has it", async () => {
+    const running = await start()
+    const { id } = (await running.submit({ task: "work.echo", delay: 3600 })).body
+    const path = `/v1/jobs/${id}?with=attempts`
+    const first = await running.ask("GET", path)
+    const etag = first.headers.get("etag") ?? ""
+    const again = (value: string) => running.ask("GET", path, { headers: { "if-none-match": value } })
+    expect(await again(`"other", W/${etag}`)).toMatchObject({ status: 304, text: "" })
+    expect((await again('"other"')).status).toBe(200)
+    await running.ask("POST", `/v1/jobs/${id}/cancel`)
+    expect((await again(etag)).body).toMatchObject({ state: "cancelled" })
+  })
+})
+
+describe("the tree", () => {
+  test("has the jobs of the workflow, and those that wait for the job", async () => {
+    const running = await start()
+    const { submit, ask } = running
+    const root = (await submit({ task: "work.echo", delay: 3600 })).body.id
+    const child = (await submit({ task: "work.echo", delay: 3600, parentId: root, rootId: root })).body.id
+    const waits = (await submit({ task: "work.echo", after: [child] })).body.id
+    const { status, body } = await ask("GET", `/v1/jobs/${child}/tree`)
+    expect(status).toBe(200)
+    expect(body).toMatchObject({
+      root,
+      nodes: [
+        { id: root, kind: "root", name: "work.echo", state: "scheduled", times: { submitted: expect.any(String) } },
+        { id: child, kind: "child", parentId: root },
+        { id: waits, kind: "child", state: "deferred", after: [child] },
+      ],
+      more: false,
+    })
+    // From the other side: what it waits for.
+    const other = await ask("GET", `/v1/jobs/${waits}/tree`)
+    expect(other.body.nodes.map((node: { readonly id: string }) => node.id).sort()).toEqual([child, waits].sort())
+    const few = await ask("GET", `/v1/jobs/${child}/tree?limit=2`)
+    expect(few.body).toMatchObject({ nodes: { length: 2 }, more: true })
+    expect((await ask("GET", "/v1/jobs/nobody/tree")).status).toBe(404)
+  })
+
+  test("says which jobs follow from which", async () => {
+    const running = await start()
+    const fields = { callbacks: [{ task: "work.echo", id: "good" }], errbacks: [{ task: "work.echo", id: "bad" }] }
+    const id = await finished(running, { task: "work.echo", ...fields })
+    await eventually(async () => (await running.ask("GET", "/v1/jobs/good")).body.state === "succeeded")
+    const { body } = await running.ask("GET", `/v1/jobs/${id}/tree`)
+    expect(body.nodes).toMatchObject([
+      { id, kind: "root" },
+      { id: "good", kind: "callback", parentId: id },
+    ])
+  })
+})
+
+describe("run now", () => {
+  test("a scheduled job runs at once", async () => {
+    const running = await start()
+    const { id } = (await running.submit({ task: "work.echo", delay: 3600 })).body
+    expect(await running.ask("POST", `/v1/jobs/${id}/run-now`)).toMatchObject({
+      status: 200,
+      body: { state: "queued" },
+    })
+    expect((await running.ask("GET", `/v1/jobs/${id}/result?wait=20s`)).body).toMatchObject({ state: "succeeded" })
+    const again = await running.ask("POST", `/v1/jobs/${id}/run-now`)
+    expect(again).toMatchObject({ status: 409, body: { code: "already-terminal" } })
   })
 })
 

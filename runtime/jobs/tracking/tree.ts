@@ -1,0 +1,81 @@
+/** The workflow of a job: the jobs of its root, those that it waits for, and those that wait for it. */
+import type { Connection } from "../../connection/connection.ts"
+import type { JobRecord } from "../../protocol/record.ts"
+import { edgePrefixOf, parseEdge } from "../dependencies/edges.ts"
+import { type JobView, jobView } from "../view.ts"
+import { findAll, findRecord, goneError } from "./finding.ts"
+
+export interface TreeNode extends Pick<JobView, "id" | "name" | "state" | "times" | "parentId"> {
+  /** `root`; `callback` and `errback`: what its parent has submitted after its end; `child`: any other. */
+  readonly kind: "root" | "child" | "callback" | "errback"
+  /** Jobs that it waits for, or waited for. */
+  readonly after?: ReadonlyArray<string>
+}
+
+export interface Tree {
+  readonly root: string
+  /** Oldest first, the root before them. */
+  readonly nodes: ReadonlyArray<TreeNode>
+  /** Whether there are more jobs than these. */
+  readonly more: boolean
+}
+
+export interface TreeOptions {
+  /** Most jobs, 1 to 1,000. */
+  readonly limit: number
+  /** How long to search, in milliseconds. */
+  readonly budget: number
+  readonly signal: AbortSignal
+}
+
+/** Fails with `not-found` and `gone`. */
+export const treeOf = async (connection: Connection, id: string, options: TreeOptions): Promise<Tree> => {
+  const { limit, ...bounds } = options
+  const { jobs, store } = connection
+  const { record } = await findRecord(connection, id)
+  if (record.tombstone) throw goneError(id)
+  const root = record.rootId ?? id
+  const [page, edges] = await Promise.all([
+    jobs.list({ rootId: root, limit, ...bounds }),
+    store.list({ prefix: edgePrefixOf(id), limit }),
+  ])
+  // The job itself first: where there are more jobs than fit, the newest of the others are shown.
+  const records = new Map([[id, record], ...page.records.map((each) => [each.id, each] as const)])
+  const waiting = edges.flatMap(({ key }) => parseEdge(key)?.child ?? [])
+  const named = [root, ...(record.after?.ids ?? []), ...waiting].filter((each) => !records.has(each))
+  const found = await findAll(jobs, named.slice(0, limit), (each) => each.record)
+  for (const [each, other] of found) if (!other.tombstone) records.set(each, other)
+  const shown = [...records.values()].slice(0, limit)
+  const isAll =
+    page.next === undefined && edges.length < limit && named.length <= limit && shown.length === records.size
+  const kinds = kindsOf(records)
+  const order = (each: JobRecord): number => (each.id === root ? Number.NEGATIVE_INFINITY : each.submittedAt)
+  return {
+    root,
+    nodes: shown.sort((a, b) => order(a) - order(b)).map((each) => nodeOf(each, root, kinds)),
+    more: !isAll,
+  }
+}
+
+/** Which jobs are follow-ups of others, by the records that still name these. */
+const kindsOf = (records: ReadonlyMap<string, JobRecord>): ReadonlyMap<string, TreeNode["kind"]> =>
+  new Map(
+    [...records.values()].flatMap(({ id, state, followUps = [] }) =>
+      followUps
+        .filter((posting) => posting.id !== id)
+        .map((posting) => [posting.id, state === "succeeded" ? "callback" : "errback"] as const),
+    ),
+  )
+
+const nodeOf = (record: JobRecord, root: string, kinds: ReadonlyMap<string, TreeNode["kind"]>): TreeNode => {
+  const { id, name, state, times, parentId, after } = jobView(record)
+  return {
+    id,
+    name,
+    state,
+    times,
+    ...(parentId === undefined ? {} : { parentId }),
+    kind: id === root ? "root" : (kinds.get(id) ?? "child"),
+    ...(after === undefined ? {} : { after: after.ids }),
+  }
+}
