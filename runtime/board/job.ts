@@ -1,6 +1,7 @@
 /** A job of a board, as code holds it. */
 
-import type { DurationInput } from "../options/duration.ts"
+import { type DurationInput, milliseconds } from "../options/duration.ts"
+import { refuseInput } from "../options/refuse.ts"
 import type { BoardPriority, BoardRecord, BoardState } from "../protocol/board.ts"
 import type { BoardJobView } from "./view.ts"
 
@@ -18,6 +19,23 @@ export interface JobWaitOptions {
   readonly signal?: AbortSignal
 }
 
+/** How a wait goes on, in milliseconds. */
+interface JobWait {
+  readonly timeoutMs: number
+  readonly delayMs: number
+  readonly multiplier: number
+  readonly maxDelayMs: number
+}
+
+/** Fails with `invalid-input`, naming the option. */
+export const jobWaitOf = ({ timeout, delay = 0.01, multiplier = 2, maxDelay = 1 }: JobWaitOptions): JobWait => {
+  const timeoutMs = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
+  const maxDelayMs = milliseconds("maxDelay", maxDelay)
+  const delayMs = milliseconds("delay", delay)
+  if (!(multiplier >= 1)) refuseInput("multiplier", "must be at least 1")
+  return { timeoutMs, delayMs, multiplier, maxDelayMs }
+}
+
 /** What a job asks its board. */
 export interface JobBoard {
   readonly name: string
@@ -26,6 +44,10 @@ export interface JobBoard {
   extendExpiry(job: BoardJob, expiry: DurationInput | null): Promise<boolean>
   waitFor(job: BoardJob, options?: JobWaitOptions): Promise<boolean>
 }
+
+type Content = "id" | "name" | "priority" | "details" | "book" | "createdAt"
+/** What never changes of a job. */
+type BoardJobContent = Pick<BoardRecord, Content> & { readonly sequence: number }
 
 export class BoardJob {
   readonly id: string
@@ -38,7 +60,7 @@ export class BoardJob {
   readonly createdAt: Date
   readonly #board: JobBoard
 
-  constructor(record: BoardRecord & { readonly sequence: number }, board: JobBoard) {
+  constructor(record: BoardJobContent, board: JobBoard) {
     this.id = record.id
     this.name = record.name
     this.priority = record.priority

@@ -11,6 +11,7 @@ import {
   storyOf,
 } from "../protocol/board.ts"
 import { formatTime } from "../protocol/time.ts"
+import { EntityRequest } from "./requests.ts"
 
 const Text = Schema.String
 const Time = Text.annotate({ description: "By the clock of the store" })
@@ -46,6 +47,27 @@ export const BoardJobView = Schema.Struct({
   ).annotate({ description: "What happened to the job: the posting, and the newest 19 steps" }),
 }).annotate({ identifier: "BoardJob" })
 export type BoardJobView = typeof BoardJobView.Type
+
+const next = Schema.optionalKey(
+  Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }),
+)
+const Unreadable = Schema.Array(Schema.String).annotate({
+  description: "Entries that cannot be read, and were skipped",
+})
+export const BoardJobList = Schema.Struct({ jobs: Schema.Array(BoardJobView), next, unreadable: Unreadable }).annotate({
+  identifier: "BoardJobList",
+})
+export const BoardTrash = Schema.Struct({ jobs: Schema.Array(BoardJobView), next }).annotate({
+  identifier: "BoardTrash",
+})
+export const BoardCount = Schema.Struct({ count: Schema.Int }).annotate({ identifier: "BoardCount" })
+export const BoardComplete = Schema.Struct({ complete: Schema.Boolean }).annotate({ identifier: "BoardComplete" })
+export const BoardExtended = Schema.Struct({
+  extended: Schema.Boolean.annotate({ description: "False where no claim holds" }),
+}).annotate({ identifier: "BoardExtended" })
+export const BoardEntities = Schema.Struct({ entities: Schema.Array(EntityRequest) }).annotate({
+  identifier: "BoardEntities",
+})
 
 export const expiresIn = (claim: StoredClaim | undefined, now: number): BoardJobView["expiresIn"] => {
   if (claim === undefined) return "NOT_CLAIMED"

@@ -1,9 +1,8 @@
 /** Waits on a board: until there is a job, until one can be claimed, until one was consumed or trashed. */
 import { CallboardError } from "../errors.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
-import { refuseInput } from "../options/refuse.ts"
 import { type GivenJob, idOf } from "./handles.ts"
-import type { JobWaitOptions } from "./job.ts"
+import { type JobWaitOptions, jobWaitOf } from "./job.ts"
 import type { Run, Session } from "./session.ts"
 
 /** A call that waits looks by itself after this time. */
@@ -54,16 +53,11 @@ export const waitForAny = async (
 }
 
 /** Whether the job was consumed, or trashed, before the timeout. Fails with `invalid-input`. */
-export const waitForEnd = async (
-  run: Run,
-  job: GivenJob,
-  { timeout, delay = 0.01, multiplier = 2, maxDelay = 1, signal }: JobWaitOptions = {},
-): Promise<boolean> => {
-  const ms = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
-  const most = milliseconds("maxDelay", maxDelay)
-  let pause = milliseconds("delay", delay)
-  if (!(multiplier >= 1)) refuseInput("multiplier", "must be at least 1")
-  const end = performance.now() + ms
+export const waitForEnd = async (run: Run, job: GivenJob, options: JobWaitOptions = {}): Promise<boolean> => {
+  const { signal } = options
+  const { timeoutMs, delayMs, multiplier, maxDelayMs: most } = jobWaitOf(options)
+  let pause = delayMs
+  const end = performance.now() + timeoutMs
   for (;;) {
     const isOver = await run(async (session) => {
       await session.listen()

@@ -13,7 +13,11 @@ import type { Submission, SubmissionFields } from "../jobs/submission/submission
 import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
 import { milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
-import { type Refusal, type Request, type RequestOptions, requestsTo } from "./http-request.ts"
+import { checkScheduleName } from "../schedules/fields.ts"
+import type { Schedules } from "../schedules/schedules.ts"
+import { PostedJob, ScheduleList, ScheduleViewSchema } from "../schedules/view.ts"
+import { type HttpBoard, httpBoard } from "./http-board.ts"
+import { type Ask, POLL_MS, type Refusal, type Request, requestsTo } from "./http-request.ts"
 
 export interface HttpClientSettings {
   /** Sent as `Authorization: Bearer <token>`. Defaults to none; a service that has tokens answers only with one. */
@@ -39,6 +43,19 @@ export interface HttpSubmittedJob<R = unknown> extends HttpJob<R> {
   readonly receipt: Receipt
 }
 
+type ScheduleMethods = "create" | "find" | "list" | "change" | "pause" | "resume" | "run" | "delete"
+
+/** The schedules of a service. Every method fails as that of {@link Schedules} does, and as {@link HttpJob} does. */
+export type HttpSchedules = {
+  readonly [Method in ScheduleMethods]: (
+    ...given: Method extends "create" | "change"
+      ? Parameters<Schedules[Method]> extends [infer Name, infer Fields, ...unknown[]]
+        ? [name: Name, fields: Fields]
+        : never
+      : Parameters<Schedules[Method]>
+  ) => ReturnType<Schedules[Method]>
+}
+
 /** Submits tasks to a service over HTTP and follows its jobs. It holds no connection, so there is nothing to close. */
 export interface HttpClient {
   /**
@@ -57,6 +74,10 @@ export interface HttpClient {
   ): Promise<ReadonlyArray<Receipt | CallboardError>>
   /** A handle of a job by its id. No request is sent until a method is called. */
   job<R = unknown>(id: string): HttpJob<R>
+  /** Tasks that are submitted by the clock. */
+  readonly schedules: HttpSchedules
+  /** A job board, from which workers claim the jobs they want. Fails with `invalid-input`. */
+  board(name: string): HttpBoard
   /**
    * Resolves when the service is ready: its worker consumes, and its transport is within reach. Needs no token. Fails with
    * `transport-unavailable`, saying why.
@@ -65,9 +86,6 @@ export interface HttpClient {
 }
 
 const DEFAULT_TIMEOUT_MS = 10_000
-
-/** Longest wait in one request: some proxies cut a connection on which nothing happens for half a minute. */
-const POLL_MS = 20_000
 
 /** Least time between two requests for a result, for a service that answers before the asked wait is over. */
 const AGAIN_MS = 1_000
@@ -97,12 +115,7 @@ const baseOf = (text: string): string => {
 }
 
 const clientOf = (request: Request): HttpClient => {
-  /** Sends a request and decodes the response. Throws the error that the service answers with. */
-  const ask = async <S extends Schema.Codec<unknown, unknown>>(
-    schema: S,
-    path: string,
-    options?: RequestOptions,
-  ): Promise<S["Type"]> => {
+  const ask: Ask = async (schema, path, options) => {
     const answer = Result.flatMap(await request(path, options), read(schema))
     if (Result.isFailure(answer)) throw answer.failure.error
     return answer.success
@@ -126,11 +139,11 @@ const clientOf = (request: Request): HttpClient => {
           if (results.length > 0 || left <= POLL_MS) return results
         }
       },
-      cancel: (options) => ask(Job, `${path}/cancel${queryOf({ ...options })}`, { method: "POST" }),
+      cancel: (options) => ask(Job, `${path}/cancel`, { method: "POST", query: { ...options } }),
       retry: () => ask(Job, `${path}/retry`, { method: "POST" }),
       patchMeta: (patch) => ask(Job, `${path}/meta`, { method: "PATCH", body: patch }),
       delete: async (options) => {
-        await ask(Schema.Undefined, path + queryOf({ ...options }), { method: "DELETE" })
+        await ask(Schema.Undefined, path, { method: "DELETE", query: { ...options } })
       },
     }
   }
@@ -157,7 +170,24 @@ const clientOf = (request: Request): HttpClient => {
       return body.map(({ id }) => unconfirmed(id, error))
     },
     job,
+    schedules: httpSchedules(ask),
+    board: (name) => httpBoard(ask, name),
     health: async () => void (await ask(Schema.Unknown, "/readyz")),
+  }
+}
+
+const httpSchedules = (ask: Ask): HttpSchedules => {
+  const pathOf = (name: string): string => `/v1/schedules/${encodeURIComponent(checkScheduleName(name))}`
+  return {
+    create: async (name, fields) =>
+      ask(ScheduleViewSchema, "/v1/schedules", { method: "POST", body: { ...fields, name: checkScheduleName(name) } }),
+    find: async (name) => ask(ScheduleViewSchema, pathOf(name)),
+    list: async ({ limit, after } = {}) => ask(ScheduleList, "/v1/schedules", { query: { limit, cursor: after } }),
+    change: async (name, changes) => ask(ScheduleViewSchema, pathOf(name), { method: "PATCH", body: changes }),
+    pause: async (name) => ask(ScheduleViewSchema, `${pathOf(name)}/pause`, { method: "POST" }),
+    resume: async (name) => ask(ScheduleViewSchema, `${pathOf(name)}/resume`, { method: "POST" }),
+    run: async (name) => ask(PostedJob, `${pathOf(name)}/run`, { method: "POST" }),
+    delete: async (name) => ask(Schema.Undefined, pathOf(name), { method: "DELETE" }),
   }
 }
 
@@ -173,13 +203,6 @@ const read = <S extends Schema.Codec<unknown, unknown>>(schema: S) => {
         cause,
       }),
     }))
-}
-
-/** `?terminate=true`, of the options that are given. */
-const queryOf = (options: Readonly<Record<string, boolean | undefined>>): string => {
-  const query = new URLSearchParams()
-  for (const [name, value] of Object.entries(options)) if (value !== undefined) query.set(name, `${value}`)
-  return query.size === 0 ? "" : `?${query}`
 }
 
 /** Whether a task may have been accepted although its submission failed, or can be submitted again later. */

@@ -10,10 +10,17 @@ export interface RequestOptions {
   readonly method?: "GET" | "POST" | "PATCH" | "DELETE"
   /** Sent as JSON. */
   readonly body?: unknown
+  /** Parameters of the query; those that are `undefined` are left out. */
+  readonly query?: Query | undefined
   /** How long the service was asked to wait before it answers, in milliseconds. Defaults to 0. */
   readonly waitMs?: number
   readonly signal?: AbortSignal | undefined
 }
+
+type Query = Readonly<Record<string, string | number | boolean | undefined>>
+
+/** Longest wait in one request: some proxies cut a connection on which nothing happens for half a minute. */
+export const POLL_MS = 20_000
 
 /** Why a request failed. */
 export interface Refusal {
@@ -27,10 +34,24 @@ export interface Refusal {
  */
 export type Request = (path: string, options?: RequestOptions) => Promise<Result.Result<unknown, Refusal>>
 
+/** Sends a request and decodes the response. Fails with the error that the service answers with. */
+export type Ask = <S extends Schema.Codec<unknown, unknown>>(
+  schema: S,
+  path: string,
+  options?: RequestOptions,
+) => Promise<S["Type"]>
+
+/** `?terminate=true`, of the parameters that are given. */
+const queryOf = (given: Query): string => {
+  const query = new URLSearchParams()
+  for (const [name, value] of Object.entries(given)) if (value !== undefined) query.set(name, `${value}`)
+  return query.size === 0 ? "" : `?${query}`
+}
+
 export const requestsTo = (base: string, token: string | undefined, timeoutMs: number): Request => {
   const authorization: Readonly<Record<string, string>> =
     token === undefined ? {} : { authorization: `Bearer ${token}` }
-  return async (path, { method = "GET", body, waitMs = 0, signal } = {}) => {
+  return async (path, { method = "GET", body, query = {}, waitMs = 0, signal } = {}) => {
     const json = body === undefined ? Result.succeed(undefined) : asJson(body)
     if (Result.isFailure(json)) return Result.fail({ error: json.failure })
     const stop = new AbortController()
@@ -39,7 +60,7 @@ export const requestsTo = (base: string, token: string | undefined, timeoutMs: n
     signal?.addEventListener("abort", abort, { once: true })
     const timer = setTimeout(abort, timeoutMs + waitMs)
     try {
-      const response = await fetch(base + path, {
+      const response = await fetch(base + path + queryOf(query), {
         method,
         headers: { ...authorization, ...(body === undefined ? {} : { "content-type": "application/json" }) },
         // A redirected POST would become a GET.

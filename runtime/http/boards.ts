@@ -5,7 +5,6 @@ import type { Board } from "../board/board.ts"
 import type { BoardEvent } from "../board/listeners.ts"
 import {
   ClaimRequest,
-  EntityRequest,
   ExtendRequest,
   OwnerRequest,
   PostRequest,
@@ -14,7 +13,16 @@ import {
   parseOwner,
   parsePost,
 } from "../board/requests.ts"
-import { BoardJobView, viewOf } from "../board/view.ts"
+import {
+  BoardComplete,
+  BoardCount,
+  BoardEntities,
+  BoardExtended,
+  BoardJobList,
+  BoardJobView,
+  BoardTrash,
+  viewOf,
+} from "../board/view.ts"
 import type { Client } from "../client/client.ts"
 import type { ErrorCode } from "../errors.ts"
 import { posted } from "../protocol/board.ts"
@@ -55,26 +63,9 @@ const boardOf = ({ context: { client }, board: name }: Pick<RouteRequest, "conte
 /** How long a claim over HTTP holds where nothing is said: no process is known that it could be renewed for. */
 const DEFAULT_EXPIRY = 60
 
-const BoardJob = BoardJobView
-const JOB = { status: 200, description: "The job", schema: BoardJob }
-const ended = (description: string) => ({ status: 200, description, schema: BoardJob })
+const JOB = { status: 200, description: "The job", schema: BoardJobView }
+const ended = (description: string) => ({ status: 200, description, schema: BoardJobView })
 
-const next = Schema.optionalKey(
-  Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }),
-)
-const Unreadable = Schema.Array(Schema.String).annotate({
-  description: "Entries that cannot be read, and were skipped",
-})
-const BoardJobList = Schema.Struct({ jobs: Schema.Array(BoardJob), next, unreadable: Unreadable }).annotate({
-  identifier: "BoardJobList",
-})
-const BoardTrash = Schema.Struct({ jobs: Schema.Array(BoardJob), next }).annotate({ identifier: "BoardTrash" })
-const BoardCount = Schema.Struct({ count: Schema.Int }).annotate({ identifier: "BoardCount" })
-const BoardComplete = Schema.Struct({ complete: Schema.Boolean }).annotate({ identifier: "BoardComplete" })
-const BoardExtended = Schema.Struct({
-  extended: Schema.Boolean.annotate({ description: "False where no claim holds" }),
-}).annotate({ identifier: "BoardExtended" })
-const BoardEntities = Schema.Struct({ entities: Schema.Array(EntityRequest) }).annotate({ identifier: "BoardEntities" })
 const BoardNotification = Schema.Struct({
   event: Schema.Literals(["POSTED", "REMOVAL", "UNREADABLE"]),
   id: Schema.optionalKey(Schema.String),
@@ -152,7 +143,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     description: "A board comes into being with its first job.",
     scope: "submit",
     body: { "application/json": PostRequest },
-    responses: [{ status: 201, description: "The job", schema: BoardJob }],
+    responses: [{ status: 201, description: "The job", schema: BoardJobView }],
     problems: BODY,
     handle: async (request) => {
       const { name, ...options } = await bodyOf(request, parsePost)

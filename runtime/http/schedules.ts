@@ -7,7 +7,7 @@ import {
   ScheduleFieldsSchema,
 } from "../schedules/fields.ts"
 import type { ScheduleContext } from "../schedules/schedules.ts"
-import { type ScheduleView, ScheduleViewSchema } from "../schedules/view.ts"
+import { PostedJob, ScheduleList, type ScheduleView, ScheduleViewSchema } from "../schedules/view.ts"
 import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
 import { integer, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
@@ -21,17 +21,6 @@ const NewSchedule = Schema.Struct({
   }),
   ...ScheduleFieldsSchema.fields,
 }).annotate({ identifier: "NewSchedule" })
-
-const ScheduleList = Schema.Struct({
-  schedules: Schema.Array(ScheduleViewSchema),
-  next: Schema.optionalKey(
-    Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }),
-  ),
-}).annotate({ identifier: "ScheduleList" })
-
-const Posted = Schema.Struct({ id: Schema.String.annotate({ description: "Id of the job" }) }).annotate({
-  identifier: "PostedJob",
-})
 
 const SCHEDULE = { status: 200, description: "The schedule", schema: ScheduleViewSchema } as const
 const ID = "Name of the schedule"
@@ -159,9 +148,9 @@ export const scheduleRoutes: ReadonlyArray<Route> = [
     summary: "Post the task of a schedule now",
     description: "Also while it is paused, and whatever its rule for overlaps says.",
     scope: "operate",
-    responses: [{ status: 202, description: "It is posted", schema: Posted }],
+    responses: [{ status: 202, description: "It is posted", schema: PostedJob }],
     problems: ["overloaded", "unsupported"],
-    handle: async ({ context, id }) => json<typeof Posted.Type>(await context.client.schedules.run(id), 202),
+    handle: async ({ context, id }) => json<typeof PostedJob.Type>(await context.client.schedules.run(id), 202),
   }),
   route({
     method: "DELETE",

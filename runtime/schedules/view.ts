@@ -45,6 +45,18 @@ export const ScheduleViewSchema = Schema.Struct({
 }).annotate({ identifier: "Schedule" })
 export type ScheduleView = typeof ScheduleViewSchema.Type
 
+/** A page of schedules, as HTTP has it. */
+export const ScheduleList = Schema.Struct({
+  schedules: Schema.Array(ScheduleViewSchema),
+  next: Schema.optionalKey(
+    Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }),
+  ),
+}).annotate({ identifier: "ScheduleList" })
+
+export const PostedJob = Schema.Struct({ id: Schema.String.annotate({ description: "Id of the job" }) }).annotate({
+  identifier: "PostedJob",
+})
+
 const iso = (ms: number): string => new Date(ms).toISOString()
 
 const UPCOMING = 5

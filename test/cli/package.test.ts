@@ -209,7 +209,7 @@ test("a client runs on a Node without zstd over nats and HTTP; a worker says wha
   const shout = `
 import { actor, serve } from "callboard"
 export const text = actor("text", { methods: { shout: async ({ text }: { text: string }) => text.toUpperCase() } })
-await serve({ transport: "${server.url}", actors: [text], http: { port: ${port}, tokens: [{ token: "secret", scopes: ["submit", "read"] }] } })
+await serve({ transport: "${server.url}", actors: [text], http: { port: ${port}, tokens: [{ token: "secret", scopes: ["submit", "read", "admin"] }] } })
 `
   writeFileSync(join(project, "shout.ts"), shout)
   await using worker = spawnProcess(bun(), ["shout.ts"], { cwd: project })
@@ -229,11 +229,18 @@ const job = await client.submit("text", { meth: "shout", input: { text: process.
 console.log(await job.result({ timeout: "10 seconds" }), (await job.find()).state)
 const again = await client.submit("text", { meth: "shout", input: { text: process.version }, id: job.id })
 console.log(again.receipt.duplicate)
+const board = client.board("builds")
+await board.post("compile")
+const claim = await board.take("me", { wait: "10s" })
+console.log((await claim.consume()).state, await board.count())
+console.log((await client.schedules.create("yearly", { cron: "@yearly", task: "text", meth: "shout" })).state)
 await connectHttp("http://127.0.0.1:${port}").submit("text").catch(({ code }) => console.log(code))
 await connectHttp("http://127.0.0.1:${closedPort}").submit("text").catch(({ details }) => console.log(details.outcome))
 `
   writeFileSync(join(project, "posting.mjs"), posting)
-  expect(await run(node, ["posting.mjs"])).toBe(`V${OLD_NODE} succeeded\ntrue\nunauthorized\nnone\n`)
+  expect(await run(node, ["posting.mjs"])).toBe(
+    `V${OLD_NODE} succeeded\ntrue\nCOMPLETE 0\nactive\nunauthorized\nnone\n`,
+  )
   worker.kill("SIGTERM")
   await worker.closed
   const tried = `

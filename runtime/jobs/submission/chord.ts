@@ -8,8 +8,7 @@ import { CallboardError } from "../../errors.ts"
 import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
 import { type ChordHeader, type MemberHeader, MOST_MEMBERS } from "../../protocol/headers.ts"
 import type { Promised } from "../tracking/promises.ts"
-import type { FanOut, FollowUp } from "./follow-ups.ts"
-import { withPromises } from "./promised.ts"
+import { type FanOut, type FollowUp, withPromises } from "./follow-ups.ts"
 
 const Tasks = Schema.Array(
   Schema.StructWithRest(Schema.Struct({ task: Schema.String }), [Schema.Record(Schema.String, Schema.Unknown)]),

@@ -11,6 +11,7 @@ import type { MemberHeader } from "../../protocol/headers.ts"
 import { bodyOfInput } from "../../protocol/input.ts"
 import { checkQueueName } from "../../protocol/name.ts"
 import { parseTime } from "../../protocol/time.ts"
+import type { Promised } from "../tracking/promises.ts"
 
 export const TimeLimitField = Schema.Union([
   Schema.Finite,
@@ -110,6 +111,35 @@ const checkIds = (lists: Lists, own: string): void => {
       for (const [place, errback] of after.entries()) check(`${list}[${at}].errbacks[${place}]`, errback.id)
     }
   }
+}
+
+interface FollowedUp {
+  readonly callbacks?: ReadonlyArray<FollowUp>
+  readonly chain?: ReadonlyArray<FollowUp>
+}
+
+/**
+ * The task, and the ids that it promises: those of its callbacks and of links of its chain that the caller has named. A link
+ * before such a one gets an id as well, so that it can be told why the later one does not come.
+ */
+export const withPromises = <S extends FollowedUp>(
+  submission: S,
+  id: string,
+): { readonly submission: S; readonly promised: ReadonlyArray<Promised> } => {
+  const { callbacks = [], chain = [] } = submission
+  const promised: Array<Promised> = callbacks.flatMap((callback) =>
+    callback.id === undefined ? [] : [[id, callback.id]],
+  )
+  if (!chain.some((link) => link.id !== undefined)) return { submission, promised }
+  const links = chain.map((link, n) => ({ ...link, id: link.id ?? `${id}-c${n + 1}` }))
+  let before = [id]
+  for (const [n, link] of links.entries()) {
+    before.push(link.id)
+    if (chain[n]?.id === undefined) continue
+    promised.push(before)
+    before = [link.id]
+  }
+  return { submission: { ...submission, chain: links }, promised }
 }
 
 /** Follow-ups as Celery's signatures: what travels in the body. */

@@ -1,0 +1,319 @@
+/** A job board over HTTP: the methods of {@link Board} that a service has routes for. */
+import type { Board, BoardIterator } from "../board/board.ts"
+import type { BoardClaim, ClaimOptions, TakeOptions } from "../board/claiming.ts"
+import { accepted } from "../board/failure.ts"
+import { idOf } from "../board/handles.ts"
+import type { BoardPage, IterateOptions, ListOptions } from "../board/iterating.ts"
+import { BoardJob, type JobBoard, type JobWaitOptions, jobWaitOf } from "../board/job.ts"
+import type { HeldOptions } from "../board/owning.ts"
+import type { BoardEntity, PostOptions } from "../board/requests.ts"
+import {
+  BoardComplete,
+  BoardCount,
+  BoardEntities,
+  BoardExtended,
+  BoardJobList,
+  BoardJobView,
+  BoardTrash,
+} from "../board/view.ts"
+import { CallboardError } from "../errors.ts"
+import { type DurationInput, milliseconds } from "../options/duration.ts"
+import { checkBoardName } from "../protocol/board.ts"
+import { type Ask, POLL_MS } from "./http-request.ts"
+
+/** A claim over HTTP. Nothing renews it: it lapses unless it is extended. */
+export type HttpBoardClaim = Omit<BoardClaim, "signal">
+
+/** Jobs of a board, read a page at a time. */
+export type HttpBoardIterator = Omit<BoardIterator, "board">
+
+type Methods = Pick<
+  Board,
+  | "name"
+  | "post"
+  | "list"
+  | "count"
+  | "job"
+  | "find"
+  | "findOwner"
+  | "expiresIn"
+  | "extendExpiry"
+  | "consume"
+  | "abandon"
+  | "trash"
+  | "trashed"
+  | "trashedJob"
+  | "restore"
+  | "entities"
+  | "waitFor"
+>
+
+/**
+ * A board of a service: {@link Board} without notifications, registering entities, and a life cycle. A claim without `expiry`
+ * holds for 60 seconds. Every method fails as that of {@link Board} does, and as {@link HttpJob} does.
+ */
+export interface HttpBoard extends Methods {
+  iterate(options?: IterateOptions): HttpBoardIterator
+  wait(timeout?: DurationInput, signal?: AbortSignal): Promise<HttpBoardIterator>
+  claim(job: BoardJob | string, owner: string, options?: ClaimOptions): Promise<HttpBoardClaim>
+  take(owner: string, options?: TakeOptions): Promise<HttpBoardClaim>
+}
+
+/** What is known here of a job: how it was last, and the claim that was made here. */
+interface Held {
+  last: BoardJobView
+  claim?: { readonly owner: string; readonly number: number }
+}
+
+export const httpBoard = (ask: Ask, given: string): HttpBoard => new OverHttp(ask, given)
+
+class OverHttp implements HttpBoard, JobBoard {
+  readonly name: string
+  readonly #ask: Ask
+  readonly #path: string
+  readonly #held = new WeakMap<BoardJob, Held>()
+
+  constructor(ask: Ask, name: string) {
+    this.name = accepted(checkBoardName(name))
+    this.#ask = ask
+    this.#path = `/v1/boards/${this.name}`
+  }
+
+  async post(name: string, options: PostOptions = {}): Promise<BoardJob> {
+    return this.#handle(
+      await this.#ask(BoardJobView, `${this.#path}/jobs`, { method: "POST", body: { ...options, name } }),
+    )
+  }
+
+  list({ limit, onlyUnclaimed, after }: ListOptions = {}): Promise<BoardPage> {
+    return this.#ask(BoardJobList, `${this.#path}/jobs`, { query: { limit, unclaimed: onlyUnclaimed, cursor: after } })
+  }
+
+  iterate({ onlyUnclaimed = false, fresh = false }: IterateOptions = {}): HttpBoardIterator {
+    const unreadable: Array<string> = []
+    const jobs = this.#iterate(onlyUnclaimed, fresh, unreadable)
+    return {
+      onlyUnclaimed,
+      fresh,
+      unreadable,
+      next: () => jobs.next(),
+      return: () => jobs.return(),
+      throw: (error) => jobs.throw(error),
+      [Symbol.asyncIterator]() {
+        return this
+      },
+    }
+  }
+
+  async *#iterate(
+    onlyUnclaimed: boolean,
+    fresh: boolean,
+    unreadable: Array<string>,
+  ): AsyncGenerator<BoardJob, void, undefined> {
+    let after: string | undefined
+    do {
+      const page = await this.list({ onlyUnclaimed, ...(after === undefined ? {} : { after }) })
+      for (const key of page.unreadable) if (!unreadable.includes(key)) unreadable.push(key)
+      for (const listed of page.jobs) {
+        const view = fresh ? await this.#known(listed.id) : listed
+        if (view !== undefined && !(onlyUnclaimed && view.owner !== null)) yield this.#handle(view)
+      }
+      after = page.next
+    } while (after !== undefined)
+  }
+
+  async count(): Promise<number> {
+    return (await this.#ask(BoardCount, `${this.#path}/count`)).count
+  }
+
+  async job(id: string): Promise<BoardJob> {
+    return this.#handle(await this.#ask(BoardJobView, this.#pathOf(id)))
+  }
+
+  async find(job: BoardJob | string): Promise<BoardJobView> {
+    const held = this.#heldOf(job)
+    if (held === undefined) return this.#ask(BoardJobView, this.#pathOf(job))
+    const view = await this.#known(job)
+    if (view !== undefined) return view
+    const { claim: _claim, ...last } = held.last
+    return { ...last, state: "COMPLETE", owner: null, expiresIn: "NOT_CLAIMED" }
+  }
+
+  /** `undefined` for a job that is not on the board any more. */
+  async #known(job: BoardJob | string): Promise<BoardJobView | undefined> {
+    try {
+      const view = await this.#ask(BoardJobView, this.#pathOf(job))
+      const held = this.#heldOf(job)
+      if (held !== undefined) held.last = view
+      return view
+    } catch (refused) {
+      if (isNotFound(refused)) return undefined
+      throw refused
+    }
+  }
+
+  async findOwner(job: BoardJob | string): Promise<string | null> {
+    return (await this.#known(job))?.owner ?? null
+  }
+
+  async expiresIn(job: BoardJob | string): Promise<BoardJobView["expiresIn"]> {
+    return (await this.#known(job))?.expiresIn ?? "NOT_CLAIMED"
+  }
+
+  async extendExpiry(
+    job: BoardJob | string,
+    expiry: DurationInput | null,
+    { owner, claim }: HeldOptions & { readonly owner?: string } = {},
+  ): Promise<boolean> {
+    const held = this.#heldOf(job)?.claim
+    const own = owner === undefined || owner === held?.owner ? held : undefined
+    const body = { expiry, owner: owner ?? own?.owner, claim: claim ?? own?.number }
+    return (await this.#ask(BoardExtended, this.#pathOf(job, "/extend"), { method: "POST", body })).extended
+  }
+
+  async claim(job: BoardJob | string, owner: string, { expiry }: ClaimOptions = {}): Promise<HttpBoardClaim> {
+    const path = this.#pathOf(job, "/claim")
+    return this.#claimed(await this.#ask(BoardJobView, path, { method: "POST", body: { owner, expiry } }), job)
+  }
+
+  async take(owner: string, { expiry, wait = 0, signal }: TakeOptions = {}): Promise<HttpBoardClaim> {
+    const options = { method: "POST", body: { owner, expiry } } as const
+    const ms = milliseconds("wait", wait)
+    return this.#claimed(
+      await this.#polled(ms, signal, (part) =>
+        this.#ask(BoardJobView, `${this.#path}/claim`, { ...options, ...part }).then(found, notFound),
+      ),
+    )
+  }
+
+  async wait(timeout?: DurationInput, signal?: AbortSignal): Promise<HttpBoardIterator> {
+    const ms = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
+    await this.#polled(ms, signal, ({ query, ...part }) =>
+      this.#ask(BoardJobList, `${this.#path}/jobs`, { ...part, query: { ...query, limit: 1 } }).then(found, notFound),
+    )
+    return this.iterate()
+  }
+
+  async waitFor(job: BoardJob | string, options: JobWaitOptions = {}): Promise<boolean> {
+    const { timeoutMs } = jobWaitOf(options)
+    const path = this.#pathOf(job, "/complete")
+    const { signal } = options
+    try {
+      return await this.#polled(timeoutMs, signal, async (part) => {
+        const { complete } = await this.#ask(BoardComplete, path, part)
+        return complete ? { found: true } : { refused: false }
+      })
+    } catch (refused) {
+      if (refused === false || signal?.aborted) return false
+      throw refused
+    }
+  }
+
+  /** Asks with one wait after the other until something is found, or the time is over: then it fails as the last answer did. */
+  async #polled<A>(
+    ms: number,
+    signal: AbortSignal | undefined,
+    ask: (part: Part) => Promise<{ readonly found: A } | { readonly refused: unknown }>,
+  ): Promise<A> {
+    const end = performance.now() + ms
+    for (;;) {
+      const waitMs = Math.ceil(Math.min(Math.max(end - performance.now(), 0), POLL_MS))
+      if (signal?.aborted) throw this.#givenUp()
+      const answer = await ask({ query: { wait: `${waitMs}ms` }, waitMs, signal }).catch((refused: unknown) => {
+        throw signal?.aborted ? this.#givenUp() : refused
+      })
+      if ("found" in answer) return answer.found
+      if (performance.now() >= end) throw answer.refused
+    }
+  }
+
+  #givenUp(): CallboardError {
+    return new CallboardError("not-found", `the wait for a job of board ${this.name} was given up`)
+  }
+
+  consume(job: BoardJob | string, owner: string, options?: HeldOptions): Promise<BoardJobView> {
+    return this.#end("consume", job, owner, options)
+  }
+
+  abandon(job: BoardJob | string, owner: string, options?: HeldOptions): Promise<BoardJobView> {
+    return this.#end("abandon", job, owner, options)
+  }
+
+  trash(job: BoardJob | string, owner: string, options?: HeldOptions): Promise<BoardJobView> {
+    return this.#end("trash", job, owner, options)
+  }
+
+  async #end(
+    how: "consume" | "abandon" | "trash",
+    job: BoardJob | string,
+    owner: string,
+    options: HeldOptions = {},
+  ): Promise<BoardJobView> {
+    const held = this.#heldOf(job)
+    const claim = options.claim ?? (held?.claim?.owner === owner ? held.claim.number : undefined)
+    const view = await this.#ask(BoardJobView, this.#pathOf(job, `/${how}`), { method: "POST", body: { owner, claim } })
+    if (held !== undefined) {
+      held.last = view
+      delete held.claim
+    }
+    return view
+  }
+
+  async trashed({ limit, after }: { readonly limit?: number; readonly after?: string } = {}) {
+    return (await this.#ask(BoardTrash, `${this.#path}/trash`, { query: { limit, cursor: after } })).jobs
+  }
+
+  async trashedJob(id: string): Promise<BoardJobView> {
+    return this.#ask(BoardJobView, `${this.#path}/trash/${encodeURIComponent(id)}`)
+  }
+
+  async restore(id: string): Promise<BoardJob> {
+    const path = `${this.#path}/trash/${encodeURIComponent(id)}/restore`
+    return this.#handle(await this.#ask(BoardJobView, path, { method: "POST" }))
+  }
+
+  async entities(kind?: string): Promise<ReadonlyArray<BoardEntity>> {
+    const { entities } = await this.#ask(BoardEntities, `${this.#path}/entities`)
+    return entities.filter((entity) => kind === undefined || entity.kind === kind)
+  }
+
+  #claimed(view: BoardJobView, given?: BoardJob | string): HttpBoardClaim {
+    const { owner, claim: number = 0 } = view
+    const job = given instanceof BoardJob && this.#held.has(given) ? given : this.#handle(view)
+    const claim = { owner: owner ?? "", number }
+    this.#held.set(job, { last: view, claim })
+    const end = (how: "consume" | "abandon" | "trash") => () => this.#end(how, job, claim.owner, { claim: number })
+    return { job, ...claim, view, consume: end("consume"), abandon: end("abandon"), trash: end("trash") }
+  }
+
+  #handle(view: BoardJobView): BoardJob {
+    const { book, createdAt, ...content } = view
+    const job = new BoardJob({ ...content, ...(book && { book }), createdAt: Date.parse(createdAt) }, this)
+    this.#held.set(job, { last: view })
+    return job
+  }
+
+  #heldOf(job: BoardJob | string): Held | undefined {
+    return job instanceof BoardJob ? this.#held.get(job) : undefined
+  }
+
+  #pathOf(job: BoardJob | string, end = ""): string {
+    return `${this.#path}/jobs/${encodeURIComponent(idOf(job))}${end}`
+  }
+}
+
+/** One of several waits. */
+interface Part {
+  readonly query: { readonly wait: string }
+  readonly waitMs: number
+  readonly signal: AbortSignal | undefined
+}
+
+const isNotFound = (refused: unknown): boolean => refused instanceof CallboardError && refused.code === "not-found"
+
+const found = <A>(value: A): { readonly found: A } => ({ found: value })
+
+const notFound = (refused: unknown): { readonly refused: unknown } => {
+  if (isNotFound(refused)) return { refused }
+  throw refused
+}
