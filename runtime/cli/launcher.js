@@ -58,16 +58,9 @@ else {
     if (message === RESTART) restartWorker(start, first)
     else if (isWatchMessage(message)) superviseDev({ start, first, watched: message.watched })
     else return
-    process.on("SIGHUP", hangUp)
     // Last: a signal that comes while none is listened to would be lost.
     following.stop()
   })
-}
-
-/** Ends this process as the signal does where none listens to it: the child notices, and stops softly. */
-function hangUp() {
-  process.off("SIGHUP", hangUp)
-  process.kill(process.pid, "SIGHUP")
 }
 
 /** @returns {import("./runtimes.js").RuntimeName | undefined} */

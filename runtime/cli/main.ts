@@ -7,9 +7,15 @@ const flushed = (stream: NodeJS.WriteStream): Promise<void> =>
     stream.write("", () => resolve())
   })
 
+/** The terminal was closed. It sends SIGHUP, by which a command ends, and a worker stops softly: without its output. */
+let hasHungUp = false
+
 for (const stream of [process.stdout, process.stderr]) {
-  // The reader has closed the pipe, as in `callboard jobs | head -1`.
-  stream.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1))
+  stream.on("error", ({ code }: NodeJS.ErrnoException) => {
+    hasHungUp ||= code === "EIO"
+    // The reader has closed the pipe, as in `callboard jobs | head -1`.
+    if (!hasHungUp) process.exit(code === "EPIPE" ? 0 : 1)
+  })
 }
 
 const exitCode = await run(process.argv.slice(2))

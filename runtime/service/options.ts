@@ -98,7 +98,7 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly http?: HttpOptions | false
   /** Whether metrics for Prometheus are counted. Defaults to true where the service serves HTTP. */
   readonly metrics?: boolean
-  /** Stop on SIGINT, SIGTERM and SIGQUIT. Defaults to true. */
+  /** Stop on SIGINT, SIGTERM, SIGQUIT and SIGHUP. Defaults to true. */
   readonly signals?: boolean
   /** Least level that is logged. Defaults to `info`, or to what `log` wants. */
   readonly logLevel?: LogLevel

@@ -4,7 +4,8 @@
  * Plain JavaScript, because the launcher counts them too, on Node.
  */
 
-const SIGNALS = /** @type {const} */ (["SIGINT", "SIGTERM", "SIGQUIT"])
+/** A terminal that is closed sends SIGHUP. */
+const SIGNALS = /** @type {const} */ (["SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP"])
 
 /** `bun run` delivers Ctrl+C twice within a millisecond: signals within this time count as one. */
 const SAME_MS = 1_000

@@ -82,6 +82,18 @@ describe.concurrent("signals", () => {
     expect(await find(project, "waiting")).toMatchObject({ state: "queued", attempts: 0 })
   })
 
+  test.sequential("a terminal that is closed stops it softly", async () => {
+    using project = makeProject()
+    await using worker = project.onTerminal("worker", "-c", "1")
+    await worker.waitForLine(/actors.*works/)
+    await project.json("submit", "works.nap", '{"ms":2500}', "--id", "running")
+    const [, pid] = await worker.waitForLine(/^napping .*?(\d{2,})/)
+    worker.kill("SIGKILL")
+    await eventually(async () => (await find(project, "running")).state === "succeeded", { message: "it has ended" })
+    expect(await find(project, "running")).toMatchObject({ attempts: 1 })
+    await eventually(() => !isRunning(Number(pid)), { message: "the process that works lives on" })
+  })
+
   test.sequential("with --json the stop is a line of numbers", async () => {
     using project = makeProject()
     await using worker = project.start("worker", "-c", "1", "--grace", "100ms", "--json")
