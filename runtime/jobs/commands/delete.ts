@@ -9,7 +9,7 @@ import type { Decision } from "../../transport/lift/transport.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { waitingFor } from "../dependencies/release.ts"
 import { goneError } from "../tracking/finding.ts"
-import { forgetHistory } from "../tracking/history.ts"
+import { forgetHistory, lapseHistory } from "../tracking/history.ts"
 import { decide, removeOwnEdges } from "./decide.ts"
 
 type Change = Omit<Decision, "id" | "expect">
@@ -86,7 +86,9 @@ const forget = async (connection: Connection, id: string): Promise<void> => {
  * be deleted again.
  */
 const replaceByTombstone = async (connection: Connection, id: string): Promise<JobRecord> => {
-  const published = lastChangeOf(await publishFollowUps(connection, id))
+  const before = await publishFollowUps(connection, id)
+  const published = lastChangeOf(before)
+  if (before.state !== "started") await lapseHistory(connection.store, before)
   const tombstone = await decide(connection, id, ({ record }) => {
     if (record.tombstone) throw goneError(id)
     // A worker has stored an outcome since then.

@@ -4,8 +4,10 @@ import { cancelJob } from "../../../../../runtime/jobs/commands/cancel.ts"
 import { deleteJob } from "../../../../../runtime/jobs/commands/delete.ts"
 import { patchMeta } from "../../../../../runtime/jobs/commands/meta.ts"
 import { rerunJob } from "../../../../../runtime/jobs/commands/rerun.ts"
+import { addToHistory } from "../../../../../runtime/jobs/tracking/history.ts"
 import { step } from "../../../../../runtime/protocol/record.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
+import type { StoreOperation } from "../../../../../runtime/transport/store.ts"
 import { taskOf } from "../../../../kit/task.ts"
 import { gate } from "../../../../support/faulty-board.ts"
 import { eventually } from "../../../../support/servers/process.ts"
@@ -92,6 +94,41 @@ describe("forget", () => {
     await deleteJob(client.connection, id)
     expect(await stored(client, id)).toMatchObject({ tombstone: true })
     expect(await client.queues()).toMatchObject([{ depth: 1 }])
+  })
+
+  test("leaves no history for ever where the process dies right after it", async () => {
+    const client = await start()
+    await work(client.transport, () => 1)
+    const { id } = await client.submit("echo", { resultTtl: -1, failureTtl: -1, retry: false })
+    await client.job(id).outcome({ timeout: 30 })
+    const ended = await stored(client, id)
+    const { connection } = client
+    await addToHistory(
+      connection.store,
+      { id, run: 2, earlier: [{ run: 1, type: "FAILED", endedAt: 1, attempt: 1 }] },
+      -1,
+    )
+    const found = await connection.jobs.find(id)
+    await connection.jobs.decide([{ id, expect: found?.revision ?? "", record: { ...ended, run: 2 } }])
+    const written: Array<StoreOperation> = []
+    const { store } = connection
+    const dying = {
+      ...connection,
+      store: {
+        ...store,
+        get: (keys: ReadonlyArray<string>) => store.get(keys),
+        list: (range: Parameters<typeof store.list>[0]) => store.list(range),
+        write: async (operations: ReadonlyArray<StoreOperation>) => {
+          const isGone = (await stored(client, id)).tombstone
+          if (isGone) throw new TransportError("unavailable", "the process dies")
+          written.push(...operations)
+          return store.write(operations)
+        },
+      },
+    }
+    await expect(deleteJob(dying, id)).rejects.toThrow("the process dies")
+    expect(written).toMatchObject([{ key: `history/${id}`, ttl: 3_600_000 }])
+    expect((await store.get([`history/${id}`]))[0]).toBeDefined()
   })
 
   test("is refused while it runs", async () => {
