@@ -42,7 +42,9 @@ export interface Ended {
  */
 export const embedProblem = (embed: Embed, id: string): string | undefined => {
   if (embed === NO_EMBED) return undefined
-  if (embed.chord !== null) return "chords are not supported: nothing counts the tasks of their header"
+  // Celery's clients leave the number of tasks in their result backend, and no message of a chord says it.
+  if (embed.chord !== null)
+    return "chords of Celery are not supported: no message says how many tasks there are; submit the body with `chord`"
   // An id names one job: a second follow-up with the same id would count as a duplicate and never run.
   const onSuccess = new Set([id])
   const onFailure = new Set([id])
