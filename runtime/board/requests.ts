@@ -6,6 +6,7 @@ import { CallboardError } from "../errors.ts"
 import { Duration, type DurationInput, milliseconds } from "../options/duration.ts"
 import { isName, Name } from "../options/fields.ts"
 import { refuseInput } from "../options/refuse.ts"
+import { wholeNumber } from "../options/whole.ts"
 import { isObject } from "../protocol/board.ts"
 
 const Details = Schema.Record(Schema.String, Schema.Unknown)
@@ -91,12 +92,14 @@ export const checkClaimNumber = (claim: number | undefined): void => {
 }
 
 export const checkLimit = (limit: number): void => {
-  if (!(Number.isInteger(limit) && limit >= 1 && limit <= 1_000)) refuseInput("limit", "must be from 1 to 1,000")
+  wholeNumber("limit", limit, { least: 1, most: 1_000 })
 }
 
 /** How long a claim holds, in milliseconds: more than 0, or `null` for one that does not expire. */
 export const expiryOf = (expiry: DurationInput | null): number | null => {
   if (expiry === null) return null
+  // In the words of the schema that HTTP goes by.
+  if (typeof expiry !== "number" && typeof expiry !== "string") refuseInput("expiry", "Expected number | string | null")
   const ms = milliseconds("expiry", expiry)
   return ms > 0 ? ms : refuseInput("expiry", "must be more than 0; null is a claim that does not expire")
 }

@@ -52,7 +52,7 @@ import { Statistics } from "../statistics/statistics.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/lift/transport.ts"
 import { type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
-import { type JobPage, type JobQuery, recordQueryOf } from "./job-query.ts"
+import { asking, type JobPage, type JobQuery, recordQueryOf } from "./job-query.ts"
 import type { SubmitContext } from "./submitting/planner.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
@@ -324,7 +324,7 @@ export class Client implements AsyncDisposable {
 
   /** Jobs, newest first, a page at a time. */
   async jobs(query: JobQuery = {}): Promise<JobPage> {
-    const { records, ...page } = await this.connection.jobs.list(recordQueryOf(query))
+    const { records, ...page } = await asking(query, (asked) => this.connection.jobs.list(asked))
     return { ...page, jobs: records.map(jobView) }
   }
 
@@ -352,12 +352,12 @@ export class Client implements AsyncDisposable {
 
   /** Cancels the jobs of one page of a query. Pass `next` on as `after` until there is none. */
   async cancelAll(query: JobQuery): Promise<BulkReport> {
-    return decideAll(this.connection, recordQueryOf(query), (connection, id) => cancelAlone(connection, id))
+    return asking(query, (asked) => decideAll(this.connection, asked, (connection, id) => cancelAlone(connection, id)))
   }
 
   /** Runs the ended jobs of one page of a query again. Pass `next` on as `after` until there is none. */
   async retryAll(query: JobQuery): Promise<BulkReport> {
-    return decideAll(this.connection, recordQueryOf(query), rerunJob)
+    return asking(query, (asked) => decideAll(this.connection, asked, rerunJob))
   }
 
   /**

@@ -199,7 +199,7 @@ class OverHttp implements HttpBoard, JobBoard {
     const path = this.#pathOf(job, "/complete")
     const { signal } = options
     try {
-      return await this.#polled(timeoutMs, signal, async (part) => {
+      return await this.#polled<boolean>(timeoutMs, signal, async (part) => {
         const { complete } = await this.#ask(BoardComplete, path, part)
         return complete ? { found: true } : { refused: false }
       })

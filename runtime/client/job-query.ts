@@ -1,9 +1,11 @@
 /** The query of lists and of bulk decisions. */
-import { CallboardError } from "../errors.ts"
 import type { JobView } from "../jobs/view.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
-import type { State } from "../protocol/state.ts"
+import { refuseInput } from "../options/refuse.ts"
+import { wholeNumber } from "../options/whole.ts"
+import { isState, NO_STATE, type State } from "../protocol/state.ts"
 import type { RecordQuery } from "../transport/lift/transport.ts"
+import { TransportError } from "../transport/mod.ts"
 
 export interface JobPage {
   readonly jobs: ReadonlyArray<JobView>
@@ -50,14 +52,28 @@ export interface JobQuery {
 const DEFAULT_LIMIT = 100
 const MAX_LIMIT = 1_000
 
-/** The query as transports take it. Fails with `invalid-input` where the limit is out of range. */
+/** The query as transports take it. Fails with `invalid-input` where the limit is out of range, or a state is none. */
 export const recordQueryOf = (query: JobQuery): RecordQuery => {
   const { limit = DEFAULT_LIMIT, since, until, budget, ...rest } = query
-  const times = {
+  if (!(rest.states ?? []).every(isState)) refuseInput("states", NO_STATE)
+  return {
+    ...rest,
     ...(since === undefined ? {} : { since: since.getTime() }),
     ...(until === undefined ? {} : { until: until.getTime() }),
     ...(budget === undefined ? {} : { budget: milliseconds("budget", budget) }),
+    limit: wholeNumber("limit", limit, { least: 1, most: MAX_LIMIT }),
   }
-  if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT) return { ...rest, ...times, limit }
-  throw new CallboardError("invalid-input", `limit: must be a whole number from 1 to ${MAX_LIMIT}`, { field: "limit" })
+}
+
+export const NO_CURSOR = "is none of this list; begin without one"
+
+/** Runs a checked query. Fails with `invalid-input`, naming `after`, where the transport cannot read that. */
+export const asking = async <T>(query: JobQuery, ask: (query: RecordQuery) => Promise<T>): Promise<T> => {
+  const checked = recordQueryOf(query)
+  try {
+    return await ask(checked)
+  } catch (cause) {
+    if (checked.after === undefined || !(cause instanceof TransportError) || cause.reason !== "invalid") throw cause
+    return refuseInput("after", NO_CURSOR)
+  }
 }

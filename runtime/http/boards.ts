@@ -29,7 +29,7 @@ import { posted } from "../protocol/board.ts"
 import { type SseMessage, stream } from "./events.ts"
 import { Wait } from "./job.ts"
 import { withAnySignal } from "./job-record.ts"
-import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
+import { DEFAULT_PAGE, pageLimit, withReadDeadline } from "./limits.ts"
 import { boolean, integer, type Parameters, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
 import { json } from "./response.ts"
@@ -82,10 +82,7 @@ const bodyOf = async <A>({ c, context, held: body }: RouteRequest, parse: (value
   return parse(value)
 }
 
-const Limit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
-  description: "Most jobs on a page",
-  default: DEFAULT_PAGE,
-})
+const Limit = pageLimit("Most jobs on a page")
 const Cursor = Schema.String.check(Schema.isMaxLength(1_024)).annotate({
   description: "Where to go on: the `next` of the page before",
 })

@@ -2,19 +2,14 @@
 import * as Schema from "effect/Schema"
 import type { BulkReport as Report } from "../jobs/commands/decide.ts"
 import { cancelGroup, findGroup, listGroups, MOST_GROUPS } from "../jobs/groups.ts"
-import { DEFAULT_PAGE, withReadDeadline } from "./limits.ts"
+import { DEFAULT_PAGE, pageLimit, withReadDeadline } from "./limits.ts"
 import { integer, text } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
 import { BulkReport, Group, GroupList } from "./schema.ts"
 
 const page = {
-  limit: integer(
-    Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_GROUPS })).annotate({
-      description: "Most groups to look at",
-      default: DEFAULT_PAGE,
-    }),
-  ),
+  limit: integer(pageLimit("Most groups to look at", MOST_GROUPS)),
   cursor: text(
     Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({
       description: "Where to go on: the `next` of the page before",

@@ -3,16 +3,16 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { Client } from "../client/client.ts"
-import type { JobQuery } from "../client/job-query.ts"
+import { type JobQuery, NO_CURSOR } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
 import { Job, StateSchema } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"
+import { refuseInput } from "../options/refuse.ts"
 import { isTerminal, STATES, type State } from "../protocol/state.ts"
 import { parseDuration, parseTime } from "../protocol/time.ts"
-import { TransportError } from "../transport/mod.ts"
 import { recordOf, shownTo } from "./job-record.ts"
-import { BUDGET_RANGE_MS, boundedRead, DEFAULT_BUDGET_MS, DEFAULT_PAGE, MAX_PAGE, MAX_TOTAL } from "./limits.ts"
+import { BUDGET_RANGE_MS, boundedRead, DEFAULT_BUDGET_MS, DEFAULT_PAGE, MAX_TOTAL, pageLimit } from "./limits.ts"
 import { boolean, integer, list, text, type Values } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type Route, type RouteRequest, route } from "./route.ts"
@@ -21,10 +21,7 @@ import { BulkPlan, BulkReport, JobCount, JobList, summaryOf, type Total } from "
 const Text = (description: string) =>
   Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({ description })
 
-const Limit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
-  description: "Most jobs to look at",
-  default: DEFAULT_PAGE,
-})
+const Limit = pageLimit("Most jobs to look at")
 
 const page = {
   limit: integer(Limit),
@@ -120,13 +117,13 @@ const budgetOf = (text: string | undefined): number =>
     () => DEFAULT_BUDGET_MS,
   )
 
-/** Runs a query. Fails with `invalid-input` naming `cursor` where the transport cannot read the cursor. */
+/** Runs a query. A cursor that the client refuses as `after` is `cursor` here. */
 const withCursor = async <T>(query: JobQuery, work: (query: JobQuery) => Promise<T>): Promise<T> => {
   try {
     return await work(query)
   } catch (cause) {
-    if (query.after === undefined || !(cause instanceof TransportError) || cause.reason !== "invalid") throw cause
-    throw new CallboardError("invalid-input", "cursor: is none of this list; begin without one", { field: "cursor" })
+    if (!(cause instanceof CallboardError && cause.details.field === "after")) throw cause
+    return refuseInput("cursor", NO_CURSOR)
   }
 }
 

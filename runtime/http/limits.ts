@@ -1,4 +1,5 @@
 /** Bounds of the HTTP interface that no setting changes. `/v1/info` names those that a client must know. */
+import * as Schema from "effect/Schema"
 import { within } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 import { milliseconds } from "../options/duration.ts"
@@ -14,6 +15,12 @@ export const BATCH_BODY_FACTOR = 16
 /** Most jobs on a page, and in one bulk call. */
 export const MAX_PAGE = 1_000
 export const DEFAULT_PAGE = 100
+
+/** How many items a page may have, 1 to `most`. */
+export const pageLimit = (description: string, most = MAX_PAGE) =>
+  Schema.Int.check(
+    Schema.isBetween({ minimum: 1, maximum: most }, { message: `must be a whole number from 1 to ${most}` }),
+  ).annotate({ description, default: DEFAULT_PAGE })
 
 /** Longest wait for a result. */
 export const MAX_WAIT_MS = 60_000

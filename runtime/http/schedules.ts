@@ -8,7 +8,7 @@ import {
 } from "../schedules/fields.ts"
 import type { ScheduleContext } from "../schedules/schedules.ts"
 import { PostedJob, ScheduleList, type ScheduleView, ScheduleViewSchema } from "../schedules/view.ts"
-import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
+import { DEFAULT_PAGE, pageLimit, withReadDeadline } from "./limits.ts"
 import { integer, text } from "./parameter.ts"
 import { readBody } from "./request-body.ts"
 import { json } from "./response.ts"
@@ -92,12 +92,7 @@ export const scheduleRoutes: ReadonlyArray<Route> = [
     scope: "read",
     showsPayload: true,
     query: {
-      limit: integer(
-        Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
-          description: "Most schedules on a page",
-          default: DEFAULT_PAGE,
-        }),
-      ),
+      limit: integer(pageLimit("Most schedules on a page")),
       cursor: text(Schema.String.annotate({ description: "`next` of the page before" })),
     },
     responses: [{ status: 200, description: "A page of schedules", schema: ScheduleList }],

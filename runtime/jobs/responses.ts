@@ -5,13 +5,13 @@
 import * as Schema from "effect/Schema"
 import { CallboardError, ERROR_CODES } from "../errors.ts"
 import { JobId } from "../options/fields.ts"
-import { STATES } from "../protocol/state.ts"
+import { NO_STATE, STATES } from "../protocol/state.ts"
 
 const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
 export const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
 const Seconds = Schema.Finite
 
-export const StateSchema = Schema.Literals(STATES).annotate({ identifier: "State" })
+export const StateSchema = Schema.Literals(STATES).annotate({ identifier: "State", message: NO_STATE })
 
 export const Durability = Schema.Literals(["none", "process", "server", "fsync", "quorum"]).annotate({
   identifier: "Durability",

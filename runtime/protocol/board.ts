@@ -42,7 +42,8 @@ const MAX_OWNER_BYTES = 255
 
 /** Who claims, consumes, abandons or trashes. */
 export const checkOwner = (owner: unknown): Result.Result<string, BoardRefusal> => {
-  if (typeof owner !== "string") return invalid("owner", `must be text, and is of the type ${typeof owner}`)
+  // In the words of the schema that HTTP goes by.
+  if (typeof owner !== "string") return invalid("owner", owner === undefined ? "Missing key" : "Expected string")
   const isShort = owner.length > 0 && new TextEncoder().encode(owner).length <= MAX_OWNER_BYTES
   // Control characters would take six bytes each in the entry, whose size is bounded.
   return isShort && owner.isWellFormed() && !/\p{Cc}/u.test(owner)

@@ -32,6 +32,9 @@ const TERMINAL: ReadonlySet<State> = new Set(["succeeded", "failed", "cancelled"
 /** Whether a run in this state has ended. */
 export const isTerminal = (state: State): boolean => TERMINAL.has(state)
 
+/** What is said of a value that is no state. */
+export const NO_STATE = `no such state; there are ${STATES.join(", ")}`
+
 export const isState = (text: unknown): text is State => (STATES as ReadonlyArray<unknown>).includes(text)
 
 /** The name of a state in Celery. */

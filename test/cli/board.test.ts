@@ -77,7 +77,7 @@ describe("what is refused has the message that it has in code, and an exit code"
   test.each([
     [["post", "b3", ""], 2, /name: /],
     [["post", "b3", "a", "--priority", "urgent"], 2, /priority: must be one of VERY_HIGH, HIGH/],
-    [["post", "b3", "a", "[]"], 2, /details must be a JSON object/],
+    [["post", "b3", "a", "[]"], 2, /details: Expected object/],
     [["post", "b/3", "a"], 2, /board: a name is 1 to 64/],
     [["claim", "b3"], 1, /no job of board b3 can be claimed: waited 0 s/],
     [["claim", "b3", "-o", ""], 2, /owner: must be text of 1 to 255 bytes/],

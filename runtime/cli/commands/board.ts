@@ -3,11 +3,12 @@ import { hostname, userInfo } from "node:os"
 import type { Command } from "commander"
 import { stayAlive } from "../../async/timers.ts"
 import type { Board } from "../../board/board.ts"
+import { parsePost } from "../../board/requests.ts"
 import type { BoardJobView } from "../../board/view.ts"
 import { BOARD_PRIORITIES } from "../../protocol/board.ts"
 import { wrongUsage } from "../failure.ts"
 import { clockTime, listText, localTime, oneLine, timeText } from "../format.ts"
-import { numberOrText, objectOf } from "../input.ts"
+import { jsonOf, numberOrText } from "../input.ts"
 import { runs } from "../invocation.ts"
 import { columns, type Output } from "../output.ts"
 import { limitOf } from "./jobs.ts"
@@ -140,11 +141,13 @@ export const addBoard = (program: Command): void => {
     "post <name> [details]",
     "post a job, with a JSON object (@file, or - for standard input) as its details",
     async ({ board, output, args: [name = "", details], options: { priority, book } }) => {
-      const job = await board.post(name, {
-        ...(details === undefined ? {} : { details: await objectOf("details", details) }),
+      const { name: checked, ...options } = parsePost({
+        name,
+        ...(details === undefined ? {} : { details: await jsonOf("details", details) }),
         ...(priority === undefined ? {} : { priority }),
         ...(book === undefined ? {} : { book: bookOf(book) }),
       })
+      const job = await board.post(checked, options)
       if (output.json) output.document(await job.find())
       else output.line(job.id)
     },

@@ -8,7 +8,6 @@ import type { Connection } from "../../connection/connection.ts"
 import { WaitTimeout } from "../../errors.ts"
 import type { JobError, JobRecord, RunOutcome } from "../../protocol/record.ts"
 import { MOST_OUTCOMES, outcomeOfRun } from "../../protocol/record.ts"
-import { TOMBSTONE_MS } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
 import { findRecord, goneError, waitForEnd } from "./finding.ts"
@@ -63,6 +62,9 @@ export const addToHistory = async (
   if (changed === "conflict") throw new TransportError("unavailable", `the history of job ${id} changes too fast`)
 }
 
+/** Far longer than a deletion takes. */
+const LAPSE_MS = 3_600_000
+
 /**
  * Lets the history of a job lapse that is about to be deleted: a process that dies right after the deletion leaves none behind.
  * Where a worker starts the job at this very moment, so that it is not deleted, its earlier runs are forgotten all the same.
@@ -70,7 +72,7 @@ export const addToHistory = async (
 export const lapseHistory = async (store: Store, { id, run }: Pick<JobRecord, "id" | "run">): Promise<void> => {
   if (run <= 1) return
   await HISTORY.change(store, id, (found) =>
-    found?.value === undefined ? "keep" : { value: found.value, ttlMs: TOMBSTONE_MS },
+    found?.value === undefined ? "keep" : { value: found.value, ttlMs: LAPSE_MS },
   )
 }
 

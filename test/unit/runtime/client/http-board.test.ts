@@ -85,6 +85,13 @@ test("what a board refuses is refused with the same code and message as over a t
   await same((board) => board.claim(id, "me", { expiry: 0 }), "invalid-input")
   await same((board) => board.claim(id, "me", { expiry: -1 }), "invalid-input")
   await same((board) => board.post("x", { priority: "urgent" }), "invalid-input")
+  // What JavaScript lets a caller give.
+  const loose = (board: (typeof boards)[number]): { readonly claim: (...given: Array<unknown>) => Promise<unknown> } =>
+    Object(board)
+  await same((board) => loose(board).claim(id, 5), "invalid-input")
+  await same((board) => loose(board).claim(id), "invalid-input")
+  await same((board) => loose(board).claim(id, "me", { expiry: true }), "invalid-input")
+  await same((board) => board.list({ limit: 0 }), "invalid-input")
   await same((board) => board.post(""), "invalid-input")
   await same((board) => board.list({ after: "nowhere" }), "invalid-input")
   await same((board) => board.trashed({ after: "nowhere" }), "invalid-input")
@@ -120,6 +127,39 @@ test("waits end when there is a job, when their time is over, and with their sig
   stop.abort()
   expect(await over).toBe(false)
   expect(await given).toEqual({ code: "not-found", message: "the wait for a job of board empty was given up" })
+})
+
+test("lists of jobs and schedules refuse the same in code and over HTTP", async () => {
+  const { service, ask } = await serving()
+  const { client } = service
+  const limit = "limit: must be a whole number from 1 to 1000"
+  for (const list of [
+    client.jobs({ limit: 0 }),
+    client.schedules.list({ limit: 0 }),
+    client.board("b").list({ limit: 0 }),
+  ])
+    expect(await refusal(list)).toEqual({ code: "invalid-input", message: limit })
+  for (const path of ["/v1/jobs", "/v1/schedules", "/v1/boards/b/jobs"])
+    expect((await ask("GET", `${path}?limit=0`)).body).toMatchObject({ code: "invalid-input", detail: limit })
+  const states = JSON.parse('["nope"]')
+  const unknown = await refusal(client.jobs({ states }))
+  expect(unknown).toEqual({
+    code: "invalid-input",
+    message: expect.stringMatching(/^states: no such state; there are deferred, /),
+  })
+  expect((await ask("GET", "/v1/jobs?state=nope")).body).toMatchObject({
+    code: "invalid-input",
+    detail: unknown.message.replace("states", "state"),
+  })
+  for (const list of [client.jobs({ after: "nope" }), client.retryAll({ after: "nope" })])
+    expect(await refusal(list)).toEqual({
+      code: "invalid-input",
+      message: "after: is none of this list; begin without one",
+    })
+  expect((await ask("GET", "/v1/jobs?cursor=nope")).body).toMatchObject({
+    code: "invalid-input",
+    detail: "cursor: is none of this list; begin without one",
+  })
 })
 
 test("pages of an iteration make one list", async () => {

@@ -144,7 +144,7 @@ test.each([
   ["ü".repeat(127), "yes"],
   ["ü".repeat(128), /^invalid-input: owner/],
   ["", /^invalid-input: owner/],
-  [7, /^invalid-input: owner: must be text, and is of the type number/],
+  [7, /^invalid-input: owner: Expected string$/],
   [undefined, /^invalid-input: owner/],
   ["a\nb", /^invalid-input: owner/],
   ["\ud800", /^invalid-input: owner/],
