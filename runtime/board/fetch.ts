@@ -39,6 +39,7 @@ export const boardConfiguration = (
   explicit: Readonly<Record<string, unknown>> = {},
 ): BoardConfiguration => {
   const { board, ...options } = typeof source === "string" ? { board: source } : source
+  if (typeof board !== "string" || board === "") refuseInput("board", "must be a URI, or the name of a driver")
   return accepted(configurationOf(board, { ...options, ...explicit }))
 }
 

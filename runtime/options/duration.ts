@@ -92,7 +92,9 @@ export const timeLimitOf = (given: TimeLimitInput, prefix = "timeLimit.", refuse
   const { hard, soft } = typeof given === "object" ? given : { hard: given, soft: undefined }
   const names = { hard: `${prefix}hard`, soft: `${prefix}soft` }
   const limit: TimeLimit = {
-    ...(hard === undefined ? {} : { hardMs: hard === -1 ? NO_LIMIT_MS : milliseconds(names.hard, hard, refuse) }),
+    ...(hard === undefined
+      ? {}
+      : { hardMs: hard === -1 || hard === "-1" ? NO_LIMIT_MS : milliseconds(names.hard, hard, refuse) }),
     ...(soft === undefined ? {} : { softMs: milliseconds(names.soft, soft, refuse) }),
   }
   checkTimeLimit(limit, names, refuse)

@@ -340,6 +340,10 @@ onEveryBoard((newBoard, transport) => {
       expect(made).toEqual([[BOARD, { driver: "own", host: "h", x: "1" }]])
       expect(() => fetchBoard(BOARD, "redis://h", { boards })).toThrow(/no job board plugin is called "redis" .*own/)
       expect(() => fetchBoard("a/b", "memory://x")).toThrow(/board: a name is/)
+      for (const board of [5, ""])
+        expect(() => fetchBoard(BOARD, JSON.parse(JSON.stringify({ board })))).toThrow(
+          /^board: must be a URI, or the name/,
+        )
       const url = newBoard()
       const { board } = await begin(url)
       await board.post("a")

@@ -94,6 +94,7 @@ onEveryBoard((newBoard) => {
       // Decided against RQ: fractions of a second are kept.
       [1.9, 1.9],
       [-1, null],
+      ["-1", null],
     ])("%s", async (timeLimit, hard) => {
       const transport = newBoard()
       await using client = await connect(transport)
