@@ -248,9 +248,14 @@ export const parseDuration = (input: unknown): Result.Result<number, InvalidDura
   return checkedDuration(input, scaled(Number(match[2]), unit) * (match[1] === "-" ? -1 : 1))
 }
 
-/** As {@link parseDuration}, but a negative number means for ever and becomes -1. */
-export const parseTimeToLive = (input: unknown): Result.Result<number, InvalidDuration> =>
-  typeof input === "number" && input < 0 ? Result.succeed(-1) : parseDuration(input)
+/** A negative number as text. */
+const NEGATIVE = /^-\d+(\.\d+)?$/
+
+/** As {@link parseDuration}, but a negative number, also as text, means for ever and becomes -1. */
+export const parseTimeToLive = (input: unknown): Result.Result<number, InvalidDuration> => {
+  const isForEver = typeof input === "string" ? NEGATIVE.test(input.trim()) : typeof input === "number" && input < 0
+  return isForEver ? Result.succeed(-1) : parseDuration(input)
+}
 
 /** Whole milliseconds, rounded, so that 0.3 s is 300 and not a little less. A duration above 0 is at least 1 ms. */
 const scaled = (amount: number, unit: number): number => {

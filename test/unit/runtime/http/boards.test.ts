@@ -17,6 +17,13 @@ const begin = async () => {
   return { ...running, post, tell }
 }
 
+test("a job that is too large is no array", async () => {
+  const { tell } = await begin()
+  const { status, body } = await tell("POST", "/jobs", { name: "a", details: { text: "x".repeat(3 << 20) } })
+  expect(status).toBe(413)
+  expect(body).toMatchObject({ code: "too-large", detail: expect.stringMatching(/^the body has more than \d+ bytes/) })
+})
+
 test("a job is posted, listed, claimed, extended and consumed", async () => {
   const { post, tell } = await begin()
   const job = await post("a", { details: { n: 1 }, priority: "low", book: { name: "b", uuid: "u" } })

@@ -24,6 +24,7 @@ describe("a duration", () => {
 
   test("of a time to live may be for ever", () => {
     expect(timeToLive("resultTtl", -5)).toBe(-1)
+    expect(timeToLive("resultTtl", "-1")).toBe(-1)
     expect(timeToLive("resultTtl", "2 days")).toBe(172_800_000)
     expect(() => timeToLive("resultTtl", "-2 days")).toThrow(refused(/^resultTtl: /))
   })
