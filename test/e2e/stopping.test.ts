@@ -166,14 +166,14 @@ test("a service whose handlers do not stop ends with the code that says so, afte
 })
 
 /** At least. */
-const JOBS = 500
-const BACKLOG = 100
+const JOBS = 300
+const BACKLOG = 60
 
 /** Submits jobs for some seconds, until it may end, no faster than they are done; resolves with their ids. */
 const flow = async (client: Client, ledger: string, mayEnd: () => boolean): Promise<ReadonlyArray<string>> => {
   const ids: Array<string> = []
   while (ids.length < JOBS || !mayEnd()) {
-    const batch = Array.from({ length: 25 }, () => ({ task: "e2e.nap", input: { ms: 150, ledger } }))
+    const batch = Array.from({ length: 25 }, () => ({ task: "e2e.nap", input: { ms: 300, ledger } }))
     for (const receipt of await client.submitMany(batch)) {
       if (receipt instanceof Error) throw receipt
       ids.push(receipt.id)
