@@ -67,6 +67,9 @@ describe("GET /v1/jobs", () => {
     const member = (await submit({ task: "work.echo", delay: 3600, group: "night" })).body.id
     expect(await ids("group=night")).toEqual([member])
     expect((await ask("POST", "/v1/jobs/cancel?group=night")).body).toMatchObject({ changed: 1 })
+    const { fingerprint } = (await ask("GET", `/v1/jobs/${failed}`)).body
+    expect(await ids(`error=${fingerprint}`)).toEqual([failed])
+    expect(await ids("error=00000000")).toEqual([])
     expect(await ids(`idEnds=${echo.slice(-8).toUpperCase()}`)).toEqual([echo])
     const { submitted } = (await ask("GET", `/v1/jobs/${parent}`)).body.times
     expect(await ids(`since=${submitted}&idEnds=${echo.slice(-8)}`)).toEqual([])

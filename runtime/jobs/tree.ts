@@ -1,9 +1,9 @@
 /** The workflow of a job: the jobs of its root, those that it waits for, and those that wait for it. */
-import type { Connection } from "../../connection/connection.ts"
-import type { JobRecord } from "../../protocol/record.ts"
-import { edgePrefixOf, parseEdge } from "../dependencies/edges.ts"
-import { type JobView, jobView } from "../view.ts"
-import { findAll, findRecord, goneError } from "./finding.ts"
+import type { Connection } from "../connection/connection.ts"
+import type { JobRecord } from "../protocol/record.ts"
+import { edgePrefixOf, parseEdge } from "./dependencies/edges.ts"
+import { findAll, findRecord, goneError } from "./tracking/finding.ts"
+import { type JobView, jobView } from "./view.ts"
 
 export interface TreeNode extends Pick<JobView, "id" | "name" | "state" | "times" | "parentId"> {
   /** `root`; `callback` and `errback`: what its parent has submitted after its end; `child`: any other. */
