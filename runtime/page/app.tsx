@@ -31,7 +31,7 @@ export interface ViewProps {
 }
 
 /** The view of each address. Another view is written into `views/`, and named here. */
-const SHOWN: Readonly<Partial<Record<ViewName, ComponentType<ViewProps>>>> = {
+const SHOWN: Readonly<Record<ViewName, ComponentType<ViewProps>>> = {
   overview: Overview,
   queues: Queues,
   queue: QueueOf,

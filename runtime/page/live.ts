@@ -93,6 +93,8 @@ export const startPulse = async (): Promise<never> => {
     } catch (error) {
       if (!(error instanceof ApiError)) throw error
       if (error.status === 401 || error.status === 403) {
+        // The service is there; what the token lacks is said where it was asked for.
+        if (error.status === 403) link.value = { state: "live" }
         await sleep(EVERY_MS)
         continue
       }

@@ -13,7 +13,6 @@ export const PATHS = {
   workers: "/workers",
   worker: "/workers/:id",
   schedules: "/schedules",
-  due: "/schedules/due",
   dead: "/dead",
 } as const
 

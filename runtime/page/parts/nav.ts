@@ -19,6 +19,6 @@ export const VIEWS: ReadonlyArray<NamedView> = [
   { name: "errors", title: "Errors", icon: "errors", also: ["error"], shown: () => has("errors") },
   { name: "queues", title: "Queues & limits", icon: "queues", also: ["queue"], shown: () => true },
   { name: "workers", title: "Workers", icon: "workers", also: ["worker"], shown: () => true },
-  { name: "schedules", title: "Schedules", icon: "schedules", also: ["due"], shown: () => has("schedules") },
+  { name: "schedules", title: "Schedules", icon: "schedules", also: [], shown: () => has("schedules") },
   { name: "dead", title: "Dead letters", icon: "dead", also: [], shown: () => has("dead") },
 ]

@@ -608,7 +608,7 @@ const Belongs = ({ job }: { readonly job: Job }): JSX.Element | null => {
   const tree = useLoad(job.id, (stop) => get<Tree>(pathOf(job.id, "/tree"), { limit: TREE }, stop), { every: 3 })
   const lines = useMemo(() => linesOf(tree.data?.nodes ?? []), [tree.data])
   if (tree.data !== undefined && lines.length < 2) return null
-  if (tree.data === undefined && tree.error === undefined) return null
+  if (tree.data === undefined && (tree.error === undefined || tree.error.status === 404)) return null
   const open = lines.filter(({ node }) => !ENDED.includes(node.state)).length
   const begin = Math.min(...lines.map(({ node }) => Date.parse(node.times.submitted)))
   const end = Math.max(

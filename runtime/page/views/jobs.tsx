@@ -3,7 +3,7 @@ import { signal, useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useEffect, useMemo, useRef } from "preact/hooks"
 import type { JobList, JobSummary } from "../api.ts"
-import { startBulk } from "../bulk.ts"
+import { going, startBulk } from "../bulk.ts"
 import { FIELDS, filterName, filtersOf, listKey, statesOf } from "../filters.ts"
 import { useKey } from "../keys.ts"
 import { changes, watched } from "../live.ts"
@@ -108,7 +108,7 @@ export const Jobs = (): JSX.Element => {
           )}
         </Note>
       )}
-      <section class="panel" aria-label="Jobs" data-hold="" hidden={latest.error?.field !== undefined}>
+      <section class="panel list" aria-label="Jobs" data-hold="" hidden={latest.error?.field !== undefined}>
         <Part of={shown} rows={8}>
           {(data) =>
             data.jobs.length === 0 && data.next === undefined ? (
@@ -620,7 +620,8 @@ const SelectionBar = ({
   readonly act: (action: "retry" | "cancel") => void
 }): JSX.Element | null => {
   const isAll = selection === "all"
-  if (!isAll && selection.ids.size === 0) return null
+  // While a decision about many is made or told, its bar stands here.
+  if (going.value !== undefined || (!isAll && selection.ids.size === 0)) return null
   const canBeAll =
     Object.keys(filters).length > 0 && total !== undefined && total.value > (isAll ? 0 : selection.ids.size)
   return (

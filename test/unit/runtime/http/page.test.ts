@@ -87,7 +87,7 @@ describe("the shell", () => {
 
   test("knows the path under which it is mounted", async () => {
     const ask = await app({}, "/a&b/board")
-    for (const path of ["", "/jobs", "/jobs/jobs", "/schedules/due"]) {
+    for (const path of ["", "/jobs", "/jobs/jobs", "/workers/schedules"]) {
       const response = await ask(`/a&b/board${path}`, { headers: HTML })
       const html = await response.text()
       expect(html).toContain('data-base="/a&amp;b/board"')
