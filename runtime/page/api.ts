@@ -78,9 +78,18 @@ export interface Transition {
 
 export interface Job extends JobSummary {
   readonly result?: unknown
+  /** As it is asked for by itself: of a long one the beginning. */
   readonly input?: unknown
   readonly headers?: Readonly<Record<string, unknown>>
   readonly transitions: ReadonlyArray<Transition>
+}
+
+export interface JobInput {
+  readonly value?: unknown
+  /** Instead of the value: the beginning of a long one, or bytes. */
+  readonly raw?: string
+  readonly bytes: number
+  readonly truncated: boolean
 }
 
 /** A number that was counted up to a bound: `gte` where there are at least so many. */

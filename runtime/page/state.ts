@@ -157,6 +157,26 @@ export const get = async <T>(path: string, given: Query = {}, signal?: AbortSign
   return value as T
 }
 
+/** The answers that were told with an ETag last, the newest at the end. */
+const tagged = new Map<string, { readonly etag: string; readonly value: unknown }>()
+const MOST_TAGGED = 4
+
+/** Asks for a value that may be large and seldom changes: it is sent again only when it has. */
+export const getTagged = async <T>(path: string, given: Query = {}, signal?: AbortSignal): Promise<T> => {
+  const name = `${token.peek() ?? ""} ${api.url(path, given)}`
+  const known = tagged.get(name)
+  const answer = await api.call("GET", path, {
+    query: given,
+    etag: known?.etag,
+    ...(signal === undefined ? {} : { signal }),
+  })
+  tagged.delete(name)
+  const value = answer.value ?? known?.value
+  if (answer.etag !== undefined) tagged.set(name, { etag: answer.etag, value })
+  for (const oldest of [...tagged.keys()].slice(0, -MOST_TAGGED)) tagged.delete(oldest)
+  return value as T
+}
+
 export const send = async <T>(method: string, path: string, given: Query = {}, body?: unknown): Promise<T> => {
   const { value } = await api.call(method, path, { query: given, ...(body === undefined ? {} : { body }) })
   return value as T

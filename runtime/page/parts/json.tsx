@@ -11,7 +11,8 @@ const MOST_CHARACTERS = 65_536
 
 const textOf = (value: unknown): string => JSON.stringify(value, null, 2) ?? "undefined"
 
-const save = (name: string, text: string): void => {
+/** Hands a text to the browser as a file. It is no document: nothing of it is ever shown. */
+export const save = (name: string, text: string): void => {
   const url = URL.createObjectURL(new Blob([text], { type: "application/octet-stream" }))
   const link = document.createElement("a")
   link.href = url

@@ -2,22 +2,23 @@
 import { useSignal } from "@preact/signals"
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect, useMemo } from "preact/hooks"
-import type { Job, Tree, Why } from "../api.ts"
+import type { Job, JobInput, Tree, Why } from "../api.ts"
 import { type Attempt, attemptsOf, drawn } from "../attempts.ts"
 import { startBulk } from "../bulk.ts"
+import { ApiError } from "../client.ts"
 import { useKey } from "../keys.ts"
 import { watched } from "../live.ts"
 import { useLoad } from "../load.ts"
 import { Button, Copy, Decision, Dialog, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Glyph, type GlyphName, Icon, isGlyph, StateWord, WORDS } from "../parts/icon.tsx"
-import { ValuePanel } from "../parts/json.tsx"
-import { decide } from "../parts/said.tsx"
+import { save, ValuePanel } from "../parts/json.tsx"
+import { decide, say } from "../parts/said.tsx"
 import { Moment } from "../parts/time.tsx"
 import { Traceback } from "../parts/trace.tsx"
 import { View } from "../parts/view.tsx"
 import { go, href } from "../router.ts"
-import { get, has, may, now, zone } from "../state.ts"
-import { clock, countdown, duration, percent, whole } from "../times.ts"
+import { get, getTagged, has, may, now, zone } from "../state.ts"
+import { bytes, clock, countdown, duration, percent, whole } from "../times.ts"
 import { linesOf } from "../tree.ts"
 import { idEnd, trail } from "./jobs.tsx"
 
@@ -29,7 +30,9 @@ const pathOf = (id: string, more = ""): string => `/v1/jobs/${encodeURIComponent
 const pct = (part: number): string => `${(part * 100).toFixed(2)}%`
 
 export const JobView = ({ id }: { readonly id: string }): JSX.Element => {
-  const job = useLoad(id, (stop) => get<Job>(pathOf(id), {}, stop), { every: 1 })
+  // Of a long input the beginning is enough; the whole of it is downloaded.
+  const parts = may("payload") ? "input" : undefined
+  const job = useLoad(`${id} ${parts}`, (stop) => getTagged<Job>(pathOf(id), { with: parts }, stop), { every: 1 })
   useEffect(() => {
     watched.value = [id]
     return () => {
@@ -833,7 +836,7 @@ const Values = ({ job, isEnded }: { readonly job: Job; readonly isEnded: boolean
   return (
     <>
       {"input" in job ? (
-        <ValuePanel title="Input" value={job.input} name={`${name}-input`} />
+        <Input job={job} name={`${name}-input`} />
       ) : (
         <Panel title="Input">
           <div class="body">
@@ -856,6 +859,44 @@ const Values = ({ job, isEnded }: { readonly job: Job; readonly isEnded: boolean
       {job.meta !== undefined && <ValuePanel title="Meta" value={job.meta} name={`${name}-meta`} />}
       {job.headers !== undefined && <ValuePanel title="Headers" value={job.headers} name={`${name}-headers`} />}
     </>
+  )
+}
+
+const isInput = (value: unknown): value is JobInput =>
+  typeof value === "object" && value !== null && "bytes" in value && "truncated" in value
+
+/** What the job was given. Of a long one the beginning is shown, and all of it asked for when it is downloaded. */
+const Input = ({ job, name }: { readonly job: Job; readonly name: string }): JSX.Element => {
+  if (!isInput(job.input)) return <ValuePanel title="Input" value={job.input} name={name} />
+  const { value, raw, bytes: size, truncated } = job.input
+  if (raw === undefined) return <ValuePanel title="Input" value={value} name={name} />
+  const download = async (): Promise<void> => {
+    try {
+      const whole = await get<Job>(pathOf(job.id))
+      save(`${name}.json`, JSON.stringify(whole.input, null, 2))
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error
+      say({ words: `Download: ${error.message}`, isBad: true })
+    }
+  }
+  return (
+    <Panel
+      title="Input"
+      hint={bytes(size)}
+      tools={
+        <Button class="small quiet" onClick={() => void download()}>
+          Download
+        </Button>
+      }
+    >
+      <div class="body">
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keys. */}
+        <pre class="code long" tabIndex={0}>
+          {raw}
+        </pre>
+        {truncated && <p class="small dim">Only the first 64 KiB are shown. Download it for the rest.</p>}
+      </div>
+    </Panel>
   )
 }
 
