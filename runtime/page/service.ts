@@ -8,8 +8,16 @@ export interface Queue {
   readonly scheduled: number
   readonly inFlight: number
   readonly oldestAge?: number
+  readonly pausedSince?: Time
+  /** The name of the token that paused it. */
+  readonly pausedBy?: string
   /** Jobs that came and went, a minute, lately. */
   readonly perMinute?: { readonly in: number; readonly out: number }
+  readonly trend?: "empty" | "steady" | "growing" | "draining"
+  readonly emptyAt?: Time
+  /** Of all workers that take from it. */
+  readonly handlers: number
+  readonly workers: number
 }
 
 export interface Limit {
@@ -30,7 +38,8 @@ export interface LimitKey {
   readonly running: number
   readonly held: number
   readonly oldest?: number
-  readonly emptyAt?: Time
+  /** When the rate lets the next one start. */
+  readonly nextFree?: Time
 }
 
 export interface RunningJob {
@@ -41,6 +50,8 @@ export interface RunningJob {
   readonly startedAt: Time
   /** When its time limit ends it. */
   readonly deadline?: Time
+  /** How much of it is done, from 0 to 1. */
+  readonly progress?: number
 }
 
 export interface Worker {
@@ -59,7 +70,7 @@ export interface Worker {
   readonly unhealthy?: ReadonlyArray<{ readonly actor: string; readonly condition: string; readonly reason: string }>
   readonly processed: number
   readonly failed: number
-  readonly superseded?: number
+  readonly perMinute?: number
   /** Bytes of memory. */
   readonly rss?: number
   /** How late its event loop is, in seconds. */
@@ -67,7 +78,7 @@ export interface Worker {
   readonly startedAt: Time
   readonly heartbeatAt: Time
   /** It has gone, and this is the last that is known of it. */
-  readonly lost?: { readonly lastSeen: Time; readonly goodbye: boolean; readonly takenOver?: number }
+  readonly lost?: { readonly lastSeen: Time; readonly goodbye: boolean }
 }
 
 export interface ScheduleRun {

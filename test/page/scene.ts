@@ -28,6 +28,8 @@ export const fill = async (board: Board): Promise<Scene> => {
   await board.ended("work.reject")
   await board.ended("work.reject")
   await eventually(async () => (await board.ask("GET", "/v1/count?state=failed")).body.count === PEOPLE.length + 3)
+  // Workers write what they have counted every ten seconds.
+  await eventually(async () => (await board.ask("GET", "/v1/errors")).body.errors.length > 0)
   return {
     jobs: { failed, running, held, waiting, done },
     views: {

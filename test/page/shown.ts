@@ -46,9 +46,9 @@ export const openTab = async (origin: string, options: VisitOptions = {}): Promi
       reducedMotion: "reduce",
     }))
   const page = await context.newPage()
-  const wrong: Array<string> = []
+  const wrong = new Set<string>()
   const note = (text: string) => {
-    if (![...EVERYWHERE, ...expected].some((each) => each.test(text))) wrong.push(text)
+    if (![...EVERYWHERE, ...expected].some((each) => each.test(text))) wrong.add(text)
   }
   page.on("console", (message) => {
     if (message.type() === "error" || message.type() === "warning") note(`console: ${message.text()}`)
@@ -65,7 +65,7 @@ export const openTab = async (origin: string, options: VisitOptions = {}): Promi
   await page.addInitScript(reportViolations)
   onTestFinished(async () => {
     if (options.context === undefined) await context.close()
-    expect(wrong, "what the browser found wrong").toEqual([])
+    expect([...wrong], "what the browser found wrong").toEqual([])
   })
   return page
 }

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from "vitest"
 import { listen } from "../../runtime/http/listener.ts"
 import { generateId } from "../../runtime/id.ts"
 import { eventually, freePort } from "../support/servers/process.ts"
-import { boardOf, findings, visit } from "./shown.ts"
+import { boardOf, findings, openTab, visit } from "./shown.ts"
 import { settled } from "./watching.ts"
 
 const READER = "reader-0123456789abcdef"
@@ -83,7 +83,11 @@ test("a reader sees the buttons, what they need, and the command without the tok
   expect(await findings(page)).toEqual([])
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"])
   await row.getByRole("button", { name: "Copy as curl" }).click()
-  const copied = await eventually(() => page.evaluate(() => navigator.clipboard.readText()))
+  await row.getByRole("button", { name: "Copied" }).waitFor()
+  // The page itself may not read what is copied: another tab does.
+  const other = await openTab(board.url, { context: page.context() })
+  await other.goto(`${board.url}/healthz`)
+  const copied = await other.evaluate(() => navigator.clipboard.readText())
   expect(copied).toBe(`curl -X POST '${board.url}/v1/queues/mail/pause' -H "Authorization: Bearer $CALLBOARD_TOKEN"`)
 })
 

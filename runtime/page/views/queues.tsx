@@ -12,8 +12,8 @@ import { View } from "../parts/view.tsx"
 import { href } from "../router.ts"
 import type { Limit, LimitKey, Queue, Worker } from "../service.ts"
 import { useStable } from "../stable.ts"
-import { get, has } from "../state.ts"
-import { duration, short, whole } from "../times.ts"
+import { get, has, now } from "../state.ts"
+import { duration, relative, short, whole } from "../times.ts"
 
 interface QueueList {
   readonly queues: ReadonlyArray<Queue>
@@ -32,13 +32,17 @@ const LONG = 60
 
 const isBehind = ({ oldestAge = 0, paused }: Queue): boolean => !paused && oldestAge >= LONG
 
-/** In words what becomes of the queue, where its rates are known. */
-const trendOf = ({ paused, depth, perMinute }: Queue): string => {
-  if (paused) return "gives nothing out"
-  if (perMinute === undefined) return depth === 0 ? "empty" : ""
-  const grows = perMinute.in - perMinute.out
-  if (depth === 0 || Math.abs(grows) < 1) return "keeps up"
-  return grows > 0 ? `grows by ${short(grows)}/min` : `empty in ${duration((depth / -grows) * 60)}`
+/** In words what becomes of the queue. */
+const trendOf = (queue: Queue): string => {
+  const { paused, pausedBy, pausedSince, depth, perMinute, trend, emptyAt } = queue
+  if (paused) {
+    const by = pausedBy === undefined ? "" : ` by ${pausedBy}`
+    return pausedSince === undefined ? `paused${by}` : `paused${by}, ${relative(Date.parse(pausedSince), now.value)}`
+  }
+  if (trend === "growing" && perMinute !== undefined) return `grows by ${short(perMinute.in - perMinute.out)}/min`
+  if (trend === "draining" && emptyAt !== undefined) return `empty ${relative(Date.parse(emptyAt), now.value)}`
+  if (trend === "steady") return "keeps up"
+  return depth === 0 ? "empty" : ""
 }
 
 const PauseButton = ({ queue }: { readonly queue: Queue }): JSX.Element => {
@@ -104,6 +108,9 @@ const QueueRow = ({ queue, isRated }: QueueRowProps): JSX.Element => (
     <Cell class="num mid" label="in hand">
       {whole(queue.inFlight)}
     </Cell>
+    <Cell class={`num ${queue.workers === 0 && queue.depth > 0 ? "warnc b" : "mid"}`} label="handlers">
+      {whole(queue.handlers)}
+    </Cell>
     <Cell class="act keep">
       <PauseButton queue={queue} />
     </Cell>
@@ -131,6 +138,7 @@ const QueueTable = ({ queues }: { readonly queues: ReadonlyArray<Queue> }) => {
         "Trend",
         num("Scheduled"),
         num("In hand"),
+        num("Handlers"),
         ACTIONS,
       ]}
     >
@@ -164,7 +172,7 @@ const Keys = ({ limit }: { readonly limit: Limit }): JSX.Element => {
                 <span>Runs</span>
                 <span>Share of what waits</span>
                 <span class="num">Waiting</span>
-                <span class="num">Empty at about</span>
+                <span class="num">Next starts</span>
               </li>
               {found.keys.map((each) => (
                 <li key={each.key}>
@@ -176,7 +184,7 @@ const Keys = ({ limit }: { readonly limit: Limit }): JSX.Element => {
                     {each.oldest !== undefined && <span class="dim small">{duration(each.oldest)}</span>}
                   </span>
                   <span class="num small mid">
-                    {each.emptyAt === undefined ? "–" : <Moment at={each.emptyAt} as="clock" />}
+                    {each.nextFree === undefined ? "–" : <Moment at={each.nextFree} as="clock" />}
                   </span>
                 </li>
               ))}
@@ -204,7 +212,12 @@ const LimitRow = ({ limit }: { readonly limit: Limit }): JSX.Element => {
         <span class={`num ${limit.held === 0 ? "dim" : ""}`}>{whole(limit.held)} held</span>
         <span class="num small mid">{limit.oldest === undefined ? "–" : `oldest ${duration(limit.oldest)}`}</span>
       </summary>
-      {isOpen.value && <Keys limit={limit} />}
+      {isOpen.value &&
+        (limit.keyed ? (
+          <Keys limit={limit} />
+        ) : (
+          <p class="in small dim">It has no key: all jobs of the method keep to it together.</p>
+        ))}
     </details>
   )
 }
@@ -212,7 +225,7 @@ const LimitRow = ({ limit }: { readonly limit: Limit }): JSX.Element => {
 const Limits = (): JSX.Element => {
   const limits = useLoad(
     "limits",
-    (signal) => get<{ readonly limits: ReadonlyArray<Limit> }>("/v1/limits", { limit: 50 }, signal),
+    (signal) => get<{ readonly limits: ReadonlyArray<Limit> }>("/v1/limits", {}, signal),
     { every: 2 },
   )
   return (

@@ -13,13 +13,14 @@ import { href } from "../router.ts"
 import type { RunningJob, Worker } from "../service.ts"
 import { useStable } from "../stable.ts"
 import { get, now } from "../state.ts"
-import { bytes, duration, percent, roughly, whole } from "../times.ts"
+import { bytes, duration, percent, roughly, short, whole } from "../times.ts"
 
 interface WorkerList {
   readonly workers: ReadonlyArray<Worker>
 }
 
-const loadWorkers = (signal: AbortSignal): Promise<WorkerList> => get<WorkerList>("/v1/workers", {}, signal)
+const loadWorkers = (signal: AbortSignal): Promise<WorkerList> =>
+  get<WorkerList>("/v1/workers", { lost: "15m" }, signal)
 
 const isLost = ({ lost }: Worker): boolean => lost !== undefined && !lost.goodbye
 
@@ -62,8 +63,7 @@ const noteOf = (worker: Worker): readonly [words: string, kind: string] | undefi
   const { lost, unhealthy = [], loopLag = 0, state } = worker
   if (lost !== undefined) {
     const gone = `last heard ${roughly(since(lost.lastSeen))} ago`
-    const taken = lost.takenOver === undefined ? "" : `, ${whole(lost.takenOver)} jobs taken over`
-    return [lost.goodbye ? `stopped, ${gone}` : `${gone}, no goodbye${taken}`, lost.goodbye ? "" : "bad"]
+    return [lost.goodbye ? `stopped, ${gone}` : `${gone}, no goodbye`, lost.goodbye ? "" : "bad"]
   }
   const [first] = unhealthy
   if (first !== undefined) return [`actor ${first.actor} is ${first.condition}: ${first.reason}`, "bad"]
@@ -133,6 +133,9 @@ const WorkerRow = ({ worker, isMeasured }: WorkerRowProps): JSX.Element => {
       <Cell class="mono tiny mid" label="">
         {versionOf(worker)}
       </Cell>
+      <Cell class="num" label="/min">
+        {worker.perMinute === undefined ? "–" : short(worker.perMinute)}
+      </Cell>
       <Cell class="num" label="done">
         {whole(worker.processed)}
       </Cell>
@@ -183,6 +186,7 @@ const WorkerTable = ({
         "Handlers",
         "Queues",
         "Version",
+        num("Per minute"),
         num("Done"),
         num("Failed"),
         ...(isMeasured ? [num("Memory"), num("Loop lag")] : []),

@@ -1,0 +1,81 @@
+/**
+ * A board on which much happens: what one reads, has selected, typed or asked stays where it is. `CALLBOARD_TEST_LIVE=60` does
+ * it for so many seconds.
+ */
+import { expect, test } from "vitest"
+import { boardOf, visit } from "./shown.ts"
+
+const SECONDS = Number(process.env["CALLBOARD_TEST_LIVE"] ?? 3)
+
+/** Each job changes three times: it is queued, started, and has ended. */
+const BATCH = 50
+const EVERY_MS = 150
+
+test("a thousand changes a second move nothing under a hand", { timeout: 60_000 + SECONDS * 4_000 }, async () => {
+  const board = await boardOf()
+  for (let n = 0; n < 60; n++) await board.submit("work.echo", { n })
+  const held = await board.submit("work.hold")
+  await board.reached(held, "started")
+  const page = await visit(board.url, "/jobs")
+  await page.getByRole("link", { name: "work.hold" }).waitFor()
+  await page.evaluate(() => {
+    const row = document.querySelectorAll("tbody tr")[25]
+    const link = row?.querySelector<HTMLElement>("a[data-row]")
+    link?.scrollIntoView({ block: "center" })
+    link?.focus({ preventScroll: true })
+    for (const each of document.querySelectorAll("tbody tr")) each.setAttribute("data-marked", "")
+    const text = row?.querySelector(".id")
+    if (text === null || text === undefined) throw new Error("there is no such row")
+    getSelection()?.selectAllChildren(text)
+  })
+  await page
+    .getByRole("checkbox", { name: /Select job/ })
+    .nth(3)
+    .check()
+  const look = () =>
+    page.evaluate(() => ({
+      y: scrollY,
+      rows: [...document.querySelectorAll("tbody tr .id")].map((each) => each.textContent),
+      marked: document.querySelectorAll("tbody tr[data-marked]").length,
+      selection: getSelection()?.toString(),
+      checked: document.querySelectorAll("tbody input:checked").length,
+      focused: document.activeElement?.outerHTML.slice(0, 200),
+    }))
+  const before = await look()
+  expect(before.rows).toHaveLength(50)
+  expect(before.selection).toHaveLength(8)
+
+  const storm = async (seconds: number): Promise<number> => {
+    const tasks = Array.from({ length: BATCH }, (_, n) => ({ task: "work.echo", input: { n } }))
+    const end = performance.now() + seconds * 1000
+    let sent = 0
+    while (performance.now() < end) {
+      const began = performance.now()
+      await board.ask("POST", "/v1/jobs", tasks)
+      sent += BATCH
+      await new Promise((resolve) => setTimeout(resolve, Math.max(0, EVERY_MS - (performance.now() - began))))
+    }
+    return sent
+  }
+  expect(await storm(SECONDS)).toBeGreaterThan(50)
+  await page.getByText(/newer jobs match/).waitFor()
+  expect(await look()).toEqual(before)
+
+  // A question stays, too, and is answered about what was asked.
+  await page.getByRole("button", { name: "Retry…" }).click()
+  const dialog = page.getByRole("dialog")
+  await dialog.waitFor()
+  await storm(1)
+  expect(await dialog.isVisible()).toBe(true)
+  await dialog.getByRole("button", { name: "Not now" }).click()
+
+  // A change is shown where the row stands.
+  const row = page.getByRole("row", { name: /work\.hold/ })
+  board.release()
+  await row.getByRole("img", { name: "Succeeded" }).waitFor()
+  expect((await look()).rows).toEqual(before.rows)
+  // What came meanwhile is there when it is asked for.
+  await page.getByText(/newer jobs match|or more newer/).click()
+  await page.getByText(/newer jobs match/).waitFor({ state: "detached" })
+  expect((await look()).rows).not.toEqual(before.rows)
+})
