@@ -22,7 +22,8 @@ const MAX_CALL = 1_000
 
 /**
  * The job with what its task holds. A job that has succeeded does not keep its task. Where the submitter did not know what the
- * method hides, because Celery has sent the task, the workers that serve it are asked. Fails as the store does.
+ * method hides, because Celery has sent the task, that is read from what its workers have written; where it cannot be read, the
+ * whole input is hidden. Never rejects.
  */
 export const jobDetails = async (store: Store, record: JobRecord): Promise<JobView> => {
   const view = jobView(record)
@@ -31,8 +32,12 @@ export const jobDetails = async (store: Store, record: JobRecord): Promise<JobVi
   if (message === undefined || task === undefined) return { ...view, description: view.description ?? callOf(record) }
   const { own, origin, custom: headers } = task
   const decoded = decodeBody(message)
-  const method = own.redact === true ? undefined : await describedMethod(store, record.task, record.meth)
-  const redact = hideAll(own.redact, method?.redact)
+  const redact =
+    own.redact === true ||
+    (await describedMethod(store, record.task, record.meth).then(
+      (method) => hideAll(own.redact, method?.redact),
+      () => true,
+    ))
   const body = Result.isSuccess(decoded) ? shown(decoded.success, redact) : undefined
   return {
     ...view,
