@@ -47,7 +47,7 @@ import type { Why } from "../jobs/why/cause.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { refuseUnknown } from "../options/refuse.ts"
 import { Schedules } from "../schedules/schedules.ts"
-import type { QueueStats } from "../statistics/queues.ts"
+import { type QueueStats, queueStats } from "../statistics/queue-stats.ts"
 import { Statistics } from "../statistics/statistics.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/lift/transport.ts"
@@ -488,11 +488,15 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * The queues that were used and not deleted, each with what waits in it, as `GET /v1/queues` and `callboard queues --json` show them. Resolves with an
+   * The queues that were used and not deleted, each with what waits in it, as `callboard queues --json` shows them;
+   * `GET /v1/queues` adds who serves them, and how much comes and goes. Resolves with an
    * empty list where the transport cannot count. Fails with `TransportError`.
    */
-  queues(): Promise<ReadonlyArray<QueueStats>> {
-    return this.statistics.queues()
+  async queues(): Promise<ReadonlyArray<QueueStats>> {
+    const { jobs } = this.connection
+    if (jobs.queues === undefined) return []
+    const [counts, listed, paused] = await Promise.all([jobs.queues(), jobs.queueNames(), this.paused()])
+    return queueStats(counts, listed, paused, Date.now())
   }
 
   /** The living workers, as they described themselves at their last heartbeat. */

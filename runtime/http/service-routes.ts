@@ -71,7 +71,7 @@ export const serviceRoutes: ReadonlyArray<Route> = [
       if (jobs.queues === undefined) {
         throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in its queues`)
       }
-      return json<typeof QueueList.Type>({ queues: await withReadDeadline(client.queues()) })
+      return json<typeof QueueList.Type>({ queues: await withReadDeadline(client.statistics.queues()) })
     },
   }),
   route({

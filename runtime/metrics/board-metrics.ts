@@ -2,7 +2,7 @@
 import { Counter, Gauge, type Registry } from "prom-client"
 import { within } from "../async/timers.ts"
 import type { Client } from "../client/client.ts"
-import type { QueueStats } from "../statistics/queues.ts"
+import type { QueueStats } from "../statistics/queue-stats.ts"
 import { TransportError } from "../transport/mod.ts"
 
 /**

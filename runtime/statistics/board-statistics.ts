@@ -4,7 +4,7 @@ import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import { type Cause, type CauseDetails, causesOf, detailsOf, type ErrorsQuery } from "./errors.ts"
 import { type CountedStates, goneWorkers, Overview, type Stats } from "./overview.ts"
-import type { QueueStats } from "./queues.ts"
+import type { QueueDetails } from "./queues.ts"
 import { type SeenWorker, type Slot, SlotReader } from "./reading.ts"
 import { type Grid, gridOf, marksOf, type Series, type SeriesQuery, seriesOf } from "./series.ts"
 import { SLOT_MS } from "./tally.ts"
@@ -48,7 +48,7 @@ export class BoardStatistics {
   }
 
   /** Every queue in numbers; an empty list where the transport cannot count. Fails with `TransportError`. */
-  async queues(): Promise<ReadonlyArray<QueueStats>> {
+  async queues(): Promise<ReadonlyArray<QueueDetails>> {
     return (await this.#overview.queues()) ?? []
   }
 

@@ -4,7 +4,7 @@
  */
 import type { WorkerDescription } from "../cluster/directory.ts"
 import type { Bin } from "./kept.ts"
-import type { QueueStats } from "./queues.ts"
+import type { QueueDetails } from "./queues.ts"
 
 export const FINDING_CODES = [
   "no-worker",
@@ -35,7 +35,7 @@ export interface Finding {
 /** What the rules go by. Times are milliseconds since the epoch. */
 export interface Facts {
   readonly now: number
-  readonly queues: ReadonlyArray<QueueStats>
+  readonly queues: ReadonlyArray<QueueDetails>
   readonly workers: ReadonlyArray<Pick<WorkerDescription, "name" | "queues" | "startedAt">>
   readonly lost: ReadonlyArray<{ readonly worker: string; readonly host: string; readonly at: number }>
   /** By task, of the last minutes. */

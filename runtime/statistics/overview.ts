@@ -8,7 +8,8 @@ import type { RecordPage } from "../transport/lift/transport.ts"
 import { type Facts, type Finding, findingsOf, verdictOf } from "./findings.ts"
 import { percentilesOf } from "./histogram.ts"
 import type { Bin } from "./kept.ts"
-import { type QueueStats, queueStats, RATE_MINUTES } from "./queues.ts"
+import { queueStats } from "./queue-stats.ts"
+import { type QueueDetails, queueDetails, RATE_MINUTES } from "./queues.ts"
 import type { SeenWorker, Slot, SlotReader } from "./reading.ts"
 import { binsOf, iso, wholeOf } from "./series.ts"
 import { MINUTE_MS } from "./tally.ts"
@@ -91,7 +92,7 @@ export class Overview {
   readonly #quick = new Once<CountedStates>(FRESH_MS)
   readonly #slow = new Once<CountedStates>(SLOW_MS)
   readonly #living = new Once<ReadonlyArray<WorkerDescription>>(FRESH_MS)
-  readonly #queued = new Once<ReadonlyArray<QueueStats> | undefined>(FRESH_MS)
+  readonly #queued = new Once<ReadonlyArray<QueueDetails> | undefined>(FRESH_MS)
   readonly #dead = new Once<RecordPage>(SLOW_MS)
   readonly #schedules = new Once<Awaited<ReturnType<typeof SCHEDULES.list>>>(SLOW_MS)
   /** By range. */
@@ -152,7 +153,7 @@ export class Overview {
   }
 
   /** Every queue, as it is now. `undefined` where the transport cannot count. Fails with `TransportError`. */
-  async queues(): Promise<ReadonlyArray<QueueStats> | undefined> {
+  async queues(): Promise<ReadonlyArray<QueueDetails> | undefined> {
     const { jobs, store } = this.#connection
     if (jobs.queues === undefined) return undefined
     const now = await this.now()
@@ -164,15 +165,15 @@ export class Overview {
       this.#recent(now),
       this.#reader.depths(now - (RATE_MINUTES + 1) * MINUTE_MS, now, now),
     ])
-    return queueStats(counts, {
-      listed,
+    const facts = {
       paused,
       workers,
       counted: recent.byQueue,
       minutes: recent.minutes,
       samples: samples.filter(({ at }) => at >= now - (RATE_MINUTES + 1) * MINUTE_MS),
       now,
-    })
+    }
+    return queueStats(counts, listed, [...paused.keys()], now).map((queue) => queueDetails(queue, facts))
   }
 
   /** What was counted in the last whole minutes, and in how many of them a worker was there. */
@@ -264,7 +265,7 @@ const SLOW = ["succeeded"] as const
 const rateOf = (
   counted: ReadonlyMap<string, Bin>,
   minutes: number,
-  queues: ReadonlyArray<QueueStats>,
+  queues: ReadonlyArray<QueueDetails>,
 ): Stats["perMinute"] => {
   if (minutes <= 0) return undefined
   const all = wholeOf([...counted.values()])

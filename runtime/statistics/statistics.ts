@@ -6,7 +6,7 @@ import type { Connection } from "../connection/connection.ts"
 import type { BoardStatistics, Causes, Tasks } from "./board-statistics.ts"
 import type { CauseDetails, ErrorsQuery } from "./errors.ts"
 import type { CountedStates, Stats } from "./overview.ts"
-import type { QueueStats } from "./queues.ts"
+import type { QueueDetails } from "./queues.ts"
 import type { SeenWorker } from "./reading.ts"
 import type { Series, SeriesQuery } from "./series.ts"
 import type { TasksQuery } from "./tasks.ts"
@@ -35,7 +35,7 @@ export class Statistics {
   }
 
   /** Every queue in numbers; an empty list where the transport cannot count. Fails with `TransportError`. */
-  async queues(): Promise<ReadonlyArray<QueueStats>> {
+  async queues(): Promise<ReadonlyArray<QueueDetails>> {
     return (await this.#board()).queues()
   }
 

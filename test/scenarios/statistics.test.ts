@@ -56,6 +56,6 @@ onEveryBoard((newBoard) => {
       findings: [{ code: "failing", severity: "bad" }],
     })
     expect((await client.statistics.gone(900_000)).map(({ worker }) => worker)).toEqual(["of 2.0/<b>", "of 1.0/<b>"])
-    expect(await client.queues()).toMatchObject([{ name: "default", depth: 0, workers: 0 }])
+    expect(await client.statistics.queues()).toMatchObject([{ name: "default", depth: 0, workers: 0 }])
   })
 })

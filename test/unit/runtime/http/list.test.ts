@@ -315,7 +315,7 @@ describe("the service", () => {
     expect(queues.default.oldestAge).toBeLessThan(60)
   })
 
-  test("GET /v1/queues and client.queues() have one form", async () => {
+  test("GET /v1/queues has all that client.queues() has, in one form", async () => {
     const { submit, ask, service } = await start({ actors: [] })
     await submit([
       { task: "a", queue: "first" },
@@ -324,7 +324,7 @@ describe("the service", () => {
     await service.client.pause("second")
     const age = expect.any(Number)
     const over = (queues: ReadonlyArray<object>) => queues.map((queue) => ({ ...queue, oldestAge: age }))
-    expect((await ask("GET", "/v1/queues")).body.queues).toEqual(over(await service.client.queues()))
+    expect((await ask("GET", "/v1/queues")).body.queues).toMatchObject(over(await service.client.queues()))
   })
 
   test("GET /v1/workers and /v1/actors tell who is there, with schemas", async () => {

@@ -2,13 +2,13 @@
 import { describe, expect, test } from "vitest"
 import { type Facts, findingsOf, verdictOf } from "../../../../runtime/statistics/findings.ts"
 import { Bin } from "../../../../runtime/statistics/kept.ts"
-import type { QueueStats } from "../../../../runtime/statistics/queues.ts"
+import type { QueueDetails } from "../../../../runtime/statistics/queues.ts"
 
 const NOW = Date.parse("2026-01-31T12:00:00Z")
 const MINUTE_MS = 60_000
 const ago = (minutes: number): string => new Date(NOW - minutes * MINUTE_MS).toISOString()
 
-const queue = (fields: Partial<QueueStats> = {}): QueueStats => ({
+const queue = (fields: Partial<QueueDetails> = {}): QueueDetails => ({
   name: "default",
   paused: false,
   depth: 3,

@@ -1,7 +1,7 @@
 /** What becomes of a queue: rates and trend. */
 import { expect, test } from "vitest"
 import { Bin } from "../../../../runtime/statistics/kept.ts"
-import { type QueueFacts, queueStats } from "../../../../runtime/statistics/queues.ts"
+import { type QueueFacts, queueDetails } from "../../../../runtime/statistics/queues.ts"
 
 const NOW = Date.parse("2026-01-31T12:00:00Z")
 const ended = (count: number): Bin => {
@@ -10,7 +10,6 @@ const ended = (count: number): Bin => {
   return bin
 }
 const facts = (fields: Partial<QueueFacts> = {}): QueueFacts => ({
-  listed: ["default"],
   paused: new Map(),
   workers: [{ queues: ["default", "fast"], concurrency: 4 }],
   counted: new Map([["default", ended(500)]]),
@@ -20,7 +19,10 @@ const facts = (fields: Partial<QueueFacts> = {}): QueueFacts => ({
   ...fields,
 })
 const of = (ready: number, fields: Partial<QueueFacts> = {}) =>
-  queueStats([{ queue: "default", ready, scheduled: 0, held: 0 }], facts(fields))[0]
+  queueDetails(
+    { name: "default", paused: fields.paused !== undefined, depth: ready, scheduled: 0, inFlight: 0 },
+    facts(fields),
+  )
 
 test("a queue drains, grows, stands still, or is empty", () => {
   expect(of(500)).toMatchObject({

@@ -1,0 +1,49 @@
+/** One queue in numbers: the same names in code, over HTTP and on the command line. */
+import type { QueueDepth } from "../transport/optional.ts"
+
+export interface QueueStats {
+  readonly name: string
+  /** Whether the queue is paused: it takes tasks and gives none out. */
+  readonly paused: boolean
+  /** Tasks that are due and wait. */
+  readonly depth: number
+  /** Tasks that are not due yet. */
+  readonly scheduled: number
+  /** Tasks that workers have taken and not settled. */
+  readonly inFlight: number
+  /**
+   * When the oldest waiting task was submitted: ISO 8601, in UTC. Absent where none waits, or the transport cannot
+   * tell.
+   */
+  readonly oldest?: string
+  /** How long the oldest waiting task has waited, in seconds. Absent like `oldest`. */
+  readonly oldestAge?: number
+}
+
+const isEmpty = ({ ready, scheduled, held }: QueueDepth): boolean => ready + scheduled + held === 0
+
+/**
+ * The queues that hold something, and those that are listed. `listed` and `paused`: names. `now`: milliseconds since the
+ * epoch.
+ */
+export const queueStats = (
+  counts: ReadonlyArray<QueueDepth>,
+  listed: ReadonlyArray<string>,
+  paused: ReadonlyArray<string>,
+  now: number,
+): ReadonlyArray<QueueStats> => {
+  const byName = new Map(listed.map((queue): [string, QueueDepth] => [queue, { queue, ...NOTHING }]))
+  for (const each of counts) if (!isEmpty(each)) byName.set(each.queue, each)
+  return [...byName.values()].map(({ queue: name, ready, scheduled, held, oldest }) => ({
+    name,
+    paused: paused.includes(name),
+    depth: ready,
+    scheduled,
+    inFlight: held,
+    ...(oldest === undefined
+      ? {}
+      : { oldest: new Date(oldest).toISOString(), oldestAge: Math.max(now - oldest, 0) / 1000 }),
+  }))
+}
+
+const NOTHING = { ready: 0, scheduled: 0, held: 0 }
