@@ -145,6 +145,11 @@ export const statisticsRoutes: ReadonlyArray<Route> = [
       by: text(Schema.Literals(SERIES_BY).annotate({ description: "One series for each; absent: one in all" })),
       task: text(Name("Only this task, `actor.method`, or all of an actor")),
       queue: text(Name("Only this queue")),
+      range: text(
+        Schema.String.check(Schema.isMaxLength(32)).annotate({
+          description: "How far back, in the place of `from`: `1h`, or up to `24h`; by the clock of the board",
+        }),
+      ),
       from: text(Moment("Begin, ISO 8601; one hour ago if nothing is said")),
       to: text(Moment("End, ISO 8601; now if nothing is said")),
       step: text(
@@ -154,12 +159,13 @@ export const statisticsRoutes: ReadonlyArray<Route> = [
       ),
     },
     responses: [{ status: 200, description: "The series", schema: SeriesSchema }],
-    handle: async ({ context, query: { of = "ended", by, task, queue, from, to, step } }) => {
+    handle: async ({ context, query: { of = "ended", by, task, queue, range, from, to, step } }) => {
       const asked = {
         of,
         by,
         task,
         queue,
+        range: range === undefined ? undefined : rangeOf("range", range),
         from: momentOf("from", from),
         to: momentOf("to", to),
         step: step === undefined ? undefined : milliseconds("step", step),

@@ -13,7 +13,9 @@ export interface SeriesQuery {
   readonly by?: (typeof SERIES_BY)[number] | undefined
   readonly task?: string | undefined
   readonly queue?: string | undefined
-  /** Milliseconds since the epoch. Absent: the last hour. */
+  /** How far back, in milliseconds, by the clock of the transport. Absent: from `from` on, or the last hour. */
+  readonly range?: number | undefined
+  /** Milliseconds since the epoch. */
   readonly from?: number | undefined
   readonly to?: number | undefined
   /** Milliseconds of a point. Absent: as few as there may be points. */
@@ -60,9 +62,13 @@ export interface Grid {
 }
 
 /** Fails with `invalid-input`, naming `from`, `to` or `step`. */
-export const gridOf = ({ from, to, step }: Pick<SeriesQuery, "from" | "to" | "step">, now: number): Grid => {
+export const gridOf = (
+  { range, from, to, step }: Pick<SeriesQuery, "range" | "from" | "to" | "step">,
+  now: number,
+): Grid => {
   const end = Math.min(to ?? now, now)
-  const begin = from ?? end - HOUR_MS
+  if (range !== undefined && from !== undefined) refuseInput("range", "is in the place of `from`: leave one out")
+  const begin = from ?? end - (range ?? HOUR_MS)
   if (begin >= end) refuseInput("from", "must be before `to`, and before now")
   if (begin < now - LONGEST_MS - SLOT_MS) refuseInput("from", "may be 24 hours ago at most: that long it is kept")
   const unit = begin >= now - FINE_MS ? MINUTE_MS : SLOT_MS

@@ -44,6 +44,7 @@ test("tell percentiles in seconds, and when a version was first seen", async () 
   expect(body.series[0].points.p95.length).toBeLessThanOrEqual(120)
   expect(last(body.series[0].points.p95)).toBeLessThan(5)
   expect(body.marks).toEqual([{ at: expect.any(String), kind: "version", text: "2.14.3" }])
+  expect((await ask("GET", "/v1/series?range=24h")).body.step).toBe(1_200)
   const day = await ask("GET", `/v1/series?of=wait&from=${new Date(Date.now() - 86_400_000).toISOString()}`)
   expect(day.body.step).toBe(1_200)
   expect(day.body.series[0].points.p50.length).toBeLessThanOrEqual(120)
@@ -59,6 +60,8 @@ test("refuse what they cannot tell, by the name of the parameter", async () => {
     ["from=yesterday", "from"],
     ["from=2020-01-01T00:00:00Z", "from"],
     ["to=1970-01-01T00:00:00Z", "from"],
+    ["range=2d", "range"],
+    ["range=1h&from=2026-01-01T00:00:00Z", "range"],
     ["step=1", "step"],
     ["step=soon", "step"],
     ["task=", "task"],
