@@ -31,7 +31,7 @@ import { Wait } from "./job.ts"
 import { withAnySignal } from "./job-record.ts"
 import { DEFAULT_PAGE, pageLimit, withReadDeadline } from "./limits.ts"
 import { boolean, integer, type Parameters, text } from "./parameter.ts"
-import { readBody } from "./request-body.ts"
+import { bodyOf } from "./request-body.ts"
 import { json } from "./response.ts"
 import { type Definition, type Route, type RouteRequest, route } from "./route.ts"
 
@@ -77,11 +77,6 @@ const BoardNotification = Schema.Struct({
 const BODY: ReadonlyArray<ErrorCode> = ["invalid-json", "invalid-input", "unsupported-content-type", "too-large"]
 const OWNER: ReadonlyArray<ErrorCode> = [...BODY, "not-owner"]
 
-const bodyOf = async <A>({ c, context, held: body }: RouteRequest, parse: (value: unknown) => A): Promise<A> => {
-  const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody }, body)
-  return parse(value)
-}
-
 const Limit = pageLimit("Most jobs on a page")
 const Cursor = Schema.String.check(Schema.isMaxLength(1_024)).annotate({
   description: "Where to go on: the `next` of the page before",
@@ -110,7 +105,7 @@ const ownerRoute = (how: "consume" | "abandon" | "trash", summary: string, descr
     responses: [ended("The job, with its story")],
     problems: OWNER,
     handle: async (request) => {
-      const { owner, ...options } = await bodyOf(request, parseOwner)
+      const { owner, ...options } = parseOwner(await bodyOf(request))
       return json<BoardJobView>(await boardOf(request)[how](request.id, owner, options))
     },
   })
@@ -143,7 +138,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     responses: [{ status: 201, description: "The job", schema: BoardJobView }],
     problems: BODY,
     handle: async (request) => {
-      const { name, ...options } = await bodyOf(request, parsePost)
+      const { name, ...options } = parsePost(await bodyOf(request))
       const { book, ...job } = await boardOf(request).post(name, options)
       const now = job.createdAt.getTime()
       // Not read again: where that failed, the client would post a second job.
@@ -187,7 +182,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     responses: [JOB],
     problems: [...BODY, "not-found"],
     handle: async (request) => {
-      const { owner, expiry = DEFAULT_EXPIRY } = await bodyOf(request, parseClaim)
+      const { owner, expiry = DEFAULT_EXPIRY } = parseClaim(await bodyOf(request))
       const { wait = 0 } = request.query
       const board = boardOf(request)
       const claim = await whileHere(request, board, (signal) => board.take(owner, { expiry, wait, signal }))
@@ -215,7 +210,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     responses: [JOB],
     problems: [...BODY, "unclaimable"],
     handle: async (request) => {
-      const { owner, expiry = DEFAULT_EXPIRY } = await bodyOf(request, parseClaim)
+      const { owner, expiry = DEFAULT_EXPIRY } = parseClaim(await bodyOf(request))
       return json<BoardJobView>((await boardOf(request).claim(request.id, owner, { expiry })).view)
     },
   }),
@@ -229,7 +224,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     responses: [{ status: 200, description: "Whether a claim held", schema: BoardExtended }],
     problems: OWNER,
     handle: async (request) => {
-      const { expiry, ...options } = await bodyOf(request, parseExtend)
+      const { expiry, ...options } = parseExtend(await bodyOf(request))
       const extended = await boardOf(request).extendExpiry(request.id, expiry, options)
       return json<typeof BoardExtended.Type>({ extended })
     },

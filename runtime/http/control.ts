@@ -3,9 +3,9 @@ import * as Schema from "effect/Schema"
 import { COMMANDS, isCommand } from "../cluster/remote/command.ts"
 import { parseRevoke, Revocation, RevokeOptions } from "../cluster/revocation.ts"
 import { CallboardError } from "../errors.ts"
-import { type HeldBody, withReadDeadline } from "./limits.ts"
+import { withReadDeadline } from "./limits.ts"
 import { boolean, integer, list, text } from "./parameter.ts"
-import { readBody } from "./request-body.ts"
+import { bodyOf } from "./request-body.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
 import { WaitingJobs } from "./schema.ts"
@@ -75,10 +75,9 @@ const controlRoute = (name: string, summary: string, takes: ReadonlyArray<string
     ...(takes.length === 0 ? {} : { body: { "application/json": Schema.Record(Text, Schema.Unknown) } }),
     responses: [{ status: 200, description: "What each worker answered", schema: AnswerList }],
     problems: ["invalid-json", "unsupported-content-type", "too-large", "not-found"],
-    handle: async ({ c, context, held, query }) => {
-      const request = c.req.raw
-      const given =
-        takes.length === 0 && !hasBody(request) ? {} : await argumentsOf(name, request, context.maxBody, held)
+    handle: async (request) => {
+      const { c, context, query } = request
+      const given = takes.length === 0 && !hasBody(c.req.raw) ? {} : argumentsOf(name, await bodyOf(request))
       const answers = isCommand(name) ? await context.client.control(name, given, commandOptions(query)) : []
       return json<typeof AnswerList.Type>({ answers })
     },
@@ -87,8 +86,7 @@ const controlRoute = (name: string, summary: string, takes: ReadonlyArray<string
 const hasBody = ({ body, headers }: Request): boolean => body !== null && headers.get("content-length") !== "0"
 
 /** The arguments of a command, which the worker checks. Fails with `invalid-input` where the body is no object. */
-const argumentsOf = async (name: string, request: Request, maxBody: number, held: HeldBody): Promise<object> => {
-  const { value } = await readBody(request, { one: maxBody, many: maxBody }, held)
+const argumentsOf = (name: string, value: unknown): object => {
   if (typeof value === "object" && value !== null && !Array.isArray(value)) return value
   throw new CallboardError("invalid-input", `the body of ${name} must be an object with its arguments`)
 }
@@ -232,9 +230,9 @@ export const revocationRoutes: ReadonlyArray<Route> = [
     body: { "application/json": RevokeOptions },
     responses: [{ status: 201, description: "The revocation", schema: Revocation }],
     problems: ["invalid-input", "invalid-json", "unsupported-content-type", "too-large", "unsupported"],
-    handle: async ({ c, context, held }) => {
-      const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody }, held)
-      return json<typeof Revocation.Type>(await context.client.revoke(parseRevoke(value)), 201)
+    handle: async (request) => {
+      const options = parseRevoke(await bodyOf(request))
+      return json<typeof Revocation.Type>(await request.context.client.revoke(options), 201)
     },
   }),
   route({

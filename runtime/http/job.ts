@@ -26,7 +26,7 @@ import {
 } from "./job-record.ts"
 import { boundedRead, DEFAULT_BUDGET_MS, MAX_PAGE, MAX_WAIT_MS, withReadDeadline } from "./limits.ts"
 import { boolean, integer, list, text } from "./parameter.ts"
-import { readBody } from "./request-body.ts"
+import { bodyOf } from "./request-body.ts"
 import { json, tagged } from "./response.ts"
 import { type Route, route } from "./route.ts"
 import { JobTree, MetaPatch, QueuePlace } from "./schema.ts"
@@ -283,9 +283,10 @@ export const jobRoutes: ReadonlyArray<Route> = [
     body: { "application/json": MetaPatch },
     responses: [JOB],
     problems: ["invalid-json", "unsupported-content-type", "too-large", "gone"],
-    handle: async ({ c, caller, context, held, id }) => {
-      const { value } = await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody }, held)
-      return json<typeof Job.Type>(shownTo(caller, jobView(await patchMeta(context.client.connection, id, value))))
+    handle: async (request) => {
+      const { caller, context, id } = request
+      const patch = await bodyOf(request)
+      return json<typeof Job.Type>(shownTo(caller, jobView(await patchMeta(context.client.connection, id, patch))))
     },
   }),
 ]

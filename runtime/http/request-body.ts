@@ -129,3 +129,14 @@ export const readBody = async (request: Request, limits: BodyLimits, held: HeldB
   const { reason, message } = decoded.failure
   throw new CallboardError(reason === "too-deep" ? "invalid-input" : code, `the body is ${message}`)
 }
+
+/** What a request is told by its body, which is one thing and no batch. Fails as {@link readBody} does. */
+export const bodyOf = async ({ c, context: { maxBody }, held }: BodyRequest): Promise<unknown> =>
+  (await readBody(c.req.raw, { one: maxBody, many: maxBody }, held)).value
+
+/** What reading its body takes of a request. */
+interface BodyRequest {
+  readonly c: { readonly req: { readonly raw: Request } }
+  readonly context: { readonly maxBody: number }
+  readonly held: HeldBody
+}

@@ -10,7 +10,7 @@ import type { ScheduleContext } from "../schedules/schedules.ts"
 import { PostedJob, ScheduleList, type ScheduleView, ScheduleViewSchema } from "../schedules/view.ts"
 import { DEFAULT_PAGE, pageLimit, withReadDeadline } from "./limits.ts"
 import { integer, text } from "./parameter.ts"
-import { readBody } from "./request-body.ts"
+import { bodyOf } from "./request-body.ts"
 import { json } from "./response.ts"
 import { type Route, type RouteRequest, route } from "./route.ts"
 import { parsePrefer } from "./submit.ts"
@@ -26,9 +26,6 @@ const SCHEDULE = { status: 200, description: "The schedule", schema: ScheduleVie
 const ID = "Name of the schedule"
 
 const shown = (view: ScheduleView, status = 200): Response => json<typeof ScheduleViewSchema.Type>(view, status)
-
-const bodyOf = async ({ c, context, held }: RouteRequest): Promise<unknown> =>
-  (await readBody(c.req.raw, { one: context.maxBody, many: context.maxBody }, held)).value
 
 /** As for a submission: a process that serves actors itself refuses tasks that nothing is known to serve. */
 const contextOf = ({ c, context }: RouteRequest): ScheduleContext => {
