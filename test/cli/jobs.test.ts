@@ -15,6 +15,7 @@ interface Job {
   readonly result?: unknown
   readonly error?: { readonly name: string; readonly message: string }
   readonly meta?: unknown
+  readonly fingerprint?: string
 }
 
 let project: Project
@@ -266,6 +267,31 @@ test("cancel, retry and delete decide about each job on its own", async () => {
   const again = await project.ask("delete", "waiting", "--json")
   expect(again.code).toBe(1)
   expect(JSON.parse(again.stdout)).toEqual([{ id: "waiting", error: { message: "job waiting is not kept any more" } }])
+})
+
+test("many are retried by what they have in common: first in a dry run, then a few of them", async () => {
+  for (const id of ["trial1", "trial2"]) await submit("works.echo", "--queue", "trial", "--id", id, "--delay", "1h")
+  await project.ask("cancel", "trial1", "trial2")
+  const which = ["--state", "cancelled", "--queue", "trial"]
+  const dry = await project.ask("retry", ...which, "--dry-run")
+  expect(dry).toMatchObject({
+    code: 0,
+    stdout: "2 match, 2 can run again\ntasks: works.echo 2\nqueues: trial 2\n",
+  })
+  expect(await project.json("retry", ...which, "--dry-run")).toMatchObject({ will: 2, sample: ["trial2", "trial1"] })
+  expect(await find("trial1")).toMatchObject({ state: "cancelled", run: 1 })
+  expect(await project.ask("retry", ...which)).toMatchObject({ code: 0, stdout: "trial2  queued\ntrial1  queued\n" })
+
+  const failed = await submit("works.fail")
+  const { fingerprint } = await ended(failed, "failed")
+  await ended(await submit("works.fail"), "failed")
+  const tried = await project.ask("retry", "--error", fingerprint ?? "", "--try-first", "1")
+  expect(tried.code).toBe(1)
+  expect(tried.stdout).toMatch(/^\S+ {2}queued\n$/)
+  expect(tried.stderr).toMatch(
+    /^callboard: 1 of the 1 that were tried did not succeed: the other \d+ were left as they are$/m,
+  )
+  expect((await project.ask("retry", failed, "--dry-run")).code).toBe(2)
 })
 
 test("a value that JSON lacks is taken and printed in one form", async () => {

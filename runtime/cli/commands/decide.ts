@@ -2,14 +2,16 @@
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
 import type { JobQuery } from "../../client/job-query.ts"
+import type { BulkPlan } from "../../jobs/commands/plan.ts"
 import type { JobHandle } from "../../jobs/handle.ts"
 import type { JobView } from "../../jobs/view.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf, wrongUsage } from "../failure.ts"
-import { stateText } from "../format.ts"
+import { oneLine, stateText } from "../format.ts"
 import { runs } from "../invocation.ts"
 import { fullId, ID_HELP } from "../job-id.ts"
 import type { Output } from "../output.ts"
+import { statesOf } from "./jobs.ts"
 
 interface Decided {
   readonly id: string
@@ -109,19 +111,92 @@ export const idsOf = async (
   return ids
 }
 
-/** `callboard retry ID…`: starts the next run of jobs that have ended; with `--all` of those that have failed. */
+interface RetryOptions extends JobFilter {
+  readonly all?: true
+  readonly state?: string
+  readonly error?: string
+  readonly dryRun?: true
+  readonly tryFirst?: string
+}
+
+/** How long is waited for the end of the jobs that are tried first. */
+const TRY_SECONDS = 60
+
+/**
+ * The ids, but after the first few only where those have succeeded: what is wrong still is met by a few, and not by all.
+ * `stopped` is called with the reason where the rest is left alone.
+ */
+async function* triedFirst(
+  client: Client,
+  ids: ReadonlyArray<string>,
+  first: number,
+  stopped: (why: string) => void,
+): AsyncGenerator<string> {
+  yield* ids.slice(0, first)
+  if (first > 0 && ids.length > first) {
+    const ends = await Promise.allSettled(
+      ids.slice(0, first).map((id) => client.job(id).outcome({ timeout: TRY_SECONDS })),
+    )
+    const good = ends.filter((end) => end.status === "fulfilled" && end.value.state === "succeeded").length
+    if (good < first) return stopped(`${first - good} of the ${first} that were tried did not succeed`)
+  }
+  yield* ids.slice(first)
+}
+
+const countOf = (text: string): number => {
+  const count = Number(text)
+  return Number.isInteger(count) && count >= 0 ? count : wrongUsage(`--try-first ${text}: must be a whole number`)
+}
+
+const namesOf = (counts: Readonly<Record<string, number>>): string =>
+  Object.entries(counts)
+    .map(([name, count]) => `${oneLine(name)} ${count}`)
+    .join(", ")
+
+/** What running these jobs again would do. */
+const printPlan = ({ matches, will, refused, by, warnings }: BulkPlan, output: Output): void => {
+  output.line(`${matches.relation === "gte" ? "at least " : ""}${matches.value} match, ${will} can run again`)
+  if (Object.keys(refused).length > 0) output.line(`cannot: ${namesOf(refused)}`)
+  if (will > 0) output.line(`tasks: ${namesOf(by.task)}`)
+  if (will > 0) output.line(`queues: ${namesOf(by.queue)}`)
+  for (const { text } of warnings) output.line(`${output.paint("warning", "yellow")}: ${oneLine(text)}`)
+}
+
+/** `callboard retry ID…`: starts the next run of jobs that have ended; with `--all` or filters of those that have failed. */
 export const addRetry = (program: Command): void => {
   const command = addFilter(program.command("retry").description("run ended jobs again")).argument("[id...]", ID_HELP)
-  command.option("--all", "all that have failed, or those of them that the filters name")
+  command
+    .option("--all", "all that have failed, or those of them that the filters name")
+    .option("--state <states>", "all that ended so: failed, cancelled, expired (default with --all: failed)")
+    .option("--error <fingerprint>", "all that failed for this cause, as `callboard errors` names it")
+    .option("--dry-run", "say what would be done, and do nothing")
+    .option("--try-first <count>", "run so many, and the others once all of these have succeeded")
   runs(command, ({ output, withClient }) => {
-    const { all = false, ...filter } = command.opts<JobFilter & { readonly all?: true }>()
+    const { all = false, state, error, dryRun = false, tryFirst = "0", ...filter } = command.opts<RetryOptions>()
     const ids = command.args
+    const isMany = all || state !== undefined || error !== undefined
     const isFiltered = filter.task !== undefined || filter.queue !== undefined
-    if (all === ids.length > 0 || (isFiltered && !all)) wrongUsage("retry: name jobs, or say --all")
+    if (isMany === ids.length > 0 || (isFiltered && !isMany)) wrongUsage("retry: name jobs, or say --all")
+    if (dryRun && !isMany) wrongUsage("retry: --dry-run is for --all, --state or --error")
+    const first = countOf(tryFirst)
+    const states = state === undefined ? (["failed"] as const) : statesOf(state)
+    const query = { states, ...filterOf(filter), ...(error === undefined ? {} : { error }) }
     return withClient(async (client) => {
-      const chosen = all ? await idsOf(client, { states: ["failed"], ...filterOf(filter) }) : ids
-      if (chosen.length === 0 && !output.json) output.note("no failed jobs")
-      await decideAll(client, output, chosen, (job) => job.retry(), "queued")
+      if (dryRun) {
+        const until = new Date()
+        const plan = await client.planAll("retry", { ...query, until })
+        return output.json ? output.document({ ...plan, until: until.toISOString() }) : printPlan(plan, output)
+      }
+      const chosen = isMany ? await idsOf(client, query) : ids
+      if (chosen.length === 0 && !output.json) output.note(`no ${states.join(" or ")} jobs`)
+      let why: string | undefined
+      const tried = triedFirst(client, chosen, first, (reason) => {
+        why = reason
+      })
+      await decideAll(client, output, tried, (job) => job.retry(), "queued")
+      if (why === undefined) return
+      output.note(`callboard: ${why}: the other ${chosen.length - first} were left as they are`)
+      throw new CommandFailed(EXIT.failed)
     })
   })
 }

@@ -18,6 +18,7 @@ interface Options {
   readonly root?: string
   readonly parent?: string
   readonly group?: string
+  readonly error?: string
   readonly limit: string
   readonly cursor?: string
   readonly count?: true
@@ -25,7 +26,7 @@ interface Options {
 
 const isState = (text: string): text is State => (STATES as ReadonlyArray<string>).includes(text)
 
-const statesOf = (text: string): ReadonlyArray<State> =>
+export const statesOf = (text: string): ReadonlyArray<State> =>
   text.split(",").map((part) => {
     const state = part.trim()
     return isState(state)
@@ -50,6 +51,7 @@ const queryOf = (options: Options): JobQuery => ({
   ...(options.root === undefined ? {} : { rootId: options.root }),
   ...(options.parent === undefined ? {} : { parentId: options.parent }),
   ...(options.group === undefined ? {} : { group: options.group }),
+  ...(options.error === undefined ? {} : { error: options.error }),
   ...(options.cursor === undefined ? {} : { after: options.cursor }),
 })
 
@@ -80,6 +82,7 @@ export const addJobs = (program: Command): void => {
     .option("--root <id>", "only jobs that descend from this one")
     .option("--parent <id>", "only jobs that this one submitted")
     .option("--group <name>", "only jobs that were submitted with this group")
+    .option("--error <fingerprint>", "only jobs that failed for this cause, as `callboard errors` names it")
     .option("--limit <count>", "jobs on a page", "50")
     .option("--cursor <cursor>", "the page after this one")
     .option("--count", "only say how many there are")
