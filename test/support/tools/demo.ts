@@ -13,6 +13,7 @@ import sharp from "sharp"
 import { imageActor } from "../../../actors/image.ts"
 import { textActor } from "../../../actors/text.ts"
 import { webhookActor } from "../../../actors/webhook.ts"
+import { ensurePage } from "./page.ts"
 
 /** The demo takes a few seconds; when it hangs, it fails after this time. */
 const DEADLINE_MS = 60_000
@@ -39,6 +40,8 @@ const began = performance.now()
 
 // ── The service ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
+// The page is bundled by Bun; on Deno there is one if it was built before.
+if ("bun" in process.versions) await ensurePage()
 const secret = randomBytes(24)
 const transport = `sqlite:${join(folder, "board.db")}`
 const service = await serve({
@@ -58,6 +61,7 @@ if (url === undefined) throw new Error("the service does not answer HTTP")
 console.log(`Callboard demo: board, worker and HTTP in one process.
 
   http    ${url}
+  page    ${url}/
   board   ${transport}
   actors  ${(await service.client.actors()).map((actor) => actor.name).join(", ")}`)
 
