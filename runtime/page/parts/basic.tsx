@@ -1,7 +1,7 @@
 /** The small parts that views are made of: buttons, panels, notes, and what is shown in the place of data. */
 import { useSignal } from "@preact/signals"
 import type { ComponentChildren, JSX } from "preact"
-import { useEffect, useId, useRef } from "preact/hooks"
+import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks"
 import { type ApiError, curlOf, type Query } from "../client.ts"
 import { tryNow } from "../live.ts"
 import type { Loaded } from "../load.ts"
@@ -239,7 +239,8 @@ export const Dialog = ({
 }): JSX.Element => {
   const ref = useRef<HTMLDialogElement>(null)
   const id = useId()
-  useEffect(() => {
+  // Before the next key comes: what is typed at once belongs into its field.
+  useLayoutEffect(() => {
     const opener = document.activeElement
     ref.current?.showModal()
     return () => {

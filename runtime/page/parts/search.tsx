@@ -1,8 +1,11 @@
 /** One field to go anywhere: to a job by its id, to the jobs of a task, to a view. */
 import { signal, useSignal } from "@preact/signals"
 import type { JSX } from "preact"
+import type { JobList } from "../api.ts"
+import { ApiError } from "../client.ts"
 import { letters, toggleLetters } from "../keys.ts"
 import { go, href } from "../router.ts"
+import { get } from "../state.ts"
 import { Button, Dialog } from "./basic.tsx"
 import { VIEWS } from "./nav.ts"
 
@@ -14,6 +17,8 @@ export const openSearch = (): void => {
 interface Target {
   readonly words: string
   readonly to: string
+  /** The end of an id: leads to the job itself, where there is one with it. */
+  readonly idEnds?: string
 }
 
 /** Where a text may lead, the likeliest first. */
@@ -27,7 +32,30 @@ const targetsOf = (text: string): ReadonlyArray<Target> => {
   const queue = { words: `Jobs in the queue ${wanted}`, to: href("jobs", "", { queue: wanted }) }
   // Ids are UUIDs, unless the submitter has chosen them.
   const isId = /^[\da-f]{8}-[\da-f-]{27}$/i.test(wanted)
-  return isId ? [job, ...toViews] : [...toViews, task, queue, job]
+  if (isId) return [job, ...toViews]
+  // Lists show the last eight characters.
+  const end = wanted.replace(/^…/, "").toLowerCase()
+  if (/^[\da-f]{8}$/.test(end))
+    return [
+      { words: `The job that ends in ${end}`, to: href("jobs", "", { idEnds: end }), idEnds: end },
+      task,
+      queue,
+      job,
+    ]
+  return [...toViews, task, queue, job]
+}
+
+/** Where a target leads. What cannot be found out leads to the list. */
+const placeOf = async ({ to, idEnds }: Target): Promise<string> => {
+  if (idEnds === undefined) return to
+  try {
+    const { jobs } = await get<JobList>("/v1/jobs", { idEnds, limit: 2, budget: "1s" })
+    const [only, ...others] = jobs
+    return only !== undefined && others.length === 0 ? href("job", only.id) : to
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error
+    return to
+  }
 }
 
 export const Search = (): JSX.Element | null => (isOpen.value ? <SearchDialog /> : null)
@@ -42,7 +70,7 @@ const SearchDialog = (): JSX.Element => {
   const follow = (target: Target | undefined): void => {
     if (target === undefined) return
     close()
-    go(target.to)
+    void placeOf(target).then((place) => go(place))
   }
   const onKeyDown = (event: KeyboardEvent): void => {
     const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0
