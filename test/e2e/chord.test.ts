@@ -27,6 +27,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
       const worker = await startService(board, 2, { concurrency: 50 })
       await eventually(async () => (await countedOf(client)) >= counted, {
         deadline: DEADLINE,
+        every: 50,
         message: `${counted} members are counted`,
       })
       worker.kill("SIGKILL")
