@@ -32,7 +32,7 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
         naps(form),
         drain(form),
         backlog(form),
-        lists(form),
+        lists(),
         rates(form),
         scheduled(form),
         chord(),
