@@ -27,17 +27,20 @@ test("a list is walked, a job opened and left by keys; a search leads anywhere",
   await page.keyboard.press("Escape")
   await page.waitForURL("**/jobs")
 
-  await page.keyboard.press("/")
-  await page.getByRole("combobox").waitFor()
+  const search = async () => {
+    await page.keyboard.press("/")
+    await page.getByRole("combobox").and(page.locator(":focus")).waitFor()
+  }
+  await search()
   await page.keyboard.type(ids[2] ?? "")
   await page.keyboard.press("Enter")
   await page.waitForURL(`**/jobs/${ids[2]}`)
-  await page.keyboard.press("/")
+  await search()
   await page.keyboard.type("dead")
   await page.keyboard.press("Enter")
   await page.waitForURL("**/dead")
   // Letters are letters in a field.
-  await page.keyboard.press("/")
+  await search()
   await page.keyboard.type("jkr/")
   expect(await page.getByRole("combobox").inputValue()).toBe("jkr/")
   await page.keyboard.press("Escape")

@@ -146,7 +146,9 @@ test("a token that is not known any more asks for another, and the view is there
   await page.getByRole("heading", { name: "That token is not known" }).waitFor()
   await page.getByRole("textbox", { name: "Token" }).fill(READER)
   await page.keyboard.press("Enter")
-  await page.getByRole("row", { name: /wk-1/ }).waitFor()
+  // The one that was stopped is told beside the one that lives.
+  await page.getByRole("row", { name: /Alive wk-1/ }).waitFor()
+  await page.getByRole("row", { name: /Stopped wk-1/ }).waitFor()
 })
 
 test("under a path, all of the page stays under it", async () => {

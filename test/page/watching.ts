@@ -12,3 +12,14 @@ export const settled = async (page: Page): Promise<void> => {
   // What takes less than a moment shows no sign that it is waited for.
   await page.waitForLoadState("networkidle").catch(() => undefined)
 }
+
+/** What reaches beyond the right edge of the page, so that it would have to be scrolled sideways. */
+export const tooWide = (page: Page): Promise<ReadonlyArray<string>> =>
+  page.evaluate(() => {
+    const { scrollWidth, clientWidth } = document.documentElement
+    if (scrollWidth <= clientWidth) return []
+    return [...document.querySelectorAll("body *")]
+      .filter((each) => each.getBoundingClientRect().right > clientWidth + 1)
+      .map((each) => `${each.parentElement?.className} > ${each.tagName}.${each.className}`)
+      .slice(0, 8)
+  })

@@ -22,6 +22,9 @@ interface WorkerList {
 const loadWorkers = (signal: AbortSignal): Promise<WorkerList> =>
   get<WorkerList>("/v1/workers", { lost: "15m" }, signal)
 
+/** A worker that was started again has the name of the one that is gone. */
+const keyOfWorker = ({ name, startedAt }: Worker): string => `${startedAt} ${name}`
+
 const isLost = ({ lost }: Worker): boolean => lost !== undefined && !lost.goodbye
 
 /** How long ago a moment was, in seconds. */
@@ -177,7 +180,7 @@ const WorkerTable = ({
   const keyOf = ORDERS[order]
   const sorted = workers.toSorted((a, b) => keyOf(a).localeCompare(keyOf(b), "en", { numeric: true }))
   const isMeasured = workers.some(({ rss, loopLag }) => rss !== undefined || loopLag !== undefined)
-  const rows = useStable(`workers ${order}`, sorted, ({ name }) => name)
+  const rows = useStable(`workers ${order}`, sorted, keyOfWorker)
   return (
     <Table
       caption={`Workers by ${order}`}
@@ -195,7 +198,7 @@ const WorkerTable = ({
       ]}
     >
       {rows.map((worker) => (
-        <WorkerRow key={worker.name} worker={worker} isMeasured={isMeasured} />
+        <WorkerRow key={keyOfWorker(worker)} worker={worker} isMeasured={isMeasured} />
       ))}
     </Table>
   )
@@ -234,7 +237,7 @@ const RunningTable = ({ jobs }: { readonly jobs: ReadonlyArray<OnWorker> }): JSX
               </a>{" "}
               <span class="id">{job.id.slice(-8)}</span>
             </Cell>
-            <Cell class="mid" label="on">
+            <Cell class="mid word" label="on">
               {worker}
             </Cell>
             <Cell class="mid" label="queue">
@@ -363,7 +366,8 @@ export const WorkerOf = ({ id: name }: { readonly id: string }): JSX.Element => 
       <div class="stackv">
         <Part of={workers}>
           {(found) => {
-            const worker = found.workers.find((each) => each.name === name)
+            const named = found.workers.filter((each) => each.name === name)
+            const worker = named.find(({ lost }) => lost === undefined) ?? named[0]
             if (worker === undefined) {
               return (
                 <>
