@@ -622,8 +622,9 @@ const SelectionBar = ({
   const isAll = selection === "all"
   // While a decision about many is made or told, its bar stands here.
   if (going.value !== undefined || (!isAll && selection.ids.size === 0)) return null
-  const canBeAll =
-    Object.keys(filters).length > 0 && total !== undefined && total.value > (isAll ? 0 : selection.ids.size)
+  const isMore = total !== undefined && total.value > (isAll ? 0 : selection.ids.size)
+  // A count that its budget has cut short may be of fewer jobs than there are on the page.
+  const canBeAll = Object.keys(filters).length > 0 && (isMore || total?.relation === "gte")
   return (
     <div class="selbar" role="toolbar" aria-label="With the selected jobs">
       <b>
@@ -631,7 +632,7 @@ const SelectionBar = ({
       </b>
       {canBeAll && !isAll && (
         <button type="button" class="all" onClick={() => select("all")}>
-          Select all {counted(total)} that match
+          Select all {isMore ? `${counted(total)} ` : ""}that match
         </button>
       )}
       <span class="sep" />
