@@ -67,7 +67,7 @@ export const statisticsRoutes: ReadonlyArray<Route> = [
     group: "Statistics",
     summary: "How the board is, in numbers, and what is wrong with it",
     description:
-      "Findings are made by rules, each with evidence, and with the request that helps where there is one; without any the board is well. Where what workers write is over a minute old, nothing is found. `more` names counts that are only known to be at least so high; those of `succeeded`, `dead` and `retrying` are up to 15 seconds old.",
+      "Findings are made by rules, each with evidence, and with the request that helps where there is one; without any the board is well. Where what workers write is over a minute old, nothing is found, and the verdict says so. `more` names counts that are only known to be at least so high; those of `succeeded`, `dead` and `retrying` are up to 15 seconds old.",
     scope: "read",
     query: { range: Range },
     responses: [{ status: 200, description: "The numbers", schema: StatsSchema }],

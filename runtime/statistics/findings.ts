@@ -3,7 +3,7 @@
  * helps. Pure. What is not wrong is not told: without a finding the board is healthy.
  */
 import type { WorkerDescription } from "../cluster/directory.ts"
-import type { Bin } from "./kept.ts"
+import { type Bin, type DepthSample, sampleOf } from "./kept.ts"
 import type { QueueDetails } from "./queues.ts"
 
 export const FINDING_CODES = [
@@ -36,6 +36,8 @@ export interface Finding {
 export interface Facts {
   readonly now: number
   readonly queues: ReadonlyArray<QueueDetails>
+  /** What waited in the queues in the last {@link BEHIND_MS}, oldest first. */
+  readonly samples: ReadonlyArray<DepthSample>
   readonly workers: ReadonlyArray<Pick<WorkerDescription, "name" | "queues" | "startedAt">>
   readonly lost: ReadonlyArray<{ readonly worker: string; readonly host: string; readonly at: number }>
   /** By task, of the last minutes. */
@@ -53,6 +55,7 @@ const MINUTE_MS = 60_000
 const NO_WORKER_SECONDS = 15
 const PAUSED_MS = 10 * MINUTE_MS
 const BEHIND_SECONDS = { warn: 5 * 60, bad: 30 * 60 }
+export const BEHIND_MS = BEHIND_SECONDS.bad * 1_000 + MINUTE_MS
 const DEAD_MS = 60 * MINUTE_MS
 const OVERDUE_MS = MINUTE_MS
 const FAILING = { least: 5, warn: 0.2, bad: 0.5 }
@@ -74,7 +77,7 @@ export const findingsOf = (facts: Facts): ReadonlyArray<Finding> => {
 }
 
 /** Workers live, and for long enough, but what they write does not arrive. */
-export const isStale = ({ now, workers, newest }: Pick<Facts, "now" | "workers" | "newest">): boolean =>
+const isStale = ({ now, workers, newest }: Pick<Facts, "now" | "workers" | "newest">): boolean =>
   now - newest > STALE_MS && workers.some(({ startedAt }) => now - Date.parse(startedAt) > STALE_MS)
 
 type Rule = (facts: Facts) => ReadonlyArray<Finding>
@@ -138,19 +141,29 @@ const pausedLong: Rule = ({ queues, now }) =>
     ]
   })
 
-const fallingBehind: Rule = ({ queues }) =>
-  queues
+/**
+ * For how many seconds something has waited: not longer than the queue holds anything. The age of the oldest task alone would
+ * tell of a job that was submitted long ago, and became due, or is tried again, just now.
+ */
+const waitedSeconds = ({ name, oldestAge = 0 }: QueueDetails, { samples, now }: Facts): number => {
+  const empty = samples.findLast((sample) => sampleOf(sample, name)?.[1] === 0)
+  return empty === undefined ? oldestAge : Math.min(oldestAge, Math.max(now - empty.at, 0) / 1_000)
+}
+
+const fallingBehind: Rule = (facts) =>
+  facts.queues
+    .map((queue) => ({ ...queue, oldestAge: waitedSeconds(queue, facts) }))
     .filter(
-      ({ paused, workers, trend, oldestAge = 0 }) =>
+      ({ paused, workers, trend, oldestAge }) =>
         !paused && workers > 0 && trend !== "draining" && oldestAge >= BEHIND_SECONDS.warn,
     )
-    .sort((a, b) => (b.oldestAge ?? 0) - (a.oldestAge ?? 0))
-    .map(({ name, depth, handlers, perMinute, oldest = "", oldestAge = 0 }) => ({
+    .sort((a, b) => b.oldestAge - a.oldestAge)
+    .map(({ name, depth, handlers, perMinute, oldestAge }) => ({
       code: "falling-behind",
       severity: oldestAge >= BEHIND_SECONDS.bad ? "bad" : "warn",
       title: `${name} falls behind`,
       detail: `The oldest of ${of(depth, "task")} has waited for ${ago(oldestAge)}${perMinute === undefined ? "" : `; ${perMinute.in} come and ${perMinute.out} go a minute`}.`,
-      since: oldest,
+      since: iso(facts.now - oldestAge * 1_000),
       evidence: { queue: name, waiting: depth, oldestSeconds: Math.round(oldestAge), handlers, ...perMinute },
       href: queueHref(name),
     }))
@@ -210,9 +223,13 @@ const failing: Rule = ({ tasks, minutes, now }) =>
 const RULES: ReadonlyArray<Rule> = [noWorker, failing, fallingBehind, workerLost, deadNew, pausedLong, overdue]
 
 /** What the findings say, in one sentence. */
-export const verdictOf = (findings: ReadonlyArray<Finding>): string => {
+export const verdictOf = (
+  facts: Pick<Facts, "now" | "workers" | "newest">,
+  findings: ReadonlyArray<Finding>,
+): string => {
   const [worst, ...others] = findings
-  if (worst === undefined) return "All is well."
+  if (worst === undefined)
+    return isStale(facts) ? "Not known: workers live, but what they write is over a minute old." : "All is well."
   return others.length === 0
     ? `${worst.title}. All else is well.`
     : `${worst.title}, and ${of(others.length, "thing")} more.`

@@ -148,7 +148,7 @@ export const coarse = (cells: ReadonlyArray<SlotCell>): ReadonlyArray<SlotCell> 
   })
 
 const Depth = Schema.Struct({
-  /** Samples of the minutes of a slot: minute of the slot, and per queue its name, what waits, is scheduled and runs, and since when the oldest waits. */
+  /** Samples of the minutes of a slot: minute of the slot, and per queue its name, what waits, is scheduled and runs. */
   minutes: Schema.Array(
     Schema.Struct({
       minute: Schema.Int,
@@ -164,6 +164,10 @@ export const DEPTHS = new StoreEntry("depth/", Depth, { ttlMs: KEPT_MS })
 
 /** Most queues in a sample: those in which most waits. */
 export const MOST_SAMPLED = 100
+
+/** A queue in a sample; `undefined` where others left no room for it. One that is not in a sample with room had nothing in it. */
+export const sampleOf = ({ queues }: DepthSample, name: string): DepthSample["queues"][number] | undefined =>
+  queues.find(([queue]) => queue === name) ?? (queues.length < MOST_SAMPLED ? [name, 0, 0, 0] : undefined)
 
 const Counts = Schema.Record(Schema.String, Schema.Int)
 

@@ -5,7 +5,7 @@ import type { Connection } from "../connection/connection.ts"
 import type { State } from "../protocol/state.ts"
 import { SCHEDULES } from "../schedules/entry.ts"
 import type { RecordPage } from "../transport/lift/transport.ts"
-import { type Facts, type Finding, findingsOf, verdictOf } from "./findings.ts"
+import { BEHIND_MS, type Facts, type Finding, findingsOf, verdictOf } from "./findings.ts"
 import { percentilesOf } from "./histogram.ts"
 import type { Bin } from "./kept.ts"
 import { queueStats } from "./queue-stats.ts"
@@ -208,7 +208,7 @@ export class Overview {
 
   async #stats(range: number): Promise<Stats> {
     const now = await this.now()
-    const [counted, queues = [], workers, gone, recent, dead, schedules, read] = await Promise.all([
+    const [counted, queues = [], workers, gone, recent, dead, schedules, read, samples] = await Promise.all([
       this.counts(),
       this.#queued.get(() => this.queues()),
       this.workers(),
@@ -217,6 +217,7 @@ export class Overview {
       this.#dead.get(() => this.#connection.jobs.list({ dead: true, limit: 100 })),
       this.#schedules.get(() => SCHEDULES.list(this.#connection.store, MOST_LOOKED_AT)),
       this.#reader.read(now - range, now, now),
+      this.#reader.depths(now - BEHIND_MS, now, now),
     ])
     const lost = gone.filter(({ goodbye }) => goodbye !== true)
     const grid = { from: now - range, step: range, points: 1 }
@@ -224,6 +225,7 @@ export class Overview {
     const facts: Facts = {
       now,
       queues,
+      samples: samples.filter(({ at }) => at >= now - BEHIND_MS),
       workers,
       lost,
       tasks: recent.byTask,
@@ -251,7 +253,7 @@ export class Overview {
         all: workers.reduce((sum, { concurrency }) => sum + concurrency, 0),
       },
       workers: { alive: workers.length, lost: lost.length },
-      verdict: verdictOf(findings),
+      verdict: verdictOf(facts, findings),
       findings,
       ...(read.partial ? { partial: true } : {}),
     }

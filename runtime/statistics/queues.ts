@@ -1,6 +1,6 @@
 /** What becomes of a queue: who serves it, how much comes and goes. Pure: counts and clock come from outside. */
 import type { WorkerDescription } from "../cluster/directory.ts"
-import type { Bin, DepthSample } from "./kept.ts"
+import { type Bin, type DepthSample, sampleOf } from "./kept.ts"
 import type { QueueStats } from "./queue-stats.ts"
 import { MINUTE_MS } from "./tally.ts"
 
@@ -60,10 +60,11 @@ const flowOf = (
   { counted, minutes, samples, now }: QueueFacts,
 ): Pick<QueueDetails, "perMinute" | "trend" | "emptyAt"> => {
   const [sample] = samples
-  if (minutes <= 0 || sample === undefined) return {}
+  const was = sample === undefined ? undefined : sampleOf(sample, name)
+  if (minutes <= 0 || sample === undefined || was === undefined) return {}
   const bin = counted.get(name)
   const out = bin === undefined ? 0 : (bin.ended + bin.retried) / minutes
-  const [, wasReady = 0, wasScheduled = 0, wasHeld = 0] = sample.queues.find(([queue]) => queue === name) ?? []
+  const [, wasReady, wasScheduled, wasHeld] = was
   const passed = Math.max((now - sample.at) / MINUTE_MS, 0.5)
   const change = depth + scheduled + inFlight - (wasReady + wasScheduled + wasHeld)
   const perMinute = { in: rounded(Math.max(0, out + change / passed)), out: rounded(out) }

@@ -30,6 +30,7 @@ const tried = (succeeded: number, failed: number, retried = 0): Bin => {
 const well: Facts = {
   now: NOW,
   queues: [queue()],
+  samples: [],
   workers: [{ name: "w1", queues: ["default"], startedAt: ago(60) }],
   lost: [],
   tasks: new Map([["orders.total", tried(1_000, 3)]]),
@@ -45,7 +46,7 @@ const codes = (facts: Partial<Facts>): ReadonlyArray<string> =>
 
 test("a board that is well has no findings, also without anything on it", () => {
   expect(codes({})).toEqual([])
-  expect(verdictOf(findingsOf(well))).toBe("All is well.")
+  expect(verdictOf(well, findingsOf(well))).toBe("All is well.")
   expect(codes({ queues: [], workers: [], tasks: new Map(), dead: [], schedules: [], newest: 0 })).toEqual([])
 })
 
@@ -57,6 +58,22 @@ describe("found is", () => {
     ["paused-long warn", { queues: [queue({ paused: true, pausedSince: ago(11), pausedBy: "ann" })] }],
     ["falling-behind warn", { queues: [queue({ oldest: ago(6), oldestAge: 360 })] }],
     ["falling-behind bad", { queues: [queue({ oldest: ago(40), oldestAge: 2_400, trend: "growing" })] }],
+    [
+      "falling-behind warn",
+      {
+        queues: [queue({ oldest: ago(99), oldestAge: 99 * 60 })],
+        samples: [
+          { minute: 0, at: NOW - 10 * MINUTE_MS, queues: [] },
+          { minute: 1, at: NOW - 9 * MINUTE_MS, queues: [["default", 5, 0, 0]] },
+          // A hundred queues leave no room for others: that tells nothing about them.
+          {
+            minute: 8,
+            at: NOW - 2 * MINUTE_MS,
+            queues: Array.from({ length: 100 }, (_, n): [string, number, number, number] => [`q${n}`, 9, 0, 0]),
+          },
+        ],
+      },
+    ],
     ["dead-new warn", { dead: [{ endedAt: NOW - MINUTE_MS, reason: "unknown-actor" }] }],
     ["overdue warn", { schedules: [{ name: "nightly", due: NOW - 2 * MINUTE_MS }] }],
     ["failing warn", { tasks: new Map([["a.run", tried(15, 5)]]) }],
@@ -77,6 +94,13 @@ describe("nothing is found", () => {
     ["of a paused queue by a time that is none", { queues: [queue({ paused: true, pausedSince: "soon" })] }],
     ["of a paused queue with nothing in it", { queues: [queue({ paused: true, pausedSince: ago(99), depth: 0 })] }],
     ["of a queue that drains", { queues: [queue({ oldestAge: 9_999, trend: "draining" })] }],
+    [
+      "of a queue in which nothing waited two minutes ago: its oldest job was delayed, or is tried again",
+      {
+        queues: [queue({ oldest: ago(99), oldestAge: 99 * 60, trend: "growing" })],
+        samples: [{ minute: 8, at: NOW - 2 * MINUTE_MS, queues: [["other", 5, 0, 0]] }],
+      },
+    ],
     ["of four failures", { tasks: new Map([["a.run", tried(0, 4)]]) }],
     ["of letters that are dated an hour ahead", { dead: [{ endedAt: NOW + 60 * MINUTE_MS, reason: "x" }] }],
     [
@@ -84,6 +108,11 @@ describe("nothing is found", () => {
       { newest: NOW - 2 * MINUTE_MS, queues: [queue({ workers: 0, oldestAge: 99 })] },
     ],
   ])("%s", (_, facts) => expect(codes(facts)).toEqual([]))
+})
+
+test("a board of which nothing is known is not said to be well", () => {
+  const stale = { ...well, newest: NOW - 2 * MINUTE_MS }
+  expect(verdictOf(stale, findingsOf(stale))).toMatch(/^Not known: /)
 })
 
 test("a worker that has just started need not have written anything", () => {
@@ -99,6 +128,6 @@ test("the worst comes first, and a hundred queues are no flood", () => {
   expect(found.length).toBeLessThanOrEqual(20)
   expect(found[0]?.evidence).toMatchObject({ waiting: 100 })
   expect(found.at(-1)?.code).toBe("worker-lost")
-  expect(verdictOf(found)).toMatch(/^No worker takes from <q>99.*, and 5 things more\.$/)
-  expect(verdictOf(found.slice(0, 1))).toMatch(/All else is well\.$/)
+  expect(verdictOf(well, found)).toMatch(/^No worker takes from <q>99.*, and 5 things more\.$/)
+  expect(verdictOf(well, found.slice(0, 1))).toMatch(/All else is well\.$/)
 })
