@@ -43,7 +43,9 @@ export interface KeeperOptions {
 export class Keeper {
   readonly #options: KeeperOptions
   readonly #id = generateId().slice(-8)
-  readonly #since: number
+  readonly #began = performance.now()
+  /** When the worker started, once the clock of the transport is known: with the first write. */
+  #since: number | undefined
   readonly #timer: ReturnType<typeof setInterval>
   #writing: Promise<void> | undefined
   /** The causes of failures that the board knows, as they were when this worker last changed them. */
@@ -53,7 +55,6 @@ export class Keeper {
 
   constructor(options: KeeperOptions) {
     this.#options = options
-    this.#since = options.now()
     this.#timer = setInterval(() => void this.keep(), KEEP_EVERY_MS)
     this.#timer.unref()
   }
@@ -119,7 +120,9 @@ export class Keeper {
 
   #entry({ slot, cells }: ToldSlot, isLast: boolean) {
     const described = this.#options.describe()
-    const at = Math.min(this.#options.now(), (slot + 1) * SLOT_MS - 1)
+    const now = this.#options.now()
+    const at = Math.min(now, (slot + 1) * SLOT_MS - 1)
+    this.#since ??= Math.round(now - (performance.now() - this.#began))
     const value = { ...described, id: this.#id, since: this.#since, at, cells, ...(isLast ? GOODBYE : {}) }
     return SLOTS.put(slotName(slot, described.worker, this.#id), value)
   }

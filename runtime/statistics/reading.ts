@@ -1,5 +1,5 @@
 /**
- * Reads what workers have kept, and adds it up. What is over is read once per process; of the rest, what was read within the
+ * Reads what workers have kept, and adds it up. What is long over is read once per process; of the rest, what was read within the
  * last second is used again, whatever the number of callers.
  */
 import type { Store } from "../transport/store.ts"
@@ -19,12 +19,14 @@ import {
   SLOTS,
   type SlotCell,
 } from "./kept.ts"
-import { SLOT_MS } from "./tally.ts"
+import { MOST_OVER, SLOT_MS } from "./tally.ts"
 
 /** How long an answer about a slot that goes on is used again. */
 const FRESH_MS = 1_000
-/** A slot is not written any more this long after its end. */
+/** A slot is not written any more this long after its end, unless the transport was away. */
 const LATE_MS = 120_000
+/** How long an answer about a slot is used again that workers may still write, because the transport was away at its end. */
+const MAY_CHANGE_MS = 60_000
 /** Slots whose minutes are kept one by one; older ones are added up. */
 const FINE_SLOTS = 14
 /** Most workers that are read of a slot. */
@@ -86,7 +88,11 @@ class Cache<A> {
   }
 }
 
-const isOver = (slot: number, now: number): boolean => (slot + 1) * SLOT_MS + LATE_MS < now
+/** How long what was read of a slot is used again. */
+const freshMs = (slot: number, now: number): number => {
+  const age = now - (slot + 1) * SLOT_MS
+  return age <= LATE_MS ? FRESH_MS : age <= MOST_OVER * SLOT_MS + LATE_MS ? MAY_CHANGE_MS : KEPT_MS
+}
 
 /** Reads slots from the newest to the oldest, until there are no more or the time of one request is over. */
 const newestFirst = async <A>(
@@ -150,8 +156,7 @@ export class SlotReader {
         FRESH_MS,
       )
     const load = (slot: number) =>
-      this.#failures.get(slot) ??
-      this.#failures.set(slot, this.#loadFailures(slot), isOver(slot, now) ? KEPT_MS : FRESH_MS)
+      this.#failures.get(slot) ?? this.#failures.set(slot, this.#loadFailures(slot), freshMs(slot, now))
     const { found, partial } = await newestFirst(this.#failures, from, now, now, load)
     return { slots: found.flat(), known: await known, partial }
   }
@@ -173,7 +178,7 @@ export class SlotReader {
   #slot(slot: number, now: number): Promise<Slot> {
     const isFine = slot > Math.floor(now / SLOT_MS) - FINE_SLOTS
     // A slot that has become old is read once more, and then takes less memory.
-    const ms = isFine ? (isOver(slot, now) ? (FINE_SLOTS * SLOT_MS) / 2 : FRESH_MS) : KEPT_MS
+    const ms = isFine ? Math.min(freshMs(slot, now), (FINE_SLOTS * SLOT_MS) / 2) : KEPT_MS
     return this.#slots.get(slot) ?? this.#slots.set(slot, this.#load(slot, isFine), ms)
   }
 
@@ -202,7 +207,7 @@ export class SlotReader {
           const bytes = entries[at]?.value
           return bytes === undefined ? [] : (DEPTHS.decode(bytes)?.minutes ?? [])
         })
-        void this.#depths.set(slot, samples, isOver(slot, now) ? KEPT_MS : FRESH_MS)
+        void this.#depths.set(slot, samples, freshMs(slot, now))
       }
     }
     const slots = Array.from({ length: Math.max(last - first + 1, 0) }, (_, at) => first + at)

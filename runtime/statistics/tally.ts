@@ -114,7 +114,7 @@ class Cell {
 }
 
 /** Most slots that are over and wait to be written, while the transport is away. */
-const MOST_OVER = 6
+export const MOST_OVER = 6
 
 /** What was counted in a slot; `slot` is its number since the epoch. */
 export interface ToldSlot {

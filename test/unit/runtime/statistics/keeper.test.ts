@@ -1,6 +1,6 @@
 /** What a worker writes of its counts, and how often. */
 import { actor, serve } from "callboard"
-import { expect, onTestFinished, test } from "vitest"
+import { expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { FailureTally } from "../../../../runtime/statistics/failures.ts"
 import { Keeper, type KeptWorker } from "../../../../runtime/statistics/keeper.ts"
@@ -76,6 +76,10 @@ const board = async () => {
       const { slots } = await new SlotReader(store).read(now - 15 * MINUTE_MS, now, now)
       return goneWorkers(slots, [], now).map(({ worker: name, goodbye = false }) => [name, goodbye])
     },
+    since: async () => {
+      const { slots } = await new SlotReader(store).read(now, now, now)
+      return slots[0]?.workers[0]?.since ?? 0
+    },
     pass: (ms: number) => {
       now += ms
     },
@@ -124,6 +128,40 @@ test("a worker that says goodbye is not missed; one that falls silent is", async
       ["lost", false],
     ]),
   )
+})
+
+test("a worker whose clock is an hour off is known since it started", async () => {
+  const { worker, since, pass } = await board()
+  pass(60 * MINUTE_MS)
+  const { keeper } = worker("a", "1")
+  // The worker is told the time of the board.
+  pass(-60 * MINUTE_MS)
+  await keeper.keep()
+  expect(Math.abs((await since()) - BEGIN - 5 * MINUTE_MS)).toBeLessThan(MINUTE_MS)
+})
+
+test("a reader that looked before a worker wrote what it had counted in an outage tells of it soon", async () => {
+  vi.useFakeTimers({ toFake: ["performance"] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { worker, store, pass, cut } = await board()
+  const { keeper, count } = worker("a", "1")
+  const reader = new SlotReader(store)
+  cut(true)
+  count(3)
+  pass(15 * MINUTE_MS)
+  await keeper.keep()
+  const ended = async () => {
+    const now = await store.now()
+    const { slots } = await reader.read(BEGIN, now, now)
+    const grid = { from: BEGIN, step: SLOT_MS, points: 3 }
+    return wholeOf([...binsOf(slots, grid, {}, () => "all").values()].flat()).ended
+  }
+  expect(await ended()).toBe(0)
+  cut(false)
+  await keeper.keep()
+  pass(MINUTE_MS)
+  vi.advanceTimersByTime(MINUTE_MS)
+  expect(await ended()).toBe(3)
 })
 
 test("the queues are sampled once a minute, by one of the workers", async () => {
