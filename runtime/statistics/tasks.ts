@@ -1,7 +1,7 @@
 /** Tasks in numbers, over a range and the range before it. Pure. */
 import { CallboardError } from "../errors.ts"
 import { type Percentiles, percentilesOf, sumOf } from "./histogram.ts"
-import type { Bin, SlotCell } from "./kept.ts"
+import { type Bin, KEPT_MS, type SlotCell } from "./kept.ts"
 import type { Slot } from "./reading.ts"
 import { binsOf, wholeOf } from "./series.ts"
 import { MINUTE_MS } from "./tally.ts"
@@ -26,7 +26,7 @@ export interface TaskStats extends TaskNumbers {
   readonly queue: string
   /** Its part of the time that handlers ran, 0 to 1. */
   readonly share: number
-  /** The range before; absent where nothing of it is known. */
+  /** The range before; absent where nothing of it is known, or not all of it is kept. */
   readonly before?: TaskNumbers
   /** Attempts that ended in each thirtieth of the range. */
   readonly spark: ReadonlyArray<number>
@@ -92,7 +92,7 @@ export const tasksOf = (
         queue: main.get(task)?.queue ?? "",
         ...numbersOf(bin, minutes),
         share: ran === 0 ? 0 : Math.round((sumOf(bin.ran) / ran) * 1_000) / 1_000,
-        ...(attempts(earlier) === 0 ? {} : { before: numbersOf(earlier, minutes) }),
+        ...(attempts(earlier) === 0 || 2 * range > KEPT_MS ? {} : { before: numbersOf(earlier, minutes) }),
         spark: (points.get(task) ?? []).map(attempts),
       }
     })
