@@ -74,10 +74,10 @@ export const gridOf = (
   const unit = begin >= now - FINE_MS ? MINUTE_MS : SLOT_MS
   const least = Math.ceil((end - begin) / MOST_POINTS / unit) * unit
   const fitting = Math.ceil((end - begin) / 90 / unit) * unit
-  if (step !== undefined && (step < least || step % unit !== 0)) {
+  if (step !== undefined && (step < least || step > LONGEST_MS || step % unit !== 0)) {
     refuseInput(
       "step",
-      `must be a multiple of ${unit / 1_000} s, and ${least / 1_000} s at least: there are ${MOST_POINTS} points`,
+      `must be a multiple of ${unit / 1_000} s, ${least / 1_000} s at least (there are ${MOST_POINTS} points), and ${LONGEST_MS / HOUR_MS} hours at most`,
     )
   }
   const length = step ?? Math.max(unit, fitting)

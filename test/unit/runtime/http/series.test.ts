@@ -64,6 +64,7 @@ test("refuse what they cannot tell, by the name of the parameter", async () => {
     ["range=1h&from=2026-01-01T00:00:00Z", "range"],
     ["step=1", "step"],
     ["step=soon", "step"],
+    ["step=36500d", "step"],
     ["task=", "task"],
     ["tenant=a", "tenant"],
   ]
