@@ -96,7 +96,7 @@ export const jobIdOf = (name: string, due: number): string =>
   `${name}-${new Date(due).toISOString().replaceAll(/[-:]|\.000|\./g, "")}`
 
 /** When a due time is posted: with its part of the jitter, but before the next one is due. */
-const postedAt = (name: string, { jitterMs, timing }: Rules, due: number): number => {
+export const postedAt = (name: string, { jitterMs, timing }: Rules, due: number): number => {
   if (jitterMs === 0) return due
   const next = nextDue(timing, due) ?? Number.POSITIVE_INFINITY
   return due + jitterOf(jobIdOf(name, due), Math.min(jitterMs, next - due))

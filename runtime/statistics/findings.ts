@@ -46,6 +46,7 @@ export interface Facts {
   readonly dead: ReadonlyArray<{ readonly endedAt: number; readonly reason: string }>
   /** There may be more dead letters than these. */
   readonly moreDead: boolean
+  /** `due`: when the next one is to be posted, its part of the jitter included. */
   readonly schedules: ReadonlyArray<{ readonly name: string; readonly due: number }>
   /** When a worker last wrote what it had counted; 0 where none ever did. */
   readonly newest: number

@@ -3,7 +3,7 @@ import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
 import { pauses } from "../cluster/pausing.ts"
 import type { Connection } from "../connection/connection.ts"
 import type { State } from "../protocol/state.ts"
-import { SCHEDULES } from "../schedules/entry.ts"
+import { postedAt, SCHEDULES } from "../schedules/entry.ts"
 import type { RecordPage } from "../transport/lift/transport.ts"
 import { BEHIND_MS, type Facts, type Finding, findingsOf, verdictOf } from "./findings.ts"
 import { percentilesOf } from "./histogram.ts"
@@ -232,8 +232,8 @@ export class Overview {
       minutes: Math.max(Math.round(recent.minutes), 1),
       dead: dead.records.map(({ endedAt = 0, dead: reason = "unknown" }) => ({ endedAt, reason })),
       moreDead: dead.next !== undefined,
-      schedules: schedules.flatMap(({ name, value: { due, paused } }) =>
-        paused || due === null ? [] : [{ name, due }],
+      schedules: schedules.flatMap(({ name, value: { due, paused, rules } }) =>
+        paused || due === null ? [] : [{ name, due: postedAt(name, rules, due) }],
       ),
       newest: read.newest,
     }

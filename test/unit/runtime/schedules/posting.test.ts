@@ -140,6 +140,16 @@ test("what still waits for its part of the jitter is posted when the times chang
   expect(await client.schedules.change("yearly", { cron: "0 0 2 1 *" })).toMatchObject({ waiting: 1 })
 })
 
+test("a schedule that still waits for its part of the jitter is not said to be overdue", async () => {
+  const client = await board()
+  const due = (await client.connection.store.now()) - 120_000
+  await overdue(client, "yearly", due, { jitter: "1 day" })
+  expect((await client.statistics.stats(60_000)).findings).toEqual([])
+  const other = await board()
+  await overdue(other, "yearly", due, {})
+  expect((await other.statistics.stats(60_000)).findings).toMatchObject([{ code: "overdue" }])
+})
+
 test("a job overlaps any run before it that has not ended, and not only the newest", async () => {
   const client = await board()
   const { connection } = client
