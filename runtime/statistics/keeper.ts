@@ -102,8 +102,9 @@ export class Keeper {
       const value = { worker, ...(version === undefined ? {} : { version }), causes }
       await connection.store.write([FAILURES.put(slotName(slot, worker, this.#id), value)])
     }
-    const met = pending.slots.flatMap(({ causes }) => causes).filter((cause) => this.#isNews(cause))
-    if (met.length > 0) {
+    const met = pending.slots.flatMap(({ causes }) => causes)
+    // With one that is news all are noted, so that those that go on do not become the least recent ones.
+    if (met.some((cause) => this.#isNews(cause))) {
       const known = await KNOWN.change(connection.store, KNOWN_NAME, (found) => ({
         value: { causes: knownWith(found?.value?.causes ?? [], met) },
       }))

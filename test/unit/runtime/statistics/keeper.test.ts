@@ -4,7 +4,7 @@ import { expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { FailureTally } from "../../../../runtime/statistics/failures.ts"
 import { Keeper, type KeptWorker } from "../../../../runtime/statistics/keeper.ts"
-import { SLOTS } from "../../../../runtime/statistics/kept.ts"
+import { KNOWN, KNOWN_NAME, SLOTS } from "../../../../runtime/statistics/kept.ts"
 import { goneWorkers } from "../../../../runtime/statistics/overview.ts"
 import { SlotReader } from "../../../../runtime/statistics/reading.ts"
 import { binsOf, gridOf, wholeOf } from "../../../../runtime/statistics/series.ts"
@@ -61,7 +61,18 @@ const board = async () => {
     const count = (times = 1) => {
       for (let n = 0; n < times; n++) tally.count(now, { task: "a.run", queue: "default", end: "succeeded" })
     }
-    return { keeper, count }
+    const fail = (fingerprint: string) =>
+      failures.count(now, {
+        id: "1",
+        fingerprint,
+        error: { name: "Error", message: "it failed", reason: "handler" },
+        message: "it failed",
+        task: "a.run",
+        queue: "default",
+        attempt: 1,
+        then: "failed",
+      })
+    return { keeper, count, fail }
   }
   return {
     store,
@@ -138,6 +149,23 @@ test("a worker whose clock is an hour off is known since it started", async () =
   pass(-60 * MINUTE_MS)
   await keeper.keep()
   expect(Math.abs((await since()) - BEGIN - 5 * MINUTE_MS)).toBeLessThan(MINUTE_MS)
+})
+
+test("a cause that goes on stays known, however many others come", async () => {
+  const { worker, store, pass } = await board()
+  const { keeper, fail } = worker("a", "1")
+  fail("ongoing")
+  await keeper.keep()
+  pass(5 * MINUTE_MS)
+  for (let round = 0; round < 60; round++) {
+    fail("ongoing")
+    for (let n = 0; n < 20; n++) fail(`made up ${round} ${n}`)
+    pass(9_900)
+    await keeper.keep()
+  }
+  const causes = (await KNOWN.get(store, KNOWN_NAME))?.value?.causes ?? []
+  expect(causes.length).toBe(500)
+  expect(causes.find(({ fingerprint }) => fingerprint === "ongoing")?.first).toBe(BEGIN + 5 * MINUTE_MS)
 })
 
 test("a reader that looked before a worker wrote what it had counted in an outage tells of it soon", async () => {
