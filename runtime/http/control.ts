@@ -242,6 +242,8 @@ export const revocationRoutes: ReadonlyArray<Route> = [
     group: "Revocations",
     summary: "Revocations that hold now, oldest first",
     scope: "read",
+    // They name values of headers that tasks carry.
+    showsPayload: true,
     responses: [{ status: 200, description: "The revocations", schema: RevocationList }],
     handle: async ({ context }) =>
       json<typeof RevocationList.Type>({ revocations: await withReadDeadline(context.client.revocations()) }),

@@ -149,6 +149,8 @@ export const limitRoutes: ReadonlyArray<Route> = [
     group: "Statistics",
     summary: "The values of the key of a limit, each with a limit of its own",
     scope: "read",
+    // The values are taken from the input of jobs.
+    showsPayload: true,
     query: {
       limit: integer(
         Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({

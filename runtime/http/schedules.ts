@@ -2,6 +2,7 @@
 import * as Schema from "effect/Schema"
 import {
   checkScheduleName,
+  outlineOf,
   parseScheduleFields,
   ScheduleChangesSchema,
   ScheduleFieldsSchema,
@@ -50,11 +51,14 @@ const decided = (action: "pause" | "resume", summary: string, description: strin
     operation: `${action}Schedule`,
     group: "Schedules",
     summary,
-    description,
+    description: `${description} Without the scope \`payload\` the answer says of its \`fields\` the task and when it is due.`,
     scope: "operate",
     responses: [SCHEDULE],
     problems: ["overloaded", "unsupported"],
-    handle: async ({ context, id }) => shown(await context.client.schedules[action](id)),
+    handle: async ({ caller, context, id }) => {
+      const view = await context.client.schedules[action](id)
+      return shown(caller.may("payload") ? view : { ...view, fields: outlineOf(view.fields) })
+    },
   })
 
 export const scheduleRoutes: ReadonlyArray<Route> = [

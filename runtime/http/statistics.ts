@@ -8,6 +8,8 @@ import { isId } from "../protocol/name.ts"
 import { ERROR_SORTS, ERROR_STATES } from "../statistics/errors.ts"
 import { SERIES_BY, SERIES_OF } from "../statistics/series.ts"
 import { TASK_SORTS } from "../statistics/tasks.ts"
+import type { Caller } from "./access.ts"
+import { shownTo } from "./job-record.ts"
 import { DEFAULT_PAGE, MAX_PAGE, rangeOf, withReadDeadline } from "./limits.ts"
 import { integer, list, text } from "./parameter.ts"
 import { json } from "./response.ts"
@@ -52,11 +54,13 @@ const Ids = Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMax
   .check(Schema.isMaxLength(MOST_FOLLOWED))
   .annotate({ description: `Ids of jobs in sight, ${MOST_FOLLOWED} at most, with commas between them` })
 
-/** The jobs that are there, without what may be long. */
-const summariesOf = async ({ client }: HttpContext, ids: ReadonlyArray<string>) => {
+/** The jobs that are there, without what may be long, as a caller may see them. */
+const summariesOf = async ({ client }: HttpContext, caller: Caller, ids: ReadonlyArray<string>) => {
   const known = ids.filter((id) => isId(id))
   const found = await Promise.all([...new Set(known)].map((id) => client.connection.jobs.find(id)))
-  return found.flatMap((each) => (each === undefined || each.record.tombstone ? [] : [summaryOf(jobView(each.record))]))
+  return found.flatMap((each) =>
+    each === undefined || each.record.tombstone ? [] : [summaryOf(shownTo(caller, jobView(each.record)))],
+  )
 }
 
 export const statisticsRoutes: ReadonlyArray<Route> = [
@@ -115,9 +119,9 @@ export const statisticsRoutes: ReadonlyArray<Route> = [
       },
       { status: 304, description: "Nothing has changed" },
     ],
-    handle: async ({ c, context, query: { ids = [] } }) => {
+    handle: async ({ c, caller, context, query: { ids = [] } }) => {
       const [{ counts, more, asOf }, jobs] = await withReadDeadline(
-        Promise.all([context.client.statistics.counts(), summariesOf(context, ids)]),
+        Promise.all([context.client.statistics.counts(), summariesOf(context, caller, ids)]),
       )
       const told = { counts, more, jobs }
       const etag = `"${createHash("sha256").update(JSON.stringify(told)).digest("base64url").slice(0, 22)}"`

@@ -51,6 +51,12 @@ export const ScheduleFieldsSchema = Schema.Struct({ ...taskFields, ...ruleFields
 /** A schedule: a task, when it is due, and what becomes of due times that are late or come too early. */
 export type ScheduleFields = typeof ScheduleFieldsSchema.Type
 
+const { task, meth, queue } = taskFields
+const readOutline = Schema.decodeUnknownSync(Schema.Struct({ task, meth, queue, ...ruleFields }))
+
+/** Which task it is and when it is due, without what the task is given. */
+export const outlineOf = (fields: ScheduleFields): ScheduleFields => readOutline(fields)
+
 /** What an actor's method may say about its schedule: everything but which task it is. */
 const DeclaredSchema = Schema.Struct({ ...ruleFields, input: Schema.optionalKey(Schema.Unknown) })
 export type ScheduleDeclaration = typeof DeclaredSchema.Type

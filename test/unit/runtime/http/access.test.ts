@@ -106,7 +106,8 @@ describe("with tokens", () => {
       expect((await ask("POST", "/v1/jobs", { token: SUBMIT, body: sent })).status).toBe(202)
       const paths = [
         "/v1/jobs",
-        ...["", "/result?wait=20s", "/results", "/events", "/why"].map((end) => `/v1/jobs/${method}${end}`),
+        `/v1/pulse?ids=${method}`,
+        ...["", "/result?wait=20s", "/results", "/events", "/why", "/tree"].map((end) => `/v1/jobs/${method}${end}`),
       ]
       await ask("GET", `/v1/jobs/${method}/result?wait=20s`, { token: READ })
       expect((await ask("GET", `/v1/jobs/${method}`, { token: READ })).text).toContain("s3cret")
@@ -117,12 +118,21 @@ describe("with tokens", () => {
     }
     const asked = await ask("GET", "/v1/jobs/fail?with=input", { token: OUTLINE })
     expect(asked).toMatchObject({ status: 403, body: { code: "forbidden", scope: "payload" } })
+    for (const path of ["/v1/revocations", "/v1/limits/work.echo/keys"])
+      expect(await ask("GET", path, { token: OUTLINE })).toMatchObject({ status: 403, body: { scope: "payload" } })
     const failed = await ask("GET", "/v1/jobs/fail", { token: OUTLINE })
     expect(failed.body).toMatchObject({ state: "failed", description: "work.fail(…)", error: { name: "TypeError" } })
     // Who may decide and not read gets an answer without them too.
     const again = await ask("POST", "/v1/jobs/fail/retry", { token: OPERATE })
     expect(again.status).toBe(200)
     expect(again.text).not.toContain("s3cret")
+    const weekly = { name: "weekly", cron: "0 7 * * mon", task: "work.echo", ...secrets }
+    expect((await ask("POST", "/v1/schedules", { token: ADMIN, body: weekly })).text).toContain("s3cret")
+    for (const decision of ["pause", "resume"]) {
+      const decided = await ask("POST", `/v1/schedules/weekly/${decision}`, { token: OPERATE })
+      expect(decided.body).toMatchObject({ name: "weekly", fields: { task: "work.echo", cron: "0 7 * * mon" } })
+      expect(decided.text).not.toContain("s3cret")
+    }
   })
 
   test("health, readiness and the description need none", async () => {
