@@ -352,7 +352,9 @@ export class Client implements AsyncDisposable {
 
   /** Cancels the jobs of one page of a query. Pass `next` on as `after` until there is none. */
   async cancelAll(query: JobQuery): Promise<BulkReport> {
-    return asking(query, (asked) => decideAll(this.connection, asked, (connection, id) => cancelAlone(connection, id)))
+    return asking(query, (asked) =>
+      decideAll(this.connection, asked, (connection, id, check) => cancelAlone(connection, id, {}, check)),
+    )
   }
 
   /** Runs the ended jobs of one page of a query again. Pass `next` on as `after` until there is none. */

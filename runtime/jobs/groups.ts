@@ -126,7 +126,7 @@ export const cancelGroup = async (connection: Connection, id: string): Promise<B
   const query = { group: id, states: OPEN, limit: PAGE }
   const { records } = await connection.jobs.list(query)
   for (const body of new Set(records.flatMap(({ member }) => member?.of ?? []))) await cancelBody(connection, body)
-  return decideAll(connection, query, (_, member) => cancelAlone(connection, member))
+  return decideAll(connection, query, (_, member, check) => cancelAlone(connection, member, {}, check))
 }
 
 /** Before its members: a body whose members are all cancelled fails, and its errbacks run. */

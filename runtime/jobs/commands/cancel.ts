@@ -6,7 +6,7 @@ import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { goneError } from "../tracking/finding.ts"
-import { decide, removeOwnEdges } from "./decide.ts"
+import { type Check, decide, removeOwnEdges } from "./decide.ts"
 
 export interface CancelOptions {
   /**
@@ -48,6 +48,7 @@ export const cancelAlone = async (
   connection: Connection,
   id: string,
   options: CancelOptions = {},
+  check: Check = () => undefined,
 ): Promise<JobRecord> => {
   const { terminate = false, release: releasesDependents = false } = options
   const cancelled = await decide(connection, id, ({ record }) => {
@@ -55,6 +56,7 @@ export const cancelAlone = async (
     if (releasesDependents && record.state === "cancelled" && !record.tombstone) return undefined
     const refused = whyNotCancel(record)
     if (refused !== undefined) throw refused
+    check(record)
     const now = Date.now()
     const cancelled = step(record, {
       at: now,

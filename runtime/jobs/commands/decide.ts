@@ -51,11 +51,23 @@ export interface BulkReport {
 /** Decisions that run at the same time. */
 const AT_A_TIME = 32
 
+/** Fails where a record is not what the decision is about. */
+export type Check = (record: JobRecord) => void
+
 /** Where a query says until when, jobs that have come into another state since then are not meant any more. */
 export const isUnchanged = (
   { timeline }: JobRecord,
   { until = Number.POSITIVE_INFINITY }: Pick<RecordQuery, "until">,
 ) => (timeline.at(-1)?.at ?? 0) < until
+
+/** The page of a list is read before its jobs are decided about: each of them may have moved on since. */
+const checkOf =
+  (query: RecordQuery): Check =>
+  (record) => {
+    const { id, state } = record
+    if (isUnchanged(record, query) && (query.states?.includes(state) ?? true)) return
+    throw new CallboardError("matches-differ", `job ${id} has become ${state} meanwhile, and is left as it is`, { id })
+  }
 
 const without = (ids: ReadonlyArray<string>, refused: BulkReport["refused"]): ReadonlyArray<string> => {
   const left = new Set(refused.map(({ id }) => id))
@@ -63,14 +75,16 @@ const without = (ids: ReadonlyArray<string>, refused: BulkReport["refused"]): Re
 }
 
 /**
- * Decides about every job on a page. A job that cannot be changed is reported, and the rest goes on. Fails as the transport
+ * Decides about every job on a page. A job that cannot be changed, or has come into a state that is not meant, is reported, and
+ * the rest goes on. Fails as the transport
  * does; the decisions until then stay.
  */
 export const decideAll = async (
   connection: Connection,
   query: RecordQuery,
-  decide: (connection: Connection, id: string) => Promise<JobRecord>,
+  decide: (connection: Connection, id: string, check: Check) => Promise<JobRecord>,
 ): Promise<BulkReport> => {
+  const check = checkOf(query)
   const page = await connection.jobs.list(query)
   const ids = page.records.filter((record) => isUnchanged(record, query)).map((record) => record.id)
   const refused: Array<BulkReport["refused"][number]> = []
@@ -78,7 +92,7 @@ export const decideAll = async (
     const some = ids.slice(from, from + AT_A_TIME)
     const changed = await Promise.all(
       some.map((id) =>
-        decide(connection, id).catch((cause: unknown) => {
+        decide(connection, id, check).catch((cause: unknown) => {
           if (!(cause instanceof CallboardError)) throw cause
           refused.push({ id, code: cause.code, detail: cause.message })
           return undefined

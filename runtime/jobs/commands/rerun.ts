@@ -11,7 +11,7 @@ import { isTerminal } from "../../protocol/state.ts"
 import { lookAtChord } from "../dependencies/chord-sweep.ts"
 import { reopenChord, reopenMember } from "../dependencies/chords.ts"
 import { findRecord, goneError } from "../tracking/finding.ts"
-import { decide } from "./decide.ts"
+import { type Check, decide } from "./decide.ts"
 
 /** The message of a job's next run: new run, no retries used, due now. */
 const nextRun = (record: JobRecord, message: Message, run: number, now: number): AddressedTask => {
@@ -39,12 +39,19 @@ const released = ({ waiting: _waiting, ...after }: NonNullable<JobRecord["after"
  * that has not got its results waits for the members that have not succeeded, and for a member that runs again. Fails with
  * `unsupported` when its message is not kept (succeeded jobs), `job-exists` when it has not ended, `gone`, `not-found`.
  */
-export const rerunJob = async (connection: Connection, id: string): Promise<JobRecord> => {
+export const rerunJob = async (
+  connection: Connection,
+  id: string,
+  check: Check = () => undefined,
+): Promise<JobRecord> => {
   const { record } = await findRecord(connection, id)
   const { chord, state } = record
   // Before the body waits again, so that it does not fail by how the members have ended before.
-  if (chord?.waiting && isTerminal(state)) await reopenChord(connection.store, id, chord.size)
-  const again = await rerun(connection, id)
+  if (chord?.waiting && isTerminal(state)) {
+    check(record)
+    await reopenChord(connection.store, id, chord.size)
+  }
+  const again = await rerun(connection, id, check)
   // Once the job runs again: before that the sweep would note again how it had ended.
   if (again.member !== undefined) await reopenMember(connection.store, again.member).catch(() => undefined)
   if (again.chord?.waiting) {
@@ -68,10 +75,11 @@ export const whyNotRerun = ({ id, tombstone, state, message, raw }: JobRecord): 
   return new CallboardError("unsupported", why, { id })
 }
 
-const rerun = (connection: Connection, id: string): Promise<JobRecord> =>
+const rerun = (connection: Connection, id: string, check: Check): Promise<JobRecord> =>
   decide(connection, id, ({ record }) => {
     const refused = whyNotRerun(record)
     if (refused !== undefined) throw refused
+    check(record)
     const { message } = record
     // `whyNotRerun` has refused a job without one.
     if (message === undefined) return undefined
