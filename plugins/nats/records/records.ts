@@ -31,7 +31,7 @@ export interface PreparedRecord {
   readonly entry: Outgoing | undefined
   /** Subject of the previous record's entry, if this record does not need it. */
   readonly obsoleteEntry: string | undefined
-  /** List of its entry, unless the entry expires by itself; part of the revision. */
+  /** List of its entry; part of the revision. */
   readonly list: string | undefined
 }
 
@@ -104,7 +104,7 @@ export class Records {
       entry:
         list === undefined || listed ? undefined : { subject: this.#names.entry(list, id), headers, payload: NOTHING },
       obsoleteEntry: before.list === undefined || before.list === list ? undefined : this.#names.entry(before.list, id),
-      list: ttl === "" ? list : undefined,
+      list,
     }
   }
 
@@ -119,7 +119,7 @@ export class Records {
   }
 }
 
-/** A revision: the sequence and, unless the entry expires by itself, the list of the record's entry. */
+/** A revision: the sequence, and the list of the record's entry where it has one. */
 const revisionOf = (seq: number, list: string | undefined): Revision =>
   list === undefined ? `${seq}` : `${seq}.${list}`
 
@@ -132,7 +132,7 @@ const readRevision = (revision: Revision): { readonly seq: number; readonly list
 
 export const recordIn = (message: StoredMessage): StoredRecord => {
   const index = indexOf(message)
-  const list = index === undefined || message.header("Nats-TTL") !== "" ? undefined : listOf(index)
+  const list = index && listOf(index)
   const { seq, time, data } = message
   return { revision: revisionOf(seq, list), seq, time, bytes: copyOf(data), index }
 }

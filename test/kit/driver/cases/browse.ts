@@ -250,6 +250,12 @@ export const browseCases: ReadonlyArray<DriverCase> = [
       await peer.put(again.id, recordOf(again, "succeeded", { expect: revision }))
       // A broker may count by what it removes after it has answered.
       await context.until("one failed job less", async () => (await counted("failed", queue)) === 1)
+      const brief = task({ queue })
+      await peer.put(brief.id, recordOf(brief, "failed", { keep: 60_000 }))
+      equal(await counted("failed", queue), 2, "failed jobs, of which one is kept for a time")
+      const { revision: ending } = await peer.known(brief.id)
+      await peer.put(brief.id, recordOf(brief, "started", { expect: ending }))
+      await context.until("none that runs again", async () => (await counted("failed", queue)) === 1)
     },
   },
   {
