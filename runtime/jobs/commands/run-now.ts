@@ -3,7 +3,7 @@ import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
-import { type AddressedTask, type Message, publishKey } from "../../protocol/message.ts"
+import { type AddressedTask, FRONT_LEVEL, type Message, publishKey } from "../../protocol/message.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -11,12 +11,13 @@ import { goneError } from "../tracking/finding.ts"
 import { decide } from "./decide.ts"
 
 /** The same task, due now. It ranks behind the one that waits, so that this one is over wherever both are found. */
-const dueNow = ({ id, queue }: JobRecord, message: Message): AddressedTask => {
+const dueNow = ({ id, queue, front }: JobRecord, message: Message): AddressedTask => {
   const posting = Result.flatMap(parseTask(message), (task) => {
     const now = { ...task, eta: null, own: { ...task.own, hops: (task.own.hops ?? 0) + 1 } }
     return postingOfTask(now, { ...message, headers: renderCompact(now) }, queue)
   })
-  if (Result.isSuccess(posting)) return posting.success
+  // That a retry goes before every priority may be the rule of its method, of which the message says nothing.
+  if (Result.isSuccess(posting)) return front ? { ...posting.success, level: FRONT_LEVEL } : posting.success
   throw new CallboardError("unsupported", `job ${id} cannot be posted anew: ${posting.failure.message}`, { id })
 }
 

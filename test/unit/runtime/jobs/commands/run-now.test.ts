@@ -1,6 +1,7 @@
 import { expect, test } from "vitest"
 import { cancelJob } from "../../../../../runtime/jobs/commands/cancel.ts"
 import { runJobNow } from "../../../../../runtime/jobs/commands/run-now.ts"
+import { FRONT_LEVEL } from "../../../../../runtime/protocol/message.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { start, stored, take, work } from "./board.ts"
 
@@ -35,6 +36,18 @@ test("a job that waits for its next attempt has it at once, and keeps its count 
   await eventually(async () => (await stored(client, id)).state === "succeeded")
   expect(await stored(client, id)).toMatchObject({ attempt: 2, retries: 1, result: "done" })
   expect(tries).toBe(2)
+})
+
+test("a retry that goes before every priority does so when it runs at once", async () => {
+  const client = await start()
+  const worker = await work(client.transport, () => {
+    throw new Error("not yet")
+  })
+  const { id } = await client.submit("echo", { retry: { max: 3, interval: "1 hour", front: true } })
+  await eventually(async () => (await stored(client, id)).state === "scheduled")
+  await worker.stop()
+  await runJobNow(client.connection, id)
+  expect(await take(client)).toMatchObject({ level: FRONT_LEVEL })
 })
 
 test("a job that is in its queue stays as it is, and one that has ended, runs or waits for others is refused", async () => {
