@@ -11,7 +11,7 @@ import { Job, JobResult, JobWith, Pending, RunResults } from "../jobs/responses.
 import { treeOf } from "../jobs/tree.ts"
 import { jobView, type RunView, runView } from "../jobs/view.ts"
 import { transportDown } from "../jobs/why/ask.ts"
-import { Why } from "../jobs/why/cause.ts"
+import { Why, withoutTenant } from "../jobs/why/cause.ts"
 import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
 import type { Caller } from "./access.ts"
@@ -303,9 +303,10 @@ export const whyRoutes: ReadonlyArray<Route> = [
     scope: "read",
     responses: [{ status: 200, description: "The causes", schema: Why }],
     problems: ["gone"],
-    handle: async ({ context, id }) => {
+    handle: async ({ caller, context, id }) => {
       const outage = context.outage()
-      return json<typeof Why.Type>(outage === undefined ? await context.client.why(id) : transportDown(id, outage))
+      const why = outage === undefined ? await context.client.why(id) : transportDown(id, outage)
+      return json<typeof Why.Type>(caller.may("payload") ? why : withoutTenant(why))
     },
   }),
 ]

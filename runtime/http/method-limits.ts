@@ -1,4 +1,4 @@
-/** Routes about the limits of methods: who holds permits, and what waits for one. */
+/** Routes about the limits of methods: which workers hold permits, and what waits for one. */
 import * as Schema from "effect/Schema"
 import type { Client } from "../client/client.ts"
 import { CallboardError } from "../errors.ts"

@@ -71,3 +71,13 @@ export const Why = Schema.Struct({
   causes: Schema.Array(Cause).annotate({ description: "The true one first, then what else would hold it up" }),
 }).annotate({ identifier: "Why" })
 export type Why = typeof Why.Type
+
+/** The causes without the value that a limit has taken from the input of the job. */
+export const withoutTenant = ({ causes, ...why }: Why): Why => ({
+  ...why,
+  causes: causes.map(({ reason, ...cause }) =>
+    cause.code === "tenant-limit"
+      ? { ...cause, message: "its tenant has what its limit allows" }
+      : { ...cause, ...(reason === undefined ? {} : { reason }) },
+  ),
+})

@@ -1,8 +1,9 @@
 /** Access to routes: tokens with their scopes, and what protects a service without tokens. */
 import { connect as openSocket } from "node:net"
-import type { Token } from "callboard"
+import { actor, type Token } from "callboard"
 import { afterAll, describe, expect, test } from "vitest"
 import { routes } from "../../../../runtime/http/routes.ts"
+import { eventually } from "../../../support/servers/process.ts"
 import { type Running, start, stopAll } from "./harness.ts"
 
 afterAll(stopAll)
@@ -133,6 +134,31 @@ describe("with tokens", () => {
       expect(decided.body).toMatchObject({ name: "weekly", fields: { task: "work.echo", cron: "0 7 * * mon" } })
       expect(decided.text).not.toContain("s3cret")
     }
+  })
+
+  test("why a job waits names the value of a limit's key only to a token that sees input", async () => {
+    const limited = actor("limited", {
+      methods: {
+        hold: {
+          limit: { concurrency: 1, key: "tenant" },
+          run: (_input: unknown, job) => new Promise((resolve) => job.signal.addEventListener("abort", resolve)),
+        },
+      },
+    })
+    const { ask } = await start({ actors: [limited], http: { port: 0, tokens } })
+    for (const id of ["first", "second"]) {
+      await ask("POST", "/v1/jobs", { token: SUBMIT, body: { task: "limited.hold", id, input: { tenant: "s3cret" } } })
+    }
+    const waiting = await eventually(async () => {
+      const answers = await Promise.all(
+        ["first", "second"].map(async (id) => ({ id, ...(await ask("GET", `/v1/jobs/${id}/why`, { token: READ })) })),
+      )
+      return answers.find(({ body }) => body.causes[0].code === "tenant-limit")
+    })
+    expect(waiting.text).toContain("s3cret")
+    const { text, body } = await ask("GET", `/v1/jobs/${waiting.id}/why`, { token: OUTLINE })
+    expect(body.causes[0]).toMatchObject({ code: "tenant-limit" })
+    expect(text).not.toContain("s3cret")
   })
 
   test("health, readiness and the description need none", async () => {
