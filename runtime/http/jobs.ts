@@ -198,7 +198,8 @@ const decided = async (
   const budget = DEFAULT_BUDGET_MS / 1_000
   const { limit: _limit, after: _after, ...which } = query
   if (dryRun) {
-    const until = query.until ?? new Date()
+    // A time to come would let in what comes until then.
+    const until = new Date(Math.min(Date.now(), query.until?.getTime() ?? Number.POSITIVE_INFINITY))
     const plan = await boundedRead(c.req.raw.signal, (signal) =>
       client.planAll(decision, { ...which, until, budget, signal }),
     )

@@ -215,6 +215,10 @@ describe("bulk", () => {
     await finished(running, { task: "work.fail" })
     expect((await ask("POST", path)).body).toMatchObject({ changed: 0, ids: [], refused: [], more: false })
     expect((await ask("POST", `${path}&dryRun=true`)).body).toMatchObject({ will: 0, changed: 1 })
+    // A time to come freezes nothing: the answer names the moment at which was looked.
+    const later = (await ask("POST", "/v1/jobs/retry?state=failed&until=2100-01-01T00:00:00Z&dryRun=true")).body
+    expect(later).toMatchObject({ will: 2 })
+    expect(Date.parse(later.until)).toBeLessThanOrEqual(Date.now())
   })
 
   test("is refused where other jobs match than were expected, and tried with a few first", async () => {
