@@ -45,6 +45,34 @@ const PAGE = 100
 const TRIES = 5
 const AGAIN_MS = 2_000
 
+/** Jobs that are decided one by one in one call, so that a stop comes soon. */
+const FEW = 10
+
+/** A call about the next of these jobs, each of which is decided by itself. */
+export const idsStep =
+  (ids: ReadonlyArray<string>, decide: (id: string) => Promise<unknown>): BulkOptions["step"] =>
+  async (limit, cursor) => {
+    const from = Number(cursor ?? 0)
+    const done: Array<string> = []
+    const refused: Array<{ readonly id: string; readonly code: string }> = []
+    const next = (): number => from + done.length + refused.length
+    for (const id of ids.slice(from, from + Math.min(limit, FEW))) {
+      try {
+        await decide(id)
+        done.push(id)
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error
+        if ([0, 401, 403, 503].includes(error.status)) {
+          // It says nothing of this job. What was decided before is told, and the next call begins here.
+          if (next() === from) throw error
+          break
+        }
+        refused.push({ id, code: error.code })
+      }
+    }
+    return { changed: done.length, refused, ids: done, ...(next() < ids.length ? { next: String(next()) } : {}) }
+  }
+
 export class BulkRun {
   readonly #options: BulkOptions
   #progress: Progress
@@ -55,7 +83,6 @@ export class BulkRun {
     this.#options = options
     const startsAt = options.now() + options.waitMs
     this.#progress = { phase: "waiting", startsAt, changed: 0, refused: {}, tried: [] }
-    options.onChange(this.#progress)
   }
 
   get progress(): Progress {
@@ -64,12 +91,14 @@ export class BulkRun {
 
   /** Resolves when it is over, stopped or undone. */
   async run(): Promise<void> {
+    this.#set({})
     await this.#options.sleep(this.#options.waitMs)
     if (this.#isEnded()) return
     const { tryFirst } = this.#options
     if (tryFirst > 0) {
       this.#set({ phase: "trying" })
-      if (!(await this.#step(tryFirst))) return
+      // It may have been stopped while the call was under way.
+      if (!(await this.#step(tryFirst)) || this.#isEnded()) return
       const asked = new Promise<void>((resolve) => {
         this.#goOn = resolve
       })
@@ -133,6 +162,7 @@ export class BulkRun {
           return false
         }
         await this.#options.sleep(AGAIN_MS)
+        if (this.#isEnded()) return false
       }
     }
   }

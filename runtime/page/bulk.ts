@@ -1,7 +1,7 @@
 /** The decision about many jobs that is being made, or goes on: one at a time. */
 import { signal } from "@preact/signals"
 import type { BulkReport, Total } from "./api.ts"
-import { BulkRun, type Progress, type Step } from "./bulk-run.ts"
+import { BulkRun, idsStep, type Progress, type Step } from "./bulk-run.ts"
 import type { Query } from "./client.ts"
 import { paused, refresh, send } from "./state.ts"
 
@@ -41,7 +41,7 @@ export const startBulk = (decision: Decision): void => {
 
 export const bulkPath = (action: Action): string => (action === "redrive" ? "/v1/dead/redrive" : `/v1/jobs/${action}`)
 
-const onePath = (action: Action, id: string): string =>
+export const onePath = (action: Action, id: string): string =>
   action === "redrive" ? `/v1/dead/${encodeURIComponent(id)}/redrive` : `/v1/jobs/${encodeURIComponent(id)}/${action}`
 
 /** How long it can be undone before it begins, in milliseconds. */
@@ -58,28 +58,6 @@ const filterStep =
     return { changed, refused, ids, ...(more && next !== undefined ? { next } : {}) }
   }
 
-const idsStep =
-  (action: Action, ids: ReadonlyArray<string>) =>
-  async (limit: number, cursor: string | undefined): Promise<Step> => {
-    const from = Number(cursor ?? 0)
-    const some = ids.slice(from, from + Math.min(limit, 10))
-    const done: Array<string> = []
-    const refused: Array<{ readonly id: string; readonly code: string }> = []
-    for (const id of some) {
-      try {
-        await send("POST", onePath(action, id))
-        done.push(id)
-      } catch (error) {
-        // A job that cannot be changed is told; a service that does not answer ends the call.
-        const { status, code } = Object(error)
-        if (typeof code !== "string" || status === 0 || status === 401 || status === 403 || status === 503) throw error
-        refused.push({ id, code })
-      }
-    }
-    const next = from + some.length
-    return { changed: done.length, refused, ids: done, ...(next < ids.length ? { next: String(next) } : {}) }
-  }
-
 /** Begins, after the time in which it can be undone. `until` freezes what the filters match. */
 export const goBulk = (
   decision: Decision,
@@ -89,7 +67,10 @@ export const goBulk = (
 ): void => {
   const { action, which } = decision
   const total = matches?.relation === "eq" ? matches.value : undefined
-  const step = "ids" in which ? idsStep(action, which.ids) : filterStep(action, { ...which.filter, until }, total)
+  const step =
+    "ids" in which
+      ? idsStep(which.ids, (id) => send("POST", onePath(action, id)))
+      : filterStep(action, { ...which.filter, until }, total)
   const run = new BulkRun({
     step,
     tryFirst,

@@ -1,7 +1,7 @@
 /** What people come for: watch a job, learn why it waits, retry what failed, one by one and many at once. */
 import { expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
-import { boardOf, visit } from "./shown.ts"
+import { boardOf, openTab, visit } from "./shown.ts"
 
 test("a job is announced, opened, watched to its end", async () => {
   const board = await boardOf()
@@ -91,6 +91,47 @@ test("many are retried: all that match, a few first, and undone before it begins
   await page.getByRole("button", { name: "Go on with the other 55" }).click()
   await page.getByText("60 retried").waitFor()
   await eventually(async () => (await count("succeeded")) === 60)
+})
+
+test("a selection is the jobs that are seen, its commands name them, and one decision follows another", async () => {
+  const board = await boardOf()
+  const ids: Array<string> = []
+  for (const n of [1, 2, 3]) ids.push(await board.ended("mailer.send", { to: `p${n}@acme.test` }))
+  const page = await visit(board.url, "/jobs?state=failed")
+  await page.getByRole("checkbox", { name: "Select all on this page" }).check()
+  await page.getByText("3 selected").waitFor()
+  // What has left the list is not meant any more.
+  expect((await board.ask("DELETE", `/v1/jobs/${ids[0]}`)).status).toBeLessThan(300)
+  await page.reload()
+  await page.getByText("2 selected").waitFor()
+
+  await page.keyboard.press("r")
+  const dialog = page.getByRole("dialog")
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"])
+  await dialog.getByRole("button", { name: "Copy as curl" }).click()
+  await dialog.getByRole("button", { name: "Copied" }).waitFor()
+  const other = await openTab(board.url, { context: page.context() })
+  await other.goto(`${board.url}/healthz`)
+  const copied = await other.evaluate(() => navigator.clipboard.readText())
+  expect(copied.split("\n").toSorted()).toEqual(
+    ids
+      .slice(1)
+      .map((id) => `curl -X POST '${board.url}/v1/jobs/${id}/retry'`)
+      .toSorted(),
+  )
+  await other.close()
+  await page.bringToFront()
+
+  // The bar of the first decision is still there when the second one is made.
+  await dialog.getByRole("button", { name: "Retry 2" }).click()
+  await page.getByText("2 jobs will be retried in").waitFor()
+  await page.getByRole("button", { name: "Undo" }).click()
+  await page.getByText("Undone").waitFor()
+  await page.keyboard.press("r")
+  await dialog.getByRole("button", { name: "Retry 2" }).click()
+  await page.getByText("2 jobs will be retried in").waitFor()
+  await page.getByRole("button", { name: "Undo" }).click()
+  await page.getByText("Undone").waitFor()
 })
 
 test("queues are paused, workers suspended, schedules run and paused, dead letters redriven", async () => {

@@ -3,12 +3,12 @@ import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useEffect } from "preact/hooks"
 import type { DryRun, JobSummary } from "../api.ts"
-import { type Action, asked, bulkPath, type Decision, type Going, goBulk, going } from "../bulk.ts"
+import { type Action, asked, bulkPath, type Decision, type Going, goBulk, going, onePath } from "../bulk.ts"
 import { curlOf } from "../client.ts"
 import { filterName } from "../filters.ts"
 import { type Loaded, useLoad } from "../load.ts"
 import { href } from "../router.ts"
-import { api, get, me, send, serverNow } from "../state.ts"
+import { api, get, me, send } from "../state.ts"
 import { whole } from "../times.ts"
 import { Button, Copy, Dialog, Note, Skeleton, Trouble } from "./basic.tsx"
 import { Meter } from "./chart.tsx"
@@ -40,11 +40,7 @@ const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
   const { action, which, expected } = decision
   const filter = "filter" in which ? which.filter : undefined
   const plan = useLoad(filter === undefined ? undefined : "dry", () =>
-    send<DryRun>("POST", bulkPath(action), {
-      ...filter,
-      dryRun: true,
-      until: filter?.["until"] ?? new Date(serverNow()).toISOString(),
-    }),
+    send<DryRun>("POST", bulkPath(action), { ...filter, dryRun: true }),
   )
   const count = "ids" in which ? which.ids.length : (plan.data?.matches.value ?? expected?.value)
   const isMany = (count ?? 0) > MANY && action !== "cancel"
@@ -58,6 +54,11 @@ const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
     asked.value = undefined
   }
   const rest = (count ?? 0) - FIRST
+  // A selection is these jobs one by one: the call about many without a filter would mean others.
+  const calls =
+    "ids" in which
+      ? which.ids.map((id) => api.url(onePath(action, id)))
+      : [api.url(bulkPath(action), { ...filter, until: plan.data?.until ?? filter?.["until"] })]
   return (
     <Dialog
       title={`${verb} ${count === undefined ? "" : `${about}${whole(count)} `}${count === 1 ? "job" : "jobs"}?`}
@@ -72,11 +73,7 @@ const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
           <Copy
             label="Copy as curl"
             text={() =>
-              curlOf(
-                "POST",
-                `${window.location.origin}${api.url(bulkPath(action), { ...filter, until: plan.data?.until })}`,
-                me.value?.open === false,
-              )
+              calls.map((url) => curlOf("POST", `${window.location.origin}${url}`, me.value?.open === false)).join("\n")
             }
           />
           <span class="grow" />
@@ -89,8 +86,8 @@ const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
             }
           >
             {first && rest > 0
-              ? `Try ${FIRST}, then ${whole(rest)}`
-              : `${verb} ${count === undefined ? "" : whole(count)}`}
+              ? `Try ${FIRST}, then ${about}${whole(rest)}`
+              : `${verb} ${count === undefined ? "" : `${about}${whole(count)}`}`}
           </Button>
         </>
       }
@@ -231,9 +228,10 @@ const Bar = ({ going: { decision, total, progress, run } }: { readonly going: Go
       seconds.value = Math.max(0, Math.ceil((startsAt - Date.now()) / 1000))
     }
     tick()
+    if (phase !== "waiting") return
     const timer = setInterval(tick, 250)
     return () => clearInterval(timer)
-  }, [startsAt])
+  }, [startsAt, phase])
   const close = (): void => {
     going.value = undefined
   }

@@ -13,7 +13,7 @@ import { Traceback } from "../parts/trace.tsx"
 import { View } from "../parts/view.tsx"
 import { go, href, query, withQuery } from "../router.ts"
 import { useStable } from "../stable.ts"
-import { get } from "../state.ts"
+import { get, may } from "../state.ts"
 import { percent, whole } from "../times.ts"
 
 const STATES = [
@@ -182,7 +182,7 @@ const Details = ({ id }: { readonly id: string }): JSX.Element => {
   const data = error.data
   const filter = { error: id, state: "failed" }
   const retry = (): void => startBulk({ action: "retry", which: { filter }, expected: undefined })
-  useKey("r", retry)
+  useKey("r", () => may("operate") && retry())
   return (
     <div class="stackv detail">
       <Panel

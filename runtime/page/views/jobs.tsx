@@ -15,7 +15,7 @@ import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
 import { base, go, href, keep, kept, place, query, withQuery } from "../router.ts"
-import { counts, cutCounts, get, has, me } from "../state.ts"
+import { counts, cutCounts, get, has, may, me, token } from "../state.ts"
 import { duration, percent, short, whole } from "../times.ts"
 
 const PAGE = 50
@@ -41,7 +41,8 @@ export const idEnd = (id: string): string => id.slice(-8)
 
 export const Jobs = (): JSX.Element => {
   const filters = filtersOf(query.value)
-  const key = listKey(query.value)
+  // What one token was shown is not shown to the next.
+  const key = `${listKey(query.value)} ${token.value ?? ""}`
   const cursor = query.value.get("cursor") ?? undefined
   // What the list began with stays: later answers change rows, and are counted.
   const first = useSignal(lastShown)
@@ -83,13 +84,14 @@ export const Jobs = (): JSX.Element => {
     }
   }, [list])
 
+  const selected = shownOf(selection.value, rows)
   const select = (next: Selection): void => {
     selection.value = next
     keep("selected", next === "all" ? [] : [...next.ids])
   }
   useKey("Escape", () => select(NONE))
   useKey("r", () => {
-    if (selection.value === "all" || selection.value.ids.size > 0) begin("retry", selection.value, filters, list)
+    if (may("operate") && (selected === "all" || selected.ids.size > 0)) begin("retry", selected, filters, list)
   })
 
   const shown: Loaded<JobList> = { ...latest, data: list }
@@ -122,7 +124,7 @@ export const Jobs = (): JSX.Element => {
                   filters={filters}
                   show={show}
                 />
-                <JobTable rows={rows} selection={selection.value} select={select} states={statesOf(filters)} />
+                <JobTable rows={rows} selection={selected} select={select} states={statesOf(filters)} />
                 <Footer list={data} cursor={cursor} rows={rows.length} at={latest.at} />
               </>
             )
@@ -130,11 +132,11 @@ export const Jobs = (): JSX.Element => {
         </Part>
       </section>
       <SelectionBar
-        selection={selection.value}
+        selection={selected}
         select={select}
         total={total}
         filters={filters}
-        act={(action) => begin(action, selection.value, filters, list)}
+        act={(action) => begin(action, selected, filters, list)}
       />
     </View>
   )
@@ -143,7 +145,11 @@ export const Jobs = (): JSX.Element => {
 const counted = ({ value, relation }: { readonly value: number; readonly relation: string }): string =>
   relation === "eq" ? whole(value) : `more than ${whole(value)}`
 
-/** Opens the dialog about what is selected. One job is retried at once. */
+/** Of what is selected that which is in sight: a job that has left the list is not meant any more. */
+const shownOf = (selection: Selection, rows: ReadonlyArray<JobSummary>): Selection =>
+  selection === "all" ? selection : { ids: new Set(rows.flatMap(({ id }) => (selection.ids.has(id) ? [id] : []))) }
+
+/** Opens the dialog about what is selected. */
 const begin = (
   action: "retry" | "cancel",
   selection: Selection,

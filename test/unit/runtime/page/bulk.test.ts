@@ -1,6 +1,6 @@
 /** A decision about many jobs, from the time in which it can be undone to its end. */
 import { expect, test } from "vitest"
-import { BulkRun, type Progress, type Step } from "../../../../runtime/page/bulk-run.ts"
+import { BulkRun, idsStep, type Progress, type Step } from "../../../../runtime/page/bulk-run.ts"
 import { ApiError } from "../../../../runtime/page/client.ts"
 
 /** A board of so many jobs, each tenth of which is refused, and a run over it whose waits the test ends. */
@@ -115,4 +115,54 @@ test("what does not answer is asked again from the same place; what is refused e
     changed: 0,
     error: "this token lacks the scope operate",
   })
+})
+
+test("a stop while the first few are tried, or while a call is to be made again, is one", async () => {
+  const run: BulkRun = new BulkRun({
+    step: async () => {
+      run.stop()
+      return { changed: 5, refused: [], next: "5" }
+    },
+    tryFirst: 5,
+    waitMs: 0,
+    onChange: () => undefined,
+    now: () => 0,
+    sleep: async () => undefined,
+  })
+  void run.run()
+  for (let turn = 0; turn < 50; turn++) await Promise.resolve()
+  expect(run.progress).toMatchObject({ phase: "stopped", changed: 5 })
+
+  const away = runOver(150, { fail: [new ApiError(0, "unreachable", "no answer")] })
+  await away.pass()
+  away.run.stop()
+  await away.pass()
+  await away.ended
+  expect([away.run.progress.phase, away.calls.length]).toEqual(["stopped", 1])
+})
+
+test("jobs that were selected are decided once each, also when the service is away in the middle of them", async () => {
+  const faults = new Map([
+    ["1", new ApiError(409, "job-exists", "it runs")],
+    ["3", new ApiError(0, "unreachable", "no answer")],
+  ])
+  const asked: Array<string> = []
+  const step = idsStep(["0", "1", "2", "3", "4"], async (id) => {
+    asked.push(id)
+    const fault = faults.get(id)
+    faults.delete(id)
+    if (fault !== undefined) throw fault
+  })
+  expect(await step(100, undefined)).toEqual({
+    changed: 2,
+    refused: [{ id: "1", code: "job-exists" }],
+    ids: ["0", "2"],
+    next: "3",
+  })
+  expect(await step(100, "3")).toEqual({ changed: 2, refused: [], ids: ["3", "4"] })
+  expect(asked).toEqual(["0", "1", "2", "3", "3", "4"])
+  const refused = idsStep(["0"], async () => {
+    throw new ApiError(403, "forbidden", "no")
+  })
+  await expect(refused(100, undefined)).rejects.toThrow("no")
 })
