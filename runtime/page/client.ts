@@ -87,6 +87,9 @@ export const apiClient = (options: ClientOptions): ApiClient => {
 
   const attempt = async (method: string, path: string, { query, body, signal, etag }: Call): Promise<Answer> => {
     const token = options.token()
+    // What no header can hold is no token of any board, and the browser would refuse to send it.
+    if (token !== undefined && /[^\x21-\x7e]/.test(token))
+      throw new ApiError(401, "unauthorized", "This token has characters that no token has.")
     const signals = [AbortSignal.timeout(options.timeoutMs ?? 20_000), ...(signal === undefined ? [] : [signal])]
     let response: Response
     try {

@@ -33,7 +33,11 @@ const sleep = (ms: number): Promise<void> =>
 /** Resolves when the page is seen, not paused, and has been let in. */
 const wanted = (): Promise<void> =>
   new Promise((resolve) => {
-    const isWanted = () => !document.hidden && !paused.value && access.value !== "needed" && access.value !== "wrong"
+    const isWanted = (): boolean => {
+      // Read in any case, so that the effect follows both while the page is hidden.
+      const [isPaused, state] = [paused.value, access.value]
+      return !document.hidden && !isPaused && state !== "needed" && state !== "wrong"
+    }
     let end = (): void => undefined
     const look = (): void => {
       if (!isWanted()) return
@@ -68,6 +72,9 @@ export const startPulse = async (): Promise<never> => {
     if (token.value === known) return
     known = token.value
     me.value = undefined
+    counts.value = undefined
+    changes.value = new Map()
+    etag = undefined
     epoch.value = epoch.peek() + 1
     wake()
   })
@@ -78,7 +85,10 @@ export const startPulse = async (): Promise<never> => {
       if (me.value?.features.includes("pulse")) {
         const ids = watched.value.slice(0, 100).join(",")
         const query = { ids: ids === "" ? undefined : ids }
+        const by = token.peek()
         const answer = await api.call("GET", "/v1/pulse", { query, etag: ids === askedFor ? etag : undefined })
+        // It was told to another token.
+        if (by !== token.peek()) continue
         askedFor = ids
         etag = answer.etag
         if (answer.value !== undefined) takePulse(answer.value as Pulse)

@@ -203,6 +203,13 @@ export const askMe = (): Promise<void> => {
 /** Starts what goes on for as long as the page is open. */
 export const startState = (): void => {
   startClock()
+  // A link with a token that is opened where the page is open already changes nothing but the fragment.
+  window.addEventListener("hashchange", () => {
+    const given = tokenOfLink()
+    if (given === undefined) return
+    token.value = given
+    access.value = "asking"
+  })
   effect(() => {
     if (theme.value === "system") delete document.documentElement.dataset["theme"]
     else document.documentElement.dataset["theme"] = theme.value

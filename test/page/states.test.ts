@@ -38,6 +38,25 @@ test("an empty board says so, view by view", async () => {
   }
 })
 
+test("a job that is not kept any more, and one that never was", async () => {
+  const board = await boardOf()
+  const id = await board.ended("work.echo")
+  const page = await visit(board.url, `/jobs/${id}`, { expected: status(404, 410) })
+  await page.locator("h1").getByText("Succeeded").waitFor()
+  expect((await board.ask("DELETE", `/v1/jobs/${id}`)).status).toBeLessThan(300)
+  // It is told where the page is open, and where its address is opened again.
+  await page.getByRole("heading", { name: "This job is not kept any more" }).waitFor()
+  await page.reload()
+  await page.getByRole("heading", { name: "This job is not kept any more" }).waitFor()
+  expect(await page.title()).toContain("Gone")
+  expect(await findings(page)).toEqual([])
+  await page.goto(`${board.url}/jobs/${generateId()}`)
+  await page.getByRole("heading", { name: "There is no such job" }).waitFor()
+  expect(await findings(page)).toEqual([])
+  await page.getByRole("link", { name: "All jobs" }).click()
+  await page.getByText("No job has come yet").waitFor()
+})
+
 test("an address that is no view is none for the server either", async () => {
   const board = await boardOf({ actors: [] })
   expect((await fetch(`${board.url}/nothing-here`, { headers: { accept: "text/html" } })).status).toBe(404)
@@ -69,6 +88,49 @@ test("the token of a link is taken, and leaves the address at once", async () =>
   await page.getByText("No worker lives").waitFor()
   expect(page.url()).toBe(`${board.url}/workers`)
   await page.getByText("on-call").first().waitFor()
+  // The same where the page is open already: then the fragment alone changes.
+  await page.evaluate((token) => {
+    location.hash = `token=${token}`
+  }, READER)
+  await page.getByText("looks", { exact: true }).first().waitFor()
+  expect(page.url()).toBe(`${board.url}/workers`)
+})
+
+test("a tab that was opened behind others goes on when it is seen, and asks for nothing while it is not", async () => {
+  const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
+  const page = await openTab(board.url, { expected: status(401) })
+  const asked: Array<string> = []
+  page.on("request", (request) => asked.push(new URL(request.url()).pathname))
+  const show = (isHidden: boolean) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { configurable: true, value: hidden })
+      document.dispatchEvent(new Event("visibilitychange"))
+    }, isHidden)
+  await page.addInitScript(() => Object.defineProperty(document, "hidden", { configurable: true, value: true }))
+  await page.goto(`${board.url}/workers`)
+  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
+  await show(false)
+  await page.getByRole("textbox", { name: "Token" }).fill(ADMIN)
+  await page.keyboard.press("Enter")
+  await page.getByText("No worker lives").waitFor()
+  await page.getByRole("button", { name: /^Live/ }).waitFor()
+  await page.getByText("on-call").first().waitFor()
+  expect(asked).toContain("/v1/pulse")
+
+  await show(true)
+  const other = await openTab(board.url, { context: page.context() })
+  let pulses = 0
+  other.on("request", (request) => {
+    if (request.url().includes("/v1/pulse")) pulses++
+  })
+  const before = asked.length
+  await other.goto(`${board.url}/workers#token=${ADMIN}`)
+  await eventually(() => pulses >= 3)
+  // While a tab in front asks three times, one behind ends at most what it had begun.
+  expect(asked.slice(before).filter((path) => path === "/v1/pulse").length).toBeLessThanOrEqual(1)
+  await other.close()
+  await show(false)
+  await eventually(() => asked.slice(before).filter((path) => path === "/v1/pulse").length > 1)
 })
 
 test("a reader sees the buttons, what they need, and the command without the token", async () => {

@@ -102,3 +102,11 @@ test("a command is quoted, and names the token without holding it", () => {
   )
   expect(curlOf("GET", "http://localhost/v1/me", false)).toBe("curl 'http://localhost/v1/me'")
 })
+
+test("a token that no header can hold is not known, and is not sent", async () => {
+  for (const token of ["se\u200bcret", "s\u2026", "a b", "a\nb"]) {
+    const { client, calls, errors } = clientOf(() => Response.json({}), token)
+    expect(await errorOf(client.call("GET", "/v1/me"))).toMatchObject({ status: 401 })
+    expect([calls.length, errors.length]).toEqual([0, 1])
+  }
+})
