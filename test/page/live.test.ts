@@ -45,19 +45,19 @@ test("a thousand changes a second move nothing under a hand", { timeout: 60_000 
   expect(before.rows).toHaveLength(50)
   expect(before.selection).toHaveLength(8)
 
-  const storm = async (seconds: number): Promise<number> => {
+  const storm = async (seconds: number): Promise<void> => {
     const tasks = Array.from({ length: BATCH }, (_, n) => ({ task: "work.echo", input: { n } }))
     const end = performance.now() + seconds * 1000
     let sent = 0
-    while (performance.now() < end) {
+    // A slow machine takes longer: there are more newer jobs than a page has rows in any case.
+    while (performance.now() < end || sent < 2 * BATCH) {
       const began = performance.now()
       await board.ask("POST", "/v1/jobs", tasks)
       sent += BATCH
       await new Promise((resolve) => setTimeout(resolve, Math.max(0, EVERY_MS - (performance.now() - began))))
     }
-    return sent
   }
-  expect(await storm(SECONDS)).toBeGreaterThan(50)
+  await storm(SECONDS)
   await page.getByText(/newer jobs match/).waitFor()
   expect(await look()).toEqual(before)
 

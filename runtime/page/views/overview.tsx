@@ -25,11 +25,9 @@ export const Overview = (): JSX.Element => {
     every: 2,
     keep: true,
   })
-  const from = range === "24h" ? 24 * 3_600_000 : 3_600_000
   const series = useLoad(
     has("series") ? range : undefined,
-    (stop) =>
-      get<Series>("/v1/series", { of: "ended", by: "outcome", from: new Date(Date.now() - from).toISOString() }, stop),
+    (stop) => get<Series>("/v1/series", { of: "ended", by: "outcome", range }, stop),
     { every: 5, keep: true },
   )
   return (

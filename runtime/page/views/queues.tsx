@@ -158,7 +158,9 @@ const limitWords = ({ concurrency, rate }: Limit): string =>
 
 const Keys = ({ limit }: { readonly limit: Limit }): JSX.Element => {
   const path = `/v1/limits/${encodeURIComponent(limit.task)}/keys`
-  const keys = useLoad(path, (signal) => get<{ readonly keys: ReadonlyArray<LimitKey> }>(path, { limit: 20 }, signal))
+  const keys = useLoad(path, (signal) => get<{ readonly keys: ReadonlyArray<LimitKey> }>(path, { limit: 20 }, signal), {
+    every: 2,
+  })
   return (
     <div class="in">
       <Part of={keys} rows={3}>
@@ -376,6 +378,12 @@ export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
                           <span>
                             <b>{whole(queue.inFlight)}</b> in the hands of workers
                           </span>
+                          {queue.perMinute !== undefined && (
+                            <span>
+                              {short(queue.perMinute.in)}/min in, {short(queue.perMinute.out)}/min out
+                            </span>
+                          )}
+                          {trendOf(queue) !== "" && <span>{trendOf(queue)}</span>}
                         </>
                       )}
                     </p>

@@ -401,6 +401,9 @@ export const WorkerOf = ({ id: name }: { readonly id: string }): JSX.Element => 
                       <span>
                         <b>{whole(worker.processed)}</b> done, <b>{whole(worker.failed)}</b> failed
                       </span>
+                      {worker.perMinute !== undefined && <span>{short(worker.perMinute)}/min</span>}
+                      {worker.rss !== undefined && <span>{bytes(worker.rss)} of memory</span>}
+                      {worker.loopLag !== undefined && <span>event loop {duration(worker.loopLag)} late</span>}
                     </p>
                   </div>
                   <span class="grow" />
