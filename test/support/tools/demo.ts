@@ -1,19 +1,22 @@
 /**
  * What Callboard does, in ten seconds: board, worker and HTTP on the embedded transport in a temporary folder, and three
- * jobs for the actors that ship, posted and followed over HTTP. Ends with exit code 1 if anything is not as expected.
+ * jobs for the actors that ship, posted and followed over HTTP. Ends with exit code 1 if anything is not as expected;
+ * with `--stay` it goes on after that, so that its page can be looked at.
  */
 import { createHmac, randomBytes } from "node:crypto"
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { createServer } from "node:http"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { isDeepStrictEqual } from "node:util"
+import { isDeepStrictEqual, parseArgs } from "node:util"
 import { serve } from "callboard"
 import sharp from "sharp"
 import { imageActor } from "../../../actors/image.ts"
 import { textActor } from "../../../actors/text.ts"
 import { webhookActor } from "../../../actors/webhook.ts"
 import { ensurePage } from "./page.ts"
+
+const { values: options } = parseArgs({ options: { stay: { type: "boolean", default: false } } })
 
 /** The demo takes a few seconds; when it hangs, it fails after this time. */
 const DEADLINE_MS = 60_000
@@ -221,7 +224,10 @@ expectEqual("code of the refusal", (refused.answer as { code: string }).code, "u
 
 const { answer: list } = await send("GET", "/v1/jobs?state=succeeded")
 expectEqual("jobs that succeeded", (list as { jobs: ReadonlyArray<unknown> }).jobs.length, 3)
-await service.stop()
 clearTimeout(deadline)
 console.log(`\nAll as expected, in ${((performance.now() - began) / 1000).toFixed(1)} s. Next: README.md`)
+if (options.stay) {
+  console.log(`The page stays at ${url}/ until Ctrl-C.`)
+  await service.stopped
+} else await service.stop()
 process.exit(0)
