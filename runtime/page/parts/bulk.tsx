@@ -47,7 +47,7 @@ const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
   const chosen = useSignal<boolean | undefined>(undefined)
   const first = chosen.value ?? isMany
   const isReady = filter === undefined || plan.data !== undefined
-  const nothing = plan.data !== undefined && plan.data.will === 0 && plan.data.matches.value === 0
+  const nothing = plan.data !== undefined && plan.data.will === 0 && plan.data.matches.relation === "eq"
   const [verb] = VERB[action]
   const about = plan.data !== undefined && plan.data.matches.relation === "gte" ? "more than " : ""
   const close = (): void => {

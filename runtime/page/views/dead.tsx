@@ -11,7 +11,7 @@ import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
 import { href } from "../router.ts"
 import { useStable } from "../stable.ts"
-import { counts, get } from "../state.ts"
+import { counts, cutCounts, get } from "../state.ts"
 import { whole } from "../times.ts"
 
 /** What a reason means, and what to do. */
@@ -149,7 +149,11 @@ const Reasons = (): JSX.Element => {
   const all = counts.value?.["dead"]
   return (
     <Panel
-      title={all === undefined ? "Reasons" : `${whole(all)} dead letters`}
+      title={
+        all === undefined
+          ? "Reasons"
+          : `${cutCounts.value.includes("dead") ? "more than " : ""}${whole(all)} dead letters`
+      }
       hint={looked.data?.next === undefined ? undefined : `of the newest ${whole(LOOKED_AT)}`}
       hold
     >
