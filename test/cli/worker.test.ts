@@ -64,7 +64,8 @@ describe.concurrent("signals", () => {
   test.sequential("the first lets handlers finish and hands back what waits; exit code 0", async () => {
     using project = makeProject()
     await using worker = await startWorker(project)
-    await project.json("submit", "works.nap", '{"ms":4000}', "--id", "running")
+    // Longer than two commands take on a busy machine.
+    await project.json("submit", "works.nap", '{"ms":8000}', "--id", "running")
     await worker.waitForLine(/^napping/)
     await project.json("submit", "works.nap", '{"ms":1}', "--id", "waiting")
     // Held by the worker, behind the one that runs.

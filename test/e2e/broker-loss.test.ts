@@ -480,9 +480,11 @@ describe.concurrent("on one server of a cluster of three", () => {
   }, async () => {
     await using own = scope()
     const bench = await setup(own, "n1")
-    // Once it has run something it waits for more.
+    // Once it has run something it waits for more. How long that takes tells how busy the machine is.
+    const before = performance.now()
     await bench.stock(1)
     await bench.over()
+    const usual = performance.now() - before
     const leader = await bench.leaderButNot("n1")
     await bench.cluster.servers.get(leader)?.kill()
     await eventually(() => bench.stock(1).then(() => bench.accepted.length > 1), { deadline: 60_000, every: 50 })
@@ -493,7 +495,7 @@ describe.concurrent("on one server of a cluster of three", () => {
     await bench.over()
     const took = Math.round(performance.now() - began)
     console.log(`a worker that waited ran a job ${took} ms after all leaders were there`)
-    expect(took).toBeLessThan(15_000)
+    expect(took).toBeLessThan(15_000 + 20 * usual)
   })
 
   test.sequential("a worker whose own server lives is red while there is no leader", { timeout: 180_000 }, async () => {

@@ -202,7 +202,10 @@ describe("stopping", () => {
         return answers
       },
       extend: async (tokens) => {
-        lost = true
+        // The worker hears the answer some turns of the event loop later.
+        setTimeout(() => {
+          lost = true
+        }, 100)
         return tokens.map(() => false)
       },
     }))
