@@ -95,7 +95,7 @@ export const Jobs = (): JSX.Element => {
   })
 
   const shown: Loaded<JobList> = { ...latest, data: list }
-  const total = list?.total
+  const total = totalOf(list, cursor)
   return (
     <View title="Jobs" count={total === undefined ? undefined : counted(total)}>
       <Tabs filters={filters} />
@@ -125,7 +125,7 @@ export const Jobs = (): JSX.Element => {
                   show={show}
                 />
                 <JobTable rows={rows} selection={selected} select={select} states={statesOf(filters)} />
-                <Footer list={data} cursor={cursor} rows={rows.length} at={latest.at} />
+                <Footer list={data} total={total} cursor={cursor} rows={rows.length} />
               </>
             )
           }
@@ -140,6 +140,13 @@ export const Jobs = (): JSX.Element => {
       />
     </View>
   )
+}
+
+/** How many match. A count that its budget has cut short may be of fewer jobs than the page has. */
+const totalOf = (list: JobList | undefined, cursor: string | undefined): JobList["total"] => {
+  if (list?.total === undefined || list.total.relation === "eq") return list?.total
+  const isWhole = list.next === undefined && cursor === undefined
+  return { value: Math.max(list.total.value, list.jobs.length), relation: isWhole ? "eq" : "gte" }
 }
 
 const counted = ({ value, relation }: { readonly value: number; readonly relation: string }): string =>
@@ -505,13 +512,14 @@ const Known = ({ job, to }: { readonly job: JobSummary; readonly to: string }): 
 
 const Footer = ({
   list,
+  total,
   cursor,
   rows,
 }: {
   readonly list: JobList
+  readonly total: JobList["total"]
   readonly cursor: string | undefined
   readonly rows: number
-  readonly at: number | undefined
 }): JSX.Element => (
   <>
     {list.partial === true && (
@@ -529,10 +537,10 @@ const Footer = ({
     <div class="tfoot">
       <span>
         {cursor === undefined && rows > 0 ? `1–${rows}` : rows}
-        {list.total !== undefined && (
+        {total !== undefined && (
           <>
             {" of "}
-            <b>{counted(list.total)}</b>
+            <b>{counted(total)}</b>
           </>
         )}
       </span>
@@ -602,11 +610,11 @@ const Without = ({ name, filters }: { readonly name: string; readonly filters: R
     get<JobList>("/v1/jobs", { ...rest, limit: 1, count: true, budget: "50ms" }, stop),
   )
   const total = found.data?.total
-  if (total === undefined || total.value === 0) return null
+  if (total === undefined || (total.value === 0 && total.relation === "eq")) return null
   return (
     <li>
       <a class="link" href={withQuery({ [name]: undefined, cursor: undefined })}>
-        {counted(total)} without {filterName(name)} {filters[name]}
+        {total.value === 0 ? "Jobs" : counted(total)} without {filterName(name)} {filters[name]}
       </a>
     </li>
   )
