@@ -283,7 +283,18 @@ describe.concurrent("on a nats-server", () => {
     const accepted = jobs.filter(({ id }) => !id.startsWith("after-"))
     expect(accepted.length).toBeLessThanOrEqual(said.unknown)
     // Under its key each of them is accepted now, and once.
-    const again = await Promise.all([0, 1, 2].map((round) => post(0, { "idempotency-key": `key-${round}-0` })))
+    const again = await Promise.all(
+      [0, 1, 2].map((round) =>
+        // A connection that missed its pings while the server was frozen may be made anew just now: then it is asked again.
+        eventually(
+          async () => {
+            const answer = await post(0, { "idempotency-key": `key-${round}-0` })
+            return answer.status === 503 ? undefined : answer
+          },
+          { deadline: 20_000, every: 100 },
+        ),
+      ),
+    )
     expect(again.map(({ status }) => status)).toEqual([202, 202, 202])
     await eventually(() => again.every(({ body }) => runs.get(body.id) === 1), { deadline: 20_000 })
   })

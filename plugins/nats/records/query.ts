@@ -61,11 +61,17 @@ export class JobLister {
     const isOver = () => query.signal?.aborted === true || performance.now() >= end
     // The newest message of each source is read whatever the budget: else the order would be lost, and a page with little
     // time would come no further.
-    await Promise.all(sources.map(({ scan }) => scan.peek(never)))
+    const peek = (isTasks: boolean) =>
+      Promise.all(sources.filter(({ kind }) => (kind === "tasks") === isTasks).map(({ scan }) => scan.peek(never)))
+    // Tasks first: one that ends meanwhile has a record then, and would be found in neither otherwise.
+    await peek(true)
+    await peek(false)
+    // A record from here on is above what is scanned; on a page that goes on it may have been listed before.
+    const top = query.after === undefined ? topOf(sources) : Infinity
     let left = true
     do {
       const candidates = await this.#next(sources, query, Math.min(query.limit - jobs.length, CHUNK), isOver)
-      jobs.push(...(await this.#resolve(candidates, query.bare === true)))
+      jobs.push(...(await this.#resolve(candidates, top, query.bare === true)))
       left = (await newest(sources, isOver)) !== undefined || sources.some(({ scan }) => scan.position > 0)
     } while (left && jobs.length < query.limit && !isOver())
     const scanned = sources.reduce((sum, { scan }) => sum + scan.scanned, 0)
@@ -130,7 +136,7 @@ export class JobLister {
   }
 
   /** The jobs of these candidates, without those that another source lists. */
-  async #resolve(candidates: ReadonlyArray<Candidate>, bare: boolean): Promise<ReadonlyArray<FoundJob>> {
+  async #resolve(candidates: ReadonlyArray<Candidate>, top: number, bare: boolean): Promise<ReadonlyArray<FoundJob>> {
     // A job that has ended is in no other source; its entry is counted as it is.
     const isSure = ({ index }: Candidate) => bare && index !== undefined && isTerminal(index.state)
     const located = await this.#locate(candidates.filter((candidate) => !isSure(candidate)))
@@ -142,7 +148,9 @@ export class JobLister {
       const { record, task } = each
       const isHere =
         source.kind === "tasks"
-          ? record === undefined && task?.seq === message.seq
+          ? record === undefined
+            ? task?.seq === message.seq
+            : record.seq >= top && (task === undefined || task.seq === message.seq)
           : source.kind === "records"
             ? record?.seq === message.seq
             : record?.index !== undefined && source.of === classOf(record.index)
@@ -171,6 +179,10 @@ export class JobLister {
     return new Map([...located, ...over.map((id) => [id, { record: ended.get(id), task: undefined }] as const)])
   }
 }
+
+/** The sequence from which on records were stored after these sources were looked at. */
+const topOf = (sources: ReadonlyArray<Source>): number =>
+  Math.min(...sources.map(({ kind, scan }) => (kind === "tasks" ? Infinity : scan.top)))
 
 /** `undefined` at the end, and where the search is over before the newest is known. */
 const newest = async (
@@ -252,6 +264,8 @@ export class ReverseScan {
   #bounded = false
   /** How many messages were read. */
   scanned = 0
+  /** The sequence behind the last one that is scanned. */
+  top = Infinity
 
   /** Begins below the sequence `below`; `Infinity` is the end of the stream. */
   constructor(reader: StreamReader, filter: string, below: number) {
@@ -273,6 +287,7 @@ export class ReverseScan {
       const { first, last } = await this.#reader.bounds()
       this.#first = Math.max(first, 1)
       this.#below = Math.min(this.#below, last + 1)
+      this.top = this.#below
     }
     this.#bounded = true
     while (this.#ready.length === 0 && this.#below > this.#first && !isOver()) await this.#read()
