@@ -36,7 +36,7 @@ export const Button = ({ children, onClick, icon, class: more = "", label, title
   </button>
 )
 
-/** What a decision would call, for the command line of somebody who may. */
+/** What a decision would call, for the command line of a person with the scope. */
 export interface Command {
   readonly method: string
   readonly path: string

@@ -3,8 +3,9 @@ import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import type { JobList, JobSummary } from "../api.ts"
 import { type Loaded, useLoad } from "../load.ts"
-import { Button, Decision, Empty, Panel, Part } from "../parts/basic.tsx"
+import { Decision, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Glyph } from "../parts/icon.tsx"
+import { Pager } from "../parts/pager.tsx"
 import { decide } from "../parts/said.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
@@ -186,30 +187,7 @@ export const Dead = (): JSX.Element => {
         <Reasons />
         <Panel title="Newest" hold>
           <Letters list={list} />
-          {(next !== undefined || cursor !== undefined) && (
-            <div class="tfoot">
-              <span class="grow" />
-              <Button
-                class="small"
-                icon="left"
-                disabled={cursor === undefined}
-                onClick={() => {
-                  cursors.value = cursors.value.slice(0, -1)
-                }}
-              >
-                Newer
-              </Button>
-              <Button
-                class="small"
-                disabled={next === undefined}
-                onClick={() => {
-                  if (next !== undefined) cursors.value = [...cursors.value, next]
-                }}
-              >
-                Older
-              </Button>
-            </div>
-          )}
+          <Pager cursors={cursors} next={next} back="Newer" forth="Older" />
         </Panel>
       </div>
     </View>

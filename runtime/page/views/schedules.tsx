@@ -2,8 +2,9 @@
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useLoad } from "../load.ts"
-import { Button, Decision, Empty, Panel, Part } from "../parts/basic.tsx"
+import { Decision, Empty, Panel, Part } from "../parts/basic.tsx"
 import { StateWord } from "../parts/icon.tsx"
+import { Pager } from "../parts/pager.tsx"
 import { decide } from "../parts/said.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
@@ -236,30 +237,7 @@ export const Schedules = (): JSX.Element => {
             ) : (
               <>
                 <ScheduleTable schedules={schedules} />
-                {(next !== undefined || cursor !== undefined) && (
-                  <div class="tfoot">
-                    <span class="grow" />
-                    <Button
-                      class="small"
-                      icon="left"
-                      disabled={cursor === undefined}
-                      onClick={() => {
-                        cursors.value = cursors.value.slice(0, -1)
-                      }}
-                    >
-                      Before
-                    </Button>
-                    <Button
-                      class="small"
-                      disabled={next === undefined}
-                      onClick={() => {
-                        if (next !== undefined) cursors.value = [...cursors.value, next]
-                      }}
-                    >
-                      After
-                    </Button>
-                  </div>
-                )}
+                <Pager cursors={cursors} next={next} back="Before" forth="After" />
               </>
             )
           }
