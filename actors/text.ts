@@ -16,8 +16,7 @@ import { resolve } from "node:path"
 import { actor, type Job } from "callboard"
 import { Effect, Schema } from "effect"
 import { findFiles, type TextFile } from "./text/folder.ts"
-import { NotText, readParagraphs } from "./text/paragraph.ts"
-import { lix, Tally } from "./text/tally.ts"
+import { lix, NotText, readParagraphs, Tally } from "./text/tally.ts"
 
 export interface TextOptions {
   /** Folder that submitted paths are relative to and cannot leave. Defaults to `TEXT_ROOT`, else the working folder. */

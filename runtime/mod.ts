@@ -17,15 +17,28 @@ export {
 } from "./actor/actor.ts"
 export type { ChildActorHandle, ChildMethodHandle } from "./actor/actor-handle.ts"
 export { discoverActors } from "./actor/discover.ts"
-export type { Job, JobLog, JobState } from "./actor/job.ts"
-export { Ignore, Reject, Retry } from "./actor/outcomes.ts"
+export type { Job, JobState } from "./actor/job.ts"
+export { Ignore, Reject, Retry } from "./actor/job.ts"
+export { type JobLog, type Step, StepError, type StepOptions, type StepRetry, type Undo } from "./actor/step.ts"
+export {
+  CeleryClient,
+  type CeleryConnectSettings,
+  type CeleryJob,
+  type CeleryLink,
+  type CeleryTask,
+  type ControlOptions,
+  connectCelery,
+} from "./celery/client.ts"
 export * from "./client/shared.ts"
+export type { Scope, TokenScope } from "./config/groups.ts"
 export type { Config } from "./config/schema.ts"
-export { type HttpAppOptions, type HttpOptions, http, type Scope, type Token, type TokenScope } from "./http/mod.ts"
+export type { Token } from "./http/access.ts"
+export { type HttpAppOptions, http } from "./http/app.ts"
+export type { HttpOptions } from "./http/server.ts"
 export { hostLog, type Log, type LogFormat, type LogLevel, type LogSink } from "./log/log.ts"
 export type { MetricsText, ServiceMetrics } from "./metrics/metrics.ts"
 export type { DurationInput } from "./options/duration.ts"
-export type { RateInput } from "./options/rate.ts"
+export type { RateInput } from "./options/limit.ts"
 export type { ReconnectOptions } from "./options/reconnect.ts"
 export type { ServeOptions } from "./service/options.ts"
 export { serve } from "./service/serve.ts"

@@ -18,6 +18,7 @@ import { natsProgram } from "./support/servers/nats-program.ts"
 import { eventually, freePort, type Spawned, spawnProcess, spawnScript } from "./support/servers/process.ts"
 import {
   anchorsOf,
+  celeryBlocks,
   exampleFiles,
   firstOf,
   installedBlocks,
@@ -60,6 +61,14 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
   "at-once.ts": ["succeeded 4"],
   "primes.ts": ["cancelled"],
   "retries.ts": ["queued ", "started ", "scheduled retry", "started ", "succeeded "],
+  "travel.ts": [
+    "{",
+    '  seat: "12A",',
+    '  rooms: [ "room 1", "room 2" ],',
+    "  attempts: 2,",
+    "}",
+    "failed true no such place",
+  ],
   "schedules.ts": ["{", "  total: 10,", "}", "1"],
   "follow-ups.ts": [],
   "after.ts": ["deferred"],
@@ -68,6 +77,7 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
   "shipped.ts": ["17"],
   "durability.ts": ["process"],
   "from-bullmq.ts": ["welcome, Ada"],
+  "from-rq.ts": ["invoice A3, 2 copies", "succeeded 2 SUCCESSFUL"],
   "wire.ts": [],
   "boards.ts": ["UNCLAIMED 1", "compile 4f2a builder-1", "posted, claimed, consumed"],
   "choosing.ts": ["claimed test"],
@@ -76,12 +86,25 @@ const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
 }
 
 /** The examples that have a test of their own below, and the configuration, which `callboard dev` reads. */
-const others = ["service.ts", "remote.ts", "app.ts", "logged.ts", "traced.ts", "orders.test.ts", "callboard.config.ts"]
+const others = [
+  "among-celery.ts",
+  "call-python.ts",
+  "service.ts",
+  "remote.ts",
+  "app.ts",
+  "logged.ts",
+  "traced.ts",
+  "orders.test.ts",
+  "travel.test.ts",
+  "callboard.config.ts",
+]
 
 /** Blocks of shell that no test runs, by their first line, with the reason. */
 const notRun: Readonly<Record<string, string>> = {
   "npm install && npm run demo":
     "installs the checkout and runs all tests, this one too; the demo has a test of its own",
+  "npm install redis": "the transport has tests of its own, in a stage that fetches its server",
+  "npm install amqplib": "the transport has tests of its own, in a stage that fetches its server",
 }
 
 /** Blocks of shell that start servers, by their first line: tests of their own below start them. */
@@ -95,7 +118,13 @@ const servers = [
   `npx callboard submit hello.count '{"to": 100}' --transport nats://localhost`,
 ] as const
 
-const runElsewhere = [...Object.keys(notRun), ...servers, ...Object.values(installedBlocks)]
+const runElsewhere = [
+  ...Object.keys(notRun),
+  ...servers,
+  ...[installedBlocks, celeryBlocks].flatMap((blocks) =>
+    Object.values(blocks).map((text) => text.split("\n")[0] ?? ""),
+  ),
+]
 
 const shell = pages.flatMap(({ path, blocks }) =>
   blocks
@@ -186,6 +215,10 @@ test("the examples run against callboard dev", { timeout: 180_000 }, async () =>
   expect(output).toContain('{"words":6}')
   expect(output).toMatch(/^builder-\d+ has built [0-9a-f-]{36}-2-/m)
   expect(output).toContain('"sent for acme"')
+  expect(output).toContain('"invoice A1, 2 copies"')
+  expect(output).toMatch(/"id":"invoice-A2","state":"succeeded".*"invoice A2, 2 copies"/)
+  expect(output).toMatch(/^queue high 0, 0 executing, \d finished, 0 failed$/m)
+  expect(output).toContain("0 match, 0 can run again")
   expect(output).toMatch(/"state":"succeeded".*"result":5\b/)
   expect(await messageOf(project, "wire.db", "order-1")).toEqual(
     JSON.parse(firstOf(pageOf("docs/protocol.md"), "json").text),
@@ -350,8 +383,10 @@ test("the services with a log of their own, and with traces, say what they run",
 
 test("the example of a test passes", async () => {
   using project = makeExamples(examples)
-  await using tests = spawnProcess(process.execPath, ["test", "orders.test.ts"], { cwd: project.path })
-  expect(await ended(tests)).toMatchObject({ code: 0, output: expect.stringContaining("4 pass") })
+  await using tests = spawnProcess(process.execPath, ["test", "orders.test.ts", "travel.test.ts"], {
+    cwd: project.path,
+  })
+  expect(await ended(tests)).toMatchObject({ code: 0, output: expect.stringContaining("5 pass") })
 })
 
 // ── Names ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,7 +19,16 @@ const allFiles = readdirSync(join(root, "test"), { recursive: true, encoding: "u
 /** What is shown in a browser: a stage of its own, since the browser must be fetched for it. */
 export const pageTests = allFiles.filter((file) => file.startsWith("test/page/"))
 
-export const testFiles = allFiles.filter((file) => !pageTests.includes(file))
+/** What shares a broker with Celery: a stage of its own, since its servers and Celery itself must be fetched for it. */
+const withCelery = allFiles.filter((file) => /^test\/(interop|unit\/plugins\/redis)\//.test(file))
+
+export const testFiles = allFiles.filter((file) => !pageTests.includes(file) && !withCelery.includes(file))
+
+/** The scenarios and the short chaos runs are tried on that broker as well. */
+export const interopTests = [
+  ...withCelery,
+  ...testFiles.filter((file) => file.startsWith("test/scenarios/") || file === "test/chaos/chaos.test.ts"),
+]
 
 /** What starts a server or a process, takes a board that processes share, or runs the kit. */
 const starters =
@@ -89,7 +98,7 @@ export const longest = [
  */
 export const denoTests = [
   // What stands in bytes, texts and dates, which engines read and write in their own ways; not what is reckoned from it.
-  ...["base64", "body", "celery-vectors", "codec/", "envelope", "headers", "record", "time"].map(
+  ...["body", "celery-vectors", "codec/", "envelope", "headers", "record", "time", "value"].map(
     (name) => `test/unit/runtime/protocol/${name}`,
   ),
   "test/unit/plugins/memory/",
@@ -102,7 +111,6 @@ export const denoTests = [
   "test/unit/runtime/board/smoke",
   // It replaces what the runtime calls timers and time.
   "test/unit/runtime/testing/virtual-clock",
-  "test/unit/runtime/testing/seeds",
   "test/e2e/http",
   "test/support/servers/",
 ]

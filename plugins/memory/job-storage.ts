@@ -158,7 +158,7 @@ export class JobStorage {
       scanned++
       last = job.sequence
       const { listed, id } = job
-      if (listed === undefined || !matches(listed, filter) || !id.endsWith(filter.idEnds ?? "")) continue
+      if (listed === undefined || !matches(listed, filter) || !id.toLowerCase().endsWith(filter.idEnds ?? "")) continue
       const known = bare ? { revision: "" } : this.read(id, "all")
       if (known !== undefined) jobs.push({ ...known, id })
     }

@@ -44,7 +44,7 @@ export interface StoreParts {
   readonly subscriptions: Subscriptions
   readonly maxValue: number
   readonly clock: ServerClock
-  /** Is told of writes that the server did not store. */
+  /** Called with writes that the server did not store. */
   readonly writeHealth: Pick<WriteHealth, "refused" | "unanswered" | "answered">
 }
 
@@ -89,6 +89,8 @@ export class NatsStore implements Store {
   }
 
   async list({ prefix, after, limit, reverse = false }: Parameters<Store["list"]>[0]): Promise<ReadonlyArray<Entry>> {
+    const whole = limit >= VALUES && after === undefined ? await this.#whole(prefix) : undefined
+    if (whole !== undefined) return (reverse ? whole.reverse() : whole).slice(0, limit)
     const keys = (await this.#keys(prefix)).filter(
       (key) => after === undefined || (reverse ? compareBytes(key, after) < 0 : compareBytes(key, after) > 0),
     )
@@ -157,6 +159,15 @@ export class NatsStore implements Store {
 
   #entry({ subject, data, seq }: StoredMessage): Entry {
     return { key: this.#parts.names.key(subject), value: copyOf(data), revision: String(seq) }
+  }
+
+  /** All entries with a prefix in one answer, in byte order; `undefined` where they are too many for that. */
+  async #whole(prefix: string): Promise<Array<Entry> | undefined> {
+    const { reader, names } = this.#parts
+    const messages = await reader.all(names.values(prefix))
+    if (messages === undefined) return undefined
+    const entries = (await this.#live(messages)).map((message) => this.#entry(message))
+    return entries.filter(({ key }) => key.startsWith(prefix)).sort((a, b) => compareBytes(a.key, b.key))
   }
 
   /** Keys with a prefix that have a message (values and removals), in byte order. */

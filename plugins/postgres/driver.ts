@@ -100,8 +100,8 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     const text = `SELECT job.revision, job.bytes, frame, json_strip_nulls(json_build_object('queue', queue, 'due', due,
         'expires', expires, 'at', posted, 'held', in_hand)) AS task
       FROM unnest($1::text[]) WITH ORDINALITY AS asked(id, n) LEFT JOIN job ON job.id = asked.id AND job.until > ms()
-        LEFT JOIN LATERAL (SELECT *, ${HELD} AS in_hand FROM task WHERE task.id = asked.id
-          ORDER BY sequence DESC LIMIT 1) AS newest ON $2 ORDER BY n`
+        LEFT JOIN LATERAL (SELECT posting.*, ${HELD} AS in_hand FROM posting
+          JOIN task USING (sequence) WHERE posting.id = asked.id ORDER BY sequence DESC LIMIT 1) AS newest ON $2 ORDER BY n`
     return (await this.#ask<KnownRow>(text, [ids.map(plain), what === "all"], "read")).map(knownOf)
   }
 
@@ -119,14 +119,13 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     const wanted = states !== undefined && waits ? [...new Set([...states, ...WAITS])] : states
     const keys = keysOf({ ...query, ...(wanted === undefined ? {} : { states: wanted }) })
     const filter = [json(fields), wanted, task && plain(task), since, idEnds]
-    const values = keys.map(([, value]) => plain(value))
-    const text = search(keys, waits)
+    const [text, values] = search({ job: keys, posting: postingKeysOf(query) }, waits)
     // Most pages are full after a few rows.
     let portion = Math.min(4 * limit, PORTION)
     return this.search(query, async (from = `${until}:`, most) => {
       const [, at, id = ""] = /^(\d{1,16}):(.*)$/s.exec(from) ?? []
       if (at === undefined) throw new TransportError("invalid", `not a cursor of postgres: ${from.slice(0, 40)}`)
-      const rows = await this.#ask<FoundRow>(text, [...filter, at, plain(id), most, portion, ...values])
+      const rows = await this.#ask<FoundRow>(text, [...filter, at, plain(id), most, portion, ...values.map(plain)])
       const ids = rows.flatMap((row) => (row.fits ? row.id : []))
       const last = rows.at(-1)
       const isMore = last?.place === portion || rows.length === most
@@ -136,11 +135,13 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     })
   }
 
-  async count(state: contract.Index["state"], queue?: string): Promise<number | undefined> {
+  async count(state: contract.Index["state"], queue?: string, most?: number): Promise<number | undefined> {
     if (state === "succeeded") return undefined
-    const text = `SELECT count(*)::float8 AS count FROM job WHERE index->>'state' = $1 AND index->>'state' <> 'succeeded'
-      AND ($2::text IS NULL OR index->>'queue' = $2) AND NOT index ? 'hidden' AND until > ms()`
-    const [row] = await this.#ask<{ count: number }>(text, [state, queue === undefined ? null : plain(queue)], "count")
+    const [where, values] = queue === undefined ? ["", []] : ["AND index->>'queue' = $3", [plain(queue)]]
+    const text = `SELECT count(*)::float8 AS count FROM (SELECT FROM job WHERE index->>'state' = $1
+      AND index->>'state' <> 'succeeded' ${where} AND NOT index ? 'hidden' AND until > ms() LIMIT $2) AS counted`
+    const limit = most === undefined ? null : most + 1
+    const [row] = await this.#ask<{ count: number }>(text, [state, limit, ...values])
     return row?.count
   }
 
@@ -153,12 +154,14 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
   }
 
   async waiting(what: Parameters<contract.QueueBrowser["waiting"]>[0], max: number): Promise<ReadonlyArray<string>> {
-    const [where, order, value] =
+    const text =
       "queue" in what
-        ? ["queue = $1", "CASE WHEN ready OR until <= ms() THEN 0 ELSE until END, level DESC, sequence", what.queue]
-        : ["expires <= $1", "expires, sequence", what.expiredBy]
-    const text = `SELECT id FROM task WHERE ${where} AND NOT ${HELD} AND id <> '' ORDER BY ${order} LIMIT $2`
-    return (await this.#ask<{ id: string }>(text, [value, max])).map(({ id }) => id)
+        ? `SELECT id FROM task WHERE queue = $1 AND NOT ${HELD} AND id <> ''
+            ORDER BY CASE WHEN ready OR until <= ms() THEN 0 ELSE until END, level DESC, sequence LIMIT $2`
+        : `SELECT task.id FROM posting JOIN task USING (sequence) WHERE expires <= $1 AND NOT ${HELD} AND task.id <> ''
+            ORDER BY expires, sequence LIMIT $2`
+    const rows = await this.#ask<{ id: string }>(text, ["queue" in what ? what.queue : what.expiredBy, max])
+    return rows.map(({ id }) => id)
   }
 
   // ── What workers share ────────────────────────────────────────────────────────────────────────────────────────────
@@ -193,29 +196,55 @@ const WAITS: ReadonlySet<contract.Index["state"]> = new Set(["queued", "schedule
 /** Most jobs that one statement of a search reads, so that a long search does not delay commits. */
 const PORTION = 2_000
 
-/** A field of the index, and the value that jobs must have there: there is an index by it and by the order of lists. */
-type Key = readonly [field: "state" | "error" | "task" | "queue" | "root", value: string]
+/** Fields of the index, and the values that jobs must have there: there is an index by these and by the order of lists. */
+type Key = ReadonlyArray<readonly [field: Field, value: string]>
+type Field = "state" | "error" | "task" | "queue" | "root" | "parent" | "group"
+
+const LINKS = ["root", "parent", "group"] as const
+
+const linkOf = (query: contract.Query): ReadonlyArray<Key> | undefined => {
+  for (const link of LINKS) {
+    const value = query[link]
+    if (value !== undefined) return [[[link, value]]]
+  }
+  return undefined
+}
+
+/** As which tasks a job may have this one: as it is, or as the actor whose method it names. */
+const tasksOf = (task: string): ReadonlyArray<Key> =>
+  [...new Set([task, actorOf(task)])].map((each) => [["task", each]])
 
 /** What to look jobs up by, those of each key for themselves. Empty: all of them, in their order. */
-const keysOf = ({ states, dead, error, task, queue, root }: contract.Query): ReadonlyArray<Key> => {
-  if (root !== undefined) return [["root", root]]
-  if (error !== undefined) return [["error", error]]
+const keysOf = (query: contract.Query): ReadonlyArray<Key> => {
+  const { states, dead, error, task, queue } = query
+  const link = linkOf(query)
+  if (link !== undefined) return link
+  if (error !== undefined) return [[["error", error]]]
+  const named: ReadonlyArray<Key> =
+    task !== undefined ? tasksOf(task) : queue !== undefined ? [[["queue", queue]]] : [[]]
   const wanted = states ?? (dead ? (["failed", "cancelled", "expired"] as const) : undefined)
-  if (wanted !== undefined && !wanted.includes("succeeded")) return wanted.map((state) => ["state", state])
-  if (task !== undefined) return [...new Set([task, actorOf(task)])].map((each) => ["task", each])
-  return queue === undefined ? [] : [["queue", queue]]
+  const isNamed = task !== undefined || queue !== undefined
+  if (wanted === undefined || (isNamed && wanted.includes("succeeded"))) return isNamed ? named : []
+  return wanted.flatMap((state) => named.map((key): Key => [...key, ["state", state]]))
+}
+
+/** The same for tasks of jobs without a record. */
+const postingKeysOf = (query: contract.Query): ReadonlyArray<Key> => {
+  const { task, queue } = query
+  return linkOf(query) ?? (task !== undefined ? tasksOf(task) : queue !== undefined ? [[["queue", queue]]] : [])
 }
 
 /** The actor in `actor.method`; a name without a dot is the actor. */
 const actorOf = (task: string): string => task.slice(0, task.includes(".") ? task.lastIndexOf(".") : undefined)
 
 /** What an index that leaves jobs out says about those that it has. */
-const PARTIAL = {
-  state: "AND index->>'state' <> 'succeeded'",
-  error: "AND index ? 'error'",
-  task: "",
-  queue: "",
-  root: "",
+const partialOf = (key: Key): string => {
+  const has = (field: Field) => key.some(([each]) => each === field)
+  // Most jobs are their own root, and are looked up by their id then.
+  if (has("root")) return "AND index->>'root' <> id"
+  if (key.length > 1) return "AND index->>'state' <> 'succeeded'"
+  const optional = (["error", "parent", "group"] as const).find(has)
+  return optional === undefined ? "" : `AND index ? '${optional}'`
 }
 
 /**
@@ -224,24 +253,59 @@ const PARTIAL = {
  */
 const FITS = `NOT index ? 'hidden' AND index @> $1 AND ($2::text[] IS NULL OR index->>'state' = ANY ($2))
   AND ($3::text IS NULL OR $3 IN (index->>'task', (index->>'task') || '.' || (index->>'method')))
-  AND ($5::text IS NULL OR right(id, 8) = $5) AS fits`
-const ordered = (from: string) => `(SELECT id, at, ${FITS} FROM ${from} AND at >= $4
-  AND (at, id) < ($6, $7) ORDER BY at DESC, id DESC LIMIT $9)`
-/** Compared as rows, the key and the order are one range of the index; else the planner may walk along all jobs. */
-const keyed = ([field]: Key, place: number) => {
-  const key = `(index->>'${field}', at, id)`
-  return `(SELECT id, at, ${FITS} FROM job WHERE until > ms() ${PARTIAL[field]} AND ${key} < ($${place}, $6::bigint, $7)
-    AND ${key} >= ($${place}, $4::bigint, '') ORDER BY index->>'${field}' DESC, at DESC, id DESC LIMIT $9)`
-}
-const TASKS = ordered(`task AS own
-  WHERE id <> '' AND NOT EXISTS (SELECT FROM job WHERE job.id = own.id AND job.until > ms())
-    AND NOT EXISTS (SELECT FROM task AS other WHERE other.id = own.id AND other.sequence > own.sequence)`)
+  AND ($5::text IS NULL OR lower(right(id, 8)) = $5)`
+type Table = "job" | "posting"
+const ROWS: Readonly<Record<Table, string>> = { job: "until > ms()", posting: "id <> ''" }
 
-const search = (keys: ReadonlyArray<Key>, waits: boolean): string => {
-  const jobs = keys.length === 0 ? [ordered("job WHERE until > ms()")] : keys.map((key, at) => keyed(key, at + 10))
-  return `SELECT * FROM (SELECT *, (row_number() OVER (ORDER BY at DESC, id DESC))::int AS place,
-      (count(*) OVER ())::int AS read FROM (${[...jobs, ...(waits ? [TASKS] : [])].join(" UNION ALL ")}) AS found) AS placed
+/**
+ * A job is listed by its record; without one by its newest task. Each is looked up for itself: a join, or a condition, would let
+ * the planner read all of them first.
+ */
+const RECORDED = "LEFT JOIN LATERAL (SELECT true FROM job WHERE job.id = own.id AND job.until > ms() LIMIT 1)"
+const NEWER = `LEFT JOIN LATERAL (SELECT true FROM posting
+  WHERE posting.id = own.id AND posting.sequence > own.sequence LIMIT 1)`
+
+/** The rows of a table from the cursor on. What matches is looked at behind the limit. */
+const listed = (table: Table, condition: string, order: string): string => {
+  const rows = `(SELECT * FROM ${table} WHERE ${ROWS[table]} ${condition} ORDER BY ${order} LIMIT $9) AS own`
+  if (table === "job") return `(SELECT id, at, ${FITS} AS fits FROM ${rows})`
+  const isListed = "recorded.found IS NULL AND newer.found IS NULL"
+  return `(SELECT id, at, ${FITS} AND ${isListed} AS fits
+    FROM ${rows} ${RECORDED} AS recorded(found) ON true ${NEWER} AS newer(found) ON true)`
+}
+
+const RANGE = "AND at >= $4 AND (at, id) < ($6, $7)"
+
+/** Compared as rows, the key and the order are one range of the index; else the planner may walk along all jobs. */
+const keyed = (table: Table, key: Key, first: number): ReadonlyArray<string> => {
+  const fields = key.map(([field]) => (table === "posting" && field === "queue" ? field : `(index->>'${field}')`))
+  const row = `(${fields.join(", ")}, at, id)`
+  const values = key.map((_, at) => `$${first + at}`).join(", ")
+  const range = `AND ${row} < (${values}, $6::bigint, $7) AND ${row} >= (${values}, $4::bigint, '')`
+  const order = `${fields.map((field) => `${field} DESC`).join(", ")}, at DESC, id DESC`
+  const rows = listed(table, `${partialOf(key)} ${range}`, order)
+  if (key[0]?.[0] !== "root") return [rows]
+  // Only the id is to be looked up: the planner cannot use an index by a sum.
+  return [rows, listed(table, `AND id = ${values} AND at + 0 >= $4 AND (at + 0, id) < ($6, $7)`, "id")]
+}
+
+/** The statement, and the values of its keys. */
+const search = (
+  keys: Readonly<Record<Table, ReadonlyArray<Key>>>,
+  waits: boolean,
+): readonly [text: string, values: ReadonlyArray<string>] => {
+  const values: Array<string> = []
+  const rows = (table: Table): ReadonlyArray<string> =>
+    keys[table].length === 0
+      ? [listed(table, RANGE, "at DESC, id DESC")]
+      : keys[table].flatMap((key) =>
+          keyed(table, key, 9 + values.push(...key.map(([, value]) => value)) - key.length + 1),
+        )
+  const found = [...rows("job"), ...(waits ? rows("posting") : [])].join(" UNION ALL ")
+  const text = `SELECT * FROM (SELECT *, (row_number() OVER (ORDER BY at DESC, id DESC))::int AS place,
+      (count(*) OVER ())::int AS read FROM (${found}) AS found) AS placed
     WHERE place <= $9 AND (fits OR place = least(read, $9)) ORDER BY place LIMIT $8`
+  return [text, values]
 }
 
 interface FoundRow {

@@ -12,6 +12,14 @@ export interface PostgresLink extends Link {
   ask<R extends QueryResultRow>(text: string, values?: Array<unknown>, name?: string): Promise<ReadonlyArray<R>>
 }
 
+export const SETTINGS = {
+  synchronous_commit: "on",
+  // Each list has an index in its order, and is a page of it. Of a table that has just grown the planner knows too little, and
+  // would rather collect and sort what is there.
+  enable_incremental_sort: "off",
+  enable_bitmapscan: "off",
+}
+
 export const linkTo = (
   { Client }: Library,
   config: ClientConfig,
@@ -30,8 +38,9 @@ export const linkTo = (
       client.on("end", () => lost(new Error("the server ended the connection")))
       client.on("notification", ({ payload = "" }) => notified(payload))
       await client.connect()
-      const settings = "set_config('search_path', $1, false), set_config('synchronous_commit', 'on', false)"
-      await client.query(`SELECT ${settings}`, [`"${schema}"`])
+      const settings = Object.entries({ search_path: `"${schema}"`, ...SETTINGS })
+      const set = "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS setting(name, value)"
+      await client.query(set, [settings.map(([name]) => name), settings.map(([, value]) => value)])
     },
     ask: async <R extends QueryResultRow>(text: string, values?: Array<unknown>, name?: string) => {
       const free = clients.reduce((one, other) => (other.running < one.running ? other : one))

@@ -4,7 +4,7 @@ import { TransportError } from "../../runtime/transport/mod.ts"
 import type { PostgresLink } from "./link.ts"
 
 /** Version of the tables and functions. A schema of another version is refused. */
-const VERSION = 3
+const VERSION = 4
 /** How long a publish key is remembered, in milliseconds. */
 export const DEDUPE_MS = 120_000
 /** A time that never comes: the largest integer that JavaScript holds exactly. */
@@ -21,26 +21,39 @@ CREATE SEQUENCE counter;
 CREATE TABLE job (id text COLLATE "C" PRIMARY KEY, revision bigint NOT NULL, bytes bytea NOT NULL,
   index jsonb NOT NULL, at bigint NOT NULL, until bigint NOT NULL);
 CREATE INDEX ON job (at, id);
-CREATE INDEX ON job ((index->>'root'), at, id);
--- Nearly all jobs succeed: indexes over the others cost next to nothing.
-CREATE INDEX ON job ((index->>'state'), (index->>'queue')) WHERE index->>'state' <> 'succeeded';
-CREATE INDEX ON job ((index->>'state'), at, id) WHERE index->>'state' <> 'succeeded';
-CREATE INDEX ON job ((index->>'error'), at, id) WHERE index ? 'error';
+-- Lists are in the order of submission, so that each index of theirs ends with it.
+CREATE INDEX ON job ((index->>'state'), at, id);
 CREATE INDEX ON job ((index->>'queue'), at, id);
 CREATE INDEX ON job ((index->>'task'), at, id);
+-- Nearly all jobs succeed, and are their own root, without a parent and a group: these indexes cost next to nothing.
+CREATE INDEX ON job ((index->>'queue'), (index->>'state'), at, id) WHERE index->>'state' <> 'succeeded';
+CREATE INDEX ON job ((index->>'task'), (index->>'state'), at, id) WHERE index->>'state' <> 'succeeded';
+CREATE INDEX ON job ((index->>'error'), at, id) WHERE index ? 'error';
+CREATE INDEX ON job ((index->>'root'), at, id) WHERE index->>'root' <> id;
+CREATE INDEX ON job ((index->>'parent'), at, id) WHERE index ? 'parent';
+CREATE INDEX ON job ((index->>'group'), at, id) WHERE index ? 'group';
 CREATE INDEX ON job (until) WHERE until < ${NEVER};
 
--- A task that is not ready is scheduled or held until a time; after that the next take makes it ready. The token is that of
--- the last delivery; NULL once the task was given back.
+-- Where a task is in its queue. One that is not ready is scheduled or held until a time; after that the next take makes it
+-- ready. The token is that of the last delivery; NULL once the task was given back.
 CREATE TABLE task (sequence bigint PRIMARY KEY, id text COLLATE "C" NOT NULL, queue text COLLATE "C" NOT NULL,
   level int NOT NULL, ready boolean NOT NULL, until bigint NOT NULL, token text, deliveries int NOT NULL DEFAULT 0,
-  due bigint, expires bigint, posted bigint NOT NULL, index jsonb NOT NULL, at bigint NOT NULL, frame bytea NOT NULL);
+  at bigint NOT NULL);
 CREATE INDEX ON task (queue, level DESC, sequence) WHERE ready;
 CREATE INDEX ON task (queue, until) WHERE NOT ready;
 CREATE INDEX ON task (token) WHERE token IS NOT NULL;
-CREATE INDEX ON task (id, sequence);
-CREATE INDEX ON task (at, id);
-CREATE INDEX ON task (expires) WHERE expires IS NOT NULL;
+
+-- The same task as it was published, which never changes: a delivery writes neither its bytes nor the indexes of lists anew.
+CREATE TABLE posting (sequence bigint PRIMARY KEY, id text COLLATE "C" NOT NULL, queue text COLLATE "C" NOT NULL,
+  due bigint, expires bigint, posted bigint NOT NULL, index jsonb NOT NULL, at bigint NOT NULL, frame bytea NOT NULL);
+CREATE INDEX ON posting (id, sequence);
+CREATE INDEX ON posting (expires) WHERE expires IS NOT NULL;
+CREATE INDEX ON posting (at, id);
+CREATE INDEX ON posting (queue, at, id);
+CREATE INDEX ON posting ((index->>'task'), at, id);
+CREATE INDEX ON posting ((index->>'root'), at, id) WHERE index->>'root' <> id;
+CREATE INDEX ON posting ((index->>'parent'), at, id) WHERE index ? 'parent';
+CREATE INDEX ON posting ((index->>'group'), at, id) WHERE index ? 'group';
 
 -- Publish keys, kept for the dedupe window and for as long as their task is in a queue.
 CREATE TABLE posted (key text COLLATE "C" PRIMARY KEY, sequence bigint NOT NULL, until bigint NOT NULL);
@@ -61,14 +74,16 @@ CREATE FUNCTION tell(kind text, what text) RETURNS void LANGUAGE sql
 
 -- Puts one task into its queue. Returns false for a duplicate key.
 CREATE FUNCTION post(p jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE number bigint := nextval('counter'); due bigint := (p->>'due')::bigint;
+DECLARE number bigint := nextval('counter'); due bigint := (p->>'due')::bigint; own jsonb := p->'index';
+  at bigint := (own->>'at')::bigint;
 BEGIN
   INSERT INTO posted AS known VALUES (p->>'key', number, ms() + ${DEDUPE_MS})
     ON CONFLICT (key) DO UPDATE SET sequence = number, until = excluded.until
     WHERE known.until <= ms() AND NOT EXISTS (SELECT FROM task WHERE task.sequence = known.sequence);
   IF NOT FOUND THEN RETURN false; END IF;
   INSERT INTO task VALUES (number, p->>'id', p->>'queue', (p->>'level')::int, coalesce(due, 0) <= ms(),
-    coalesce(due, 0), NULL, 0, due, (p->>'expires')::bigint, ms(), p->'index', (p->'index'->>'at')::bigint,
+    coalesce(due, 0), NULL, 0, at);
+  INSERT INTO posting VALUES (number, p->>'id', p->>'queue', due, (p->>'expires')::bigint, ms(), own, at,
     decode(p->>'frame', 'base64'));
   PERFORM tell('queue', p->>'queue'), tell('job', p->>'id');
   RETURN true;
@@ -76,7 +91,9 @@ END $$;
 
 -- Each queue is read by a statement of its own, which sees what was committed until then. Tasks numbered after the start are
 -- left, so that a lower queue does not bring a task that was published after one of a higher queue that was read before.
-CREATE FUNCTION take(names text[], most int, turn int, lease bigint) RETURNS SETOF task LANGUAGE plpgsql AS $$
+CREATE FUNCTION take(names text[], most int, turn int, lease bigint) RETURNS TABLE (token text, queue text, level int,
+  sequence bigint, deliveries int, frame bytea) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE name text; rest int := most; before int; got int; newest bigint := (SELECT last_value FROM counter);
 BEGIN
   UPDATE task SET ready = true WHERE sequence = ANY (ARRAY(
@@ -89,7 +106,8 @@ BEGIN
           token = sequence || '.' || deliveries + 1
         WHERE sequence = ANY (ARRAY(SELECT sequence FROM task WHERE queue = name AND ready AND sequence <= newest
           ORDER BY level DESC, sequence LIMIT least(turn, rest) FOR UPDATE SKIP LOCKED)) RETURNING *)
-        SELECT * FROM taken ORDER BY level DESC, sequence;
+        SELECT token, queue, level, sequence, deliveries, (SELECT frame FROM posting WHERE posting.sequence = taken.sequence)
+          FROM taken ORDER BY level DESC, sequence;
       GET DIAGNOSTICS got = ROW_COUNT;
       rest := rest - got;
     END LOOP;
@@ -100,7 +118,7 @@ END $$;
 -- Applies commits. A conflict skips the other steps of its commit. Postings come last, so that a withdraw does not remove
 -- them; within one transaction that order is not visible.
 CREATE FUNCTION settle(batch jsonb) RETURNS TABLE (place bigint, answer json) LANGUAGE plpgsql AS $$
-DECLARE c jsonb; r jsonb; t jsonb; one jsonb; stored bigint; gone boolean; name text; known text[];
+DECLARE c jsonb; r jsonb; t jsonb; one jsonb; stored bigint; number bigint; gone boolean; name text; known text[];
 BEGIN
   -- Every call locks tasks first, by sequence, and then records, by id, so that calls do not deadlock.
   PERFORM FROM task WHERE token = ANY (ARRAY(SELECT b->'task'->>'token' FROM jsonb_array_elements(batch) b))
@@ -131,10 +149,13 @@ BEGIN
       IF stored IS NULL THEN answer := '{"status": "conflict"}'; RETURN NEXT; CONTINUE; END IF;
       PERFORM tell('job', c->>'id');
     END IF;
-    IF t->>'kind' = 'withdraw' THEN DELETE FROM task WHERE id = c->>'id';
+    IF t->>'kind' = 'withdraw' THEN
+      DELETE FROM task WHERE sequence = ANY (ARRAY(SELECT sequence FROM posting WHERE id = c->>'id'));
+      DELETE FROM posting WHERE id = c->>'id';
     ELSIF t->>'kind' = 'ack' THEN
-      DELETE FROM task WHERE token = t->>'token';
+      DELETE FROM task WHERE token = t->>'token' RETURNING sequence INTO number;
       gone := nullif(NOT FOUND, false);
+      DELETE FROM posting WHERE sequence = number;
     ELSIF t->>'kind' = 'release' THEN
       UPDATE task SET token = NULL, ready = (t->>'delay')::bigint <= 0, until = ms() + (t->>'delay')::bigint
         WHERE token = t->>'token' RETURNING queue INTO name;
@@ -166,10 +187,13 @@ BEGIN
   END LOOP;
 END $$;
 
--- Removes expired rows, up to 5,000 of each table per call.
+-- Removes expired rows, up to 5,000 of each table per call. An index of what ends at some time is used only by a query that
+-- repeats its condition.
 CREATE FUNCTION sweep() RETURNS void LANGUAGE sql AS $$
-  DELETE FROM job WHERE id = ANY (ARRAY(SELECT id FROM job WHERE until <= ms() LIMIT 5000 FOR UPDATE SKIP LOCKED));
-  DELETE FROM entry WHERE key = ANY (ARRAY(SELECT key FROM entry WHERE until <= ms() LIMIT 5000 FOR UPDATE SKIP LOCKED));
+  DELETE FROM job WHERE id = ANY (ARRAY(SELECT id FROM job WHERE until <= ms() AND until < ${NEVER}
+    ORDER BY until LIMIT 5000 FOR UPDATE SKIP LOCKED));
+  DELETE FROM entry WHERE key = ANY (ARRAY(SELECT key FROM entry WHERE until <= ms() AND until < ${NEVER}
+    ORDER BY until LIMIT 5000 FOR UPDATE SKIP LOCKED));
   DELETE FROM posted WHERE key = ANY (ARRAY(SELECT key FROM posted WHERE until <= ms()
     AND NOT EXISTS (SELECT FROM task WHERE task.sequence = posted.sequence) LIMIT 5000 FOR UPDATE SKIP LOCKED)) $$;`
 

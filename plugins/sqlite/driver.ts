@@ -13,17 +13,15 @@ import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Broadcast, Counts, Queries, QueueBrowser } from "../../runtime/transport/optional.ts"
 import type { Store } from "../../runtime/transport/store.ts"
 import { MachineClock } from "./clock.ts"
-import type { Database } from "./database/database.ts"
-import { FileWatch } from "./database/database.ts"
+import { type Database, FileWatch } from "./database/database.ts"
 import { faultOf, isBusy } from "./database/fault.ts"
 import type { Opened } from "./database/open.ts"
 import { MAX_RECORD, MAX_TASK, type PostingColumns } from "./jobs/columns.ts"
 import { JobTable } from "./jobs/job-table.ts"
 import { QueueNames } from "./jobs/queue-names.ts"
 import { Maintenance, Mender, Sweeper } from "./maintenance.ts"
-import { Leases } from "./queue/lease.ts"
 import { TaskPublisher } from "./queue/publish.ts"
-import { Taker } from "./queue/take.ts"
+import { Leases, Taker } from "./queue/take.ts"
 import { WaitingTakes } from "./queue/waiting.ts"
 import { Committer, type PreparedCommit } from "./records/commit.ts"
 import { JobLister } from "./records/query.ts"
@@ -232,7 +230,7 @@ export const driverOver = (
     read: (ids, what) => whileOpen(() => reader.read(ids, what)),
     commit: (commits) => whileOpen(() => inChunks(writer, commits, commitHandler)),
     query: (query) => whileOpen(() => lister.query(query)),
-    count: (state, queue) => whileOpen(() => lister.count(state, queue)),
+    count: (state, queue, most) => whileOpen(() => lister.count(state, queue, most)),
     queues: () => whileOpen(() => stats.queues()),
     waiting: (what, max) => whileOpen(() => stats.waiting(what, max)),
     listen: (interest, listener, signal) => whileOpen(() => listen(interest, listener, signal)),

@@ -2,10 +2,8 @@
  * Maintenance of one transport, every few seconds: it renews its entry as a listener, removes expired records, values and
  * news, and shortens leases after the clock was set back. Long work goes in slices, so that calls get the lock in between.
  */
-
 import type { MachineClock } from "./clock.ts"
-import type { Database } from "./database/database.ts"
-import { int } from "./database/row.ts"
+import { type Database, int } from "./database/database.ts"
 import type { JobTable } from "./jobs/job-table.ts"
 import type { StoreTable } from "./store.ts"
 import { HEARTBEAT_MS, type ListenerRegistry } from "./watch/listeners.ts"

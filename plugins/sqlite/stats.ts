@@ -1,11 +1,10 @@
 /** Counts and lists the tasks in the queues. Reads indexes only, in slices between which the event loop runs. */
 import { FRONT_LEVEL } from "../../runtime/protocol/message.ts"
 import type { QueueDepth } from "../../runtime/transport/optional.ts"
-import type { Database } from "./database/database.ts"
-import { int, intOrNull } from "./database/row.ts"
+import { type Database, int, intOrNull } from "./database/database.ts"
+import { placeOf } from "./jobs/id.ts"
 import type { JobTable } from "./jobs/job-table.ts"
 import type { QueueNames } from "./jobs/queue-names.ts"
-import { placeOf } from "./jobs/token.ts"
 
 /** Index entries that one slice reads: about two milliseconds. */
 const SLICE = 20_000

@@ -4,11 +4,13 @@
  * The types follow from the definition: the schema of a method types the input of its handler, and a client has the same
  * types through `client.actor<typeof text>("text")`, without loading the module of the actor.
  */
-
 import * as Result from "effect/Result"
+import { type ActorDescription, DEFAULT_QUEUE } from "../cluster/directory.ts"
 import { milliseconds } from "../options/duration.ts"
+import { wholeNumber } from "../options/fields.ts"
+import { isExact, jsonSchemaOf } from "../options/json-schema.ts"
+import { rateText } from "../options/limit.ts"
 import type { Refuse } from "../options/refuse.ts"
-import { wholeNumber } from "../options/whole.ts"
 import { checkActorName, checkQueueName } from "../protocol/name.ts"
 import type { ActorDefinition, ActorOptions, ErasedMethod, RestartPolicy } from "./definition.ts"
 import type { InputOf, MethodsOf, NoProblem, Problems, ResultOf } from "./inference.ts"
@@ -102,3 +104,41 @@ const checkRestart = (name: string, restart: RestartPolicy | undefined): void =>
   if (backoff?.base !== undefined) milliseconds("backoff.base", backoff.base, refuse)
   if (backoff?.max !== undefined) milliseconds("backoff.max", backoff.max, refuse)
 }
+
+/** Describes an actor for the directory, where submitters and operators read it: names and options, no handlers. */
+export const describeActor = (actor: ActorDefinition): ActorDescription => ({
+  name: actor.name,
+  queue: actor.queue ?? DEFAULT_QUEUE,
+  ...(actor.description === undefined ? {} : { description: actor.description }),
+  methods: [...actor.methods.values()].map(describeMethod),
+})
+
+const describeMethod = (method: ErasedMethod): ActorDescription["methods"][number] => {
+  const input = method.input === undefined ? undefined : jsonSchemaOf(method.input, "input")
+  const output = method.output === undefined ? undefined : jsonSchemaOf(method.output, "output")
+  return {
+    name: method.name,
+    ...(method.description === undefined ? {} : { description: method.description }),
+    ...(method.queue === undefined ? {} : { queue: method.queue }),
+    ...(method.priority === undefined ? {} : { priority: method.priority }),
+    ...(method.retry?.max === undefined ? {} : { retries: method.retry.max }),
+    ...(method.onLost === "fail" ? { onLost: method.onLost } : {}),
+    ...(method.params === undefined ? {} : { params: method.params }),
+    ...(method.redact === undefined ? {} : { redact: method.redact }),
+    ...(method.limit === undefined ? {} : { limit: describeLimit(method.limit) }),
+    ...(typeof method.limit?.key === "string" ? { limitKey: method.limit.key } : {}),
+    ...(input === undefined ? {} : { input }),
+    ...(method.input === undefined || input === undefined || !isExact(method.input) ? {} : { exactInput: true }),
+    ...(output === undefined ? {} : { output }),
+  }
+}
+
+const describeLimit = ({
+  rate,
+  concurrency,
+  key,
+}: NonNullable<ErasedMethod["limit"]>): NonNullable<ActorDescription["methods"][number]["limit"]> => ({
+  ...(rate === undefined ? {} : { rate: rateText(rate) }),
+  ...(concurrency === undefined ? {} : { concurrency }),
+  keyed: key !== undefined,
+})

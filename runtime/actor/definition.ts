@@ -1,9 +1,9 @@
 /** The options of actors and methods: as their author writes them, and as the runtime has them after the checks. */
+
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import type * as Schema from "effect/Schema"
 import type { DurationInput } from "../options/duration.ts"
-import type { MethodLimit } from "../options/method-limit.ts"
-import type { Rate, RateInput } from "../options/rate.ts"
+import type { MethodLimit, Rate, RateInput } from "../options/limit.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import type { ScheduleDeclaration } from "../schedules/fields.ts"
 import type { Job } from "./job.ts"

@@ -44,6 +44,11 @@ const modulesOf = async (folder: string): Promise<ReadonlyArray<string>> => {
 /**
  * Loads the actors of a folder and sets their `module`, from which child processes load them again. Fails with
  * {@link DiscoveryFailed} where a file cannot be loaded, where two actors have the same name, and where there are none.
+ *
+ * @example
+ * ```ts
+ * await serve({ actors: await discoverActors("actors") })
+ * ```
  */
 export const discoverActors = async (folder: string): Promise<ReadonlyArray<ActorDefinition>> => {
   const root = resolve(folder)

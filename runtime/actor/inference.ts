@@ -11,6 +11,7 @@ import type { StandardSchemaV1 } from "@standard-schema/spec"
 import type * as Effect from "effect/Effect"
 import type { MethodDefinition, MethodHandler } from "./definition.ts"
 import type { Job } from "./job.ts"
+import type { Resolved } from "./step.ts"
 
 /** The methods of a definition. */
 export type MethodsOf<Out, M, Use> = {
@@ -20,9 +21,6 @@ export type MethodsOf<Out, M, Use> = {
   ) &
     At<M, K>
 }
-
-/** The result of a handler that returns `R`: a value, a promise or an Effect. */
-export type Resolved<R> = R extends Effect.Effect<infer A, infer _E, infer _R> ? A : Awaited<R>
 
 // `unknown` for what is not known yet: with `never` a definition whose handlers all wait for their types would have
 // none.

@@ -1,15 +1,15 @@
-/** The job, as a handler gets it beside its input. */
-
-import type { OwnEventFields } from "../cluster/own-event.ts"
+/** The job, as a handler gets it beside its input, and the errors by which a handler chooses how its attempt ends. */
+import type { OwnEventFields } from "../cluster/events.ts"
 import type { JobHandle } from "../jobs/handle.ts"
 import type { SubmissionFields } from "../jobs/submission/submission.ts"
 import type { JobView } from "../jobs/view.ts"
-import type { DurationInput } from "../options/duration.ts"
+import { type DurationInput, milliseconds } from "../options/duration.ts"
 import type { Headers } from "../protocol/message.ts"
 import type { AnyActor, ChildActorHandle } from "./actor-handle.ts"
+import type { JobLog, Steps } from "./step.ts"
 
 /** One attempt of a job, as its handler gets it. `Use`: what the actor's `start` returned. */
-export interface Job<Use = unknown> {
+export interface Job<Use = unknown> extends Steps {
   /** Id of the job. It is the same in all attempts, which makes it a good idempotency key. */
   readonly id: string
   /** Number of the attempt, from 1. Grows with every attempt, also after a worker died. */
@@ -92,10 +92,44 @@ export interface Job<Use = unknown> {
 /** States of a job in its handler and its hooks. */
 export type JobState = "started" | "succeeded" | "failed" | "cancelled"
 
-/** Log of a job: lines of the logger `callboard.job` with the job's id, task, method, queue and attempt. */
-export interface JobLog {
-  debug(message: string, fields?: Readonly<Record<string, unknown>>): void
-  info(message: string, fields?: Readonly<Record<string, unknown>>): void
-  warn(message: string, fields?: Readonly<Record<string, unknown>>): void
-  error(message: string, fields?: Readonly<Record<string, unknown>>): void
+/**
+ * Asks for a retry after `after`, whatever errors the method's `retry` names. There are at most `retry.max` retries, by
+ * default 3. The constructor throws `CallboardError` `invalid-input` where `after` is no duration.
+ *
+ * @example
+ * ```ts
+ * if (response.status === 429) throw new Retry({ after: "30 seconds" })
+ * ```
+ */
+export class Retry extends Error {
+  readonly _tag = "Retry"
+  override readonly name = "Retry"
+  readonly after: DurationInput | undefined
+  constructor(options: { readonly after?: DurationInput; readonly cause?: unknown } = {}) {
+    super("the handler asked for a retry", "cause" in options ? { cause: options.cause } : {})
+    if (options.after !== undefined) milliseconds("after", options.after)
+    this.after = options.after
+  }
+}
+
+/**
+ * Fails the job at once, without retries, as a dead letter.
+ *
+ * @example
+ * ```ts
+ * if (price === undefined) throw new Reject(`there is no ${item}`)
+ * ```
+ */
+export class Reject extends Error {
+  readonly _tag = "Reject"
+  override readonly name = "Reject"
+}
+
+/**
+ * Ends the job as succeeded without a result (Celery's `Ignore`): no callbacks are submitted, and the job is not
+ * repeated.
+ */
+export class Ignore extends Error {
+  readonly _tag = "Ignore"
+  override readonly name = "Ignore"
 }

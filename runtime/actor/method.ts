@@ -5,11 +5,10 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
 import { timeLimitOf, timeToLive } from "../options/duration.ts"
-import { methodLimitOf } from "../options/method-limit.ts"
-import { rateOf } from "../options/rate.ts"
+import { wholeNumber } from "../options/fields.ts"
+import { methodLimitOf, rateOf } from "../options/limit.ts"
 import { type Refuse, refuseInput, resultOf } from "../options/refuse.ts"
 import { RetryField, retryHeader } from "../options/retry-policy.ts"
-import { wholeNumber } from "../options/whole.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "../protocol/name.ts"
 import {
@@ -169,7 +168,7 @@ const decodeRetry = Schema.decodeUnknownResult(RetryField, { onExcessProperty: "
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
 /** A retry policy in the form of the headers, so that the policy of a task can override it field by field. */
-const retryOf = (policy: unknown, refuse: Refuse): RetryHeader => {
+export const retryOf = (policy: unknown, refuse: Refuse): RetryHeader => {
   const decoded = decodeRetry(policy)
   if (Result.isFailure(decoded)) {
     const issue = format(decoded.failure.issue).issues[0]

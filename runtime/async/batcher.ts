@@ -11,7 +11,7 @@ export class Batcher<In, Out> {
     readonly resolve: (out: Out) => void
     readonly reject: (cause: unknown) => void
   }> = []
-  /** Whether this turn ends with a look for items. */
+  /** Whether the items are about to be sent, at the end of this turn. */
   #scheduled = false
 
   /** `send` answers item by item, in order. At most `max` items go into one call. */
@@ -55,22 +55,25 @@ export class Batcher<In, Out> {
     this.#waiting = []
     this.#ask(batch.map((entry) => entry.item)).then(
       (answers) =>
-        tellEach(batch, (entry, at) => {
+        callEach(batch, (entry, at) => {
           const answer = answers[at]
           if (answer === undefined) entry.reject(new Error("the transport gave fewer answers than it was asked"))
           else entry.resolve(answer)
         }),
-      (cause: unknown) => tellEach(batch, (entry) => entry.reject(cause)),
+      (cause: unknown) => callEach(batch, (entry) => entry.reject(cause)),
     )
   }
 }
 
-/** Tells all items. What a callback throws is thrown when the others were told: their deliveries would never end. */
-const tellEach = <A>(items: ReadonlyArray<A>, tell: (item: A, at: number) => void): void => {
+/**
+ * Calls back for all items. An error of a callback is thrown only after all were called: otherwise the deliveries of
+ * the others would never end.
+ */
+const callEach = <A>(items: ReadonlyArray<A>, call: (item: A, at: number) => void): void => {
   const thrown: Array<unknown> = []
   for (const [at, item] of items.entries()) {
     try {
-      tell(item, at)
+      call(item, at)
     } catch (cause) {
       thrown.push(cause)
     }

@@ -16,13 +16,13 @@ export interface Clock {
    * Milliseconds since the epoch as the transport counts them: by this a task is due, or has expired, whatever the clocks
    * of the machines say that workers run on.
    */
-  readonly board: () => number
+  readonly transportNow: () => number
 }
 
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
-  board: () => Date.now(),
+  transportNow: () => Date.now(),
 }
 
 /** Clocks that differ by less are taken for the same: it takes a moment to ask the transport what time it is. */
@@ -32,14 +32,17 @@ const TOLERANCE_MS = 1_000
  * These clocks with the time of a store. `ask` asks for that time, and is to be called now and then; until the first answer,
  * and as long as the store does not answer, the last one counts.
  */
-export const withBoard = (clock: Clock, store: Pick<Store, "now">): { readonly clock: Clock; ask(): Promise<void> } => {
-  let offset = clock.board() - clock.monotonic()
-  const board = (): number => {
+export const withTransportTime = (
+  clock: Clock,
+  store: Pick<Store, "now">,
+): { readonly clock: Clock; ask(): Promise<void> } => {
+  let offset = clock.transportNow() - clock.monotonic()
+  const transportNow = (): number => {
     const [now, there] = [clock.now(), clock.monotonic() + offset]
     return Math.abs(now - there) < TOLERANCE_MS ? now : Math.round(there)
   }
   return {
-    clock: { ...clock, board },
+    clock: { ...clock, transportNow },
     ask: async () => {
       const start = clock.monotonic()
       const now = await store.now()

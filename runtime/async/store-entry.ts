@@ -63,7 +63,7 @@ export class StoreEntry<A> {
     return { key: this.key(name), value: null }
   }
 
-  /** Fails as the store does. */
+  /** The entry of this name. Fails as the store does. */
   async get(store: Store, name: string): Promise<StoredEntry<A> | undefined> {
     const [found] = await store.get([this.key(name)])
     return found === undefined ? undefined : { value: this.decode(found.value), revision: found.revision }

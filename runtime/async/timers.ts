@@ -1,4 +1,7 @@
-/** What is made of timers: a deadline for a promise, sleeping, and keeping the process alive. */
+/**
+ * What is made of timers and promises: a deadline for a promise, sleeping, keeping the process alive, work in lanes, and
+ * reading what a listener gets as an async generator.
+ */
 
 /** Settles as `work` does, or fails with `late()` after `ms` milliseconds. The work itself is not stopped then. */
 export const within = <T>(ms: number, work: Promise<T>, late: () => Error): Promise<T> =>
@@ -56,4 +59,93 @@ export const stayAlive = (...signals: ReadonlyArray<AbortSignal>): (() => void) 
   }
   for (const signal of signals) signal.addEventListener("abort", end)
   return end
+}
+
+/** A promise that records whether anything awaits it. */
+export class WatchedPromise<T> extends Promise<T> {
+  isAwaited = false
+  static override get [Symbol.species]() {
+    return Promise
+  }
+  override then<A = T, B = never>(
+    done?: ((value: T) => A | PromiseLike<A>) | null,
+    failed?: ((cause: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    this.isAwaited = true
+    return super.then(done, failed)
+  }
+}
+
+/**
+ * Does the work of each item, so many at the same time, and begins none after a failure. Resolves with the results in
+ * the order of the items; fails with the first failure, once what has begun has ended.
+ */
+export const inLanes = async <In, Out>(
+  parallel: number,
+  items: ReadonlyArray<In>,
+  work: (item: In, at: number) => Promise<Out>,
+): Promise<ReadonlyArray<Out>> => {
+  const results: Array<Out> = []
+  const left = items.entries()
+  let failed = false
+  const lane = async () => {
+    for (const [at, item] of left) {
+      if (failed) return
+      try {
+        results[at] = await work(item, at)
+      } catch (cause) {
+        failed = true
+        throw cause
+      }
+    }
+  }
+  const lanes = await Promise.allSettled(Array.from({ length: Math.min(parallel, items.length) }, lane))
+  for (const each of lanes) if (each.status === "rejected") throw each.reason
+  return results
+}
+
+/** Whether a value can be awaited: anything with a method `then`. */
+export const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
+  typeof value === "object" && value !== null && "then" in value && typeof value.then === "function"
+
+/** Most values that {@link latest} holds for a reader. Where it is too slow, the oldest one is dropped. */
+const BUFFER = 1_000
+
+/**
+ * Yields each value that `listen` pushes, until the signal fires or the reader stops; then the signal that `listen` was
+ * given fires. Fails as `listen` does.
+ */
+export const latest = async function* <A>(
+  listen: (push: (value: A) => void, signal: AbortSignal) => Promise<unknown>,
+  signal: AbortSignal,
+): AsyncGenerator<A, void, undefined> {
+  if (signal.aborted) return
+  const buffer: Array<A> = []
+  let wake: (() => void) | undefined
+  // A signal of its own: when the reader stops, the listening must end, but not the signal that was passed in.
+  const stop = new AbortController()
+  const end = () => {
+    stop.abort()
+    wake?.()
+  }
+  signal.addEventListener("abort", end)
+  stayAlive(stop.signal)
+  try {
+    await listen((value) => {
+      if (buffer.length >= BUFFER) buffer.shift()
+      buffer.push(value)
+      wake?.()
+    }, stop.signal)
+    while (!stop.signal.aborted) {
+      const value = buffer.shift()
+      if (value !== undefined) yield value
+      else
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+    }
+  } finally {
+    signal.removeEventListener("abort", end)
+    stop.abort()
+  }
 }

@@ -12,10 +12,10 @@ import { accepted, boardError, missing, notConnected } from "./failure.ts"
 import { Handles } from "./handles.ts"
 import { type BoardPage, count, find, type IterateOptions, iterate, type ListOptions, list } from "./iterating.ts"
 import type { BoardJob, JobBoard, JobWaitOptions } from "./job.ts"
-import { type BoardEvent, type BoardListener, Listeners } from "./listeners.ts"
+import { type BoardEvent, type BoardListener, Listeners } from "./notifications.ts"
 import { type ExtendOptions, end, extendExpiry, findOwner, type HeldOptions, timeLeft } from "./owning.ts"
 import { post, postingOf } from "./posting.ts"
-import type { BoardEntity, PostOptions } from "./requests.ts"
+import { type BoardEntity, checkOptions, type PostOptions } from "./requests.ts"
 import { type BoardParts, type Run, Session } from "./session.ts"
 import { restore, type TrashOptions, trashed, trashedJob } from "./trash.ts"
 import type { BoardJobView } from "./view.ts"
@@ -30,8 +30,9 @@ export interface BoardOptions {
   /** How long after a claim has lapsed the job cannot be claimed: time for its last owner to notice. Defaults to 0. */
   readonly reclaimAfter?: DurationInput
   /**
-   * Called after a job was claimed whose earlier claim had lapsed, before the claim is handed over: to roll back what the
-   * last owner has left. Where it fails the claim is abandoned and fails too, and the hook is called for the next one.
+   * Called after a job was claimed whose earlier claim had lapsed, and before the new claim is handed over: it rolls
+   * back what the last owner has left behind. Where it fails the claim is abandoned and fails too, and the hook is
+   * called again for the next claim.
    */
   readonly onTakeover?: (job: BoardJobView, lost: EarlierClaim) => unknown
 }
@@ -48,7 +49,7 @@ export interface BoardIterator extends AsyncIterableIterator<BoardJob, void> {
   readonly unreadable: ReadonlyArray<string>
 }
 
-/** Connects a board, and says how what it holds is given back. */
+/** Connects a board. Resolves with the connection, and with a function that gives it back. */
 export type OpenBoard = () => Promise<{ readonly connection: Connection; readonly close: () => Promise<void> }>
 
 export class Board implements JobBoard, AsyncDisposable {
@@ -58,7 +59,7 @@ export class Board implements JobBoard, AsyncDisposable {
   #connecting: Promise<void> = Promise.resolve()
   #session: Session | undefined
 
-  /** `connected`: what the board uses from the beginning, without {@link connect}. It is left open. */
+  /** `connected`: a connection that the board uses from the beginning, without {@link connect}, and does not close. */
   constructor(name: string, open: OpenBoard, options: BoardOptions = {}, connected?: Connection) {
     refuseUnknown(options, OPTIONS, "a board")
     const { lease, reclaimAfter = 0, onTakeover } = options
@@ -91,7 +92,10 @@ export class Board implements JobBoard, AsyncDisposable {
     })
   }
 
-  /** Ends what waits, renews nothing any more, and gives the connection back. Jobs and claims stay. */
+  /**
+   * Closes the board: calls that wait end, claims are not renewed any more, and the connection is given back. Jobs and
+   * claims stay in the store.
+   */
   close(): Promise<void> {
     return this.#inTurn(async () => {
       const session = this.#session
@@ -127,8 +131,10 @@ export class Board implements JobBoard, AsyncDisposable {
     return this.#run((session) => post(session, posting))
   }
 
-  /** The jobs by priority, then in the order of posting. An entry that cannot be read is skipped, and reported. */
-  iterate({ onlyUnclaimed = false, fresh = false }: IterateOptions = {}): BoardIterator {
+  /** The jobs by priority, then in the order of posting. An entry that cannot be read is skipped, and reported. Fails with `invalid-input`. */
+  iterate(options: IterateOptions = {}): BoardIterator {
+    checkOptions("iterate", options)
+    const { onlyUnclaimed = false, fresh = false } = options
     const unreadable: Array<string> = []
     const jobs = iterate(this.#run, { onlyUnclaimed, fresh }, unreadable)
     return {
@@ -150,7 +156,7 @@ export class Board implements JobBoard, AsyncDisposable {
     return list(this.#run, options)
   }
 
-  /** Number of jobs on the board, claimed ones too. Reads the whole board. */
+  /** Number of jobs on the board, claimed ones included. Reads the whole board. */
   count(): Promise<number> {
     return this.#run(count)
   }
@@ -160,7 +166,9 @@ export class Board implements JobBoard, AsyncDisposable {
     return this.#run(async ({ entries }) => this.#parts.handles.handle((await entries.job(id)) ?? missing(id)))
   }
 
-  /** The job as it is now; of one that is not on the board any more what is known here, with the state `COMPLETE`. */
+  /**
+   * The job as it is now; of a job that is not on the board any more the last known view, with the state `COMPLETE`.
+   */
   find(job: BoardJob | string): Promise<BoardJobView> {
     return this.#run((session) => find(session, job))
   }
@@ -174,7 +182,10 @@ export class Board implements JobBoard, AsyncDisposable {
     return this.iterate()
   }
 
-  /** Whether the job was consumed, or trashed, before the timeout. Fails with `invalid-input`. */
+  /**
+   * Waits until the job is consumed or trashed; resolves with false where the timeout is over first. Fails with
+   * `invalid-input`.
+   */
   waitFor(job: BoardJob | string, options?: JobWaitOptions): Promise<boolean> {
     return waitForEnd(this.#run, job, options)
   }
@@ -182,8 +193,8 @@ export class Board implements JobBoard, AsyncDisposable {
   // ── Claims ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /**
-   * Claims a job for an owner. Fails with `unclaimable`, naming the owner it has, with `not-found` for a job that is not on
-   * the board any more, and with `invalid-input`.
+   * Claims a job for an owner. Fails with `unclaimable`, which names the present owner, with `not-found` for a job that
+   * is not on the board any more, and with `invalid-input`.
    */
   claim(job: BoardJob | string, owner: string, options?: ClaimOptions): Promise<BoardClaim> {
     return claim(this.#run, this.#parts, job, owner, options)
@@ -198,8 +209,8 @@ export class Board implements JobBoard, AsyncDisposable {
   }
 
   /**
-   * Takes a finished job off the board; resolves with the whole story of the job. Fails with `not-found` where no claim
-   * holds, with `not-owner`, naming the owner, and with `invalid-input`.
+   * Takes a finished job off the board; resolves with the job and its claims. Fails with `not-found` where no claim
+   * holds, with `not-owner`, which names the owner, and with `invalid-input`.
    */
   consume(job: BoardJob | string, owner: string, options?: HeldOptions): Promise<BoardJobView> {
     return end(this.#run, "consumed", job, owner, options)
@@ -226,8 +237,9 @@ export class Board implements JobBoard, AsyncDisposable {
   }
 
   /**
-   * Sets what remains of a claim, up or down, and ends its renewing; false where no claim holds. Fails with `not-owner`
-   * where an owner is named that has not claimed the job, and with `invalid-input`.
+   * Sets how long a claim holds from now on, longer or shorter than before, and ends its automatic renewal. Resolves
+   * with false where no claim holds. Fails with `not-owner` where an owner is named that has not claimed the job, and
+   * with `invalid-input`.
    */
   extendExpiry(job: BoardJob | string, expiry: DurationInput | null, options?: ExtendOptions): Promise<boolean> {
     return extendExpiry(this.#run, job, expiry, options)
@@ -235,7 +247,7 @@ export class Board implements JobBoard, AsyncDisposable {
 
   // ── Trash ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** The jobs in the trash, by id, a page at a time: pass the last id on as `after`. */
+  /** The jobs in the trash, by id, a page at a time: pass the id of the last one on as `after`. */
   trashed(options?: TrashOptions): Promise<ReadonlyArray<BoardJobView>> {
     return trashed(this.#run, options)
   }
@@ -245,7 +257,10 @@ export class Board implements JobBoard, AsyncDisposable {
     return this.#run((session) => trashedJob(session, id))
   }
 
-  /** Puts a job back on the board, at its old place in line and under its id. Fails with `not-found`. */
+  /**
+   * Puts a job from the trash back on the board, under its id and at its old place in the order. Fails with
+   * `not-found`.
+   */
   restore(id: string): Promise<BoardJob> {
     return this.#run((session) => restore(session, id))
   }
@@ -266,8 +281,8 @@ export class Board implements JobBoard, AsyncDisposable {
   }
 
   /**
-   * Calls the listener with `POSTED`, `REMOVAL` and `UNREADABLE`, or with all for `*`, until the returned function is called.
-   * Resolves once it listens. What a listener throws is its own matter.
+   * Calls the listener with `POSTED`, `REMOVAL` and `UNREADABLE`, or with all for `*`, until the returned function is
+   * called. Resolves once it listens. An error that the listener throws is ignored.
    */
   async on(event: BoardEvent["event"] | "*", listener: BoardListener): Promise<() => void> {
     const stop = this.#parts.listeners.add(event, listener)

@@ -1,25 +1,39 @@
 /**
- * The jobs that claims of the next job try, in order. They are looked for together and kept for a second, so that many
- * claims at the same time share one look at the store. What this board posts is added to a list that is whole, so that a
- * board that works off what it posts itself looks once a second.
+ * The jobs that claims of the next job try, in order. One look at the store finds them, and they are kept for a second,
+ * so that many claims at the same time share that look. While the list is complete, a job that this board posts is
+ * added to it: a board that takes what it posts itself then looks once a second.
  */
 import { BOARD_PRIORITIES } from "../protocol/board.ts"
-import type { Store } from "../transport/store.ts"
+import type { Revision, Store } from "../transport/store.ts"
 import type { Known } from "./entries.ts"
 import type { BoardReader } from "./reading.ts"
 
-/** Most jobs that one look finds. */
-const MOST = 256
+/** So many jobs are enough for a look, which takes all of what it has read by then. */
+const ENOUGH = 256
+/** With fewer jobs left the next look begins, so that claims need not wait for it. */
+const FEW = 64
 /** How long a list counts. */
 const KEPT_MS = 1_000
 
 const PRIORITIES: ReadonlyArray<string> = BOARD_PRIORITIES
+/** The position of a job: by priority, then by sequence. */
+interface Position {
+  readonly rank: number
+  readonly sequence: number
+}
+const FIRST: Position = { rank: -1, sequence: -1 }
+const LAST: Position = { rank: PRIORITIES.length, sequence: Number.POSITIVE_INFINITY }
+
 const rankOf = (known: Known): number => PRIORITIES.indexOf(known.record.priority)
-const inOrder = (a: Known, b: Known): number => rankOf(a) - rankOf(b) || a.record.sequence - b.record.sequence
+const positionOf = (known: Known): Position => ({ rank: rankOf(known), sequence: known.record.sequence })
+const isBefore = ({ rank, sequence }: Position, known: Known): boolean => {
+  const other = rankOf(known)
+  return rank < other || (rank === other && sequence < known.record.sequence)
+}
 
 interface Look {
   readonly number: number
-  /** Whether there was no job that can be claimed. */
+  /** Whether no job could be claimed. */
   readonly isEmpty: boolean
 }
 
@@ -27,15 +41,23 @@ export class Candidates {
   readonly #reader: BoardReader
   readonly #store: Pick<Store, "now">
   readonly #reclaimAfterMs: number
+  /** Jobs that were handed out since the last look began, and in the time before, with their revision then. */
+  #given = new Map<string, Revision>()
+  #givenBefore = new Map<string, Revision>()
   #list: Array<Known> = []
   #at = Number.NEGATIVE_INFINITY
-  /** Whether there is no other job that can be claimed, as far as is known. */
+  /** Whether the list is complete: as far as is known, no other job can be claimed. */
   #isWhole = false
+  /** Whether the last look has left out some. */
+  #isCut = false
   #looking: Promise<Look> | undefined
   #looks = 0
-  /** What this board has posted since the look under way began, and the highest rank of what others have. */
+  /**
+   * Jobs that this board has posted since the present look began, and the first position at which another board has
+   * posted one.
+   */
   #posted: Array<Known> = []
-  #heardRank = Number.POSITIVE_INFINITY
+  #heard = LAST
 
   constructor(reader: BoardReader, store: Pick<Store, "now">, reclaimAfterMs: number) {
     this.#reader = reader
@@ -49,73 +71,111 @@ export class Candidates {
     for (;;) {
       if (performance.now() - this.#at > KEPT_MS) this.#list = []
       const next = this.#list.shift()
-      if (next !== undefined) return next
-      this.#looking ??= this.#look().finally(() => {
-        this.#looking = undefined
-      })
-      const { number, isEmpty } = await this.#looking
+      if (next !== undefined) {
+        this.#given.set(next.record.id, next.revision)
+        // What fails here fails again where it is waited for.
+        if (this.#isCut && this.#list.length < FEW) this.#lookAgain().catch(() => undefined)
+        return next
+      }
+      const { number, isEmpty } = await this.#lookAgain()
       if (isEmpty && number > before) return undefined
     }
+  }
+
+  /** A claim of a job that was handed out has come to its end. */
+  settled(id: string): void {
+    // A look that is under way may have read it before that.
+    if (this.#looking !== undefined) return
+    this.#given.delete(id)
+    this.#givenBefore.delete(id)
+  }
+
+  /** One look for all that ask meanwhile. */
+  #lookAgain(): Promise<Look> {
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = undefined
+    })
+    return this.#looking
   }
 
   /** This board has posted a job. */
   posted(known: Known): void {
     if (this.#looking !== undefined) this.#posted.push(known)
     if (this.#isWhole && performance.now() - this.#at <= KEPT_MS) this.#add(known)
-    else this.#dropBelow(rankOf(known))
+    else this.#dropAfter(positionOf(known))
   }
 
-  /** Another board has posted a job of this priority. */
-  heard(priority: string): void {
-    const rank = PRIORITIES.indexOf(priority)
+  /** Another board has posted a job of this priority, or has restored one, whose sequence is not the highest then. */
+  heard(priority: string, sequence: number): void {
+    const position = { rank: PRIORITIES.indexOf(priority), sequence }
     this.#isWhole = false
-    this.#heardRank = Math.min(this.#heardRank, rank)
-    this.#dropBelow(rank)
+    const { rank } = this.#heard
+    if (position.rank < rank || (position.rank === rank && sequence < this.#heard.sequence)) this.#heard = position
+    this.#dropAfter(position)
   }
 
-  /** A job can be claimed again. */
+  /** A job can be claimed again: the next claim looks at the store. */
   clear(): void {
+    this.#given.clear()
+    this.#givenBefore.clear()
     this.#list = []
     this.#isWhole = false
-    this.#heardRank = -1
+    this.#heard = FIRST
   }
 
   #add(known: Known): void {
-    const later = this.#list.findIndex((each) => inOrder(each, known) > 0)
+    const position = positionOf(known)
+    const later = this.#list.findIndex((each) => isBefore(position, each))
     this.#list.splice(later < 0 ? this.#list.length : later, 0, known)
   }
 
-  /** A job of this rank came: what was found before is tried first only if its priority is as high. */
-  #dropBelow(rank: number): void {
-    const below = this.#list.findIndex((each) => rankOf(each) > rank)
-    if (below < 0) return
-    this.#list.length = below
+  /** A new job has this position: of the jobs found before, only those ahead of it are tried first. */
+  #dropAfter(position: Position): void {
+    const last = this.#list.at(-1)
+    if (last === undefined || !isBefore(position, last)) return
+    this.#list.length = this.#list.findIndex((each) => isBefore(position, each))
     this.#isWhole = false
   }
 
   async #look(): Promise<Look> {
     const number = ++this.#looks
+    this.#givenBefore = this.#given
+    this.#given = new Map()
     this.#posted = []
-    this.#heardRank = Number.POSITIVE_INFINITY
+    this.#heard = LAST
     const found: Array<Known> = []
     const now = await this.#store.now()
-    for await (const known of this.#reader.jobs(undefined, undefined, true)) {
-      const { claim } = known.record
-      const isFree = claim === undefined || (claim.until !== null && claim.until + this.#reclaimAfterMs <= now)
-      if (isFree && found.push(known) >= MOST) break
+    let isAll = true
+    for await (const part of this.#reader.parts(undefined, undefined, true)) {
+      found.push(...part.filter((known) => this.#canBeClaimed(known, now)))
+      isAll = found.length < ENOUGH
+      if (!isAll) break
     }
-    const isAll = found.length < MOST
     const last = found.at(-1)
     const ids = new Set(found.map(({ record }) => record.id))
     const isEmpty = found.length === 0
-    this.#list = found
+    // Claims went on meanwhile.
+    this.#list = found.filter((known) => !this.#isGiven(known))
     this.#at = performance.now()
-    this.#isWhole = isAll && this.#heardRank === Number.POSITIVE_INFINITY
-    // Of a list that is not whole, what was posted meanwhile comes after jobs that were not found, unless its priority is higher.
-    for (const known of this.#posted)
-      if (!ids.has(known.record.id) && (isAll || (last !== undefined && rankOf(known) < rankOf(last)))) this.#add(known)
-    const heard = this.#heardRank
-    if (heard >= 0) this.#dropBelow(heard)
+    this.#isCut = !isAll
+    this.#isWhole = isAll && this.#heard === LAST
+    // Of a list that is cut, what was posted meanwhile comes after jobs that were not found, unless its priority is higher.
+    for (const known of this.#posted) {
+      const isFirst = isAll || (last !== undefined && rankOf(known) < rankOf(last))
+      if (isFirst && !ids.has(known.record.id) && !this.#isGiven(known)) this.#add(known)
+    }
+    if (this.#heard !== FIRST) this.#dropAfter(this.#heard)
     return { number, isEmpty }
+  }
+
+  #canBeClaimed(known: Known, now: number): boolean {
+    const { claim } = known.record
+    const isFree = claim === undefined || (claim.until !== null && claim.until + this.#reclaimAfterMs <= now)
+    return isFree && !this.#isGiven(known)
+  }
+
+  /** Whether it was handed out, and is as it was then: a claim of it is under way. */
+  #isGiven({ record: { id }, revision }: Known): boolean {
+    return (this.#given.get(id) ?? this.#givenBefore.get(id)) === revision
   }
 }

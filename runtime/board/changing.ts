@@ -4,12 +4,15 @@ import { CallboardError } from "../errors.ts"
 import type { BoardRecord, BoardRefusal } from "../protocol/board.ts"
 import type { BoardEntries, Known } from "./entries.ts"
 import { accepted } from "./failure.ts"
-import type { Held } from "./handles.ts"
+import type { KnownJob } from "./handles.ts"
 
-/** How often an operation is tried that other processes get ahead of. */
+/** How often an operation is tried while other processes change the same job first. */
 export const TRIES = 20
 
-/** What a rule decides: the new entry, `null` to remove it, nothing to leave it; and what goes into the trash with that. */
+/**
+ * What a rule decides: the new entry (`null` removes it, `undefined` leaves it as it is), and the record that goes into
+ * the trash with that.
+ */
 interface Change<A> {
   readonly to: BoardRecord | null | undefined
   readonly trash?: BoardRecord
@@ -19,12 +22,12 @@ interface Change<A> {
 export type Rule<A> = (record: BoardRecord | undefined, now: number) => Result.Result<Change<A>, BoardRefusal>
 
 /**
- * Changes a job: `to` is the new entry, `null` removes it, and without one nothing is written. What a handle knows is tried
- * first; a refusal counts only by what the store has now.
+ * Changes a job: `to` is the new entry, `null` removes it, and without one nothing is written. The entry that the
+ * handle knows is tried first; the rule refuses only by the entry that the store has now.
  */
 export const change = async <A>(
   entries: BoardEntries,
-  held: Held | undefined,
+  held: KnownJob | undefined,
   id: string,
   rule: Rule<A>,
 ): Promise<{ readonly answer: A; readonly known: Known | undefined; readonly sequence: number }> => {
@@ -35,7 +38,7 @@ export const change = async <A>(
       known = await entries.job(id)
       isFresh = true
     }
-    const now = await entries.store.now()
+    const now = await entries.now()
     const decided = rule(known?.record, now)
     if (Result.isSuccess(decided) && (isFresh || decided.success.to !== undefined)) {
       const { to, trash, answer } = decided.success

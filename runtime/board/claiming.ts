@@ -2,14 +2,14 @@
 import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
-import { checkOwner, claimed, lostBy } from "../protocol/board.ts"
+import { checkOwner, claimed, type EarlierClaim, lostBefore, rolledBack } from "../protocol/board.ts"
 import { change } from "./changing.ts"
 import { accepted, missing } from "./failure.ts"
-import { type GivenJob, type Held, idOf } from "./handles.ts"
+import { type GivenJob, idOf, type KnownJob } from "./handles.ts"
 import { BoardJob } from "./job.ts"
 import { type End, end, extend, renewalOf } from "./owning.ts"
 import { Loss } from "./renewals.ts"
-import { expiryOf } from "./requests.ts"
+import { checkOptions, expiryOf } from "./requests.ts"
 import type { BoardParts, Run, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 import { givenUp, waiting } from "./waiting.ts"
@@ -32,11 +32,11 @@ export interface TakeOptions extends ClaimOptions {
 export interface BoardClaim {
   readonly job: BoardJob
   readonly owner: string
-  /** Rises with each claim of the job. */
+  /** Number of the claim. It rises with each claim of the job. */
   readonly number: number
   /** The job right after the claim, with the claims before and the last owner. */
   readonly view: BoardJobView
-  /** Fires when a renewed claim is lost: what the claim is needed for must stop. */
+  /** Fires when a renewed claim is lost: the work on the job must stop. */
   readonly signal: AbortSignal
   consume(): Promise<BoardJobView>
   abandon(): Promise<BoardJobView>
@@ -61,16 +61,19 @@ export const claim = async (
   owner: string,
   options: ClaimOptions = {},
 ): Promise<BoardClaim> => {
+  checkOptions("claim", options)
   const request = requestOf(board, owner, options)
-  return run((session) => claimFor(run, session, board.handles.heldOf(job), idOf(job), request, job))
+  return run((session) => claimFor(run, session, board.handles.knownOf(job), idOf(job), request, job))
 }
 
 export const take = async (
   run: Run,
   board: BoardParts,
   owner: string,
-  { wait = 0, signal, ...options }: TakeOptions = {},
+  options: TakeOptions = {},
 ): Promise<BoardClaim> => {
+  checkOptions("take", options)
+  const { wait = 0, signal } = options
   const request = requestOf(board, owner, options)
   const ms = milliseconds("wait", wait)
   const taken = await waiting(run, ms, signal, async (session) => {
@@ -79,17 +82,22 @@ export const take = async (
       if (known === undefined) return undefined
       const handle = board.handles.handle(known)
       try {
-        return await claimFor(run, session, board.handles.heldOf(handle), handle.id, request, handle)
+        return await claimFor(run, session, board.handles.knownOf(handle), handle.id, request, handle)
       } catch (refused) {
         const code = refused instanceof CallboardError ? refused.code : undefined
-        if (code !== "unclaimable" && code !== "not-found") throw refused
+        if (code === "unclaimable" || code === "not-found") continue
+        // The job may be free as before.
+        session.candidates.clear()
+        throw refused
+      } finally {
+        session.candidates.settled(handle.id)
       }
     }
   })
   if (taken === undefined)
     throw new CallboardError("not-found", `no job of board ${board.name} can be claimed: waited ${ms / 1000} s`)
   if (!signal?.aborted) return taken
-  // The caller has gone: the job is free again for the next one.
+  // The caller does not wait any more: the job is free again for the next one.
   await taken.abandon()
   return givenUp(board.name)
 }
@@ -97,7 +105,7 @@ export const take = async (
 const claimFor = async (
   run: Run,
   session: Session,
-  held: Held | undefined,
+  held: KnownJob | undefined,
   id: string,
   { owner, expiryMs, isRenewed }: Request,
   given: GivenJob,
@@ -105,16 +113,16 @@ const claimFor = async (
   const { board, entries, renewals } = session
   const { leaseMs, reclaimAfterMs, onTakeover, handles } = board
   const askedAt = performance.now()
+  const wanted = { id, owner, expiryMs, reclaimAfterMs, rollsBack: onTakeover !== undefined }
   const { known, answer } = await change(entries, held, id, (record, now) =>
-    Result.map(claimed(record, { id, owner, expiryMs, reclaimAfterMs }, now), (to) => ({
-      to,
-      answer: { number: to.claim.number, lost: lostBy(record, now), before: record?.claim, now },
-    })),
+    Result.map(claimed(record, wanted, now), (to) => ({ to, answer: { claim: to.claim, now } })),
   )
   if (known === undefined) return missing(id)
   const job = given instanceof BoardJob ? given : handles.handle(known)
-  const { number, lost, before, now } = answer
-  const own = handles.heldOf(job)
+  const { claim, now } = answer
+  const { number } = claim
+  const lost = lostBefore(claim)
+  const own = handles.knownOf(job)
   if (own !== undefined) own.claim = { owner, number }
   const renewal = renewalOf(id, number)
   const loss = isRenewed
@@ -135,7 +143,7 @@ const claimFor = async (
     },
     consume: () => ended("consumed"),
     abandon: () => {
-      // First, so that the claim lapses where it cannot be given up now.
+      // First, so that the claim lapses even if it cannot be given up now.
       renewals.remove(renewal)
       return ended("abandoned")
     },
@@ -143,12 +151,26 @@ const claimFor = async (
   }
   if (lost === undefined || onTakeover === undefined) return made
   try {
-    await onTakeover(made.view, lost)
+    await takeOver(onTakeover, made, lost)
+    await change(entries, handles.knownOf(job), id, (record, at) =>
+      Result.map(rolledBack(record, { id, owner, claim: number }, at), (to) => ({ to, answer: undefined })),
+    )
   } catch (failure) {
-    renewals.remove(renewal)
-    // With the claim that was lost, which the next claimer takes over in its turn.
-    await end(run, "abandoned", job, owner, { claim: number }, before).catch(() => undefined)
-    throw new CallboardError("internal", `onTakeover failed for job ${id}: ${String(failure)}`, { id, cause: failure })
+    // Abandoning the new claim leaves the lapsed one in the record, so that the hook is called for the next claimer.
+    await made.abandon().catch(() => undefined)
+    throw failure
   }
   return made
+}
+
+const takeOver = async (
+  onTakeover: NonNullable<BoardParts["onTakeover"]>,
+  { job: { id }, view }: BoardClaim,
+  lost: EarlierClaim,
+): Promise<void> => {
+  try {
+    await onTakeover(view, lost)
+  } catch (cause) {
+    throw new CallboardError("internal", `onTakeover failed for job ${id}: ${String(cause)}`, { id, cause })
+  }
 }

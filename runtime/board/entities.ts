@@ -9,7 +9,7 @@ const ENTITIES = 10_000
 const entryOf = ({ name, leaseMs }: BoardParts) =>
   new StoreEntry(`board/${name}/entity/`, EntityRequest, { ttlMs: leaseMs })
 
-/** Fails with `invalid-input`. */
+/** Lists a process until it dies or the board is closed. Fails with `invalid-input`. */
 export const registerEntity = async (run: Run, given: BoardEntity): Promise<void> => {
   const { kind, name, metadata } = parseEntity(given)
   const entity = { kind, name, metadata: detailsOf(metadata).details }

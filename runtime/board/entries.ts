@@ -9,6 +9,7 @@ import {
   type Place,
   parseBoardRecord,
   placeOf,
+  tailOf,
 } from "../protocol/board.ts"
 import type { Entry, Revision, Store } from "../transport/store.ts"
 
@@ -18,6 +19,12 @@ export interface Known {
   readonly record: BoardRecord & { readonly sequence: number }
   readonly revision: Revision
 }
+
+/**
+ * A poster goes by the index as it has read it. It has stored its job within half of this time, or looks again
+ * (`places.ts`), so that a bucket that has had a later one for this time gets no more jobs.
+ */
+export const RETIRE_MS = 10_000
 
 const INDEX = "index"
 /** Most jobs that one `list` of an unbounded part reads. */
@@ -31,6 +38,9 @@ export class BoardEntries {
   readonly store: Store
   readonly #prefix: string
   readonly #index: StoreEntry<BoardIndex>
+  #now: Promise<number> | undefined
+  /** The last bucket of each priority, as it was at some times in the last {@link RETIRE_MS}, and once before. */
+  readonly #tails = new Map<string, Array<{ readonly at: number; readonly tail: number }>>()
 
   constructor(store: Store, board: string) {
     this.store = store
@@ -56,6 +66,14 @@ export class BoardEntries {
     return `${this.#prefix}trash/${id}`
   }
 
+  /** The time by the clock of the store; one reading serves all that ask meanwhile. */
+  now(): Promise<number> {
+    this.#now ??= this.store.now().finally(() => {
+      this.#now = undefined
+    })
+    return this.#now
+  }
+
   encode(record: BoardRecord): Uint8Array {
     return encoder.encode(JSON.stringify(record))
   }
@@ -68,7 +86,22 @@ export class BoardEntries {
   }
 
   async index(): Promise<BoardIndex> {
-    return this.#readable(await this.#index.get(this.store, INDEX))
+    const index = this.#readable(await this.#index.get(this.store, INDEX))
+    const at = performance.now()
+    for (const [priority, line] of Object.entries(index)) {
+      const seen = this.#tails.get(priority) ?? []
+      const tail = tailOf(line)
+      if (seen.at(-1)?.tail !== tail) seen.push({ at, tail })
+      while ((seen[1]?.at ?? at) <= at - RETIRE_MS) seen.shift()
+      this.#tails.set(priority, seen)
+    }
+    return index
+  }
+
+  /** Whether no poster can use a bucket any more: for so long it is known that there is a later one. */
+  isClosed(priority: BoardPriority, bucket: number): boolean {
+    const before = performance.now() - RETIRE_MS
+    return this.#tails.get(priority)?.some(({ at, tail }) => at <= before && tail > bucket) ?? false
   }
 
   /** An index of a newer version is left alone: written over, it would lose the jobs that it leads to. */

@@ -6,7 +6,7 @@ import { missing } from "./failure.ts"
 import { type GivenJob, idOf } from "./handles.ts"
 import type { BoardJob } from "./job.ts"
 import type { ReadAfter } from "./reading.ts"
-import { checkLimit } from "./requests.ts"
+import { checkLimit, checkOptions } from "./requests.ts"
 import type { Run, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 
@@ -45,7 +45,7 @@ export async function* iterate(
     const next = await run(async () => {
       const { value: listed } = await jobs.next()
       if (listed === undefined) return undefined
-      const now = await entries.store.now()
+      const now = await entries.now()
       const known = fresh ? await entries.job(listed.record.id) : listed
       const isLeftOut = known === undefined || (onlyUnclaimed && liveClaim(known.record, now) !== undefined)
       return isLeftOut ? ("left out" as const) : board.handles.handle(known)
@@ -63,16 +63,15 @@ const cursorOf = (text: string): ReadAfter => {
     : { priority, sequence: Number(sequence) }
 }
 
-export const list = async (
-  run: Run,
-  { limit = 100, onlyUnclaimed = false, after }: ListOptions,
-): Promise<BoardPage> => {
+export const list = async (run: Run, options: ListOptions): Promise<BoardPage> => {
+  checkOptions("list", options)
+  const { limit = 100, onlyUnclaimed = false, after } = options
   const from = after === undefined ? undefined : cursorOf(after)
   checkLimit(limit)
   return run(async ({ reader, entries }) => {
     const unreadable: Array<string> = []
     const found: Array<Known> = []
-    const now = await entries.store.now()
+    const now = await entries.now()
     for await (const known of reader.jobs(from, (key) => unreadable.push(key))) {
       if (onlyUnclaimed && liveClaim(known.record, now) !== undefined) continue
       if (found.push(known) > limit) break
@@ -93,11 +92,11 @@ export const count = async ({ reader }: Session): Promise<number> => {
   return count
 }
 
-/** The job as it is now; of one that is not on the board any more what its handle knows, with the state `COMPLETE`. */
+/** The job as it is now; of a job that is not on the board any more the last known view, with the state `COMPLETE`. */
 export const find = async ({ entries, board }: Session, job: GivenJob): Promise<BoardJobView> => {
   const id = idOf(job)
-  const [known, now] = await Promise.all([entries.job(id), entries.store.now()])
-  const held = board.handles.heldOf(job)
+  const [known, now] = await Promise.all([entries.job(id), entries.now()])
+  const held = board.handles.knownOf(job)
   if (known !== undefined) {
     if (held !== undefined) Object.assign(held, { known, last: known.record })
     return viewOf(known.record, now)

@@ -3,15 +3,16 @@
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { refuseInput } from "../options/refuse.ts"
 import type { BoardPriority, BoardRecord, BoardState } from "../protocol/board.ts"
+import { checkOptions } from "./requests.ts"
 import type { BoardJobView } from "./view.ts"
 
-/** How often {@link BoardJob.wait} looks by itself; it is also told of the end. */
+/** How often {@link BoardJob.wait} reads the job. A notification of its end ends the wait earlier. */
 export interface JobWaitOptions {
-  /** Longest wait; absent: for ever. */
+  /** Longest wait. Absent: no bound. */
   readonly timeout?: DurationInput
   /** The first pause. Defaults to 10 ms. */
   readonly delay?: DurationInput
-  /** By this factor, 1 at least, the pause grows. Defaults to 2. */
+  /** The pause grows by this factor, 1 at least. Defaults to 2. */
   readonly multiplier?: number
   /** The longest pause. Defaults to 1 second. */
   readonly maxDelay?: DurationInput
@@ -28,7 +29,9 @@ interface JobWait {
 }
 
 /** Fails with `invalid-input`, naming the option. */
-export const jobWaitOf = ({ timeout, delay = 0.01, multiplier = 2, maxDelay = 1 }: JobWaitOptions): JobWait => {
+export const jobWaitOf = (options: JobWaitOptions): JobWait => {
+  checkOptions("wait", options)
+  const { timeout, delay = 0.01, multiplier = 2, maxDelay = 1 } = options
   const timeoutMs = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
   const maxDelayMs = milliseconds("maxDelay", maxDelay)
   const delayMs = milliseconds("delay", delay)
@@ -36,7 +39,7 @@ export const jobWaitOf = ({ timeout, delay = 0.01, multiplier = 2, maxDelay = 1 
   return { timeoutMs, delayMs, multiplier, maxDelayMs }
 }
 
-/** What a job asks its board. */
+/** The operations of its board that a job needs. */
 export interface JobBoard {
   readonly name: string
   find(job: BoardJob): Promise<BoardJobView>
@@ -46,7 +49,7 @@ export interface JobBoard {
 }
 
 type Content = "id" | "name" | "priority" | "details" | "book" | "createdAt"
-/** What never changes of a job. */
+/** The fields of a job that never change. */
 type BoardJobContent = Pick<BoardRecord, Content> & { readonly sequence: number }
 
 export class BoardJob {
@@ -76,7 +79,7 @@ export class BoardJob {
     return this.#board.name
   }
 
-  /** The job as it is now; of one that was consumed or trashed what is known here, with the state `COMPLETE`. */
+  /** The job as it is now; of a job that was consumed or trashed the last known view, with the state `COMPLETE`. */
   find(): Promise<BoardJobView> {
     return this.#board.find(this)
   }
@@ -99,12 +102,15 @@ export class BoardJob {
     return this.#board.expiresIn(this)
   }
 
-  /** Sets what remains of the claim, up or down; false where no claim holds. */
+  /** Sets how long the claim holds from now on, longer or shorter than before; false where no claim holds. */
   extendExpiry(expiry: DurationInput | null): Promise<boolean> {
     return this.#board.extendExpiry(this, expiry)
   }
 
-  /** Whether the job was consumed, or trashed, before the timeout. Fails with `invalid-input`. */
+  /**
+   * Waits until the job is consumed or trashed; resolves with false where the timeout is over first. Fails with
+   * `invalid-input`.
+   */
   wait(options?: JobWaitOptions): Promise<boolean> {
     return this.#board.waitFor(this, options)
   }

@@ -1,15 +1,18 @@
-/** What can be done with a claimed job: its owner ends the claim or changes its time, and anyone asks for both. */
+/**
+ * What can be done with a claimed job: its owner ends the claim or sets how long it holds, and every process can read
+ * both.
+ */
 import * as Result from "effect/Result"
 import type { DurationInput } from "../options/duration.ts"
-import { type BoardRecord, checkOwner, claimEnded, extended, liveClaim, type StoredClaim } from "../protocol/board.ts"
+import { type BoardRecord, checkOwner, claimEnded, extended, liveClaim } from "../protocol/board.ts"
 import { change, type Rule } from "./changing.ts"
 import { accepted } from "./failure.ts"
-import { type GivenJob, type Held, idOf } from "./handles.ts"
-import { checkClaimNumber, expiryOf } from "./requests.ts"
+import { type GivenJob, idOf, type KnownJob } from "./handles.ts"
+import { checkClaimNumber, checkOptions, expiryOf } from "./requests.ts"
 import type { Run, Session } from "./session.ts"
 import { type BoardJobView, expiresIn, viewOf } from "./view.ts"
 
-/** Tells a claim from an earlier one of an owner of the same name. */
+/** Distinguishes a claim from an earlier one of an owner of the same name. */
 export interface HeldOptions {
   /** Number of the claim. A handle that has claimed the job knows it. */
   readonly claim?: number
@@ -22,28 +25,27 @@ export interface ExtendOptions extends HeldOptions {
 /** How an owner ends its claim. */
 export type End = "consumed" | "abandoned" | "trashed"
 
+const CALLS = { consumed: "consume", abandoned: "abandon", trashed: "trash" } as const
+
 /** Name of the renewal of a claim. */
 export const renewalOf = (id: string, number: number): string => `${id} ${number}`
 
-/**
- * Fails with `invalid-input`, with `not-found` where no claim holds, and with `not-owner`. `lost`: the claim that this one has
- * taken over, where it is given back with an abandoned job.
- */
+/** Ends a claim. Fails with `invalid-input`, with `not-found` where no claim holds, and with `not-owner`. */
 export const end = async (
   run: Run,
   how: End,
   job: GivenJob,
   given: string,
   options: HeldOptions = {},
-  lost?: StoredClaim,
 ): Promise<BoardJobView> => {
+  checkOptions(CALLS[how], options)
   const owner = accepted(checkOwner(given))
   checkClaimNumber(options.claim)
   const id = idOf(job)
-  return run(async ({ entries, renewals, candidates, news, board }) => {
-    const held = board.handles.heldOf(job)
+  return run(async ({ entries, renewals, candidates, places, notifications, board }) => {
+    const held = board.handles.knownOf(job)
     const claim = options.claim ?? (held?.claim?.owner === owner ? held.claim.number : undefined)
-    const request = { id, owner, lost, ...(claim === undefined ? {} : { claim }) }
+    const request = { id, owner, ...(claim === undefined ? {} : { claim }) }
     const rule: Rule<{ readonly record: BoardRecord; readonly now: number; readonly number: number }> = (record, now) =>
       Result.map(claimEnded(record, how, request, now), (ended) => ({
         to: how === "abandoned" ? ended : null,
@@ -55,24 +57,31 @@ export const end = async (
     const last = { ...answer.record, sequence }
     if (held !== undefined) Object.assign(held, { last, claim: undefined })
     if (how === "abandoned") candidates.clear()
-    else news.announce("REMOVAL", last)
+    else {
+      places.freed(id)
+      notifications.announce("REMOVAL", last)
+    }
     return viewOf(last, answer.now, how === "abandoned" ? "UNCLAIMED" : "COMPLETE")
   })
 }
 
-/** False where no claim holds. Fails with `not-owner` and with `invalid-input`. */
+/**
+ * Sets how long a claim holds from now on; false where no claim holds. Fails with `not-owner` and with `invalid-input`.
+ */
 export const extendExpiry = async (
   run: Run,
   job: GivenJob,
   expiry: DurationInput | null,
-  { owner, claim }: ExtendOptions = {},
+  options: ExtendOptions = {},
 ): Promise<boolean> => {
+  checkOptions("extendExpiry", options)
+  const { owner, claim } = options
   const expiryMs = expiryOf(expiry)
   if (owner !== undefined) accepted(checkOwner(owner))
   checkClaimNumber(claim)
   const id = idOf(job)
   return run(async (session) => {
-    const held = session.board.handles.heldOf(job)
+    const held = session.board.handles.knownOf(job)
     const own =
       held?.claim === undefined || (owner !== undefined && owner !== held.claim.owner) ? undefined : held.claim
     const asked = {
@@ -91,7 +100,7 @@ export const extendExpiry = async (
  */
 export const extend = async (
   { entries }: Session,
-  held: Held | undefined,
+  held: KnownJob | undefined,
   id: string,
   expiryMs: number | null,
   asked: { readonly owner?: string; readonly claim?: number },
@@ -108,11 +117,11 @@ export const extend = async (
 
 export const findOwner = async ({ entries }: Session, job: GivenJob): Promise<string | null> => {
   const known = await entries.job(idOf(job))
-  return liveClaim(known?.record, await entries.store.now())?.owner ?? null
+  return liveClaim(known?.record, await entries.now())?.owner ?? null
 }
 
 export const timeLeft = async ({ entries }: Session, job: GivenJob): Promise<BoardJobView["expiresIn"]> => {
   const known = await entries.job(idOf(job))
-  const now = await entries.store.now()
+  const now = await entries.now()
   return expiresIn(liveClaim(known?.record, now), now)
 }

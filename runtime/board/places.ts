@@ -7,17 +7,18 @@
  * after they first saw a later one ({@link RETIRE_MS}). So a job that was stored within five seconds of the reading of the
  * index ({@link TRUSTED_MS}) is seen; one that took longer is checked, and posted again where its bucket is not the last one.
  */
-import { type BoardPriority, BUCKET_SIZE, bucketOpened, lineOf, type Place, tailOf } from "../protocol/board.ts"
-import type { BoardEntries } from "./entries.ts"
+import { type BoardPriority, BUCKET_SIZE, bucketOpened, lineOf, type Place, slotIn, tailOf } from "../protocol/board.ts"
+import { type BoardEntries, RETIRE_MS } from "./entries.ts"
 
 /** How old the reading of the index may be when a job is stored by it. */
-const TRUSTED_MS = 5_000
-export const RETIRE_MS = 2 * TRUSTED_MS
+const TRUSTED_MS = RETIRE_MS / 2
 /** The index is read again after this time. */
 const STALE_MS = 2_000
 /** A bucket with fewer free places counts as full: several posters would meet in them. */
 const FEW = 32
-/** So many places in a row that were taken: others post into this bucket too. */
+/** So many places of a bucket are looked at before the whole bucket is read. */
+const SAMPLE = 8
+/** After so many taken places in a row the bucket is read again: other posters use it too. */
 const MISSES = 2
 
 /** A moment by both clocks: a machine that slept may have stopped the monotonic one, and the other one may be set. */
@@ -32,9 +33,12 @@ const since = ({ monotonic, wall }: Moment): number => Math.max(performance.now(
 interface Tail {
   readonly bucket: number
   readonly free: Array<number>
-  /** When the reading of the index began that says that this is the last bucket. */
+  /** When this process began to read the index that names this bucket as the last one. */
   readAt: Moment
   misses: number
+  /** Places in which this poster has stored jobs, and the highest sequence in the bucket, as far as is known here. */
+  readonly stored: Array<number>
+  newest: number
 }
 
 /** A place to post into, and when it was known to be in the last bucket. */
@@ -42,16 +46,17 @@ export interface Offer extends Place {
   readonly readAt: Moment
 }
 
-/** The numbers in random order, so that several posters seldom meet. */
-const shuffled = (numbers: Array<number>): Array<number> => {
-  for (let at = numbers.length - 1; at > 0; at--) {
-    const other = Math.floor(Math.random() * (at + 1))
-    const [a, b] = [numbers[at] ?? 0, numbers[other] ?? 0]
-    numbers[at] = b
-    numbers[other] = a
-  }
-  return numbers
+/**
+ * Places in the order in which they are offered, the last one first: one after the other, since a store writes neighbours
+ * together, from a random one on, so that several posters seldom meet.
+ */
+const inTurn = (places: ReadonlyArray<number>): Array<number> => {
+  const first = Math.floor(Math.random() * places.length)
+  return [...places.slice(first), ...places.slice(0, first)].reverse()
 }
+
+/** Nothing is known yet of what is in a bucket. */
+const unread = () => ({ free: [], misses: 0, stored: [], newest: 0 })
 
 const ALL = Array.from({ length: BUCKET_SIZE }, (_, slot) => slot)
 
@@ -64,16 +69,27 @@ export class Places {
     this.#entries = entries
   }
 
-  /** A place that was free when it was last looked at. No place is offered twice by one reading. */
+  /**
+   * A place that was free when the bucket was last read, or was freed by this process since. No place is offered twice by
+   * one reading, unless it was freed.
+   */
   async offer(priority: BoardPriority): Promise<Offer> {
     for (;;) {
-      const tail = this.#tails.get(priority)
-      const slot = tail === undefined || since(tail.readAt) > STALE_MS ? undefined : tail.free.pop()
-      if (tail !== undefined && slot !== undefined) return { priority, bucket: tail.bucket, slot, readAt: tail.readAt }
+      const known = this.known(priority)
+      if (known !== undefined) return known
       const filling = this.#filling.get(priority) ?? this.#fill(priority).finally(() => this.#filling.delete(priority))
       this.#filling.set(priority, filling)
       await filling
     }
+  }
+
+  /** {@link offer}, where nothing has to be read for it. */
+  known(priority: BoardPriority): Offer | undefined {
+    const tail = this.#tails.get(priority)
+    const slot = tail === undefined || since(tail.readAt) > STALE_MS ? undefined : tail.free.pop()
+    return tail === undefined || slot === undefined
+      ? undefined
+      : { priority, bucket: tail.bucket, slot, readAt: tail.readAt }
   }
 
   /** Another poster was faster. */
@@ -83,17 +99,37 @@ export class Places {
     if (++tail.misses >= MISSES) tail.free.length = 0
   }
 
-  hit({ priority }: Offer): void {
+  /** A job was stored at this place. */
+  hit({ priority, bucket, slot }: Offer, sequence: number): void {
     const tail = this.#tails.get(priority)
-    if (tail !== undefined) tail.misses = 0
+    if (tail === undefined) return
+    tail.misses = 0
+    if (tail.bucket !== bucket) return
+    tail.newest = Math.max(tail.newest, sequence)
+    if (tail.stored.length < BUCKET_SIZE) tail.stored.push(slot)
+  }
+
+  /** The job with this id is gone from the board. */
+  freed(id: string): void {
+    for (const [priority, { bucket, free }] of this.#tails) {
+      const slot = slotIn(id, priority, bucket)
+      if (slot !== undefined && free.length < BUCKET_SIZE) free.push(slot)
+    }
+  }
+
+  /** Whether a job was stored so soon that readers will look into its bucket. */
+  isFresh({ readAt }: Offer): boolean {
+    return since(readAt) <= TRUSTED_MS
   }
 
   /**
-   * Whether readers will look into the bucket in which a job was stored at this place. Late, only in the last bucket: a
-   * reader that has found an earlier one empty drops it some time after it has looked.
+   * Whether readers will look into the bucket in which a job was stored at this place. When more than {@link
+   * TRUSTED_MS} have passed, only the last bucket is sure to be read: a reader that has found an earlier one empty
+   * drops it some time later.
    */
-  async isRead({ priority, bucket, readAt }: Offer): Promise<boolean> {
-    if (since(readAt) <= TRUSTED_MS) return true
+  async isRead(offer: Offer): Promise<boolean> {
+    if (this.isFresh(offer)) return true
+    const { priority, bucket } = offer
     const line = lineOf(await this.#entries.index(), priority)
     return line !== undefined && bucket === tailOf(line)
   }
@@ -103,32 +139,47 @@ export class Places {
     let tail = before
     if (tail === undefined || since(tail.readAt) > STALE_MS) {
       tail = await this.#last(priority)
-      if (before?.bucket === tail.bucket && before.free.length > 0) {
+      if (before?.bucket === tail.bucket) {
         before.readAt = tail.readAt
-        return
+        tail = before
+        if (before.free.length > 0) return
       }
     }
     const { bucket, readAt } = tail
+    const highest = tail === before ? await this.#highestOfFull(priority, tail) : undefined
+    if (highest !== undefined) return this.#open(priority, bucket, highest)
     const entries = await this.#entries.bucketOf(priority, bucket)
     const taken = new Set(entries.map(({ key }) => key))
     const free = ALL.filter((slot) => !taken.has(this.#entries.slot({ priority, bucket, slot })))
-    if (free.length >= FEW) {
-      this.#tails.set(priority, { bucket, free: shuffled(free), readAt, misses: 0 })
-      return
-    }
     const newest = Math.max(0, ...entries.map((entry) => this.#entries.decode(entry)?.record.sequence ?? 0))
-    // Others may post into the new bucket already; a place that they have taken is found to be taken.
-    const opened = await this.#opened(priority, bucket, newest)
-    this.#tails.set(priority, { ...opened, free: shuffled([...ALL]) })
+    if (free.length < FEW) return this.#open(priority, bucket, newest)
+    this.#tails.set(priority, { bucket, free: inTurn(free), readAt, misses: 0, stored: [], newest })
+  }
+
+  /**
+   * The highest sequence that is known of a bucket that has been used up, where some of what this poster has stored in it is
+   * there still, so that it is most likely full.
+   */
+  async #highestOfFull(priority: BoardPriority, { bucket, stored, newest }: Tail): Promise<number | undefined> {
+    if (stored.length < SAMPLE) return undefined
+    const every = Math.floor(stored.length / SAMPLE)
+    const slots = stored.filter((_, at) => at % every === 0)
+    const found = await this.#entries.store.get(slots.map((slot) => this.#entries.slot({ priority, bucket, slot })))
+    return found.includes(undefined) ? undefined : newest
+  }
+
+  /** Goes on in the bucket after this one. */
+  async #open(priority: BoardPriority, full: number, newest: number): Promise<void> {
+    const opened = await this.#opened(priority, full, newest)
+    // Other posters may use the new bucket already; a place that they have taken is found to be taken.
+    this.#tails.set(priority, { ...opened, free: inTurn(ALL) })
   }
 
   /** The last bucket, by the index as it is now; none of its places is known to be free. */
   async #last(priority: BoardPriority): Promise<Tail> {
     const readAt = moment()
     const line = lineOf(await this.#entries.index(), priority)
-    return line === undefined
-      ? this.#opened(priority, undefined, 0)
-      : { bucket: tailOf(line), free: [], readAt, misses: 0 }
+    return line === undefined ? this.#opened(priority, undefined, 0) : { bucket: tailOf(line), readAt, ...unread() }
   }
 
   /** Opens the first bucket, or the one after `full`. */
@@ -136,6 +187,6 @@ export class Places {
     const readAt = moment()
     const index = await this.#entries.changeIndex((found) => bucketOpened(found, priority, full, newest))
     const line = lineOf(index, priority)
-    return { bucket: line === undefined ? 0 : tailOf(line), free: [], readAt, misses: 0 }
+    return { bucket: line === undefined ? 0 : tailOf(line), readAt, ...unread() }
   }
 }

@@ -17,7 +17,7 @@ export interface Posting {
   readonly length: number
 }
 
-/** Fails with `invalid-input`, naming the field. */
+/** Checks a job that is to be posted. Fails with `invalid-input`, naming the field. */
 export const postingOf = (name: string, options: PostOptions): Posting => {
   const { details: given, priority = "NORMAL", ...job } = parsePost({ ...options, name })
   const { details, length } = detailsOf(given)
@@ -25,20 +25,20 @@ export const postingOf = (name: string, options: PostOptions): Posting => {
 }
 
 export const post = async (session: Session, { content, length }: Posting): Promise<BoardJob> => {
-  const { entries, connection, candidates, news, board } = session
-  const now = await entries.store.now()
+  const { entries, connection, candidates, notifications, board } = session
+  const now = await entries.now()
   checkSize(entries, content, length, connection.transport.capabilities.maxRecord)
   for (let tries = 0; tries < TRIES; tries++) {
     const stored = await store(session, content, now)
     if (stored === undefined) continue
     candidates.posted(stored)
-    news.announce("POSTED", stored.record)
+    notifications.announce("POSTED", stored.record)
     return board.handles.handle(stored)
   }
   throw new CallboardError("overloaded", `too many post to board ${board.name} at a time: try again`)
 }
 
-/** Text so short takes far less room than is there, however it is written. */
+/** A text of up to so many characters always fits, however it is encoded. */
 const SHORT = 4_096
 /** Most bytes of a character of JSON. */
 const BYTES = 3
@@ -53,9 +53,9 @@ const checkSize = (entries: BoardEntries, content: Content, length: number, maxR
   throw new CallboardError("too-large", message, { field: "details" })
 }
 
-/** Creates the entry; `undefined` where its place was taken, or is read no more. */
+/** Creates the entry; `undefined` where its place was taken, or where readers do not look there any more. */
 const store = async ({ entries, places }: Session, content: Content, now: number): Promise<Known | undefined> => {
-  const place = await places.offer(content.priority)
+  const place = places.known(content.priority) ?? (await places.offer(content.priority))
   const key = entries.slot(place)
   const record = posted({ id: boardJobId(generateId(), place), ...content }, now)
   const written = await entries.store.write([{ key, value: entries.encode(record), expect: "" }])
@@ -63,9 +63,11 @@ const store = async ({ entries, places }: Session, content: Content, now: number
     places.missed(place)
     return undefined
   }
-  places.hit(place)
   const [revision = ""] = written
-  const known = { key, record: { ...record, sequence: Number(revision) }, revision }
+  const sequence = Number(revision)
+  places.hit(place, sequence)
+  const known = { key, record: { ...record, sequence }, revision }
+  if (places.isFresh(place)) return known
   const unsure = (failure: unknown): never => {
     const cause = asTransportError(failure)
     const message = `the job may have been posted: ${cause.message}`
@@ -73,6 +75,6 @@ const store = async ({ entries, places }: Session, content: Content, now: number
   }
   if (await places.isRead(place).catch(unsure)) return known
   const removed = await entries.store.write([{ key, value: null, expect: revision }]).catch(unsure)
-  // A conflict: the job was claimed by then, and so it was found.
+  // A conflict means that the job has been claimed already: so readers have found it.
   return removed === "conflict" ? known : undefined
 }

@@ -1,8 +1,14 @@
 /** Reads the jobs of a board in their order, one bucket at a time. */
-import { BOARD_PRIORITIES, type BoardLine, type BoardPriority, bucketsRetired, lineOf } from "../protocol/board.ts"
+import {
+  BOARD_PRIORITIES,
+  type BoardLine,
+  type BoardPriority,
+  bucketsRetired,
+  lineOf,
+  placeOf,
+} from "../protocol/board.ts"
 import type { Entry } from "../transport/store.ts"
 import type { BoardEntries, Known } from "./entries.ts"
-import { RETIRE_MS } from "./places.ts"
 
 /** Begin after this job of an earlier reading. */
 export interface ReadAfter {
@@ -16,21 +22,30 @@ const bySequence = (a: Known, b: Known): number => a.record.sequence - b.record.
 
 /** What is known of a bucket that has a later one. */
 interface Passed {
-  readonly at: number
   newest?: number
-  /** When it was last seen to be empty. */
-  emptyAt?: number
+  /** It was seen to be empty, and a look for the next job leaves it out until then, and the next time for twice as long. */
+  emptyUntil?: number
+  emptyMs?: number
   /** It was empty when no poster could use it any more: it stays in the index only for a job in an earlier bucket. */
   isOver?: boolean
 }
 
-/** A look for the next job reads a bucket that was empty again after this time: only a late poster still posts into it. */
+/**
+ * A look for the next job reads a bucket that was empty again after this time, or once a job in it is announced: only a late
+ * poster still posts into it.
+ */
 const EMPTY_MS = 1_000
+
+const noteEmpty = (passed: Passed, isEmpty: boolean): void => {
+  const ms = isEmpty ? (passed.emptyMs ?? EMPTY_MS / 2) * 2 : EMPTY_MS / 2
+  passed.emptyMs = ms
+  passed.emptyUntil = isEmpty ? performance.now() + ms : Number.NEGATIVE_INFINITY
+}
 
 export class BoardReader {
   readonly #entries: BoardEntries
   readonly #unreadable: (key: string) => void
-  /** Buckets that have a later one: since when this reader knows it, by the monotonic clock, and their highest sequence. */
+  /** Buckets that have a later one. */
   readonly #passed = new Map<string, Passed>()
 
   constructor(entries: BoardEntries, unreadable: (key: string) => void) {
@@ -39,22 +54,29 @@ export class BoardReader {
   }
 
   /**
-   * All jobs, by priority, then by sequence. An entry that cannot be read is skipped, and `unreadable` is told its key.
-   * `quick`: without what a late poster has put into a bucket that was empty a moment ago.
+   * All jobs, by priority, then by sequence. An entry that cannot be read is skipped, and `unreadable` is called with its key.
    */
-  async *jobs(
+  async *jobs(after?: ReadAfter, unreadable: (key: string) => void = () => undefined): AsyncGenerator<Known> {
+    for await (const part of this.parts(after, unreadable)) yield* part
+  }
+
+  /**
+   * {@link jobs}, as many at a time as are read at a time. `quick`: without what a late poster has put into a bucket that was
+   * empty a moment ago.
+   */
+  async *parts(
     after?: ReadAfter,
     unreadable: (key: string) => void = () => undefined,
     quick = false,
-  ): AsyncGenerator<Known> {
+  ): AsyncGenerator<ReadonlyArray<Known>> {
     const index = await this.#entries.index()
     const from = after === undefined ? 0 : BOARD_PRIORITIES.indexOf(after.priority)
     for (const priority of BOARD_PRIORITIES.slice(from)) {
       const line = lineOf(index, priority)
       if (line === undefined) continue
       const above = after?.priority === priority ? after.sequence : -1
-      for await (const known of this.#ofLine(priority, line, above, unreadable, quick))
-        if (known.record.sequence > above) yield known
+      for await (const part of this.#ofLine(priority, line, above, unreadable, quick))
+        yield part.filter(({ record }) => record.sequence > above)
     }
   }
 
@@ -64,7 +86,7 @@ export class BoardReader {
     above: number,
     unreadable: (key: string) => void,
     quick: boolean,
-  ): AsyncGenerator<Known> {
+  ): AsyncGenerator<ReadonlyArray<Known>> {
     const decoded = (entries: ReadonlyArray<Entry>): ReadonlyArray<Known> =>
       entries.flatMap((entry) => {
         const known = this.#entries.decode(entry)
@@ -79,15 +101,15 @@ export class BoardReader {
       const bucket = head + at
       const next = opened[at + 1]
       const passed = next === undefined ? undefined : this.#passedAt(priority, bucket)
-      const isClosed = passed !== undefined && performance.now() - passed.at >= RETIRE_MS
+      const isClosed = passed !== undefined && this.#entries.isClosed(priority, bucket)
       if (passed?.isOver) {
         if (empty === bucket) empty = bucket + 1
         continue
       }
       if (passed?.newest !== undefined && passed.newest <= above) continue
-      if (quick && passed?.emptyAt !== undefined && performance.now() - passed.emptyAt < EMPTY_MS) continue
+      if (quick && passed?.emptyUntil !== undefined && performance.now() < passed.emptyUntil) continue
       const entries = await this.#entries.bucketOf(priority, bucket)
-      if (passed !== undefined) passed.emptyAt = entries.length === 0 ? performance.now() : Number.NEGATIVE_INFINITY
+      if (passed !== undefined) noteEmpty(passed, entries.length === 0)
       const found = decoded(entries)
       if (isClosed && entries.length === 0) {
         passed.isOver = true
@@ -95,9 +117,9 @@ export class BoardReader {
       }
       if (isClosed) passed.newest = Math.max(0, ...found.map(({ record }) => record.sequence))
       pending = [...pending, ...found].sort(bySequence)
-      // What a late poster has put into an earlier bucket comes after some of the next one.
+      // A job that a late poster has put into an earlier bucket comes after some jobs of the next bucket.
       const later = next === undefined ? -1 : pending.findIndex(({ record }) => record.sequence > next)
-      yield* pending.splice(0, later < 0 ? pending.length : later)
+      yield pending.splice(0, later < 0 ? pending.length : later)
     }
     if (empty > head) {
       for (let bucket = head; bucket < empty; bucket++) this.#passed.delete(`${priority}/${bucket}`)
@@ -105,9 +127,16 @@ export class BoardReader {
     }
   }
 
+  /** A job with this id was posted. */
+  heard(id: string): void {
+    const place = placeOf(id)
+    const passed = place && this.#passed.get(`${place.priority}/${place.bucket}`)
+    if (passed !== undefined) noteEmpty(passed, false)
+  }
+
   #passedAt(priority: BoardPriority, bucket: number): Passed {
     const name = `${priority}/${bucket}`
-    const passed = this.#passed.get(name) ?? { at: performance.now() }
+    const passed = this.#passed.get(name) ?? {}
     this.#passed.set(name, passed)
     return passed
   }

@@ -1,8 +1,8 @@
-/** What lives only while its process does: claims and entities, which are renewed three times per lease. */
+/** Claims and entities live only while their process does: they are renewed three times per lease. */
 import { LONGEST_TIMER_MS, within } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 
-/** Whether something is lost. Its signal is made when it is asked for: most claims are over before that. */
+/** Whether a renewed claim or entity is lost. The signal is made only when it is read: most claims end before that. */
 export class Loss {
   #lost: AbortController | undefined
   #isLost = false
@@ -22,14 +22,14 @@ export class Loss {
 interface Renewal {
   /** Resolves with `undefined` where there is nothing to renew any more. */
   readonly renew: () => Promise<unknown>
-  /** Gives it back when the board is closed; absent: it is left to lapse. */
+  /** Gives up the claim or entity when the board is closed. Absent: it is left to lapse. */
   readonly giveBack: (() => Promise<unknown>) | undefined
   readonly loss: Loss
-  /** When the last renewal that has worked was asked for, by the monotonic clock. */
+  /** When the last successful renewal was begun, by the monotonic clock. */
   since: number
 }
 
-/** Refusals that say that the claim is over. */
+/** Codes of errors by which a claim is over. */
 const OVER: ReadonlyArray<string> = ["not-owner", "not-found"]
 
 export class Renewals {
@@ -42,7 +42,10 @@ export class Renewals {
     this.#leaseMs = leaseMs
   }
 
-  /** It is lost at once where all was closed meanwhile. What had this name before is renewed no more. */
+  /**
+   * Renews something under this name from now on, in place of what had the name before. It is lost at once where all
+   * renewals were closed meanwhile.
+   */
   add(name: string, since: number, renew: () => Promise<unknown>, giveBack?: () => Promise<unknown>): Loss {
     const loss = new Loss()
     if (this.#isClosed) {
@@ -61,12 +64,12 @@ export class Renewals {
     return this.#renewals.has(name)
   }
 
-  /** Renews it no more; it is not lost by that. */
+  /** Ends the renewal of this name. That does not count as a loss. */
   remove(name: string): void {
     this.#renewals.delete(name)
   }
 
-  /** Renews nothing any more: all is lost. Never fails. */
+  /** Ends all renewals: everything is lost. Never fails. */
   async close(): Promise<void> {
     this.#isClosed = true
     clearInterval(this.#timer)
@@ -89,7 +92,7 @@ export class Renewals {
       (kept) => kept !== undefined,
       (cause: unknown) => {
         if (cause instanceof CallboardError && OVER.includes(cause.code)) return false
-        // A store that is away for less than the lease has taken nothing; an entity is listed again after any time.
+        // While a store is away for less than a lease, no claim lapses; an entity can be listed again after any time.
         const isOver = performance.now() - renewal.since >= this.#leaseMs
         return isOver && renewal.giveBack === undefined ? false : undefined
       },

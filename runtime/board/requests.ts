@@ -4,9 +4,8 @@ import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
 import { Duration, type DurationInput, milliseconds } from "../options/duration.ts"
-import { isName, Name } from "../options/fields.ts"
-import { refuseInput } from "../options/refuse.ts"
-import { wholeNumber } from "../options/whole.ts"
+import { isName, Name, wholeNumber } from "../options/fields.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { isObject } from "../protocol/board.ts"
 
 const Details = Schema.Record(Schema.String, Schema.Unknown)
@@ -49,6 +48,25 @@ export const ExtendRequest = Schema.Struct({
   claim: Schema.optionalKey(ClaimNumber),
 }).annotate({ identifier: "BoardExtendRequest" })
 
+const HELD = { claim: true } as const
+/** The options of each call. */
+const OPTIONS = {
+  claim: { expiry: true },
+  take: { expiry: true, wait: true, signal: true },
+  consume: HELD,
+  abandon: HELD,
+  trash: HELD,
+  extendExpiry: { ...HELD, owner: true },
+  iterate: { onlyUnclaimed: true, fresh: true },
+  list: { onlyUnclaimed: true, limit: true, after: true },
+  trashed: { limit: true, after: true },
+  wait: { timeout: true, delay: true, multiplier: true, maxDelay: true, signal: true },
+} as const
+
+/** Fails with `invalid-input` for an option that a call does not have. */
+export const checkOptions = (call: keyof typeof OPTIONS, options: object): void =>
+  refuseUnknown(options, OPTIONS[call], `${call}()`)
+
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
 /** A parser for values of a schema. It fails with `invalid-input` or `unknown-field`, naming the field. */
@@ -70,7 +88,10 @@ const parserOf = <A>(schema: Schema.Codec<A, unknown>, what: string) => {
 
 const parseWholePost = parserOf(PostRequest, "a board job")
 
-/** {@link parseWholePost}, which takes ten times as long as most jobs need: those with a name and details alone. */
+/**
+ * Like {@link parseWholePost}, which takes ten times as long, with a short way for most jobs: those with a name and
+ * details alone.
+ */
 export const parsePost = (value: unknown): typeof PostRequest.Type => {
   if (typeof value !== "object" || value === null) return parseWholePost(value)
   for (const field in value) if (field !== "name" && field !== "details") return parseWholePost(value)
@@ -98,7 +119,7 @@ export const checkLimit = (limit: number): void => {
 /** How long a claim holds, in milliseconds: more than 0, or `null` for one that does not expire. */
 export const expiryOf = (expiry: DurationInput | null): number | null => {
   if (expiry === null) return null
-  // In the words of the schema that HTTP goes by.
+  // The message that the schema of the HTTP body gives.
   if (typeof expiry !== "number" && typeof expiry !== "string") refuseInput("expiry", "Expected number | string | null")
   const ms = milliseconds("expiry", expiry)
   return ms > 0 ? ms : refuseInput("expiry", "must be more than 0; null is a claim that does not expire")

@@ -4,14 +4,13 @@ import type { EarlierClaim } from "../protocol/board.ts"
 import { Candidates } from "./candidates.ts"
 import { BoardEntries } from "./entries.ts"
 import type { Handles } from "./handles.ts"
-import type { Listeners } from "./listeners.ts"
-import { BoardNews } from "./news.ts"
+import { BoardNotifications, type Listeners } from "./notifications.ts"
 import { Places } from "./places.ts"
 import { BoardReader } from "./reading.ts"
 import { Renewals } from "./renewals.ts"
 import type { BoardJobView } from "./view.ts"
 
-/** What a board is, connected or not. */
+/** The parts of a board that exist also while it is not connected. */
 export interface BoardParts {
   readonly name: string
   readonly leaseMs: number
@@ -28,7 +27,7 @@ export class Session {
   readonly places: Places
   readonly reader: BoardReader
   readonly candidates: Candidates
-  readonly news: BoardNews
+  readonly notifications: BoardNotifications
   readonly renewals: Renewals
   readonly #stop = new AbortController()
   readonly #close: () => Promise<void>
@@ -41,26 +40,29 @@ export class Session {
     this.places = new Places(this.entries)
     this.reader = new BoardReader(this.entries, (key) => board.listeners.unreadable(key))
     this.candidates = new Candidates(this.reader, connection.store, board.reclaimAfterMs)
-    this.news = new BoardNews(connection, board.name, this.#stop.signal)
+    this.notifications = new BoardNotifications(connection, board.name, this.#stop.signal)
     this.renewals = new Renewals(board.leaseMs)
     this.#close = close
   }
 
-  /** Hears what all processes announce about this board, once however often it is called. */
+  /** Listens to what all processes announce about this board. Calling it again does nothing. */
   listen(): Promise<void> {
     const { listeners } = this.board
-    return this.news.listen((told, isOwn) => {
+    return this.notifications.listen((announcements, isOwn) => {
       if (isOwn && !listeners.isUsed) return
-      for (const each of told()) {
-        if (each.event === "POSTED" && !isOwn) this.candidates.heard(each.priority)
-        listeners.tell(each)
+      for (const { sequence, ...each } of announcements()) {
+        if (each.event === "POSTED" && !isOwn) {
+          this.reader.heard(each.id)
+          this.candidates.heard(each.priority, sequence)
+        }
+        listeners.notify(each)
       }
     })
   }
 
-  /** Ends what waits, renews nothing any more, and gives the connection back. */
+  /** Ends the calls that wait and all renewals, and gives the connection back. */
   async close(): Promise<void> {
-    await this.news.flush()
+    await this.notifications.flush()
     this.#stop.abort()
     await this.renewals.close()
     await this.#close()

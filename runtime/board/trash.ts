@@ -4,7 +4,7 @@ import { refuseInput } from "../options/refuse.ts"
 import { hasRestored, placeOf, restored } from "../protocol/board.ts"
 import type { Known } from "./entries.ts"
 import type { BoardJob } from "./job.ts"
-import { checkLimit } from "./requests.ts"
+import { checkLimit, checkOptions } from "./requests.ts"
 import type { Run, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 
@@ -13,16 +13,15 @@ export interface TrashOptions {
   readonly after?: string
 }
 
-export const trashed = async (
-  run: Run,
-  { limit = 100, after }: TrashOptions = {},
-): Promise<ReadonlyArray<BoardJobView>> => {
+export const trashed = async (run: Run, options: TrashOptions = {}): Promise<ReadonlyArray<BoardJobView>> => {
+  checkOptions("trashed", options)
+  const { limit = 100, after } = options
   checkLimit(limit)
   if (after !== undefined && placeOf(after) === undefined)
     refuseInput("cursor", "must be the last id of the page before")
   return run(async ({ entries, board }) => {
     const prefix = entries.trashed()
-    const now = await entries.store.now()
+    const now = await entries.now()
     const jobs: Array<BoardJobView> = []
     for (let last = after === undefined ? undefined : entries.trashed(after); ; ) {
       const range = { prefix, limit: limit - jobs.length, ...(last === undefined ? {} : { after: last }) }
@@ -40,17 +39,17 @@ export const trashed = async (
 }
 
 export const trashedJob = async (session: Session, id: string): Promise<BoardJobView> => {
-  const [known, now] = await Promise.all([inTrash(session, id), session.entries.store.now()])
+  const [known, now] = await Promise.all([inTrash(session, id), session.entries.now()])
   return viewOf(known.record, now, "COMPLETE")
 }
 
 export const restore = async (session: Session, id: string): Promise<BoardJob> => {
-  const { entries, candidates, news, board } = session
+  const { entries, candidates, notifications, board } = session
   const found = await inTrash(session, id)
   const { priority } = found.record
-  // Readers look for restored jobs before there is one.
+  // First, so that readers look for restored jobs before there is one.
   await entries.changeIndex((index) => hasRestored(index, priority))
-  const record = { ...restored(found.record, await entries.store.now()), sequence: found.record.sequence }
+  const record = { ...restored(found.record, await entries.now()), sequence: found.record.sequence }
   const key = entries.restored(priority, id)
   const written = await entries.store.write([
     { key, value: entries.encode(record), expect: "" },
@@ -58,7 +57,7 @@ export const restore = async (session: Session, id: string): Promise<BoardJob> =
   ])
   if (written === "conflict") return missingIn(board.name, id)
   candidates.clear()
-  news.announce("POSTED", record)
+  notifications.announce("POSTED", record)
   return board.handles.handle({ key, record, revision: written[0] ?? "" })
 }
 

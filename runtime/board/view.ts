@@ -74,7 +74,7 @@ export const expiresIn = (claim: StoredClaim | undefined, now: number): BoardJob
   return claim.until === null ? "DOES_NOT_EXPIRE" : (claim.until - now) / 1000
 }
 
-/** `state`: `COMPLETE` for a job that was consumed or trashed by now, of which this is the last that is known. */
+/** `state`: `COMPLETE` for a job that was consumed or trashed, whose record is then the last known one. */
 export const viewOf = (
   record: BoardRecord & { readonly sequence: number },
   now: number,

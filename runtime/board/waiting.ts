@@ -5,14 +5,14 @@ import { type GivenJob, idOf } from "./handles.ts"
 import { type JobWaitOptions, jobWaitOf } from "./job.ts"
 import type { Run, Session } from "./session.ts"
 
-/** A call that waits looks by itself after this time. */
+/** How often a call that waits reads the board, in milliseconds: notifications may be missed. */
 const LOOK_MS = 1_000
 
 export const givenUp = (board: string): never => {
   throw new CallboardError("not-found", `the wait for a job of board ${board} was given up`)
 }
 
-/** Looks until something is found, the time is over, the signal fires, or the board is closed. */
+/** Calls `look` until it finds something, the time is over, the signal fires, or the board is closed. */
 export const waiting = async <A>(
   run: Run,
   ms: number,
@@ -23,11 +23,11 @@ export const waiting = async <A>(
   for (;;) {
     const found = await run(async (session) => {
       await session.listen()
-      const { heardCount } = session.news
+      const { heardCount } = session.notifications
       const found = await look(session)
       if (found !== undefined) return { found }
       const left = Math.min(end - performance.now(), LOOK_MS)
-      if (left > 0) await session.news.wait(heardCount, left, signal === undefined ? [] : [signal])
+      if (left > 0) await session.notifications.wait(heardCount, left, signal === undefined ? [] : [signal])
       return undefined
     })
     if (found !== undefined) return found.found
@@ -52,7 +52,10 @@ export const waitForAny = async (
   throw new CallboardError("not-found", `there is no job on board ${board}: waited ${ms / 1000} s`)
 }
 
-/** Whether the job was consumed, or trashed, before the timeout. Fails with `invalid-input`. */
+/**
+ * Waits until the job is consumed or trashed; resolves with false where the timeout is over first. Fails with
+ * `invalid-input`.
+ */
 export const waitForEnd = async (run: Run, job: GivenJob, options: JobWaitOptions = {}): Promise<boolean> => {
   const { signal } = options
   const { timeoutMs, delayMs, multiplier, maxDelayMs: most } = jobWaitOf(options)
@@ -61,12 +64,12 @@ export const waitForEnd = async (run: Run, job: GivenJob, options: JobWaitOption
   for (;;) {
     const isOver = await run(async (session) => {
       await session.listen()
-      const { entries, news } = session
-      const { heardCount } = news
+      const { entries, notifications } = session
+      const { heardCount } = notifications
       const known = await entries.job(idOf(job))
       if (known === undefined) return true
       const left = Math.min(end - performance.now(), pause, most)
-      if (left > 0) await news.wait(heardCount, left, signal === undefined ? [] : [signal])
+      if (left > 0) await notifications.wait(heardCount, left, signal === undefined ? [] : [signal])
       return false
     })
     if (isOver) return true

@@ -6,15 +6,13 @@
  * npm links commands to Node, which can run neither TypeScript in place nor, in every version that is in use,
  * `node:sqlite`; so this file is plain JavaScript that Node 18, Bun and Deno all run. CALLBOARD_RUNTIME picks one.
  */
-
 import { existsSync, realpathSync } from "node:fs"
 import { constants } from "node:os"
 import { dirname, join } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
 import { onSignals } from "../service/signals.js"
-import { note, RESTART, startProcess } from "./child.js"
+import { note, RESTART, Restarted, startProcess } from "./child.js"
 import { isWatchMessage, superviseDev } from "./dev/supervisor.js"
-import { Restarted } from "./restarted.js"
 import { findRuntime, followChild } from "./runtimes.js"
 
 /**
@@ -38,8 +36,8 @@ if (forced !== undefined && forced !== "bun" && forced !== "deno") {
 }
 
 const args = process.argv.slice(2)
-// The process itself tells what it needs, since it knows its arguments and settings. With another command that has one
-// of these words among its arguments it tells nothing.
+// The process itself says whether it needs a watcher, since it knows its arguments and settings. Another command with
+// one of these words among its arguments asks for none.
 const isWatched = args.some((each) => each === "dev" || each === "worker")
 const current = ownRuntime()
 const isHere = current !== undefined && (forced ?? current) === current

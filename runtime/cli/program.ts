@@ -5,28 +5,21 @@ import { didYouMean } from "../options/refuse.ts"
 import { VERSION } from "../version.ts"
 import { addBoard } from "./commands/board.ts"
 import { addDead } from "./commands/dead.ts"
-import { addCancel, addDelete, addRetry } from "./commands/decide.ts"
-import { addDev } from "./commands/dev.ts"
+import { addCancel, addDelete, addRetry, addRevoke } from "./commands/decide.ts"
 import { addDoctor } from "./commands/doctor.ts"
 import { addEvents } from "./commands/events.ts"
-import { addGroup } from "./commands/group.ts"
 import { addInit } from "./commands/init.ts"
-import { addJob } from "./commands/job.ts"
-import { addJobs } from "./commands/jobs.ts"
-import { addPausing } from "./commands/pausing.ts"
-import { addQueue, addQueues } from "./commands/queues.ts"
+import { addJob, addWhy } from "./commands/job.ts"
+import { addGroup, addJobs } from "./commands/jobs.ts"
+import { addPausing, addQueue, addQueues } from "./commands/queues.ts"
 import { addRemote } from "./commands/remote.ts"
-import { addRevoke } from "./commands/revoke.ts"
 import { addSchedules } from "./commands/schedules.ts"
-import { addServe } from "./commands/serve.ts"
 import { addErrors, addStats } from "./commands/stats.ts"
 import { addSubmit } from "./commands/submit.ts"
-import { addWhy } from "./commands/why.ts"
-import { addWorker } from "./commands/worker.ts"
-import { addWorkers } from "./commands/workers.ts"
+import { addDev, addServe, addWorker } from "./commands/worker.ts"
+import { addSuspend, addWorkers } from "./commands/workers.ts"
 import { EXIT, exitCodeOf, lineOf, stackOf, wrongUsage } from "./failure.ts"
-import { wantsStack } from "./invocation.ts"
-import { addSettings, COMMON_SETTINGS } from "./options.ts"
+import { addSettings, COMMON_SETTINGS, wantsStack } from "./invocation.ts"
 
 const commands = [
   addInit,
@@ -51,6 +44,7 @@ const commands = [
   addQueue,
   addWorkers,
   addPausing,
+  addSuspend,
   addRemote,
   addEvents,
   addDoctor,

@@ -33,6 +33,7 @@ export const logOf = (invocation: Invocation, told: PrintedElsewhere = { ready: 
 /** All options except actors, HTTP and log. */
 export const serveOptions = ({ config, transport }: Invocation): ServeOptions => {
   const { queues, order, rateLimits, languages, taskNames, metrics, tracing, events, taskSentEvents } = config
+  const { resultBackend } = config
   return {
     ...connectSettings(config),
     ...numbersAndTimes(config),
@@ -42,6 +43,7 @@ export const serveOptions = ({ config, transport }: Invocation): ServeOptions =>
     ...(rateLimits === undefined ? {} : { rateLimits }),
     ...(languages === undefined ? {} : { languages }),
     ...(taskNames === undefined ? {} : { taskNames }),
+    ...(resultBackend === undefined ? {} : { resultBackend }),
     ...(metrics === undefined ? {} : { metrics }),
     ...(tracing === undefined ? {} : { tracing }),
     ...(events === undefined ? {} : { events }),

@@ -1,4 +1,4 @@
-/** What a process tells the one that watches over it: the launcher, or the supervisor of a pool. */
+/** Messages of a process to the one that watches over it: the launcher, or the supervisor of a pool. */
 import { extname } from "node:path"
 import { fileURLToPath } from "node:url"
 import { ACKNOWLEDGED, type ChildProcess, ENDING, READY, RESTART, startProcess } from "./child.js"
@@ -17,16 +17,18 @@ export const startWorkProcess = (more: ReadonlyArray<string>): ChildProcess => {
   return startProcess({ name, path: process.execPath }, MAIN, args, { isWatched: true })
 }
 
-/** Tells the watcher, if there is one: on Deno a message to one that is gone ends the process. */
-export const tellWatcher = (message: unknown): void => {
+/**
+ * Sends a message to the watcher, if there is one. On Deno a message to a watcher that is gone would end this process.
+ */
+export const sendToWatcher = (message: unknown): void => {
   if (process.connected) process.send?.(message, () => undefined)
 }
 
 /** Asks to be started again, from now on, when this process crashes. */
-export const askForRestarts = (): void => tellWatcher(RESTART)
+export const askForRestarts = (): void => sendToWatcher(RESTART)
 
-/** Tells that this process is ready. */
-export const sendReady = (): void => tellWatcher(READY)
+/** Announces that this process is ready. */
+export const sendReady = (): void => sendToWatcher(READY)
 
 /** Longest wait until the end of this process is acknowledged, in milliseconds. */
 const ACKNOWLEDGED_MS = 1_000

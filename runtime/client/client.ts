@@ -13,8 +13,13 @@ import {
   listWorkers,
   type WorkerDescription,
 } from "../cluster/directory.ts"
-import { EventSender, listenToEvents, type ReceivedEvent } from "../cluster/events.ts"
-import { checkOwnEvent, type OwnEventFields } from "../cluster/own-event.ts"
+import {
+  checkOwnEvent,
+  EventSender,
+  listenToEvents,
+  type OwnEventFields,
+  type ReceivedEvent,
+} from "../cluster/events.ts"
 import {
   pausedQueues,
   pauseQueue,
@@ -23,8 +28,8 @@ import {
   type SuspendOptions,
   suspendWorkers,
 } from "../cluster/pausing.ts"
-import { askWorkers, type CommandOptions } from "../cluster/remote/ask.ts"
-import type { AnswerTo, ArgumentsOf, CommandName } from "../cluster/remote/command.ts"
+import { askWorkers, type CommandOptions } from "../cluster/remote-ask.ts"
+import type { AnswerTo, ArgumentsOf, CommandName } from "../cluster/remote-command.ts"
 import { liftRevocation, listRevocations, type Revocation, type RevokeOptions, revoke } from "../cluster/revocation.ts"
 import { type ConnectSettings, openConnection } from "../connection/connect.ts"
 import type { Connection } from "../connection/connection.ts"
@@ -38,7 +43,7 @@ import { cancelGroup, findGroup, listGroups } from "../jobs/groups.ts"
 import { type JobHandle, jobHandle, type SubmittedJob } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
-import { REPORT_DELAY_MS } from "../jobs/tracking/finding.ts"
+import { judged, REPORT_DELAY_MS } from "../jobs/tracking/finding.ts"
 import { followBoard } from "../jobs/tracking/following.ts"
 import { placeOf, type QueuePlace, type WaitingRange, waitingIn } from "../jobs/tracking/waiting.ts"
 import { jobView } from "../jobs/view.ts"
@@ -49,6 +54,7 @@ import { refuseUnknown } from "../options/refuse.ts"
 import { Schedules } from "../schedules/schedules.ts"
 import { type QueueStats, queueStats } from "../statistics/queue-stats.ts"
 import { Statistics } from "../statistics/statistics.ts"
+import { type StepPage, stepsOf } from "../steps/listing.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/lift/transport.ts"
 import { type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
@@ -125,7 +131,7 @@ interface ClientOptions {
   readonly taskNames?: ReadonlyMap<string, string>
   readonly tracing?: Tracing
   readonly taskSentEvents?: boolean
-  /** Name by which the jobs show who submitted them; absent: they show the process. */
+  /** Name of the client, which jobs show as their submitter. Absent: they show the process. */
   readonly sender?: string | undefined
 }
 
@@ -140,7 +146,7 @@ export class Client implements AsyncDisposable {
   readonly directory: Directory
   /** Tasks that are submitted by the clock: `client.schedules.create("weekly", { cron: "0 7 * * mon", task: … })`. */
   readonly schedules: Schedules
-  /** How the board did over time: series, findings, errors by cause. */
+  /** Statistics: series over time, findings, errors by cause. */
   readonly statistics: Statistics
   readonly #ownsTransport: boolean
   readonly #taskNames: ReadonlyMap<string, string>
@@ -196,6 +202,12 @@ export class Client implements AsyncDisposable {
    * Submits tasks in as few round trips as the transport needs. The whole array is checked first: an invalid element fails the
    * call, with its `index`. Then each element has a result of its own, in order: a receipt or an error. With `atomic` all
    * are stored or none, and the call fails as a whole.
+   *
+   * @example
+   * ```ts
+   * const tasks = ["tea", "cake"].map((item) => ({ task: "orders.total", input: { items: [item] } }))
+   * const results = await client.submitMany(tasks)
+   * ```
    */
   async submitMany(
     submissions: ReadonlyArray<Submission>,
@@ -272,7 +284,8 @@ export class Client implements AsyncDisposable {
   }
 
   /** Names of the groups that have jobs, a page at a time: `next` of one page is `after` of the next. */
-  groups(page: { readonly limit?: number; readonly after?: string } = {}): ReturnType<typeof listGroups> {
+  async groups(page: { readonly limit?: number; readonly after?: string } = {}): ReturnType<typeof listGroups> {
+    refuseUnknown(page, { limit: true, after: true }, "groups()")
     return listGroups(this.connection, page)
   }
 
@@ -322,17 +335,25 @@ export class Client implements AsyncDisposable {
     return askWhy(this.connection, id, { taskNames: this.#taskNames })
   }
 
-  /** Jobs, newest first, a page at a time. */
+  /**
+   * Jobs, newest first, a page at a time: pass `next` on as `after` until there is none. Fails with `invalid-input`, and with
+   * `unsupported` where the transport cannot list jobs.
+   *
+   * @example
+   * ```ts
+   * const { jobs, next } = await client.jobs({ states: ["failed"], limit: 50 })
+   * ```
+   */
   async jobs(query: JobQuery = {}): Promise<JobPage> {
     const { records, ...page } = await asking(query, (asked) => this.connection.jobs.list(asked))
-    return { ...page, jobs: records.map(jobView) }
+    return { ...page, jobs: (await judged(this.connection, records, query.states)).map(jobView) }
   }
 
   /**
-   * How many jobs match. By state and queue alone the number is exact, but for jobs that have succeeded, which are counted
-   * up to `most` (1,000), as are all jobs with another filter: `more` says that there are more.
+   * How many jobs match. A count by state and queue alone is exact, except for jobs that have succeeded. Those, and the
+   * jobs of any other filter, are counted up to `most` (defaults to 1,000): `more` says that there are more.
    */
-  count(query: Omit<JobQuery, "limit" | "after"> = {}, most?: number): Promise<JobCount> {
+  async count(query: Omit<JobQuery, "limit" | "after"> = {}, most?: number): Promise<JobCount> {
     const { after: _after, limit: _limit, ...wanted } = recordQueryOf({ ...query, limit: 1 })
     return this.connection.jobs.count(wanted, most)
   }
@@ -343,6 +364,17 @@ export class Client implements AsyncDisposable {
    */
   waiting(queue: string, range: WaitingRange = {}): Promise<ReadonlyArray<string>> {
     return waitingIn(this.connection, queue, range)
+  }
+
+  /**
+   * The durable steps of a job that have ended, in the order in which they did. Pass `next` on as `after` until there is none.
+   * Fails with `not-found` and `gone`.
+   */
+  steps(
+    id: string,
+    { limit = 100, after }: { readonly limit?: number; readonly after?: string } = {},
+  ): Promise<StepPage> {
+    return stepsOf(this.connection, id, { limit, after })
   }
 
   /** The place of a job in its queue: `position` 0 is taken next. `null` for a job that does not wait in a queue. */
@@ -368,11 +400,17 @@ export class Client implements AsyncDisposable {
   async planAll(decision: "cancel" | "retry", query: Omit<JobQuery, "limit" | "after">): Promise<BulkPlan> {
     const { limit: _limit, after: _after, ...wanted } = recordQueryOf(query)
     const rule = decision === "cancel" ? { whyNot: whyNotCancel, runs: false } : { whyNot: whyNotRerun, runs: true }
-    return planAll(this.connection, wanted, { ...rule, taskNames: this.#taskNames })
+    const recent = (tasks: ReadonlyArray<string>) => this.statistics.recent(tasks)
+    return planAll(this.connection, wanted, { ...rule, taskNames: this.#taskNames, recent })
   }
 
   /**
    * The changes of all jobs, from now on, until the signal fires or the client is closed. A slow reader misses events.
+   *
+   * @example
+   * ```ts
+   * for await (const { job } of client.events(AbortSignal.timeout(60_000))) console.log(job.id, job.state)
+   * ```
    */
   async *events(signal: AbortSignal): ReturnType<typeof followBoard> {
     const stop = new AbortController()
@@ -434,8 +472,9 @@ export class Client implements AsyncDisposable {
   }
 
   /** Pauses a queue: it takes tasks and gives none out until it is resumed. Fails with `invalid-input`. */
-  pause(queue: string, { by }: { readonly by?: string } = {}): Promise<void> {
-    return pauseQueue(this.connection.store, queue, by)
+  async pause(queue: string, options: { readonly by?: string } = {}): Promise<void> {
+    refuseUnknown(options, { by: true }, "pause()")
+    await pauseQueue(this.connection.store, queue, options.by)
   }
 
   /** Resumes a paused queue. Fails with `invalid-input`. */
@@ -485,14 +524,15 @@ export class Client implements AsyncDisposable {
     command: C,
     ...[given, options = {}]: ControlArguments<C>
   ): Promise<ReadonlyArray<AnswerTo<C>>> {
+    refuseUnknown(options, { workers: true, timeout: true } satisfies Record<keyof CommandOptions, true>, "control()")
     // Workers make their replies by this type. A worker of another version may send another form.
     return (await askWorkers(this.connection, command, given ?? {}, options)) as ReadonlyArray<AnswerTo<C>>
   }
 
   /**
-   * The queues that were used and not deleted, each with what waits in it, as `callboard queues --json` shows them;
-   * `GET /v1/queues` adds who serves them, and how much comes and goes. Resolves with an
-   * empty list where the transport cannot count. Fails with `TransportError`.
+   * The queues that were used and not deleted, each with what waits in it, as `callboard queues --json` shows them.
+   * `GET /v1/queues` adds the workers that serve each queue, and its rates. Resolves with an empty list where the
+   * transport cannot count. Fails with `TransportError`.
    */
   async queues(): Promise<ReadonlyArray<QueueStats>> {
     const { jobs } = this.connection

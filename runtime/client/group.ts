@@ -6,7 +6,7 @@ import type { GroupView } from "../jobs/groups.ts"
 import type { SubmittedJob, WaitOptions } from "../jobs/handle.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
 import { milliseconds } from "../options/duration.ts"
-import { refuseInput } from "../options/refuse.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { MOST_MEMBERS } from "../protocol/headers.ts"
 import type { JobPage, JobQuery } from "./job-query.ts"
 
@@ -29,21 +29,24 @@ export interface SubmittedGroup<R = unknown> extends GroupHandle {
   /** One for each task, in order. */
   readonly members: ReadonlyArray<SubmittedJob<R>>
   /**
-   * Waits for the end of all members, together no longer than `timeout`, and resolves with their results, in order. Fails as the
-   * first that has none.
+   * Waits for the end of all members, together no longer than `timeout`, and resolves with their results, in order.
+   * Fails with the error of the first member that has no result.
    */
   results(options?: WaitOptions): Promise<ReadonlyArray<R>>
 }
 
-/** The body of a chord, and what it makes of its members. */
+/** Fields of the body of a chord. */
 export interface BodyFields extends Omit<SubmissionFields, "chord" | "group"> {
-  /** Starts also where members fail: it gets `{ job, state }` in place of their results. Defaults to false. */
+  /**
+   * Whether the body starts also where members fail: it then gets `{ job, state }` in place of their results. Defaults
+   * to false.
+   */
   readonly allowFailure?: boolean
-  /** Does not get the results before its own arguments. Defaults to false. */
+  /** Whether the body gets its own arguments alone, without the results before them. Defaults to false. */
   readonly immutable?: boolean
 }
 
-/** The same with its task. */
+/** {@link BodyFields} with the name of the task. */
 export interface BodyTask extends BodyFields {
   readonly task: string
 }
@@ -53,7 +56,7 @@ export interface GroupOptions {
   readonly id?: string
 }
 
-/** What a group asks of its client. */
+/** The operations of the client that a group needs. */
 export interface GroupClient {
   submit(task: string, fields: SubmissionFields): Promise<SubmittedJob>
   submitMany(submissions: ReadonlyArray<Submission>): Promise<ReadonlyArray<SubmittedJob | CallboardError>>
@@ -70,6 +73,7 @@ export class PendingGroup {
     if (tasks.length === 0 || tasks.length > MOST_MEMBERS) {
       refuseInput("tasks", `a group has 1 to ${MOST_MEMBERS} tasks, not ${tasks.length}`)
     }
+    refuseUnknown(options, { id: true } satisfies Record<keyof GroupOptions, true>, "group()")
     this.#tasks = tasks
     this.#options = options
     this.#client = client

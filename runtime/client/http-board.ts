@@ -5,8 +5,9 @@ import { accepted } from "../board/failure.ts"
 import { idOf } from "../board/handles.ts"
 import type { BoardPage, IterateOptions, ListOptions } from "../board/iterating.ts"
 import { BoardJob, type JobBoard, type JobWaitOptions, jobWaitOf } from "../board/job.ts"
-import type { HeldOptions } from "../board/owning.ts"
-import type { BoardEntity, PostOptions } from "../board/requests.ts"
+import type { ExtendOptions, HeldOptions } from "../board/owning.ts"
+import { type BoardEntity, checkOptions, type PostOptions } from "../board/requests.ts"
+import type { TrashOptions } from "../board/trash.ts"
 import {
   BoardComplete,
   BoardCount,
@@ -59,8 +60,8 @@ export interface HttpBoard extends Methods {
   take(owner: string, options?: TakeOptions): Promise<HttpBoardClaim>
 }
 
-/** What is known here of a job: how it was last, and the claim that was made here. */
-interface Held {
+/** What this process knows of a job: its last view, and the claim that was made here. */
+interface KnownJob {
   last: BoardJobView
   claim?: { readonly owner: string; readonly number: number }
 }
@@ -71,7 +72,7 @@ class OverHttp implements HttpBoard, JobBoard {
   readonly name: string
   readonly #ask: Ask
   readonly #path: string
-  readonly #held = new WeakMap<BoardJob, Held>()
+  readonly #handles = new WeakMap<BoardJob, KnownJob>()
 
   constructor(ask: Ask, name: string) {
     this.name = accepted(checkBoardName(name))
@@ -85,11 +86,15 @@ class OverHttp implements HttpBoard, JobBoard {
     )
   }
 
-  list({ limit, onlyUnclaimed, after }: ListOptions = {}): Promise<BoardPage> {
+  async list(options: ListOptions = {}): Promise<BoardPage> {
+    checkOptions("list", options)
+    const { limit, onlyUnclaimed, after } = options
     return this.#ask(BoardJobList, `${this.#path}/jobs`, { query: { limit, unclaimed: onlyUnclaimed, cursor: after } })
   }
 
-  iterate({ onlyUnclaimed = false, fresh = false }: IterateOptions = {}): HttpBoardIterator {
+  iterate(options: IterateOptions = {}): HttpBoardIterator {
+    checkOptions("iterate", options)
+    const { onlyUnclaimed = false, fresh = false } = options
     const unreadable: Array<string> = []
     const jobs = this.#iterate(onlyUnclaimed, fresh, unreadable)
     return {
@@ -131,7 +136,7 @@ class OverHttp implements HttpBoard, JobBoard {
   }
 
   async find(job: BoardJob | string): Promise<BoardJobView> {
-    const held = this.#heldOf(job)
+    const held = this.#knownOf(job)
     if (held === undefined) return this.#ask(BoardJobView, this.#pathOf(job))
     const view = await this.#known(job)
     if (view !== undefined) return view
@@ -143,7 +148,7 @@ class OverHttp implements HttpBoard, JobBoard {
   async #known(job: BoardJob | string): Promise<BoardJobView | undefined> {
     try {
       const view = await this.#ask(BoardJobView, this.#pathOf(job))
-      const held = this.#heldOf(job)
+      const held = this.#knownOf(job)
       if (held !== undefined) held.last = view
       return view
     } catch (refused) {
@@ -163,25 +168,31 @@ class OverHttp implements HttpBoard, JobBoard {
   async extendExpiry(
     job: BoardJob | string,
     expiry: DurationInput | null,
-    { owner, claim }: HeldOptions & { readonly owner?: string } = {},
+    options: ExtendOptions = {},
   ): Promise<boolean> {
-    const held = this.#heldOf(job)?.claim
+    checkOptions("extendExpiry", options)
+    const { owner, claim } = options
+    const held = this.#knownOf(job)?.claim
     const own = owner === undefined || owner === held?.owner ? held : undefined
     const body = { expiry, owner: owner ?? own?.owner, claim: claim ?? own?.number }
     return (await this.#ask(BoardExtended, this.#pathOf(job, "/extend"), { method: "POST", body })).extended
   }
 
-  async claim(job: BoardJob | string, owner: string, { expiry }: ClaimOptions = {}): Promise<HttpBoardClaim> {
+  async claim(job: BoardJob | string, owner: string, options: ClaimOptions = {}): Promise<HttpBoardClaim> {
+    checkOptions("claim", options)
+    const { expiry } = options
     const path = this.#pathOf(job, "/claim")
     return this.#claimed(await this.#ask(BoardJobView, path, { method: "POST", body: { owner, expiry } }), job)
   }
 
-  async take(owner: string, { expiry, wait = 0, signal }: TakeOptions = {}): Promise<HttpBoardClaim> {
-    const options = { method: "POST", body: { owner, expiry } } as const
+  async take(owner: string, options: TakeOptions = {}): Promise<HttpBoardClaim> {
+    checkOptions("take", options)
+    const { expiry, wait = 0, signal } = options
+    const request = { method: "POST", body: { owner, expiry } } as const
     const ms = milliseconds("wait", wait)
     return this.#claimed(
       await this.#polled(ms, signal, (part) =>
-        this.#ask(BoardJobView, `${this.#path}/claim`, { ...options, ...part }).then(found, notFound),
+        this.#ask(BoardJobView, `${this.#path}/claim`, { ...request, ...part }).then(found, notFound),
       ),
     )
   }
@@ -209,7 +220,10 @@ class OverHttp implements HttpBoard, JobBoard {
     }
   }
 
-  /** Asks with one wait after the other until something is found, or the time is over: then it fails as the last answer did. */
+  /**
+   * Sends requests that wait, one after the other, until something is found or the time is over: then it fails with the
+   * error of the last answer.
+   */
   async #polled<A>(
     ms: number,
     signal: AbortSignal | undefined,
@@ -249,7 +263,8 @@ class OverHttp implements HttpBoard, JobBoard {
     owner: string,
     options: HeldOptions = {},
   ): Promise<BoardJobView> {
-    const held = this.#heldOf(job)
+    checkOptions(how, options)
+    const held = this.#knownOf(job)
     const claim = options.claim ?? (held?.claim?.owner === owner ? held.claim.number : undefined)
     const view = await this.#ask(BoardJobView, this.#pathOf(job, `/${how}`), { method: "POST", body: { owner, claim } })
     if (held !== undefined) {
@@ -259,7 +274,9 @@ class OverHttp implements HttpBoard, JobBoard {
     return view
   }
 
-  async trashed({ limit, after }: { readonly limit?: number; readonly after?: string } = {}) {
+  async trashed(options: TrashOptions = {}) {
+    checkOptions("trashed", options)
+    const { limit, after } = options
     return (await this.#ask(BoardTrash, `${this.#path}/trash`, { query: { limit, cursor: after } })).jobs
   }
 
@@ -279,9 +296,9 @@ class OverHttp implements HttpBoard, JobBoard {
 
   #claimed(view: BoardJobView, given?: BoardJob | string): HttpBoardClaim {
     const { owner, claim: number = 0 } = view
-    const job = given instanceof BoardJob && this.#held.has(given) ? given : this.#handle(view)
+    const job = given instanceof BoardJob && this.#handles.has(given) ? given : this.#handle(view)
     const claim = { owner: owner ?? "", number }
-    this.#held.set(job, { last: view, claim })
+    this.#handles.set(job, { last: view, claim })
     const end = (how: "consume" | "abandon" | "trash") => () => this.#end(how, job, claim.owner, { claim: number })
     return { job, ...claim, view, consume: end("consume"), abandon: end("abandon"), trash: end("trash") }
   }
@@ -289,12 +306,12 @@ class OverHttp implements HttpBoard, JobBoard {
   #handle(view: BoardJobView): BoardJob {
     const { book, createdAt, ...content } = view
     const job = new BoardJob({ ...content, ...(book && { book }), createdAt: Date.parse(createdAt) }, this)
-    this.#held.set(job, { last: view })
+    this.#handles.set(job, { last: view })
     return job
   }
 
-  #heldOf(job: BoardJob | string): Held | undefined {
-    return job instanceof BoardJob ? this.#held.get(job) : undefined
+  #knownOf(job: BoardJob | string): KnownJob | undefined {
+    return job instanceof BoardJob ? this.#handles.get(job) : undefined
   }
 
   #pathOf(job: BoardJob | string, end = ""): string {

@@ -6,12 +6,11 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
-import type { JobHandle, WaitOptions } from "../jobs/handle.ts"
+import { type JobHandle, resultsWaitOf, timeoutOf, type WaitOptions } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import { BatchReceipts, errorOf, Job, JobResult, ReceiptSchema, RunResults } from "../jobs/responses.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
 import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
-import { milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { checkScheduleName } from "../schedules/fields.ts"
 import type { Schedules } from "../schedules/schedules.ts"
@@ -96,6 +95,13 @@ const TOKEN = /^[\x21-\x7e]+$/
 /**
  * A client over the HTTP of a service at `url`: `http://127.0.0.1:7420`, with the path where it is mounted, if any. No request
  * is sent yet. Fails with `CallboardError` `invalid-input`, naming the option.
+ *
+ * @example
+ * ```ts
+ * const client = connectHttp("http://127.0.0.1:7420", { token: process.env.TOKEN })
+ * const job = await client.submit("orders.total", { input: { items: ["tea"] } })
+ * const total = await job.result({ timeout: "30 seconds" })
+ * ```
  */
 export const connectHttp = (url: string, settings: HttpClientSettings = {}): HttpClient => {
   refuseUnknown(settings, SETTINGS, "connectHttp()")
@@ -123,15 +129,17 @@ const clientOf = (request: Request): HttpClient => {
 
   const job = <R>(id: string): HttpJob<R> => {
     const path = `/v1/jobs/${encodeURIComponent(id)}`
-    const end = (options: WaitOptions = {}) => waitForEnd(request, path, id, options)
+    const end = (call: string, options: WaitOptions = {}) =>
+      waitForEnd(request, path, id, timeoutOf(options, call), options.signal)
     return {
       id,
       find: () => ask(Job, path),
       // The caller's type says what the method returned.
-      result: async (options) => valueOf(id, await end(options)) as R,
-      outcome: async (options) => (await end(options)) as Outcome<R>,
-      results: async ({ wait = 0, signal } = {}) => {
-        const until = performance.now() + milliseconds("wait", wait)
+      result: async (options) => valueOf(id, await end("result()", options)) as R,
+      outcome: async (options) => (await end("outcome()", options)) as Outcome<R>,
+      results: async (options = {}) => {
+        const { signal } = options
+        const until = performance.now() + resultsWaitOf(options)
         for (;;) {
           const left = until - performance.now()
           const waitMs = Math.ceil(Math.min(Math.max(left, 0), POLL_MS))
@@ -140,7 +148,8 @@ const clientOf = (request: Request): HttpClient => {
         }
       },
       cancel: (options) => ask(Job, `${path}/cancel`, { method: "POST", query: { ...options } }),
-      retry: () => ask(Job, `${path}/retry`, { method: "POST" }),
+      retry: ({ from } = {}) =>
+        ask(Job, `${path}/retry${from === undefined ? "" : `?from=${from}`}`, { method: "POST" }),
       patchMeta: (patch) => ask(Job, `${path}/meta`, { method: "PATCH", body: patch }),
       delete: async (options) => {
         await ask(Schema.Undefined, path, { method: "DELETE", query: { ...options } })
@@ -227,9 +236,9 @@ const waitForEnd = async (
   request: Request,
   path: string,
   id: string,
-  { timeout, signal }: WaitOptions,
+  limitMs: number,
+  signal: AbortSignal | undefined,
 ): Promise<Outcome> => {
-  const limitMs = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
   const began = performance.now()
   const leftMs = () => limitMs - (performance.now() - began)
   for (let hasAnswered = false; ; ) {

@@ -41,7 +41,7 @@ export type Ask = <S extends Schema.Codec<unknown, unknown>>(
   options?: RequestOptions,
 ) => Promise<S["Type"]>
 
-/** `?terminate=true`, of the parameters that are given. */
+/** Parameters as a query, such as `?terminate=true`. Those without a value are left out. */
 const queryOf = (given: Query): string => {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(given)) if (value !== undefined) query.set(name, `${value}`)
@@ -82,7 +82,7 @@ export const requestsTo = (base: string, token: string | undefined, timeoutMs: n
   }
 }
 
-/** As a client over a transport writes the arguments of a task. */
+/** The body as JSON, written as a client over a transport writes the arguments of a task. */
 const asJson = (body: unknown): Result.Result<string, CallboardError> => {
   const text = renderJson(body)
   return Result.isSuccess(text)

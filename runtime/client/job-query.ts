@@ -1,8 +1,8 @@
 /** The query of lists and of bulk decisions. */
 import type { JobView } from "../jobs/view.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
-import { refuseInput } from "../options/refuse.ts"
-import { wholeNumber } from "../options/whole.ts"
+import { wholeNumber } from "../options/fields.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { isState, NO_STATE, type State } from "../protocol/state.ts"
 import type { RecordQuery } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
@@ -31,7 +31,7 @@ export interface JobQuery {
   readonly group?: string
   /** Fingerprint of the failure, the same for jobs that failed alike. */
   readonly error?: string
-  /** The last eight characters of its id. */
+  /** The last eight characters of its id, in lower case or in capitals. */
   readonly idEnds?: string
   /** Submitted at this time or later. */
   readonly since?: Date
@@ -39,6 +39,8 @@ export interface JobQuery {
   readonly until?: Date
   /** Only dead letters. Defaults to false. */
   readonly dead?: boolean
+  /** Only dead letters that were given up for this reason. */
+  readonly reason?: string
   /** Most jobs on the page, 1–1,000. Defaults to 100. */
   readonly limit?: number
   /** Where the page begins: `next` of the page before. Defaults to the newest job. */
@@ -49,15 +51,39 @@ export interface JobQuery {
   readonly signal?: AbortSignal
 }
 
+const QUERY = {
+  states: true,
+  task: true,
+  queue: true,
+  rootId: true,
+  parentId: true,
+  group: true,
+  error: true,
+  idEnds: true,
+  since: true,
+  until: true,
+  dead: true,
+  reason: true,
+  limit: true,
+  after: true,
+  budget: true,
+  signal: true,
+} satisfies Record<keyof JobQuery, true>
+
 const DEFAULT_LIMIT = 100
 const MAX_LIMIT = 1_000
 
-/** The query as transports take it. Fails with `invalid-input` where the limit is out of range, or a state is none. */
+/**
+ * The query as transports take it. Fails with `invalid-input` where the limit is out of range, a state is unknown, or
+ * there is no such field: a misspelt one would select every job.
+ */
 export const recordQueryOf = (query: JobQuery): RecordQuery => {
-  const { limit = DEFAULT_LIMIT, since, until, budget, ...rest } = query
+  refuseUnknown(query, QUERY, "a query of jobs")
+  const { limit = DEFAULT_LIMIT, since, until, budget, idEnds, ...rest } = query
   if (!(rest.states ?? []).every(isState)) refuseInput("states", NO_STATE)
   return {
     ...rest,
+    ...(idEnds === undefined ? {} : { idEnds: idEnds.toLowerCase() }),
     ...(since === undefined ? {} : { since: since.getTime() }),
     ...(until === undefined ? {} : { until: until.getTime() }),
     ...(budget === undefined ? {} : { budget: milliseconds("budget", budget) }),

@@ -25,6 +25,8 @@ const MethodDescription = Schema.Struct({
   ),
   /** Most retries after a failed attempt, where the method sets it. */
   retries: Schema.optionalKey(Schema.Int),
+  /** Its jobs must not run twice: one whose worker dies has failed. */
+  onLost: Schema.optionalKey(Schema.Literal("fail")),
   params: Schema.optionalKey(Schema.Array(Schema.String)),
   /** Arguments that must not be shown anywhere: all of them, or those with these names. */
   redact: Schema.optionalKey(Schema.Union([Schema.Boolean, Schema.Array(Schema.String)])),

@@ -7,7 +7,8 @@ import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import { milliseconds } from "../options/duration.ts"
-import { refuseInput } from "../options/refuse.ts"
+import { isName } from "../options/fields.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import type { Store } from "../transport/store.ts"
 
@@ -64,19 +65,26 @@ export interface SuspendOptions {
   readonly ttl?: number | string
 }
 
+const SUSPEND = { ttl: true } satisfies Record<keyof SuspendOptions, true>
+
+const checkedWorker = (worker: string): string =>
+  isName(worker) ? worker : refuseInput("worker", "must be the name of a worker: text of 1 to 255 bytes")
+
 /** Suspends one worker; without a name all workers, also those that start later. Fails with `invalid-input`. */
 export const suspendWorkers = async (
   store: Store,
   worker: string | undefined,
-  { ttl }: SuspendOptions = {},
+  options: SuspendOptions = {},
 ): Promise<void> => {
+  refuseUnknown(options, SUSPEND, "suspend()")
+  const { ttl } = options
   const ttlMs = ttl === undefined ? undefined : milliseconds("ttl", ttl)
   if (ttlMs !== undefined && ttlMs < 1_000) refuseInput("ttl", "must be 1 second at least")
-  await store.write([SUSPENSIONS.put(worker ?? EVERY_WORKER, now(), ttlMs)])
+  await store.write([SUSPENSIONS.put(worker === undefined ? EVERY_WORKER : checkedWorker(worker), now(), ttlMs)])
 }
 
 /** Ends the suspension of one worker; without a name it ends all suspensions. */
 export const resumeWorkers = async (store: Store, worker: string | undefined): Promise<void> => {
-  const names = worker === undefined ? await suspensions(store) : [worker]
+  const names = worker === undefined ? await suspensions(store) : [checkedWorker(worker)]
   if (names.length > 0) await store.write(names.map((name) => SUSPENSIONS.remove(name)))
 }

@@ -5,9 +5,8 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { didYouMean } from "../options/refuse.ts"
-import type { About } from "./about.ts"
 import { ConfigError, type ConfigFile, checkConfig, issueOf } from "./file.ts"
-import { TOKEN_SCOPES } from "./groups.ts"
+import { type About, TOKEN_SCOPES } from "./groups.ts"
 import type { Config } from "./schema.ts"
 import { SETTINGS, type Setting } from "./settings.ts"
 

@@ -3,16 +3,16 @@
  * `CALLBOARD_*` variable, which wins over `callboard.config.ts`, which wins over the default. A name that is not in this
  * schema is an error, in the file as in the environment.
  */
+
 import { hostname } from "node:os"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { MOST_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { duration } from "../options/duration.ts"
-import { whole } from "../options/whole.ts"
+import { whole } from "../options/fields.ts"
 import type { AnyPlugin } from "../transport/lift/plugin.ts"
-import { about, QueueName, Text, Version, WorkerName, yesNo } from "./about.ts"
-import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
+import { about, HttpConfig, LogConfig, QueueName, ReconnectConfig, Text, Version, WorkerName, yesNo } from "./groups.ts"
 
 const isPlugin = (value: unknown): value is AnyPlugin =>
   typeof value === "object" && value !== null && "connect" in value && typeof value.connect === "function"
@@ -67,11 +67,14 @@ export const ConfigSchema = Schema.Struct({
         return Result.isSuccess(parsed) || parsed.failure
       }),
     ).annotate(
-      about("Lets the number of handlers follow what is held, between two bounds: `2..16`; instead of `concurrency`", {
-        default: "none",
-        read: "text",
-        flag: "--autoscale <min..max>",
-      }),
+      about(
+        "Lets the number of handlers follow the number of tasks held, between two bounds: `2..16`; instead of `concurrency`",
+        {
+          default: "none",
+          read: "text",
+          flag: "--autoscale <min..max>",
+        },
+      ),
     ),
   ),
   prefetch: Schema.optionalKey(
@@ -106,7 +109,7 @@ export const ConfigSchema = Schema.Struct({
   ),
   burst: Schema.optionalKey(
     Schema.Boolean.annotate(
-      about("Stop when the queues are empty; what a limit has put off is waited for", {
+      about("Stop when the queues are empty; tasks that a limit has deferred are waited for", {
         default: "no",
         read: "switch",
         flag: "--burst",
@@ -141,7 +144,7 @@ export const ConfigSchema = Schema.Struct({
   version: Schema.optionalKey(
     Version.annotate(
       about(
-        "The application's own version, 1–100 characters: statistics tell since when it runs and what fails with it",
+        "The application's own version, 1–100 characters: statistics show since when it runs and which errors it has",
         {
           default: "none",
           read: "text",
@@ -192,7 +195,7 @@ export const ConfigSchema = Schema.Struct({
   rateLimits: Schema.optionalKey(
     Schema.Boolean.annotate(
       about(
-        "False: the worker keeps to no rate or limit of a method, and its jobs do not count for the limits of other workers",
+        "False: the worker ignores rates and limits of methods, and its jobs do not count for the limits of other workers",
         {
           default: `${DEFAULTS.rateLimits}`,
           read: "switch",
@@ -272,7 +275,7 @@ export const ConfigSchema = Schema.Struct({
   reconnect: Schema.optionalKey(ReconnectConfig),
   events: Schema.optionalKey(
     Schema.Boolean.annotate(
-      about("Workers tell what happens to every task, as events", {
+      about("Workers send an event for each step of every task", {
         default: "no",
         read: "switch",
         flag: "-E, --events",
@@ -285,6 +288,20 @@ export const ConfigSchema = Schema.Struct({
         default: "no",
         read: "switch",
       }),
+    ),
+  ),
+  resultBackend: Schema.optionalKey(
+    Text.annotate(
+      about(
+        "Where clients of Celery look for results; with it a worker also answers `celery inspect`, `control` and `events`",
+        {
+          unit: "URL",
+          default: "none",
+          read: "text",
+          flag: "--result-backend <url>",
+          secret: true,
+        },
+      ),
     ),
   ),
   languages: Schema.optionalKey(

@@ -1,7 +1,6 @@
 /** The settings as a flat list, each with its path in the file and its environment variable. */
 import * as Schema from "effect/Schema"
-import type { About } from "./about.ts"
-import { HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
+import { type About, HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
 import { ConfigSchema } from "./schema.ts"
 
 /** One setting. Its path in the file is `http.port`, for instance. */

@@ -9,7 +9,7 @@ import { type Connection, connectionOf } from "./connection.ts"
 
 /** Used where no transport is named: one SQLite file, which several processes of a machine may share. */
 export const DEFAULT_TRANSPORT = "sqlite:.callboard/board.db"
-const DEFAULT_NAMESPACE = "callboard"
+export const DEFAULT_NAMESPACE = "callboard"
 export const DEFAULT_LEASE_MS = 30_000
 export const DEFAULT_HEARTBEAT_MS = 20_000
 
@@ -133,7 +133,20 @@ export const connectTransport = async (target: string | object, settings: Connec
   }
   const plugin = await findPlugin(url.protocol.slice(0, -1), settings)
   const chosen = options(url.searchParams)
-  return asTransport(await plugin.connect(url, chosen), chosen)
+  return asTransport(await plugin.connect(url, chosen), chosen, ({ name }) =>
+    connectRecords(name, url, chosen, settings),
+  )
+}
+
+/** Connects the transport that `?records=` names. It keeps the records, the store, and the tasks that are due later. */
+const connectRecords = async (queue: string, url: URL, options: ConnectOptions, settings: ConnectSettings) => {
+  const given = url.searchParams.get("records")
+  const place = given === null ? undefined : parseUrl(given)
+  if (given === null || place === undefined) {
+    const why = given === null ? "it keeps no records" : `records: ${JSON.stringify(displayUrl(given))} is no URL`
+    throw invalid(`${queue}: ${why}; name a transport that does: ?records=sqlite:jobs.db`)
+  }
+  return (await findPlugin(place.protocol.slice(0, -1), settings)).connect(place, options)
 }
 
 /**
@@ -210,7 +223,7 @@ const adopt = async (
   const plugins: Array<AnyPlugin> = [...Object.values(settings.transports ?? {})]
   for (const load of new Set(Object.values(builtin))) plugins.push(await load())
   for (const plugin of plugins) {
-    const adopted = plugin.adopt?.(client, options)
+    const adopted = "adopt" in plugin ? plugin.adopt?.(client, options) : undefined
     if (adopted !== undefined) return asTransport(await adopted, options)
   }
   return undefined

@@ -37,7 +37,7 @@ export class Connectivity {
     return this.#lost
   }
 
-  /** Returns {@link wasLost} and resets it: from now on it tells of the next loss. */
+  /** Returns {@link wasLost} and resets it: from then on it shows the next loss. */
   acknowledgeLoss(): boolean {
     const lost = this.#lost
     this.#lost = false

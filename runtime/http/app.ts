@@ -10,12 +10,22 @@ import type { MetricsText } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Token } from "./access.ts"
+import { boardRoutes } from "./boards.ts"
+import { controlRoutes, revocationRoutes } from "./control.ts"
+import { descriptionRoutes } from "./description-routes.ts"
+import { eventRoutes } from "./events.ts"
+import { groupRoutes } from "./groups.ts"
 import { honoApp } from "./hono-app.ts"
+import { jobRoutes, whyRoutes } from "./job.ts"
+import { deadRoutes, jobsRoutes } from "./jobs.ts"
 import { type Bounds, Budget, KEEP_ALIVE_MS } from "./limits.ts"
+import { limitRoutes } from "./method-limits.ts"
 import { openApiOf } from "./openapi.ts"
-import type { OpenApi } from "./openapi-document.ts"
-import type { HttpContext } from "./route.ts"
-import { routes } from "./routes.ts"
+import type { HttpContext, OpenApi, Route } from "./route.ts"
+import { scheduleRoutes } from "./schedules.ts"
+import { healthRoutes, metricsRoutes, serviceRoutes } from "./service-routes.ts"
+import { statisticsRoutes } from "./statistics.ts"
+import { submitRoutes } from "./submit.ts"
 
 export interface HttpAppOptions {
   /** Tokens, each with its scopes. Without any, say `loopbackOnly: true` or `open: true`. Defaults to none. */
@@ -95,7 +105,7 @@ export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
 }
 
 /** An application that listens before its client has connected. */
-export interface AttachableHttp {
+interface AttachableHttp {
   readonly app: Hono
   /** From now on requests are served by this client. Until then each route that needs the transport answers 503. */
   attach(client: Client): void
@@ -154,3 +164,24 @@ const UNGUARDED =
   "http: without tokens everyone who reaches it may do everything; give `tokens`, or say `loopbackOnly: true` (answers to localhost only) or `open: true` (your application decides who gets here)"
 
 const CONNECTING = "this process has not reached its transport yet"
+
+/** All routes, in the order of the reference. */
+export const routes: ReadonlyArray<Route> = [
+  ...submitRoutes,
+  ...jobRoutes,
+  ...whyRoutes,
+  ...jobsRoutes,
+  ...groupRoutes,
+  ...eventRoutes,
+  ...deadRoutes,
+  ...scheduleRoutes,
+  ...boardRoutes,
+  ...revocationRoutes,
+  ...statisticsRoutes,
+  ...limitRoutes,
+  ...serviceRoutes,
+  ...healthRoutes,
+  ...controlRoutes,
+  ...metricsRoutes,
+  ...descriptionRoutes,
+]

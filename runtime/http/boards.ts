@@ -1,8 +1,8 @@
 /** Routes of job boards: jobs are posted, claimed (also by a request that waits for one), extended, consumed. */
 import * as Schema from "effect/Schema"
-import { latest } from "../async/latest.ts"
+import { latest } from "../async/timers.ts"
 import type { Board } from "../board/board.ts"
-import type { BoardEvent } from "../board/listeners.ts"
+import type { BoardEvent } from "../board/notifications.ts"
 import {
   ClaimRequest,
   ExtendRequest,
@@ -35,7 +35,10 @@ import { bodyOf } from "./request-body.ts"
 import { json } from "./response.ts"
 import { type Definition, type Route, type RouteRequest, route } from "./route.ts"
 
-/** Most boards that are held at a time; of those on which nothing waits the one not asked for longest is closed for another. */
+/**
+ * Most boards that are connected at a time. Beyond that, of the boards on which no request waits, the one that was used
+ * least recently is closed.
+ */
 const MOST_BOARDS = 1_000
 
 /** How many requests wait on a board, or stream what happens to it. */
@@ -60,7 +63,10 @@ const boardOf = ({ context: { client }, board: name }: Pick<RouteRequest, "conte
   return board
 }
 
-/** How long a claim over HTTP holds where nothing is said: no process is known that it could be renewed for. */
+/**
+ * How long a claim over HTTP holds without `expiry`, in seconds. Nothing renews it, since it belongs to no process that
+ * is known here.
+ */
 const DEFAULT_EXPIRY = 60
 
 const JOB = { status: 200, description: "The job", schema: BoardJobView }
@@ -82,7 +88,7 @@ const Cursor = Schema.String.check(Schema.isMaxLength(1_024)).annotate({
   description: "Where to go on: the `next` of the page before",
 })
 
-/** A route of a board: every one may find that the transport of the board is away, or the board closed. */
+/** A route of a board. Each of them may answer that the transport of the board is away, or that the board is closed. */
 const boardRoute = <const P extends Parameters = Record<never, never>>(
   definition: Omit<Definition<P>, "group" | "idDescription">,
 ): Route =>
@@ -110,7 +116,7 @@ const ownerRoute = (how: "consume" | "abandon" | "trash", summary: string, descr
     },
   })
 
-/** Waits with a signal that fires when the client goes or the service stops. */
+/** Waits with a signal that fires when the client disconnects or the service stops. */
 const whileHere = async <A>(
   { c, context }: RouteRequest,
   board: Board,
@@ -141,7 +147,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
       const { name, ...options } = parsePost(await bodyOf(request))
       const { book, ...job } = await boardOf(request).post(name, options)
       const now = job.createdAt.getTime()
-      // Not read again: where that failed, the client would post a second job.
+      // The job is not read again: if that failed, the client would post a second job.
       const record = posted({ ...job, ...(book === null ? {} : { book }) }, now)
       return json<BoardJobView>(viewOf({ ...record, sequence: job.sequence }, now), 201)
     },
@@ -329,7 +335,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
       return stream(request, async function* (signal) {
         const told = latest<BoardEvent>(async (push, listening) => {
           const stop = await board.on("*", push)
-          // The client may have gone by now.
+          // The client may have disconnected by now.
           if (listening.aborted) stop()
           else listening.addEventListener("abort", stop, { once: true })
         }, signal)

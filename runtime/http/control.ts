@@ -1,6 +1,6 @@
 /** Routes that control queues and workers: pause, purge, suspend, inspect, command, and revoke by header. */
 import * as Schema from "effect/Schema"
-import { COMMANDS, isCommand } from "../cluster/remote/command.ts"
+import { COMMANDS, isCommand } from "../cluster/remote-command.ts"
 import { parseRevoke, Revocation, RevokeOptions } from "../cluster/revocation.ts"
 import { CallboardError } from "../errors.ts"
 import { withReadDeadline } from "./limits.ts"
@@ -41,7 +41,7 @@ const commandOptions = ({
 
 const camel = (name: string): string => name.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
 
-/** What workers tell of tasks has their arguments. */
+/** Commands whose answers hold the arguments of tasks. */
 const SHOWS_PAYLOAD = new Set(["active", "reserved", "put-off"])
 
 const inspectRoute = (name: string, summary: string): Route =>
@@ -242,7 +242,7 @@ export const revocationRoutes: ReadonlyArray<Route> = [
     group: "Revocations",
     summary: "Revocations that hold now, oldest first",
     scope: "read",
-    // They name values of headers that tasks carry.
+    // Revocations name values of headers that tasks carry.
     showsPayload: true,
     responses: [{ status: 200, description: "The revocations", schema: RevocationList }],
     handle: async ({ context }) =>

@@ -4,15 +4,11 @@ import type { Context } from "hono"
 import { sampleOf } from "../options/sample.ts"
 import { DEFAULT_METHOD } from "../protocol/name.ts"
 import { withReadDeadline } from "./limits.ts"
-import type { OpenApi } from "./openapi-document.ts"
 import { type Example, REFERENCE_HEADERS, referenceOf, referenceTextOf, TEXT_HEADERS } from "./reference.ts"
 import { json } from "./response.ts"
-import { type HttpContext, type Route, route } from "./route.ts"
+import { type HttpContext, type OpenApi, type Route, route } from "./route.ts"
 
-/**
- * Whether submitting needs no token. The page needs none either way, so it names actors only where a caller may see
- * them.
- */
+/** Whether submitting needs no token. The reference page never needs one, so it names actors only where this is so. */
 const needsNoToken = ({ paths }: OpenApi): boolean =>
   paths["/v1/jobs"]?.["post"]?.security.some((each) => Object.keys(each).length === 0) === true
 

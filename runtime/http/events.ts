@@ -1,11 +1,9 @@
-/**
- * Server-sent events: of one job, replayed from its record and resumable, and of the whole board, from now on.
- */
+/** Server-sent events: of one job, replayed from its record and resumable, and of all jobs, from now on. */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { Context } from "hono"
 import { streamSSE } from "hono/streaming"
-import { latest } from "../async/latest.ts"
+import { latest } from "../async/timers.ts"
 import { listenToEvents, type ReceivedEvent, TypePatterns, typeFilter } from "../cluster/events.ts"
 import { CallboardError } from "../errors.ts"
 import { boardEventOf, followJob, type JobEvent } from "../jobs/tracking/following.ts"
@@ -25,18 +23,18 @@ export interface SseMessage {
   readonly id?: string
 }
 
-/** How soon a browser comes back after a stream has broken. */
+/** How soon a browser connects again after a stream has broken, in milliseconds. */
 const RECONNECT_MS = 1_000
 
 const STREAM_HEADERS = {
   "Content-Type": "text/event-stream",
-  // Proxies must neither keep nor gather what is sent.
+  // Proxies must neither cache nor buffer the stream.
   "Cache-Control": "no-store, no-transform",
   "X-Accel-Buffering": "no",
   "X-Content-Type-Options": "nosniff",
 }
 
-/** Streams until `events` ends, the client goes, or the service stops. */
+/** Streams until `events` ends, the client disconnects, or the service stops. */
 export const stream = (
   { c, context, caller }: Pick<RouteRequest, "c" | "context" | "caller">,
   events: (signal: AbortSignal) => AsyncIterable<SseMessage>,

@@ -1,8 +1,7 @@
 /** The record of a job for the routes: found now, or waited for until the job has ended. */
 import * as Result from "effect/Result"
 import { WaitTimeout } from "../errors.ts"
-import { attemptsOf } from "../jobs/attempts.ts"
-import { inputView, jobDetails, withoutPayload } from "../jobs/details.ts"
+import { attemptsOf, inputView, jobDetails, withoutPayload } from "../jobs/details.ts"
 import type { JobResult, JobWith } from "../jobs/responses.ts"
 import { findRecord, goneError, waitForEnd } from "../jobs/tracking/finding.ts"
 import { outcomesOf } from "../jobs/tracking/history.ts"
@@ -19,7 +18,7 @@ import type { HttpContext } from "./route.ts"
 /** The record of a job. Fails with `not-found`, and with `gone` when only its tombstone is left. */
 export const recordOf = async ({ client }: HttpContext, id: string): Promise<JobRecord> => {
   const { record } = await withReadDeadline(findRecord(client.connection, id))
-  if (record.tombstone) throw goneError(id)
+  if (record.tombstone) throw goneError(id, record)
   return record
 }
 
@@ -43,7 +42,7 @@ export const recordAfterWait = async (
       throw cause
     }
   })
-  if (ended?.tombstone) throw goneError(id)
+  if (ended?.tombstone) throw goneError(id, ended)
   return ended ?? (client.aborted ? now : await recordOf(context, id))
 }
 

@@ -3,17 +3,18 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
 import { cancelJob } from "../jobs/commands/cancel.ts"
+import { stillIn } from "../jobs/commands/decide.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
-import { rerunJob } from "../jobs/commands/rerun.ts"
-import { runJobNow } from "../jobs/commands/run-now.ts"
-import { Job, JobResult, JobWith, Pending, RunResults } from "../jobs/responses.ts"
+import { rerunJob, runJobNow } from "../jobs/commands/rerun.ts"
+import { Job, JobResult, JobWith, Pending, RunResults, StateSchema } from "../jobs/responses.ts"
 import { treeOf } from "../jobs/tree.ts"
 import { jobView, type RunView, runView } from "../jobs/view.ts"
 import { transportDown } from "../jobs/why/ask.ts"
 import { Why, withoutTenant } from "../jobs/why/cause.ts"
 import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
+import { StepPage, stepsOf } from "../steps/listing.ts"
 import type { Caller } from "./access.ts"
 import {
   detailsFor,
@@ -66,6 +67,15 @@ const DEFAULT_TREE = 200
 const TreeLimit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
   description: "Most jobs to show",
   default: DEFAULT_TREE,
+})
+
+const StepLimit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
+  description: "Most steps on a page",
+  default: 100,
+})
+
+const StepCursor = Schema.String.check(Schema.isPattern(/^\d{1,9}$/)).annotate({
+  description: "`next` of the page before",
 })
 
 const JOB = { status: 200, description: "The job", schema: Job }
@@ -127,6 +137,23 @@ export const jobRoutes: ReadonlyArray<Route> = [
         const options = { limit, budget: DEFAULT_BUDGET_MS, signal }
         return json<typeof JobTree.Type>(await treeOf(context.client.connection, id, options))
       }),
+  }),
+  route({
+    method: "GET",
+    path: "/v1/jobs/{id}/steps",
+    operation: "getSteps",
+    group: "Jobs",
+    summary: "The durable steps of a job",
+    description: "Those of its last run that have ended, in that order; results need the scope `payload`.",
+    scope: "read",
+    query: { limit: integer(StepLimit), cursor: text(StepCursor) },
+    responses: [{ status: 200, description: "The steps", schema: StepPage }],
+    problems: ["gone"],
+    handle: async ({ caller, context, id, query: { limit = 100, cursor } }) => {
+      const page = await withReadDeadline(stepsOf(context.client.connection, id, { limit, after: cursor }))
+      const shown = caller.may("payload") ? page.steps : page.steps.map(({ value: _value, ...step }) => step)
+      return json<typeof StepPage.Type>({ ...page, steps: shown })
+    },
   }),
   route({
     method: "GET",
@@ -211,12 +238,18 @@ export const jobRoutes: ReadonlyArray<Route> = [
           description: "Jobs that wait for it need not wait for it any more, also if it was cancelled before",
         }),
       ),
+      state: list(
+        Schema.Array(StateSchema).check(Schema.isMinLength(1), Schema.isMaxLength(20)).annotate({
+          description: "Only while it is in one of these states, with commas between them; else `matches-differ`",
+        }),
+      ),
     },
     responses: [JOB],
-    problems: ["already-terminal", "gone"],
+    problems: ["already-terminal", "gone", "matches-differ"],
     handle: async ({ caller, context, id, query }) => {
-      const { terminate = false, release = false } = query
-      const record = await cancelJob(context.client.connection, id, { terminate, release })
+      const { terminate = false, release = false, state } = query
+      const check = state === undefined ? undefined : stillIn(state)
+      const record = await cancelJob(context.client.connection, id, { terminate, release }, check)
       return json<typeof Job.Type>(shownTo(caller, jobView(record)))
     },
   }),
@@ -229,10 +262,22 @@ export const jobRoutes: ReadonlyArray<Route> = [
     description:
       "Begins the job's next run, under the same id. `unsupported` where its input is not kept, as for jobs that succeeded.",
     scope: "operate",
+    query: {
+      from: text(
+        Schema.Literal("start").annotate({
+          description:
+            "Keeps none of the durable steps; absent: the job goes on with what is done, or goes on undoing it",
+        }),
+      ),
+    },
     responses: [JOB],
     problems: ["job-exists", "gone", "unsupported"],
-    handle: async ({ caller, context, id }) =>
-      json<typeof Job.Type>(shownTo(caller, jobView(await rerunJob(context.client.connection, id)))),
+    handle: async ({ caller, context, id, query: { from } }) => {
+      const options = from === undefined ? {} : { from }
+      return json<typeof Job.Type>(
+        shownTo(caller, jobView(await rerunJob(context.client.connection, id, undefined, options))),
+      )
+    },
   }),
   route({
     method: "POST",

@@ -82,7 +82,7 @@ const filter = {
   ),
   idEnds: text(
     Schema.String.check(Schema.isPattern(/^[0-9a-fA-F]{8}$/)).annotate({
-      description: "The last eight characters of its id, where these are hexadecimal",
+      description: "The last eight characters of its id, where these are hexadecimal, in lower case or in capitals",
     }),
   ),
   since: text(Time("Submitted at this time or later: ISO 8601")),
@@ -90,7 +90,14 @@ const filter = {
   ...page,
 }
 
-const { state: _state, root: _root, parent: _parent, group: _group, ...deadFilter } = filter
+const { state: _state, root: _root, parent: _parent, group: _group, ...someFilter } = filter
+const deadFilter = { ...someFilter, reason: text(Text("Why it was given up, as its `dead` says")) }
+
+const deadQueryOf = ({ reason, ...given }: Values<typeof deadFilter>): JobQuery => ({
+  ...queryOf(given),
+  dead: true,
+  ...(reason === undefined ? {} : { reason }),
+})
 
 /** Checked parameters as the client's query. */
 const queryOf = (given: Values<typeof filter>): JobQuery => ({
@@ -102,7 +109,7 @@ const queryOf = (given: Values<typeof filter>): JobQuery => ({
   ...(given.parent === undefined ? {} : { parentId: given.parent }),
   ...(given.group === undefined ? {} : { group: given.group }),
   ...(given.error === undefined ? {} : { error: given.error }),
-  ...(given.idEnds === undefined ? {} : { idEnds: given.idEnds.toLowerCase() }),
+  ...(given.idEnds === undefined ? {} : { idEnds: given.idEnds }),
   ...(given.since === undefined ? {} : { since: timeOf(given.since) }),
   ...(given.until === undefined ? {} : { until: timeOf(given.until) }),
   ...(given.cursor === undefined ? {} : { after: given.cursor }),
@@ -127,7 +134,7 @@ const withCursor = async <T>(query: JobQuery, work: (query: JobQuery) => Promise
   }
 }
 
-/** The filters that say which jobs are meant. `until` alone would be all of them. */
+/** The filters that select jobs. `until` is not among them: alone it would select all jobs. */
 const WHICH = ["state", "task", "queue", "root", "parent", "group", "error", "idEnds", "since"] as const
 
 /**
@@ -198,7 +205,7 @@ const decided = async (
   const budget = DEFAULT_BUDGET_MS / 1_000
   const { limit: _limit, after: _after, ...which } = query
   if (dryRun) {
-    // A time to come would let in what comes until then.
+    // With a later `until`, jobs that are submitted up to then would match as well.
     const until = new Date(Math.min(Date.now(), query.until?.getTime() ?? Number.POSITIVE_INFINITY))
     const plan = await boundedRead(c.req.raw.signal, (signal) =>
       client.planAll(decision, { ...which, until, budget, signal }),
@@ -303,7 +310,7 @@ export const deadRoutes: ReadonlyArray<Route> = [
     scope: "read",
     query: { ...deadFilter, ...search },
     responses: [LIST],
-    handle: (request) => listed(request, { ...queryOf(request.query), dead: true }, request.query),
+    handle: (request) => listed(request, deadQueryOf(request.query), request.query),
   }),
   route({
     method: "POST",
@@ -334,6 +341,6 @@ export const deadRoutes: ReadonlyArray<Route> = [
     query: { ...deadFilter, ...bulk },
     responses: [BULK],
     problems: ["matches-differ"],
-    handle: (request) => decided(request, "retry", { ...queryOf(request.query), dead: true }, request.query),
+    handle: (request) => decided(request, "retry", deadQueryOf(request.query), request.query),
   }),
 ]

@@ -168,7 +168,7 @@ export class Budget {
   }
 }
 
-/** How far back one may ask. */
+/** The shortest and the longest range of a request for statistics, in milliseconds. */
 const LEAST_RANGE_MS = 60_000
 const LONGEST_RANGE_MS = 86_400_000
 

@@ -76,7 +76,7 @@ const onBun = (bun: BunLike, { host, port }: Address, handler: Handler): Listene
   return { port: server.port, drain: () => server.stop(), kill: () => server.stop(true) }
 }
 
-/** How long after a server has ended by itself another one listens, and how often that is said. */
+/** How long after a server has ended by itself another one listens, and how often that is logged, in milliseconds. */
 const LISTEN_AGAIN_MS = 500
 const SAY_AGAIN_MS = 30_000
 
@@ -114,7 +114,7 @@ const onDeno = (deno: DenoLike, { host, port }: Address, handler: Handler, onLos
     drain: async () => {
       stops = true
       clearTimeout(timer)
-      // The server that has ended by itself has said so.
+      // The error of a server that has ended by itself was reported before.
       await server.shutdown().catch(() => undefined)
     },
     // Deno 2.9 cannot hurry a shutdown: aborting it throws an error that no code of ours can catch. A connection that is

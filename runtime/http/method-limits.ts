@@ -3,6 +3,7 @@ import * as Schema from "effect/Schema"
 import type { Client } from "../client/client.ts"
 import { CallboardError } from "../errors.ts"
 import { Count } from "../jobs/responses.ts"
+import { HIDDEN, hidesKey } from "../log/redaction.ts"
 import type { Store } from "../transport/store.ts"
 import { decodeState, HOLDER_PREFIX, LIMIT_PREFIX, type LimitState } from "../worker/limits/state.ts"
 import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
@@ -22,7 +23,7 @@ const held = {
   ),
 }
 
-const LimitList = Schema.Struct({
+export const LimitList = Schema.Struct({
   limits: Schema.Array(
     Schema.Struct({
       task: Schema.String.annotate({ description: "`actor.method`" }),
@@ -38,10 +39,12 @@ const LimitList = Schema.Struct({
   more: Schema.Boolean.annotate({ description: "Whether there are more values of keys than were looked at" }),
 }).annotate({ identifier: "LimitList" })
 
-const LimitKeys = Schema.Struct({
+export const LimitKeys = Schema.Struct({
   keys: Schema.Array(
     Schema.Struct({
-      key: Schema.String.annotate({ description: "Long ones are shown as `#` and their hash" }),
+      key: Schema.String.annotate({
+        description: "Long ones are shown as `#` and their hash, those that the method hides as `***`",
+      }),
       ...held,
       nextFree: Schema.optionalKey(
         Schema.String.annotate({ description: "When the rate lets the next start, ISO 8601", format: "date-time" }),
@@ -99,14 +102,24 @@ const limitsOf = async (client: Client): Promise<typeof LimitList.Type> => {
   }
 }
 
+/** Whether the key of a limit is taken from what its method hides. One that no worker describes might be. */
+const isHidden = async (client: Client, task: string): Promise<boolean> => {
+  const methods = (await client.actors()).flatMap(({ name, methods: own }) =>
+    own.filter((method) => `${name}.${method.name}` === task),
+  )
+  return methods.length === 0 || methods.some(({ redact, limitKey }) => hidesKey(redact, limitKey))
+}
+
 const keysOf = async (
-  { connection: { store } }: Client,
+  client: Client,
   task: string,
   limit: number,
   after: string | undefined,
 ): Promise<typeof LimitKeys.Type> => {
   const prefix = `${LIMIT_PREFIX}${task}/`
-  const [entries, holders, now] = await Promise.all([
+  const { store } = client.connection
+  const [hidden, entries, holders, now] = await Promise.all([
+    isHidden(client, task),
     store.list({ prefix, limit: limit + 1, ...(after === undefined ? {} : { after: prefix + after }) }),
     holdersOf(store),
     store.now(),
@@ -118,12 +131,13 @@ const keysOf = async (
       const state = decodeState(value)
       const { tat } = state
       return {
-        key: key.slice(prefix.length),
+        key: hidden ? HIDDEN : key.slice(prefix.length),
         ...sumOf([state], holders, now),
         ...(tat !== undefined && tat > now && tat < now + 8.64e13 ? { nextFree: new Date(tat).toISOString() } : {}),
       }
     }),
-    ...(entries.length > limit && last !== undefined ? { next: last.key.slice(prefix.length) } : {}),
+    // The cursor is a key: where these are hidden there is one page.
+    ...(entries.length > limit && last !== undefined && !hidden ? { next: last.key.slice(prefix.length) } : {}),
   }
 }
 
@@ -148,6 +162,8 @@ export const limitRoutes: ReadonlyArray<Route> = [
     operation: "listLimitKeys",
     group: "Statistics",
     summary: "The values of the key of a limit, each with a limit of its own",
+    description:
+      "Of a key that is taken from what the method hides by `redact`, or made by a function beside that, there is one page.",
     scope: "read",
     // The values are taken from the input of jobs.
     showsPayload: true,

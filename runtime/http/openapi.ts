@@ -3,9 +3,17 @@ import * as JsonSchema from "effect/JsonSchema"
 import * as Schema from "effect/Schema"
 import { Problem } from "../jobs/responses.ts"
 import { VERSION } from "../version.ts"
-import type { OpenApi, OpenApiParameter, OpenApiResponse, Operation } from "./openapi-document.ts"
 import { PROBLEMS } from "./response.ts"
-import { problemsOf, type Route, type RouteResponse, scopesOf } from "./route.ts"
+import {
+  type OpenApi,
+  type OpenApiParameter,
+  type OpenApiResponse,
+  type Operation,
+  problemsOf,
+  type Route,
+  type RouteResponse,
+  scopesOf,
+} from "./route.ts"
 
 const DESCRIPTION = `Post a task, keep the id: state, progress, result, events and cancellation by that id.
 

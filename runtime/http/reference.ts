@@ -1,7 +1,7 @@
 /** The API reference for people: one page, rendered from the OpenAPI document. It loads nothing and runs no script. */
 import type * as JsonSchema from "effect/JsonSchema"
 import { html, raw } from "hono/html"
-import type { OpenApi, OpenApiParameter, Operation } from "./openapi-document.ts"
+import type { OpenApi, OpenApiParameter, Operation } from "./route.ts"
 
 type Html = ReturnType<typeof html>
 type Schema = JsonSchema.JsonSchema

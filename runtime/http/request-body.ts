@@ -59,7 +59,7 @@ const tooLarge = (limit: number, isArray: boolean): CallboardError =>
       : `the body has more than ${limit} bytes: store large data elsewhere and send its address`,
   )
 
-/** Whether the first byte that says something begins an array. */
+/** Whether a body begins an array, by its first byte; in JSON by the first one that is no white space. */
 const beginsArray = (type: string, chunk: Uint8Array): boolean => {
   if (type !== jsonCodec.contentType) {
     const first = chunk[0] ?? 0
@@ -106,7 +106,7 @@ const late = (): CallboardError =>
     outcome: "none",
   })
 
-/** A body that ends too soon is the client's doing: it has gone. */
+/** A body that ends too soon: the client has disconnected. */
 const cutOff = (cause: unknown): never => {
   if (cause instanceof CallboardError) throw cause
   throw new CallboardError("invalid-input", "the request ended before its body was complete", { cause })
@@ -130,11 +130,11 @@ export const readBody = async (request: Request, limits: BodyLimits, held: HeldB
   throw new CallboardError(reason === "too-deep" ? "invalid-input" : code, `the body is ${message}`)
 }
 
-/** What a request is told by its body, which is one thing and no batch. Fails as {@link readBody} does. */
+/** The decoded body of a request, which is one value and no batch. Fails as {@link readBody} does. */
 export const bodyOf = async ({ c, context: { maxBody }, held }: BodyRequest): Promise<unknown> =>
   (await readBody(c.req.raw, { one: maxBody, many: maxBody }, held)).value
 
-/** What reading its body takes of a request. */
+/** The parts of a request that are needed to read its body. */
 interface BodyRequest {
   readonly c: { readonly req: { readonly raw: Request } }
   readonly context: { readonly maxBody: number }

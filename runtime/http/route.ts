@@ -2,6 +2,8 @@
  * A route as data: what the application serves, the OpenAPI document describes and the reference page shows is one
  * definition.
  */
+
+import type * as JsonSchema from "effect/JsonSchema"
 import * as Result from "effect/Result"
 import type * as Schema from "effect/Schema"
 import type { Context } from "hono"
@@ -13,7 +15,6 @@ import type { MetricsText } from "../metrics/metrics.ts"
 import { isId, MAX_ID_BYTES } from "../protocol/name.ts"
 import type { Caller } from "./access.ts"
 import type { Budget, HeldBody } from "./limits.ts"
-import type { OpenApi } from "./openapi-document.ts"
 import { type Parameters, queryParserOf, type Values } from "./parameter.ts"
 
 /** What all handlers of one application share. */
@@ -39,7 +40,7 @@ export interface HttpContext {
   readonly describe: (base: string) => OpenApi
 }
 
-export type Method = "GET" | "POST" | "PATCH" | "DELETE"
+type Method = "GET" | "POST" | "PATCH" | "DELETE"
 
 /** What a handler is called with. */
 export interface RouteRequest<P extends Parameters = Parameters> {
@@ -68,7 +69,7 @@ export interface RouteResponse {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-export interface HeaderParameter {
+interface HeaderParameter {
   readonly description: string
   readonly example: string
 }
@@ -84,7 +85,7 @@ export interface Definition<P extends Parameters> {
   readonly description?: string
   /** The scope that a token must have; `any`: each token will do. Absent on routes that need no token. */
   readonly scope?: Scope | "any"
-  /** What it answers shows what jobs were given or gave back: the token must have the scope `payload` as well. */
+  /** The answers show inputs or results of jobs: the token must have the scope `payload` as well. */
   readonly showsPayload?: true
   /** What the `{id}` of the path is. Defaults to the id of a job. */
   readonly idDescription?: string
@@ -126,9 +127,19 @@ export const route = <const P extends Parameters = Record<never, never>>(definit
       const held = context.budget.body()
       const board = c.req.param("board") ?? ""
       const request = { c, context, caller, held, id, board, query: query.success as Values<P>, base }
-      return definition.method === "GET" ? handle(request) : releasing(held, handle(request))
+      return definition.method === "GET" ? handle(request) : releasing(held, decided(definition, request))
     },
   }
+}
+
+/** What a decision changes is not told as it was before. Submissions are too many to look again after each. */
+const decided = async <P extends Parameters>(
+  { handle, scope }: Pick<Definition<P>, "handle" | "scope">,
+  request: RouteRequest<P>,
+): Promise<Response> => {
+  const answer = await handle(request)
+  if (scope !== "submit") await request.context.client.statistics.forget()
+  return answer
 }
 
 const releasing = async (held: HeldBody, answer: Response | Promise<Response>): Promise<Response> => {
@@ -161,3 +172,46 @@ export const problemsOf = (route: Route): ReadonlyArray<ErrorCode> => {
   if (route.path.includes("{id}")) codes.add("not-found")
   return [...codes].sort()
 }
+
+/** The part of OpenAPI 3.1 that the document uses. */
+export interface OpenApi {
+  readonly openapi: "3.1.0"
+  readonly info: { readonly title: string; readonly version: string; readonly description: string }
+  readonly servers: ReadonlyArray<{ readonly url: string }>
+  readonly tags: ReadonlyArray<{ readonly name: string }>
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
+  readonly components: {
+    readonly schemas: Readonly<Record<string, JsonSchema.JsonSchema>>
+    readonly securitySchemes: Readonly<Record<string, unknown>>
+  }
+}
+
+export interface Operation {
+  readonly operationId: string
+  readonly tags: ReadonlyArray<string>
+  readonly summary: string
+  readonly description: string
+  readonly parameters: ReadonlyArray<OpenApiParameter>
+  readonly requestBody?: { readonly required: true; readonly content: Content }
+  readonly responses: Readonly<Record<string, OpenApiResponse>>
+  readonly security: ReadonlyArray<Readonly<Record<string, ReadonlyArray<string>>>>
+}
+
+export interface OpenApiParameter {
+  readonly name: string
+  readonly in: "path" | "query" | "header"
+  readonly required: boolean
+  readonly description?: string
+  readonly schema: JsonSchema.JsonSchema
+  /** Lists in a query are written with commas. */
+  readonly style?: "form"
+  readonly explode?: false
+}
+
+export interface OpenApiResponse {
+  readonly description: string
+  readonly headers?: Readonly<Record<string, { readonly description: string; readonly schema: JsonSchema.JsonSchema }>>
+  readonly content?: Content
+}
+
+type Content = Readonly<Record<string, { readonly schema: JsonSchema.JsonSchema }>>

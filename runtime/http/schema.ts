@@ -48,7 +48,7 @@ export const JobTree = Schema.Struct({
       state: StateSchema,
       times: JobSummary.fields.times,
       parentId: Schema.optionalKey(Schema.String),
-      kind: Schema.Literals(["root", "child", "callback", "errback"]),
+      kind: Schema.Literals(["root", "child", "callback", "errback", "chain"]),
       after: Schema.optionalKey(
         Schema.Array(Schema.String).annotate({ description: "Jobs that it waits for, or waited for" }),
       ),
@@ -96,7 +96,9 @@ export const BulkPlan = Schema.Struct({
   }),
   warnings: Schema.Array(
     Schema.Struct({
-      code: Schema.String.annotate({ description: "`no-worker`, `paused`, `long`" }),
+      code: Schema.String.annotate({
+        description: "`no-worker`, `paused`, `still-failing`, `limited`, `not-idempotent`, `long`",
+      }),
       text: Schema.String,
     }),
   ),

@@ -1,6 +1,7 @@
 /**
- * The HTTP interface as a server of its own. Without tokens it is for this machine alone. Stopping ends waits and
- * streams, lets other requests finish for a moment, and then closes what is left.
+ * The HTTP interface as a server of its own. Without tokens it is for this machine alone. Stopping ends waits and streams, lets
+ * other requests finish for a moment, and then closes what is left. A pool of worker processes has a smaller one: liveness,
+ * readiness and metrics.
  */
 import type { Client } from "../client/client.ts"
 import { CallboardError } from "../errors.ts"
@@ -9,7 +10,12 @@ import type { MetricsText } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { checkTokenLengths, hostText, isLoopback, type Token } from "./access.ts"
 import { attachableHttp } from "./app.ts"
+import { honoApp } from "./hono-app.ts"
+import { Budget, KEEP_ALIVE_MS } from "./limits.ts"
 import { listen } from "./listener.ts"
+import { openApiOf } from "./openapi.ts"
+import type { HttpContext } from "./route.ts"
+import { healthRoutes, metricsRoutes } from "./service-routes.ts"
 
 export interface HttpOptions {
   /** Port to listen on, 0–65,535; 0 takes a free one. Defaults to 7420. */
@@ -78,7 +84,9 @@ export interface ServerAccess {
   readonly closing: AbortSignal
 }
 
-/** Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. `log` is told of later trouble. */
+/**
+ * Starts to listen. Fails with `invalid-input`, naming the option, when it cannot or must not. Later faults are logged.
+ */
 export const startServer = (
   options: HttpOptions,
   appOf: (access: ServerAccess) => { fetch(request: Request): Response | Promise<Response> },
@@ -133,4 +141,39 @@ export const startHttp = (options: HttpOptions, context: HttpServerContext): Att
     context.log?.with({ logger: "callboard.http" }),
   )
   return { ...server, attach: (client) => attach(client) }
+}
+
+const UNKNOWN_PATH =
+  "a pool of worker processes answers /healthz, /readyz and /metrics; `callboard serve` answers everything else"
+
+const poolRoutes = [...healthRoutes, ...metricsRoutes]
+
+export type PoolContext = Pick<HttpContext, "unready" | "metrics" | "log">
+
+/** Starts to serve the HTTP interface of a pool. Fails with `invalid-input`, naming the option, when it cannot or must not listen. */
+export const startPoolHttp = (options: HttpOptions, { unready, metrics, ...context }: PoolContext): HttpServer => {
+  const log = context.log.with({ logger: "callboard.http" })
+  return startServer(
+    options,
+    ({ tokens, origins, loopbackOnly, closing }) => {
+      const context: HttpContext = {
+        // The process that watches over a pool has no transport, and none of these routes needs a client.
+        get client(): never {
+          throw new CallboardError("not-found", UNKNOWN_PATH)
+        },
+        log,
+        maxBody: 0,
+        budget: new Budget(),
+        keepAliveMs: KEEP_ALIVE_MS,
+        unready,
+        outage: () => undefined,
+        metrics,
+        closing,
+        features: [],
+        describe: (base) => openApiOf(poolRoutes, base, tokens.length > 0),
+      }
+      return honoApp(context, { routes: poolRoutes, tokens, origins, loopbackOnly, unknownPath: UNKNOWN_PATH })
+    },
+    log,
+  )
 }

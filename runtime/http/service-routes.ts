@@ -62,7 +62,7 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     operation: "listQueues",
     group: "Service",
     summary: "Queues, with how much waits in them and for how long",
-    description: "`unsupported` where the transport cannot tell.",
+    description: "`unsupported` where the transport cannot tell. Asked once a second, whatever the number of callers.",
     scope: "read",
     responses: [{ status: 200, description: "The queues that exist", schema: QueueList }],
     problems: ["unsupported"],
@@ -88,7 +88,7 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     handle: async ({ context: { client }, query: { lost } }) => {
       const within = lost === undefined ? 0 : rangeOf("lost", lost)
       const [alive, gone] = await withReadDeadline(
-        Promise.all([client.workers(), within === 0 ? [] : client.statistics.gone(within)]),
+        Promise.all([client.statistics.workers(), within === 0 ? [] : client.statistics.gone(within)]),
       )
       return json<typeof WorkerList.Type>({ workers: [...alive, ...gone.map(goneWorker)] })
     },

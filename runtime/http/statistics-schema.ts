@@ -1,4 +1,4 @@
-/** Schemas of what is told about the board over time. The types of the handlers and the OpenAPI document are made from them. */
+/** Schemas of the statistics. The types of the handlers and the OpenAPI document are made from them. */
 import * as Schema from "effect/Schema"
 import { Count, JobSummary } from "../jobs/responses.ts"
 import { FINDING_CODES } from "../statistics/findings.ts"

@@ -1,4 +1,4 @@
-/** Routes about the board over time: series, findings, tasks, errors by cause. */
+/** Routes of the statistics: series over time, findings, tasks, errors by cause. */
 import { createHash } from "node:crypto"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
@@ -54,7 +54,7 @@ const Ids = Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMax
   .check(Schema.isMaxLength(MOST_FOLLOWED))
   .annotate({ description: `Ids of jobs in sight, ${MOST_FOLLOWED} at most, with commas between them` })
 
-/** The jobs that are there, without what may be long, as a caller may see them. */
+/** Those of the jobs that are kept, without fields that may be long, as the caller may see them. */
 const summariesOf = async ({ client }: HttpContext, caller: Caller, ids: ReadonlyArray<string>) => {
   const known = ids.filter((id) => isId(id))
   const found = await Promise.all([...new Set(known)].map((id) => client.connection.jobs.find(id)))
@@ -71,7 +71,7 @@ export const statisticsRoutes: ReadonlyArray<Route> = [
     group: "Statistics",
     summary: "How the board is, in numbers, and what is wrong with it",
     description:
-      "Findings are made by rules, each with evidence, and with the request that helps where there is one; without any the board is well. Where what workers write is over a minute old, nothing is found, and the verdict says so. `more` names counts that are only known to be at least so high; those of `succeeded`, `dead` and `retrying` are up to 15 seconds old.",
+      "Findings are made by rules, each with evidence, and with the request that helps where there is one; without any the board is well. Where what workers write is over a minute old, nothing is found, and the verdict says so. `more` names counts that are only known to be at least so high: of a state that jobs end in, 10,000 are counted. Those of `succeeded`, `dead` and `retrying` are up to 15 seconds old. What takes long to count is counted the more rarely, so that it never takes more than a twentieth of the time.",
     scope: "read",
     query: { range: Range },
     responses: [{ status: 200, description: "The numbers", schema: StatsSchema }],
@@ -136,7 +136,7 @@ export const statisticsRoutes: ReadonlyArray<Route> = [
     group: "Statistics",
     summary: "What happened over time: counts, or percentiles of waiting and running",
     description:
-      "Of the last hour unless `from` says otherwise; at most 24 hours, 12 series (the rest is `(other)`) and 120 points. Workers write what they have counted every ten seconds. `null`: nothing is known of that time. `marks`: a version of the application that was first seen, and a worker that was last seen and did not stop in order. A job is counted as submitted once a worker has taken it, at the time of its submission. `partial`: not all could be read in time; ask again.",
+      "Of the last hour unless `from` says otherwise; at most 24 hours, 12 series (the rest is `(other)`) and 120 points. Workers write what they have counted every ten seconds. `null`: nothing is known of that time. `marks`: a version of the application that was first seen, and a worker that was last seen and did not stop in order. A job is counted as submitted once a worker has taken it, at the time of its submission: while a queue is behind, its last minutes are too low. `partial`: not all could be read in time; ask again.",
     scope: "read",
     query: {
       of: text(

@@ -20,7 +20,10 @@ const givenId = (task: unknown): string | undefined =>
 const withId = (task: unknown, id: string | undefined): unknown =>
   typeof task === "object" && task !== null && id !== undefined ? { ...task, id } : task
 
-/** The result of a task that an earlier request may have had accepted: an error of this one says nothing about that. */
+/**
+ * The result of a task that an earlier request may have submitted. An error of this request does not mean that the task
+ * was refused then.
+ */
 const inDoubt = (result: SubmitResults[number]): SubmitResults[number] =>
   result instanceof CallboardError && result.details.outcome === "none"
     ? new CallboardError(result.code, result.message, { ...result.details, outcome: "unknown" })
@@ -47,7 +50,10 @@ export class SubmissionRequest {
   #idsAreSettled = true
   /** Whether something may have been accepted. */
   #outcome: "none" | "unknown" = "none"
-  /** The deadline has passed, and the caller was told `#outcome`: what was not posted by then must not be posted later. */
+  /**
+   * The deadline has passed, and the caller has `#outcome` as its answer: tasks that were not posted by then must not
+   * be posted later.
+   */
   #answered = false
 
   constructor(context: HttpContext, tasks: ReadonlyArray<unknown>, options: SubmitOptions) {

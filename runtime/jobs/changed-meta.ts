@@ -8,7 +8,7 @@ const MAX_META = 64 * 1024
 
 const refused = (why: string, id: string) => new CallboardError("invalid-input", `meta: ${why}`, { field: "meta", id })
 
-/** What JSON keeps of meta data, or of a change, apart from the caller's objects. Fails with `invalid-input`, also by size. */
+/** A copy of meta data, or of a change, as JSON keeps it. Fails with `invalid-input`, also by its size. */
 export const metaInJson = (make: () => unknown, id: string): Meta => {
   let text: string
   try {

@@ -1,29 +1,29 @@
 /**
- * A single job as people and programs see it: its view, and what its task holds as long as that is kept. Lists and events leave
- * this out, because a body has to be decoded for it.
+ * A single job as people and programs see it: its view, its attempts, and what its task holds as long as that is kept. Lists
+ * and events leave this out, because a body has to be decoded for it.
  */
 import * as Result from "effect/Result"
 import { describedMethod } from "../cluster/directory.ts"
 import { cut, loggable } from "../log/log-value.ts"
 import { HIDDEN, hideAll, hides, type Redaction } from "../log/redaction.ts"
-import { encodeBase64 } from "../protocol/base64.ts"
 import { type Body, decodeBody } from "../protocol/body.ts"
 import { jsonForm } from "../protocol/codec/json.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
-import type { JobRecord } from "../protocol/record.ts"
-import { isPlainObject } from "../protocol/value.ts"
+import type { JobError, JobRecord, Transition } from "../protocol/record.ts"
+import { isTerminal } from "../protocol/state.ts"
+import { encodeBase64, isPlainObject } from "../protocol/value.ts"
 import type { Store } from "../transport/mod.ts"
-import { type JobView, jobView } from "./view.ts"
+import { isoTime, type JobView, jobView } from "./view.ts"
 
 /** Longest text of one argument in a call, in characters, and of the call. */
 const MAX_ARGUMENT = 75
 const MAX_CALL = 1_000
 
 /**
- * The job with what its task holds. A job that has succeeded does not keep its task. Where the submitter did not know what the
- * method hides, because Celery has sent the task, that is read from what its workers have written; where it cannot be read, the
- * whole input is hidden. Never rejects.
+ * The job with what its task holds. A job that has succeeded does not keep its task. Where the submitter did not know
+ * what the method hides, as with tasks that Celery has sent, the description that workers store of the method says so;
+ * where that cannot be read, the whole input is hidden. Never rejects.
  */
 export const jobDetails = async (store: Store, record: JobRecord): Promise<JobView> => {
   const view = jobView(record)
@@ -64,7 +64,7 @@ export const withoutPayload = ({ description, progress, ...view }: JobView, reco
 }
 
 /** The input of a job, as much of it as people read. */
-export interface InputView {
+interface InputView {
   readonly value?: unknown
   /** Where it is too long to be shown whole, its beginning as JSON; where it cannot be read as a task, its bytes in base64. */
   readonly raw?: string
@@ -110,8 +110,8 @@ const hiddenNames = (value: unknown, into: Set<string> = new Set()): Set<string>
 type Arguments = Pick<Body, "args" | "kwargs">
 
 /**
- * Arguments without what the method hides. The names of positional arguments are not known here, so where some names are hidden
- * each of them is, but for what has names inside.
+ * Arguments without what the method hides. The names of positional arguments are not known here: where some names are
+ * hidden, each of them is hidden as a whole, unless it has fields with names.
  */
 const shown = ({ args, kwargs }: Body, redact: Redaction["redact"]): Arguments => {
   if (redact === undefined) return { args, kwargs }
@@ -162,3 +162,58 @@ const ttlsOf = ({ own: { ttlMs, resultTtlMs, failureTtlMs } }: Task): Partial<Jo
   ...(resultTtlMs === undefined ? {} : { resultTtl: secondsOf(resultTtlMs) }),
   ...(failureTtlMs === undefined ? {} : { failureTtl: secondsOf(failureTtlMs) }),
 })
+
+interface AttemptView {
+  readonly run: number
+  readonly attempt: number
+  readonly worker?: string
+  /** The version of the application that this worker ran. */
+  readonly version?: string
+  /** When it came into its queue for this attempt. */
+  readonly queued?: string
+  readonly started: string
+  readonly ended?: string
+  /** How it ended: a state, `failed` also where another attempt follows, `handed-back`, or `lost` with its worker. Absent: it runs. */
+  readonly outcome?: string
+  /** Why, where that is more than a failure: `retry`, `lease-lost`, `stopped` … */
+  readonly reason?: string
+  /** Of earlier attempts only name and message are kept. */
+  readonly error?: Pick<JobError, "name" | "message"> & Partial<JobError>
+}
+
+/** Most attempts that are shown, the last ones. */
+const MOST = 20
+
+/** What a transition after the start says about the attempt. */
+const outcomeOf = ({ state, reason, error }: Transition): string => {
+  if (isTerminal(state)) return state
+  if (state === "started") return "lost"
+  if (error !== undefined || reason === "retry") return "failed"
+  return reason === "handed-back" ? "handed-back" : "lost"
+}
+
+/** The last 20 attempts, oldest first. Those of which the start is not kept any more are left out. */
+export const attemptsOf = ({ timeline, error, state }: JobRecord): ReadonlyArray<AttemptView> => {
+  const attempts: Array<AttemptView> = []
+  let queued: number | undefined
+  for (const [at, step] of timeline.entries()) {
+    if (step.state === "queued" || step.state === "scheduled") queued = step.due ?? step.at
+    if (step.state !== "started") continue
+    const end = timeline[at + 1]
+    const isLast = end !== undefined && at + 2 === timeline.length && isTerminal(state)
+    const failed = isLast ? error : end?.error
+    attempts.push({
+      run: step.run,
+      attempt: step.attempt ?? attempts.length + 1,
+      ...(step.worker === undefined ? {} : { worker: step.worker }),
+      ...(step.version === undefined ? {} : { version: step.version }),
+      ...(queued === undefined || queued > step.at ? {} : { queued: isoTime(queued) }),
+      started: isoTime(step.at),
+      ...(end === undefined ? {} : { ended: isoTime(end.at), outcome: outcomeOf(end) }),
+      ...(end?.reason === undefined ? {} : { reason: end.reason }),
+      ...(failed === undefined ? {} : { error: failed }),
+    })
+    queued = undefined
+  }
+  return attempts.slice(-MOST)
+}

@@ -13,6 +13,7 @@ import type { Store } from "../transport/store.ts"
 import { cancelAlone } from "./commands/cancel.ts"
 import { type BulkReport, decideAll } from "./commands/decide.ts"
 import { idFrom, keyPart } from "./dependencies/edges.ts"
+import { judged } from "./tracking/finding.ts"
 
 /** A group, with the number of its jobs in each state that some of them are in. */
 export interface GroupView {
@@ -54,12 +55,12 @@ const PAGE = 1_000
 const noSuchGroup = (id: string): CallboardError => new CallboardError("not-found", `there is no group ${id}`, { id })
 
 /** Counts the jobs of a group. Fails with `not-found` where no job of it is kept, and as the transport does. */
-export const findGroup = async ({ jobs }: Connection, id: string): Promise<GroupView> => {
+export const findGroup = async (connection: Connection, id: string): Promise<GroupView> => {
   const counts = new Map<State, number>()
   if (!isId(id)) throw noSuchGroup(id)
   for (let after: string | undefined, more = true; more; more = after !== undefined) {
-    const page = await jobs.list({ group: id, limit: PAGE, ...(after === undefined ? {} : { after }) })
-    for (const { state } of page.records) counts.set(state, (counts.get(state) ?? 0) + 1)
+    const page = await connection.jobs.list({ group: id, limit: PAGE, ...(after === undefined ? {} : { after }) })
+    for (const { state } of await judged(connection, page.records)) counts.set(state, (counts.get(state) ?? 0) + 1)
     after = page.next
   }
   const total = [...counts.values()].reduce((sum, count) => sum + count, 0)

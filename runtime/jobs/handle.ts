@@ -1,9 +1,10 @@
 import type { Connection } from "../connection/connection.ts"
 import { milliseconds } from "../options/duration.ts"
+import { refuseUnknown } from "../options/refuse.ts"
 import { type CancelOptions, cancelJob } from "./commands/cancel.ts"
 import { type DeleteOptions, deleteJob } from "./commands/delete.ts"
 import { patchMeta } from "./commands/meta.ts"
-import { rerunJob } from "./commands/rerun.ts"
+import { type RetryOptions, rerunJob } from "./commands/rerun.ts"
 import { jobDetails } from "./details.ts"
 import type { Receipt } from "./receipt.ts"
 import { findRecord, goneError, waitForEnd } from "./tracking/finding.ts"
@@ -46,7 +47,7 @@ export interface JobHandle<R = unknown> {
    * Runs the ended job again, as its next run. Fails with `job-exists` before it has ended, and `unsupported` where its
    * input is not kept.
    */
-  retry(): Promise<JobView>
+  retry(options?: RetryOptions): Promise<JobView>
   /**
    * Changes the meta data of the job by a merge patch (RFC 7396): fields are set, `null` removes one. The handler sees it in its
    * next attempt; where it changes the same field while it runs, the value that is given here stays. Fails with
@@ -74,10 +75,30 @@ export interface SubmittedJob<R = unknown> extends JobHandle<R> {
   readonly receipt: Receipt
 }
 
+const WAIT = { timeout: true, signal: true } satisfies Record<keyof WaitOptions, true>
+const RESULTS = { wait: true, signal: true } satisfies Record<keyof ResultsOptions, true>
+const CANCEL = { terminate: true, release: true } satisfies Record<keyof CancelOptions, true>
+const RETRY = { from: true } as const
+const DELETE = { dependents: true } satisfies Record<keyof DeleteOptions, true>
+const EVENTS = { lastEventId: true, signal: true } as const
+
+/** How long a call waits for the end of a job, in milliseconds. Fails with `invalid-input`. */
+export const timeoutOf = (options: WaitOptions, call: string): number => {
+  refuseUnknown(options, WAIT, call)
+  const { timeout } = options
+  return timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
+}
+
+/** How long a call waits for the first result of a job, in milliseconds. Fails with `invalid-input`. */
+export const resultsWaitOf = (options: ResultsOptions): number => {
+  refuseUnknown(options, RESULTS, "results()")
+  return milliseconds("wait", options.wait ?? 0)
+}
+
 /** `isNew`: whether the job was submitted just now. */
 export const jobHandle = <R>(connection: Connection, id: string, isNew = () => false): JobHandle<R> => {
-  const end = async (options: WaitOptions = {}): Promise<Outcome> => {
-    const record = await waitForEnd(connection, id, timeoutOf(options), options.signal, isNew())
+  const end = async (call: string, options: WaitOptions = {}): Promise<Outcome> => {
+    const record = await waitForEnd(connection, id, timeoutOf(options, call), options.signal, isNew())
     return outcomeInCode(outcomeOf(record) ?? { state: "gone" })
   }
   return {
@@ -87,18 +108,27 @@ export const jobHandle = <R>(connection: Connection, id: string, isNew = () => f
       if (record.tombstone) throw goneError(id)
       return jobDetails(connection.store, record)
     },
-    results: async ({ wait = 0, signal } = {}) =>
-      (await outcomesOf(connection, id, milliseconds("wait", wait), signal)).map(runView),
+    results: async (options = {}) =>
+      (await outcomesOf(connection, id, resultsWaitOf(options), options.signal)).map(runView),
     // The caller's type says what the method returned.
-    result: async (options) => valueOf(id, await end(options)) as R,
-    outcome: async (options) => (await end(options)) as Outcome<R>,
-    events: (options = {}) => followJob(connection, id, options),
-    cancel: async (options = {}) => jobView(await cancelJob(connection, id, options)),
-    retry: async () => jobView(await rerunJob(connection, id)),
+    result: async (options) => valueOf(id, await end("result()", options)) as R,
+    outcome: async (options) => (await end("outcome()", options)) as Outcome<R>,
+    events: (options = {}) => {
+      refuseUnknown(options, EVENTS, "events()")
+      return followJob(connection, id, options)
+    },
+    cancel: async (options = {}) => {
+      refuseUnknown(options, CANCEL, "cancel()")
+      return jobView(await cancelJob(connection, id, options))
+    },
+    retry: async (options = {}) => {
+      refuseUnknown(options, RETRY, "retry()")
+      return jobView(await rerunJob(connection, id, undefined, options))
+    },
     patchMeta: async (patch) => jobView(await patchMeta(connection, id, patch)),
-    delete: (options = {}) => deleteJob(connection, id, options),
+    delete: async (options = {}) => {
+      refuseUnknown(options, DELETE, "delete()")
+      await deleteJob(connection, id, options)
+    },
   }
 }
-
-const timeoutOf = ({ timeout }: WaitOptions): number =>
-  timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)

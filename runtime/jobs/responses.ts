@@ -105,6 +105,17 @@ const summary = {
     Schema.String.annotate({ description: "Names the cause of the error: the same for all jobs that failed alike" }),
   ),
   dead: Schema.optionalKey(Schema.String.annotate({ description: "On dead letters: why the task was given up" })),
+  reverting: Schema.optionalKey(
+    Schema.Literals(["failed", "cancelled"]).annotate({
+      description: "Why its steps are being undone; absent while they are not",
+    }),
+  ),
+  reverted: Schema.optionalKey(
+    Schema.Literal(true).annotate({ description: "Set where all its steps with a revert were undone" }),
+  ),
+  unreverted: Schema.optionalKey(
+    Schema.Array(Schema.String).annotate({ description: "Names of its steps with a revert that were not undone" }),
+  ),
   worker: Schema.optionalKey(Schema.String),
   parentId: Schema.optionalKey(Schema.String),
   rootId: Schema.optionalKey(Schema.String),
@@ -159,6 +170,7 @@ const AttemptSchema = Schema.Struct({
   run: Count,
   attempt: Count,
   worker: Schema.optionalKey(Schema.String),
+  version: Schema.optionalKey(Schema.String.annotate({ description: "Of the application, where workers are told it" })),
   queued: Schema.optionalKey(Time.annotate({ description: "When it came into its queue for this attempt" })),
   started: Time,
   ended: Schema.optionalKey(Time),

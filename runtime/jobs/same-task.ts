@@ -1,4 +1,6 @@
-/** Whether two submissions under one id are the same task: what a job that has succeeded keeps for that is a digest. */
+/**
+ * Whether two submissions under one id are the same task. A job that has succeeded keeps a digest of its task for that.
+ */
 import { hash } from "node:crypto"
 import type { AddressedTask } from "../protocol/message.ts"
 import type { JobRecord } from "../protocol/record.ts"

@@ -1,13 +1,17 @@
 /** The workflow of a job: the jobs of its root, those that it waits for, and those that wait for it. */
 import type { Connection } from "../connection/connection.ts"
+import { HeaderProblem } from "../protocol/header-field.ts"
+import type { AddressedTask } from "../protocol/message.ts"
+import { OWN_HEADER, ownOf } from "../protocol/own-headers.ts"
 import type { JobRecord } from "../protocol/record.ts"
+import type { State } from "../protocol/state.ts"
 import { edgePrefixOf, parseEdge } from "./dependencies/edges.ts"
-import { findAll, findRecord, goneError } from "./tracking/finding.ts"
+import { findAll, findRecord, goneError, judged } from "./tracking/finding.ts"
 import { type JobView, jobView } from "./view.ts"
 
 export interface TreeNode extends Pick<JobView, "id" | "name" | "state" | "times" | "parentId"> {
-  /** `root`; `callback` and `errback`: what its parent has submitted after its end; `child`: any other. */
-  readonly kind: "root" | "child" | "callback" | "errback"
+  /** `root`; `callback`, `errback` and `chain`: what followed the end of its parent; `child`: any other. */
+  readonly kind: "root" | "child" | "callback" | "errback" | "chain"
   /** Jobs that it waits for, or waited for. */
   readonly after?: ReadonlyArray<string>
 }
@@ -40,7 +44,8 @@ export const treeOf = async (connection: Connection, id: string, options: TreeOp
     store.list({ prefix: edgePrefixOf(id), limit }),
   ])
   // The job itself first: where there are more jobs than fit, the newest of the others are shown.
-  const records = new Map([[id, record], ...page.records.map((each) => [each.id, each] as const)])
+  const listed = await judged(connection, page.records)
+  const records = new Map([[id, record], ...listed.map((each) => [each.id, each] as const)])
   const waiting = edges.flatMap(({ key }) => parseEdge(key)?.child ?? [])
   const named = [root, ...(record.after?.ids ?? []), ...waiting].filter((each) => !records.has(each))
   const found = await findAll(jobs, named.slice(0, limit), (each) => each.record)
@@ -61,11 +66,15 @@ export const treeOf = async (connection: Connection, id: string, options: TreeOp
 const kindsOf = (records: ReadonlyMap<string, JobRecord>): ReadonlyMap<string, TreeNode["kind"]> =>
   new Map(
     [...records.values()].flatMap(({ id, state, followUps = [] }) =>
-      followUps
-        .filter((posting) => posting.id !== id)
-        .map((posting) => [posting.id, state === "succeeded" ? "callback" : "errback"] as const),
+      followUps.filter((posting) => posting.id !== id).map((posting) => [posting.id, kindOf(posting, state)] as const),
     ),
   )
+
+const kindOf = ({ message }: AddressedTask, parent: State): TreeNode["kind"] => {
+  if (parent !== "succeeded") return "errback"
+  const own = ownOf(message.headers[OWN_HEADER])
+  return !(own instanceof HeaderProblem) && own.link ? "chain" : "callback"
+}
 
 const nodeOf = (record: JobRecord, root: string, kinds: ReadonlyMap<string, TreeNode["kind"]>): TreeNode => {
   const { id, name, state, times, parentId, after } = jobView(record)

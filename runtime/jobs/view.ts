@@ -53,6 +53,12 @@ export interface JobView {
   readonly fingerprint?: string
   /** Set on dead letters: why the task was given up. */
   readonly dead?: string
+  /** Why the job's steps are being undone: it has failed, or was cancelled. Absent while they are not. */
+  readonly reverting?: "failed" | "cancelled"
+  /** Set where all steps with a revert were undone. */
+  readonly reverted?: true
+  /** Names of the steps with a revert that were not undone. */
+  readonly unreverted?: ReadonlyArray<string>
   readonly worker?: string
   readonly parentId?: string
   readonly rootId?: string
@@ -243,6 +249,9 @@ export const jobView = (record: JobRecord): JobView => {
     ...(record.error === undefined ? {} : { error: record.error }),
     ...(record.fingerprint === undefined ? {} : { fingerprint: record.fingerprint }),
     ...(record.dead === undefined ? {} : { dead: record.dead }),
+    ...(record.undo === undefined ? {} : { reverting: record.undo.why }),
+    ...(record.reverted ? { reverted: true } : {}),
+    ...(record.unreverted === undefined ? {} : { unreverted: record.unreverted }),
     ...(record.worker === undefined ? {} : { worker: record.worker }),
     ...(record.parentId === undefined ? {} : { parentId: record.parentId }),
     ...(record.rootId === undefined ? {} : { rootId: record.rootId }),

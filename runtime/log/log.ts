@@ -44,9 +44,7 @@ export type Fields = Readonly<Record<string, unknown>>
 export interface Log {
   /** The lowest level that is written. */
   readonly level: LogLevel
-  /**
-   * How lines are written, where they go to the console. A thread that cannot use this log makes an equal one by it.
-   */
+  /** How lines are written to the console. A thread that cannot use this log makes an equal one from these. */
   readonly settings?: LogSettings | undefined
   enabled(level: LogLevel): boolean
   debug(message: string, fields?: Fields): void
@@ -142,7 +140,14 @@ const fieldsOf = (fields: Fields | undefined): Fields => {
 
 const isLog = (log: Log | LogSink): log is Log => "with" in log && "enabled" in log
 
-/** Makes a {@link Log} of the application's own log. All lines go there, and nowhere else. */
+/**
+ * Makes a {@link Log} of the application's own log. All lines go there, and nowhere else.
+ *
+ * @example
+ * ```ts
+ * await serve({ actors: [orders], log: hostLog(console, { level: "warn" }) })
+ * ```
+ */
 export const hostLog = (log: Log | LogSink, levels: Levels = {}): Log => {
   if (isLog(log)) return log
   const wanted = log.enabled?.bind(log)

@@ -28,7 +28,14 @@ export interface Redaction {
 export const hides = (redact: Redaction["redact"], ...names: ReadonlyArray<string>): boolean =>
   typeof redact === "object" ? names.some((name) => redact.includes(name)) : redact === true
 
-/** What hides as much as all of these together. */
+/**
+ * Whether the values of a limit's key must be hidden: where the key is a field that is, and where it is a function (`field` is
+ * `undefined`), which may read what is hidden.
+ */
+export const hidesKey = (redact: Redaction["redact"], field: string | undefined): boolean =>
+  field === undefined ? hideAll(redact) !== undefined : hides(redact, field)
+
+/** The rule that hides whatever one of these rules hides. */
 export const hideAll = (...all: ReadonlyArray<Redaction["redact"]>): true | ReadonlyArray<string> | undefined => {
   if (all.includes(true)) return true
   const names = all.flatMap((each) => (typeof each === "object" ? each : []))

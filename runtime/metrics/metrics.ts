@@ -1,10 +1,14 @@
-/** The metrics of one service for Prometheus, in a registry of their own: two services in a process do not mix. */
-import { Registry } from "prom-client"
+/**
+ * The metrics of one service for Prometheus, in a registry of their own: two services in a process do not mix. Those of the
+ * queues are counted at each scrape.
+ */
+import { Counter, Gauge, Registry } from "prom-client"
+import { within } from "../async/timers.ts"
 import type { Client } from "../client/client.ts"
+import type { QueueStats } from "../statistics/queue-stats.ts"
+import { TransportError } from "../transport/mod.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
-import type { WorkerObserver } from "../worker/telemetry/observer.ts"
-import type { TaskNames } from "../worker/telemetry/task-names.ts"
-import { BoardMetrics } from "./board-metrics.ts"
+import type { TaskNames, WorkerObserver } from "../worker/telemetry/observer.ts"
 import { WorkerMetrics } from "./worker-metrics.ts"
 
 /** What `/metrics` answers with. */
@@ -23,15 +27,15 @@ export interface ServiceMetrics extends MetricsText {
 
 export class Metrics implements ServiceMetrics {
   readonly #registry = new Registry()
-  readonly #board: BoardMetrics
+  readonly #queues: QueueMetrics
 
   constructor() {
-    this.#board = new BoardMetrics(this.#registry)
+    this.#queues = new QueueMetrics(this.#registry)
   }
 
   /** Adds the queues of this client. Until then the metrics say that the transport is not connected. */
   follow(client: Client): void {
-    this.#board.follow(client)
+    this.#queues.follow(client)
   }
 
   /** Counts what a worker does. `load` is asked at each scrape; `undefined` while the worker is not there yet. */
@@ -40,17 +44,110 @@ export class Metrics implements ServiceMetrics {
   }
 
   async text(): Promise<string> {
-    await this.#board.refresh()
+    await this.#queues.refresh()
     return this.#registry.metrics()
   }
 
   async families(): Promise<ReadonlyArray<object>> {
-    await this.#board.refresh()
+    await this.#queues.refresh()
     return this.#registry.getMetricsAsJSON()
   }
 
   /** Stops watching the connection. */
   close(): void {
-    this.#board.close()
+    this.#queues.close()
+  }
+}
+
+/**
+ * Longest wait for the transport at a scrape, which must be answered also without it: Prometheus gives up after ten
+ * seconds.
+ */
+const QUEUES_TIMEOUT_MS = 2_000
+
+/** Most queues with metrics, the deepest first: each client with the scope `submit` can create queues without end. */
+export const MAX_QUEUES = 1_000
+
+/** Metrics of the queues and of the connection. */
+export class QueueMetrics {
+  readonly #depth: Gauge<"queue">
+  readonly #scheduled: Gauge<"queue">
+  readonly #inFlight: Gauge<"queue">
+  readonly #oldestAge: Gauge<"queue">
+  readonly #connected: Gauge
+  readonly #reconnects: Counter
+  #client: Client | undefined
+  #offStatus: () => void = () => undefined
+  #isConnected = false
+
+  constructor(registry: Registry) {
+    const gauge = (name: string, help: string) =>
+      // Each process counts all queues, so the sum over processes would be wrong, and the maximum is right.
+      new Gauge({
+        name: `callboard_queue_${name}`,
+        help,
+        labelNames: ["queue"],
+        aggregator: "max",
+        registers: [registry],
+      })
+    this.#depth = gauge("depth", "Tasks that are due and wait in the queue")
+    this.#scheduled = gauge("scheduled", "Tasks in the queue that are not due yet")
+    this.#inFlight = gauge("in_flight", "Tasks of the queue that were handed to a worker and are not settled")
+    this.#oldestAge = gauge(
+      "oldest_age_seconds",
+      "Time since the oldest task that waits was submitted; 0 if none waits",
+    )
+    this.#connected = new Gauge({
+      name: "callboard_transport_connected",
+      help: "Whether the transport is within reach",
+      aggregator: "min",
+      registers: [registry],
+    })
+    this.#reconnects = new Counter({
+      name: "callboard_reconnects_total",
+      help: "Times that the transport came within reach again",
+      registers: [registry],
+    })
+  }
+
+  /** Counts the queues and watches the connection of this client, which has connected just now. */
+  follow(client: Client): void {
+    this.#client = client
+    this.#isConnected = true
+    this.#offStatus = client.connection.transport.onStatus((status) => {
+      const isConnected = status === "connected"
+      if (isConnected && !this.#isConnected) this.#reconnects.inc()
+      this.#isConnected = isConnected
+    })
+  }
+
+  /** Counts the queues. Metrics that the transport cannot give now are absent. Never fails. */
+  async refresh(): Promise<void> {
+    const queues = this.#client !== undefined && this.#isConnected ? await askQueues(this.#client) : []
+    // Without an await in between, so that a concurrent scrape sees either all old or all new values.
+    for (const gauge of [this.#depth, this.#scheduled, this.#inFlight, this.#oldestAge]) gauge.reset()
+    for (const { name: queue, depth, scheduled, inFlight, oldestAge } of queues) {
+      this.#depth.set({ queue }, depth)
+      this.#scheduled.set({ queue }, scheduled)
+      this.#inFlight.set({ queue }, inFlight)
+      if (depth === 0) this.#oldestAge.set({ queue }, 0)
+      else if (oldestAge !== undefined) this.#oldestAge.set({ queue }, oldestAge)
+    }
+    this.#connected.set(this.#isConnected ? 1 : 0)
+  }
+
+  close(): void {
+    this.#offStatus()
+  }
+}
+
+const askQueues = async (client: Client): Promise<ReadonlyArray<QueueStats>> => {
+  try {
+    const late = () => new TransportError("unavailable", "the transport did not answer in time")
+    const queues = await within(QUEUES_TIMEOUT_MS, client.queues(), late)
+    if (queues.length <= MAX_QUEUES) return queues
+    return [...queues].sort((a, b) => b.depth - a.depth).slice(0, MAX_QUEUES)
+  } catch {
+    return []
   }
 }

@@ -50,7 +50,7 @@ export class PoolMetrics implements MetricsText {
   readonly #refresh: () => Promise<void>
 
   /**
-   * `count`: number of members. `ask` is called at each scrape: it passes the reports of the processes to {@link tell}, and
+   * `count`: number of members. `ask` is called at each scrape: it passes the reports of the processes to {@link report}, and
    * resolves with how many processes are alive and ready.
    */
   constructor(count: number, ask: () => Promise<PoolCount>) {
@@ -71,7 +71,7 @@ export class PoolMetrics implements MetricsText {
   }
 
   /** Takes a report of the process of a member, counted from 0. A report that cannot be parsed is ignored. */
-  tell(at: number, text: string): void {
+  report(at: number, text: string): void {
     const decoded = decodeText(text)
     const member = this.#members[at]
     if (Result.isSuccess(decoded) && member !== undefined) member.live = decoded.success

@@ -3,9 +3,14 @@ import { Counter, Gauge, Histogram, type Registry } from "prom-client"
 import type { JobRecord } from "../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../transport/lift/transport.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
-import type { InFlight, Run } from "../worker/delivery/in-flight.ts"
-import { OUTCOMES, type OutcomeName, outcomeNameOf, type WorkerObserver } from "../worker/telemetry/observer.ts"
-import type { TaskNames } from "../worker/telemetry/task-names.ts"
+import type { InFlight, Run } from "../worker/in-flight.ts"
+import {
+  OUTCOMES,
+  type OutcomeName,
+  outcomeNameOf,
+  type TaskNames,
+  type WorkerObserver,
+} from "../worker/telemetry/observer.ts"
 
 /** Upper bounds of buckets, in seconds: from the wait in an empty queue to the default hard limit of a handler. */
 const BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800]

@@ -1,5 +1,6 @@
-/** Schemas that several fields of a submission share. */
+/** Schemas that several fields share, and the one rule for options that take a whole number. */
 import * as Schema from "effect/Schema"
+import { type Refuse, refuseInput } from "./refuse.ts"
 
 /** Id of a job that is submitted here. A task of another sender may have any text of up to 255 bytes as its id. */
 export const JobId = Schema.String.check(
@@ -16,3 +17,24 @@ export const isName = (value: unknown): value is string =>
 
 export const Text = (max: number) => Schema.String.check(Schema.isMaxLength(max))
 export const Json = Schema.Record(Schema.String, Schema.Unknown)
+
+/** The allowed numbers, from `least` to `most`, both included. */
+interface WholeRange {
+  readonly least: number
+  /** Absent: no upper bound. */
+  readonly most?: number
+}
+
+const isWhole = (value: unknown, { least, most = Number.MAX_SAFE_INTEGER }: WholeRange): value is number =>
+  typeof value === "number" && Number.isInteger(value) && value >= least && value <= most
+
+const ruleOf = ({ least, most }: WholeRange): string =>
+  most === undefined ? `must be a whole number, ${least} or more` : `must be a whole number from ${least} to ${most}`
+
+/** Returns the value if it is a whole number within the range. Any other value is refused with `refuse`. */
+export const wholeNumber = (field: string, value: unknown, range: WholeRange, refuse: Refuse = refuseInput): number =>
+  isWhole(value, range) ? value : refuse(field, ruleOf(range))
+
+/** The same rule as a schema. */
+export const whole = (range: WholeRange) =>
+  Schema.Number.check(Schema.makeFilter((value: number) => isWhole(value, range) || ruleOf(range)))

@@ -6,7 +6,7 @@ import type { StandardSchemaV1 } from "@standard-schema/spec"
 import * as JsonSchema from "effect/JsonSchema"
 import * as Schema from "effect/Schema"
 import * as SchemaRepresentation from "effect/SchemaRepresentation"
-import { isPromiseLike } from "../async/promise-like.ts"
+import { isPromiseLike } from "../async/timers.ts"
 
 const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
 

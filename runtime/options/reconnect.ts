@@ -2,8 +2,8 @@
 import type { Log } from "../log/log.ts"
 import { TransportError } from "../transport/mod.ts"
 import { type DurationInput, milliseconds } from "./duration.ts"
+import { wholeNumber } from "./fields.ts"
 import { refuseInput } from "./refuse.ts"
-import { wholeNumber } from "./whole.ts"
 
 /** What a worker does when its transport cannot be reached. Durations are seconds, or text such as `"0.25 seconds"`. */
 export interface ReconnectOptions {

@@ -32,8 +32,8 @@ export const resultOf = <A>(checked: () => A): Result.Result<A, CallboardError> 
  * default would hold.
  */
 export const refuseUnknown = (given: object, known: Readonly<Record<string, true>>, owner: string): void => {
-  for (const [field, value] of Object.entries(given)) {
-    if (value === undefined || Object.hasOwn(known, field)) continue
+  for (const field in given) {
+    if (Object.hasOwn(known, field) || Reflect.get(given, field) === undefined) continue
     const message = `${field} is not an option of ${owner}${didYouMean(field, Object.keys(known))}`
     throw new CallboardError("invalid-input", message, { field })
   }

@@ -65,6 +65,25 @@ export interface JobSummary {
   readonly meta?: Readonly<Record<string, unknown>>
 }
 
+/** Durable steps that have ended, in that order. */
+export interface StepPage {
+  readonly steps: ReadonlyArray<{
+    readonly name: string
+    readonly state: string
+    readonly at: Time
+    /** In seconds, with its retries. */
+    readonly took: number
+    readonly tries: number
+    /** It can be undone. */
+    readonly revert?: true
+    /** Its result as JSON, cut; the service hides what the method hides. */
+    readonly value?: string
+    readonly large?: true
+    readonly error?: { readonly name: string; readonly message: string }
+  }>
+  readonly next?: string
+}
+
 export interface Transition {
   readonly id: string
   readonly at: Time
@@ -77,11 +96,35 @@ export interface Transition {
 }
 
 export interface Job extends JobSummary {
+  /** Why its durable steps are being undone. */
+  readonly reverting?: string
+  /** All of them that can be undone were. */
+  readonly reverted?: true
+  /** Names of those that were not undone. */
+  readonly unreverted?: ReadonlyArray<string>
   readonly result?: unknown
   /** As it is asked for by itself: of a long one the beginning. */
   readonly input?: unknown
   readonly headers?: Readonly<Record<string, unknown>>
   readonly transitions: ReadonlyArray<Transition>
+}
+
+export interface Attempt {
+  readonly run: number
+  readonly attempt: number
+  readonly worker?: string
+  /** When it came into its queue. */
+  readonly queued?: Time
+  readonly started: Time
+  readonly ended?: Time
+  /** How it ended; absent while it runs. */
+  readonly outcome?: string
+  readonly error?: { readonly name: string; readonly message: string }
+}
+
+/** A job that was asked for with its attempts, the last 20 of them. */
+export interface FullJob extends Omit<Job, "attempts"> {
+  readonly attempts: ReadonlyArray<Attempt>
 }
 
 export interface JobInput {

@@ -22,7 +22,8 @@ import { Jobs } from "./views/jobs.tsx"
 import { Overview } from "./views/overview.tsx"
 import { QueueOf, Queues } from "./views/queues.tsx"
 import { Schedules } from "./views/schedules.tsx"
-import { WorkerOf, Workers } from "./views/workers.tsx"
+import { WorkerOf } from "./views/worker.tsx"
+import { Workers } from "./views/workers.tsx"
 
 /** What each view is shown with. */
 export interface ViewProps {

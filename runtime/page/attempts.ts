@@ -1,104 +1,99 @@
-/** The attempts of a job, from what is kept of its story, and how long each part of them is drawn. Pure. */
-import type { Transition } from "./api.ts"
+/** The attempts of a job as they are drawn, and how long each part of them is drawn. Pure. */
+import type { Attempt, FullJob } from "./api.ts"
 
-export interface Attempt {
+/** Times are milliseconds. The last attempt may still wait, or run. */
+export interface DrawnAttempt {
   readonly attempt: number
   readonly worker: string | undefined
-  /** Since when it waited, when it was started, and when it ended: milliseconds. Absent: not kept, or not yet. */
+  /** When the attempt before it ended, whose back-off begins then. Absent: it is the first of its run, or that is not kept. */
+  readonly freed: number | undefined
+  /** Since when it waited in its queue, when it was started, and when it ended. Absent: not kept, or not yet. */
   readonly queued: number | undefined
   readonly started: number | undefined
   readonly ended: number | undefined
-  /** How it ended: a state, `retrying`, `lost` for one whose worker was lost; `waiting` and `running` before. */
+  /** How it ended: a state, `retrying` where another attempt follows, `lost`, `handed-back`; `waiting` and `running` before. */
   readonly outcome: string
-  readonly reason: string | undefined
-  readonly error: { readonly name: string; readonly message: string } | undefined
-  /** The one that waits may start at this time. */
-  readonly due: number | undefined
+  readonly error: Attempt["error"]
 }
 
-const ENDED = ["succeeded", "failed", "cancelled", "expired"]
+/** The states in which nothing happens any more. */
+export const ENDED = ["succeeded", "failed", "cancelled", "expired"]
 
-/** How a started attempt ended, by the state that came next. */
-const outcomeOf = ({ state, reason, error }: Transition): string =>
-  ENDED.includes(state) ? state : error !== undefined ? "retrying" : reason?.includes("lost") ? "lost" : "handed back"
+const timeOf = (at: string | undefined): number | undefined => (at === undefined ? undefined : Date.parse(at))
 
-/** The attempts, oldest first. The last one may still wait, or run. */
-export const attemptsOf = (transitions: ReadonlyArray<Transition>): ReadonlyArray<Attempt> => {
-  const found: Array<Attempt> = []
-  let waiting: Transition | undefined
-  let running: Transition | undefined
-  const began = (transition: Transition | undefined): number | undefined =>
-    transition === undefined ? undefined : Date.parse(transition.at)
-  for (const transition of transitions) {
-    const at = Date.parse(transition.at)
-    if (running !== undefined) {
-      found.push({
-        attempt: running.attempt ?? found.length + 1,
-        worker: running.worker,
-        queued: began(waiting),
-        started: Date.parse(running.at),
-        ended: at,
-        outcome: outcomeOf(transition),
-        reason: transition.reason,
-        error: transition.error,
-        due: undefined,
-      })
-      running = undefined
-      waiting = undefined
+type Told = Pick<FullJob, "attempts" | "run" | "state" | "times">
+
+/** The attempts, oldest first, and the one that the job waits for. */
+export const attemptsOf = ({ attempts, run, state, times }: Told): ReadonlyArray<DrawnAttempt> => {
+  const shown = attempts.map((each, at) => {
+    const before = attempts[at - 1]
+    const isFollowed = attempts[at + 1]?.run === each.run || (each.run === run && !ENDED.includes(state))
+    const outcome = each.outcome ?? "running"
+    return {
+      attempt: each.attempt,
+      worker: each.worker,
+      freed: before?.run === each.run ? timeOf(before.ended) : undefined,
+      queued: timeOf(each.queued),
+      started: timeOf(each.started),
+      ended: timeOf(each.ended),
+      outcome: outcome === "failed" && isFollowed ? "retrying" : outcome,
+      error: each.error,
     }
-    if (transition.state === "started") running = transition
-    else if (ENDED.includes(transition.state)) waiting = undefined
-    else if (waiting === undefined || transition.state === "scheduled") waiting = waiting ?? transition
-    if (transition.state === "scheduled" && waiting !== undefined) waiting = { ...waiting, ...dueOf(transition) }
+  })
+  if (ENDED.includes(state) || shown.at(-1)?.outcome === "running") return shown
+  const last = attempts.at(-1)?.run === run ? shown.at(-1) : undefined
+  const waiting = {
+    attempt: (last?.attempt ?? 0) + 1,
+    worker: undefined,
+    freed: last?.ended,
+    queued: timeOf(state === "scheduled" ? times.due : (times.enqueued ?? times.submitted)),
+    started: undefined,
+    ended: undefined,
+    outcome: "waiting",
+    error: undefined,
   }
-  if (running !== undefined || waiting !== undefined) {
-    found.push({
-      attempt: running?.attempt ?? (found.at(-1)?.attempt ?? 0) + 1,
-      worker: running?.worker,
-      queued: began(waiting),
-      started: began(running),
-      ended: undefined,
-      outcome: running === undefined ? "waiting" : "running",
-      reason: waiting?.reason,
-      error: undefined,
-      due: running === undefined && waiting?.due !== undefined ? Date.parse(waiting.due) : undefined,
-    })
-  }
-  return found
+  return [...shown, waiting]
 }
-
-const dueOf = ({ due, reason }: Transition) => ({
-  ...(due === undefined ? {} : { due }),
-  ...(reason === undefined ? {} : { reason }),
-})
 
 /** A part of an attempt, as parts of the whole width. */
+export type Span = readonly [from: number, to: number]
+
 export interface Drawn {
-  readonly wait: readonly [from: number, to: number]
-  readonly run: readonly [from: number, to: number]
+  /** The back-off after the attempt before, the wait in the queue, and the run. */
+  readonly off: Span
+  readonly wait: Span
+  readonly run: Span
+}
+
+/** How long each part took or takes, in milliseconds. `undefined`: it is not kept, or there is none. */
+export const lengthsOf = ({ freed, queued, started, ended }: DrawnAttempt, now: number) => {
+  const until = (from: number | undefined, to: number): number | undefined =>
+    from === undefined ? undefined : Math.max(0, to - from)
+  return {
+    off: until(freed, queued ?? started ?? now),
+    wait: until(queued, started ?? now),
+    run: until(started, ended ?? now),
+  }
 }
 
 /** A second is drawn a third as long as ten, and a quarter as long as a minute: attempts of a second are seen beside hours. */
-const lengthOf = (ms: number): number => Math.log2(1 + Math.max(0, ms) / 250)
+const widthOf = (ms = 0): number => Math.log2(1 + ms / 250)
 
 /** Where each attempt is drawn, one after the other. `now` ends what goes on. */
-export const drawn = (attempts: ReadonlyArray<Attempt>, now: number): ReadonlyArray<Drawn> => {
-  const lengths = attempts.map(({ queued, started, ended, due }) => {
-    const begin = queued ?? started ?? now
-    return {
-      wait: lengthOf((started ?? due ?? now) - begin),
-      run: started === undefined ? 0 : Math.max(0.4, lengthOf((ended ?? now) - started)),
-    }
+export const drawn = (attempts: ReadonlyArray<DrawnAttempt>, now: number): ReadonlyArray<Drawn> => {
+  const widths = attempts.map((attempt) => {
+    const { off, wait, run } = lengthsOf(attempt, now)
+    return [widthOf(off), widthOf(wait), run === undefined ? 0 : Math.max(0.4, widthOf(run))] as const
   })
   const total = Math.max(
     1,
-    lengths.reduce((sum, { wait, run }) => sum + wait + run, 0),
+    widths.reduce((sum, [off, wait, run]) => sum + off + wait + run, 0),
   )
   let at = 0
-  return lengths.map(({ wait, run }) => {
+  const next = (width: number): Span => {
     const from = at / total
-    const middle = (at + wait) / total
-    at += wait + run
-    return { wait: [from, middle], run: [middle, at / total] }
-  })
+    at += width
+    return [from, at / total]
+  }
+  return widths.map(([off, wait, run]) => ({ off: next(off), wait: next(wait), run: next(run) }))
 }

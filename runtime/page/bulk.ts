@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals"
 import type { BulkReport, Total } from "./api.ts"
 import { BulkRun, idsStep, type Progress, type Step } from "./bulk-run.ts"
-import type { Query } from "./client.ts"
+import { jobPath, type Query } from "./client.ts"
 import { paused, refresh, send } from "./state.ts"
 
 export type Action = "retry" | "cancel" | "redrive"
@@ -42,7 +42,7 @@ export const startBulk = (decision: Decision): void => {
 export const bulkPath = (action: Action): string => (action === "redrive" ? "/v1/dead/redrive" : `/v1/jobs/${action}`)
 
 export const onePath = (action: Action, id: string): string =>
-  action === "redrive" ? `/v1/dead/${encodeURIComponent(id)}/redrive` : `/v1/jobs/${encodeURIComponent(id)}/${action}`
+  action === "redrive" ? `/v1/dead/${encodeURIComponent(id)}/redrive` : jobPath(id, `/${action}`)
 
 /** How long it can be undone before it begins, in milliseconds. */
 export const UNDO_MS = 8_000

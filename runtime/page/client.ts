@@ -55,6 +55,9 @@ export const queryText = (query: Query): string => {
   return entries.length === 0 ? "" : `?${new URLSearchParams(entries)}`
 }
 
+/** The path of a job. */
+export const jobPath = (id: string, more = ""): string => `/v1/jobs/${encodeURIComponent(id)}${more}`
+
 const textOf = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined)
 
 const problemOf = async (response: Response): Promise<ApiError> => {

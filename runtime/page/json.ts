@@ -1,7 +1,7 @@
 /** Values as lines of text, folded where they are deep. Pure. */
 
 /** What stands in the place of what is hidden. */
-const HIDDEN = "***"
+export const HIDDEN = "***"
 
 /** How deep a value is shown before it is unfolded. */
 const DEPTH = 3

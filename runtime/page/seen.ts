@@ -13,3 +13,6 @@ const written = (character: string): string => {
 }
 
 export const seen = (text: string): string => text.replace(HIDDEN, written)
+
+/** The end of an id, as it is shown in lists: ids that were made one after the other begin alike. */
+export const idEnd = (id: string): string => id.slice(-8)

@@ -89,6 +89,10 @@ export const bothZones = (at: number, own: string): string => {
 /** A number with its thousands: `8,391`. */
 export const whole = (n: number): string => Math.round(n).toLocaleString("en")
 
+/** A number that may have been counted up to a bound: `8,391`, `more than 10,000`. */
+export const counted = ({ value, relation }: { readonly value: number; readonly relation: "eq" | "gte" }): string =>
+  relation === "eq" ? whole(value) : `more than ${whole(value)}`
+
 /** A number for little room: `437`, `8.4k`, `41.9k`, `1.2M`. */
 export const short = (n: number): string => {
   if (n < 10_000) return whole(n)

@@ -40,7 +40,7 @@ export const checkBoardName = (name: unknown): Result.Result<string, BoardRefusa
 
 const MAX_OWNER_BYTES = 255
 
-/** Who claims, consumes, abandons or trashes. */
+/** Checks the owner that claims, consumes, abandons or trashes a job. */
 export const checkOwner = (owner: unknown): Result.Result<string, BoardRefusal> => {
   // In the words of the schema that HTTP goes by.
   if (typeof owner !== "string") return invalid("owner", owner === undefined ? "Missing key" : "Expected string")
@@ -90,11 +90,16 @@ export const STORY_LENGTH = 20
 
 export interface StoredClaim {
   readonly owner: string
-  /** Rises with every claim of the job, so that an owner that was overtaken is told from a later one of the same name. */
+  /**
+   * Rises with every claim of the job, so that an owner that has lost its claim is not taken for a later owner of the
+   * same name.
+   */
   readonly number: number
   readonly at: number
   /** When the claim lapses, by the clock of the store; `null`: never. */
   readonly until: number | null
+  /** The claim that this one has taken over, as long as what its owner has left is being rolled back. */
+  readonly rollsBack?: StoredClaim
 }
 
 export interface BoardRecord {
@@ -133,7 +138,8 @@ const isClaim = (value: unknown): boolean =>
   isText(value["owner"]) &&
   isNumber(value["number"]) &&
   isNumber(value["at"]) &&
-  (value["until"] === null || isNumber(value["until"]))
+  (value["until"] === null || isNumber(value["until"])) &&
+  isOr(value["rollsBack"], isClaim)
 
 /** Whether a value is the entry of a job. By hand, since a schema takes ten times as long for the entries of a whole bucket. */
 const isRecord = (value: unknown): value is BoardRecord =>
@@ -162,15 +168,15 @@ export const parseBoardRecord = (text: string): BoardRecord | undefined => {
 }
 
 /** What a change of an entry may add to it at most, in bytes: a posting is accepted only if that still fits. */
-export const BOARD_RESERVE_BYTES = STORY_LENGTH * (2 * MAX_OWNER_BYTES + 80) + 1_024
+export const BOARD_RESERVE_BYTES = (STORY_LENGTH + 1) * (2 * MAX_OWNER_BYTES + 80) + 1_024
 
 export const posted = (
   job: Pick<BoardRecord, "id" | "name" | "priority" | "details" | "book">,
   now: number,
 ): BoardRecord => ({ ...job, createdAt: now, modifiedAt: now, claims: 0, story: [{ at: now, step: "posted" }] })
 
-/** The entry with more of its story. Neither its times nor the order of its steps go back. */
-const told = (record: BoardRecord, steps: ReadonlyArray<BoardStep>, now: number): BoardRecord => {
+/** The entry with further steps in its story. Neither its times nor the order of its steps go back. */
+const withSteps = (record: BoardRecord, steps: ReadonlyArray<BoardStep>, now: number): BoardRecord => {
   const story = [...record.story, ...steps]
   if (story.length > STORY_LENGTH) story.splice(1, story.length - STORY_LENGTH)
   return { ...record, modifiedAt: Math.max(record.modifiedAt, now), story }
@@ -189,7 +195,7 @@ export const boardStateOf = (record: BoardRecord | undefined, now: number): Boar
   return liveClaim(record, now) === undefined ? "UNCLAIMED" : "CLAIMED"
 }
 
-/** The step that tells that the claim has lapsed, unless the story has it: a takeover that failed gives the claim back. */
+/** The step that the claim has lapsed, unless the story has it: a takeover that failed gives the claim back. */
 const lapse = ({ claim, story }: BoardRecord, now: number): ReadonlyArray<BoardStep> => {
   if (claim === undefined || claim.until === null || claim.until > now) return []
   const { owner, until: at } = claim
@@ -200,7 +206,7 @@ const lapse = ({ claim, story }: BoardRecord, now: number): ReadonlyArray<BoardS
 /** The story up to now: a claim that has lapsed by now is in it. */
 export const storyOf = (record: BoardRecord, now: number): ReadonlyArray<BoardStep> => {
   const lapsed = lapse(record, now)
-  return lapsed.length === 0 ? record.story : told(record, lapsed, now).story
+  return lapsed.length === 0 ? record.story : withSteps(record, lapsed, now).story
 }
 
 /** A claim that is over, and how it ended. */
@@ -238,11 +244,13 @@ export interface ClaimRequest {
   readonly expiryMs: number | null
   /** How long after a claim has lapsed the job cannot be claimed. */
   readonly reclaimAfterMs: number
+  /** Whether the claimer rolls back what an owner has left that has lost the job. */
+  readonly rollsBack?: boolean
 }
 
 export const claimed = (
   record: BoardRecord | undefined,
-  { id, owner, expiryMs, reclaimAfterMs }: ClaimRequest,
+  { id, owner, expiryMs, reclaimAfterMs, rollsBack = false }: ClaimRequest,
   now: number,
 ): Result.Result<BoardRecord & { readonly claim: StoredClaim }, BoardRefusal> => {
   if (record === undefined) return gone(id)
@@ -256,9 +264,11 @@ export const claimed = (
   }
   const step = lost === undefined ? "claimed" : "taken-over"
   const number = record.claims + 1
-  const claim = { owner, number, at: now, until: expiryMs === null ? null : now + expiryMs }
+  const loss = rollsBack ? lossOf(lost) : undefined
+  const until = expiryMs === null ? null : now + expiryMs
+  const claim = { owner, number, at: now, until, ...(loss === undefined ? {} : { rollsBack: loss }) }
   return Result.succeed({
-    ...told(record, [...lapse(record, now), { at: now, step, owner }], now),
+    ...withSteps(record, [...lapse(record, now), { at: now, step, owner }], now),
     claims: number,
     claim,
   })
@@ -269,9 +279,11 @@ export interface OwnerRequest {
   readonly owner: string
   /** The number of the claim: an earlier claim of an owner of the same name is refused. Absent: any claim of the owner. */
   readonly claim?: number
-  /** The claim that was taken over and is given back: what its owner has left is still to be rolled back. */
-  readonly lost?: StoredClaim | undefined
 }
+
+/** No claim of the job holds. */
+export const notClaimed = (id: string): Result.Result<never, BoardRefusal> =>
+  refusal("not-found", `${nameOf(id)} is not claimed: only its owner can do that`)
 
 const isOf = (held: StoredClaim, { owner, claim }: Omit<OwnerRequest, "id">): boolean =>
   held.owner === owner && (claim === undefined || held.number === claim)
@@ -284,15 +296,17 @@ const notOwner = (id: string, held: StoredClaim, { owner }: Omit<OwnerRequest, "
       : `${nameOf(id)} is claimed by ${JSON.stringify(held.owner)}, not by ${JSON.stringify(owner)}`,
   )
 
-/** The claim that a claim at this time takes the job over from. */
-export const lostBy = (record: BoardRecord | undefined, now: number): EarlierClaim | undefined => {
-  const claim = record?.claim
-  return claim === undefined
-    ? undefined
-    : { owner: claim.owner, at: claim.at, ended: "lapsed", endedAt: claim.until ?? now }
-}
+/**
+ * The claim whose owner has left something to roll back, of a claim that has lapsed: the claim itself, unless its owner was
+ * lost before it had rolled back what it has taken over.
+ */
+const lossOf = (lapsed: StoredClaim | undefined): StoredClaim | undefined => lapsed?.rollsBack ?? lapsed
 
-/** How an owner ends its claim. The result is the job as it is afterwards: on the board, in the trash, or consumed. */
+/** The loss that is rolled back before this claim is handed over. */
+export const lostBefore = ({ rollsBack, at }: StoredClaim): EarlierClaim | undefined =>
+  rollsBack && { owner: rollsBack.owner, at: rollsBack.at, ended: "lapsed", endedAt: rollsBack.until ?? at }
+
+/** How an owner ends its claim. A claim that is abandoned before it has rolled back is followed by what it has taken over. The result is the job as it is afterwards: on the board, in the trash, or consumed. */
 export const claimEnded = (
   record: BoardRecord | undefined,
   end: "consumed" | "abandoned" | "trashed",
@@ -302,10 +316,25 @@ export const claimEnded = (
   const { id, owner } = request
   if (record === undefined) return gone(id)
   const held = liveClaim(record, now)
-  if (held === undefined) return refusal("not-found", `${nameOf(id)} is not claimed: only its owner can do that`)
+  if (held === undefined) return notClaimed(id)
   if (!isOf(held, request)) return notOwner(id, held, request)
-  const ended = withoutClaim(told(record, [{ at: now, step: end, owner }], now))
-  return Result.succeed(request.lost === undefined ? ended : { ...ended, claim: request.lost })
+  const ended = withoutClaim(withSteps(record, [{ at: now, step: end, owner }], now))
+  const isLeft = end === "abandoned" && held.rollsBack !== undefined
+  return Result.succeed(isLeft ? { ...ended, claim: held.rollsBack } : ended)
+}
+
+/** The claim of an owner that has rolled back what it has taken over. */
+export const rolledBack = (
+  record: BoardRecord | undefined,
+  request: OwnerRequest,
+  now: number,
+): Result.Result<BoardRecord, BoardRefusal> => {
+  if (record === undefined) return gone(request.id)
+  const held = liveClaim(record, now)
+  if (held === undefined) return notClaimed(request.id)
+  if (!isOf(held, request)) return notOwner(request.id, held, request)
+  const { rollsBack: _done, ...claim } = held
+  return Result.succeed({ ...record, claim })
 }
 
 /** The claim with its remaining time set, up or down; `undefined` where no claim holds. */
@@ -320,11 +349,11 @@ export const extended = (
   const asked = { owner: owner ?? held.owner, ...(claim === undefined ? {} : { claim }) }
   if (!isOf(held, asked)) return notOwner(id, held, asked)
   const until = expiryMs === null ? null : now + expiryMs
-  return Result.succeed({ ...told(record, [], now), claim: { ...held, until } })
+  return Result.succeed({ ...withSteps(record, [], now), claim: { ...held, until } })
 }
 
 export const restored = (record: BoardRecord, now: number): BoardRecord =>
-  told(record, [{ at: now, step: "restored" }], now)
+  withSteps(record, [{ at: now, step: "restored" }], now)
 
 // ── Where jobs are ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -342,6 +371,14 @@ const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-4])-([0-9a-z]{1,8})
 
 export const boardJobId = (uuid: string, { priority, bucket, slot }: Place): string =>
   `${uuid}-${BOARD_PRIORITIES.indexOf(priority)}-${bucket.toString(36)}-${slot.toString(36)}`
+
+const UUID_LENGTH = 36
+
+/** The place of a job in a bucket, where its id says that it is in that one. Faster than {@link placeOf}. */
+export const slotIn = (id: string, priority: BoardPriority, bucket: number): number | undefined => {
+  const beginning = `-${BOARD_PRIORITIES.indexOf(priority)}-${bucket.toString(36)}-`
+  return id.startsWith(beginning, UUID_LENGTH) ? parseInt(id.slice(UUID_LENGTH + beginning.length), 36) : undefined
+}
 
 export const placeOf = (id: string): Place | undefined => {
   const [, rank, bucket = "", slot = ""] = ID.exec(id) ?? []

@@ -5,7 +5,7 @@
 import * as Result from "effect/Result"
 
 /** A name that is not allowed. `kind`: what it should name. */
-export interface InvalidName {
+interface InvalidName {
   readonly _tag: "InvalidName"
   readonly kind: "actor" | "method" | "queue"
   readonly name: string
@@ -139,3 +139,19 @@ const splitName = (name: string): Target => {
     ? { actor: name, meth: null }
     : { actor: name.slice(0, dot), meth: name.slice(dot + 1) }
 }
+
+// A tenant is named by the text under the key of a limit. Each tenant has a limit of its own.
+
+const MAX_TENANT_BYTES = 255
+/** What the name of a tenant must be, for messages. */
+export const TENANT_RULE = `text of 1 to ${MAX_TENANT_BYTES} bytes`
+
+export const isTenant = (value: unknown): value is string => {
+  if (typeof value !== "string" || !value.isWellFormed()) return false
+  const bytes = Buffer.byteLength(value)
+  return bytes >= 1 && bytes <= MAX_TENANT_BYTES
+}
+
+/** The value of a field of an input; `undefined` where the input is no object, or lacks the field. */
+export const fieldOf = (input: unknown, field: string): unknown =>
+  typeof input === "object" && input !== null && Object.hasOwn(input, field) ? Reflect.get(input, field) : undefined

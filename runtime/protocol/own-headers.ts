@@ -1,7 +1,6 @@
 /** The `callboard` header: what Callboard adds to Celery's protocol. */
 import { describe, HeaderProblem, isFiniteNumber, isMap, isTexts } from "./header-field.ts"
-import { isTenant } from "./limit-key.ts"
-import { isId, MAX_ID_BYTES } from "./name.ts"
+import { isId, isTenant, MAX_ID_BYTES } from "./name.ts"
 import { MAX_DURATION_MS } from "./time.ts"
 
 /** Name of the header, whose value is a map. */
@@ -76,6 +75,9 @@ export interface ChordHeader {
   readonly immutable?: true
 }
 
+/** Most earlier runs in which a run looks for completed steps. */
+export const MOST_FROM = 10
+
 /** Most members of a group. */
 export const MOST_MEMBERS = 10_000
 
@@ -91,6 +93,11 @@ export interface OwnHeaders {
   readonly run?: number
   /** See `AddressedTask.hops`. */
   readonly hops?: number
+  /**
+   * Earlier runs of a job that was run again by hand, the latest one first: this run continues the steps of the first
+   * that has any.
+   */
+  readonly from?: ReadonlyArray<number>
   readonly front?: boolean
   readonly key?: string
   /** Milliseconds since the epoch. */
@@ -118,6 +125,8 @@ export interface OwnHeaders {
   readonly tenant?: string
   /** `traceparent` of the previous attempt, where that was traced. */
   readonly attempted?: string
+  /** The task is the next link of its parent's chain, and no callback of it. */
+  readonly link?: true
 }
 
 const EMPTY: OwnHeaders = Object.freeze({})
@@ -142,13 +151,19 @@ export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
   if (value === undefined || value === null) return EMPTY
   if (!isMap(value)) return new HeaderProblem(OWN_HEADER, `must be a map, not ${describe(value)}`)
   const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = {}
-  const { run, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, after } = value
-  const { member, chord, meta, description, tenant, attempted, details, book, sender, redact, ttlMs } = value
+  const { run, from, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, after } = value
+  const { member, chord, meta, description, tenant, attempted, details, book, sender, redact, ttlMs, link } = value
   if (run !== undefined && run !== null) {
     if (typeof run !== "number" || !Number.isInteger(run) || run < 1 || run > MOST_RUNS) {
       return ownProblem("run", `must be a whole number from 1 to ${MOST_RUNS}`)
     }
     own.run = run
+  }
+  if (from !== undefined && from !== null) {
+    if (!Array.isArray(from) || from.length > MOST_FROM || !from.every((each) => Number.isInteger(each) && each > 0)) {
+      return ownProblem("from", `must be numbers of runs, ${MOST_FROM} at most`)
+    }
+    own.from = from
   }
   if (hops !== undefined && hops !== null) {
     if (typeof hops !== "number" || !Number.isSafeInteger(hops) || hops < 0) {
@@ -226,6 +241,7 @@ export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
   // These are shown to people, and decide nothing: a wrong value is ignored.
   if (isBook(book)) own.book = book
   if (typeof sender === "string") own.sender = sender
+  if (link === true) own.link = link
   if (redact === true || isTexts(redact)) own.redact = redact
   // The tenant is only a hint: a wrong value is ignored.
   if (isTenant(tenant)) own.tenant = tenant

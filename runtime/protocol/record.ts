@@ -6,7 +6,6 @@
  * that a crash between two writes neither loses nor doubles a follow-up.
  */
 import * as Result from "effect/Result"
-import { decodeBase64, encodeBase64 } from "./base64.ts"
 import {
   type BookHeader,
   type ChordHeader,
@@ -18,6 +17,7 @@ import {
 import { type AddressedTask, DEFAULT_PRIORITY, type Headers, type Message, type Properties } from "./message.ts"
 import type { MetaChange } from "./meta-patch.ts"
 import { isState, isTerminal, type State } from "./state.ts"
+import { decodeBase64, encodeBase64 } from "./value.ts"
 
 /** One change of state of a job. Its event id is `<run>.<n>`. */
 export interface Transition {
@@ -29,6 +29,8 @@ export interface Transition {
   readonly state: State
   readonly attempt?: number
   readonly worker?: string
+  /** The version of the application that this worker runs, where it was told. */
+  readonly version?: string
   /**
    * Why: `retry`, `handed-back`, `lease-lost`, `rerun`, `released`, `purged`, `stopped`, `outcome-refused`, or the reason of a
    * failure.
@@ -95,6 +97,15 @@ export interface RunOutcome {
 /** Most outcomes of runs that are kept. */
 export const MOST_OUTCOMES = 10
 
+/**
+ * Why the steps of a job are undone: the job failed for good, or was cancelled. `sure`: no step was under way, so a
+ * step without an outcome has not run.
+ */
+export type Undoing =
+  | { readonly why: "cancelled"; readonly sure?: true }
+  /** `dead`: why the job becomes a dead letter. */
+  | { readonly why: "failed"; readonly error: JobError; readonly dead?: string; readonly sure?: true }
+
 /** Jobs that a job waits for, or waited for before it could start. */
 export interface Dependencies {
   readonly ids: ReadonlyArray<string>
@@ -135,6 +146,17 @@ export interface JobRecord {
    * it.
    */
   readonly acked?: boolean
+  /**
+   * A step with a revert has begun in this run, or is about to begin: before the job ends without success, its steps
+   * are undone.
+   */
+  readonly reverts?: true
+  /** Why the job's steps are being undone; set from then until the job ends. */
+  readonly undo?: Undoing
+  /** Set where all steps with a revert were undone. */
+  readonly reverted?: true
+  /** Names of the steps with a revert that were not undone, although the job did not succeed. */
+  readonly unreverted?: ReadonlyArray<string>
   /** Publish key of the posting by which the job goes on (a retry): deliveries of older postings are over. */
   readonly successor?: string
   readonly submittedAt: number
@@ -219,9 +241,15 @@ export const step = (
 /** The record of a job as its next attempt begins. */
 export const started = (
   before: JobRecord,
-  attempt: { readonly fence: string; readonly worker: string; readonly at: number },
+  attempt: {
+    readonly fence: string
+    readonly worker: string
+    readonly at: number
+    readonly version?: string | undefined
+  },
 ): JobRecord => {
   const number = before.attempt + 1
+  const { version } = attempt
   return {
     // The usual first attempt has nothing to remove, so the record is copied only once.
     ...(isFirstAttempt(before) ? before : withoutEarlierAttempt(before)),
@@ -231,6 +259,7 @@ export const started = (
       state: "started",
       attempt: number,
       worker: attempt.worker,
+      ...(version === undefined ? undefined : { version }),
     }),
     attempt: number,
     fence: attempt.fence,
@@ -367,6 +396,8 @@ export const tombstoneOf = (record: JobRecord): JobRecord => {
     details: _details,
     earlier: _earlier,
     progress: _progress,
+    undo: _undo,
+    unreverted: _left,
     followUps = [],
     ...kept
   } = record

@@ -58,6 +58,9 @@ export interface Task {
   readonly custom: Readonly<Record<string, unknown>>
 }
 
+/** Whether no client of Callboard's has submitted the task, but a client or a worker of Celery's, or a program of another kind. */
+export const isForeign = ({ own }: Pick<Task, "own">): boolean => own.submittedAt === undefined
+
 /**
  * Headers that have a meaning, which applications cannot use as custom headers. `redelivered` is set by Celery's Redis
  * transport; `bodyRef` is reserved for bodies that are stored elsewhere.

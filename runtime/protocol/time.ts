@@ -192,13 +192,18 @@ const canonicalMs = (text: string): number | undefined => {
 export const formatTime = (ms: number, micros = 0): string => {
   const whole = Math.floor(Math.min(Math.max(Number.isNaN(ms) ? 0 : ms, EARLIEST_MS), LATEST_MS))
   const second = Math.floor(whole / 1_000)
-  if (second !== written.second) written = { second, text: new Date(second * 1_000).toISOString().slice(0, 19) }
+  if (second !== written.second) {
+    const last = written
+    written = second === before.second ? before : { second, text: new Date(second * 1_000).toISOString().slice(0, 19) }
+    before = last
+  }
   const fraction = (whole - second * 1_000) * 1_000 + micros
   return fraction === 0 ? `${written.text}+00:00` : `${written.text}.${String(fraction).padStart(6, "0")}+00:00`
 }
 
-/** The second that was written last: most times of a record are in the same one, and writing one takes long. */
+/** The seconds that were written last: most times of a record are in one or two, and writing one takes long. */
 let written = { second: Number.NaN, text: "" }
+let before = written
 
 /** Milliseconds per unit, by each name of the unit. */
 const UNITS: ReadonlyMap<string, number> = new Map(

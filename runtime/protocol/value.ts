@@ -53,7 +53,7 @@ const millisText = (date: Date): string => {
   return ms >= EARLIEST_MS && ms <= LATEST_MS ? formatTime(ms) : ""
 }
 
-export type ExactType = "date" | "time" | "decimal" | "uuid"
+type ExactType = "date" | "time" | "decimal" | "uuid"
 
 /**
  * A date without a time, a time without a date, a decimal number or a UUID, as text: `2031-09-06`, `20:57:24.052237`,
@@ -109,3 +109,14 @@ export const isPlainObject = (value: object): value is Record<string, unknown> =
 export const isSafeEntry = (key: string, value: unknown): boolean =>
   key !== "__proto__" &&
   !(key === "constructor" && typeof value === "object" && value !== null && Object.hasOwn(value, "prototype"))
+
+/** Bytes as base64, with padding. */
+export const encodeBase64 = (bytes: Uint8Array): string =>
+  Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64")
+
+/** Decodes base64; blanks and line ends are skipped. Throws where the text is not base64. */
+export const decodeBase64 = (text: string): Uint8Array =>
+  // Node before 25 has no `Uint8Array.fromBase64`.
+  hasFromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))
+
+const hasFromBase64 = "fromBase64" in Uint8Array

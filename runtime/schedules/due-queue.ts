@@ -1,4 +1,7 @@
-/** Names in the order of the times at which they are due: a heap, so that ten thousand of them cost nothing while none is. */
+/**
+ * Names in the order of the times at which they are due: a heap, so that ten thousand of them cost nothing while none
+ * is due.
+ */
 interface Due {
   readonly name: string
   readonly at: number

@@ -8,12 +8,12 @@
 import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
 import { ScheduleFieldsSchema } from "./fields.ts"
-import { duesBetween, jitterOf, nextDue } from "./timing.ts"
+import { dueTimesBetween, jitterOf, nextDue } from "./timing.ts"
 
 /** Runs, and stretches of missed due times, that an entry remembers. */
 const REMEMBERED = 20
 
-/** A due time that comes this late is missed where the rule for late ones is `skip`. */
+/** A due time that is later than this, in milliseconds, is missed where the rule for late ones is `skip`. */
 export const LATE_MS = 60_000
 
 /** After this time a posting that is still in its entry is taken for one whose scheduler died. */
@@ -23,7 +23,7 @@ const Run = Schema.Struct({
   id: Schema.String,
   due: Schema.Finite,
   at: Schema.Finite,
-  /** A scheduler has seen that its job has ended. Only the rule for overlaps asks. */
+  /** The job of this run has ended. Noted only where the rule for overlaps needs it. */
   ended: Schema.optionalKey(Schema.Literal(true)),
 })
 
@@ -147,7 +147,7 @@ export const dueAfterPause = ({ rules, due }: ScheduleEntry, now: number): numbe
 
 /** The entry of a schedule that is paused: what is due, or waits in its line, is not posted any more, unless it is a single moment. */
 export const pausedEntry = (name: string, entry: ScheduleEntry, now: number): ScheduleEntry => {
-  const due = entry.rules.timing.kind === "at" ? entry : accrue(name, entry, now)
+  const due = entry.rules.timing.kind === "at" ? entry : collectDue(name, entry, now)
   return { ...missing(due, due.line, "paused"), line: [], paused: true }
 }
 
@@ -161,7 +161,7 @@ export const changedTimes = (
   { fields, rules }: Pick<ScheduleEntry, "fields" | "rules">,
   now: number,
 ): ScheduleEntry => {
-  const before = accrue(name, entry, now)
+  const before = collectDue(name, entry, now)
   const isDue = !before.paused && before.due !== null && before.due <= now
   const line = isDue && before.due !== null ? [...before.line, before.due] : before.line
   return { ...before, fields, rules, line, due: firstDue(rules, now), changedAt: now }
@@ -184,10 +184,10 @@ const missing = (entry: ScheduleEntry, dues: ReadonlyArray<number>, why: Missed[
 }
 
 /** The entry after the due times up to now came into the line, or are missed by the rule for late ones. */
-export const accrue = (name: string, entry: ScheduleEntry, now: number): ScheduleEntry => {
+export const collectDue = (name: string, entry: ScheduleEntry, now: number): ScheduleEntry => {
   const { rules, due } = entry
   if (entry.paused || due === null || postedAt(name, rules, due) > now) return entry
-  const { latest, before } = duesBetween(rules.timing, due, now, rules.most + 1)
+  const { latest, before } = dueTimesBetween(rules.timing, due, now, rules.most + 1)
   // Only the last one may still wait for its part of the jitter: those before it are posted before it is due.
   const newest = latest.at(-1) ?? due
   const waits = postedAt(name, rules, newest) > now
@@ -207,10 +207,10 @@ export const accrue = (name: string, entry: ScheduleEntry, now: number): Schedul
   return { ...cut, due: next, line: tooMany > 0 ? line.slice(tooMany) : line }
 }
 
-/** What follows for the first of the line. `hasEnded`: whether the jobs before it have ended. */
-export type Turn = "none" | "post" | "skip" | "wait"
+/** What happens next to the first due time of the line. `hasEnded`: whether the jobs before it have ended. */
+export type NextStep = "none" | "post" | "skip" | "wait"
 
-export const turnOf = ({ line, rules }: ScheduleEntry, hasEnded: boolean): Turn =>
+export const nextStepOf = ({ line, rules }: ScheduleEntry, hasEnded: boolean): NextStep =>
   line.length === 0
     ? "none"
     : rules.overlap === "allow" || hasEnded
@@ -240,14 +240,14 @@ export const posting = (
 /** The entry after its posting was published. */
 export const posted = ({ pending: _, ...entry }: ScheduleEntry): ScheduleEntry => entry
 
-/** The entry after the transport refused its posting for good: the run never was one. */
+/** The entry after the transport refused its posting for good: that run does not count. */
 export const refused = (entry: ScheduleEntry, detail: string): ScheduleEntry => {
   const run = entry.runs.find(({ id }) => id === entry.pending?.id)
   const kept = { ...posted(entry), runs: entry.runs.filter((each) => each !== run) }
   return run === undefined ? kept : withRefused(kept, run.due, detail)
 }
 
-/** The entry whose first of the line makes no posting. */
+/** The entry after no posting could be made for the first due time of the line. */
 export const unplanned = (entry: ScheduleEntry, detail: string): ScheduleEntry => {
   const [due, ...line] = entry.line
   return due === undefined ? entry : withRefused({ ...entry, line }, due, detail)

@@ -10,7 +10,7 @@ import { strictJson } from "../protocol/codec/json.ts"
 import { parseTime } from "../protocol/time.ts"
 import { isTimeZone, problemOfCron, type Timing } from "./timing.ts"
 
-/** What a schedule says beside its task. */
+/** Fields that say when a schedule is due. */
 const timingFields = {
   cron: Schema.optionalKey(
     Schema.String.annotate({ description: "Five fields, or six with the second first: `0 7 * * mon`" }),
@@ -54,10 +54,10 @@ export type ScheduleFields = typeof ScheduleFieldsSchema.Type
 const { task, meth, queue } = taskFields
 const readOutline = Schema.decodeUnknownSync(Schema.Struct({ task, meth, queue, ...ruleFields }))
 
-/** Which task it is and when it is due, without what the task is given. */
+/** The fields of a schedule without those that its task is given. */
 export const outlineOf = (fields: ScheduleFields): ScheduleFields => readOutline(fields)
 
-/** What an actor's method may say about its schedule: everything but which task it is. */
+/** Fields that an actor's method may declare for its schedule: all but those that name the task. */
 const DeclaredSchema = Schema.Struct({ ...ruleFields, input: Schema.optionalKey(Schema.Unknown) })
 export type ScheduleDeclaration = typeof DeclaredSchema.Type
 
@@ -67,7 +67,7 @@ export const ScheduleChangesSchema = Schema.Record(Schema.String, Schema.Unknown
 })
 export type ScheduleChanges = { readonly [Field in keyof ScheduleFields]?: ScheduleFields[Field] | null }
 
-/** The rules that a scheduler goes by, without what it must know of the entry. */
+/** The rules of a schedule, as far as its fields alone decide them. */
 export interface FieldRules {
   readonly timing: Timing
   readonly catchUp: "skip" | "last" | "all"
@@ -77,7 +77,7 @@ export interface FieldRules {
 }
 
 const NAME = /^[A-Za-z0-9_$][A-Za-z0-9_.$-]*$/
-/** With the due time behind it, it is the id of a job. */
+/** Most characters of a name: the id of a job is made of the name and the due time. */
 const LONGEST_NAME = 200
 
 /** Most bytes of a schedule as JSON: it is in the store twice while it is posted. */
@@ -131,7 +131,7 @@ export const parseScheduleFields = (value: unknown): ScheduleFields => {
   return fields
 }
 
-/** Checks what an actor's method says: a cron text, or an object. */
+/** Checks the schedule that an actor's method declares: a cron text, or an object. */
 export const parseDeclaration = (value: unknown): ScheduleDeclaration =>
   decodedOr(decodeDeclared(typeof value === "string" ? { cron: value } : value), Object.keys(DeclaredSchema.fields))
 

@@ -6,14 +6,15 @@ import * as Result from "effect/Result"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import type { Submission } from "../jobs/submission/submission.ts"
-import { decodeBase64, encodeBase64 } from "../protocol/base64.ts"
 import { decodeEnvelope, encodeEnvelope } from "../protocol/envelope.ts"
 import { postingOf } from "../protocol/headers.ts"
 import { type AddressedTask, isUndecodable } from "../protocol/message.ts"
 import { isTerminal } from "../protocol/state.ts"
+import { decodeBase64, encodeBase64 } from "../protocol/value.ts"
 import {
-  accrue,
+  collectDue,
   jobIdOf,
+  nextStepOf,
   posted,
   posting,
   REPAIR_MS,
@@ -21,7 +22,6 @@ import {
   SCHEDULES,
   type ScheduleEntry,
   skipped,
-  turnOf,
   unplanned,
   withWake,
 } from "./entry.ts"
@@ -49,7 +49,7 @@ const MAX_FRAME = 512 * 1024
 type Pending = NonNullable<ScheduleEntry["pending"]>
 
 /** An entry as it is in the store. */
-interface Held {
+interface StoredSchedule {
   readonly entry: ScheduleEntry
   readonly revision: string
 }
@@ -64,7 +64,7 @@ export const postDue = async (parts: PostingParts, name: string, now: number): P
   const found = await SCHEDULES.get(store, name)
   // An entry that a newer version wrote is left to workers of that version.
   if (found?.value === undefined) return null
-  let held: Held = { entry: found.value, revision: found.revision }
+  let held: StoredSchedule = { entry: found.value, revision: found.revision }
   if (held.entry.pending !== undefined) {
     const { at } = held.entry.pending
     if (now - at < REPAIR_MS) return at + REPAIR_MS
@@ -90,7 +90,7 @@ const turn = async (
   entry: ScheduleEntry,
   now: number,
 ): Promise<{ readonly next: ScheduleEntry; readonly waits: boolean }> => {
-  let next = accrue(name, entry, now)
+  let next = collectDue(name, entry, now)
   if (next.paused) return { next, waits: false }
   let hasEnded = true
   if (next.line.length > 0 && next.rules.overlap !== "allow") {
@@ -99,7 +99,7 @@ const turn = async (
     if (runs !== undefined) next = { ...next, runs }
   }
   for (;;) {
-    const what = turnOf(next, hasEnded)
+    const what = nextStepOf(next, hasEnded)
     const [due] = next.line
     if (what === "none" || what === "wait" || due === undefined) return { next, waits: what === "wait" }
     if (what === "skip") {
@@ -110,7 +110,7 @@ const turn = async (
       return { next: posting(next, await pendingOf(parts, name, next, due, now), due), waits: false }
     } catch (cause) {
       if (!(cause instanceof CallboardError)) throw cause
-      // The transport's own error says whether it is away: then the due time is tried again soon.
+      // The error of the transport itself says whether it is away: the due time is then tried again soon.
       if (cause.code === "transport-unavailable") throw cause.details.cause ?? cause
       next = unplanned(next, cause.message)
     }
@@ -122,7 +122,7 @@ const waitingUntil = ({ line, wake }: ScheduleEntry, now: number): number => {
   return Math.max(wake ?? now, now + Math.min(WAIT_MS.most, Math.max(WAIT_MS.least, waited / 4)))
 }
 
-/** The runs, of which it is noted that all have ended; `undefined` while the job of one has not. */
+/** The runs, with the note that all of their jobs have ended; `undefined` while one of the jobs has not. */
 const seenToEnd = async (
   { connection }: PostingParts,
   runs: ScheduleEntry["runs"],
@@ -158,7 +158,7 @@ export const write = async (
   name: string,
   entry: ScheduleEntry,
   revision: string,
-): Promise<Held | undefined> => {
+): Promise<StoredSchedule | undefined> => {
   const timed = withWake(name, entry)
   const written = await connection.store.write([{ ...SCHEDULES.put(name, timed), expect: revision }])
   return written === "conflict" ? undefined : { entry: timed, revision: written[0] ?? "" }
@@ -171,8 +171,9 @@ export const write = async (
 export const stoodStill = (since: number): boolean => Math.abs(Date.now() - since) >= REPAIR_MS
 
 /**
- * Publishes what the entry holds, and resolves with the entry without it. `again`: it may have been published before. The
- * publish key of a posting is not remembered for ever, but its job is: what has a job, or had one, is not published again.
+ * Publishes the posting that the entry holds, and resolves with the entry without it. `again`: it may have been
+ * published before. The publish key of a posting is not remembered for ever, but its job is: a posting whose job
+ * exists, or existed, is not published again.
  */
 export const publish = async (parts: PostingParts, entry: ScheduleEntry, again: boolean): Promise<ScheduleEntry> => {
   const { pending } = entry

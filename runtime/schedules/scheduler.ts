@@ -1,14 +1,16 @@
 /**
  * The scheduler of a worker: it knows when each schedule is due from watching their entries, sleeps until the first one is,
- * and posts it. Every worker has one, and none of them leads: see `posting.ts`.
+ * and posts it. Every worker has one, and none of them leads: see `posting.ts`. When a worker starts it also makes the
+ * schedules that its actors' methods declare.
  */
 import { allEntries } from "../async/store-entry.ts"
 import { StoreWatch } from "../connection/store-watch.ts"
 import { asTransportError } from "../errors.ts"
 import type { Log } from "../log/log.ts"
-import { type Declared, declareAll } from "./declared.ts"
+import type { Store } from "../transport/store.ts"
 import { DueQueue } from "./due-queue.ts"
-import { WAKES } from "./entry.ts"
+import { changedTimes, newEntry, SCHEDULES, type ScheduleEntry, WAKES, withWake } from "./entry.ts"
+import { hasSameTimes, parseScheduleFields, rulesOf, type ScheduleDeclaration } from "./fields.ts"
 import { type PostingParts, postDue } from "./posting.ts"
 
 export interface SchedulerOptions extends PostingParts {
@@ -16,8 +18,8 @@ export interface SchedulerOptions extends PostingParts {
   readonly declared: Declared
   /** The time by the clock of the transport. */
   readonly askTime: () => Promise<number>
-  /** The same time as far as this process knows it, without asking. */
-  readonly board: () => number
+  /** The same time as far as this process knows it, without asking the transport. */
+  readonly transportNow: () => number
   readonly log: Log
   readonly signal: AbortSignal
 }
@@ -39,7 +41,7 @@ export class Scheduler {
   readonly #watch: StoreWatch
   /** Names that changed while all entries are being read: what was watched is newer than what is read. */
   #touched: Set<string> | undefined
-  /** Of all schedules, when they were last read. */
+  /** Names of all schedules when they were last read. */
   #names: ReadonlySet<string> = new Set()
   #timer: ReturnType<typeof setTimeout> | undefined
   #timerAt = Number.POSITIVE_INFINITY
@@ -106,11 +108,11 @@ export class Scheduler {
     this.#sleep()
   }
 
-  /** Sets the one timer, unless it rings early enough. During a round it is set at the end of that. */
+  /** Sets the one timer, unless it fires early enough already. During a round it is set at the end of the round. */
   #sleep(): void {
-    const { board, signal } = this.#options
+    const { transportNow, signal } = this.#options
     if (this.#round !== undefined || !this.#hasBegun || signal.aborted) return
-    const now = board()
+    const now = transportNow()
     const wait = Math.max(0, Math.min((this.#due.first ?? Number.POSITIVE_INFINITY) - now, LONGEST_SLEEP_MS))
     const at = now + Math.max(wait, this.#failures === 0 ? 0 : this.#backOff())
     if (this.#timerAt <= at && this.#timerAt > now) return
@@ -164,7 +166,7 @@ export class Scheduler {
 
   async #post(name: string, now: number): Promise<void> {
     try {
-      // What was watched meanwhile may be newer.
+      // What was watched meanwhile may be newer than this answer.
       this.#due.setLatest(name, await postDue(this.#options, name, now))
     } catch (cause) {
       const isAway = asTransportError(cause).retryable
@@ -179,4 +181,64 @@ export class Scheduler {
 const inOwnOrder = (names: ReadonlyArray<string>): ReadonlyArray<string> => {
   const from = Math.floor(Math.random() * names.length)
   return [...names.slice(from), ...names.slice(0, from)]
+}
+
+/** By the names of the actors that a worker serves: the methods with a schedule. */
+type Declared = ReadonlyMap<string, ReadonlyMap<string, ScheduleDeclaration>>
+
+/**
+ * Makes the schedules that actors' methods declare, and removes those whose method does not declare them any more. `known`: the
+ * names of the schedules that there are. Several workers may do this at once: the first one writes. Fails as the store does.
+ */
+export const declareAll = async (
+  store: Store,
+  declared: Declared,
+  known: ReadonlySet<string>,
+  now: number,
+  log: Log,
+): Promise<void> => {
+  for (const [actor, methods] of declared) {
+    for (const [method, declaration] of methods) await declare(store, actor, method, declaration, now, log)
+    for (const name of known) {
+      if (name.startsWith(`${actor}.`) && !methods.has(name.slice(actor.length + 1)))
+        await removeDeclared(store, actor, name)
+    }
+  }
+}
+
+const declare = async (
+  store: Store,
+  actor: string,
+  method: string,
+  declaration: ScheduleDeclaration,
+  now: number,
+  log: Log,
+): Promise<void> => {
+  const name = `${actor}.${method}`
+  const as = JSON.stringify(declaration)
+  const fields = parseScheduleFields({ ...declaration, task: actor, meth: method })
+  const rules = rulesOf(fields, now)
+  await SCHEDULES.change(store, name, (found) => {
+    if (found === undefined) return { value: newEntry(name, fields, rules, now, { actor, as }) }
+    const entry = found.value
+    if (entry === undefined || entry.declared?.as === as) return "keep"
+    if (entry.declared === undefined) {
+      log.warn(`there is a schedule ${name} already, which the method does not declare: it is left as it is`)
+      return "keep"
+    }
+    // An operator's changes hold until the declaration itself changes. Where its times are the same, an interval goes on.
+    const changed: ScheduleEntry = hasSameTimes(fields, entry.fields)
+      ? { ...entry, fields, rules: { ...rules, timing: entry.rules.timing }, changedAt: now }
+      : changedTimes(name, entry, { fields, rules }, now)
+    return { value: withWake(name, { ...changed, declared: { actor, as } }) }
+  })
+}
+
+/** Removes a schedule, if this actor has declared it. What it has posted goes on. */
+const removeDeclared = async (store: Store, actor: string, name: string): Promise<void> => {
+  await SCHEDULES.change(store, name, (found) => {
+    const entry = found?.value
+    // A posting that is in the entry now is published first; the next worker that starts removes it.
+    return entry?.declared?.actor === actor && entry.pending === undefined ? "remove" : "keep"
+  })
 }

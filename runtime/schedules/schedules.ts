@@ -1,8 +1,8 @@
 /** What a client does with schedules: make, list, change, pause, resume, run now, delete. */
 import { isDeepStrictEqual } from "node:util"
 import { CallboardError } from "../errors.ts"
+import { wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
-import { wholeNumber } from "../options/whole.ts"
 import type { State } from "../protocol/state.ts"
 import { changedTimes, dueAfterPause, newEntry, pausedEntry, posting, SCHEDULES, type ScheduleEntry } from "./entry.ts"
 import {
@@ -32,7 +32,7 @@ export interface SchedulePage {
   readonly next?: string
 }
 
-/** How a submission is checked beside its fields: whether its task has to be known. */
+/** What a submission is checked by beside its fields: whether its task has to be known. */
 export interface ScheduleContext {
   readonly strict?: boolean
   readonly lenient?: boolean
@@ -117,7 +117,7 @@ export class Schedules {
   changeFrom(name: string, changes: unknown, context: ScheduleContext = {}): Promise<ScheduleView> {
     return this.#change(name, async (entry, now) => {
       const { fields, isTimed } = changedFields(entry.fields, changes)
-      // A moment that has passed is refused only where the change says it.
+      // A moment that has passed is refused only where the change names it.
       const rules = rulesOf(fields, now, refuseInput, isTimed ? undefined : entry.rules.timing)
       await this.#options.check(submissionOf(fields), context)
       return isTimed ? changedTimes(name, entry, { fields, rules }, now) : { ...entry, fields, rules, changedAt: now }

@@ -8,7 +8,7 @@ export type Timing =
   | { readonly kind: "every"; readonly everyMs: number; readonly anchor: number }
   | { readonly kind: "at"; readonly at: number }
 
-/** Dues before the latest that are counted one by one; where there are more, only the latest are looked up. */
+/** Most due times that are counted one by one. Where there are more, only the latest are looked up. */
 const COUNTED = 1_000
 
 /** `@daily` and the like, or five or six fields. */
@@ -59,15 +59,15 @@ export const nextDue = (timing: Timing, after: number): number | undefined => {
 }
 
 /** Due times in a row. */
-export interface Dues {
+export interface DueTimes {
   /** The latest of them, in order. */
   readonly latest: ReadonlyArray<number>
-  /** How many came before those; of a cron text a thousand at most are counted. */
+  /** How many came before the latest; of a cron text a thousand at most are counted. */
   readonly before: number
 }
 
 /** The due times from `first`, which is one, to `until`; the latest `most` of them one by one. */
-export const duesBetween = (timing: Timing, first: number, until: number, most: number): Dues => {
+export const dueTimesBetween = (timing: Timing, first: number, until: number, most: number): DueTimes => {
   if (first > until) return { latest: [], before: 0 }
   if (timing.kind === "at") return { latest: [first], before: 0 }
   if (timing.kind === "every") {
@@ -89,7 +89,7 @@ export const duesBetween = (timing: Timing, first: number, until: number, most: 
 
 const latestOf = (cron: Cron, until: number, most: number): ReadonlyArray<number> =>
   cron
-    // A reference in the middle of a second includes a time in that second.
+    // croner counts to the second: one millisecond later, a time in the second of `until` is included.
     .previousRuns(most, new Date(until + 1))
     .map((date) => date.getTime())
     .reverse()

@@ -23,8 +23,8 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   /** Handlers that run at a time, 1–10,000. Defaults to the number of cores, at least 4. */
   readonly concurrency?: number
   /**
-   * Lets the number of handlers follow what is held, between two bounds: `"2..16"`. Takes the place of `concurrency`.
-   * Defaults to no.
+   * Lets the number of handlers follow the number of deliveries, between two bounds: `"2..16"`. Takes the place of
+   * `concurrency`. Defaults to no.
    */
   readonly autoscale?: string | Autoscale
   /**
@@ -50,8 +50,8 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
    */
   readonly name?: string
   /**
-   * The application's own version, 1–100 characters: statistics tell since when it runs, and what fails with it. Defaults to
-   * the variable `CALLBOARD_VERSION`.
+   * The application's own version, 1–100 characters: statistics show since when it runs, and which errors it has.
+   * Defaults to the variable `CALLBOARD_VERSION`.
    */
   readonly version?: string
   /** How long a soft stop lets handlers run before it hands them back. Defaults to 25 seconds. */
@@ -84,6 +84,12 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
    * Hand running tasks back, uncounted, when the connection is lost, instead of letting them go on. Defaults to false.
    */
   readonly cancelOnConnectionLoss?: boolean
+  /**
+   * URL of the result back end of Celery's clients, such as `redis://127.0.0.1:6379/1`: the worker keeps results there for tasks
+   * that they submit, answers `celery inspect` and `celery control`, and tells `celery events`. Defaults to none: such tasks run,
+   * and their clients are told nothing.
+   */
+  readonly resultBackend?: string
   /** Queue of the workers of another language, by the `lang` header: `{ py: "celery" }`. */
   readonly languages?: Readonly<Record<string, string>>
   /** Task names that stand for an actor's method: `{"app.tasks.add": "math.add"}`. */

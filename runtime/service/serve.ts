@@ -1,6 +1,7 @@
 /** `serve()`: worker and HTTP in one process, stopped by signals. `bun run service.ts` is a complete service. */
 import { hostname } from "node:os"
-import { describeActor } from "../actor/description.ts"
+import { describeActor } from "../actor/actor.ts"
+import type { CelerySideOptions } from "../celery/side.ts"
 import { Client } from "../client/client.ts"
 import { type ConnectSettings, displayUrl, leaseOf, openConnection } from "../connection/connect.ts"
 import type { Connection } from "../connection/connection.ts"
@@ -14,11 +15,11 @@ import type { KeepFailed } from "../protocol/outside.ts"
 import { openTracing } from "../tracing/tracing.ts"
 import { VERSION } from "../version.ts"
 import { MethodSettingsCache } from "../worker/attempt/method-settings.ts"
-import { isHandlerProcess } from "../worker/isolation/handler-process-mark.ts"
+import type { Worker } from "../worker/control/worker.ts"
+import { isHandlerProcess } from "../worker/isolation/child-process.ts"
 import type { WorkerOptions } from "../worker/options.ts"
 import { AttemptSpans } from "../worker/telemetry/attempt-spans.ts"
-import type { WorkerObserver } from "../worker/telemetry/observer.ts"
-import { TaskNames } from "../worker/telemetry/task-names.ts"
+import { TaskNames, type WorkerObserver } from "../worker/telemetry/observer.ts"
 import { startWorker } from "../worker/worker.ts"
 import type { ServeOptions } from "./options.ts"
 import { RunningService, type Service } from "./service.ts"
@@ -134,7 +135,18 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         version: VERSION,
         pid: process.pid,
       })
-      await service.start((signal) => startWorker(workerOptions, signal))
+      const { resultBackend } = options
+      const begun = service
+      await service.start((signal) =>
+        resultBackend === undefined
+          ? startWorker(workerOptions, signal)
+          : startAmongCelery(
+              begun,
+              { resultBackend, transport: target, namespace: options.namespace },
+              workerOptions,
+              signal,
+            ),
+      )
     }
   } catch (cause) {
     if (service !== undefined) await service.stop()
@@ -175,6 +187,25 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   return running
 }
 
+/** Starts a worker that clients and workers of Celery know as one of theirs. */
+const startAmongCelery = async (
+  service: RunningService,
+  where: Pick<CelerySideOptions, "resultBackend" | "transport" | "namespace">,
+  options: WorkerOptions,
+  signal: AbortSignal,
+): Promise<Worker> => {
+  const { CelerySide } = await import("../celery/side.ts")
+  const side = await CelerySide.open({ ...options, ...where })
+  void service.stopped.then(() => side.close())
+  const { actors, foreign } = side
+  const worker = await startWorker(
+    { ...options, actors, foreign, observers: [...options.observers, ...side.observers] },
+    signal,
+  )
+  await side.serve(worker, () => void service.stop())
+  return worker
+}
+
 const STUCK = "this worker is stuck: handlers that go on after their jobs were decided hold all of its slots"
 
 let named = 0
@@ -187,14 +218,15 @@ const nextName = (): string => {
 
 /**
  * The lease thread opens the transport a second time. That is possible with a URL of a built-in plugin whose transport reaches
- * beyond this process.
+ * beyond this process, unless a delivery belongs to the connection that took it.
  */
 const leaseThreadOf = (
   target: string | object,
   options: ServeOptions,
   connection: Connection,
 ): Pick<WorkerOptions, "leaseThread"> => {
-  if (typeof target !== "string" || connection.transport.capabilities.reach === "process") return {}
+  const { reach, leases } = connection.transport.capabilities
+  if (typeof target !== "string" || reach === "process" || leases === "connection") return {}
   if (Object.keys(options.transports ?? {}).some((scheme) => target.startsWith(`${scheme}:`))) return {}
   return { leaseThread: { url: target, namespace: options.namespace, heartbeat: options.heartbeatMs } }
 }

@@ -1,9 +1,8 @@
 /**
- * A client that runs what is submitted to it at once, in its own process. A task is never in a queue of the board: it runs on
- * a board in memory, and its record is stored on the board when it has ended.
+ * A client that runs each submitted task at once, in its own process. The task is in no queue of the transport: it runs
+ * over a transport in memory, and its record is stored when it has ended.
  */
-import type { ActorDefinition } from "../actor/actor.ts"
-import { describeActor } from "../actor/description.ts"
+import { type ActorDefinition, describeActor } from "../actor/actor.ts"
 import { CLIENT_SETTINGS, Client, type ClientSettings, clientParts } from "../client/client.ts"
 import { nextRunOf, submitNextRuns } from "../client/submitting/deleted-job.ts"
 import { resultOfEarlier } from "../client/submitting/publisher.ts"
@@ -26,20 +25,20 @@ import { serve } from "./serve.ts"
 import type { Service } from "./service.ts"
 
 export interface SyncSettings extends ClientSettings {
-  /** What runs the tasks. A task of another actor fails as `unknown-actor`. */
+  /** The actors that run the tasks. A task of another actor fails as `unknown-actor`. */
   readonly actors: ReadonlyArray<ActorDefinition>
   /** How long successes are kept. Defaults to 24 hours. */
   readonly resultTtl?: DurationInput
 }
 
-/** Queue on the board in memory: the task's own is only in its record. */
+/** Queue of the transport in memory. The task's own queue is only in its record. */
 const LOCAL = "sync"
 
 /**
- * Connects to a transport as `connect` does, with a client whose `submit` resolves when the job has ended, whatever its state;
- * `job.receipt.state` tells it. What its handlers submit, and its callbacks and chains, run in this process as well. A task with
- * `delay`, `eta`, `after` or `chord` is submitted as by any other client, and waits for a worker. Nothing is stored about a job before it
- * has ended: one whose process dies is lost. Needs Bun or Deno.
+ * Connects to a transport as `connect` does, with a client whose `submit` resolves when the job has ended, whatever its
+ * state, which is `job.receipt.state`. Tasks that its handlers submit, and its callbacks and chains, run in this
+ * process as well. A task with `delay`, `eta`, `after` or `chord` is submitted as by any other client, and waits for a
+ * worker. Nothing is stored about a job before it has ended: one whose process dies is lost. Needs Bun or Deno.
  *
  * @example
  * ```ts
@@ -88,7 +87,9 @@ class SyncClient extends Client {
   readonly #stop = new AbortController()
   /** By id. */
   readonly #running = new Map<string, Running>()
-  /** The last submission of each id that is under way: the next one waits for it, and then finds what it has stored. */
+  /**
+   * The last submission of each id that has not ended: the next one of that id waits for it, and then finds its record.
+   */
   readonly #lines = new Map<string, Promise<unknown>>()
   /** Other jobs that have ended here, while they are being stored. */
   readonly #storing = new Set<Promise<unknown>>()

@@ -1,7 +1,7 @@
 /** Failures by their cause, from what workers have kept. Pure: entries and clock come from outside. */
 import { CallboardError } from "../errors.ts"
+import { type FailureEntry, type FailureSlot, type KnownCause, MOST_CAUSES } from "./entries.ts"
 import { MOST_IDS } from "./failures.ts"
-import { type FailureSlot, type KeptFailures, type KnownCause, MOST_CAUSES } from "./kept.ts"
 import { iso } from "./series.ts"
 import { MINUTE_MS, OTHER, SLOT_MS } from "./tally.ts"
 
@@ -26,7 +26,7 @@ export interface Cause {
   readonly tasks: ReadonlyArray<string>
   /** Failed attempts in the range. */
   readonly count: number
-  /** What became of their jobs then. */
+  /** What became of the jobs after these attempts. */
   readonly jobs: { readonly failed: number; readonly retrying: number; readonly dead: number }
   readonly first: string
   readonly last: string
@@ -62,8 +62,8 @@ interface Range {
   readonly now: number
 }
 
-/** A cause as all workers met it. */
-class Merged {
+/** A cause, added up over all workers. */
+class MergedCause {
   readonly tasks = new Set<string>()
   readonly queues = new Map<string, number>()
   readonly attempts = new Map<string, number>()
@@ -76,18 +76,18 @@ class Merged {
   count = 0
   first = Number.POSITIVE_INFINITY
   last = 0
-  readonly about: KeptFailures["causes"][number]
+  readonly about: FailureEntry["causes"][number]
 
-  constructor(about: KeptFailures["causes"][number]) {
+  constructor(about: FailureEntry["causes"][number]) {
     this.about = about
   }
 
-  add({ slot, worker, version }: FailureSlot, told: KeptFailures["causes"][number], { from, now }: Range): void {
-    this.first = Math.min(this.first, told.first)
-    this.last = Math.max(this.last, told.last)
-    for (const task of told.tasks) if (this.tasks.size < MOST_TASKS) this.tasks.add(task)
+  add({ slot, worker, version }: FailureSlot, report: FailureEntry["causes"][number], { from, now }: Range): void {
+    this.first = Math.min(this.first, report.first)
+    this.last = Math.max(this.last, report.last)
+    for (const task of report.tasks) if (this.tasks.size < MOST_TASKS) this.tasks.add(task)
     let count = 0
-    for (const [minute, failures] of told.minutes.entries()) {
+    for (const [minute, failures] of report.minutes.entries()) {
       const at = slot * SLOT_MS + minute * MINUTE_MS
       if (failures <= 0 || at + MINUTE_MS <= from) continue
       count += failures
@@ -96,14 +96,14 @@ class Merged {
     }
     this.count += count
     if (count === 0) return
-    this.jobs.failed += told.then.failed
-    this.jobs.retrying += told.then.retrying
-    this.jobs.dead += told.then.dead
-    addAll(this.queues, told.queues)
-    addAll(this.attempts, told.attempts)
+    this.jobs.failed += report.then.failed
+    this.jobs.retrying += report.then.retrying
+    this.jobs.dead += report.then.dead
+    addAll(this.queues, report.queues)
+    addAll(this.attempts, report.attempts)
     addAll(this.versions, { [version ?? "(none)"]: count })
     addAll(this.workers, { [worker]: count })
-    for (const id of [...told.ids].reverse()) if (this.ids.size < MOST_IDS) this.ids.add(id)
+    for (const id of [...report.ids].reverse()) if (this.ids.size < MOST_IDS) this.ids.add(id)
   }
 }
 
@@ -126,20 +126,20 @@ const statusOf = (last: number, first: number, back: number | undefined, { from,
   return back !== undefined && back >= from ? "back" : "ongoing"
 }
 
-const merged = (slots: ReadonlyArray<FailureSlot>, range: Range): ReadonlyMap<string, Merged> => {
-  const all = new Map<string, Merged>()
+const merged = (slots: ReadonlyArray<FailureSlot>, range: Range): ReadonlyMap<string, MergedCause> => {
+  const all = new Map<string, MergedCause>()
   // Newest first, so that the newest jobs are met first, and the causes of an attack by made-up messages do not push out others.
   for (const slot of [...slots].sort((a, b) => b.slot - a.slot)) {
-    for (const told of slot.causes) {
-      const cause = all.get(told.fingerprint) ?? new Merged(told)
-      all.set(told.fingerprint, cause)
-      cause.add(slot, told, range)
+    for (const report of slot.causes) {
+      const cause = all.get(report.fingerprint) ?? new MergedCause(report)
+      all.set(report.fingerprint, cause)
+      cause.add(slot, report, range)
     }
   }
   return all
 }
 
-const causeOf = (fingerprint: string, cause: Merged, known: KnownCause | undefined, range: Range): Cause => {
+const causeOf = (fingerprint: string, cause: MergedCause, known: KnownCause | undefined, range: Range): Cause => {
   const { name, template, reason, frame } = cause.about
   const first = Math.min(cause.first, known?.first ?? cause.first)
   return {

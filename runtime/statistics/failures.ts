@@ -1,12 +1,12 @@
 /**
- * What one worker keeps about failures, by their cause: how often in each minute, and the newest jobs. Of many causes only those
- * stay that were met last, so that an input which makes up ever more of them takes no more room than any other.
+ * What one worker keeps about failures, by their cause: how often in each minute, and the newest jobs. Only the causes
+ * that appeared last are kept, so that an input that makes up ever more of them takes no more room than any other.
  */
 import { frameOf, templateOf } from "../jobs/outcome/fingerprint.ts"
 import type { JobError } from "../protocol/record.ts"
 import { MINUTE_MS, OTHER, SLOT_MINUTES } from "./tally.ts"
 
-/** Most causes that a worker keeps of one slot, most jobs of a cause, and most of all. */
+/** Most causes that a worker keeps of one slot, most jobs of one cause, and most jobs of all causes. */
 const MOST_CAUSES = 100
 export const MOST_IDS = 100
 const MOST_IDS_IN_ALL = 2_000
@@ -14,10 +14,10 @@ const MOST_TASKS = 5
 const MOST_NAME = 100
 
 /** What becomes of a job that fails: it ends, is tried again, or is given up as a dead letter. */
-export type Then = "failed" | "retrying" | "dead"
+export type AfterFailure = "failed" | "retrying" | "dead"
 
 /** An attempt that has failed. */
-export interface Failed {
+export interface FailedAttempt {
   readonly id: string
   readonly fingerprint: string
   readonly error: JobError
@@ -27,11 +27,11 @@ export interface Failed {
   readonly queue: string
   /** Number of the attempt, from 1; 0 where the handler was never called. */
   readonly attempt: number
-  readonly then: Then
+  readonly then: AfterFailure
 }
 
 /** A cause as one worker met it in one slot. Times are milliseconds since the epoch. */
-export interface ToldCause {
+export interface CauseReport {
   readonly fingerprint: string
   readonly name: string
   readonly reason: string
@@ -43,7 +43,7 @@ export interface ToldCause {
   readonly attempts: Readonly<Record<string, number>>
   /** By minute of the slot. */
   readonly minutes: ReadonlyArray<number>
-  readonly then: Readonly<Record<Then, number>>
+  readonly then: Readonly<Record<AfterFailure, number>>
   readonly first: number
   readonly last: number
   /** Newest last. */
@@ -58,17 +58,17 @@ const countOf = (counts: Map<string, number>, name: string): void => {
 
 class Cause {
   readonly #first: number
-  readonly #about: Pick<ToldCause, "fingerprint" | "name" | "reason" | "template" | "frame">
+  readonly #about: Pick<CauseReport, "fingerprint" | "name" | "reason" | "template" | "frame">
   readonly #tasks = new Set<string>()
   readonly #queues = new Map<string, number>()
   readonly #attempts = new Map<string, number>()
   readonly #minutes = new Array<number>(SLOT_MINUTES).fill(0)
   readonly #then = { failed: 0, retrying: 0, dead: 0 }
   #last: number
-  /** A set, so that a job that fails again comes to the end and is told once. */
+  /** A set, so that a job that fails again moves to the end and is listed once. */
   readonly #ids = new Set<string>()
 
-  constructor(now: number, { fingerprint, error, message }: Failed) {
+  constructor(now: number, { fingerprint, error, message }: FailedAttempt) {
     this.#first = now
     this.#last = now
     const frame = frameOf(error)
@@ -85,7 +85,7 @@ class Cause {
     return this.#ids.size
   }
 
-  count(now: number, { id, task, queue, attempt, then }: Failed): void {
+  count(now: number, { id, task, queue, attempt, then }: FailedAttempt): void {
     this.#last = now
     const minute = Math.floor(now / MINUTE_MS) % SLOT_MINUTES
     this.#minutes[minute] = (this.#minutes[minute] ?? 0) + 1
@@ -105,7 +105,7 @@ class Cause {
     }
   }
 
-  told(): ToldCause {
+  report(): CauseReport {
     return {
       ...this.#about,
       tasks: [...this.#tasks],
@@ -120,15 +120,15 @@ class Cause {
   }
 }
 
-/** The failures of a slot, by its number since the epoch. */
-export interface ToldFailures {
+/** The failures of one slot. Slots are numbered since the epoch. */
+export interface FailureReport {
   readonly slot: number
-  readonly causes: ReadonlyArray<ToldCause>
+  readonly causes: ReadonlyArray<CauseReport>
 }
 
-/** What {@link FailureTally.told} says is to be written. */
+/** What {@link FailureTally.report} says is to be written. */
 export interface PendingFailures {
-  readonly slots: ReadonlyArray<ToldFailures>
+  readonly slots: ReadonlyArray<FailureReport>
   readonly changes: number
 }
 
@@ -136,17 +136,17 @@ export interface PendingFailures {
 const MOST_OVER = 3
 
 export class FailureTally {
-  /** The cause that was met last comes last. */
+  /** Causes in the order in which they last appeared. */
   readonly #causes = new Map<string, Cause>()
   #slot = 0
   #ids = 0
-  /** Failures that were counted, and how many of them are written. */
+  /** How many failures were counted, and how many of them are written. */
   #changes = 0
   #written = 0
-  #over: Array<ToldFailures> = []
+  #over: Array<FailureReport> = []
 
   /** `now`: by the clock of the transport, in milliseconds since the epoch. */
-  count(now: number, failed: Failed): void {
+  count(now: number, failed: FailedAttempt): void {
     this.#turn(now)
     const { fingerprint } = failed
     const cause = this.#causes.get(fingerprint) ?? new Cause(now, failed)
@@ -175,26 +175,29 @@ export class FailureTally {
   }
 
   /** What is to be written: the slots that are over and the one that goes on, where anything was added. */
-  told(now: number): PendingFailures {
+  report(now: number): PendingFailures {
     this.#turn(now)
     const isChanged = this.#changes > this.#written
-    return { slots: isChanged ? [...this.#over, this.#told()] : this.#over, changes: this.#changes }
+    return { slots: isChanged ? [...this.#over, this.#report()] : this.#over, changes: this.#changes }
   }
 
-  /** These are written, and need not be written again unless something is added. */
+  /** These slots are written. They are not written again unless something is added. */
   written({ slots, changes }: PendingFailures): void {
     this.#over = this.#over.filter((each) => !slots.includes(each))
     this.#written = Math.max(this.#written, changes)
   }
 
-  #told(): ToldFailures {
-    return { slot: this.#slot, causes: [...this.#causes.values()].map((cause) => cause.told()) }
+  #report(): FailureReport {
+    return { slot: this.#slot, causes: [...this.#causes.values()].map((cause) => cause.report()) }
   }
 
   #turn(now: number): void {
     const slot = Math.floor(now / (SLOT_MINUTES * MINUTE_MS))
-    if (slot <= this.#slot) return
-    if (this.#changes > this.#written) this.#over = [...this.#over, this.#told()].slice(-MOST_OVER)
+    // As counts do, failures follow a clock that was far ahead.
+    const isSetBack = slot < this.#slot - 1
+    if (slot <= this.#slot && !isSetBack) return
+    this.#over = this.#over.filter((each) => each.slot <= slot)
+    if (this.#changes > this.#written && !isSetBack) this.#over = [...this.#over, this.#report()].slice(-MOST_OVER)
     this.#causes.clear()
     this.#ids = 0
     this.#written = this.#changes

@@ -1,9 +1,9 @@
 /**
- * What is wrong with a board, by rules over what is known of it, each with evidence and, where there is one, the action that
- * helps. Pure. What is not wrong is not told: without a finding the board is healthy.
+ * Finds what is wrong, by rules over what is known of queues, workers and schedules: each finding comes with evidence
+ * and, where there is one, the action that helps. Pure. Without a finding everything is healthy.
  */
 import type { WorkerDescription } from "../cluster/directory.ts"
-import { type Bin, type DepthSample, sampleOf } from "./kept.ts"
+import { type Bin, type DepthSample, sampleOf } from "./entries.ts"
 import type { QueueDetails } from "./queues.ts"
 
 export const FINDING_CODES = [
@@ -77,7 +77,7 @@ export const findingsOf = (facts: Facts): ReadonlyArray<Finding> => {
   ].slice(0, MOST)
 }
 
-/** Workers live, and for long enough, but what they write does not arrive. */
+/** Whether workers live, and have for long enough, but what they write does not arrive. */
 const isStale = ({ now, workers, newest }: Pick<Facts, "now" | "workers" | "newest">): boolean =>
   now - newest > STALE_MS && workers.some(({ startedAt }) => now - Date.parse(startedAt) > STALE_MS)
 
@@ -125,7 +125,7 @@ const pausedLong: Rule = ({ queues, now }) =>
   queues.flatMap(({ name, paused, pausedSince, pausedBy, depth, scheduled }): ReadonlyArray<Finding> => {
     if (!paused || pausedSince === undefined || depth + scheduled === 0) return []
     const seconds = (now - Date.parse(pausedSince)) / 1_000
-    // A pause by a clock that runs ahead is no long one.
+    // By a clock that runs ahead a pause would look long.
     if (!(seconds * 1_000 >= PAUSED_MS)) return []
     const by = pausedBy === undefined ? "" : ` by ${pausedBy}`
     return [
@@ -143,8 +143,8 @@ const pausedLong: Rule = ({ queues, now }) =>
   })
 
 /**
- * For how many seconds something has waited: not longer than the queue holds anything. The age of the oldest task alone would
- * tell of a job that was submitted long ago, and became due, or is tried again, just now.
+ * For how many seconds something has waited in a queue, at most as long as the queue holds anything. The age of the
+ * oldest task alone would count a job that was submitted long ago, and became due, or is tried again, just now.
  */
 const waitedSeconds = ({ name, oldestAge = 0 }: QueueDetails, { samples, now }: Facts): number => {
   const empty = samples.findLast((sample) => sampleOf(sample, name)?.[1] === 0)
@@ -223,7 +223,7 @@ const failing: Rule = ({ tasks, minutes, now }) =>
 
 const RULES: ReadonlyArray<Rule> = [noWorker, failing, fallingBehind, workerLost, deadNew, pausedLong, overdue]
 
-/** What the findings say, in one sentence. */
+/** The findings in one sentence. */
 export const verdictOf = (
   facts: Pick<Facts, "now" | "workers" | "newest">,
   findings: ReadonlyArray<Finding>,

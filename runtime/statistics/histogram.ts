@@ -19,7 +19,7 @@ export const bucketOf = (ms: number): number =>
 export const middleOf = (bucket: number): number => (bucket === 0 ? 0 : 2 ** ((bucket - SHIFT + 0.5) / STEPS))
 
 /** How often each bucket was met. */
-export type Sparse = Map<number, number>
+export type SparseHistogram = Map<number, number>
 
 /** Most buckets that are written of one histogram. Beyond it neighbours are put together, which makes it coarser. */
 const MOST_WRITTEN = 64
@@ -39,7 +39,7 @@ export const histogramText = (counts: ArrayLike<number>): string => {
 }
 
 /** Adds a histogram that {@link histogramText} wrote. What is no histogram is left out. */
-export const addHistogram = (to: Sparse, text: string): void => {
+export const addHistogram = (to: SparseHistogram, text: string): void => {
   for (const part of text.split(" ")) {
     if (part === "") continue
     const colon = part.indexOf(":")
@@ -50,7 +50,7 @@ export const addHistogram = (to: Sparse, text: string): void => {
   }
 }
 
-export const addSparse = (to: Sparse, from: Sparse): void => {
+export const addSparse = (to: SparseHistogram, from: SparseHistogram): void => {
   for (const [bucket, count] of from) to.set(bucket, (to.get(bucket) ?? 0) + count)
 }
 
@@ -62,7 +62,7 @@ export interface Percentiles {
 }
 
 /** `undefined` where nothing was measured. */
-export const percentilesOf = (histogram: Sparse): Percentiles | undefined => {
+export const percentilesOf = (histogram: SparseHistogram): Percentiles | undefined => {
   const buckets = [...histogram].sort(([a], [b]) => a - b)
   const total = buckets.reduce((sum, [, count]) => sum + count, 0)
   if (total === 0) return undefined
@@ -81,7 +81,7 @@ export const percentilesOf = (histogram: Sparse): Percentiles | undefined => {
 const seconds = (ms: number): number => Number((ms / 1_000).toPrecision(4))
 
 /** The sum of all durations, in milliseconds, as far as the buckets tell. */
-export const sumOf = (histogram: Sparse): number => {
+export const sumOf = (histogram: SparseHistogram): number => {
   let sum = 0
   for (const [bucket, count] of histogram) sum += middleOf(bucket) * count
   return sum

@@ -1,6 +1,6 @@
 /** How loaded this process is: memory, processor time, and how late its event loop comes to its timers. */
 
-/** How often the lateness of a timer is looked at, and over how many looks it is told. */
+/** How often the lateness of a timer is measured, and how many measurements are reported together. */
 const EVERY_MS = 1_000
 const LOOKS = 10
 
@@ -25,7 +25,7 @@ const cpuMs = (): number => {
   return (user + system) / 1_000
 }
 
-/** Looks once a second, until it is stopped. */
+/** Measures once a second, until it is stopped. */
 export class LoadWatch {
   readonly #timer: ReturnType<typeof setInterval>
   #looks: ReadonlyArray<Look> = [{ at: performance.now(), lateMs: 0, cpuMs: cpuMs() }]

@@ -1,28 +1,41 @@
-/** How a board is now: counts, rates, queues, workers that were lost, findings. Each part is asked for once, however many callers. */
+/**
+ * The state of the system now: counts, rates, queues, lost workers, findings. Each part is read once, however many
+ * callers there are.
+ */
 import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
 import { pauses } from "../cluster/pausing.ts"
 import type { Connection } from "../connection/connection.ts"
 import type { State } from "../protocol/state.ts"
 import { postedAt, SCHEDULES } from "../schedules/entry.ts"
 import type { RecordPage } from "../transport/lift/transport.ts"
+import type { Bin } from "./entries.ts"
 import { BEHIND_MS, type Facts, type Finding, findingsOf, verdictOf } from "./findings.ts"
 import { percentilesOf } from "./histogram.ts"
-import type { Bin } from "./kept.ts"
 import { queueStats } from "./queue-stats.ts"
 import { type QueueDetails, queueDetails, RATE_MINUTES } from "./queues.ts"
 import type { SeenWorker, Slot, SlotReader } from "./reading.ts"
 import { binsOf, iso, wholeOf } from "./series.ts"
 import { MINUTE_MS } from "./tally.ts"
 
-/** A worker that has written nothing for so long is gone. */
+/** A worker that has written nothing for so long, in milliseconds, is gone. */
 const GONE_MS = 25_000
 export const LOST_MS = 15 * MINUTE_MS
 
-/** How long answers are used again: about what changes by the moment, and about what is dear to ask for. */
+/**
+ * How long answers are used again, in milliseconds: those that change by the moment, and those that are costly to get.
+ */
 const FRESH_MS = 1_000
 const SLOW_MS = 15_000
 /** Most jobs and schedules that are looked at for one number. */
 const MOST_LOOKED_AT = 200
+
+/** An answer is used this many times as long as it took to get. */
+const SPARE = 20
+/** What took longer is not waited for where there is an answer that is not older than this. */
+const DEAR_MS = 50
+const OLD_MS = 30_000
+/** Up to how many jobs of a state are counted. */
+const MOST_COUNTED = 10_000
 
 /** Most ranges whose numbers are used again. */
 const MOST_RANGES = 20
@@ -50,38 +63,69 @@ export interface Stats {
     readonly cancelled: number
     readonly expired: number
   }
-  /** Over the last five minutes. Absent where no worker has told of them. */
+  /** Over the last five minutes. Absent where no worker has reported any. */
   readonly perMinute?: { readonly in: number; readonly started: number; readonly ended: number }
   /** How long jobs waited that started in the range, in seconds. Absent where none did. */
   readonly wait?: { readonly p50: number; readonly p95: number; readonly p99: number }
   readonly handlers: { readonly busy: number; readonly all: number }
   readonly workers: { readonly alive: number; readonly lost: number }
-  /** In a sentence. */
+  /** The findings in one sentence. */
   readonly verdict: string
   readonly findings: ReadonlyArray<Finding>
   readonly partial?: true
 }
 
-/** The last answer to a question, used again for a while. */
-class Once<A> {
+interface Answer<A> {
+  readonly value: Promise<A>
+  /** When it came, by the monotonic clock. */
+  readonly at: number
+  readonly tookMs: number
+}
+
+/**
+ * The last answer to a question, used again for a while: the longer, the longer it took, so that to ask never takes more than a
+ * small part of the time, however much there is to count. While a dear question is being answered anew, the last answer is given.
+ */
+export class CachedAnswer<A> {
   readonly #ms: number
-  #until = Number.NEGATIVE_INFINITY
-  #value: Promise<A> | undefined
+  #last: Answer<A> | undefined
+  #asking: Promise<A> | undefined
 
   constructor(ms: number) {
     this.#ms = ms
   }
 
   get(ask: () => Promise<A>): Promise<A> {
-    const known = this.#value
-    if (known !== undefined && this.#until > performance.now()) return known
+    const last = this.#last
+    const age = performance.now() - (last?.at ?? 0)
+    if (last !== undefined && age < Math.max(this.#ms, last.tookMs * SPARE)) return last.value
+    const asking = this.#asking ?? this.#ask(ask)
+    return last !== undefined && last.tookMs > DEAR_MS && age < OLD_MS ? last.value : asking
+  }
+
+  /** What is asked next is asked anew. */
+  forget(): void {
+    this.#last = undefined
+    this.#asking = undefined
+  }
+
+  #ask(ask: () => Promise<A>): Promise<A> {
+    const began = performance.now()
     const value = ask()
-    this.#value = value
-    this.#until = performance.now() + this.#ms
-    // What failed is asked again.
-    value.catch(() => {
-      if (this.#value === value) this.#value = undefined
-    })
+    this.#asking = value
+    const end = (last: Answer<A> | undefined) => {
+      if (this.#asking !== value) return
+      this.#last = last
+      this.#asking = undefined
+    }
+    value.then(
+      () => {
+        const at = performance.now()
+        end({ value, at, tookMs: at - began })
+      },
+      // What failed is asked again.
+      () => end(undefined),
+    )
     return value
   }
 }
@@ -89,14 +133,14 @@ class Once<A> {
 export class Overview {
   readonly #connection: Connection
   readonly #reader: SlotReader
-  readonly #quick = new Once<CountedStates>(FRESH_MS)
-  readonly #slow = new Once<CountedStates>(SLOW_MS)
-  readonly #living = new Once<ReadonlyArray<WorkerDescription>>(FRESH_MS)
-  readonly #queued = new Once<ReadonlyArray<QueueDetails> | undefined>(FRESH_MS)
-  readonly #dead = new Once<RecordPage>(SLOW_MS)
-  readonly #schedules = new Once<Awaited<ReturnType<typeof SCHEDULES.list>>>(SLOW_MS)
-  /** By range. */
-  readonly #told = new Map<number, Once<Stats>>()
+  readonly #quick = new CachedAnswer<CountedStates>(FRESH_MS)
+  readonly #slow = new CachedAnswer<CountedStates>(SLOW_MS)
+  readonly #living = new CachedAnswer<ReadonlyArray<WorkerDescription>>(FRESH_MS)
+  readonly #queued = new CachedAnswer<ReadonlyArray<QueueDetails> | undefined>(FRESH_MS)
+  readonly #dead = new CachedAnswer<RecordPage>(SLOW_MS)
+  readonly #schedules = new CachedAnswer<Awaited<ReturnType<typeof SCHEDULES.list>>>(SLOW_MS)
+  /** Answers by range. */
+  readonly #answers = new Map<number, CachedAnswer<Stats>>()
 
   constructor(connection: Connection, reader: SlotReader) {
     this.#connection = connection
@@ -114,7 +158,7 @@ export class Overview {
   /** Jobs by state. */
   async counts(): Promise<CountedStates> {
     const [quick, slow] = await Promise.all([
-      this.#quick.get(() => this.#count(QUICK)),
+      this.#quick.get(() => this.#count(QUICK, MOST_COUNTED)),
       this.#slow.get(() => this.#countSlow()),
     ])
     return {
@@ -124,11 +168,11 @@ export class Overview {
     }
   }
 
-  async #count(states: ReadonlyArray<State>): Promise<CountedStates> {
+  async #count(states: ReadonlyArray<State>, most?: number): Promise<CountedStates> {
     const { jobs } = this.#connection
     const [asOf, found] = await Promise.all([
       this.now(),
-      Promise.all(states.map(async (state) => ({ state, ...(await jobs.count({ states: [state] })) }))),
+      Promise.all(states.map(async (state) => ({ state, ...(await jobs.count({ states: [state] }, most)) }))),
     ])
     return {
       counts: Object.fromEntries(found.map(({ state, count }) => [state, count])),
@@ -152,8 +196,18 @@ export class Overview {
     }
   }
 
-  /** Every queue, as it is now. `undefined` where the transport cannot count. Fails with `TransportError`. */
-  async queues(): Promise<ReadonlyArray<QueueDetails> | undefined> {
+  /** Every queue, as it was in the last second. `undefined` where the transport cannot count. Fails with `TransportError`. */
+  queues(): Promise<ReadonlyArray<QueueDetails> | undefined> {
+    return this.#queued.get(() => this.#queues())
+  }
+
+  /** Queues and workers are asked for anew, since a decision about them was just made. */
+  forget(): void {
+    this.#queued.forget()
+    this.#living.forget()
+  }
+
+  async #queues(): Promise<ReadonlyArray<QueueDetails> | undefined> {
     const { jobs, store } = this.#connection
     if (jobs.queues === undefined) return undefined
     const now = await this.now()
@@ -176,13 +230,13 @@ export class Overview {
     return queueStats(counts, listed, [...paused.keys()], now).map((queue) => queueDetails(queue, facts))
   }
 
-  /** What was counted in the last whole minutes, and in how many of them a worker was there. */
+  /** Counts of the last whole minutes, and in how many of them a worker was there. */
   async #recent(now: number) {
     const to = Math.floor(now / MINUTE_MS) * MINUTE_MS
     const from = to - RATE_MINUTES * MINUTE_MS
     const { slots, newest } = await this.#reader.read(from, now, now)
     const since = Math.min(...slots.flatMap(({ workers }) => workers.map((worker) => worker.since)), now)
-    // The minute that goes on counts as far as it has come.
+    // The present minute counts as far as it has come.
     const begin = Math.max(from, Math.floor(since / MINUTE_MS) * MINUTE_MS)
     const grid = { from: begin, step: MINUTE_MS, points: Math.max(Math.ceil((now - begin) / MINUTE_MS), 1) }
     const minutes = newest === 0 ? 0 : Math.max((now - Math.max(begin, since)) / MINUTE_MS, 0.25)
@@ -191,26 +245,26 @@ export class Overview {
     return { byQueue: whole(({ queue }) => queue), byTask: whole(({ task }) => task), minutes, newest }
   }
 
-  /** Workers that were there in the last 15 minutes, or `within` milliseconds, and are not any more, newest first. */
+  /** Workers that were alive in the last 15 minutes, or `within` milliseconds, and are not any more, newest first. */
   async gone(within: number = LOST_MS): Promise<ReadonlyArray<SeenWorker>> {
     const now = await this.now()
     const [{ slots }, alive] = await Promise.all([this.#reader.read(now - within, now, now), this.workers()])
     return goneWorkers(slots, alive, now).filter(({ at }) => at > now - within)
   }
 
-  /** How it is, and how it was in a range of milliseconds until now. Fails with `TransportError`. */
+  /** The state now, and the numbers over the last `range` milliseconds. Fails with `TransportError`. */
   stats(range: number): Promise<Stats> {
-    const once = this.#told.get(range) ?? new Once<Stats>(FRESH_MS)
-    if (this.#told.size > MOST_RANGES) this.#told.clear()
-    this.#told.set(range, once)
-    return once.get(() => this.#stats(range))
+    const answer = this.#answers.get(range) ?? new CachedAnswer<Stats>(FRESH_MS)
+    if (this.#answers.size > MOST_RANGES) this.#answers.clear()
+    this.#answers.set(range, answer)
+    return answer.get(() => this.#stats(range))
   }
 
   async #stats(range: number): Promise<Stats> {
     const now = await this.now()
     const [counted, queues = [], workers, gone, recent, dead, schedules, read, samples] = await Promise.all([
       this.counts(),
-      this.#queued.get(() => this.queues()),
+      this.queues(),
       this.workers(),
       this.gone(),
       this.#recent(now),
@@ -276,7 +330,7 @@ const rateOf = (
   return { in: Math.round(came * 10) / 10, started: perMinute(all.started), ended: perMinute(all.ended) }
 }
 
-/** The workers that were there and are not any more, as they were last seen, newest first. */
+/** The workers that were alive and are not any more, as they were last seen, newest first. */
 export const goneWorkers = (
   slots: ReadonlyArray<Slot>,
   alive: ReadonlyArray<Pick<WorkerDescription, "name" | "startedAt">>,

@@ -1,6 +1,6 @@
-/** What becomes of a queue: who serves it, how much comes and goes. Pure: counts and clock come from outside. */
+/** How a queue does: the workers that serve it, how much comes and goes. Pure: counts and clock come from outside. */
 import type { WorkerDescription } from "../cluster/directory.ts"
-import { type Bin, type DepthSample, sampleOf } from "./kept.ts"
+import { type Bin, type DepthSample, sampleOf } from "./entries.ts"
 import type { QueueStats } from "./queue-stats.ts"
 import { MINUTE_MS } from "./tally.ts"
 
@@ -8,11 +8,11 @@ export interface QueueDetails extends QueueStats {
   /** Since when it is paused, as ISO 8601, and the name of the token that paused it, where it had one. */
   readonly pausedSince?: string
   readonly pausedBy?: string
-  /** Tasks that came and went, a minute, over the last five. Absent where no worker has told of it. */
+  /** Tasks that came and went per minute, over the last five minutes. Absent where no worker has reported any. */
   readonly perMinute?: { readonly in: number; readonly out: number }
-  /** What becomes of it, in a word. Absent where that is not known yet. */
+  /** How the depth of the queue changes. Absent where that is not known yet. */
   readonly trend?: "empty" | "steady" | "growing" | "draining"
-  /** When nothing will wait any more, if it goes on so: ISO 8601. */
+  /** When the queue will be empty at the present rates: ISO 8601. */
   readonly emptyAt?: string
   /** Handlers and workers that take from it. */
   readonly handlers: number
@@ -23,7 +23,7 @@ export interface QueueDetails extends QueueStats {
 export interface QueueFacts {
   readonly paused: ReadonlyMap<string, { readonly at: string; readonly by?: string }>
   readonly workers: ReadonlyArray<Pick<WorkerDescription, "queues" | "concurrency">>
-  /** What was counted by queue in the last minutes, and in how many. */
+  /** Counts of the last minutes by queue, and how many minutes these are. */
   readonly counted: ReadonlyMap<string, Bin>
   readonly minutes: number
   /** Depths of the last minutes, oldest first. */
@@ -32,9 +32,9 @@ export interface QueueFacts {
   readonly now: number
 }
 
-/** Over how many minutes rates are told. */
+/** Over how many minutes rates are averaged. */
 export const RATE_MINUTES = 5
-/** A change of the depth by less than this part is none. */
+/** A depth that changes by less than this part is steady. */
 const STEADY = 0.05
 const LEAST_CHANGE = 5
 

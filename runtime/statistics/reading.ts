@@ -1,6 +1,6 @@
 /**
- * Reads what workers have kept, and adds it up. What is long over is read once per process; of the rest, what was read within the
- * last second is used again, whatever the number of callers.
+ * Reads what workers have kept, and adds it up. A slot that is over is read once per process; what was read of the
+ * others within the last second is used again, whatever the number of callers.
  */
 import type { Store } from "../transport/store.ts"
 import {
@@ -9,16 +9,16 @@ import {
   type DepthSample,
   FAILURES,
   type FailureSlot,
-  KEPT_MS,
-  type KeptSlot,
   KNOWN,
   KNOWN_NAME,
   type KnownCause,
   MOST_CAUSES,
   mergedSlot,
+  RETENTION_MS,
   SLOTS,
   type SlotCell,
-} from "./kept.ts"
+  type SlotEntry,
+} from "./entries.ts"
 import { MOST_OVER, SLOT_MS } from "./tally.ts"
 
 /** How long an answer about a slot that goes on is used again. */
@@ -31,7 +31,7 @@ const MAY_CHANGE_MS = 60_000
 const FINE_SLOTS = 14
 /** Most workers that are read of a slot. */
 const MOST_WORKERS = 1_000
-/** Where workers kept more jobs than this in a slot, only a few of each cause are kept here. */
+/** Where workers kept more ids of jobs than this in a slot, only a few of each cause are kept here. */
 const MOST_SLOT_IDS = 4_000
 const FEW_IDS = 5
 /** How long one request goes on reading slots that this process does not know yet. */
@@ -40,7 +40,7 @@ const BUDGET_MS = 50
 const AT_A_TIME = 8
 
 /** A worker as it was last seen. Times are milliseconds since the epoch, by the clock of the transport. */
-export interface SeenWorker extends Omit<KeptSlot, "cells"> {
+export interface SeenWorker extends Omit<SlotEntry, "cells"> {
   readonly slot: number
 }
 
@@ -76,7 +76,7 @@ class Cache<A> {
   set(key: number, value: Promise<A>, ms: number): Promise<A> {
     const entry = { value, until: performance.now() + ms }
     this.#entries.set(key, entry)
-    // What failed is asked again.
+    // After a failure it is asked again.
     value.catch(() => {
       if (this.#entries.get(key) === entry) this.#entries.delete(key)
     })
@@ -91,7 +91,7 @@ class Cache<A> {
 /** How long what was read of a slot is used again. */
 const freshMs = (slot: number, now: number): number => {
   const age = now - (slot + 1) * SLOT_MS
-  return age <= LATE_MS ? FRESH_MS : age <= MOST_OVER * SLOT_MS + LATE_MS ? MAY_CHANGE_MS : KEPT_MS
+  return age <= LATE_MS ? FRESH_MS : age <= MOST_OVER * SLOT_MS + LATE_MS ? MAY_CHANGE_MS : RETENTION_MS
 }
 
 /** Reads slots from the newest to the oldest, until there are no more or the time of one request is over. */
@@ -102,7 +102,7 @@ const newestFirst = async <A>(
   now: number,
   load: (slot: number) => Promise<A>,
 ): Promise<{ readonly found: Array<A>; readonly partial: boolean }> => {
-  const oldest = Math.floor((now - KEPT_MS) / SLOT_MS)
+  const oldest = Math.floor((now - RETENTION_MS) / SLOT_MS)
   cache.forgetBefore(oldest)
   const last = Math.floor(Math.min(to, now) / SLOT_MS)
   const first = Math.max(Math.floor(from / SLOT_MS), oldest)
@@ -178,7 +178,7 @@ export class SlotReader {
   #slot(slot: number, now: number): Promise<Slot> {
     const isFine = slot > Math.floor(now / SLOT_MS) - FINE_SLOTS
     // A slot that has become old is read once more, and then takes less memory.
-    const ms = isFine ? Math.min(freshMs(slot, now), (FINE_SLOTS * SLOT_MS) / 2) : KEPT_MS
+    const ms = isFine ? Math.min(freshMs(slot, now), (FINE_SLOTS * SLOT_MS) / 2) : RETENTION_MS
     return this.#slots.get(slot) ?? this.#slots.set(slot, this.#load(slot, isFine), ms)
   }
 
@@ -196,8 +196,8 @@ export class SlotReader {
   /** Samples of the queues' depths, oldest first. Fails as the store does. */
   async depths(from: number, to: number, now: number): Promise<ReadonlyArray<DepthSample>> {
     const last = Math.floor(Math.min(to, now) / SLOT_MS)
-    const first = Math.max(Math.floor(from / SLOT_MS), Math.floor((now - KEPT_MS) / SLOT_MS))
-    this.#depths.forgetBefore(Math.floor((now - KEPT_MS) / SLOT_MS))
+    const first = Math.max(Math.floor(from / SLOT_MS), Math.floor((now - RETENTION_MS) / SLOT_MS))
+    this.#depths.forgetBefore(Math.floor((now - RETENTION_MS) / SLOT_MS))
     const missing: Array<number> = []
     for (let slot = first; slot <= last; slot++) if (this.#depths.get(slot) === undefined) missing.push(slot)
     if (missing.length > 0) {

@@ -1,7 +1,7 @@
 /** Series over time, from what workers have kept. Pure: slots and clock come from outside. */
 import { refuseInput } from "../options/refuse.ts"
-import { addSparse, type Percentiles, percentilesOf, type Sparse } from "./histogram.ts"
-import { Bin, type DepthSample } from "./kept.ts"
+import { Bin, type DepthSample } from "./entries.ts"
+import { addSparse, type Percentiles, percentilesOf, type SparseHistogram } from "./histogram.ts"
 import type { ReadSlots, SeenWorker, Slot } from "./reading.ts"
 import { MINUTE_MS, OTHER, SLOT_MS } from "./tally.ts"
 
@@ -50,7 +50,7 @@ export interface Series {
 const MOST_POINTS = 120
 const MOST_SERIES = 12
 const HOUR_MS = 3_600_000
-/** For so long minutes are told apart. */
+/** For so long, in milliseconds, minutes are kept apart. */
 const FINE_MS = 2 * HOUR_MS
 export const LONGEST_MS = 24 * HOUR_MS
 
@@ -97,7 +97,7 @@ const pointOf = ({ from, step, points }: Grid, at: number): number | undefined =
 /** Which tasks and queues are meant. */
 export type Filter = Pick<SeriesQuery, "task" | "queue">
 
-/** Whether `text` means all methods of that actor, and `text.count` one of them. */
+/** `text` means all methods of the actor `text`, and `text.count` one of them. */
 const isMeant = (cell: { readonly task: string; readonly queue: string }, { task, queue }: Filter): boolean =>
   (task === undefined || cell.task === task || cell.task.startsWith(`${task}.`)) &&
   (queue === undefined || cell.queue === queue)
@@ -175,7 +175,7 @@ const waitingOf = (
   return found
 }
 
-/** Which points something is known of. A worker that did nothing has written that, too. */
+/** The points of which anything is known. A worker that did nothing has written that as well. */
 const knownPoints = ({ slots, newest }: ReadSlots, grid: Grid): ReadonlyArray<boolean> => {
   const known = new Set(slots.filter(({ workers }) => workers.length > 0).map(({ slot }) => slot))
   return Array.from({ length: grid.points }, (_, point) => {
@@ -220,7 +220,7 @@ const sumNumbers = (parts: ReadonlyArray<ReadonlyArray<number | null>>): Array<n
 
 const total = (points: Points): number => points.reduce<number>((sum, point) => sum + (point ?? 0), 0)
 
-const percentilePoints = (histograms: ReadonlyArray<Sparse>): PercentilePoints => {
+const percentilePoints = (histograms: ReadonlyArray<SparseHistogram>): PercentilePoints => {
   const all = histograms.map(percentilesOf)
   const points = (name: keyof Percentiles): Points => all.map((each) => each?.[name] ?? null)
   return { p50: points("p50"), p95: points("p95"), p99: points("p99") }
@@ -306,15 +306,15 @@ export const marksOf = (
 
 export const iso = (ms: number): string => new Date(ms).toISOString()
 
-/** All of a range as one. */
+/** The counts of a whole range as one. */
 export const wholeOf = (bins: ReadonlyArray<Bin>): Bin => {
   const whole = new Bin()
   for (const bin of bins) whole.add(bin)
   return whole
 }
 
-export const waitedOf = (bins: Iterable<Bin>): Sparse => {
-  const all: Sparse = new Map()
+export const waitedOf = (bins: Iterable<Bin>): SparseHistogram => {
+  const all: SparseHistogram = new Map()
   for (const { waited } of bins) addSparse(all, waited)
   return all
 }

@@ -1,35 +1,37 @@
 /**
- * What a board tells about itself over time: asked by HTTP, the command line and code. What reads it is loaded with the first
- * question, since most clients never ask.
+ * What workers have counted over time, for HTTP, the command line and code. The code that reads it is loaded with the
+ * first call, since most clients never make one.
  */
+import type { WorkerDescription } from "../cluster/directory.ts"
 import type { Connection } from "../connection/connection.ts"
-import type { BoardStatistics, Causes, Tasks } from "./board-statistics.ts"
+import type { RecentAttempts } from "../jobs/commands/plan.ts"
 import type { CauseDetails, ErrorsQuery } from "./errors.ts"
 import type { CountedStates, Stats } from "./overview.ts"
 import type { QueueDetails } from "./queues.ts"
 import type { SeenWorker } from "./reading.ts"
 import type { Series, SeriesQuery } from "./series.ts"
+import type { Causes, StatisticsReader, Tasks } from "./statistics-reader.ts"
 import type { TasksQuery } from "./tasks.ts"
 
 export class Statistics {
   readonly #connection: Connection
-  #loaded: Promise<BoardStatistics> | undefined
+  #loaded: Promise<StatisticsReader> | undefined
 
   constructor(connection: Connection) {
     this.#connection = connection
   }
 
-  #board(): Promise<BoardStatistics> {
-    this.#loaded ??= import("./board-statistics.ts").then((module) => new module.BoardStatistics(this.#connection))
+  #board(): Promise<StatisticsReader> {
+    this.#loaded ??= import("./statistics-reader.ts").then((module) => new module.StatisticsReader(this.#connection))
     return this.#loaded
   }
 
-  /** How the board is, and how it was in a range of milliseconds until now. Fails with `TransportError`. */
+  /** The state of the system now, and its numbers over the last `range` milliseconds. Fails with `TransportError`. */
   async stats(range: number): Promise<Stats> {
     return (await this.#board()).stats(range)
   }
 
-  /** Jobs by state, for those that look again and again: counted once a second, whatever the number of callers. */
+  /** Jobs by state. They are counted once a second at most, whatever the number of callers. */
   async counts(): Promise<CountedStates> {
     return (await this.#board()).counts()
   }
@@ -39,7 +41,21 @@ export class Statistics {
     return (await this.#board()).queues()
   }
 
-  /** Workers that were there in the last `within` milliseconds and are not any more, newest first. Fails with `TransportError`. */
+  /** The workers that are alive. Fails with `TransportError`. */
+  async workers(): Promise<ReadonlyArray<WorkerDescription>> {
+    return (await this.#board()).workers()
+  }
+
+  /** Queues and workers are asked for anew, since a decision about them was just made. */
+  async forget(): Promise<void> {
+    // Before the first question nothing is known.
+    if (this.#loaded !== undefined) (await this.#loaded).forget()
+  }
+
+  /**
+   * Workers that were alive in the last `within` milliseconds and are not any more, newest first. Fails with
+   * `TransportError`.
+   */
   async gone(within: number): Promise<ReadonlyArray<SeenWorker>> {
     return (await this.#board()).gone(within)
   }
@@ -47,6 +63,11 @@ export class Statistics {
   /** The tasks of a range. Fails with `CallboardError` `invalid-input`, and with `TransportError`. */
   async tasks(query: TasksQuery): Promise<Tasks> {
     return (await this.#board()).tasks(query)
+  }
+
+  /** How the last attempts of these tasks ended, each task named as `actor.method`. Fails with `TransportError`. */
+  async recent(tasks: ReadonlyArray<string>): Promise<ReadonlyMap<string, RecentAttempts>> {
+    return (await this.#board()).recent(tasks)
   }
 
   /**

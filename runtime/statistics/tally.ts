@@ -19,13 +19,13 @@ export const SLOT_MS = SLOT_MINUTES * MINUTE_MS
 export const MOST_CELLS = 40
 export const OTHER = "(other)"
 
-/** Most minutes in which jobs were submitted, of those that one entry tells of. */
+/** Most minutes of submission that one entry holds. */
 const MOST_SUBMITTED = 120
-/** Jobs that were submitted before this are counted as if it had been then. */
+/** Jobs that were submitted before this, in minutes, are counted as if they had been submitted then. */
 const OLDEST_SUBMITTED_MINUTES = 26 * 60
 
 /** One attempt that has ended. Times are milliseconds. */
-export interface Ended {
+export interface EndedAttempt {
   readonly task: string
   readonly queue: string
   readonly end: End
@@ -42,7 +42,7 @@ const add = (counts: Uint32Array, at: number): void => {
 }
 
 /** Task, queue, and the counts as text. */
-export type ToldCell = readonly [task: string, queue: string, counts: string]
+export type CellReport = readonly [task: string, queue: string, counts: string]
 
 /** Counts of one task and queue in one slot. */
 class Cell {
@@ -56,7 +56,7 @@ class Cell {
   readonly #lines: Array<string> = []
   /** Jobs by the minute of their submission, which may be long before the slot. */
   readonly #submitted = new Map<number, number>()
-  /** The minute of the submissions that were counted last, and their number: saves the map most of its work. */
+  /** The minute of submission that was counted last, and its number: so the map is seldom changed. */
   #submittedMinute = 0
   #submittedCount = 0
 
@@ -72,7 +72,7 @@ class Cell {
     if (ran !== undefined) add(this.#ran, bucketOf(ran))
   }
 
-  /** `now`: the minute that a job is counted in once there are too many others. */
+  /** `now`: the minute in which a job is counted once there are too many other minutes. */
   countSubmitted(minute: number, now: number): void {
     if (minute !== this.#submittedMinute) {
       this.#sumUp()
@@ -104,7 +104,7 @@ class Cell {
   }
 
   /** All that was counted in the slot, `minute` included. */
-  told(minute: number): ToldCell {
+  report(minute: number): CellReport {
     this.#sumUp()
     const first = minute - (minute % SLOT_MINUTES)
     const submitted = [...this.#submitted].map(([at, count]) => `${at - first}:${count}`).join(" ")
@@ -117,9 +117,9 @@ class Cell {
 export const MOST_OVER = 6
 
 /** What was counted in a slot; `slot` is its number since the epoch. */
-export interface ToldSlot {
+export interface SlotReport {
   readonly slot: number
-  readonly cells: ReadonlyArray<ToldCell>
+  readonly cells: ReadonlyArray<CellReport>
 }
 
 export class Tally {
@@ -127,10 +127,10 @@ export class Tally {
   #size = 0
   #minute = 0
   /** Slots that are over and were not written yet, oldest first. */
-  #over: Array<ToldSlot> = []
+  #over: Array<SlotReport> = []
 
   /** `now`: by the clock of the transport, in milliseconds since the epoch. */
-  count(now: number, { task, queue, end, waited, ran, submittedAt }: Ended): void {
+  count(now: number, { task, queue, end, waited, ran, submittedAt }: EndedAttempt): void {
     this.#turn(now)
     const cell = this.#cell(task, queue)
     cell.count(end, waited, ran)
@@ -140,28 +140,33 @@ export class Tally {
     cell.countSubmitted(known, this.#minute)
   }
 
-  /** The slot that goes on, and those before it that are to be written for the last time. */
-  told(now: number): { readonly current: ToldSlot; readonly over: ReadonlyArray<ToldSlot> } {
+  /** The present slot, and those before it that are to be written for the last time. */
+  report(now: number): { readonly current: SlotReport; readonly over: ReadonlyArray<SlotReport> } {
     this.#turn(now)
-    return { current: this.#told(), over: this.#over }
+    return { current: this.#report(), over: this.#over }
   }
 
   /** These slots are written, and need not be written again. */
-  written(over: ReadonlyArray<ToldSlot>): void {
+  written(over: ReadonlyArray<SlotReport>): void {
     this.#over = this.#over.filter((each) => !over.includes(each))
   }
 
-  #told(): ToldSlot {
+  #report(): SlotReport {
     const cells = [...this.#cells.values()].flatMap((queues) => [...queues.values()])
-    return { slot: slotOf(this.#minute), cells: cells.map((cell) => cell.told(this.#minute)) }
+    return { slot: slotOf(this.#minute), cells: cells.map((cell) => cell.report(this.#minute)) }
   }
 
-  /** Ends the minute, and the slot, that are over. A clock that goes back ends nothing. */
+  /**
+   * Ends the minute, and the slot, that are over. A clock that goes back by a little ends nothing. One that goes back by more was
+   * far ahead before: what it counted there is left out, so that it does not hide what comes until then.
+   */
   #turn(now: number): void {
     const minute = Math.floor(now / MINUTE_MS)
-    if (minute <= this.#minute) return
+    const isSetBack = minute < this.#minute - SLOT_MINUTES
+    if (minute <= this.#minute && !isSetBack) return
     if (slotOf(minute) !== slotOf(this.#minute)) {
-      if (this.#size > 0) this.#over = [...this.#over, this.#told()].slice(-MOST_OVER)
+      this.#over = this.#over.filter(({ slot }) => slot <= slotOf(minute))
+      if (this.#size > 0 && !isSetBack) this.#over = [...this.#over, this.#report()].slice(-MOST_OVER)
       this.#cells.clear()
       this.#size = 0
     } else {

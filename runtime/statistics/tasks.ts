@@ -1,7 +1,8 @@
 /** Tasks in numbers, over a range and the range before it. Pure. */
 import { CallboardError } from "../errors.ts"
+import type { RecentAttempts } from "../jobs/commands/plan.ts"
+import { Bin, type FailureSlot, RETENTION_MS, type SlotCell } from "./entries.ts"
 import { type Percentiles, percentilesOf, sumOf } from "./histogram.ts"
-import { type Bin, KEPT_MS, type SlotCell } from "./kept.ts"
 import type { Slot } from "./reading.ts"
 import { binsOf, wholeOf } from "./series.ts"
 import { MINUTE_MS } from "./tally.ts"
@@ -22,9 +23,9 @@ export interface TaskNumbers {
 
 export interface TaskStats extends TaskNumbers {
   readonly task: string
-  /** The queue from which most of its attempts came. */
+  /** The queue from which most of the task's attempts came. */
   readonly queue: string
-  /** Its part of the time that handlers ran, 0 to 1. */
+  /** The part of the time that handlers ran which this task took, 0 to 1. */
   readonly share: number
   /** The range before; absent where nothing of it is known, or not all of it is kept. */
   readonly before?: TaskNumbers
@@ -92,7 +93,7 @@ export const tasksOf = (
         queue: main.get(task)?.queue ?? "",
         ...numbersOf(bin, minutes),
         share: ran === 0 ? 0 : Math.round((sumOf(bin.ran) / ran) * 1_000) / 1_000,
-        ...(attempts(earlier) === 0 || 2 * range > KEPT_MS ? {} : { before: numbersOf(earlier, minutes) }),
+        ...(attempts(earlier) === 0 || 2 * range > RETENTION_MS ? {} : { before: numbersOf(earlier, minutes) }),
         spark: (points.get(task) ?? []).map(attempts),
       }
     })
@@ -103,4 +104,49 @@ export const tasksOf = (
   const tasks = all.slice(last + 1, last + 1 + limit)
   const end = tasks.at(-1)
   return { tasks, ...(end !== undefined && last + 1 + limit < all.length ? { next: end.task } : {}) }
+}
+
+/** How far back attempts count as recent, in milliseconds, and how many of them are enough. */
+export const RECENT_MS = 60 * MINUTE_MS
+const ENOUGH = 30
+
+/**
+ * The last attempts of some tasks, up to `now`, in milliseconds since the epoch: as few whole minutes as hold enough of
+ * them.
+ */
+export const recentOf = (
+  slots: ReadonlyArray<Slot>,
+  failures: ReadonlyArray<FailureSlot>,
+  tasks: ReadonlyArray<string>,
+  now: number,
+): ReadonlyMap<string, RecentAttempts> => {
+  const points = RECENT_MS / MINUTE_MS
+  const from = (Math.floor(now / MINUTE_MS) + 1) * MINUTE_MS - RECENT_MS
+  const counted = binsOf(slots, { from, step: MINUTE_MS, points }, {}, ({ task }) => task)
+  return new Map(
+    tasks.flatMap((task): ReadonlyArray<[string, RecentAttempts]> => {
+      const bins = counted.get(task)
+      if (bins === undefined) return []
+      const all = new Bin()
+      let since = now
+      for (const [back, bin] of [...bins].reverse().entries()) {
+        if (attempts(all) >= ENOUGH) break
+        all.add(bin)
+        since = from + (points - 1 - back) * MINUTE_MS
+      }
+      const causes = failures.flatMap((slot) => slot.causes)
+      const met = causes.filter(({ tasks: of, last }) => last >= since && of.includes(task))
+      return [
+        [
+          task,
+          {
+            attempts: attempts(all),
+            failed: all.failed + all.retried,
+            causes: new Set(met.map(({ fingerprint }) => fingerprint)),
+            ...(all.started === 0 ? {} : { ran: sumOf(all.ran) / all.started / 1_000 }),
+          },
+        ],
+      ]
+    }),
+  )
 }

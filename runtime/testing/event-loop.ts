@@ -107,7 +107,7 @@ class TimerHandle {
   }
 }
 
-/** A turn of the real event loop: by its end nothing is left of what could go on without one. */
+/** A turn of the real event loop: at its end all promises have settled that can settle without one. */
 const realTurn = globalThis.setImmediate
 
 /** Names of what {@link EventLoop.install} replaces in the global object. */
@@ -127,7 +127,7 @@ const LONGEST_MS = 2 ** 31 - 1
 export class EventLoop {
   /** Milliseconds since this loop began. */
   elapsed = 0
-  /** Whose timer runs now. What it sets belongs to the same owner. */
+  /** The owner of the timer that runs now. Timers that it sets belong to the same owner. */
   owner: unknown
   /** Milliseconds since the epoch at which this loop began. */
   readonly startedAt: number

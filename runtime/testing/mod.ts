@@ -19,7 +19,7 @@
 import * as Effect from "effect/Effect"
 import type { ActorDefinition, ErasedMethod } from "../actor/actor.ts"
 import type { ActorHandle, AnyActor } from "../actor/actor-handle.ts"
-import { Retry } from "../actor/outcomes.ts"
+import { Retry } from "../actor/job.ts"
 import type { Client } from "../client/client.ts"
 import { connectTransport } from "../connection/connect.ts"
 import { CallboardError, WaitTimeout } from "../errors.ts"
@@ -34,10 +34,18 @@ import { collectLog, type LogLine } from "./log.ts"
 import { observedTransport, type SubmittedTask } from "./observed-transport.ts"
 import type { VirtualClock } from "./virtual-clock.ts"
 
+export { type CrashEnd, type CrashOptions, crashEverywhere } from "./crashes.ts"
 export type { LogLine } from "./log.ts"
 export type { SubmittedTask } from "./observed-transport.ts"
-export { forEachSeed, SeedFailed, type SeedOptions } from "./seeds.ts"
-export { StillWaiting, type VirtualClock, type VirtualClockOptions, virtualClock } from "./virtual-clock.ts"
+export {
+  forEachSeed,
+  SeedFailed,
+  type SeedOptions,
+  StillWaiting,
+  type VirtualClock,
+  type VirtualClockOptions,
+  virtualClock,
+} from "./virtual-clock.ts"
 
 export interface RunOptions {
   /** Other actors to serve, to which this one submits. Default: none. */

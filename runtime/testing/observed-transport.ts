@@ -1,6 +1,6 @@
 /**
- * The transport in memory as `runActor` uses it: it notes which tasks were submitted, and takes its time over every call where
- * there is a seed, which says how much.
+ * The transport in memory as `runActor` uses it: it notes which tasks are submitted. Under a seed each of its calls
+ * takes some turns of the event loop longer, as many as the seed decides.
  */
 import * as Result from "effect/Result"
 import { builtin } from "../connection/builtin.ts"
@@ -10,7 +10,6 @@ import { selectInput } from "../protocol/input.ts"
 import type { Message } from "../protocol/message.ts"
 import type { Commit, Driver, Plugin } from "../transport/driver.ts"
 import { decodeStored } from "../transport/lift/codec.ts"
-import { TransportError } from "../transport/mod.ts"
 import { Random } from "./random.ts"
 
 /** A task that was submitted: by the test, by a handler, or as a callback, an errback or the next of a chain. */
@@ -46,7 +45,6 @@ export const observedTransport = (
     connect: async (url, options) => {
       const memory = await builtin.memory()
       const driver = await memory.connect(new URL(url.href.replace(/^\w+/, "memory")), options)
-      if (!("commit" in driver)) throw new TransportError("internal", "memory: no driver")
       return observed(seed === undefined ? driver : unhurried(driver, new Random(seed)), note)
     },
   }
@@ -111,7 +109,8 @@ const unhurried = (driver: Driver, random: Random): Driver => {
   const { store } = driver
   return overriding(driver, {
     publish: (postings) => slowly(() => driver.publish(postings)),
-    // What it has taken it answers with at once: a signal may fire during a pause, and late tasks would have to be given back.
+    // Tasks that were taken are returned at once: a signal may fire during a pause, and late tasks would have to be
+    // given back.
     take: async (request, signal) => {
       await pause()
       return driver.take(request, signal)
@@ -128,7 +127,7 @@ const unhurried = (driver: Driver, random: Random): Driver => {
 }
 
 /** The object with some methods replaced; the others are called on it as before. */
-const overriding = <T extends object>(object: T, methods: Partial<T>): T =>
+export const overriding = <T extends object>(object: T, methods: Partial<T>): T =>
   new Proxy(object, {
     get: (target, name) => {
       if (Object.hasOwn(methods, name)) return Reflect.get(methods, name)

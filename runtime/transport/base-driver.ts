@@ -1,6 +1,7 @@
 /**
- * The base class of drivers over a connection. It bounds every call, opens a lost connection again and tells the listeners,
- * refuses invalid items without asking the broker, and gives back tasks that arrive after the signal of their take.
+ * The base classes of drivers over a connection: of whole drivers, and of drivers with only queues. They bound every call,
+ * open a lost connection again and call the listeners, refuse invalid items without asking the broker, and give back
+ * tasks that arrive after the signal of their take.
  */
 import { checkCommit, checkOptions, checkPosting } from "./checks.ts"
 import type { Commit, Committed, Delivery, Posting, Receipt, Taken, TakeRequest } from "./driver.ts"
@@ -23,10 +24,10 @@ interface Connection<L extends Link> {
 
 type StatusListener = (status: "connected" | "disconnected", why?: TransportError) => void
 
-/** Interval of {@link BaseDriver.tick} without a heartbeat, in milliseconds. */
+/** Interval of {@link BaseQueueDriver.tick} without a heartbeat, in milliseconds. */
 const TICK_MS = 1_000
 
-export abstract class BaseDriver<L extends Link> extends PlainDriver {
+export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
   readonly #statusListeners = new Set<StatusListener>()
   #connection: Connection<L> | undefined
   /** The error of calls while there is no connection. */
@@ -61,8 +62,6 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
 
   /** Gives tasks back that arrived after the signal of their take, uncounted where the broker can do that. */
   protected abstract giveBack(link: L, deliveries: ReadonlyArray<Delivery>): Promise<unknown>
-
-  abstract read(ids: ReadonlyArray<string>, what: "record" | "all"): Promise<ReadonlyArray<Known | undefined>>
 
   /** Connects for the first time. Fails like `connect` of a plugin. */
   async start(): Promise<this> {
@@ -104,36 +103,6 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
     }
     this.rotateAfter(taken.deliveries)
     return taken
-  }
-
-  /**
-   * Answers a query in portions, so that a long search does not delay other calls. `portion` finds ids of jobs from a cursor
-   * on, at most as many as it is told, and returns a cursor unless there are no more, and how many rows it has read. It is
-   * asked until the page is full, the jobs are at an end, the budget is spent, or the signal fires.
-   */
-  protected async search(
-    { limit, after, budget = Number.POSITIVE_INFINITY, signal, bare }: Query,
-    portion: (
-      after: string | undefined,
-      most: number,
-    ) => Promise<{ ids: ReadonlyArray<string>; next?: string; read?: number }>,
-  ): Promise<FoundJobs> {
-    const end = performance.now() + budget
-    const jobs: Array<FoundJob> = []
-    let scanned = 0
-    for (let from = after; ; ) {
-      const { ids, next, read = ids.length } = await portion(from, limit - jobs.length)
-      scanned += read
-      const found = bare ? ids.map(() => ({ revision: "" })) : await this.read(ids, "all")
-      for (const [at, id] of ids.entries()) {
-        const known = found[at]
-        if (known !== undefined) jobs.push({ ...known, id })
-      }
-      if (next === undefined) return { jobs, scanned }
-      if (jobs.length >= limit) return { jobs, next, scanned }
-      if (signal?.aborted || performance.now() > end) return { jobs, next, partial: true, scanned }
-      from = next
-    }
   }
 
   /** Asks the broker. A connection that does not answer within `options.timeout` is closed and opened again. */
@@ -263,6 +232,40 @@ export abstract class BaseDriver<L extends Link> extends PlainDriver {
       for (const listener of this.#statusListeners) listener("connected")
       this.emit({ kind: "missed" })
       return
+    }
+  }
+}
+
+export abstract class BaseDriver<L extends Link> extends BaseQueueDriver<L> {
+  abstract read(ids: ReadonlyArray<string>, what: "record" | "all"): Promise<ReadonlyArray<Known | undefined>>
+
+  /**
+   * Answers a query in portions, so that a long search does not delay other calls. `portion` finds ids of jobs from a cursor
+   * on, at most as many as it is told, and returns a cursor unless there are no more, and how many rows it has read. It is
+   * asked until the page is full, the jobs are at an end, the budget is spent, or the signal fires.
+   */
+  protected async search(
+    { limit, after, budget = Number.POSITIVE_INFINITY, signal, bare }: Query,
+    portion: (
+      after: string | undefined,
+      most: number,
+    ) => Promise<{ ids: ReadonlyArray<string>; next?: string; read?: number }>,
+  ): Promise<FoundJobs> {
+    const end = performance.now() + budget
+    const jobs: Array<FoundJob> = []
+    let scanned = 0
+    for (let from = after; ; ) {
+      const { ids, next, read = ids.length } = await portion(from, limit - jobs.length)
+      scanned += read
+      const found = bare ? ids.map(() => ({ revision: "" })) : await this.read(ids, "all")
+      for (const [at, id] of ids.entries()) {
+        const known = found[at]
+        if (known !== undefined) jobs.push({ ...known, id })
+      }
+      if (next === undefined) return { jobs, scanned }
+      if (jobs.length >= limit) return { jobs, next, scanned }
+      if (signal?.aborted || performance.now() > end) return { jobs, next, partial: true, scanned }
+      from = next
     }
   }
 }

@@ -7,7 +7,7 @@
  * tried. It ends within a bound when the broker does not answer. It never repeats a call that its caller can repeat.
  * Times are milliseconds since the epoch, durations are milliseconds. Ids are text of 1 to 255 bytes, queue names too.
  */
-import type { Message } from "../protocol/message.ts"
+import type { Message, Undecodable } from "../protocol/message.ts"
 import type { TransportError } from "./errors.ts"
 import type { Index, Known } from "./known.ts"
 import type { Broadcast, Counts, Queries, QueueBrowser } from "./optional.ts"
@@ -113,6 +113,23 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries>, Partial
   close(): Promise<void>
 }
 
+/**
+ * The driver of a broker that keeps only queues: no records, no store, no due times. The runtime joins it with the driver
+ * of another transport, which the URL names (`?records=`). No posting that it gets has `due`, and each commit is the `ack`
+ * or `release` (without a delay) of a delivery. `fence` and `first` of its deliveries are not used; their `sequence` is 0
+ * where another system has published the task. Of its capabilities only `durability`, `reach`, `bands`, `front`, `maxTask`
+ * and `leaseResolution` are used.
+ */
+export type QueueDriver = Pick<
+  Driver,
+  "name" | "capabilities" | "publish" | "take" | "extend" | "commit" | "onStatus" | "close"
+>
+
+/** A plugin for a broker that keeps only queues. */
+export interface QueuePlugin extends Pick<Plugin, "schemes"> {
+  connect(url: URL, options: ConnectOptions): Promise<QueueDriver>
+}
+
 /** What a driver declares about itself. The conformance kit tests it. */
 export interface Capabilities {
   /** What a task or record survives once its publish or commit was answered. */
@@ -139,6 +156,8 @@ export interface Capabilities {
   readonly dueResolution: number
   /** The lease is one for all workers of a queue, the longest that they ask for. Absent: each delivery has its own. */
   readonly sharedLease?: true
+  /** A delivery belongs to the connection that took it: its token works there alone, and it is never `first`. No news of queues. */
+  readonly leases?: "connection"
 }
 
 // ── Tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -194,8 +213,8 @@ export interface Delivery {
   readonly fence: string
   /** How often this task was delivered, this time included; 1 where the broker does not count. */
   readonly deliveries: number
-  /** The frame as it was posted, or the message, decoded from the broker's own form. */
-  readonly content: Uint8Array | Message
+  /** The frame as it was posted, or the message, decoded from the broker's own form; or why it cannot be decoded. */
+  readonly content: Uint8Array | Message | Undecodable
 }
 
 // ── Records ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,5 +1,5 @@
 /** What a driver knows about one job, and the fields by which jobs are listed. */
-import type { Message } from "../protocol/message.ts"
+import type { Message, Undecodable } from "../protocol/message.ts"
 import type { State } from "../protocol/state.ts"
 import type { Revision } from "./store.ts"
 
@@ -21,7 +21,7 @@ export interface QueuedTask {
   readonly at: number
   /** Whether a delivery has the task, as far as the broker tells. */
   readonly held?: boolean
-  readonly content: Uint8Array | Message
+  readonly content: Uint8Array | Message | Undecodable
 }
 
 /** The fields by which jobs are listed. */

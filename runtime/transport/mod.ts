@@ -6,9 +6,9 @@
  * Plain TypeScript: promises and `AbortSignal`. Times are milliseconds since the epoch by the clock of the caller unless
  * said otherwise; durations are milliseconds.
  */
-export type { Message } from "../protocol/message.ts"
+export type { Message, Undecodable } from "../protocol/message.ts"
 export type { State } from "../protocol/state.ts"
-export { BaseDriver, type Link } from "./base-driver.ts"
+export { BaseDriver, BaseQueueDriver, type Link } from "./base-driver.ts"
 export { checkCommit, checkOperation, checkOptions, checkPosting, checkTopic } from "./checks.ts"
 export type {
   Capabilities,
@@ -22,6 +22,8 @@ export type {
   News,
   Plugin,
   Posting,
+  QueueDriver,
+  QueuePlugin,
   Receipt,
   Taken,
   TakeRequest,

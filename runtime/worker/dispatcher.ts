@@ -7,21 +7,19 @@ import { type Clock, systemClock } from "../async/clock.ts"
 import { type Deferral, Deferrals } from "../cluster/deferrals.ts"
 import type { EventSender } from "../cluster/events.ts"
 import type { Connectivity } from "../connection/connectivity.ts"
-import type { Rate } from "../options/rate.ts"
+import type { Cancellation } from "../jobs/commands/cancel.ts"
+import type { Rate } from "../options/limit.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { AttemptEnd, AttemptStart, JobDelivery, StartAnswer } from "../transport/lift/transport.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
-import type { Cancellation } from "./attempt/cancellation.ts"
 import type { TimeLimits } from "./attempt/method-settings.ts"
 import { findSameTask } from "./attempt/parsed-delivery.ts"
 import { RunWatch } from "./attempt/run-watch.ts"
-import type { InFlight } from "./delivery/in-flight.ts"
-import { jobFields } from "./delivery/job-fields.ts"
 import { Executor, type ExecutorOptions } from "./executor.ts"
 import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
+import { type InFlight, jobFields } from "./in-flight.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
-import { keepLeases, type LeaseKeeper } from "./leases/lease-keeper.ts"
-import { StallWatch } from "./leases/stall-watch.ts"
+import { keepLeases, type LeaseKeeper, StallWatch } from "./leases/lease-keeper.ts"
 import { DeferralNotes, FirstDeferrals } from "./limits/deferral-notes.ts"
 import { Limiter, type LimitRefusal } from "./limits/limiter.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
@@ -93,6 +91,7 @@ export class Dispatcher {
       connectivity: options.connectivity,
       observers,
       log,
+      foreign: worker.foreign,
       afterFault: (inFlight, cause) => this.#executor.afterFault(inFlight, cause),
       onStored: (record) => options.dependents.stored(record),
     })
@@ -122,7 +121,8 @@ export class Dispatcher {
       onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
       onReady: () => this.#pump(),
       isOver: ({ task }) =>
-        task !== undefined && ((task.expires !== null && task.expires <= clock.board()) || options.isRevoked(task)),
+        task !== undefined &&
+        ((task.expires !== null && task.expires <= clock.transportNow()) || options.isRevoked(task)),
       onOver: (inFlight) => {
         buffer.stopWaiting(inFlight, "buffered")
         this.#pump()
@@ -136,13 +136,21 @@ export class Dispatcher {
       processes,
       claims: new Batcher<AttemptStart, StartAnswer>((claims) => jobs.begin(claims)),
       client,
+      store: connection.store,
+      freezes: () => {
+        this.#stalls.leasesInDoubt()
+        return this.#stalls.freezes
+      },
+      isOurs: (inFlight) => this.#isOurs(inFlight),
       events: options.events,
       log,
       worker: worker.name,
+      version: worker.version,
       keep: worker.keep,
       lostCap: worker.lostCap,
       unknownGraceMs: worker.unknownGraceMs,
       maxBody: worker.maxBody,
+      foreign: worker.foreign,
       languages: worker.languages,
       isRevoked: options.isRevoked,
       isChanged: options.isChanged,
@@ -469,12 +477,16 @@ export class Dispatcher {
   }
 
   /** Applies a cancellation. */
-  cancelled({ id, run, terminate }: Cancellation): void {
+  cancelled({ id, run, terminate, undo }: Cancellation): void {
     this.#firstDeferrals.forget()
     // A late cancellation of an earlier run must not remove the task of this one.
     const matches = [...this.#buffer.inFlight.values()].filter(
       (inFlight) => inFlight.id === id && (run === undefined || inFlight.jobRun === run),
     )
+    if (undo) {
+      for (const inFlight of matches) inFlight.run?.flow?.cancel()
+      return
+    }
     // The process is killed first, so that the run is not given time to heed its signal.
     if (terminate && matches.length > 0) this.#processes.kill(id)
     for (const inFlight of matches) {

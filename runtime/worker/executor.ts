@@ -9,16 +9,17 @@ import * as Exit from "effect/Exit"
 import type { ErasedMethod } from "../actor/actor.ts"
 import { acksEarly } from "../actor/definition.ts"
 import { flatMapNow, runNow } from "../async/now.ts"
-import { jobError } from "../jobs/outcome/job-error.ts"
+import { jobError, KnownFailure } from "../jobs/outcome/job-error.ts"
 import * as settlement from "../jobs/outcome/settlement.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { attempt, runStoppedHook } from "./attempt/attempt.ts"
 import { NOTHING_TO_SETTLE, SettledWithoutRun, UNCLAIMED_DELAY_MS } from "./attempt/claim.ts"
+import type { FlowOutcomes } from "./attempt/flow.ts"
 import { MethodSettingsCache, type TimeLimits } from "./attempt/method-settings.ts"
 import { OutcomeDecider } from "./attempt/outcome-decider.ts"
 import { Preparation, type PreparationOptions, PreparedTask } from "./attempt/preparation.ts"
-import type { InFlight, Run } from "./delivery/in-flight.ts"
+import type { InFlight, Run } from "./in-flight.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import type { EarlyAckResult } from "./settlement/early-acks.ts"
 
@@ -31,6 +32,19 @@ export interface ExecutorOptions extends PreparationOptions {
   readonly onRun: (inFlight: InFlight) => void
 }
 
+/** Opens the journal of a job whose steps may have to be undone. */
+const openFlow = async ({ job, run }: PreparedTask): Promise<void> => {
+  if (!(await job.flow.begin()) || !job.flow.isEnding) return
+  run.withoutLimits()
+  if (run.method.isolation === "inline") await job.useSteps().open()
+}
+
+/** Whether the process of an isolated handler died. */
+const hasDied = (exit: Exit.Exit<unknown, unknown>): boolean => {
+  const thrown = Exit.isFailure(exit) ? Cause.squash(exit.cause) : undefined
+  return thrown instanceof KnownFailure && thrown.error.reason === "process-died"
+}
+
 export class Executor {
   readonly #options: ExecutorOptions
   readonly #settings: MethodSettingsCache
@@ -40,7 +54,7 @@ export class Executor {
   constructor(options: ExecutorOptions) {
     this.#options = options
     this.#settings = new MethodSettingsCache(options.keep)
-    this.#outcomes = new OutcomeDecider(options.pool, this.#settings)
+    this.#outcomes = new OutcomeDecider(options.pool, this.#settings, options.foreign !== undefined)
     this.#preparation = new Preparation(options, this.#settings, this.#outcomes)
   }
 
@@ -79,13 +93,26 @@ export class Executor {
       return Effect.succeed(this.#outcomes.stopped(inFlight, run))
     }
     inFlight.run = run
-    this.#options.onRun(inFlight)
-    inFlight.called = true
-    return flatMapNow(this.#call(ready), (exit) =>
-      flatMapNow(run.stop === "cancelled" ? runStoppedHook(run.method, ready.job) : Effect.void, () =>
-        Effect.succeed(this.#outcomes.decide(inFlight, run, exit)),
-      ),
-    )
+    // The steps of a job that may have to be undone are read before its handler is called.
+    const opening = run.record.reverts || run.record.undo ? Effect.promise(() => openFlow(ready)) : Effect.void
+    return flatMapNow(opening, () => {
+      if (run.stop !== undefined) return Effect.succeed(this.#outcomes.stopped(inFlight, run))
+      this.#options.onRun(inFlight)
+      inFlight.called = true
+      return flatMapNow(this.#call(ready), (exit) => this.#ended(inFlight, ready, exit))
+    })
+  }
+
+  #ended(inFlight: InFlight, { run, job }: PreparedTask, exit: Exit.Exit<unknown, unknown>) {
+    const decided = this.#outcomes.decide(inFlight, run, exit)
+    const settled = job.hasFlow ? job.flow.settled(decided, this.#outcomesOf(inFlight, run), !hasDied(exit)) : decided
+    const isCancelled = run.stop === "cancelled" || settled?.record?.state === "cancelled"
+    return flatMapNow(isCancelled ? runStoppedHook(run.method, job) : Effect.void, () => Effect.succeed(settled))
+  }
+
+  #outcomesOf(inFlight: InFlight, run: Run): FlowOutcomes {
+    const attempt = () => this.#outcomes.attempt(inFlight, run)
+    return { attempt, givenUp: (error, dead) => this.#outcomes.givenUp(attempt(), run.embed, error, dead) }
   }
 
   #call({ run, input, job, actor }: PreparedTask): Effect.Effect<Exit.Exit<unknown, unknown>> {

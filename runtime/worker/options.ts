@@ -8,6 +8,7 @@ import type { Log } from "../log/log.ts"
 import type { Autoscale } from "../options/autoscale.ts"
 import type { ReconnectPolicy } from "../options/reconnect.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
+import type { ForeignTasks } from "./in-flight.ts"
 import type { LeaseThreadTarget } from "./leases/lease-protocol.ts"
 import type { FailureHandler } from "./telemetry/failure-reporter.ts"
 import type { WorkerObserver } from "./telemetry/observer.ts"
@@ -66,6 +67,8 @@ export interface WorkerOptions {
   readonly events: boolean
   /** Clocks; defaults to those of the machine. */
   readonly clock?: Clock
+  /** Completes what Celery's clients wait for. Absent: their tasks run, and their results are not written. */
+  readonly foreign?: ForeignTasks
   /** Observers of deliveries. */
   readonly observers: ReadonlyArray<WorkerObserver>
 }

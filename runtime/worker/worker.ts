@@ -2,36 +2,35 @@
  * A worker pulls tasks, runs them under Effect, and settles them. Its life is one scope: the parts are acquired in the
  * order of {@link live}, the consumer last, and released in reverse order, also when a later part does not start.
  */
+
 import { hostname } from "node:os"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
-import { describeActor } from "../actor/description.ts"
-import { systemClock, withBoard } from "../async/clock.ts"
+import { describeActor } from "../actor/actor.ts"
+import { systemClock, withTransportTime } from "../async/clock.ts"
 import { waitFor } from "../async/timers.ts"
 import { EventSender } from "../cluster/events.ts"
 import { PeerWorkers } from "../cluster/peer-workers.ts"
 import { CANCEL_TOPIC, keepListening } from "../connection/connection.ts"
 import { Connectivity } from "../connection/connectivity.ts"
 import { StoreMirror } from "../connection/store-watch.ts"
+import { cancellationOf } from "../jobs/commands/cancel.ts"
 import { CHANGED } from "../jobs/commands/meta.ts"
 import type { ScheduleDeclaration } from "../schedules/fields.ts"
 import { FailureTally } from "../statistics/failures.ts"
-import { Keeper, type KeptWorker } from "../statistics/keeper.ts"
 import { LoadWatch } from "../statistics/load.ts"
 import { Tally } from "../statistics/tally.ts"
+import { StatisticsWriter, type WorkerDetails } from "../statistics/writer.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
-import { cancellationOf } from "./attempt/cancellation.ts"
-import { followPauses } from "./control/pause-follower.ts"
+import { followPauses, Revoker } from "./control/followers.ts"
 import { Registry } from "./control/registry.ts"
 import { serveRemoteControl } from "./control/remote-control.ts"
-import { Revoker } from "./control/revoker.ts"
 import { WorkerSnapshot } from "./control/snapshot.ts"
 import { RunningWorker, type Worker } from "./control/worker.ts"
-import type { InFlight } from "./delivery/in-flight.ts"
 import { Dispatcher, type DispatcherOptions } from "./dispatcher.ts"
 import { consume, failureOf } from "./fetch/consumer.ts"
 import { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
@@ -39,6 +38,7 @@ import { PoolSize } from "./fetch/pool-size.ts"
 import { reductionLines, restoredLine } from "./fetch/prefetch.ts"
 import { QueueSubscription } from "./fetch/queue-subscription.ts"
 import { StuckWatch } from "./fetch/stuck-watch.ts"
+import type { InFlight } from "./in-flight.ts"
 import { checkIsolation, inWorker, ProcessPool } from "./isolation/process-pool.ts"
 import { Dependents } from "./maintenance/dependents.ts"
 import { LostJobs } from "./maintenance/lost-jobs.ts"
@@ -49,8 +49,7 @@ import { ReturningTasks, StopCondition, type StopReason } from "./stop-condition
 import { Counts, StatisticsCounter } from "./telemetry/counts.ts"
 import { TaskEventEmitter, WorkerEventEmitter } from "./telemetry/event-emitter.ts"
 import { FailureReporter } from "./telemetry/failure-reporter.ts"
-import { Observers, type WorkerObserver } from "./telemetry/observer.ts"
-import { TaskNames } from "./telemetry/task-names.ts"
+import { Observers, TaskNames, type WorkerObserver } from "./telemetry/observer.ts"
 
 /**
  * Starts a worker. Fails with `ActorStartFailed`, and when a living worker has its name; an unreachable transport is
@@ -80,7 +79,7 @@ const step = (run: () => Promise<void>): Effect.Effect<void, unknown> =>
 
 const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<RunningWorker, unknown, Scope.Scope> =>
   Effect.gen(function* () {
-    const { clock, ask } = withBoard(asked.clock ?? systemClock, asked.connection.store)
+    const { clock, ask } = withTransportTime(asked.clock ?? systemClock, asked.connection.store)
     const options = { ...asked, clock }
     const { connection, log, name, autoscale } = options
     const hurry = new AbortController()
@@ -125,7 +124,12 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     )
     const failures = new FailureReporter(log, options.onFailure, options.maxBody)
     const statistics = yield* statisticsOf(core)
-    const observers = observersOf(core, [statistics, failures, new TaskEventEmitter(events, pool), workerEvents])
+    const observers = observersOf(core, [
+      statistics,
+      failures,
+      new TaskEventEmitter(events, methodIn(pool)),
+      workerEvents,
+    ])
     // The dispatcher ends the processes, because it must do so before it returns the permits of the handlers that run
     // in them.
     const processes = new ProcessPool(options)
@@ -142,7 +146,8 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     })
     // Pauses and revocations are asked for while the worker takes its name.
     const onChange = () => void dispatcher.handBack((inFlight) => !subscription.allows(inFlight.delivery.queue))
-    // An outage does not keep the worker from starting: it goes by the clock of its machine until it is told another time.
+    // An outage does not keep the worker from starting: it goes by the clock of its machine until the transport has
+    // answered.
     const told = ask().catch(() => undefined)
     const known = Promise.all([
       told,
@@ -152,7 +157,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     ])
     yield* step(() => processes.checkStart(options.actors))
     yield* step(() => registry.begin())
-    const askTime = () => ask().then(clock.board)
+    const askTime = () => ask().then(clock.transportNow)
     yield* maintenanceOf(core, { early, dependents, failures, statistics, askTime })
     const scheduler = yield* schedulerOf(core, askTime, signal)
     const isBusy = () => dependents.isBusy || scheduler.isBusy
@@ -190,6 +195,11 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     )
     return worker
   })
+
+const methodIn = (pool: ActorPool) => (task: string, meth: string | null) => {
+  const target = pool.resolve(task, meth)
+  return target.found ? target.method : undefined
+}
 
 const actorsOf = ({ actors, taskNames, log }: WorkerOptions) =>
   Effect.gen(function* () {
@@ -260,7 +270,7 @@ const statisticsOf = ({ options, subscription, buffer, snapshot }: Core) =>
   Effect.gen(function* () {
     const { connection, actors, taskNames, name, version, clock = systemClock, log } = options
     const [tally, failures] = [new Tally(), new FailureTally()]
-    const describe = (): KeptWorker => ({
+    const describe = (): WorkerDetails => ({
       worker: name,
       host: hostname(),
       pid: process.pid,
@@ -270,7 +280,7 @@ const statisticsOf = ({ options, subscription, buffer, snapshot }: Core) =>
       concurrency: buffer.concurrency,
     })
     yield* part(
-      () => new Keeper({ connection, tally, failures, describe, now: clock.board, log }),
+      () => new StatisticsWriter({ connection, tally, failures, describe, now: clock.transportNow, log }),
       (made) => made.end(),
     )
     return new StatisticsCounter(tally, failures, new TaskNames(actors, taskNames), clock)
@@ -293,7 +303,8 @@ const dispatcherOf = (
   const peers = new PeerWorkers({ connection, name, taskNames, isComplete: () => registry.isComplete })
   const holdOffMs: DispatcherOptions["holdOffMs"] = (id) => peers.holdOffMs(id)
   const isServedElsewhere: DispatcherOptions["isServedElsewhere"] = (queue, task) => peers.serve(queue, task)
-  const isRevoked: DispatcherOptions["isRevoked"] = (task) => revoker.isRevoked(task)
+  const isRevoked: DispatcherOptions["isRevoked"] = (task) =>
+    revoker.isRevoked(task) || options.foreign?.isRevoked(task) === true
   const isChanged = (id: string) => changed.entries.size > 0 && changed.entries.has(CHANGED.key(id))
   const allows = (queue: string) => subscription.allows(queue)
   const asked = { holdOffMs, isServedElsewhere, isRevoked, isChanged, allows }
@@ -351,7 +362,7 @@ const schedulerOf = ({ options }: Core, askTime: () => Promise<number>, signal: 
     ]),
   )
   return part(
-    () => client.schedules.scheduler({ declared, askTime, board: clock.board, log, signal }),
+    () => client.schedules.scheduler({ declared, askTime, transportNow: clock.transportNow, log, signal }),
     (made) => waitFor(made.end(), HAND_BACK_MS),
   )
 }

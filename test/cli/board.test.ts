@@ -85,6 +85,7 @@ describe("what is refused has the message that it has in code, and an exit code"
     [["claim", "b3", "--expiry", "-1"], 2, /expiry: .*negative/],
     [["claim", "b3", unknown], 1, /job .* is not on the board/],
     [["consume", "b3", unknown], 1, /job .* is not on the board/],
+    [["extend", "b3", unknown, "5m"], 1, /job .* is not on the board/],
     [["restore", "b3", unknown], 1, /job .* is not in the trash of board b3/],
     [["show", "b3", "x"], 1, /job x is not on the board/],
     [["wait", "b3", "--timeout", "0.1"], 1, /there is no job on board b3: waited 0.1 s/],
@@ -102,5 +103,12 @@ describe("what is refused has the message that it has in code, and an exit code"
     expect(claimed).toMatchObject({ code: 1, stderr: `callboard: job ${id} is claimed by "me"\n` })
     const consumed = await project.ask("board", "consume", "b4", id, "-o", "other")
     expect(consumed).toMatchObject({ code: 1, stderr: `callboard: job ${id} is claimed by "me", not by "other"\n` })
+    await project.json("board", "abandon", "b4", id, "-o", "me")
+    const extended = await project.ask("board", "extend", "b4", id, "5m", "-o", "me")
+    expect(extended).toMatchObject({
+      code: 1,
+      stdout: "",
+      stderr: `callboard: job ${id} is not claimed: only its owner can do that\n`,
+    })
   })
 })

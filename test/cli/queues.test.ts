@@ -3,6 +3,7 @@ import { actor, connect, http } from "callboard"
 import { connectHttp } from "callboard/client"
 import { Hono } from "hono"
 import { afterEach, beforeEach, expect, test } from "vitest"
+import { startNats } from "../support/servers/nats.ts"
 import { start } from "../support/services.ts"
 import { makeProject, type Project } from "./project.ts"
 
@@ -78,6 +79,22 @@ test("S198 empty, requeue, suspend and resume", { timeout: 60_000 }, async () =>
   expect((await project.ask("retry", "--queue", "default")).code).toBe(2)
   expect((await project.ask("retry", "--all", "--queue", "default")).stdout).toMatch(/^(\S+ {2}queued\n){2}$/)
   expect(await project.json("jobs", "--state", "queued", "--count")).toEqual({ count: 2, more: false })
+  expect((await project.ask("suspend")).stdout).toMatch(/^all workers +suspended$/m)
+  expect((await project.ask("unsuspend")).stdout).toMatch(/^all workers +at work again$/m)
+})
+
+test("S195, S196, S198, S199 on nats: the commands say the same", { timeout: 60_000 }, async () => {
+  await using server = await startNats()
+  project.env["CALLBOARD_TRANSPORT"] = server.url
+  const posted = await project.ask("submit", "math.echo", "--id", "five", "--arg", ":5")
+  expect(posted).toMatchObject({ code: 0, stdout: "five\n" })
+  await project.json("submit", "math.fail")
+  expect((await project.ask("queues", "--raw")).stdout).toBe("queue default 2, 0 executing, 0 finished, 0 failed\n")
+  const ran = await project.run("worker", "--burst", "-n", "w1", "-l", "debug")
+  expect(ran.stdout).toMatch(/math\.echo succeeded in [\d.]+ s on w1.* job=five/)
+  expect((await project.ask("queues", "--raw")).stdout).toBe("queue default 0, 0 executing, 1 finished, 1 failed\n")
+  expect((await project.ask("retry", "--all", "--queue", "default")).stdout).toMatch(/^\S+ {2}queued\n$/)
+  expect((await project.ask("purge", "default", "--yes")).stdout).toBe("1\n")
   expect((await project.ask("suspend")).stdout).toMatch(/^all workers +suspended$/m)
   expect((await project.ask("unsuspend")).stdout).toMatch(/^all workers +at work again$/m)
 })

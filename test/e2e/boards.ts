@@ -4,6 +4,7 @@ import { generateId } from "../../runtime/id.ts"
 import { startNats } from "../support/servers/nats.ts"
 import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
 import { temporaryFolder } from "../support/servers/process.ts"
+import { startRedis } from "../support/servers/redis.ts"
 
 /** All that a test starts on a board ends with the board: so tests that run side by side end their own. */
 export interface SharedBoard extends AsyncDisposable {
@@ -96,7 +97,31 @@ export const postgresBoards = (server: () => PostgresServer): BoardKind => ({
   },
 })
 
-export const sharedBoards: ReadonlyArray<BoardKind> = [sqlite, nats]
+const redis: BoardKind = {
+  name: "redis",
+  open: async () => {
+    const own = scope()
+    const server = own.keep(await startRedis())
+    return {
+      ...own,
+      url: (lease = 30) => `${server.url}?lease=${lease}`,
+      restartBroker: async () => {
+        await server.kill()
+        await server.restart()
+      },
+      outage: async (ms) => {
+        server.pause()
+        await sleep(ms)
+        server.resume()
+      },
+    }
+  },
+}
+
+/** In a run that shares a broker with Celery there is redis alone. */
+const isInterop = process.env["CALLBOARD_TEST_BOARDS"] === "redis"
+
+export const sharedBoards: ReadonlyArray<BoardKind> = isInterop ? [redis] : [sqlite, nats]
 
 /** Also the transports that are tested only where workers and brokers die. */
-export const allBoards: ReadonlyArray<BoardKind> = [...sharedBoards, postgres]
+export const allBoards: ReadonlyArray<BoardKind> = isInterop ? [redis] : [...sharedBoards, postgres, redis]

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url"
 import type { Client, ReceivedEvent } from "callboard"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
-import { eventually, spawnScript } from "../support/servers/process.ts"
+import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
 import { postgresBoards, type SharedBoard, sharedBoards } from "./boards.ts"
 import { clientOf, DEADLINE, linesOf, serviceProgram, startService } from "./processes.ts"
 
@@ -23,6 +23,17 @@ const refusalsOf = async (board: SharedBoard, client: Client): Promise<ReadonlyA
 /** Seconds: long enough that a worker on a busy machine keeps its lease. */
 const FROZEN_LEASE = 3
 
+/** Stops a process outside of a write: within one it keeps the lock of an SQLite file, and then no other process can do anything. */
+const freeze = async (service: Spawned, client: Client): Promise<void> => {
+  for (let isFree = false; !isFree; ) {
+    service.kill("SIGSTOP")
+    const written = client.connection.store.write([{ key: "probe", value: new Uint8Array(1), ttl: 60_000 }])
+    isFree = await Promise.race([written.then(() => true), sleep(1_000, false)])
+    if (!isFree) service.kill("SIGCONT")
+    await written
+  }
+}
+
 /** Two workers and one job: the first is frozen in the middle of it, and the second has started it. */
 const frozenFirst = async (board: SharedBoard) => {
   const client = await clientOf(board, FROZEN_LEASE)
@@ -33,14 +44,7 @@ const frozenFirst = async (board: SharedBoard) => {
   const first = await startService(board, FROZEN_LEASE)
   const job = await client.submit("e2e.step", { input: { started, ownGate, ledger } })
   await eventually(() => linesOf(started).length === 1, { deadline: DEADLINE, message: "the job starts" })
-  // A process that is stopped within a write keeps the lock of an SQLite file, and then no other process can do anything.
-  for (let isFree = false; !isFree; ) {
-    first.kill("SIGSTOP")
-    const written = client.connection.store.write([{ key: "probe", value: new Uint8Array(1), ttl: 60_000 }])
-    isFree = await Promise.race([written.then(() => true), sleep(1_000, false)])
-    if (!isFree) first.kill("SIGCONT")
-    await written
-  }
+  await freeze(first, client)
   const second = await startService(board, FROZEN_LEASE)
   await eventually(() => linesOf(started).length === 2, {
     deadline: DEADLINE,
@@ -108,6 +112,37 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
     expect(view.transitions.filter((transition) => transition.state === "succeeded")).toHaveLength(1)
     expect(refusals).toMatchObject([{ uuid: job.id, name: "e2e.step", pid: first.pid }])
   })
+
+  test.sequential.each(["SIGKILL", "SIGSTOP"] as const)(
+    "a job whose worker gets %s in a durable step goes on there, and what is done is undone once",
+    async (signal) => {
+      await using board = await kind.open()
+      const client = await clientOf(board, FROZEN_LEASE)
+      const [ledger, ownGate] = [`${board.folder}/ledger`, `${board.folder}/gate-`]
+      const said = (count: number) =>
+        eventually(() => linesOf(ledger).length === count, { deadline: DEADLINE, message: `${count} lines` })
+      const first = await startService(board, FROZEN_LEASE)
+      const job = await client.submit("e2e.saga", { input: { ledger, ownGate } })
+      await said(2)
+      if (signal === "SIGSTOP") await freeze(first, client)
+      else first.kill(signal)
+      const second = await startService(board, FROZEN_LEASE)
+      await said(3)
+      writeFileSync(`${ownGate}${second.pid}`, "")
+      expect(await job.outcome({ timeout: 60 })).toMatchObject({ state: "failed", error: { message: "no" } })
+      writeFileSync(`${ownGate}${first.pid}`, "")
+      if (signal === "SIGSTOP") {
+        first.kill("SIGCONT")
+        // A full second of its own: what it would do, it has tried to do.
+        await sleep(1_000)
+      }
+      expect(linesOf(ledger)).toEqual([
+        ...["a", "b"].map((what) => `${what} ${first.pid}`),
+        ...["b", "c", "-b", "-a"].map((what) => `${what} ${second.pid}`),
+      ])
+      expect(await job.find()).toMatchObject({ state: "failed", reverted: true })
+    },
+  )
 
   test.sequential("two workers share the work, and every job runs once", async () => {
     await using board = await kind.open()
@@ -253,7 +288,7 @@ describe.concurrent.each(kinds.slice(0, 1))("by records, on $name", (kind) => {
     const client = await clientOf(board, 1)
     const ledger = `${board.folder}/ledger`
     const deaths = `${board.folder}/deaths`
-    const poison = await client.submit("e2e.kill", { input: { ledger: deaths, ms: 3_000 } })
+    const poison = await client.submit("e2e.kill", { input: { ledger: deaths, ms: 5_000 } })
     const innocents = await Promise.all(
       Array.from({ length: 3 }, () => client.submit("e2e.nap", { input: { ms: 1_500, ledger } })),
     )

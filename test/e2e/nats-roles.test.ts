@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs"
 import { type ActorDefinition, actor, type Client, connect, serve } from "callboard"
 import { describe, expect, test } from "vitest"
-import { encode, replyOf } from "../../runtime/cluster/remote/command.ts"
+import { encode, replyOf } from "../../runtime/cluster/remote-command.ts"
 import { keep } from "../support/servers/keep.ts"
 import { type NatsServer, startNats } from "../support/servers/nats.ts"
 import { eventually } from "../support/servers/process.ts"

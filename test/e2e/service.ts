@@ -55,6 +55,18 @@ const collectGarbage = (): void => {
 const e2e = actor("e2e", {
   methods: {
     step,
+    /** Notes each of its durable steps with its process; the second one waits for its gate. Fails in the end. */
+    saga: async ({ ownGate, ledger }: { ownGate: string; ledger: string }, job) => {
+      const say = (what: string) => appendFileSync(ledger, `${what} ${process.pid}\n`)
+      await job.step("a", () => say("a"), { revert: () => say("-a") })
+      const waits = async () => {
+        say("b")
+        await exists(`${ownGate}${process.pid}`)
+      }
+      await job.step("b", waits, { revert: () => say("-b") })
+      await job.step("c", () => say("c"))
+      throw new Error("no")
+    },
     /** The same, one at a time in the whole cluster. */
     single: { limit: { concurrency: 1 }, run: step },
     /** Blocks the thread for some milliseconds, one at a time in the whole cluster. */

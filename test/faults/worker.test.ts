@@ -261,7 +261,7 @@ describe("stopping", () => {
 })
 
 describe("news of a cancellation", () => {
-  const tellCancelled = (service: Service, news: object) =>
+  const announceCancellation = (service: Service, news: object) =>
     service.client.connection.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(JSON.stringify(news)))
   /** What is told from now on. */
   const cancellations = async (service: Service): Promise<ReadonlyArray<unknown>> => {
@@ -287,7 +287,7 @@ describe("news of a cancellation", () => {
     await eventually(() => service.worker?.describe().inFlight === 2, { message: "both are held" })
     await eventually(() => service.worker?.describe().running.length === 1, { message: "one runs" })
     const heard = await cancellations(service)
-    for (const id of ["running", "waiting"]) await tellCancelled(service, { id, run: 1, terminate: true })
+    for (const id of ["running", "waiting"]) await announceCancellation(service, { id, run: 1, terminate: true })
     // After the worker, which has listened for longer.
     await eventually(() => heard.length === 2, { message: "the news have come" })
     finish.open()

@@ -48,3 +48,10 @@ export const lists: Need = ({ canList = true }) => canList || "it cannot list jo
 export const delay: Need = ({ capabilities }) => capabilities.delay > 0 || "it keeps no due times (delay: 0)"
 export const durable: Need = ({ capabilities }) =>
   capabilities.durability !== "none" || "nothing survives its process (durability: none)"
+/**
+ * The case needs deliveries that may be `fresh`, tokens that work on every connection, and tasks that come by themselves: where
+ * queues and records lie apart, an older task of a job may come after it was withdrawn, or not at all once a newer one has ended,
+ * and queues have no news.
+ */
+export const freeLeases: Need = ({ capabilities }) =>
+  capabilities.leases !== "connection" || "a delivery belongs to the connection that took it (leases: connection)"

@@ -1,7 +1,9 @@
 /** What people come for: watch a job, learn why it waits, retry what failed, one by one and many at once. */
+import { actor, Reject } from "callboard"
 import { expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
-import { boardOf, openTab, visit } from "./shown.ts"
+import { boardOf, findings, openTab, statuses, visit } from "./shown.ts"
+import { settled, tooWide, WIDTHS } from "./watching.ts"
 
 test("a job is announced, opened, watched to its end", async () => {
   const board = await boardOf()
@@ -38,6 +40,116 @@ test("a job that failed says with what, and is retried by a key", async () => {
   board.mail(true)
   await page.keyboard.press("r")
   await page.locator("h1").getByText("Succeeded").waitFor()
+})
+
+test("a retry is taken back while the job waits, and left alone once it runs", async () => {
+  const board = await boardOf()
+  const id = await board.ended("mailer.send", { to: "ceo@acme.test" })
+  await board.ask("POST", "/v1/queues/mail/pause")
+  const page = await visit(board.url, `/jobs/${id}`, { expected: statuses(409) })
+  await page.getByRole("button", { name: "Retry" }).click()
+  await page.locator("h1").getByText("Queued").waitFor()
+  await page.getByRole("button", { name: "Undo" }).click()
+  await page.getByText("Undo: done").waitFor()
+  await page.locator("h1").getByText("Cancelled").waitFor()
+
+  const held = await board.submit("work.hold")
+  await board.ask("POST", `/v1/jobs/${held}/cancel`)
+  await page.goto(`${board.url}/jobs/${held}`)
+  await page.getByRole("button", { name: "Retry" }).click()
+  await board.reached(held, "started")
+  await page.getByRole("button", { name: "Undo" }).click()
+  await page.getByText("Undo: too late, the job has started meanwhile, and goes on").waitFor()
+  expect((await board.ask("GET", `/v1/jobs/${held}`)).body.state).toBe("started")
+})
+
+test("attempts show how long each was off, waited and ran; links of a chain are called so", async () => {
+  const flaky = actor("flaky", {
+    methods: {
+      twice: {
+        retry: { max: 2, interval: "200ms" },
+        run: (_: unknown, job) => {
+          if (job.attempt === 1) throw new Error("not yet")
+          return job.attempt
+        },
+      },
+    },
+  })
+  const board = await boardOf({ actors: [flaky] })
+  const id = await board.ended("flaky.twice", {}, { chain: [{ task: "flaky.twice" }] })
+  const page = await visit(board.url, `/jobs/${id}`)
+  const attempts = page.getByRole("region", { name: "What happened" }).getByRole("listitem")
+  await attempts.filter({ hasText: "Attempt 2" }).waitFor()
+  expect(await attempts.first().textContent()).toMatch(/Attempt 1.*waited .* \+ ran /)
+  expect(await attempts.nth(1).textContent()).toMatch(/Attempt 2.*backed off \d+ ms off \+ waited .* \+ ran /)
+  await page.getByRole("region", { name: "Where it belongs" }).getByText("chain").waitFor()
+})
+
+test("durable steps are asked for once they are opened, and at once where some are left to be undone", async () => {
+  const trips = actor("trips", {
+    methods: {
+      book: {
+        redact: ["card"],
+        run: async ({ to }: { to: string }, job) => {
+          await job.step("flight", () => ({ seat: "12A", card: "4111" }), { revert: () => undefined })
+          const revert = () => {
+            throw new Reject("the hotel keeps it")
+          }
+          await job.step("hotel", () => "x".repeat(300), { revert })
+          const visa = ({ attempt }: { attempt: number }) => {
+            if (attempt === 1 || to === "Atlantis") throw new TypeError("no such place")
+          }
+          await job.step("visa", visa, { retry: { max: 1, backoff: { base: 0 } } })
+        },
+      },
+    },
+  })
+  const board = await boardOf({ actors: [trips] })
+  const [rome, lost] = [
+    await board.ended("trips.book", { to: "Rome" }),
+    await board.ended("trips.book", { to: "Atlantis" }),
+  ]
+  const page = await openTab(board.url)
+  const asked: Array<string> = []
+  page.on("request", (request) => asked.push(new URL(request.url()).pathname))
+  await page.goto(`${board.url}/jobs/${rome}`)
+  await page.locator("h1").getByText("Succeeded").waitFor()
+  await settled(page)
+  expect(asked).not.toContain(`/v1/jobs/${rome}/steps`)
+  const region = page.getByRole("region", { name: "Durable steps" })
+  await region.getByRole("button", { name: "Show the durable steps" }).click()
+  const items = region.getByRole("listitem")
+  await items.filter({ hasText: /visa done, .*, 2 tries/ }).waitFor()
+  expect(await items.count()).toBe(3)
+  expect(await items.first().textContent()).toMatch(/flight done, .*\{"seat":"12A","card":"\*\*\*"\}/)
+  expect(await findings(page)).toEqual([])
+  expect(await tooWide(page)).toEqual([])
+  await region.getByRole("button", { name: "Hide the durable steps" }).click()
+  await items.first().waitFor({ state: "detached" })
+
+  await page.setViewportSize(WIDTHS.phone)
+  await page.goto(`${board.url}/jobs/${lost}`)
+  await items.filter({ hasText: /hotel revert failed, .*: Reject the hotel keeps it/ }).waitFor()
+  await items.filter({ hasText: /visa failed, .*, 2 tries: TypeError no such place/ }).waitFor()
+  await region.getByText(/^Not undone: flight, hotel\. Retry the job to go on undoing\.$/).waitFor()
+  expect(await findings(page)).toEqual([])
+  expect(await tooWide(page)).toEqual([])
+})
+
+test("dead letters are listed by their reason, and redriven together", async () => {
+  const board = await boardOf()
+  const rejected = [await board.ended("work.reject"), await board.ended("work.reject")]
+  const page = await visit(board.url, "/dead")
+  const row = page.getByRole("row", { name: /rejected.*refused it for good/ })
+  await row.getByRole("link", { name: "rejected" }).click()
+  await page.getByRole("link", { name: "All reasons" }).waitFor()
+  expect(new URL(page.url()).search).toBe("?reason=rejected")
+  await row.getByRole("button", { name: "Redrive all…" }).click()
+  const dialog = page.getByRole("dialog")
+  await dialog.getByText("can be redriven").waitFor()
+  await dialog.getByRole("button", { name: "Redrive 2" }).click()
+  await page.getByText("2 redriven").waitFor()
+  for (const id of rejected) await eventually(async () => (await board.ask("GET", `/v1/jobs/${id}`)).body.run === 2)
 })
 
 test("a running job is cancelled after a question, and that is taken back", async () => {
@@ -91,6 +203,28 @@ test("many are retried: all that match, a few first, and undone before it begins
   await page.getByRole("button", { name: "Go on with the other 55" }).click()
   await page.getByText("60 retried").waitFor()
   await eventually(async () => (await count("succeeded")) === 60)
+})
+
+test("what fails after a decision was asked about is not touched by it", async () => {
+  const board = await boardOf()
+  const before = await board.ended("mailer.send", { to: "ops@acme.test" })
+  await board.ended("mailer.send", { to: "lab@acme.test" })
+  const page = await visit(board.url, "/jobs?state=failed&task=mailer.send")
+  await page.getByRole("checkbox", { name: "Select all on this page" }).check()
+  await page
+    .getByRole("checkbox", { name: /^Select job/ })
+    .first()
+    .uncheck()
+  await page.getByRole("button", { name: /^Select all .*that match$/ }).click()
+  await page.getByRole("button", { name: "Retry…" }).click()
+  const dialog = page.getByRole("dialog")
+  await dialog.getByText("can be retried").waitFor()
+  const later = await board.ended("mailer.send", { to: "hr@acme.test" })
+  board.mail(true)
+  await dialog.getByRole("button", { name: "Retry 2" }).click()
+  await page.getByText("2 retried").waitFor()
+  await board.reached(before, "succeeded")
+  expect((await board.ask("GET", `/v1/jobs/${later}`)).body).toMatchObject({ state: "failed", run: 1 })
 })
 
 test("a selection is the jobs that are seen, its commands name them, and one decision follows another", async () => {
@@ -163,6 +297,6 @@ test("queues are paused, workers suspended, schedules run and paused, dead lette
 
   await page.getByRole("link", { name: "Dead letters" }).first().click()
   await page.getByText("there is no caviar").first().waitFor()
-  await page.getByRole("button", { name: "Redrive" }).first().click()
+  await page.getByRole("button", { name: "Redrive", exact: true }).first().click()
   await eventually(async () => (await board.ask("GET", `/v1/jobs/${dead}`)).body.run === 2)
 })

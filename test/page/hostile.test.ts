@@ -1,9 +1,12 @@
-/** Whatever a job, a queue, a schedule or a worker is called: it is shown as the text that it is, and does nothing. */
+/**
+ * Whatever a job, a queue, a schedule or a worker is called: it is shown as the text that it is, and does nothing. Whatever a clock
+ * says, no time runs backwards.
+ */
 import { actor } from "callboard"
 import type { Page } from "playwright-core"
 import { expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
-import { boardOf, findings, visit } from "./shown.ts"
+import { boardOf, findings, openTab, visit } from "./shown.ts"
 import { settled, tooWide } from "./watching.ts"
 
 const CORPUS = [
@@ -105,4 +108,60 @@ test("every field is text: names, ids, queues, errors, meta, results, workers", 
   await page.goto(`${board.url}/jobs/${long}`)
   await settled(page)
   expect(await page.evaluate(() => document.body.innerText.length)).toBeLessThan(200_000)
+})
+
+const HOUR_MS = 3_600_000
+
+/** An answer in which the times of these names are an hour off. */
+const offBy = (ms: number, value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map((each) => offBy(ms, each))
+  if (typeof value !== "object" || value === null) return value
+  const isOff = (name: string, each: unknown): each is string =>
+    typeof each === "string" && ["started", "startedAt", "ended", "deadline", "heartbeatAt"].includes(name)
+  return Object.fromEntries(
+    Object.entries(value).map(([name, each]) => [
+      name,
+      isOff(name, each) ? new Date(Date.parse(each) + ms).toISOString() : offBy(ms, each),
+    ]),
+  )
+}
+
+test.each([HOUR_MS, -HOUR_MS])(
+  "a worker's clock that is off by %i ms makes no time negative, and none nonsense",
+  async (ms) => {
+    const board = await boardOf()
+    const held = await board.submit("work.hold")
+    await board.reached(held, "started")
+    const done = await board.ended("work.echo")
+    const page = await openTab(board.url)
+    await page.route("**/v1/**", async (route) => {
+      const answer = await route.fetch()
+      if (answer.status() !== 200) return route.fulfill({ response: answer })
+      await route.fulfill({ response: answer, json: offBy(ms, await answer.json()) })
+    })
+    for (const path of ["/", "/jobs", `/jobs/${held}`, `/jobs/${done}`, "/workers", "/workers/wk-1"]) {
+      await page.goto(`${board.url}${path}`)
+      await settled(page)
+      const text = await page.locator("main").innerText()
+      expect(text, path).not.toMatch(/(?:^|[\s(])[-\u2212]\d|NaN|Invalid|undefined|Infinity/)
+      expect(text.length, path).toBeGreaterThan(50)
+    }
+  },
+)
+
+test("a browser's clock that is an hour off changes nothing: that of the service decides", async () => {
+  const board = await boardOf()
+  const id = await board.ended("work.echo")
+  for (const ms of [HOUR_MS, -HOUR_MS]) {
+    const page = await openTab(board.url)
+    await page.addInitScript((off) => {
+      const now = Date.now
+      Date.now = () => now() + off
+    }, ms)
+    await page.goto(`${board.url}/jobs/${id}`)
+    await settled(page)
+    await page.locator("h1").getByText("Succeeded").waitFor()
+    await expect.poll(() => page.locator(".meta").innerText()).toMatch(/submitted [\d:]+, (just now|\d+ s ago)/)
+    await page.close()
+  }
 })

@@ -1,7 +1,8 @@
 /**
- * A board on which much happens: what one reads, has selected, typed or asked stays where it is. `CALLBOARD_TEST_LIVE=60` does
- * it for so many seconds.
+ * A board on which much happens: what one reads, has selected, typed or asked stays where it is, and the browser gets neither
+ * fuller nor busier. `CALLBOARD_TEST_LIVE=60` does it for so many seconds, and prints what it took.
  */
+import type { Page } from "playwright-core"
 import { expect, test } from "vitest"
 import { boardOf, visit } from "./shown.ts"
 
@@ -10,6 +11,23 @@ const SECONDS = Number(process.env["CALLBOARD_TEST_LIVE"] ?? 3)
 /** Each job changes three times: it is queued, started, and has ended. */
 const BATCH = 50
 const EVERY_MS = 150
+
+/** Most that what is kept may grow, in bytes: the lists of a minute would take more. */
+const MOST_GROWTH = 1024 * 1024
+/** The page is meant to need a tenth of a core; a slow machine may be four times as slow. */
+const MOST_BUSY = 0.4
+
+/** What the page holds after its garbage is gone, in bytes, and the processor seconds of its thread. */
+const loadOf = async (page: Page): Promise<() => Promise<{ readonly heap: number; readonly cpu: number }>> => {
+  const session = await page.context().newCDPSession(page)
+  await session.send("Performance.enable", { timeDomain: "threadTicks" })
+  return async () => {
+    await session.send("HeapProfiler.collectGarbage")
+    const { metrics } = await session.send("Performance.getMetrics")
+    const of = (name: string): number => metrics.find((each) => each.name === name)?.value ?? Number.NaN
+    return { heap: of("JSHeapUsedSize"), cpu: of("TaskDuration") }
+  }
+}
 
 test("a thousand changes a second move nothing under a hand", { timeout: 60_000 + SECONDS * 4_000 }, async () => {
   const board = await boardOf()
@@ -45,10 +63,10 @@ test("a thousand changes a second move nothing under a hand", { timeout: 60_000 
   expect(before.rows).toHaveLength(50)
   expect(before.selection).toHaveLength(8)
 
+  let sent = 0
   const storm = async (seconds: number): Promise<void> => {
     const tasks = Array.from({ length: BATCH }, (_, n) => ({ task: "work.echo", input: { n } }))
     const end = performance.now() + seconds * 1000
-    let sent = 0
     // A slow machine takes longer: there are more newer jobs than a page has rows in any case.
     while (performance.now() < end || sent < 2 * BATCH) {
       const began = performance.now()
@@ -57,9 +75,20 @@ test("a thousand changes a second move nothing under a hand", { timeout: 60_000 
       await new Promise((resolve) => setTimeout(resolve, Math.max(0, EVERY_MS - (performance.now() - began))))
     }
   }
-  await storm(SECONDS)
+  const measure = await loadOf(page)
+  await storm(1)
   await page.getByText(/newer jobs match/).waitFor()
+  const [first, began] = [await measure(), performance.now()]
+  await storm(SECONDS)
+  const [last, took] = [await measure(), (performance.now() - began) / 1000]
   expect(await look()).toEqual(before)
+  expect(last.heap - first.heap, "bytes that were kept").toBeLessThan(MOST_GROWTH)
+  expect((last.cpu - first.cpu) / took, "part of a core").toBeLessThan(MOST_BUSY)
+  if (SECONDS > 3) {
+    const kib = ({ heap }: { readonly heap: number }): string => `${Math.round(heap / 1024)} KiB`
+    const busy = (100 * (last.cpu - first.cpu)) / took
+    process.stdout.write(`${sent} jobs, heap ${kib(first)} to ${kib(last)}, ${busy.toFixed(1)} % of a core\n`)
+  }
 
   // A question stays, too, and is answered about what was asked.
   await page.getByRole("button", { name: "Retry…" }).click()
@@ -78,4 +107,20 @@ test("a thousand changes a second move nothing under a hand", { timeout: 60_000 
   await page.getByText(/newer jobs match|or more newer/).click()
   await page.getByText(/newer jobs match/).waitFor({ state: "detached" })
   expect((await look()).rows).not.toEqual(before.rows)
+})
+
+test("rows neither come nor go while a hand is on their list, and do so once it is gone", async () => {
+  const board = await boardOf()
+  await board.ended("work.reject")
+  const page = await visit(board.url, "/dead")
+  const letters = page.getByRole("region", { name: "Newest" }).getByRole("row", { name: /there is no caviar/ })
+  await letters.first().waitFor()
+  await letters.first().hover()
+  await board.ended("work.reject")
+  const request = await page.waitForRequest((each) => each.url().includes("/v1/dead?limit=50"))
+  await request.response()
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))))
+  expect(await letters.count()).toBe(1)
+  await page.mouse.move(1, 1)
+  await expect.poll(() => letters.count(), { timeout: 30_000 }).toBe(2)
 })

@@ -29,7 +29,10 @@ export const fill = async (board: Board): Promise<Scene> => {
   await board.ended("work.reject")
   await eventually(async () => (await board.ask("GET", "/v1/count?state=failed")).body.count === PEOPLE.length + 3)
   // Workers write what they have counted every ten seconds.
-  await eventually(async () => (await board.ask("GET", "/v1/errors")).body.errors.length > 0)
+  const [cause] = await eventually(async () => {
+    const { errors } = (await board.ask("GET", "/v1/errors?task=mailer.send")).body
+    return errors.length > 0 && errors
+  })
   return {
     jobs: { failed, running, held, waiting, done },
     views: {
@@ -40,6 +43,7 @@ export const fill = async (board: Board): Promise<Scene> => {
       "job-running": `/jobs/${running}`,
       "job-held": `/jobs/${held}`,
       errors: "/errors",
+      error: `/errors/${cause.fingerprint}`,
       queues: "/queues",
       queue: "/queues/reports",
       workers: "/workers",

@@ -3,6 +3,7 @@
  * the console or outside of any handler, a dialog, a request to another origin.
  */
 import axe from "axe-core"
+import type { Token } from "callboard"
 import type { BrowserContext, Page } from "playwright-core"
 import { expect, onTestFinished } from "vitest"
 import { type Board, type BoardOptions, openBoard } from "./board.ts"
@@ -96,6 +97,18 @@ export const findings = async (page: Page): Promise<ReadonlyArray<string>> => {
     )
   }, TAGS)
 }
+
+export const READER = "reader-0123456789abcdef"
+export const ADMIN = "admin-0123456789abcdef"
+/** For boards that need a token. */
+export const tokens: ReadonlyArray<Token> = [
+  { name: "on-call", token: ADMIN, scopes: ["admin"] },
+  { name: "looks", token: READER, scopes: ["read"] },
+]
+
+/** What the console says of answers with these statuses. */
+export const statuses = (...codes: ReadonlyArray<number>): ReadonlyArray<RegExp> =>
+  codes.map((code) => new RegExp(`^console: Failed to load resource: the server responded with a status of ${code} `))
 
 /** A board for one test. */
 export const boardOf = async (options?: BoardOptions): Promise<Board> => {

@@ -1,25 +1,20 @@
-/** What is seen where there is nothing, nothing yet, or no permission; and what becomes of an open page when that changes. */
-import { http, type Token } from "callboard"
+/** What is seen where there is nothing, nothing yet, too much, or no transport; and where the page is shown at all. */
+import { mkdirSync, renameSync } from "node:fs"
+import { http } from "callboard"
 import { Hono } from "hono"
+import type { Page, Route } from "playwright-core"
 import { expect, onTestFinished, test } from "vitest"
 import { listen } from "../../runtime/http/listener.ts"
 import { generateId } from "../../runtime/id.ts"
-import { eventually, freePort } from "../support/servers/process.ts"
-import { boardOf, findings, openTab, visit } from "./shown.ts"
-import { settled } from "./watching.ts"
-
-const READER = "reader-0123456789abcdef"
-const ADMIN = "admin-0123456789abcdef"
-const tokens: ReadonlyArray<Token> = [
-  { name: "on-call", token: ADMIN, scopes: ["admin"] },
-  { name: "looks", token: READER, scopes: ["read"] },
-]
-
-/** The status of an answer is told on the console, too. */
-const status = (...codes: ReadonlyArray<number>): ReadonlyArray<RegExp> =>
-  codes.map((code) => new RegExp(`^console: Failed to load resource: the server responded with a status of ${code} `))
+import { eventually, temporaryFolder } from "../support/servers/process.ts"
+import { boardOf, findings, openTab, statuses, visit } from "./shown.ts"
+import { settled, tooWide } from "./watching.ts"
 
 const EMPTY: ReadonlyArray<readonly [path: string, words: string]> = [
+  ["/", "Nothing has run in the last hour"],
+  ["/jobs", "No job has come yet"],
+  ["/errors", "Nothing has failed"],
+  ["/queues", "No queue yet"],
   ["/workers", "No worker lives"],
   ["/workers/wk-9", "No worker of this name lives"],
   ["/queues/nothing", "There is no such queue now"],
@@ -47,10 +42,141 @@ test("an empty board says so, view by view", async () => {
   }
 })
 
+test("an empty list has the command to paste, with the address of this page", async () => {
+  const board = await boardOf({ actors: [] })
+  const page = await visit(board.url, "/jobs")
+  await page.getByText("No job has come yet").waitFor()
+  const command = (await page.locator("pre.code").textContent()) ?? ""
+  expect(command).toContain(`curl ${board.url}/v1/jobs`)
+  expect(command).not.toContain("Authorization")
+})
+
+/** Holds back answers of the service, until they are let through. */
+const holdBack = async (page: Page) => {
+  const held = new Map<string, Array<Route>>()
+  let isOpen = (_path: string): boolean => false
+  await page.route("**/v1/**", async (route) => {
+    const { pathname } = new URL(route.request().url())
+    if (isOpen(pathname)) await route.continue()
+    else held.set(pathname, [...(held.get(pathname) ?? []), route])
+  })
+  return {
+    /** From now on these are answered, each with what `answer` does. */
+    letThrough: async (paths: ReadonlyArray<string>, answer = (route: Route) => route.continue()): Promise<void> => {
+      const before = isOpen
+      isOpen = (path) => paths.includes(path) || before(path)
+      for (const path of paths) {
+        await eventually(() => held.has(path))
+        for (const route of held.get(path) ?? []) await answer(route)
+      }
+    },
+  }
+}
+
+test("before anything has come there is the shell, then what is waited for; each part comes, or fails, alone", async () => {
+  const board = await boardOf()
+  await board.ended("work.echo")
+  const page = await openTab(board.url, { expected: statuses(500) })
+  const { letThrough } = await holdBack(page)
+  await page.goto(`${board.url}/queues`)
+  await page.getByRole("heading", { name: "Queues & limits" }).waitFor()
+  await page.getByRole("link", { name: "Workers" }).first().waitFor()
+  await page.getByText("Loading").first().waitFor({ state: "attached" })
+  expect(await findings(page)).toEqual([])
+  expect(await tooWide(page)).toEqual([])
+  await letThrough(["/v1/me", "/v1/queues"])
+  await page.getByRole("row", { name: /default/ }).waitFor()
+  const limits = page.getByRole("region", { name: "Limits" })
+  await limits.getByText("Loading").waitFor({ state: "attached" })
+  await letThrough(["/v1/limits"], (route) => route.fulfill({ status: 500, json: { detail: "the cat sat on it" } }))
+  await limits.getByText("the cat sat on it").waitFor()
+  expect(await findings(page)).toEqual([])
+  await limits.getByRole("button", { name: "Try again" }).click()
+  await limits.getByText("imports.rows").waitFor()
+  await page.getByRole("row", { name: /default/ }).waitFor()
+})
+
+test("where nothing matches, each filter says what there would be without it", async () => {
+  const board = await boardOf()
+  for (let n = 0; n < 3; n++) await board.ended("work.echo", { n })
+  await board.ended("mailer.send", { to: "ops@acme.test" })
+  const page = await visit(board.url, "/jobs?state=failed&task=work.echo")
+  await page.getByText("No job matches").waitFor()
+  await page.getByRole("link", { name: "1 without task work.echo" }).waitFor()
+  expect(await findings(page)).toEqual([])
+  await page.getByRole("link", { name: "3 without state failed" }).click()
+  await page
+    .getByRole("row", { name: /work\.echo/ })
+    .first()
+    .waitFor()
+  expect(new URL(page.url()).search).toBe("?task=work.echo")
+})
+
+test("a filter that the service does not know is named, and dropped by a link", async () => {
+  const board = await boardOf()
+  await board.ended("work.echo")
+  const page = await visit(board.url, "/jobs?colour=red", { expected: statuses(400) })
+  await page.getByRole("link", { name: "Drop colour" }).waitFor()
+  expect(await findings(page)).toEqual([])
+  await page.getByRole("link", { name: "Drop colour" }).click()
+  await page.getByRole("row", { name: /work\.echo/ }).waitFor()
+})
+
+test("too much says that it is more than was counted, and a part that it is one, with the way on", async () => {
+  const board = await boardOf()
+  for (let n = 0; n < 3; n++) await board.ended("work.echo", { n })
+  const page = await openTab(board.url)
+  // What a board of a million jobs answers within the budget of a read.
+  await page.route("**/v1/jobs?*", async (route) => {
+    const answer = await route.fetch()
+    const total = { value: 10_000, relation: "gte" }
+    await route.fulfill({ response: answer, json: { ...(await answer.json()), total, partial: true, next: "go-on" } })
+  })
+  await page.goto(`${board.url}/jobs?task=work.echo`)
+  await page.getByText("more than 10,000").waitFor()
+  await eventually(async () => (await page.title()).startsWith("more than 10,000 "))
+  const on = page.getByRole("link", { name: "go on from here" })
+  await on.waitFor()
+  expect(new URL((await on.getAttribute("href")) ?? "", board.url).search).toBe("?task=work.echo&cursor=go-on")
+  expect(await findings(page)).toEqual([])
+})
+
+test("a cursor of another board says what is wrong with it, and leads to the beginning", async () => {
+  const [board, other] = [await boardOf(), await boardOf()]
+  for (const each of [board, other, other]) await each.ended("work.echo")
+  const { next } = (await other.ask("GET", "/v1/jobs?limit=1")).body
+  const page = await visit(board.url, `/jobs?cursor=${encodeURIComponent(next)}`, { expected: statuses(400) })
+  await page.getByRole("link", { name: "Drop cursor" }).click()
+  await page.getByRole("row", { name: /work\.echo/ }).waitFor()
+})
+
+test("a transport that is lost is told in the words of the service; the page goes on when it is back", async () => {
+  using folder = temporaryFolder()
+  const [place, away] = [`${folder.path}/board`, `${folder.path}/away`]
+  mkdirSync(place)
+  const board = await boardOf({ transport: `sqlite:${place}/board.db` })
+  await board.ended("work.echo", { n: 1 })
+  const page = await visit(board.url, "/queues", { expected: statuses(503) })
+  await page.getByRole("row", { name: /default/ }).waitFor()
+  renameSync(place, away)
+  await page.getByText("No connection since").waitFor()
+  const ready = await (await fetch(`${board.url}/readyz`)).json()
+  await page.getByText(ready.detail).first().waitFor()
+  await page.getByRole("row", { name: /default/ }).waitFor()
+  expect(await findings(page)).toEqual([])
+  // The page itself still loads, and says the same.
+  await page.reload()
+  await page.getByText("No connection since").waitFor()
+  expect(await findings(page)).toEqual([])
+  renameSync(away, place)
+  await page.getByRole("row", { name: /default/ }).waitFor()
+  await page.getByText("No connection since").waitFor({ state: "detached" })
+})
+
 test("a job that is not kept any more, and one that never was", async () => {
   const board = await boardOf()
   const id = await board.ended("work.echo")
-  const page = await visit(board.url, `/jobs/${id}`, { expected: status(404, 410) })
+  const page = await visit(board.url, `/jobs/${id}`, { expected: statuses(404, 410) })
   await page.locator("h1").getByText("Succeeded").waitFor()
   expect((await board.ask("DELETE", `/v1/jobs/${id}`)).status).toBeLessThan(300)
   // It is told where the page is open, and where its address is opened again.
@@ -58,6 +184,7 @@ test("a job that is not kept any more, and one that never was", async () => {
   await page.reload()
   await page.getByRole("heading", { name: "This job is not kept any more" }).waitFor()
   await eventually(async () => (await page.title()).includes("Gone"))
+  await page.getByText(/it ended as succeeded at 2.*Z, and was deleted$/).waitFor()
   expect(await findings(page)).toEqual([])
   await page.goto(`${board.url}/jobs/${generateId()}`)
   await page.getByRole("heading", { name: "There is no such job" }).waitFor()
@@ -69,157 +196,6 @@ test("a job that is not kept any more, and one that never was", async () => {
 test("an address that is no view is none for the server either", async () => {
   const board = await boardOf({ actors: [] })
   expect((await fetch(`${board.url}/nothing-here`, { headers: { accept: "text/html" } })).status).toBe(404)
-})
-
-test("a board that needs a token asks for it, and shows what was asked for", async () => {
-  const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
-  const page = await visit(board.url, "/workers", { expected: status(401) })
-  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
-  expect(await findings(page)).toEqual([])
-  await page.getByRole("textbox", { name: "Token" }).fill("nobody-0123456789abcdef")
-  await page.keyboard.press("Enter")
-  await page.getByRole("heading", { name: "That token is not known" }).waitFor()
-  expect(await findings(page)).toEqual([])
-  await page.getByRole("textbox", { name: "Token" }).fill(ADMIN)
-  await page.keyboard.press("Enter")
-  await page.getByText("No worker lives").waitFor()
-  expect(new URL(page.url()).pathname).toBe("/workers")
-  expect(await page.context().cookies()).toEqual([])
-  // It is kept for this tab alone.
-  expect(await page.evaluate(() => [localStorage.length, Object.values(sessionStorage)])).toEqual([0, [ADMIN]])
-  await page.reload()
-  await page.getByText("No worker lives").waitFor()
-})
-
-test("the token of a link is taken, and leaves the address at once", async () => {
-  const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
-  const page = await visit(board.url, "/workers", { token: ADMIN })
-  await page.getByText("No worker lives").waitFor()
-  expect(page.url()).toBe(`${board.url}/workers`)
-  await page.getByText("on-call").first().waitFor()
-  // The same where the page is open already: then the fragment alone changes.
-  await page.evaluate((token) => {
-    location.hash = `token=${token}`
-  }, READER)
-  await page.getByText("looks", { exact: true }).first().waitFor()
-  expect(page.url()).toBe(`${board.url}/workers`)
-})
-
-test("a tab that was opened behind others goes on when it is seen, and asks for nothing while it is not", async () => {
-  const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
-  const page = await openTab(board.url, { expected: status(401) })
-  const asked: Array<string> = []
-  page.on("request", (request) => asked.push(new URL(request.url()).pathname))
-  const show = (isHidden: boolean) =>
-    page.evaluate((hidden) => {
-      Object.defineProperty(document, "hidden", { configurable: true, value: hidden })
-      document.dispatchEvent(new Event("visibilitychange"))
-    }, isHidden)
-  await page.addInitScript(() => Object.defineProperty(document, "hidden", { configurable: true, value: true }))
-  await page.goto(`${board.url}/workers`)
-  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
-  await show(false)
-  await page.getByRole("textbox", { name: "Token" }).fill(ADMIN)
-  await page.keyboard.press("Enter")
-  await page.getByText("No worker lives").waitFor()
-  await page.getByRole("button", { name: /^Live/ }).waitFor()
-  await page.getByText("on-call").first().waitFor()
-  expect(asked).toContain("/v1/pulse")
-
-  await show(true)
-  const other = await openTab(board.url, { context: page.context() })
-  let pulses = 0
-  other.on("request", (request) => {
-    if (request.url().includes("/v1/pulse")) pulses++
-  })
-  const before = asked.length
-  await other.goto(`${board.url}/workers#token=${ADMIN}`)
-  await eventually(() => pulses >= 3)
-  // While a tab in front asks three times, one behind ends at most what it had begun.
-  expect(asked.slice(before).filter((path) => path === "/v1/pulse").length).toBeLessThanOrEqual(1)
-  await other.close()
-  await show(false)
-  await eventually(() => asked.slice(before).filter((path) => path === "/v1/pulse").length > 1)
-})
-
-test("a reader sees the buttons, what they need, and the command without the token", async () => {
-  const board = await boardOf({ http: { port: 0, tokens }, token: ADMIN })
-  await board.ended("mailer.send", { to: "ops@acme.test" })
-  const page = await visit(board.url, "/queues", { token: READER })
-  const row = page.getByRole("row", { name: /mail/ })
-  await row.waitFor()
-  const pause = row.getByRole("button", { name: "Pause" })
-  expect(await pause.isDisabled()).toBe(true)
-  expect(await row.textContent()).toContain("Your token needs the scope operate for this")
-  expect(await findings(page)).toEqual([])
-  await page.context().grantPermissions(["clipboard-read", "clipboard-write"])
-  await row.getByRole("button", { name: "Copy as curl" }).click()
-  await row.getByRole("button", { name: "Copied" }).waitFor()
-  // The page itself may not read what is copied: another tab does.
-  const other = await openTab(board.url, { context: page.context() })
-  await other.goto(`${board.url}/healthz`)
-  const copied = await other.evaluate(() => navigator.clipboard.readText())
-  expect(copied).toBe(`curl -X POST '${board.url}/v1/queues/mail/pause' -H "Authorization: Bearer $CALLBOARD_TOKEN"`)
-})
-
-/** The same board and address with other tokens, as after a restart of the service. */
-const restarts = async () => {
-  const [port, transport] = [await freePort(), `memory://${generateId()}`]
-  return (given: typeof tokens) => boardOf({ transport, http: { port, tokens: given }, token: given[0]?.token ?? "" })
-}
-
-const OFFLINE = [/^console: Failed to load resource: net::ERR_CONNECTION_REFUSED/, ...status(401, 403)]
-
-test("a service that goes away is told, with what was seen; when it comes back the page goes on by itself", async () => {
-  const begin = await restarts()
-  const first = await begin(tokens)
-  await first.ended("mailer.send", { to: "ops@acme.test" })
-  const page = await visit(first.url, "/queues", { token: ADMIN, expected: OFFLINE })
-  await page.getByRole("row", { name: /mail/ }).waitFor()
-  await first[Symbol.asyncDispose]()
-  await page.getByText("No connection since").waitFor()
-  // What was there stays, and loses its colour after a while.
-  await page.getByRole("row", { name: /mail/ }).waitFor()
-  await page.locator("main.stale").waitFor()
-  expect(await findings(page)).toEqual([])
-  await page.getByRole("row", { name: /mail/ }).getByRole("button", { name: "Pause" }).click()
-  await page.getByText("The service does not answer").first().waitFor()
-
-  const second = await begin(tokens)
-  await page.getByRole("button", { name: "Try now" }).first().click()
-  await page.getByText("No connection since").waitFor({ state: "detached" })
-  await second.ask("POST", "/v1/queues/mail/pause")
-  await page.getByRole("row", { name: /mail/ }).getByRole("button", { name: "Resume" }).waitFor()
-})
-
-test("a token that loses its scope while the page is open keeps the page, and the buttons say it", async () => {
-  const begin = await restarts()
-  const first = await begin(tokens)
-  await first.ended("mailer.send", { to: "ops@acme.test" })
-  const page = await visit(first.url, "/queues", { token: ADMIN, expected: OFFLINE })
-  const pause = page.getByRole("row", { name: /mail/ }).getByRole("button", { name: "Pause" })
-  await pause.waitFor()
-  await first[Symbol.asyncDispose]()
-  const second = await begin([{ name: "on-call", token: ADMIN, scopes: ["read"] }])
-  await eventually(async () => (await second.ask("GET", "/v1/me")).status === 200)
-  if (await pause.isEnabled()) await pause.click()
-  await eventually(() => pause.isDisabled())
-  expect((await second.ask("GET", "/v1/queues")).body.queues).toMatchObject([{ name: "mail", paused: false }])
-})
-
-test("a token that is not known any more asks for another, and the view is there again", async () => {
-  const begin = await restarts()
-  const first = await begin(tokens)
-  const page = await visit(first.url, "/workers", { token: ADMIN, expected: OFFLINE })
-  await page.getByRole("row", { name: /wk-1/ }).waitFor()
-  await first[Symbol.asyncDispose]()
-  await begin([{ name: "looks", token: READER, scopes: ["read"] }])
-  await page.getByRole("heading", { name: "That token is not known" }).waitFor()
-  await page.getByRole("textbox", { name: "Token" }).fill(READER)
-  await page.keyboard.press("Enter")
-  // The one that was stopped is told beside the one that lives.
-  await page.getByRole("row", { name: /Alive wk-1/ }).waitFor()
-  await page.getByRole("row", { name: /Stopped wk-1/ }).waitFor()
 })
 
 test("under a path, all of the page stays under it", async () => {

@@ -22,6 +22,7 @@ const SHOWN: Readonly<Record<string, RegExp>> = {
   "job-running": /What it does now/,
   "job-held": /Why it does not run/,
   errors: /SmtpRejected/,
+  error: /451 4\.7\.1/,
   queues: /reports/,
   queue: /in the order in which they will be taken/,
   workers: /wk-1/,
@@ -44,4 +45,44 @@ for (const theme of THEMES) {
       }
     })
   }
+}
+
+for (const theme of THEMES) {
+  test(`dialogs and menus, ${theme}: nothing for axe to find`, async () => {
+    const page = await visit(board.url, `/jobs/${scene.jobs.running}`, { theme })
+    const look = async (name: string | RegExp, words: string): Promise<void> => {
+      await page.getByRole("dialog", { name }).getByText(words).first().waitFor()
+      expect(await findings(page), words).toEqual([])
+      await page.keyboard.press("Escape")
+      await page.getByRole("dialog").waitFor({ state: "detached" })
+    }
+    await page.getByRole("button", { name: "Cancel…" }).click()
+    await look("Cancel work.hold?", "End it at once")
+    await page.keyboard.press("/")
+    await look("Go to", "Letters on")
+    await page.goto(`${board.url}/jobs/${scene.jobs.failed}`)
+    await page.getByRole("button", { name: "Delete…" }).click()
+    await look("Delete mailer.send?", "Delete for ever")
+    await page.goto(`${board.url}/jobs?state=failed`)
+    await page.getByRole("button", { name: "Filter" }).click()
+    await look("Filter", "Exactly")
+    await page
+      .getByLabel(/^Actions for job/)
+      .first()
+      .click()
+    await page.getByRole("button", { name: "Copy the id" }).waitFor()
+    expect(await findings(page), "menu").toEqual([])
+    await page.keyboard.press("Escape")
+    await page.getByRole("checkbox", { name: "Select all on this page" }).check()
+    await page
+      .getByRole("checkbox", { name: /^Select job/ })
+      .first()
+      .uncheck()
+    expect(await findings(page), "selection").toEqual([])
+    await page.getByRole("button", { name: /^Select all/ }).click()
+    await page.getByRole("button", { name: "Retry…" }).click()
+    await page.getByText("can be retried").waitFor()
+    await page.getByText(/mailer\.send still fails so/).waitFor()
+    await look(/^Retry .*jobs\?$/, "begins after 8 seconds")
+  })
 }

@@ -1,5 +1,9 @@
 /** What a visit loads, and from where. */
+import { fileURLToPath } from "node:url"
 import { expect, test } from "vitest"
+import { runArguments } from "../../runtime/cli/runtimes.js"
+import { spawnProcess, temporaryFolder } from "../support/servers/process.ts"
+import { findDeno } from "../support/tools/deno.js"
 import { boardOf, visit } from "./shown.ts"
 
 /** Most bytes of a first visit, compressed. */
@@ -38,4 +42,36 @@ test("the shell has an ETag, assets are kept for ever, and both say what a brows
   const asset = await fetch(`${board.url}${/src="([^"]+)"/.exec(html)?.[1]}`)
   expect(asset.headers.get("cache-control")).toContain("immutable")
   expect((await asset.text()).length).toBeGreaterThan(10_000)
+})
+
+const SERVICE = fileURLToPath(new URL("../e2e/service.ts", import.meta.url))
+const AS_A_BROWSER = { headers: { accept: "text/html", "accept-encoding": "gzip" } }
+
+test("Deno serves the same page, and what is done there on a file of sqlite", { timeout: 120_000 }, async () => {
+  using folder = temporaryFolder()
+  const options = JSON.stringify({ http: { port: 0 } })
+  const args = [...runArguments("deno", SERVICE), `sqlite:${folder.path}/board.db`, options]
+  await using service = spawnProcess(findDeno(), args)
+  const [, url = ""] = await service.waitForLine(/^ready (http\S+)/, 60_000)
+  const board = await boardOf({ actors: [] })
+  const [there, here] = await Promise.all([url, board.url].map((each) => fetch(`${each}/jobs`, AS_A_BROWSER)))
+  expect(await there?.text()).toBe(await here?.text())
+  for (const name of ["content-security-policy", "etag", "referrer-policy", "x-content-type-options"]) {
+    expect(there?.headers.get(name), name).toBe(here?.headers.get(name))
+  }
+
+  const page = await visit(url, "/jobs")
+  await page.getByText("No job has come yet").waitFor()
+  const posted = await fetch(`${url}/v1/jobs`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ task: "e2e.step", input: {} }),
+  })
+  expect(posted.status).toBeLessThan(300)
+  await page.getByRole("button", { name: "Show it" }).click()
+  await page.getByRole("link", { name: "e2e.step" }).click()
+  await page.locator("h1").getByText("Succeeded").waitFor()
+  await page.getByText(`"pid": ${service.pid}`).waitFor()
+  await page.getByRole("link", { name: "Queues & limits" }).click()
+  await page.getByRole("row", { name: /default/ }).waitFor()
 })

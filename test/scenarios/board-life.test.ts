@@ -3,13 +3,12 @@ import { fileURLToPath } from "node:url"
 import { type BoardListener, boardConfiguration, connect, fetchBoard } from "callboard"
 import { describe, expect, onTestFinished, test } from "vitest"
 import { builtin } from "../../runtime/connection/builtin.ts"
-import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
-import { asTransport } from "../../runtime/transport/lift/plugin.ts"
+import { asTransport, type LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import { bundled } from "../support/servers/bundle.ts"
 import { eventually, spawnScript } from "../support/servers/process.ts"
 import { all, BOARD, begin, namesOf, refusal } from "./board-scene.ts"
-import { onEveryBoard } from "./boards.ts"
+import { onEveryBoard, type ScenarioTransport } from "./boards.ts"
 import { mortal } from "./mortal.ts"
 
 /** How long a call takes, in milliseconds, also one that fails. */
@@ -20,7 +19,7 @@ const took = async (call: () => Promise<unknown>): Promise<number> => {
 }
 
 /** The transport with writes of the store that fail on command. */
-const failing = (scheme: "memory" | "sqlite" | "nats") => {
+const failing = (scheme: ScenarioTransport) => {
   const state = { fails: false }
   const plugin: LiftedPlugin = {
     schemes: [scheme],
@@ -338,7 +337,7 @@ onEveryBoard((newBoard, transport) => {
       const boards = { own: (name: string, configuration: object) => made.push([name, configuration]) }
       expect(fetchBoard(BOARD, "own://h?x=1", { boards })).toBe(1)
       expect(made).toEqual([[BOARD, { driver: "own", host: "h", x: "1" }]])
-      expect(() => fetchBoard(BOARD, "redis://h", { boards })).toThrow(/no job board plugin is called "redis" .*own/)
+      expect(() => fetchBoard(BOARD, "etcd://h", { boards })).toThrow(/no job board plugin is called "etcd" .*own/)
       expect(() => fetchBoard("a/b", "memory://x")).toThrow(/board: a name is/)
       for (const board of [5, ""])
         expect(() => fetchBoard(BOARD, JSON.parse(JSON.stringify({ board })))).toThrow(
@@ -360,7 +359,7 @@ onEveryBoard((newBoard, transport) => {
       const url = newBoard()
       const { board, other } = await begin(url)
       const stranger = await other("tests")
-      const elsewhere = transport === "nats" ? url.replace(/ns=[^&]*/, "ns=another") : `${url}&ns=another`
+      const elsewhere = url.includes("ns=") ? url.replace(/ns=[^&]*/, "ns=another") : `${url}&ns=another`
       const { board: apart } = await begin(elsewhere)
       const job = await board.post("a")
       await board.registerEntity({ kind: "conductor", name: "c" })

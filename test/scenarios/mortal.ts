@@ -2,7 +2,6 @@
  * Workers inside this process that can die, for boards that only one process can see: from one moment on nothing of such a
  * worker reaches the board any more, and nothing of the board the worker.
  */
-
 import { TransportError } from "callboard/transport"
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 import type { Transport } from "../../runtime/transport/lift/transport.ts"

@@ -159,6 +159,24 @@ onEveryBoard((newBoard) => {
     )
   })
 
+  test("S127 lists and groups say that it has expired, where nothing else has looked", async () => {
+    const { client, url = "" } = await start([], { transport: newBoard(), http: { port: 0 }, queues: ["other"] })
+    const looks = {
+      list: async () => (await client.jobs({ group: "list" })).jobs.map(({ state }) => state),
+      http: async () => {
+        const { jobs } = await (await fetch(`${url}/v1/jobs?group=http`)).json()
+        return jobs.map(({ state }: { readonly state: string }) => state)
+      },
+      group: async () => Object.keys((await client.group("group").find()).states),
+    }
+    for (const group of Object.keys(looks)) await client.submit("scene.add", { ttl: 0.1, group })
+    for (const look of Object.values(looks)) {
+      // Maintenance would come after ten seconds.
+      await vi.waitFor(async () => expect(await look()).toEqual(["expired"]), { timeout: 5_000 })
+    }
+    expect((await client.jobs({ states: ["queued"] })).jobs).toEqual([])
+  })
+
   test("S127 a time to live that is none is refused", async () => {
     const { client, url = "" } = await start([], { transport: newBoard(), http: { port: 0 } })
     for (const fields of [{ ttl: 0 }, { ttl: -1 }, { ttl: "soon" }, { ttl: 1, expires: 2 }]) {

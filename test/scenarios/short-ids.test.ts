@@ -1,7 +1,7 @@
 /** Jobs are found by the ending of their ids that the command line shows, on every transport. */
 import { type Client, connect } from "callboard"
 import { afterEach, expect, test } from "vitest"
-import { fullId, MOST_SEARCHED } from "../../runtime/cli/job-id.ts"
+import { fullId, MOST_SEARCHED } from "../../runtime/cli/input.ts"
 import { onEveryBoard } from "./boards.ts"
 
 const clients: Array<Client> = []

@@ -1,8 +1,7 @@
 /** Runs one seed: real workers and a real client over a board in memory, in virtual time. */
 import { Effect } from "effect"
 import { MemoryBoard, MemoryDriver } from "../../plugins/memory/driver.ts"
-import { actor } from "../../runtime/actor/actor.ts"
-import { describeActor } from "../../runtime/actor/description.ts"
+import { actor, describeActor } from "../../runtime/actor/actor.ts"
 import { Client } from "../../runtime/client/client.ts"
 import { connectionOf } from "../../runtime/connection/connection.ts"
 import { generateId } from "../../runtime/id.ts"

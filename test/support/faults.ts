@@ -2,7 +2,6 @@
  * The memory transport with faults on command: a transport that always works cannot show what HTTP
  * answers while its transport is down, is slow or gives wrong answers.
  */
-
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import { memory } from "./memory.ts"

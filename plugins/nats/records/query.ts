@@ -102,7 +102,8 @@ export class JobLister {
     }
     const asksFor = (state: State): boolean => !dead && (states === undefined || states.includes(state))
     const sources: Array<Source> = []
-    if (asksFor("succeeded")) sources.push(source("records", "t", names.records()))
+    // All messages of the stream, of which entries are left out: for a part of them the server looks through all subjects.
+    if (asksFor("succeeded")) sources.push(source("records", "t", ">"))
     else {
       for (const each of dead ? ["dead"] : classesOf(states ?? [])) {
         for (const [at, reading] of readingsOf(task).entries())
@@ -127,9 +128,10 @@ export class JobLister {
       const next = await newest(sources, isOver)
       if (next === undefined) break
       next.source.scan.take()
+      if (next.source.kind === "records" && !this.#parts.names.isRecord(next.message.subject)) continue
       const index = indexOf(next.message)
       const id = this.#parts.names.idIn(next.message.subject)
-      if (!id.endsWith(query.idEnds ?? "")) continue
+      if (!id.toLowerCase().endsWith(query.idEnds ?? "")) continue
       if (index === undefined || fits(index, query, next.source.kind)) found.push({ ...next, index, id })
     } while (found.length < count && !isOver())
     return found

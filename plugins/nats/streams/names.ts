@@ -166,9 +166,9 @@ export class Names {
     return `${this.namespace}.t.${escapeToken(id)}`
   }
 
-  /** Filter for all records. */
-  records(): string {
-    return `${this.namespace}.t.*`
+  /** Whether a message of the state stream is a record, and no entry of one. */
+  isRecord(subject: string): boolean {
+    return subject.startsWith(`${this.namespace}.t.`)
   }
 
   /** Subject of a job's entry; `list` is that of {@link listName}. */

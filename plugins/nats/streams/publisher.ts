@@ -62,7 +62,7 @@ export class StreamPublisher {
   #messages = 0
   #bytes = 0
 
-  /** `writeHealth` is told of messages that the server did not store. */
+  /** `writeHealth` is called with messages that the server did not store. */
   constructor(link: Link, writeHealth?: Pick<WriteHealth, "refused" | "unanswered" | "answered">) {
     this.#link = link
     this.#writeHealth = writeHealth

@@ -22,6 +22,9 @@ export interface StoredMessage {
 /** Most filters in one request. The server answers with at most 1,024 messages, and a filter may match several. */
 const FILTERS_AT_ONCE = 128
 
+/** Code of the answer that there would be more messages than one request may ask for. */
+const TOO_MANY = 413
+
 const encoder = new TextEncoder()
 
 export class StreamReader {
@@ -55,6 +58,16 @@ export class StreamReader {
       parts.push(this.#direct({ multi_last: filters.slice(at, at + FILTERS_AT_ONCE) }))
     }
     return (await Promise.all(parts)).flat()
+  }
+
+  /** The last message of each subject that a filter matches; `undefined` where these are too many for one answer. */
+  async all(filter: string): Promise<ReadonlyArray<StoredMessage> | undefined> {
+    const subject = this.#link.apiSubject(`DIRECT.GET.${this.#stream}`)
+    const request = encoder.encode(JSON.stringify({ multi_last: [filter] }))
+    const answers = await this.#link.requestMany(subject, request, (message) => (message.headers?.code ?? 0) > 0)
+    const end = answers[answers.length - 1]?.headers
+    if (end?.code === TOO_MANY || Number(end?.get("Nats-Num-Pending") ?? 0) > 0) return undefined
+    return answers.flatMap((message) => this.#read(message) ?? [])
   }
 
   /** The message with this sequence. */

@@ -1,8 +1,7 @@
-/** One open database, and the check that its file is still the one under its path. */
-
+/** One open database, the check that its file is still the one under its path, and reading columns of its rows. */
 import { type Stats, statSync } from "node:fs"
-import type { DatabaseSync, StatementSync } from "node:sqlite"
-import { int } from "./row.ts"
+import type { DatabaseSync, SQLOutputValue, StatementSync } from "node:sqlite"
+import { TransportError } from "../../../runtime/transport/mod.ts"
 
 export class Database {
   readonly #handle: DatabaseSync
@@ -149,4 +148,46 @@ export class FileWatch {
       return this.#opened
     }
   }
+}
+
+/** Types are checked as columns are read: another program may have written into the file. */
+export type Row = Readonly<Record<string, SQLOutputValue>>
+
+const unexpected = (column: string, value: SQLOutputValue | undefined): TransportError =>
+  new TransportError("internal", `the database holds a ${value === null ? "null" : typeof value} in ${column}`)
+
+export const int = (row: Row, column: string): number => {
+  const value = row[column]
+  if (typeof value === "number") return value
+  throw unexpected(column, value)
+}
+
+export const intOrNull = (row: Row, column: string): number | null => {
+  const value = row[column]
+  if (value === null || typeof value === "number") return value
+  throw unexpected(column, value)
+}
+
+export const text = (row: Row, column: string): string => {
+  const value = row[column]
+  if (typeof value === "string") return value
+  throw unexpected(column, value)
+}
+
+export const textOrNull = (row: Row, column: string): string | null => {
+  const value = row[column]
+  if (value === null || typeof value === "string") return value
+  throw unexpected(column, value)
+}
+
+export const bytes = (row: Row, column: string): Uint8Array => {
+  const value = row[column]
+  if (value instanceof Uint8Array) return value
+  throw unexpected(column, value)
+}
+
+export const bytesOrNull = (row: Row, column: string): Uint8Array | null => {
+  const value = row[column]
+  if (value === null || value instanceof Uint8Array) return value
+  throw unexpected(column, value)
 }

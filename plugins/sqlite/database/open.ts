@@ -8,10 +8,8 @@ import { DatabaseSync } from "node:sqlite"
 import { checkUrlOptions } from "../../../runtime/transport/checks.ts"
 import type { Capabilities } from "../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
-import { Database } from "./database.ts"
-import { faultOf, isBusy } from "./fault.ts"
-import { heldBy, lockHolder } from "./lock-holder.ts"
-import { int, text } from "./row.ts"
+import { Database, int, text } from "./database.ts"
+import { faultOf, heldBy, isBusy, lockHolder } from "./fault.ts"
 import { APPLICATION_ID, ensureSchema } from "./schema.ts"
 
 /** The folder that Callboard creates when it is missing, with a `.gitignore`. Every other folder must exist. */

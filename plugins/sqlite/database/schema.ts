@@ -17,11 +17,10 @@
  * (at > 0), by the time when it is due or its lease ends. A job that has ended is in neither.
  */
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import type { Database } from "./database.ts"
-import { int } from "./row.ts"
+import { type Database, int } from "./database.ts"
 
 /** Rises with every change of the tables; stored as the file's `user_version`. */
-export const SCHEMA_VERSION = 4
+export const SCHEMA_VERSION = 5
 
 /** Marks a file as Callboard's (SQLite's `application_id`): "CALB". */
 export const APPLICATION_ID = 0x43414c42
@@ -80,6 +79,8 @@ CREATE INDEX callboard_job_further ON callboard_job (of) WHERE of IS NOT NULL;
 CREATE INDEX callboard_job_state ON callboard_job (ns, state) WHERE state <> 4 AND hidden = 0;
 CREATE INDEX callboard_job_queue_state ON callboard_job (ns, queue, state) WHERE state <> 4 AND hidden = 0;
 CREATE INDEX callboard_job_task_state ON callboard_job (ns, task, state) WHERE state <> 4 AND hidden = 0;
+-- Those that have succeeded are one list, in the order of their rows: at its end an entry more, which is never moved.
+CREATE INDEX callboard_job_succeeded ON callboard_job (ns) WHERE state = 4 AND hidden = 0;
 CREATE INDEX callboard_job_error ON callboard_job (ns, error) WHERE error IS NOT NULL;
 -- The columns of these do not change when a job ends, so that each costs one entry per job.
 CREATE INDEX callboard_job_queue ON callboard_job (queue);

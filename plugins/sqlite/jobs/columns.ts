@@ -7,8 +7,7 @@ import { STATES, type State } from "../../../runtime/protocol/state.ts"
 import type { CommitRecord, Posting } from "../../../runtime/transport/driver.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { type IdColumn, idToColumn } from "./id.ts"
-import { isLevel } from "./token.ts"
+import { type IdColumn, idToColumn, isLevel } from "./id.ts"
 
 /**
  * Largest task, in bytes. The product allows bodies of 1 MiB; the rest is for headers and for tasks of other producers.

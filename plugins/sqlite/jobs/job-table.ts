@@ -2,12 +2,10 @@
  * Reads and writes the rows of jobs: their tasks and records. The rules of publishing and committing are in `queue/`
  * and `records/`.
  */
-import type { Database } from "../database/database.ts"
-import { int, intOrNull, type Row, textOrNull } from "../database/row.ts"
+import { type Database, int, intOrNull, type Row, textOrNull } from "../database/database.ts"
 import { type Link, linksOf, type PostingColumns, type RecordColumns, untilOf } from "./columns.ts"
-import { type IdColumn, idFromColumn } from "./id.ts"
+import { type IdColumn, idFromColumn, placeOf, type Token } from "./id.ts"
 import type { QueueNames } from "./queue-names.ts"
-import { placeOf, type Token } from "./token.ts"
 
 /** One row of the job table; the schema says what the columns mean. */
 export interface JobRow {

@@ -1,6 +1,5 @@
 /** Queue names as small integers, so that indexes stay small. A queue keeps its number for ever. */
-import type { Database } from "../database/database.ts"
-import { int, text } from "../database/row.ts"
+import { type Database, int, text } from "../database/database.ts"
 
 /** Most names in the cache, which is emptied when it is full. */
 const CACHED = 10_000

@@ -4,10 +4,9 @@
  */
 import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
 import type { MachineClock } from "../clock.ts"
-import type { Database } from "../database/database.ts"
-import { bytesOrNull, int, intOrNull, type Row } from "../database/row.ts"
+import { bytesOrNull, type Database, int, intOrNull, type Row } from "../database/database.ts"
+import { fenceText, levelAt, orderAt, readToken, tokenText } from "../jobs/id.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"
-import { fenceText, levelAt, orderAt, tokenText } from "../jobs/token.ts"
 import type { Transaction } from "../writing/transaction.ts"
 
 /** Most tasks that one statement makes ready. */
@@ -132,7 +131,7 @@ const timeIn = (row: Row | undefined): number => (row === undefined ? Number.POS
 const MAX_BYTES = 8 * 1024 * 1024
 
 /** The ready tasks of a queue up to a place. */
-export interface Chosen {
+interface Chosen {
   readonly queue: number
   readonly name: string
   readonly place: number
@@ -250,5 +249,25 @@ class Budget {
     this.#bytes += bytes
     this.left -= count
     return true
+  }
+}
+
+/** Extends leases. The token is all it needs, so that any thread or process that opened the same file can do it. */
+export class Leases {
+  readonly #lease: number
+  readonly #extend
+
+  constructor(database: Database, lease: number) {
+    this.#lease = lease
+    this.#extend = database.prepare("UPDATE callboard_job SET at = ? WHERE seq = ? AND fence = ? AND at IS NOT NULL")
+  }
+
+  /**
+   * Gives the delivery a full lease from now; `false` if its task is gone or was taken by another delivery. A lease
+   * that ended begins again as long as no other delivery has taken the task.
+   */
+  extend({ now }: Transaction, token: string): boolean {
+    const read = readToken(token)
+    return read !== undefined && this.#extend.run(now + this.#lease, read.seq, read.fence).changes > 0
   }
 }

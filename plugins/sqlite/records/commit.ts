@@ -6,10 +6,9 @@ import type { Commit, Committed, TaskEnd } from "../../../runtime/transport/driv
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { Database } from "../database/database.ts"
 import { type PostingColumns, type RecordColumns, recordColumns, untilOf } from "../jobs/columns.ts"
-import { type IdColumn, idToColumn } from "../jobs/id.ts"
+import { type IdColumn, idToColumn, readToken, type Token } from "../jobs/id.ts"
 import type { JobTable } from "../jobs/job-table.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"
-import { readToken, type Token } from "../jobs/token.ts"
 import type { TaskPublisher } from "../queue/publish.ts"
 import type { Transaction } from "../writing/transaction.ts"
 

@@ -1,14 +1,12 @@
 /**
- * Lists jobs, newest first, in slices between which the event loop runs. Queues, tasks, failures, links between jobs, and
- * states other than `succeeded` have an index; every other query reads the rows in the order of submission. The payload is
- * loaded of matches only.
+ * Lists jobs, newest first, in slices between which the event loop runs. States, queues, tasks, failures and links between jobs
+ * have an index; every other query reads the rows in the order of submission. The payload is loaded of matches only.
  */
 import type { SQLInputValue, StatementSync } from "node:sqlite"
 import type { State } from "../../../runtime/protocol/state.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { FoundJob, FoundJobs, Query } from "../../../runtime/transport/optional.ts"
-import type { Database } from "../database/database.ts"
-import { int } from "../database/row.ts"
+import { type Database, int } from "../database/database.ts"
 import { codeOf, GROUP, type LinkKind, PARENT, ROOT } from "../jobs/columns.ts"
 import { idToColumn } from "../jobs/id.ts"
 import type { JobTable } from "../jobs/job-table.ts"
@@ -30,8 +28,10 @@ const HITS = 100
 /** A page ends early when its records and tasks have more bytes than this. */
 const PAGE_BYTES = 16 * 1024 * 1024
 
-/** Most tasks that a list of waiting jobs looks up in the order of their queues, and then sorts. */
-const FEW = 500
+/** Most tasks that a list of waiting jobs looks up in the order of their queues, and then sorts: about five milliseconds. */
+const FEW = 5_000
+/** As many are looked at even where the jobs of a task are wanted, which have an index of their own. */
+const VERY_FEW = 500
 
 const TOP = Number.MAX_SAFE_INTEGER
 
@@ -111,11 +111,10 @@ export class JobLister {
       return this.#ranges([{ sql, values: [ns, error] }], condition, below)
     }
     const few = states?.every((state) => WAITING.includes(state)) ? this.#fewTasks(queue) : undefined
-    if (few !== undefined) {
-      const seqs = few.filter((seq) => seq < below)
-      return [{ seqs: this.#matching(seqs, condition), end: 0, read: seqs.length }]
+    if (few !== undefined && (task === undefined || few.length <= VERY_FEW)) {
+      return this.#sorted(few, condition, below)
     }
-    const rare = rareStates(states, dead === true)
+    const rare = listedStates(states, dead === true, task === undefined && queue === undefined)
     if (rare !== undefined) return this.#ranges(this.#stateRanges(rare, queue, task), condition, below)
     if (task !== undefined) {
       const sql = "INDEXED BY callboard_job_task WHERE ns = ? AND task = ?"
@@ -143,19 +142,20 @@ export class JobLister {
    * Counts entries of an index, in slices between which the event loop runs. Jobs that succeeded have none, so that each
    * of their rows would be read.
    */
-  async count(state: State, queue: string | undefined): Promise<number | undefined> {
+  async count(state: State, queue: string | undefined, most = Number.POSITIVE_INFINITY): Promise<number | undefined> {
     if (state === "succeeded") return undefined
     const { sql, values } = this.#indexed(queue)
     const slice = this.#prepare(
       `SELECT count(*) AS count, min(seq) AS seq FROM (
-         SELECT seq FROM callboard_job ${sql} AND seq < ? ORDER BY seq DESC LIMIT ${COUNTED})`,
+         SELECT seq FROM callboard_job ${sql} AND seq < ? ORDER BY seq DESC LIMIT ?)`,
     )
     let total = 0
     for (let below = TOP; ; ) {
-      const row = slice.get(...values, codeOf(state), below) ?? {}
+      const asked = Math.min(COUNTED, most + 1 - total)
+      const row = slice.get(...values, codeOf(state), below, asked) ?? {}
       const count = int(row, "count")
       total += count
-      if (count < COUNTED) return total
+      if (count < asked || total > most) return total
       below = int(row, "seq")
       await pause()
     }
@@ -186,7 +186,10 @@ export class JobLister {
   ): ReadonlyArray<Condition> {
     if (task === undefined) {
       const { sql, values } = this.#indexed(queue)
-      return states.map((state) => ({ sql, values: [...values, codeOf(state)] }))
+      const succeeded = "INDEXED BY callboard_job_succeeded WHERE state = 4 AND hidden = 0 AND ns = ?"
+      return states.map((state) =>
+        state === "succeeded" ? { sql: succeeded, values: [this.#ns] } : { sql, values: [...values, codeOf(state)] },
+      )
     }
     const sql =
       "INDEXED BY callboard_job_task_state WHERE state <> 4 AND hidden = 0 AND ns = ? AND task = ? AND state = ?"
@@ -205,7 +208,7 @@ export class JobLister {
     if (task !== undefined)
       must("task IN (?, ?) AND (task = ? OR task || '.' || method = ?)", task, actorOf(task), task, task)
     if (error !== undefined) must("error = ?", error)
-    if (idEnds !== undefined) must("(substr(id, -4) = ? OR substr(id, -8) = ?)", bytesOf(idEnds), idEnds)
+    if (idEnds !== undefined) must("(substr(id, -4) = ? OR lower(substr(id, -8)) = ?)", bytesOf(idEnds), idEnds)
     if (queue !== undefined) must("queue = ?", this.#names.find(queue) ?? -1)
     if (since !== undefined) must("submitted >= ?", Math.floor(since))
     if (until !== undefined) must("submitted < ?", until)
@@ -262,6 +265,15 @@ export class JobLister {
     return seqs.length > FEW ? undefined : seqs
   }
 
+  *#sorted(all: ReadonlyArray<number>, condition: Condition, below: number): Generator<Slice> {
+    const seqs = [...new Set(all)].filter((seq) => seq < below).sort((a, b) => b - a)
+    for (let at = 0; at < seqs.length; at += HITS) {
+      const some = seqs.slice(at, at + HITS)
+      const end = at + HITS < seqs.length ? (some.at(-1) ?? 0) : 0
+      yield { seqs: this.#matching(some, condition), end, read: some.length }
+    }
+  }
+
   #matching(seqs: Iterable<number>, { sql, values }: Condition): ReadonlyArray<number> {
     const matches = this.#prepare(`SELECT 1 FROM callboard_job WHERE ${sql} AND seq = ?`)
     return [...new Set(seqs)].sort((a, b) => b - a).filter((seq) => matches.get(...values, seq) !== undefined)
@@ -308,11 +320,14 @@ const inStates = (states: ReadonlyArray<State>): string => {
   return `(${without}state IN (${codes.join(", ")}))`
 }
 
-/** The states to look up in the state index; `undefined` if jobs may match that are not in it. */
-const rareStates = (states: ReadonlyArray<State> | undefined, dead: boolean): ReadonlyArray<State> | undefined => {
+/** The states to look up in the indexes of states; `undefined` if jobs may match that are in none. `alone`: of any task and queue. */
+const listedStates = (
+  states: ReadonlyArray<State> | undefined,
+  dead: boolean,
+  alone: boolean,
+): ReadonlyArray<State> | undefined => {
   const wanted = states ?? (dead ? (["failed", "cancelled", "expired"] as const) : undefined)
-  const indexed = wanted?.every((state) => state !== "succeeded" && state !== "scheduled" && state !== "queued")
-  return indexed ? wanted : undefined
+  return wanted?.every((state) => !WAITING.includes(state) && (alone || state !== "succeeded")) ? wanted : undefined
 }
 
 const sizeOf = ({ task }: FoundJob): number => (task?.content instanceof Uint8Array ? task.content.length : 0)

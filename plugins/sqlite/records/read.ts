@@ -1,9 +1,7 @@
 /** Reads jobs: the record and, if asked for, the newest task in a queue. */
-
 import type { Known, QueuedTask } from "../../../runtime/transport/known.ts"
 import type { FoundJob } from "../../../runtime/transport/optional.ts"
-import type { Database } from "../database/database.ts"
-import { bytesOrNull, int, intOrNull, type Row } from "../database/row.ts"
+import { bytesOrNull, type Database, int, intOrNull, type Row } from "../database/database.ts"
 import { idToColumn } from "../jobs/id.ts"
 import type { JobTable } from "../jobs/job-table.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"

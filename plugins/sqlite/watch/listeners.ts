@@ -6,8 +6,7 @@
 import { randomInt } from "node:crypto"
 import type { News } from "../../../runtime/transport/driver.ts"
 import type { MachineClock } from "../clock.ts"
-import type { Database } from "../database/database.ts"
-import { int } from "../database/row.ts"
+import { type Database, int } from "../database/database.ts"
 import type { Announcement, JobChange, StoreChange, Transaction } from "../writing/transaction.ts"
 
 /** Kinds of news; a transport listens for a sum of these. */

@@ -4,8 +4,7 @@
  * Listeners in this process are called directly.
  */
 import type { TransportError } from "../../../runtime/transport/mod.ts"
-import type { Database } from "../database/database.ts"
-import { bytes, bytesOrNull, int } from "../database/row.ts"
+import { bytes, bytesOrNull, type Database, int } from "../database/database.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"
 import type { Taker } from "../queue/take.ts"
 import { keyFromBytes, keyToBytes, type StoreTable } from "../store.ts"

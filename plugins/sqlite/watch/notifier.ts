@@ -27,8 +27,7 @@ import { existsSync, mkdirSync, readdirSync, realpathSync, rmdirSync, rmSync } f
 import { connect, createServer, type Server, type Socket } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import type { Database } from "../database/database.ts"
-import { int } from "../database/row.ts"
+import { type Database, int } from "../database/database.ts"
 
 const POLL_MS = 500
 

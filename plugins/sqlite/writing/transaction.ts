@@ -1,7 +1,6 @@
 /** One write transaction: its time, its numbers, and the changes to report once it has committed. */
 import type { MachineClock } from "../clock.ts"
-import type { Database } from "../database/database.ts"
-import { int } from "../database/row.ts"
+import { type Database, int } from "../database/database.ts"
 
 /** A job that got a task or a record; `record` holds the bytes of the latter. */
 export interface JobChange {

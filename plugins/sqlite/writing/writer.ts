@@ -9,8 +9,7 @@
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { MachineClock } from "../clock.ts"
 import type { Database } from "../database/database.ts"
-import { faultOf, isBusy, isDatabaseWide, isFull } from "../database/fault.ts"
-import { heldBy } from "../database/lock-holder.ts"
+import { faultOf, heldBy, isBusy, isDatabaseWide, isFull } from "../database/fault.ts"
 import { Counter, Transaction } from "./transaction.ts"
 
 /** The part of one call in a transaction. It may run more than once; only the last run counts. */

@@ -3,9 +3,10 @@ import { hostname, userInfo } from "node:os"
 import type { Command } from "commander"
 import { stayAlive } from "../../async/timers.ts"
 import type { Board } from "../../board/board.ts"
+import { accepted } from "../../board/failure.ts"
 import { parsePost } from "../../board/requests.ts"
 import type { BoardJobView } from "../../board/view.ts"
-import { BOARD_PRIORITIES } from "../../protocol/board.ts"
+import { BOARD_PRIORITIES, notClaimed } from "../../protocol/board.ts"
 import { wrongUsage } from "../failure.ts"
 import { clockTime, listText, localTime, oneLine, timeText } from "../format.ts"
 import { jsonOf, numberOrText } from "../input.ts"
@@ -16,7 +17,9 @@ import { limitOf } from "./jobs.ts"
 /** Owner of claims that name none: the same for all commands of one user on one machine. */
 const ownOwner = (): string => `${userInfo().username}@${hostname()}`
 
-/** How long a claim holds where nothing is said: the command has ended by then, and renews nothing. */
+/**
+ * How long a claim holds without `--expiry`, in seconds. The command ends at once, so that it cannot renew the claim.
+ */
 const DEFAULT_EXPIRY = 60
 
 const expiryOf = (text: string): number | string | null => (text === "none" ? null : numberOrText(text))
@@ -195,8 +198,10 @@ export const addBoard = (program: Command): void => {
     async ({ board, output, args: [id = "", expiry = ""], options }) => {
       const { owner = ownOwner() } = options
       const extended = await board.extendExpiry(id, expiryOf(expiry), { owner, ...heldOf(options) })
+      // The command fails: a script that went on would work on a job that has another owner by now.
+      if (!extended) accepted(notClaimed((await board.find(id)).id))
       if (output.json) output.document({ extended })
-      else output.line(extended ? "extended" : "not claimed")
+      else output.line("extended")
     },
     held,
   )

@@ -2,8 +2,8 @@
 import type { Command } from "commander"
 import { wrongUsage } from "../failure.ts"
 import { idText, oneLine, timeText } from "../format.ts"
+import { ID_HELP } from "../input.ts"
 import { runs } from "../invocation.ts"
-import { ID_HELP } from "../job-id.ts"
 import { addFilter, decideAll, filterOf, idsOf, type JobFilter } from "./decide.ts"
 import { limitOf } from "./jobs.ts"
 

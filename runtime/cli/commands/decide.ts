@@ -1,15 +1,19 @@
-/** `callboard cancel`, `retry` and `delete`: one decision about each of several jobs. */
+/**
+ * `callboard cancel`, `retry` and `delete`: one decision about each of several jobs; `callboard revoke`: one about every job
+ * with a header.
+ */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
 import type { JobQuery } from "../../client/job-query.ts"
+import type { Revocation } from "../../cluster/revocation.ts"
 import type { BulkPlan } from "../../jobs/commands/plan.ts"
 import type { JobHandle } from "../../jobs/handle.ts"
 import type { JobView } from "../../jobs/view.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf, wrongUsage } from "../failure.ts"
-import { oneLine, stateText } from "../format.ts"
+import { localTime, oneLine, stateText } from "../format.ts"
+import { fullId, ID_HELP } from "../input.ts"
 import { runs } from "../invocation.ts"
-import { fullId, ID_HELP } from "../job-id.ts"
 import type { Output } from "../output.ts"
 import { statesOf } from "./jobs.ts"
 
@@ -47,7 +51,10 @@ export const decideAll = async (
   if (all.some((each) => each.error !== undefined)) throw new CommandFailed(EXIT.failed)
 }
 
-/** `callboard cancel ID…`: a waiting job will not run; the handler of a running job is told, and its outcome is refused. */
+/**
+ * `callboard cancel ID…`: a waiting job will not run; the signal of a running handler fires, and its outcome is
+ * refused.
+ */
 export const addCancel = (program: Command): void => {
   const command = program.command("cancel").description("cancel jobs").argument("<id...>", ID_HELP)
   command.option("--terminate", "end the handlers of isolated methods at once")
@@ -117,14 +124,15 @@ interface RetryOptions extends JobFilter {
   readonly error?: string
   readonly dryRun?: true
   readonly tryFirst?: string
+  readonly from?: string
 }
 
 /** How long is waited for the end of the jobs that are tried first. */
 const TRY_SECONDS = 60
 
 /**
- * The ids, but after the first few only where those have succeeded: what is wrong still is met by a few, and not by all.
- * `stopped` is called with the reason where the rest is left alone.
+ * The ids, but those after the first few only where the first few have succeeded: a fault that is still there then
+ * fails a few jobs instead of all. `stopped` is called with the reason where the others are left alone.
  */
 async function* triedFirst(
   client: Client,
@@ -169,15 +177,18 @@ export const addRetry = (program: Command): void => {
     .option("--all", "all that have failed, or those of them that the filters name")
     .option("--state <states>", "all that ended so: failed, cancelled, expired (default with --all: failed)")
     .option("--error <fingerprint>", "all that failed for this cause, as `callboard errors` names it")
+    .option("--from <step>", "`start` keeps none of their durable steps; else they go on with what is done")
     .option("--dry-run", "say what would be done, and do nothing")
     .option("--try-first <count>", "run so many, and the others once all of these have succeeded")
   runs(command, ({ output, withClient }) => {
-    const { all = false, state, error, dryRun = false, tryFirst = "0", ...filter } = command.opts<RetryOptions>()
+    const { all = false, state, error, dryRun = false, tryFirst = "0", from, ...filter } = command.opts<RetryOptions>()
     const ids = command.args
     const isMany = all || state !== undefined || error !== undefined
     const isFiltered = filter.task !== undefined || filter.queue !== undefined
     if (isMany === ids.length > 0 || (isFiltered && !isMany)) wrongUsage("retry: name jobs, or say --all")
     if (dryRun && !isMany) wrongUsage("retry: --dry-run is for --all, --state or --error")
+    const options = from === "start" ? ({ from: "start" } as const) : {}
+    if (from !== undefined && from !== "start") wrongUsage(`retry: --from ${from}: only --from start is known`)
     const first = countOf(tryFirst)
     const states = state === undefined ? (["failed"] as const) : statesOf(state)
     const query = { states, ...filterOf(filter), ...(error === undefined ? {} : { error }) }
@@ -193,10 +204,68 @@ export const addRetry = (program: Command): void => {
       const tried = triedFirst(client, chosen, first, (reason) => {
         why = reason
       })
-      await decideAll(client, output, tried, (job) => job.retry(), "queued")
+      await decideAll(client, output, tried, (job) => job.retry(options), "queued")
       if (why === undefined) return
       output.note(`callboard: ${why}: the other ${chosen.length - first} were left as they are`)
       throw new CommandFailed(EXIT.failed)
+    })
+  })
+}
+
+interface Options {
+  readonly ttl?: string
+  readonly terminate?: true
+  readonly list?: true
+  readonly lift?: string
+}
+
+const show = (output: Output, revocations: ReadonlyArray<Revocation>): void => {
+  const rows = revocations.map(({ id, header, values, until }) => [id, header, values.join(", "), localTime(until)])
+  output.table(["ID", "HEADER", "VALUES", "UNTIL"], rows, "no revocations")
+}
+
+/** Groups values by header: `tenant=acme tenant=other` is one header with two values. */
+const meantBy = (
+  pairs: ReadonlyArray<string>,
+): { readonly header: string; readonly values: [string, ...Array<string>] } => {
+  const [first = "", ...others] = pairs
+  const header = first.slice(0, Math.max(0, first.indexOf("=")))
+  const valueOf = (pair: string): string =>
+    header !== "" && pair.startsWith(`${header}=`)
+      ? pair.slice(header.length + 1)
+      : wrongUsage(`revoke: write header=value, all of one header, not ${pair}`)
+  return { header, values: [valueOf(first), ...others.map(valueOf)] }
+}
+
+/** `callboard revoke HEADER=VALUE…`: cancels every task with that header, until the revocation expires. */
+export const addRevoke = (program: Command): void => {
+  const command = program
+    .command("revoke")
+    .description("cancel every task that carries a header, waiting, running, or still to come")
+    .argument("[header=value...]", "one header, with one or more values")
+    .option("--ttl <duration>", "how long it holds (default: 3 hours)")
+    .option("--terminate", "end the handlers of isolated methods at once")
+    .option("--list", "show the revocations that hold")
+    .option("--lift <id>", "end a revocation")
+  runs(command, ({ output, withClient }) => {
+    const { ttl, terminate, list, lift } = command.opts<Options>()
+    const pairs = command.args
+    if ([pairs.length > 0, list === true, lift !== undefined].filter(Boolean).length !== 1) {
+      wrongUsage("revoke: give header=value, or --list, or --lift ID")
+    }
+    return withClient(async (client) => {
+      if (lift !== undefined) return client.lift(lift)
+      if (list) {
+        const revocations = await client.revocations()
+        return output.json ? output.document({ revocations }) : show(output, revocations)
+      }
+      const options = {
+        ...meantBy(pairs),
+        ...(ttl === undefined ? {} : { ttl }),
+        ...(terminate === undefined ? {} : { terminate }),
+      }
+      const revocation = await client.revoke(options)
+      return output.json ? output.document(revocation) : show(output, [revocation])
     })
   })
 }

@@ -6,7 +6,7 @@ import type { Command } from "commander"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { filesBelow } from "../dev/changes.js"
 import { CommandFailed, EXIT } from "../failure.ts"
-import { givenSettings } from "../options.ts"
+import { givenSettings } from "../invocation.ts"
 import { type OutputOptions, outputFor } from "../output.ts"
 
 const TEMPLATES = fileURLToPath(new URL("../templates", import.meta.url))

@@ -1,12 +1,16 @@
-/** `callboard job ID`: prints all that is known about one job; with `--watch` also its changes, until it ends. */
+/**
+ * `callboard job ID`: prints all that is known about one job, with `--watch` also its changes, until it ends;
+ * `callboard why ID`: why a job does not run.
+ */
 import type { Command } from "commander"
 import type { JobEvent } from "../../jobs/tracking/following.ts"
 import type { QueuePlace } from "../../jobs/tracking/waiting.ts"
 import type { JobView, RunView, TransitionView } from "../../jobs/view.ts"
+import type { StepPage } from "../../steps/listing.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { clockTime, listText, localTime, oneLine, percent, spanText, stateText } from "../format.ts"
+import { fullId, ID_HELP } from "../input.ts"
 import { runs } from "../invocation.ts"
-import { fullId, ID_HELP } from "../job-id.ts"
 import { columns, type Output, type Paint, wrapped } from "../output.ts"
 import { printTree } from "./job-tree.ts"
 
@@ -17,14 +21,25 @@ export const addJob = (program: Command): void => {
     .argument("<id>", ID_HELP)
     .option("-w, --watch", "follow it until it ends; exit code 1 unless it succeeds")
     .option("--tree", "show its workflow: each job below the one that submitted it, or that it follows")
+    .option("--steps", "its durable steps: what is done, failed or undone, and what came of it")
     .option("--results", "how its last ten runs ended, newest first")
   runs(command, ({ output, withClient }) =>
     withClient(async (client) => {
-      const { watch, tree, results } = command.opts<{ readonly [Flag in "watch" | "tree" | "results"]?: true }>()
-      if ([watch, tree, results].filter(Boolean).length > 1)
-        wrongUsage("--watch, --tree and --results show different things: give one of them")
+      const { watch, tree, results, steps } =
+        command.opts<{ readonly [Flag in "watch" | "tree" | "results" | "steps"]?: true }>()
+      if ([watch, tree, results, steps].filter(Boolean).length > 1)
+        wrongUsage("--watch, --tree, --steps and --results show different things: give one of them")
       const job = client.job(await fullId(client, command.args[0] ?? ""))
       if (tree) return printTree(client, job.id, output)
+      if (steps) {
+        const all: Array<StepPage["steps"][number]> = []
+        for (let after: string | undefined = ""; after !== undefined; ) {
+          const page: StepPage = await client.steps(job.id, { limit: 1_000, after })
+          all.push(...page.steps)
+          after = page.next
+        }
+        return output.json ? output.document({ id: job.id, steps: all }) : output.line(stepsReport(all, output))
+      }
       if (results) {
         const runs = await job.results()
         return output.json ? output.document({ id: job.id, results: runs }) : output.line(runsReport(runs, output))
@@ -61,6 +76,20 @@ const runsReport = (runs: ReadonlyArray<RunView>, { width }: Page): string =>
           run.ran === undefined ? "" : spanText(run.ran * 1_000),
           run.worker ?? "",
           outcomeText(run),
+        ]),
+        width,
+      )
+
+const stepsReport = (steps: StepPage["steps"], { width }: Page): string =>
+  steps.length === 0
+    ? "no step has ended yet"
+    : columns(
+        steps.map(({ name, state, took, tries, value, large, error }) => [
+          oneLine(name, 60),
+          state,
+          spanText(took * 1_000),
+          tries === 1 ? "" : `${tries} tries`,
+          error === undefined ? (value ?? (large ? "(large)" : "")) : oneLine(`${error.name}: ${error.message}`, 200),
         ]),
         width,
       )
@@ -208,3 +237,20 @@ const eventLine = (event: JobEvent, paint: Paint): string =>
         percent(event.fraction),
         ...(event.detail === undefined ? [] : [JSON.stringify(event.detail)]),
       ].join("  ")
+
+/** `callboard why ID`: why a job does not run, one cause per line, the deciding one first. */
+export const addWhy = (program: Command): void => {
+  const command = program
+    .command("why")
+    .description("say why a job does not run, the true cause first")
+    .argument("<id>", ID_HELP)
+  runs(command, async ({ output, withClient }) => {
+    const why = await withClient(async (client) => client.why(await fullId(client, command.args[0] ?? "")))
+    if (output.json) output.document(why)
+    else {
+      const rows = why.causes.map(({ code, message }, at) => [output.paint(code, at === 0 ? "bold" : "dim"), message])
+      output.line(columns(rows))
+    }
+    if (why.causes.some(({ code }) => code === "transport-down")) throw new CommandFailed(EXIT.unreachable)
+  })
+}

@@ -1,4 +1,4 @@
-/** `callboard jobs`: lists jobs, newest first, one page per call. */
+/** `callboard jobs`: lists jobs, newest first, one page per call; `callboard group`: the same for groups of jobs. */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
 import type { JobQuery } from "../../client/job-query.ts"
@@ -7,8 +7,8 @@ import { didYouMean } from "../../options/refuse.ts"
 import { STATES, type State } from "../../protocol/state.ts"
 import { wrongUsage } from "../failure.ts"
 import { countText, idText, oneLine, remarkOf, runTime, stateText, timeText } from "../format.ts"
+import { fullId } from "../input.ts"
 import { runs } from "../invocation.ts"
-import { fullId } from "../job-id.ts"
 import type { Output } from "../output.ts"
 
 interface Options {
@@ -100,5 +100,51 @@ export const addJobs = (program: Command): void => {
     const page = await withClient(async (client) => client.jobs(await fullQuery(client)))
     if (output.json) output.document(page)
     else printJobs(output, page.jobs, page.next, "no jobs")
+  })
+}
+
+interface GroupOptions {
+  readonly cancel?: true
+  readonly limit: string
+  readonly cursor?: string
+}
+
+/** `callboard group`: lists the groups that have jobs, or shows one of them by state and cancels it. */
+export const addGroup = (program: Command): void => {
+  const command = program
+    .command("group")
+    .description("list groups of jobs, or show one by state")
+    .argument("[id]", "name of a group; its jobs: callboard jobs --group ID")
+    .option("--cancel", "cancel those of its jobs that have not ended")
+    .option("--limit <count>", "groups on a page", "50")
+    .option("--cursor <cursor>", "the page after this one")
+  runs(command, async ({ output, withClient }) => {
+    const { cancel, limit, cursor } = command.opts<GroupOptions>()
+    const [id] = command.args
+    if (id === undefined) {
+      const most = limitOf(limit)
+      const page = await withClient((client) =>
+        client.groups({ limit: most, ...(cursor === undefined ? {} : { after: cursor }) }),
+      )
+      if (output.json) return output.document(page)
+      output.table(
+        ["GROUP"],
+        page.groups.map((group) => [group]),
+        "no groups",
+      )
+      if (page.next !== undefined) output.note(`there are more: --cursor ${page.next}`)
+      return
+    }
+    const found = await withClient(async (client) => {
+      const group = client.group(id)
+      for (let more = cancel === true; more; ) more = (await group.cancel()).next !== undefined
+      return group.find()
+    })
+    if (output.json) return output.document(found)
+    const rows = STATES.flatMap((state) => {
+      const count = found.states[state]
+      return count === undefined ? [] : [[stateText(output.paint, state), String(count)]]
+    })
+    output.table(["STATE", "JOBS"], rows, "no jobs")
   })
 }

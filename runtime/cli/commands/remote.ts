@@ -1,14 +1,14 @@
 /** `callboard inspect COMMAND` and `callboard control COMMAND ARGUMENTS`: send a command to workers and print the answers. */
+
 import type { Command } from "commander"
 import * as Result from "effect/Result"
-import { COMMANDS, type CommandName, isCommand, type Reply } from "../../cluster/remote/command.ts"
+import { COMMANDS, type CommandName, isCommand, type Reply } from "../../cluster/remote-command.ts"
 import { parseAutoscale } from "../../options/autoscale.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { bytesText, idText, listText, oneLine, spanText, timeText } from "../format.ts"
-import { numberOrText } from "../input.ts"
+import { fullId, numberOrText } from "../input.ts"
 import { runs } from "../invocation.ts"
-import { fullId } from "../job-id.ts"
 import type { Output } from "../output.ts"
 import { decideAll } from "./decide.ts"
 
@@ -158,7 +158,7 @@ const isPlain = (value: unknown): boolean => typeof value !== "object" || value 
 /** `startedAt` as a heading: `STARTED AT`. */
 const headingOf = (key: string): string => key.replace(/[A-Z]/g, (letter) => ` ${letter}`).toUpperCase()
 
-/** These fields hold milliseconds since the epoch, seconds, and bytes; only their names tell. */
+/** These fields hold milliseconds since the epoch, seconds, and bytes, as their names say. */
 const isMoment = (key: string, value: unknown): value is number => key === "until" && typeof value === "number"
 const isSpan = (key: string, value: unknown): value is number => key.endsWith("Seconds") && typeof value === "number"
 const isBytes = (key: string, value: unknown): value is number => key.startsWith("memory ") && typeof value === "number"

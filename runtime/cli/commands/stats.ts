@@ -1,4 +1,7 @@
-/** `callboard stats`: how the board is, and what is wrong with it; `callboard errors`: why jobs fail, by cause. */
+/**
+ * `callboard stats`: jobs, queues and workers in numbers, and what is wrong; `callboard errors`: why jobs fail, by
+ * cause.
+ */
 import type { Command } from "commander"
 import { milliseconds } from "../../options/duration.ts"
 import { ERROR_SORTS, ERROR_STATES } from "../../statistics/errors.ts"

@@ -1,4 +1,5 @@
 /** `callboard submit text.count '{"path": "…"}'`: submits a task, and with `--wait` waits for its end. */
+
 import type { Command } from "commander"
 import * as Result from "effect/Result"
 import type { Client } from "../../client/client.ts"
@@ -13,9 +14,8 @@ import { jsonForm } from "../../protocol/codec/json.ts"
 import { resolveName } from "../../protocol/name.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
-import { argumentsOf, jsonOf, numberOrText, objectOf } from "../input.ts"
+import { argumentsOf, fullId, fullIds, jsonOf, numberOrText, objectOf } from "../input.ts"
 import { runs } from "../invocation.ts"
-import { fullId, fullIds } from "../job-id.ts"
 import type { Output } from "../output.ts"
 
 interface Options {

@@ -1,19 +1,20 @@
-/** `callboard worker`: runs the actors of a folder until a signal stops it, in one process or several. */
+/** The commands that run until a signal stops them: `callboard worker`, `serve` and `dev`. */
+import { existsSync } from "node:fs"
 import { hostname } from "node:os"
+import { resolve } from "node:path"
 import { type Command, Option } from "commander"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { discoverActors } from "../../actor/discover.ts"
+import { configPaths } from "../../config/file.ts"
 import type { HttpServer } from "../../http/server.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
 import { TransportError } from "../../transport/mod.ts"
+import { runDevProcess } from "../dev/process.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
-import { type Invocation, runs } from "../invocation.ts"
-import { JobLines } from "../job-lines.ts"
-import { addSettings, givenSettings, HTTP_SETTINGS, WORKER_SETTINGS } from "../options.ts"
-import { parseQuestion, type Report } from "../pool/message.ts"
-import { WorkerPool } from "../pool/supervisor.ts"
+import { addSettings, givenSettings, HTTP_SETTINGS, type Invocation, runs, WORKER_SETTINGS } from "../invocation.ts"
+import { parseQuestion, type Report, WorkerPool } from "../pool.ts"
 import {
   actorRows,
   gaveUp,
@@ -25,8 +26,10 @@ import {
   transportText,
   untilStopped,
 } from "../run-service.ts"
-import { announcingEnd, askForRestarts, sendReady, stopWithWatcher, tellWatcher, WORK_FLAG } from "../work-process.ts"
+import { JobLines } from "../terminal-log.ts"
+import { announcingEnd, askForRestarts, sendReady, sendToWatcher, stopWithWatcher, WORK_FLAG } from "../work-process.ts"
 
+/** `callboard worker`: runs the actors of a folder until a signal stops it, in one process or several. */
 export const addWorker = (program: Command): void => {
   const command = program
     .command("worker")
@@ -88,7 +91,7 @@ const supervise = async (invocation: Invocation, servesHttp: boolean): Promise<v
 const servePoolHttp = async (pool: WorkerPool, invocation: Invocation): Promise<HttpServer> => {
   const { config } = invocation
   const log = logOf(invocation)
-  const { startPoolHttp } = await import("../../http/pool.ts")
+  const { startPoolHttp } = await import("../../http/server.ts")
   const { PoolMetrics } = await import("../../metrics/pool-metrics.ts")
   const metrics = config.metrics === false ? undefined : new PoolMetrics(processesOf(invocation), () => pool.count())
   if (metrics !== undefined) pool.exportTo(metrics)
@@ -142,7 +145,7 @@ const answerQuestions = (service: Service): void => {
   process.on("message", (message: unknown) => {
     const asked = parseQuestion(message)
     if (asked === undefined) return
-    void makeReport(service, asked.metrics).then((report) => tellWatcher({ ...report, answers: asked.question }))
+    void makeReport(service, asked.metrics).then((report) => sendToWatcher({ ...report, answers: asked.question }))
   })
 }
 
@@ -160,3 +163,32 @@ const makeReport = async ({ isReady, worker, metrics }: Service, wantsMetrics: b
   ...(worker?.isStuck ? { isStuck: true } : {}),
   ...(wantsMetrics && metrics !== undefined ? { metrics: JSON.stringify(await metrics.families()) } : {}),
 })
+
+/** `callboard serve`: serves HTTP without running actors, which run in workers. */
+export const addServe = (program: Command): void => {
+  const command = program.command("serve").description("answer HTTP, without a worker")
+  addSettings(command, [...HTTP_SETTINGS, "maxBody", "name", "log.format"])
+  runs(command, async (invocation) => {
+    const log = logOf(invocation)
+    const options = serveOptions(invocation)
+    const reconnect = { ...options.reconnect, atStart: false }
+    const service = await serve({ ...options, reconnect, log, http: httpOptions(invocation.config) })
+    await untilStopped(service, log, invocation)
+  })
+}
+
+/** `callboard dev`: worker and HTTP in one process. A new process replaces it when a file changes. */
+export const addDev = (program: Command): void => {
+  const command = program.command("dev").description("run everything in one process, and again whenever a file changes")
+  addSettings(command, [...WORKER_SETTINGS, ...HTTP_SETTINGS])
+  runs(command, async (invocation) => {
+    const actors = resolve(invocation.config.actors ?? DEFAULTS.actors)
+    if (!existsSync(actors)) {
+      throw new CommandFailed(
+        EXIT.failed,
+        `there is no folder ${actors}: make one with callboard init, or name another with --actors`,
+      )
+    }
+    await runDevProcess(invocation, { folder: actors, files: configPaths(process.cwd()) })
+  })
+}

@@ -1,7 +1,11 @@
-/** `callboard workers`: the workers that are alive, their queues and actors, and their load. */
+/**
+ * The commands about workers: `callboard workers` shows them, their queues, actors and load; `suspend` and `unsuspend` stop
+ * them from taking tasks.
+ */
 import type { Command } from "commander"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import { oneLine, spanText } from "../format.ts"
+import { numberOrText } from "../input.ts"
 import { runs } from "../invocation.ts"
 
 const COLOURS: Partial<Record<WorkerDescription["state"], "cyan" | "yellow" | "red">> = {
@@ -11,6 +15,7 @@ const COLOURS: Partial<Record<WorkerDescription["state"], "cyan" | "yellow" | "r
   stuck: "red",
 }
 
+/** `callboard workers`: the workers that are alive, their queues and actors, and their load. */
 export const addWorkers = (program: Command): void => {
   const command = program.command("workers").description("list the workers that are alive")
   runs(command, async ({ output, withClient }) => {
@@ -32,5 +37,37 @@ export const addWorkers = (program: Command): void => {
       rows,
       "no workers are alive",
     )
+  })
+}
+
+/** `callboard suspend` and `unsuspend`: whether workers take tasks. */
+export const addSuspend = (program: Command): void => {
+  const suspend = program
+    .command("suspend")
+    .description("let a worker, or all of them, take no more tasks; what runs goes on")
+    .argument("[worker]", "its name")
+    .option("--ttl <duration>", "ends by itself after this long")
+  runs(suspend, ({ output, withClient }) => {
+    const [worker] = suspend.args
+    const { ttl } = suspend.opts<{ readonly ttl?: string }>()
+    return withClient(async (client) => {
+      await client.suspend(worker, ttl === undefined ? {} : { ttl: numberOrText(ttl) })
+      if (output.json) output.document({ worker: worker ?? null, state: "suspended" })
+      else output.line(`${worker ?? "all workers"}  suspended`)
+      if (worker === undefined || (await client.workers()).some(({ name }) => name === worker)) return
+      output.note(`no worker of the name ${worker} lives now; one that starts will be suspended`)
+    })
+  })
+  const unsuspend = program
+    .command("unsuspend")
+    .description("let a worker, or all of them, take tasks again")
+    .argument("[worker]", "its name")
+  runs(unsuspend, ({ output, withClient }) => {
+    const [worker] = unsuspend.args
+    return withClient(async (client) => {
+      await client.unsuspend(worker)
+      if (output.json) output.document({ worker: worker ?? null, state: "at work again" })
+      else output.line(`${worker ?? "all workers"}  at work again`)
+    })
   })
 }

@@ -18,17 +18,44 @@ import type { Service } from "../../service/service.ts"
 import { CommandFailed, EXIT } from "../failure.ts"
 import { listText, oneLine, shortId } from "../format.ts"
 import type { Invocation } from "../invocation.ts"
-import { JobLines } from "../job-lines.ts"
 import { actorRows, httpOptions, printBanner, serveOptions, stopOf, stopText, transportText } from "../run-service.ts"
-import { terminalLog } from "../terminal-log.ts"
-import { announcingEnd, stopWithWatcher, tellWatcher } from "../work-process.ts"
+import { JobLines, terminalLog } from "../terminal-log.ts"
+import { announcingEnd, sendToWatcher, stopWithWatcher } from "../work-process.ts"
 import type { Watched } from "./changes.js"
-import { isSupervisorMessage, type ProcessMessage, type SupervisorMessage } from "./message.ts"
+
+/** From the supervisor to the process. */
+export type SupervisorMessage =
+  /** Load the actors: the files are watched. */
+  | { readonly type: "load" }
+  /**
+   * Start serving. `reload`: a process was ready before. `replaces`: the one before is told to stop now, and may hold the
+   * port. `port` is the one that the process before used.
+   */
+  | { readonly type: "start"; readonly reload: boolean; readonly replaces: boolean; readonly port?: number }
+  /** Stop, and let running jobs finish: another process takes over. */
+  | { readonly type: "stop" }
+
+/** From the process to the supervisor. */
+export type ProcessMessage =
+  /** The settings are read, and these files are to be watched. The first message of a process. */
+  | { readonly type: "watch"; readonly watched: Watched }
+  /** Settings and actors are loaded; nothing was started yet. */
+  | { readonly type: "loaded" }
+  /** The worker is ready, and HTTP listens on this port. */
+  | { readonly type: "ready"; readonly port: number }
+  /** Names and ids of the running jobs, sent when they change and when the process exits. */
+  | { readonly type: "running"; readonly jobs: string }
+
+const hasType = (value: unknown): value is { readonly type: unknown } =>
+  typeof value === "object" && value !== null && "type" in value
+
+const isSupervisorMessage = (value: unknown): value is SupervisorMessage =>
+  hasType(value) && (value.type === "load" || value.type === "start" || value.type === "stop")
 
 /** Longest wait for the process before to release its port. Its jobs may take longer. */
 const PORT_MS = 10_000
 
-const sendMessage = (message: ProcessMessage): void => tellWatcher(message)
+const sendMessage = (message: ProcessMessage): void => sendToWatcher(message)
 
 interface Orders {
   readonly load: Promise<void>

@@ -12,8 +12,8 @@ import { passSignal } from "../runtimes.js"
 import { onChanges } from "./changes.js"
 
 /** @typedef {import("node:child_process").ChildProcess} ChildProcess */
-/** @typedef {import("./message.ts").ProcessMessage} ProcessMessage */
-/** @typedef {import("./message.ts").SupervisorMessage} SupervisorMessage */
+/** @typedef {import("./process.ts").ProcessMessage} ProcessMessage */
+/** @typedef {import("./process.ts").SupervisorMessage} SupervisorMessage */
 
 /**
  * @typedef {object} DevOptions

@@ -1,4 +1,6 @@
-/** Stores the tasks of chords: first what counts their members, then the bodies, and only then the members. */
+/**
+ * Stores the tasks of chords: first the entries that count their members, then the bodies, and only then the members.
+ */
 import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { openChord } from "../../jobs/dependencies/chords.ts"
@@ -92,7 +94,7 @@ export const publishChords = async (
   })
 }
 
-/** What is safe then is to submit the whole again. */
+/** The error of a submission of which other jobs may be stored: submitting all of it again is safe. */
 const ofWhole = (error: CallboardError, id: string): CallboardError =>
   new CallboardError(error.code, `a task of the chord of job ${id} was not accepted: ${error.message}`, {
     ...error.details,

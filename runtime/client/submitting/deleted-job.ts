@@ -15,7 +15,7 @@ export interface NextRun {
   readonly over: Found
 }
 
-/** The task as the run after that of the tombstone: deliveries of the deleted job are over by that. */
+/** The task as the run that follows the tombstone's, so that deliveries of the deleted job count no more. */
 export const nextRunOf = ({ message, queue }: AddressedTask, over: Found): NextRun => {
   const parsed = Result.map(parseTask(message), (task) => ({
     ...task,

@@ -20,9 +20,8 @@ import {
   type Task,
 } from "../../protocol/headers.ts"
 import { bodyOfInput, selectInput } from "../../protocol/input.ts"
-import { fieldOf, isTenant } from "../../protocol/limit-key.ts"
 import { type AddressedTask, DEFAULT_PRIORITY, type Message } from "../../protocol/message.ts"
-import { checkQueueName, isId, MAX_ID_BYTES } from "../../protocol/name.ts"
+import { checkQueueName, fieldOf, isId, isTenant, MAX_ID_BYTES } from "../../protocol/name.ts"
 import { isExpired, parseMoment, parseTime } from "../../protocol/time.ts"
 import { tracestateBeside } from "../../protocol/trace-context.ts"
 
@@ -137,7 +136,10 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
 const NONE: Readonly<Record<string, never>> = Object.freeze({})
 const NO_LIMITS: Task["timelimit"] = Object.freeze({ hard: null, soft: null })
 
-/** Refuses what the worker would refuse. What is no JSON is left to the worker: no JSON Schema speaks of it. */
+/**
+ * Refuses an input that the worker would refuse. An input that is no JSON is left to the worker: JSON Schema does not
+ * cover it.
+ */
 const checkInput = (body: Body, { inputSchema, params }: PlanContext): void => {
   const input = selectInput(body, params)
   if (Result.isFailure(input)) return
@@ -202,7 +204,7 @@ const checkJson = (field: string, value: unknown): void => {
   }
 }
 
-/** Filled field by field, because copying what is mostly nothing takes longer. */
+/** Filled field by field, because copying an object takes longer, and most fields are absent. */
 const ownHeadersOf = (submission: Submission, id: string, now: number) => {
   const { resultTtl, failureTtl, retry, repeat, after, meta, description, details, book } = submission
   const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = { submittedAt: now }

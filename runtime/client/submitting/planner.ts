@@ -20,8 +20,7 @@ export interface SubmitContext {
   /** W3C trace context, carried along with the task. */
   readonly traceparent?: string
   /**
-   * What tracing systems say beside it: dropped without a `traceparent`, and where it is malformed; 512 characters are
-   * kept.
+   * The `tracestate` beside it: dropped without a `traceparent`, and where it is malformed; 512 characters are kept.
    */
   readonly tracestate?: string
   /**
@@ -31,7 +30,7 @@ export interface SubmitContext {
   readonly atomic?: boolean
   /** Refuse names that no worker is known to serve. */
   readonly strict?: boolean
-  /** Accept methods that a known actor has nowhere, for workers to come. Defaults to false. */
+  /** Accept methods that no worker of a known actor has: workers that start later may have them. Defaults to false. */
   readonly lenient?: boolean
   /** Fresh ids for submissions that name none, in order: never used before, so that nothing is looked up. */
   readonly ids?: ReadonlyArray<string>

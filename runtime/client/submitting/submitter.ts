@@ -145,7 +145,10 @@ export class Submitter {
     }
   }
 
-  /** Notes what others may look for before the tasks are stored. Fails as the store does. */
+  /**
+   * Stores the groups and the promised ids, which other processes may look up, before the tasks. Fails as the store
+   * does.
+   */
   async #note(groups: ReadonlySet<string> | undefined, promised: ReadonlyArray<Promised>, now: number): Promise<void> {
     if (groups !== undefined) await this.#groups.note(groups, now)
     await promise(this.#connection.store, promised, now)
@@ -178,7 +181,7 @@ export class Submitter {
    * the store does.
    */
   async plan(submission: Submission, id: string, now: number): Promise<AddressedTask> {
-    // Its actor may have got along without the method since: the worker says so in the record of the job.
+    // Its actor may have lost the method since then: the worker notes that in the record of the job.
     const planned = await this.#planner.plan(submission, id, now, { lenient: true })
     if (Result.isFailure(planned)) throw planned.failure
     const groups = groupsOf([planned.success])
@@ -228,13 +231,13 @@ const withUniqueId = (
   return checked
 }
 
-/** Whether nothing follows the task that its submitter has named, as most often. */
+/** Whether the submission names nothing that follows the task. Most are like that. */
 const isPlain = ({ callbacks, chain, chord }: Submission): boolean =>
   callbacks === undefined && chain === undefined && chord === undefined
 
 const NO_GROUPS: ReadonlySet<string> = new Set()
 
-/** The groups that tasks belong to, with those of tasks to come; `undefined`: none does, as most often. */
+/** The groups of the tasks, and of tasks that follow them; `undefined` where there are none, as in most calls. */
 const groupsOf = (
   postings: ReadonlyArray<AddressedTask>,
   later: ReadonlySet<string> = NO_GROUPS,
@@ -260,7 +263,7 @@ const uniqueMember = (
   for (const each of [id, ...(submission.chain ?? []).flatMap((link) => link.id ?? [])]) {
     if (taken.has(each) || known.has(each))
       return new CallboardError("invalid-input", `id: ${each} is given twice`, { field: "id" })
-    // It may be made of a long one.
+    // The id of a member is made of the id of its body, which may be long.
     if (!isId(each)) return new CallboardError("invalid-input", `id: ${TOO_LONG}: ${each}`, { field: "id" })
     taken.add(each)
   }

@@ -1,6 +1,6 @@
 /**
- * The page of the board: a shell that is the same for everyone and holds no data, and the assets that it loads. What it shows it
- * asks of the routes of this application, with the token of its reader.
+ * The page for browsers: a shell that is the same for everyone and holds no data, and the assets that it loads. The
+ * page gets its data from the routes of this application, with the token of its reader.
  */
 import { createHash } from "node:crypto"
 import { gunzipSync } from "node:zlib"
@@ -12,7 +12,7 @@ import type { Asset } from "./assets.d.ts"
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-/** What a page may ask a browser for, all of it refused. */
+/** Features of the browser that the page does not use: all are refused. */
 const PERMISSIONS = [
   "accelerometer",
   "autoplay",
@@ -50,7 +50,7 @@ const COMMON = { "x-content-type-options": "nosniff", "cross-origin-resource-pol
 const SHELL_HEADERS = {
   ...COMMON,
   "content-type": "text/html; charset=utf-8",
-  // The browser asks each time, and the ETag answers.
+  // The browser asks each time, and gets 304 by the ETag.
   "cache-control": "no-cache",
   "content-security-policy": POLICY,
   "referrer-policy": "no-referrer",
@@ -87,7 +87,7 @@ const attribute = (text: string): string => text.replaceAll("&", "&amp;").replac
 
 const etagOf = (text: string): string => `"${createHash("sha256").update(text).digest("base64url").slice(0, 22)}"`
 
-/** Whether a request names this version among those that it has. */
+/** Whether the client has this version already, by its `If-None-Match`. */
 const isKnown = (c: Context, etag: string): boolean =>
   (c.req.header("if-none-match") ?? "").split(",").some((each) => each.trim().replace(/^W\//, "") === etag)
 
@@ -124,9 +124,10 @@ const baseOf = (pathname: string, path: string): string =>
         .join("/")
 
 /**
- * The addresses of the page, and its assets. Each address is a route of its own, so that everything else stays a 404. At `/` the
- * page is for browsers: programs go on to the text about the interface. `admit` is asked before each answer. The page is loaded at
- * the first request for it, so that a service whose page is never looked at does not hold it.
+ * The addresses of the page, and its assets. Each address is a route of its own, so that every other path stays a 404.
+ * At `/` the page is for browsers: other programs get the text about the interface. `admit` throws where a request must
+ * not be answered. The page is loaded at the first request for it, so that a service whose page is never opened does
+ * not hold it in memory.
  */
 export const pageRoutes = (admit: (request: Request) => void, load: LoadPage = loadPage): Hono => {
   let loading: Promise<Built | undefined> | undefined

@@ -7,6 +7,7 @@ import { isTerminal } from "../../protocol/state.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { goneError } from "../tracking/finding.ts"
 import { type Check, decide, removeOwnEdges } from "./decide.ts"
+import { runNow } from "./rerun.ts"
 
 export interface CancelOptions {
   /**
@@ -19,17 +20,20 @@ export interface CancelOptions {
 }
 
 /**
- * Cancels a job. A waiting job will not run. Of a running job the handler's signal fires and the outcome is refused; the
- * reason in its record is `stopped`. Jobs that wait for it stay deferred; with `release` they are released, also when the job
- * was cancelled before.
- * Fails with `already-terminal`, `gone`, `not-found`.
+ * Cancels a job. A waiting job will not run. Of a running job the handler's signal fires and the outcome is refused;
+ * the reason in its record is `stopped`. A job whose durable steps have a revert ends once these are undone, unless it
+ * is terminated. Jobs that wait for the job stay deferred; with `release` they are released, also when it was cancelled
+ * before.
+ *
+ * Fails with `already-terminal`, `gone`, `not-found`, and as `check` does.
  */
 export const cancelJob = async (
   connection: Connection,
   id: string,
   options: CancelOptions = {},
+  check?: Check,
 ): Promise<JobRecord> => {
-  const cancelled = await cancelAlone(connection, id, options)
+  const cancelled = await cancelAlone(connection, id, options, check)
   const released = new Map(options.release ? [[id, "released" as const]] : [])
   const moved = afterEnds(connection, released, memberOutcomesOf([cancelled]))
   // The job is cancelled; that a chord has lost a member is found by the sweep as well.
@@ -41,6 +45,18 @@ export const cancelJob = async (
 export const whyNotCancel = ({ id, tombstone, state }: JobRecord): CallboardError | undefined => {
   if (tombstone) return goneError(id)
   return isTerminal(state) ? new CallboardError("already-terminal", `job ${id} is already ${state}`, { id }) : undefined
+}
+
+/**
+ * The cancelled job while it has steps to undo. It ends when they are undone: by the delivery that runs it, or by its
+ * next one, which begins at once.
+ */
+const toBeUndone = (record: JobRecord, at: number): ReturnType<Parameters<typeof decide>[2]> => {
+  // Its steps are being undone already.
+  if (record.undo !== undefined) return undefined
+  const wanted = { ...record, undo: { why: "cancelled" } as const }
+  const soon = record.state === "scheduled" ? runNow(wanted, at) : undefined
+  return soon ?? { record: step(wanted, { at, state: record.state, reason: "cancelling" }) }
 }
 
 /** {@link cancelJob} without what follows for chords and for the jobs that wait for it. */
@@ -58,6 +74,7 @@ export const cancelAlone = async (
     if (refused !== undefined) throw refused
     check(record)
     const now = Date.now()
+    if (record.reverts && !terminate) return toBeUndone(record, now)
     const cancelled = step(record, {
       at: now,
       state: "cancelled",
@@ -65,7 +82,7 @@ export const cancelAlone = async (
     })
     return { record: endedOutside(cancelled, now, connection.keepFailed), withdraw: true }
   })
-  await tellCancelled(connection, cancelled, terminate)
+  await announceCancellation(connection, cancelled, terminate)
   await removeOwnEdges(connection, cancelled)
   return cancelled
 }
@@ -74,11 +91,39 @@ export const cancelAlone = async (
  * Tells workers that a job was cancelled. The record decides; the broadcast only lets a worker stop the handler at once, so
  * it may be lost.
  */
-export const tellCancelled = async (
+export const announceCancellation = async (
   { broadcast }: Connection,
-  { id, run }: JobRecord,
+  { id, run, undo }: JobRecord,
   terminate: boolean,
 ): Promise<void> => {
-  const payload = new TextEncoder().encode(JSON.stringify({ id, run, terminate }))
+  const payload = new TextEncoder().encode(JSON.stringify({ id, run, terminate, ...(undo && { undo: true }) }))
   await broadcast.send(CANCEL_TOPIC, payload).catch(() => undefined)
+}
+
+/** A cancellation. Without `run` (sent by an older version) it means whichever run the worker has. */
+export interface Cancellation {
+  readonly id: string
+  readonly run: number | undefined
+  readonly terminate: boolean
+  /** The job has steps to undo, and ends when they are undone. */
+  readonly undo: boolean
+}
+
+const decoder = new TextDecoder()
+
+/** Reads the payload of `CANCEL_TOPIC`; `undefined` for anything else. */
+export const cancellationOf = (payload: Uint8Array): Cancellation | undefined => {
+  try {
+    const message: unknown = JSON.parse(decoder.decode(payload))
+    if (typeof message !== "object" || message === null || !("id" in message) || typeof message.id !== "string")
+      return undefined
+    return {
+      id: message.id,
+      run: "run" in message && typeof message.run === "number" ? message.run : undefined,
+      terminate: "terminate" in message && message.terminate === true,
+      undo: "undo" in message && message.undo === true,
+    }
+  } catch {
+    return undefined
+  }
 }

@@ -5,6 +5,7 @@
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
+import type { State } from "../../protocol/state.ts"
 import type { Decision, Found, RecordQuery } from "../../transport/lift/transport.ts"
 import { removeEdges } from "../dependencies/edges.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
@@ -51,22 +52,39 @@ export interface BulkReport {
 /** Decisions that run at the same time. */
 const AT_A_TIME = 32
 
-/** Fails where a record is not what the decision is about. */
+/** Throws where the decision must not be made about the job of this record. */
 export type Check = (record: JobRecord) => void
 
-/** Where a query says until when, jobs that have come into another state since then are not meant any more. */
+/**
+ * Whether a job has been in its state since before the `until` of a query: a job that has changed since then is left as
+ * it is.
+ */
 export const isUnchanged = (
   { timeline }: JobRecord,
   { until = Number.POSITIVE_INFINITY }: Pick<RecordQuery, "until">,
 ) => (timeline.at(-1)?.at ?? 0) < until
 
-/** The page of a list is read before its jobs are decided about: each of them may have moved on since. */
+const hasBecome = (id: string, what: string): CallboardError =>
+  new CallboardError("matches-differ", `job ${id} has become ${what} meanwhile, and is left as it is`, { id })
+
+/** Fails with `matches-differ` where a job is in none of these states any more. */
+export const stillIn =
+  (states: ReadonlyArray<State>): Check =>
+  ({ id, state }) => {
+    if (!states.includes(state)) throw hasBecome(id, state)
+  }
+
+/** Checks a job again before it is decided about: since the page of the list was read it may have changed. */
 const checkOf =
   (query: RecordQuery): Check =>
   (record) => {
-    const { id, state } = record
-    if (isUnchanged(record, query) && (query.states?.includes(state) ?? true)) return
-    throw new CallboardError("matches-differ", `job ${id} has become ${state} meanwhile, and is left as it is`, { id })
+    const { id, state, dead } = record
+    const isDead = dead !== undefined
+    const isOfReason = query.reason === undefined || dead === query.reason
+    const isMeant = (query.states?.includes(state) ?? true) && (isDead || query.dead !== true) && isOfReason
+    if (isUnchanged(record, query) && isMeant) return
+    const what = query.dead && !isDead ? `${state}, and no dead letter` : state
+    throw hasBecome(id, what)
   }
 
 const without = (ids: ReadonlyArray<string>, refused: BulkReport["refused"]): ReadonlyArray<string> => {
@@ -75,9 +93,8 @@ const without = (ids: ReadonlyArray<string>, refused: BulkReport["refused"]): Re
 }
 
 /**
- * Decides about every job on a page. A job that cannot be changed, or has come into a state that is not meant, is reported, and
- * the rest goes on. Fails as the transport
- * does; the decisions until then stay.
+ * Decides about every job on a page. A job that cannot be changed, or that has changed since the page was read, is
+ * reported, and the others go on. Fails as the transport does; the decisions until then stay.
  */
 export const decideAll = async (
   connection: Connection,

@@ -22,7 +22,7 @@ const DAY_MS = 86_400_000
  * field, the submitter's value stays. Fails with `invalid-input`, `gone`, `not-found`.
  */
 export const patchMeta = async (connection: Connection, id: string, patch: unknown): Promise<JobRecord> => {
-  // What is wrong with the change itself is told without looking for the job. What it removes is stored as well.
+  // A wrong change is refused without looking for the job. The fields that it removes are stored as well.
   changedMeta({}, patch, id)
   const change = metaInJson(() => patch, id)
   const changed = await decide(connection, id, ({ record, revision }) => {

@@ -2,13 +2,14 @@
 import { resumeQueue } from "../../cluster/pausing.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
+import { refuseUnknown } from "../../options/refuse.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { checkedQueue } from "../tracking/waiting.ts"
-import { tellCancelled } from "./cancel.ts"
+import { announceCancellation } from "./cancel.ts"
 import { decide } from "./decide.ts"
 import { deleteJob } from "./delete.ts"
 
@@ -16,6 +17,8 @@ export interface PurgeOptions {
   /** Deletes the records of the jobs as well. Defaults to false. */
   readonly forget?: boolean
 }
+
+const PURGE = { forget: true } satisfies Record<keyof PurgeOptions, true>
 
 const PAGE = 500
 /** Decisions that run at the same time. */
@@ -28,8 +31,10 @@ const AT_A_TIME = 32
 export const purgeQueue = async (
   connection: Connection,
   queue: string,
-  { forget = false }: PurgeOptions = {},
+  options: PurgeOptions = {},
 ): Promise<number> => {
+  refuseUnknown(options, PURGE, "purge()")
+  const { forget = false } = options
   checkedQueue(queue)
   const { waiting } = connection.jobs
   if (waiting === undefined) {
@@ -65,6 +70,7 @@ export const deleteQueue = async (
   options: PurgeOptions = {},
 ): Promise<number> => {
   const { jobs, store } = connection
+  refuseUnknown(options, PURGE, "deleteQueue()")
   checkedQueue(queue)
   const [names, depths = []] = await Promise.all([jobs.queueNames(), jobs.queues?.()])
   const isThere = depths.some((each) => each.queue === queue && each.ready + each.scheduled + each.held > 0)
@@ -96,7 +102,7 @@ const purgeJob = async (connection: Connection, id: string): Promise<JobRecord |
       return { record: endedOutside(cancelled, now, connection.keepFailed), withdraw: true }
     })
     // A worker may have just started it, which no record shows yet.
-    await tellCancelled(connection, purged, false)
+    await announceCancellation(connection, purged, false)
     return purged
   } catch (thrown) {
     if (thrown === NOT_WAITING || (thrown instanceof CallboardError && thrown.code === "not-found")) return undefined

@@ -1,24 +1,34 @@
-/** Runs an ended job again. */
+/** Runs an ended job again, or a scheduled one at once. */
 import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { partsIn } from "../../protocol/chord.ts"
-import { parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
-import { type AddressedTask, FRONT_LEVEL, type Message } from "../../protocol/message.ts"
+import { MOST_FROM, parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
+import { type AddressedTask, FRONT_LEVEL, type Message, publishKey } from "../../protocol/message.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { earlierWith, type JobRecord, outcomeOfRun, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
+import type { Decision } from "../../transport/lift/transport.ts"
 import { lookAtChord } from "../dependencies/chord-sweep.ts"
 import { reopenChord, reopenMember } from "../dependencies/chords.ts"
 import { findRecord, goneError } from "../tracking/finding.ts"
 import { type Check, decide } from "./decide.ts"
 
+export interface RetryOptions {
+  /**
+   * `start`: the job runs every durable step again. By default completed steps are kept, unless they were undone; a job
+   * whose revert failed goes on reverting.
+   */
+  readonly from?: "start"
+}
+
 /** The message of a job's next run: new run, no retries used, due now. */
-const nextRun = (record: JobRecord, message: Message, run: number, now: number): AddressedTask => {
+const nextRun = (record: JobRecord, message: Message, run: number, now: number, fromStart: boolean): AddressedTask => {
   const parsed = parseTask(message)
   const task = Result.map(parsed, (before) => {
-    const { hops: _hops, ...own } = before.own
-    return { ...before, eta: null, expires: null, retries: 0, own: { ...own, run, submittedAt: now } }
+    const { hops: _hops, from = [], ...own } = before.own
+    const kept = fromStart ? {} : { from: [record.run, ...from].slice(0, MOST_FROM) }
+    return { ...before, eta: null, expires: null, retries: 0, own: { ...own, ...kept, run, submittedAt: now } }
   })
   const posting = Result.flatMap(task, (next) =>
     postingOfTask(next, { ...message, headers: renderCompact(next) }, record.queue),
@@ -43,6 +53,7 @@ export const rerunJob = async (
   connection: Connection,
   id: string,
   check: Check = () => undefined,
+  { from }: RetryOptions = {},
 ): Promise<JobRecord> => {
   const { record } = await findRecord(connection, id)
   const { chord, state } = record
@@ -51,7 +62,7 @@ export const rerunJob = async (
     check(record)
     await reopenChord(connection.store, id, chord.size)
   }
-  const again = await rerun(connection, id, check)
+  const again = await rerun(connection, id, check, from === "start")
   // Once the job runs again: before that the sweep would note again how it had ended.
   if (again.member !== undefined) await reopenMember(connection.store, again.member).catch(() => undefined)
   if (again.chord?.waiting) {
@@ -75,7 +86,7 @@ export const whyNotRerun = ({ id, tombstone, state, message, raw }: JobRecord): 
   return new CallboardError("unsupported", why, { id })
 }
 
-const rerun = (connection: Connection, id: string, check: Check): Promise<JobRecord> =>
+const rerun = (connection: Connection, id: string, check: Check, fromStart: boolean): Promise<JobRecord> =>
   decide(connection, id, ({ record }) => {
     const refused = whyNotRerun(record)
     if (refused !== undefined) throw refused
@@ -85,7 +96,7 @@ const rerun = (connection: Connection, id: string, check: Check): Promise<JobRec
     if (message === undefined) return undefined
     const now = Date.now()
     const run = record.run + 1
-    const posting = nextRun(record, message, run, now)
+    const posting = nextRun(record, message, run, now, fromStart)
     const waits = record.chord?.waiting === true
     const {
       result: _result,
@@ -104,6 +115,10 @@ const rerun = (connection: Connection, id: string, check: Check): Promise<JobRec
       keepMs: _keep,
       front: _front,
       metaChange: _change,
+      reverts: _reverts,
+      undo: _undo,
+      reverted: _reverted,
+      unreverted: _unreverted,
       after,
       // The follow-ups of the run before stay until this one starts: its worker may have died before it published them.
       ...kept
@@ -121,3 +136,57 @@ const rerun = (connection: Connection, id: string, check: Check): Promise<JobRec
       ...(waits ? {} : { post: [posting] }),
     }
   })
+
+/**
+ * The same task, due now. It counts as later than the scheduled one, by `hops`: so the scheduled one is dropped where
+ * both are found.
+ */
+const dueNow = ({ id, queue, front }: JobRecord, message: Message): AddressedTask => {
+  const posting = Result.flatMap(parseTask(message), (task) => {
+    const now = { ...task, eta: null, own: { ...task.own, hops: (task.own.hops ?? 0) + 1 } }
+    return postingOfTask(now, { ...message, headers: renderCompact(now) }, queue)
+  })
+  // Whether the task goes before every priority may be a rule of its method. The message does not hold it, but the
+  // record does.
+  if (Result.isSuccess(posting)) return front ? { ...posting.success, level: FRONT_LEVEL } : posting.success
+  throw new CallboardError("unsupported", `job ${id} cannot be posted anew: ${posting.failure.message}`, { id })
+}
+
+/**
+ * Puts a job that is scheduled, also for its next attempt, into its queue at once. One that is in its queue stays as it is. Fails
+ * with `job-exists` while it runs or waits for other jobs, with `already-terminal`, `gone` and `not-found`.
+ */
+export const runJobNow = (connection: Connection, id: string): Promise<JobRecord> =>
+  decide(connection, id, ({ record }) => {
+    const { state, message, tombstone } = record
+    if (tombstone) throw goneError(id)
+    if (state === "queued") return undefined
+    if (isTerminal(state)) {
+      throw new CallboardError("already-terminal", `job ${id} is already ${state}: retry it instead`, { id })
+    }
+    if (state !== "scheduled" || message === undefined) {
+      const why = state === "deferred" ? "it waits for other jobs; release it by cancelling those" : "it runs already"
+      throw new CallboardError("job-exists", `job ${id} is ${state}: ${why}`, { id })
+    }
+    return runNow(record, Date.now())
+  })
+
+/** Posts the task of a scheduled job anew, due now; `undefined` where its task is not kept. */
+export const runNow = (record: JobRecord, at: number): Omit<Decision, "id" | "expect"> | undefined => {
+  const { message } = record
+  if (message === undefined) return undefined
+  const posting = dueNow(record, message)
+  const { dueAt: _due, followUps = [], ...kept } = record
+  const others = followUps.filter((each) => each.id !== record.id)
+  return {
+    record: {
+      ...step(kept, { at, state: "queued", reason: "run-now" }),
+      fence: NO_FENCE,
+      successor: publishKey(posting),
+      message: posting.message,
+      ...(others.length === 0 ? {} : { followUps: others }),
+    },
+    withdraw: true,
+    post: [posting],
+  }
+}

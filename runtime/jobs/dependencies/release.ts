@@ -20,8 +20,8 @@ import { type Edge, edgePrefixOf, parseEdge, removeEdges } from "./edges.ts"
 export type ParentOutcomes = ReadonlyMap<string, ParentOutcome>
 
 /**
- * The outcome of each of these jobs. A job without a record is gone, unless it is promised: then it is open, or what the job
- * before it is that did not lead to it. Fails as the transport does.
+ * The outcome of each of these jobs. A job without a record is gone, unless it is promised: then it is still open, or
+ * it has the outcome of the job before it, which did not lead to it. Fails as the transport does.
  */
 export const findParentOutcomes = async (
   { store, jobs }: Pick<Connection, "store" | "jobs">,

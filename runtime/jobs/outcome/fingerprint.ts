@@ -63,7 +63,7 @@ export const frameOf = ({ traceback = "" }: Pick<JobError, "traceback">): string
   return cut(name === "" ? file : `${name} (${file})`, MAX_FRAME)
 }
 
-/** The folder in which the process was started; one that was removed since is that of no file. */
+/** The folder in which the process was started. Where it has been removed since, no file counts as lying in it. */
 const ROOT = (() => {
   try {
     return `${process.cwd()}/`

@@ -34,22 +34,30 @@ export interface Ended {
   readonly now: number
   /** W3C trace context for the follow-ups. */
   readonly trace: TraceContext | undefined
+  /** Its follow-ups are Celery's as well: they have no header of ours, and an errback gets the id of the job alone. */
+  readonly isForeign?: boolean
 }
 
 /**
  * Why the follow-ups of job `id` cannot be submitted. Checked before the handler runs, so that none is dropped after
- * it.
+ * it. `countsChords`: whether the members of a chord are counted in Celery's result back end.
  */
-export const embedProblem = (embed: Embed, id: string): string | undefined => {
+export const embedProblem = (embed: Embed, id: string, countsChords = false): string | undefined => {
   if (embed === NO_EMBED) return undefined
   // Celery's clients leave the number of tasks in their result backend, and no message of a chord says it.
-  if (embed.chord !== null)
+  if (embed.chord !== null && !countsChords)
     return "chords of Celery are not supported: no message says how many tasks there are; submit the body with `chord`"
   // An id names one job: a second follow-up with the same id would count as a duplicate and never run.
   const onSuccess = new Set([id])
   const onFailure = new Set([id])
-  const plain = plainFollowUps(embed)
+  const plain = plainFollowUps(embed, countsChords)
   if (Result.isFailure(plain)) return plain.failure
+  if (embed.chord !== null) {
+    const body = plainFollowUps({ callbacks: [embed.chord], errbacks: null, chain: null }, countsChords)
+    if (Result.isFailure(body)) return `chord: ${body.failure}`
+    const problem = body.success.callbacks?.map((each) => signatureProblem(each, countsChords)).find(Boolean)
+    if (problem !== undefined) return `chord: ${problem}`
+  }
   const { callbacks, errbacks, chain } = plain.success
   for (const [field, signatures, taken] of [
     ["callbacks", callbacks, onSuccess],
@@ -57,7 +65,8 @@ export const embedProblem = (embed: Embed, id: string): string | undefined => {
     ["chain", chain, onSuccess],
   ] as const) {
     for (const [at, signature] of (signatures ?? []).entries()) {
-      const problem = signatureProblem(signature)
+      const isLater = countsChords && (signature.subtask_type === "group" || signature.subtask_type === "chord")
+      const problem = isLater ? undefined : signatureProblem(signature, countsChords)
       if (problem !== undefined) return `${field}[${at}]: ${problem}`
       const { task_id: own } = signature.options
       if (typeof own !== "string" || own === "") continue
@@ -68,34 +77,34 @@ export const embedProblem = (embed: Embed, id: string): string | undefined => {
   return undefined
 }
 
-const signatureProblem = (signature: Signature): string | undefined => {
+const signatureProblem = (signature: Signature, countsChords: boolean): string | undefined => {
   if (signature.subtask_type !== null && signature.subtask_type !== "task")
     return `a ${signature.subtask_type} is not supported here`
   const checked = taskOfSignature(signature, { id: "check", now: 0 })
   if (Result.isFailure(checked)) return checked.failure.message
-  return checked.success.chord === null ? undefined : "chords are not supported"
+  return checked.success.chord === null || countsChords ? undefined : "chords are not supported"
 }
 
 /** Callbacks and the next link of the chain. `result`: in its JSON form, which JSON bodies take as the value. */
 export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): ReadonlyArray<AddressedTask> => {
   if (embed === NO_EMBED) return []
   const args = [result ?? null]
-  const { callbacks, chain: links } = plainOf(embed)
+  const { callbacks, chain: links } = plainOf(embed, ended)
   const postings = (callbacks ?? []).map((callback) => posted(callback, { args }, ended))
   const chain = links ?? []
   const next = chain.at(-1)
   if (next !== undefined) {
     const rest = chain.slice(0, -1)
     const { member } = ended.task.own
-    const own = member === undefined ? undefined : { member: linkOf(member, rest.length > 0) }
-    postings.push(posted(next, { args, options: { chain: rest } }, ended, own))
+    const place = member === undefined ? {} : { member: linkOf(member, rest.length > 0) }
+    postings.push(posted(next, { args, options: { chain: rest } }, ended, { ...place, link: true }))
   }
   return postings
 }
 
 /** Every embed was taken apart once before the handler ran. */
-const plainOf = (embed: Embed): PlainFollowUps =>
-  Result.getOrElse(plainFollowUps(embed), (why) => {
+const plainOf = (embed: Embed, { isForeign }: Ended): PlainFollowUps =>
+  Result.getOrElse(plainFollowUps(embed, isForeign), (why) => {
     throw new Error(why)
   })
 
@@ -117,7 +126,8 @@ export const afterFailure = (embed: Embed, error: JobError, ended: Ended): Reado
     headers: task.custom,
   }
   const { traceback = null, ...told } = error
-  return (plainOf(embed).errbacks ?? []).map((errback) => posted(errback, { args: [request, told, traceback] }, ended))
+  const args = ended.isForeign ? [task.id] : [request, told, traceback]
+  return (plainOf(embed, ended).errbacks ?? []).map((errback) => posted(errback, { args }, ended))
 }
 
 const posted = (
@@ -159,7 +169,12 @@ const postingOf = (
     origin: ended.task.origin,
     traceparent: ended.trace?.traceparent ?? null,
     tracestate: ended.trace?.tracestate ?? null,
-    own: { ...next.task.own, submittedAt: ended.now, ...(redact === undefined ? {} : { redact }), ...own },
+    own: {
+      ...next.task.own,
+      ...(ended.isForeign ? {} : { submittedAt: ended.now }),
+      ...(redact === undefined ? {} : { redact }),
+      ...own,
+    },
   }
   const { callbacks, errbacks, chain, chord } = next
   const nothing = callbacks === null && errbacks === null && (chain === null || chain.length === 0) && chord === null

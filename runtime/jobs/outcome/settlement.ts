@@ -15,6 +15,7 @@ import {
   outcomeOfRun,
   recordOfTask,
   step,
+  type Undoing,
   withTransition,
 } from "../../protocol/record.ts"
 import type { State } from "../../protocol/state.ts"
@@ -67,7 +68,7 @@ const ended = (attempt: Attempt, record: JobRecord): JobRecord => ({
  * attempt. The outcomes of earlier runs went into the job's history when this run began.
  */
 const unended = (attempt: Attempt, record: JobRecord): JobRecord => {
-  const { claims: _claims, message: _message, acked: _acked, earlier: _earlier, ...kept } = record
+  const { claims: _claims, message: _message, acked: _acked, earlier: _earlier, undo: _undo, ...kept } = record
   return { ...kept, fence: attempt.fence }
 }
 
@@ -135,6 +136,10 @@ const following = (followUps: ReadonlyArray<AddressedTask>): { readonly followUp
 /** The task's `expires` has passed before it started. */
 export const expired = (attempt: Attempt): AttemptEnd => unrun(attempt, { state: "expired" })
 
+/** The end of a cancelled job whose steps were undone. */
+export const cancelledByReverting = (attempt: Attempt): AttemptEnd =>
+  unrun(attempt, { state: "cancelled", reason: "reverted" })
+
 /** A revocation applies to the task. */
 export const revoked = (attempt: Attempt): AttemptEnd => unrun(attempt, { state: "cancelled", reason: "revoked" })
 
@@ -175,8 +180,9 @@ const followed = ({ trace }: Attempt): Pick<OwnHeaders, "attempted"> =>
 /** The message of a job's next run: no retries used; `expires` was about the first one. */
 const nextRun = (attempt: Attempt, repeat: RepeatHeader, run: number, due: number | undefined): Message => {
   const { message } = attempt.posting
+  const { from: _from, ...before } = attempt.task.own
   const own: OwnHeaders = {
-    ...attempt.task.own,
+    ...before,
     run,
     repeat: { ...repeat, done: repeat.done + 1 },
     ...followed(attempt),
@@ -236,12 +242,22 @@ export const retried = (attempt: Attempt, error: JobError, waitMs: number, front
     error,
   })
 
-/** Longest message of an error in the story of a job, in characters: the record has the whole of the last one. */
+/** Longest message of an error in the timeline of a job, in characters: the record has the whole of the last one. */
 const SHORT = 300
 
 const shortError = ({ name, message }: JobError): Pick<JobError, "name" | "message"> => ({
   name,
   message: message.length <= SHORT ? message : `${message.slice(0, SHORT)}…`,
+})
+
+/**
+ * Hands the task back, so that the job's next delivery undoes its steps. That delivery runs the handler again, since the
+ * functions that revert come from there; so does the one after it where a worker dies meanwhile.
+ */
+export const undoing = (attempt: Attempt, undo: Undoing): AttemptEnd => ({
+  token: attempt.token,
+  record: { ...unclaimed(attempt, "reverting"), undo },
+  then: { kind: "release", delay: 0 },
 })
 
 /** The next run of a repeating job, `waitMs` from now. Callbacks are submitted only after the last run. */
@@ -259,17 +275,15 @@ export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number,
     waitMs,
     front: false,
   })
+  if (next.record === undefined) return next
+  const { reverts: _reverts, ...record } = next.record
   return {
     ...next,
-    ...(next.record === undefined
-      ? {}
-      : {
-          record: {
-            ...next.record,
-            repeat: { times: repeat.times, done: repeat.done + 1 },
-            ...(ended === undefined ? {} : earlierWith({}, ended)),
-          },
-        }),
+    record: {
+      ...record,
+      repeat: { times: repeat.times, done: repeat.done + 1 },
+      ...(ended === undefined ? {} : earlierWith({}, ended)),
+    },
   }
 }
 
@@ -309,10 +323,10 @@ export const handedBack = (attempt: Attempt, stored: boolean, delayMs: number): 
   then: { kind: "release", delay: delayMs },
 })
 
-const unclaimed = (attempt: Attempt): JobRecord => {
+const unclaimed = (attempt: Attempt, reason = "handed-back"): JobRecord => {
   const { startedAt: _started, worker: _worker, progress: _progress, ...kept } = attempt.record
   return {
-    ...step(kept, { at: attempt.now, state: "queued", reason: "handed-back" }),
+    ...step(kept, { at: attempt.now, state: "queued", reason }),
     fence: attempt.fence,
     // The hand-back counts neither as an attempt nor as a claim.
     attempt: Math.max(0, attempt.record.attempt - 1),

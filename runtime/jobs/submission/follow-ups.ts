@@ -119,8 +119,9 @@ interface FollowedUp {
 }
 
 /**
- * The task, and the ids that it promises: those of its callbacks and of links of its chain that the caller has named. A link
- * before such a one gets an id as well, so that it can be told why the later one does not come.
+ * The task, and the ids that it promises: those of its callbacks and of links of its chain that the caller has named. A
+ * link before such a one gets an id as well: where the chain breaks there, its job shows why the later one does not
+ * come.
  */
 export const withPromises = <S extends FollowedUp>(
   submission: S,

@@ -7,9 +7,10 @@ import { CallboardError, WaitTimeout } from "../../errors.ts"
 import { isId } from "../../protocol/name.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
-import { isTerminal } from "../../protocol/state.ts"
+import { isTerminal, type State } from "../../protocol/state.ts"
 import { isExpired } from "../../protocol/time.ts"
 import type { Found, Jobs } from "../../transport/lift/transport.ts"
+import { TransportError } from "../../transport/mod.ts"
 import { findPromised } from "./promises.ts"
 
 /** A watch may miss changes, so a caller that waits reads the record this often. */
@@ -32,9 +33,18 @@ const brokenPromise = (id: string, before: string): CallboardError =>
     { id },
   )
 
-/** Only the tombstone of a job is left. */
-export const goneError = (id: string): CallboardError =>
-  new CallboardError("gone", `job ${id} is not kept any more`, { id })
+/** Only the tombstone of a job is left. Where that is given, it says when the job ended, and for how long it was kept. */
+export const goneError = (id: string, tombstone?: JobRecord): CallboardError =>
+  new CallboardError("gone", `job ${id} is not kept any more${tombstone === undefined ? "" : storyOf(tombstone)}`, {
+    id,
+  })
+
+const storyOf = ({ state, endedAt, keepMs = 0, deleted = false }: JobRecord): string => {
+  const ended = endedAt === undefined ? "" : `: it ended as ${state} at ${new Date(endedAt).toISOString()}`
+  if (deleted) return `${ended}${ended === "" ? ":" : ", and"} was deleted`
+  const setting = state === "succeeded" ? "resultTtl" : "failureTtl"
+  return ended === "" ? "" : `${ended}, and its ${setting} was ${keepMs / 1_000} s`
+}
 
 /** The record of a job, expiry judged. Fails with `not-found`. */
 export const findRecord = async (connection: Connection, id: string): Promise<Found> => {
@@ -63,6 +73,37 @@ export const expire = async (connection: Connection, found: Found): Promise<Foun
 
 /** Records of many jobs are read a few at a time. */
 const AT_A_TIME = 64
+
+/**
+ * The records of a list, expiry judged as by {@link findRecord}. Those that are not kept any more by that, or have no more one
+ * of the states that were asked for, are left out.
+ */
+export const judged = async (
+  connection: Connection,
+  records: ReadonlyArray<JobRecord>,
+  states?: ReadonlyArray<State>,
+): Promise<ReadonlyArray<JobRecord>> => {
+  const ids = records.flatMap((record) => (isOverdue(record, Date.now()) ? [record.id] : []))
+  if (ids.length === 0) return records
+  const now = new Map<string, JobRecord | undefined>()
+  const judge = async (id: string) => {
+    try {
+      now.set(id, (await findRecord(connection, id)).record)
+    } catch (cause) {
+      // A list is shown as it was read where nothing can be written.
+      if (cause instanceof CallboardError && cause.code === "not-found") now.set(id, undefined)
+      else if (!(cause instanceof TransportError)) throw cause
+    }
+  }
+  for (let from = 0; from < ids.length; from += AT_A_TIME)
+    await Promise.all(ids.slice(from, from + AT_A_TIME).map(judge))
+  return records.flatMap((listed) => {
+    if (!now.has(listed.id)) return [listed]
+    const record = now.get(listed.id)
+    const isMeant = record !== undefined && !record.tombstone && (states?.includes(record.state) ?? true)
+    return isMeant ? [record] : []
+  })
+}
 
 /**
  * What `take` returns for each record, by id; without jobs that do not exist. Only that is kept, as records may be

@@ -1,6 +1,6 @@
 /** Follows a job: its transitions and progress, replayed and then live; or all jobs, each change as one event. */
 
-import { latest } from "../../async/latest.ts"
+import { latest } from "../../async/timers.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { isId } from "../../protocol/name.ts"

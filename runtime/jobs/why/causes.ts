@@ -2,14 +2,13 @@
  * Decides why a job waits. Pure: facts in, causes out, in the order in which they hold a job up: decisions of people (a paused
  * queue), then whether workers are there, then whether they serve the actor, then the position in the queue.
  */
-
 import type { Deferral } from "../../cluster/deferrals.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
-import type { Cause } from "./cause.ts"
-import { type Facts, MAX_PARENTS_SHOWN } from "./facts.ts"
+import { isExpired } from "../../protocol/time.ts"
+import { type Cause, type Facts, MAX_PARENTS_SHOWN } from "./cause.ts"
 
 /** Never empty. */
 export const causesOf = (facts: Facts): ReadonlyArray<Cause> => {
@@ -17,6 +16,7 @@ export const causesOf = (facts: Facts): ReadonlyArray<Cause> => {
   if (isTerminal(record.state)) return [ended(record)]
   const running = runningOn(facts)
   if (running !== undefined) return [running]
+  if (isExpired(record.expiresAt, facts.now) && record.state !== "started") return [overdue(record)]
   const later = deferred(facts) ?? timed(facts)
   const obstacles = obstaclesOf(facts)
   if (later !== undefined) return [later, ...obstacles]
@@ -55,7 +55,7 @@ const ended = ({ id, state, endedAt, error, dead, timeline }: JobRecord): Cause 
 const runningOn = ({ record, workers, now }: Facts): Cause | undefined => {
   for (const { name, jobs = [] } of workers ?? []) {
     const job = jobs.find(({ id }) => id === record.id)
-    if (job !== undefined) return running(name, Date.parse(job.startedAt), job.attempt, now)
+    if (job !== undefined) return running(name, Date.parse(job.startedAt), job.attempt, now, record)
   }
   if (record.state !== "started") return undefined
   const { worker, startedAt = record.submittedAt, attempt } = record
@@ -68,15 +68,32 @@ const runningOn = ({ record, workers, now }: Facts): Cause | undefined => {
       attempt,
     }
   }
-  return running(worker, startedAt, attempt, now)
+  return running(worker, startedAt, attempt, now, record)
 }
 
-const running = (worker: string | undefined, since: number, attempt: number, now: number): Cause => ({
+const undoing = ({ undo }: JobRecord): string =>
+  undo === undefined
+    ? ""
+    : `; its steps are being undone, because it ${undo.why === "failed" ? "has failed" : "was cancelled"}`
+
+const running = (
+  worker: string | undefined,
+  since: number,
+  attempt: number,
+  now: number,
+  record: JobRecord,
+): Cause => ({
   code: "running",
-  message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker}`} for ${Math.max(0, Math.round((now - since) / 1000))} s`,
+  message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${undoing(record)}`,
   since: iso(since),
   attempt,
   ...(worker === undefined ? {} : { workers: [worker] }),
+})
+
+const overdue = ({ expiresAt = 0 }: JobRecord): Cause => ({
+  code: "overdue",
+  message: `it was to start before ${iso(expiresAt)}: it is not started any more, and is recorded as expired, unless a worker started it just in time and has not told of it yet`,
+  since: iso(expiresAt),
 })
 
 /** It waits for other jobs. */

@@ -4,10 +4,11 @@ import type { JSX } from "preact"
 import { useEffect } from "preact/hooks"
 import type { DryRun, JobSummary } from "../api.ts"
 import { type Action, asked, bulkPath, type Decision, type Going, goBulk, going, onePath } from "../bulk.ts"
-import { curlOf } from "../client.ts"
+import { curlOf, jobPath } from "../client.ts"
 import { filterName } from "../filters.ts"
 import { type Loaded, useLoad } from "../load.ts"
 import { href } from "../router.ts"
+import { idEnd } from "../seen.ts"
 import { api, get, me, send } from "../state.ts"
 import { whole } from "../times.ts"
 import { Button, Copy, Dialog, Note, Skeleton, Trouble } from "./basic.tsx"
@@ -193,14 +194,14 @@ const Few = ({ ids }: { readonly ids: ReadonlyArray<string> }): JSX.Element => (
 )
 
 const One = ({ id }: { readonly id: string }): JSX.Element => {
-  const job = useLoad(id, (stop) => get<JobSummary>(`/v1/jobs/${encodeURIComponent(id)}`, {}, stop), { every: 1 })
+  const job = useLoad(id, (stop) => get<JobSummary>(jobPath(id), {}, stop), { every: 1 })
   return (
     <li>
       {job.data === undefined ? <span class="st">…</span> : <StateWord name={job.data.state} />}
       <a class="link" href={href("job", id)}>
         {job.data?.name ?? "job"}
       </a>
-      <span class="id">{id.slice(-8)}</span>
+      <span class="id">{idEnd(id)}</span>
       {job.data?.error !== undefined && job.data.state !== "succeeded" && (
         <span class="clip mono small">{job.data.error.message}</span>
       )}

@@ -1,7 +1,8 @@
 /** Bars and meters in SVG: widths are percents, so that nothing is measured, and no style is set from here. */
 import type { JSX } from "preact"
 
-const pct = (part: number): string => `${(part * 100).toFixed(2)}%`
+/** A part of the whole, as an attribute of SVG. */
+export const pct = (part: number): string => `${(part * 100).toFixed(2)}%`
 
 /** Small bars without an axis. They stand beside numbers that say the same, and are not read out. */
 export const Spark = ({

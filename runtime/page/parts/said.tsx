@@ -3,12 +3,13 @@ import { signal } from "@preact/signals"
 import type { JSX } from "preact"
 import { ApiError, type Query } from "../client.ts"
 import { refresh, send } from "../state.ts"
-import { Button } from "./basic.tsx"
+import { Button, type Command, Decision, type DecisionProps } from "./basic.tsx"
 import { Icon } from "./icon.tsx"
 
 interface Call {
   readonly method: string
   readonly path: string
+  readonly query?: Query
 }
 
 interface Said {
@@ -32,11 +33,16 @@ export const say = (next: Said): void => {
   )
 }
 
+/** The states of a job that has not begun. */
+const WAITING = "deferred,scheduled,queued"
+
 /** What takes a decision back: a job that has not started is cancelled again, a cancelled one is retried. */
 const undoOf = ({ path }: Call): Call | undefined => {
   const [, job, verb] = /^(\/v1\/jobs\/[^/]+)\/(retry|cancel|run-now)$/.exec(path) ?? []
   if (job === undefined || verb === "run-now") return undefined
-  return { method: "POST", path: `${job}/${verb === "retry" ? "cancel" : "retry"}` }
+  // Once the job runs again it is not what was retried by mistake any more.
+  if (verb === "retry") return { method: "POST", path: `${job}/cancel`, query: { state: WAITING } }
+  return { method: "POST", path: `${job}/retry` }
 }
 
 /** Decides, and says what came of it. Resolves to whether it was done. */
@@ -60,6 +66,69 @@ export const decide = async (
   }
 }
 
+/** Why a decision cannot be taken back any more. */
+const TOO_LATE: Readonly<Record<string, string>> = {
+  "matches-differ": "the job has started meanwhile, and goes on",
+  "already-terminal": "the job has ended meanwhile",
+  "job-exists": "the job was decided about meanwhile",
+}
+
+const takeBack = async ({ method, path, query }: Call): Promise<void> => {
+  try {
+    await send(method, path, query)
+    say({ words: "Undo: done", isBad: false })
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error
+    const late = TOO_LATE[error.code]
+    say({ words: `Undo: ${late === undefined ? error.message : `too late, ${late}`}`, isBad: true })
+  }
+  refresh()
+}
+
+/** A button that decides at once. `words`: how the decision is told. */
+export const Act = ({
+  words,
+  command,
+  ...button
+}: Omit<DecisionProps, "onClick" | "command"> & { readonly words: string; readonly command: Command }): JSX.Element => (
+  <Decision
+    {...button}
+    command={command}
+    onClick={() => void decide(words, command.method, command.path, command.query)}
+  />
+)
+
+/** What is let go on or stopped, whichever it is not: one button, at one place. */
+export const Turn = ({
+  name,
+  isOff,
+  verbs,
+  command,
+  titles,
+}: {
+  readonly name: string
+  readonly isOff: boolean
+  /** What it says to begin again, and to stop. */
+  readonly verbs: readonly [on: string, off: string]
+  readonly titles: readonly [on: string, off: string]
+  /** What it calls, by its verb in an address. */
+  readonly command: (verb: string) => Command
+}): JSX.Element => {
+  const at = isOff ? 0 : 1
+  return (
+    <Act
+      scope="operate"
+      class="small"
+      icon={isOff ? "play" : "pause"}
+      words={`${verbs[at]} ${name}`}
+      title={titles[at]}
+      command={command(verbs[at].toLowerCase())}
+    >
+      {verbs[at]}
+    </Act>
+  )
+}
+
 /** Where decisions are told. It is always there, so that it is read out. */
 export const SaidBar = (): JSX.Element => {
   const { value } = said
@@ -74,7 +143,7 @@ export const SaidBar = (): JSX.Element => {
               class="small"
               onClick={() => {
                 const { undo } = value
-                if (undo !== undefined) void decide("Undo", undo.method, undo.path)
+                if (undo !== undefined) void takeBack(undo)
               }}
             >
               Undo

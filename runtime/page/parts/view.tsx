@@ -1,6 +1,8 @@
 /** The frame of each view: its title, what stands beside it, and what all views have at the top. */
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect } from "preact/hooks"
+import type { ViewName } from "../paths.ts"
+import { href } from "../router.ts"
 import { seen } from "../seen.ts"
 import { link, nextTheme, now, ownZone, paused, pausedAt, theme, togglePause, toggleZone, zone } from "../state.ts"
 import { clock } from "../times.ts"
@@ -85,3 +87,39 @@ export const View = ({ title, count, crumb, tools, children }: ViewProps): JSX.E
     </>
   )
 }
+
+/** The way from a list to one of what it names. */
+export const Crumb = ({
+  to,
+  title,
+  name,
+}: {
+  readonly to: ViewName
+  readonly title: string
+  readonly name: string
+}) => (
+  <>
+    <a href={href(to)}>{title}</a>
+    <Icon name="right" />
+    <b>{name}</b>
+  </>
+)
+
+/** What one thing is called, what is known of it in a line, and what can be decided about it. */
+export const Head = ({
+  title,
+  tools,
+  children,
+}: {
+  readonly title: ComponentChildren
+  readonly tools: ComponentChildren
+  readonly children: ComponentChildren
+}): JSX.Element => (
+  <div class="jobhead">
+    <div class="grow">
+      <h1>{title}</h1>
+      <p class="meta">{children}</p>
+    </div>
+    <div class="row wrap">{tools}</div>
+  </div>
+)

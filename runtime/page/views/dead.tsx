@@ -1,16 +1,20 @@
 /** Dead letters: by reason, with what each means and what to do, and the letters themselves. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
+import { useEffect } from "preact/hooks"
 import type { JobList, JobSummary } from "../api.ts"
+import { bulkPath, onePath, startBulk } from "../bulk.ts"
+import type { Query } from "../client.ts"
 import { type Loaded, useLoad } from "../load.ts"
 import { Decision, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Glyph } from "../parts/icon.tsx"
 import { Pager } from "../parts/pager.tsx"
-import { decide } from "../parts/said.tsx"
+import { Act } from "../parts/said.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
-import { href } from "../router.ts"
+import { href, query, withQuery } from "../router.ts"
+import { idEnd } from "../seen.ts"
 import { useStable } from "../stable.ts"
 import { counts, cutCounts, get } from "../state.ts"
 import { whole } from "../times.ts"
@@ -55,28 +59,39 @@ const namesOf = (jobs: ReadonlyArray<JobSummary>): string => {
 
 const diedAt = ({ times }: JobSummary): string => times.ended ?? times.submitted
 
-const RedriveButton = ({ job }: { readonly job: JobSummary }): JSX.Element => {
-  const command = { method: "POST", path: `/v1/dead/${encodeURIComponent(job.id)}/redrive` }
-  return (
-    <Decision
-      scope="operate"
-      class="small"
-      icon="retry"
-      command={command}
-      title={`Run ${job.id.slice(-8)} again`}
-      onClick={() => void decide(`Redrive ${job.id.slice(-8)}`, command.method, command.path)}
-    >
-      Redrive
-    </Decision>
-  )
-}
+const RedriveButton = ({ job }: { readonly job: JobSummary }): JSX.Element => (
+  <Act
+    scope="operate"
+    class="small"
+    icon="retry"
+    words={`Redrive ${idEnd(job.id)}`}
+    command={{ method: "POST", path: onePath("redrive", job.id) }}
+    title={`Run ${idEnd(job.id)} again`}
+  >
+    Redrive
+  </Act>
+)
+
+/** Asks about all letters of a reason, also those that are not among the ones that were looked at. */
+const RedriveAll = ({ reason }: { readonly reason: string }): JSX.Element => (
+  <Decision
+    scope="operate"
+    class="small"
+    icon="retry"
+    command={{ method: "POST", path: bulkPath("redrive"), query: { reason } }}
+    title={`Run all that died as ${reason} again`}
+    onClick={() => startBulk({ action: "redrive", which: { filter: { reason } }, expected: undefined })}
+  >
+    Redrive all…
+  </Decision>
+)
 
 const ReasonTable = ({ reasons }: { readonly reasons: ReadonlyArray<Reason> }): JSX.Element => {
   const rows = useStable("reasons", reasons, ({ reason }) => reason)
   return (
     <Table
       caption="Reasons, the most frequent first"
-      columns={["Reason", "What it means, what to do", "Tasks", num("Oldest"), num("Jobs")]}
+      columns={["Reason", "What it means, what to do", "Tasks", num("Oldest"), num("Jobs"), ACTIONS]}
     >
       {rows.map(({ reason, jobs }) => {
         const oldest = jobs.map(diedAt).toSorted()[0]
@@ -85,7 +100,9 @@ const ReasonTable = ({ reasons }: { readonly reasons: ReadonlyArray<Reason> }): 
             <Cell class="wide">
               <span class="row">
                 <Glyph name="dead" />
-                <b class="mono small">{reason}</b>
+                <a class="b mono small" href={withQuery({ reason })} data-row="">
+                  {reason}
+                </a>
               </span>
             </Cell>
             <Cell class="mid small" label="">
@@ -99,6 +116,9 @@ const ReasonTable = ({ reasons }: { readonly reasons: ReadonlyArray<Reason> }): 
             </Cell>
             <Cell class="num b" label="jobs">
               {whole(jobs.length)}
+            </Cell>
+            <Cell class="act keep">
+              <RedriveAll reason={reason} />
             </Cell>
           </Row>
         )
@@ -120,7 +140,7 @@ const LetterTable = ({ jobs }: { readonly jobs: ReadonlyArray<JobSummary> }) => 
             <a class="b" href={href("job", job.id)} data-row="">
               {job.name}
             </a>{" "}
-            <span class="id">{job.id.slice(-8)}</span>
+            <span class="id">{idEnd(job.id)}</span>
           </Cell>
           <Cell class="mono small s-dead" label="">
             {reasonOf(job)}
@@ -142,8 +162,8 @@ const LetterTable = ({ jobs }: { readonly jobs: ReadonlyArray<JobSummary> }) => 
   )
 }
 
-const loadDead = (limit: number, signal: AbortSignal, cursor?: string): Promise<JobList> =>
-  get<JobList>("/v1/dead", { limit, cursor }, signal)
+const loadDead = (limit: number, signal: AbortSignal, more: Query = {}): Promise<JobList> =>
+  get<JobList>("/v1/dead", { limit, ...more }, signal)
 
 const Reasons = (): JSX.Element => {
   const looked = useLoad("dead", (signal) => loadDead(LOOKED_AT, signal), { every: 5 })
@@ -175,7 +195,17 @@ export const Dead = (): JSX.Element => {
   /** Where the pages that are shown begin; the first one has no cursor. */
   const cursors = useSignal<ReadonlyArray<string>>([])
   const cursor = cursors.value.at(-1)
-  const list = useLoad(`dead ${cursor ?? ""}`, (signal) => loadDead(LISTED, signal, cursor), { every: 3 })
+  const reason = query.value.get("reason") ?? undefined
+  const list = useLoad(
+    `dead ${cursor ?? ""} ${reason ?? ""}`,
+    (signal) => loadDead(LISTED, signal, { cursor, reason }),
+    {
+      every: 3,
+    },
+  )
+  useEffect(() => {
+    cursors.value = []
+  }, [reason])
   const all = counts.value?.["dead"] ?? 0
   const next = list.data?.next
   return (
@@ -185,7 +215,18 @@ export const Dead = (): JSX.Element => {
           Tasks that no worker serves, that cannot be read, that cost their workers, or that their handler rejected.
         </p>
         <Reasons />
-        <Panel title="Newest" hold>
+        <Panel
+          title="Newest"
+          hint={reason === undefined ? undefined : <span class="mono">{reason}</span>}
+          tools={
+            reason !== undefined && (
+              <a class="btn small quiet" href={withQuery({ reason: undefined })}>
+                All reasons
+              </a>
+            )
+          }
+          hold
+        >
           <Letters list={list} />
           <Pager cursors={cursors} next={next} back="Newer" forth="Older" />
         </Panel>

@@ -12,6 +12,7 @@ import { Moment } from "../parts/time.tsx"
 import { Traceback } from "../parts/trace.tsx"
 import { View } from "../parts/view.tsx"
 import { go, href, query, withQuery } from "../router.ts"
+import { idEnd } from "../seen.ts"
 import { useStable } from "../stable.ts"
 import { get, may } from "../state.ts"
 import { percent, whole } from "../times.ts"
@@ -287,7 +288,7 @@ const Found = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element => (
         Newest:{" "}
         {cause.ids.slice(0, 5).map((each) => (
           <a key={each} class="link mono" href={href("job", each)}>
-            {each.slice(-8)}{" "}
+            {idEnd(each)}{" "}
           </a>
         ))}
       </p>

@@ -1,19 +1,16 @@
-/** Queues, worst first, and the limits of methods. */
-import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useLoad } from "../load.ts"
-import { Decision, Empty, Panel, Part } from "../parts/basic.tsx"
-import { Meter } from "../parts/chart.tsx"
+import { Empty, Panel, Part } from "../parts/basic.tsx"
 import { Icon } from "../parts/icon.tsx"
-import { decide } from "../parts/said.tsx"
+import { Turn } from "../parts/said.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
-import { Moment } from "../parts/time.tsx"
-import { View } from "../parts/view.tsx"
+import { Crumb, Head, View } from "../parts/view.tsx"
 import { href } from "../router.ts"
-import type { Limit, LimitKey, Queue, Worker } from "../service.ts"
+import type { Queue, Worker } from "../service.ts"
 import { useStable } from "../stable.ts"
 import { get, has, now } from "../state.ts"
 import { duration, relative, short, whole } from "../times.ts"
+import { Limits } from "./limits.tsx"
 
 interface QueueList {
   readonly queues: ReadonlyArray<Queue>
@@ -45,22 +42,15 @@ const trendOf = (queue: Queue): string => {
   return depth === 0 ? "empty" : ""
 }
 
-const PauseButton = ({ queue }: { readonly queue: Queue }): JSX.Element => {
-  const verb = queue.paused ? "resume" : "pause"
-  const command = { method: "POST", path: `/v1/queues/${encodeURIComponent(queue.name)}/${verb}` }
-  return (
-    <Decision
-      scope="operate"
-      class="small"
-      icon={queue.paused ? "play" : "pause"}
-      command={command}
-      title={queue.paused ? `Let ${queue.name} give out tasks again` : `Let ${queue.name} give none out`}
-      onClick={() => void decide(`${queue.paused ? "Resume" : "Pause"} ${queue.name}`, command.method, command.path)}
-    >
-      {queue.paused ? "Resume" : "Pause"}
-    </Decision>
-  )
-}
+const PauseButton = ({ queue: { name, paused } }: { readonly queue: Queue }): JSX.Element => (
+  <Turn
+    name={name}
+    isOff={paused}
+    verbs={["Resume", "Pause"]}
+    titles={[`Let ${name} give out tasks again`, `Let ${name} give none out`]}
+    command={(verb) => ({ method: "POST", path: `/v1/queues/${encodeURIComponent(name)}/${verb}` })}
+  />
+)
 
 const PausedTag = (): JSX.Element => (
   <span class="tag">
@@ -146,102 +136,6 @@ const QueueTable = ({ queues }: { readonly queues: ReadonlyArray<Queue> }) => {
         <QueueRow key={queue.name} queue={queue} isRated={isRated} />
       ))}
     </Table>
-  )
-}
-
-// ── Limits ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-const limitWords = ({ concurrency, rate }: Limit): string =>
-  [concurrency === undefined ? "" : `${whole(concurrency)} at a time`, rate ?? ""]
-    .filter((each) => each !== "")
-    .join(", ")
-
-const Keys = ({ limit }: { readonly limit: Limit }): JSX.Element => {
-  const path = `/v1/limits/${encodeURIComponent(limit.task)}/keys`
-  const keys = useLoad(path, (signal) => get<{ readonly keys: ReadonlyArray<LimitKey> }>(path, { limit: 20 }, signal), {
-    every: 2,
-  })
-  return (
-    <div class="in">
-      <Part of={keys} rows={3}>
-        {(found) =>
-          found.keys.length === 0 ? (
-            <p class="small dim">Nothing is held.</p>
-          ) : (
-            <ul class="keys">
-              <li>
-                <span>Key</span>
-                <span>Runs</span>
-                <span>Share of what waits</span>
-                <span class="num">Waiting</span>
-                <span class="num">Next starts</span>
-              </li>
-              {found.keys.map((each) => (
-                <li key={each.key}>
-                  <b>{each.key}</b>
-                  <span>{whole(each.running)}</span>
-                  <Meter parts={[[each.held / Math.max(1, limit.held), "f-warn"]]} />
-                  <span class="num">
-                    {whole(each.held)}{" "}
-                    {each.oldest !== undefined && <span class="dim small">{duration(each.oldest)}</span>}
-                  </span>
-                  <span class="num small mid">
-                    {each.nextFree === undefined ? "–" : <Moment at={each.nextFree} as="clock" />}
-                  </span>
-                </li>
-              ))}
-            </ul>
-          )
-        }
-      </Part>
-    </div>
-  )
-}
-
-const LimitRow = ({ limit }: { readonly limit: Limit }): JSX.Element => {
-  const isOpen = useSignal(false)
-  return (
-    <details class="lim" onToggle={(event) => (isOpen.value = event.currentTarget.open)}>
-      <summary data-row="">
-        <Icon name="right" class="c" />
-        <span class="clip">
-          <b>{limit.task}</b> {limit.keyed && <span class="dim small">by key</span>}
-        </span>
-        <span class="mid small">{limitWords(limit)}</span>
-        <span class="small mid">
-          {whole(limit.running)} run{limit.keys === undefined ? "" : `, ${whole(limit.keys.total)} keys`}
-        </span>
-        <span class={`num ${limit.held === 0 ? "dim" : ""}`}>{whole(limit.held)} held</span>
-        <span class="num small mid">{limit.oldest === undefined ? "–" : `oldest ${duration(limit.oldest)}`}</span>
-      </summary>
-      {isOpen.value &&
-        (limit.keyed ? (
-          <Keys limit={limit} />
-        ) : (
-          <p class="in small dim">It has no key: all jobs of the method keep to it together.</p>
-        ))}
-    </details>
-  )
-}
-
-const Limits = (): JSX.Element => {
-  const limits = useLoad(
-    "limits",
-    (signal) => get<{ readonly limits: ReadonlyArray<Limit> }>("/v1/limits", {}, signal),
-    { every: 2 },
-  )
-  return (
-    <Panel title="Limits" hint="of methods, over all workers" hold>
-      <Part of={limits} rows={3}>
-        {(found) =>
-          found.limits.length === 0 ? (
-            <Empty title="No method has a limit" />
-          ) : (
-            found.limits.map((limit) => <LimitRow key={limit.task} limit={limit} />)
-          )
-        }
-      </Part>
-    </Panel>
   )
 }
 
@@ -343,58 +237,45 @@ const Servers = ({ name }: { readonly name: string }): JSX.Element => {
 
 export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
   const queues = useLoad("queues", loadQueues, { every: 2 })
-  const crumb = (
-    <>
-      <a href={href("queues")}>Queues</a>
-      <Icon name="right" />
-      <b>{name}</b>
-    </>
-  )
   return (
-    <View title={name} crumb={crumb}>
+    <View title={name} crumb={<Crumb to="queues" title="Queues" name={name} />}>
       <div class="stackv">
         <Part of={queues}>
           {(found) => {
             const queue = found.queues.find((each) => each.name === name)
             return (
               <>
-                <div class="jobhead">
-                  <div>
-                    <h1>
+                <Head
+                  title={
+                    <>
                       {name} {queue?.paused === true && <PausedTag />}
-                    </h1>
-                    <p class="meta">
-                      {queue === undefined ? (
-                        <span>There is no such queue now: nothing waits in it, and no worker takes from it.</span>
-                      ) : (
-                        <>
-                          <span>
-                            <b>{whole(queue.depth)}</b> wait
-                          </span>
-                          {queue.oldestAge !== undefined && <span>the oldest for {duration(queue.oldestAge)}</span>}
-                          <span>
-                            <b>{whole(queue.scheduled)}</b> scheduled
-                          </span>
-                          <span>
-                            <b>{whole(queue.inFlight)}</b> in the hands of workers
-                          </span>
-                          {queue.perMinute !== undefined && (
-                            <span>
-                              {short(queue.perMinute.in)}/min in, {short(queue.perMinute.out)}/min out
-                            </span>
-                          )}
-                          {trendOf(queue) !== "" && <span>{trendOf(queue)}</span>}
-                        </>
+                    </>
+                  }
+                  tools={queue !== undefined && <PauseButton queue={queue} />}
+                >
+                  {queue === undefined ? (
+                    <span>There is no such queue now: nothing waits in it, and no worker takes from it.</span>
+                  ) : (
+                    <>
+                      <span>
+                        <b>{whole(queue.depth)}</b> wait
+                      </span>
+                      {queue.oldestAge !== undefined && <span>the oldest for {duration(queue.oldestAge)}</span>}
+                      <span>
+                        <b>{whole(queue.scheduled)}</b> scheduled
+                      </span>
+                      <span>
+                        <b>{whole(queue.inFlight)}</b> in the hands of workers
+                      </span>
+                      {queue.perMinute !== undefined && (
+                        <span>
+                          {short(queue.perMinute.in)}/min in, {short(queue.perMinute.out)}/min out
+                        </span>
                       )}
-                    </p>
-                  </div>
-                  <span class="grow" />
-                  {queue !== undefined && (
-                    <div class="row">
-                      <PauseButton queue={queue} />
-                    </div>
+                      {trendOf(queue) !== "" && <span>{trendOf(queue)}</span>}
+                    </>
                   )}
-                </div>
+                </Head>
                 <div class="two">
                   <Waiting name={name} />
                   <Servers name={name} />

@@ -2,10 +2,10 @@
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useLoad } from "../load.ts"
-import { Decision, Empty, Panel, Part } from "../parts/basic.tsx"
+import { Empty, Panel, Part } from "../parts/basic.tsx"
 import { StateWord } from "../parts/icon.tsx"
 import { Pager } from "../parts/pager.tsx"
-import { decide } from "../parts/said.tsx"
+import { Act, Turn } from "../parts/said.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
@@ -44,32 +44,26 @@ const path = (name: string, action = ""): string => `/v1/schedules/${encodeURICo
 
 const Actions = ({ schedule }: { readonly schedule: Schedule }): JSX.Element => {
   const { name, state } = schedule
-  const run = { method: "POST", path: path(name, "/run") }
-  const isPaused = state === "paused"
-  const turn = { method: "POST", path: path(name, isPaused ? "/resume" : "/pause") }
   return (
     <span class="row">
-      <Decision
+      <Act
         scope="operate"
         class="small"
         icon="play"
-        command={run}
+        words={`Run ${name} now`}
         title={`Post the task of ${name} now`}
-        onClick={() => void decide(`Run ${name} now`, run.method, run.path)}
+        command={{ method: "POST", path: path(name, "/run") }}
       >
         Run now
-      </Decision>
+      </Act>
       {state !== "over" && (
-        <Decision
-          scope="operate"
-          class="small"
-          icon={isPaused ? "play" : "pause"}
-          command={turn}
-          title={isPaused ? `Let ${name} start again` : `Let ${name} start no more`}
-          onClick={() => void decide(`${isPaused ? "Resume" : "Pause"} ${name}`, turn.method, turn.path)}
-        >
-          {isPaused ? "Resume" : "Pause"}
-        </Decision>
+        <Turn
+          name={name}
+          isOff={state === "paused"}
+          verbs={["Resume", "Pause"]}
+          titles={[`Let ${name} start again`, `Let ${name} start no more`]}
+          command={(verb) => ({ method: "POST", path: path(name, `/${verb}`) })}
+        />
       )}
     </span>
   )

@@ -2,49 +2,33 @@
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useLoad } from "../load.ts"
-import { Decision, Empty, Note, Panel, Part, Segments } from "../parts/basic.tsx"
-import { Meter } from "../parts/chart.tsx"
-import { Glyph, Icon } from "../parts/icon.tsx"
-import { decide } from "../parts/said.tsx"
+import { Empty, Panel, Part, Segments } from "../parts/basic.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
-import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
 import { href } from "../router.ts"
-import type { RunningJob, Worker } from "../service.ts"
+import type { Worker } from "../service.ts"
 import { useStable } from "../stable.ts"
-import { get, now } from "../state.ts"
 import { bytes, duration, percent, roughly, short, whole } from "../times.ts"
-
-interface WorkerList {
-  readonly workers: ReadonlyArray<Worker>
-}
-
-const loadWorkers = (signal: AbortSignal): Promise<WorkerList> =>
-  get<WorkerList>("/v1/workers", { lost: "15m" }, signal)
+import {
+  isLost,
+  LATE,
+  loadWorkers,
+  NEAR,
+  noteOf,
+  type OnWorker,
+  RunningTable,
+  StateSign,
+  SuspendButton,
+  since,
+  usedOf,
+  versionOf,
+} from "./worker.tsx"
 
 /** A worker that was started again has the name of the one that is gone. */
 const keyOfWorker = ({ name, startedAt }: Worker): string => `${startedAt} ${name}`
 
-const isLost = ({ lost }: Worker): boolean => lost !== undefined && !lost.goodbye
-
-/** How long ago a moment was, in seconds. */
-const since = (at: string): number => Math.max(0, (now.value - Date.parse(at)) / 1000)
-
-/** Of an event loop that is later than this many seconds, jobs suffer. */
-const LATE = 0.03
-
 /** Shown one by one up to here; of more, the number alone. */
 const MOST_SLOTS = 64
-
-/** A handler near the end of its time limit. */
-const NEAR = 0.8
-
-/** How much of its time limit a job has used; `undefined` where it has none. */
-const usedOf = ({ startedAt, deadline }: RunningJob): number | undefined => {
-  if (deadline === undefined) return undefined
-  const [from, to] = [Date.parse(startedAt), Date.parse(deadline)]
-  return to <= from ? 1 : Math.min(1, Math.max(0, (now.value - from) / (to - from)))
-}
 
 const Slots = ({ worker }: { readonly worker: Worker }): JSX.Element => {
   const { concurrency, running, jobs = [] } = worker
@@ -58,51 +42,6 @@ const Slots = ({ worker }: { readonly worker: Worker }): JSX.Element => {
         return <i key={at} class={at >= running.length ? "" : used !== undefined && used >= NEAR ? "h" : "r"} />
       })}
     </span>
-  )
-}
-
-/** What is wrong with a worker, in words. */
-const noteOf = (worker: Worker): readonly [words: string, kind: string] | undefined => {
-  const { lost, unhealthy = [], loopLag = 0, state } = worker
-  if (lost !== undefined) {
-    const gone = `last heard ${roughly(since(lost.lastSeen))} ago`
-    return [lost.goodbye ? `stopped, ${gone}` : `${gone}, no goodbye`, lost.goodbye ? "" : "bad"]
-  }
-  const [first] = unhealthy
-  if (first !== undefined) return [`actor ${first.actor} is ${first.condition}: ${first.reason}`, "bad"]
-  if (state === "stuck") return ["all of its handlers go on after their jobs were decided", "bad"]
-  if (loopLag > LATE) return [`its event loop is ${duration(loopLag)} late`, "warnc"]
-  if (state === "stopping") return ["finishes what it runs, and takes nothing more", ""]
-  return undefined
-}
-
-const StateSign = ({ worker }: { readonly worker: Worker }): JSX.Element => {
-  if (isLost(worker)) return <Glyph name="failed" label="Lost" />
-  if (worker.lost !== undefined || worker.state === "stopping") return <Glyph name="cancelled" label="Stopped" />
-  if (worker.state === "suspended") return <Glyph name="cancelled" label="Suspended" />
-  if (worker.state === "stuck") return <Glyph name="warn" label="Stuck" />
-  return <Glyph name="succeeded" label="Alive" />
-}
-
-const versionOf = ({ appVersion, version }: Worker): string => appVersion ?? version
-
-const SuspendButton = ({ worker }: { readonly worker: Worker }): JSX.Element => {
-  const isSuspended = worker.state === "suspended"
-  const verb = isSuspended ? "resume" : "suspend"
-  const command = { method: "POST", path: `/v1/workers/${verb}`, query: { worker: worker.name } }
-  return (
-    <Decision
-      scope="operate"
-      class="small"
-      icon={isSuspended ? "play" : "pause"}
-      command={command}
-      title={isSuspended ? `Let ${worker.name} take tasks again` : `Let ${worker.name} take no more tasks`}
-      onClick={() =>
-        void decide(`${isSuspended ? "Resume" : "Suspend"} ${worker.name}`, command.method, command.path, command.query)
-      }
-    >
-      {isSuspended ? "Resume" : "Suspend"}
-    </Decision>
   )
 }
 
@@ -204,12 +143,6 @@ const WorkerTable = ({
   )
 }
 
-/** A job with the worker that runs it. */
-interface OnWorker {
-  readonly job: RunningJob
-  readonly worker: string
-}
-
 /** How many of those that run longest are shown. */
 const LONGEST = 10
 
@@ -218,53 +151,6 @@ const longestOf = (workers: ReadonlyArray<Worker>): ReadonlyArray<OnWorker> =>
     .flatMap(({ name, jobs = [], lost }) => (lost === undefined ? jobs.map((job) => ({ job, worker: name })) : []))
     .toSorted((a, b) => Date.parse(a.job.startedAt) - Date.parse(b.job.startedAt))
     .slice(0, LONGEST)
-
-const RunningTable = ({ jobs }: { readonly jobs: ReadonlyArray<OnWorker> }): JSX.Element => {
-  const rows = useStable("running", jobs, ({ job }) => job.id)
-  if (rows.length === 0) return <Empty title="Nothing runs" />
-  return (
-    <Table
-      caption="Jobs that run, the longest first"
-      columns={["Job", "Worker", "Queue", num("Attempt"), num("Runs for"), "Of its time limit"]}
-    >
-      {rows.map(({ job, worker }) => {
-        const used = usedOf(job)
-        return (
-          <Row key={job.id}>
-            <Cell class="wide">
-              <a class="b" href={href("job", job.id)} data-row="">
-                {job.name}
-              </a>{" "}
-              <span class="id">{job.id.slice(-8)}</span>
-            </Cell>
-            <Cell class="mid word" label="on">
-              {worker}
-            </Cell>
-            <Cell class="mid" label="queue">
-              {job.queue}
-            </Cell>
-            <Cell class="num mid" label="attempt">
-              {whole(job.attempt)}
-            </Cell>
-            <Cell class="num" label="">
-              {duration(since(job.startedAt))}
-            </Cell>
-            <Cell label="">
-              {used === undefined ? (
-                <span class="dim">none</span>
-              ) : (
-                <span class="row">
-                  <Meter class="s" parts={[[used, used >= NEAR ? "f-fail" : "f-run"]]} />
-                  <span class="small mid">{percent(used)}</span>
-                </span>
-              )}
-            </Cell>
-          </Row>
-        )
-      })}
-    </Table>
-  )
-}
 
 const Summary = ({ workers }: { readonly workers: ReadonlyArray<Worker> }): JSX.Element => {
   const alive = workers.filter(({ lost }) => lost === undefined)
@@ -346,104 +232,6 @@ export const Workers = (): JSX.Element => {
               </>
             )
           }
-        </Part>
-      </div>
-    </View>
-  )
-}
-
-export const WorkerOf = ({ id: name }: { readonly id: string }): JSX.Element => {
-  const workers = useLoad("workers", loadWorkers, { every: 2 })
-  const crumb = (
-    <>
-      <a href={href("workers")}>Workers</a>
-      <Icon name="right" />
-      <b>{name}</b>
-    </>
-  )
-  return (
-    <View title={name} crumb={crumb}>
-      <div class="stackv">
-        <Part of={workers}>
-          {(found) => {
-            const named = found.workers.filter((each) => each.name === name)
-            const worker = named.find(({ lost }) => lost === undefined) ?? named[0]
-            if (worker === undefined) {
-              return (
-                <>
-                  <h1>{name}</h1>
-                  <Empty title="No worker of this name lives">
-                    <p>
-                      It was not heard of for six seconds, or it has stopped. Its jobs go to others when their leases
-                      are over.
-                    </p>
-                  </Empty>
-                </>
-              )
-            }
-            const note = noteOf(worker)
-            return (
-              <>
-                <div class="jobhead">
-                  <div>
-                    <h1>
-                      <StateSign worker={worker} /> {name}
-                    </h1>
-                    <p class="meta">
-                      <span>{worker.state}</span>
-                      <span>
-                        {worker.host}, process {worker.pid}
-                      </span>
-                      <span>version {versionOf(worker)}</span>
-                      <span>
-                        since <Moment at={worker.startedAt} as="clock" />
-                      </span>
-                      <span>
-                        <b>{whole(worker.processed)}</b> done, <b>{whole(worker.failed)}</b> failed
-                      </span>
-                      {worker.perMinute !== undefined && <span>{short(worker.perMinute)}/min</span>}
-                      {worker.rss !== undefined && <span>{bytes(worker.rss)} of memory</span>}
-                      {worker.loopLag !== undefined && <span>event loop {duration(worker.loopLag)} late</span>}
-                    </p>
-                  </div>
-                  <span class="grow" />
-                  {worker.lost === undefined && (
-                    <div class="row">
-                      <SuspendButton worker={worker} />
-                    </div>
-                  )}
-                </div>
-                {note !== undefined && (
-                  <Note kind={note[1] === "bad" ? "bad" : "warn"} icon="errors">
-                    {note[0]}
-                  </Note>
-                )}
-                <div class="two wide">
-                  <Panel title="Runs now" hint={`${whole(worker.running.length)} of ${whole(worker.concurrency)}`} hold>
-                    <RunningTable jobs={(worker.jobs ?? []).map((job) => ({ job, worker: name }))} />
-                  </Panel>
-                  <Panel title="Serves">
-                    <div class="body stackv">
-                      <p class="small">
-                        <span class="dim">Queues:</span>{" "}
-                        {worker.queues.map((queue, at) => (
-                          <span key={queue}>
-                            {at > 0 && ", "}
-                            <a class="link" href={href("queue", queue)}>
-                              {queue}
-                            </a>
-                          </span>
-                        ))}
-                      </p>
-                      <p class="small">
-                        <span class="dim">Actors:</span> {worker.actors.join(", ")}
-                      </p>
-                    </div>
-                  </Panel>
-                </div>
-              </>
-            )
-          }}
         </Part>
       </div>
     </View>

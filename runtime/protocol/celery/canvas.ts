@@ -1,7 +1,7 @@
 /**
  * Signatures of Celery that stand for several tasks: a group is its members, a chain its first task with the others as the rest. A
- * group at the end of a chain follows the task before it. A chord, and a group before another link, which is one, are refused:
- * their wire form does not say which jobs are to be counted.
+ * group at the end of a chain follows the task before it. A chord, and a group before another link, which is one, are refused
+ * where nothing counts its members: their wire form does not say which jobs are to be counted.
  */
 import * as Result from "effect/Result"
 import { parseSignatures, type Signature } from "./signature.ts"
@@ -20,21 +20,31 @@ const MOST_TASKS = 1_000
 
 const isPlain = ({ subtask_type }: Signature): boolean => subtask_type === null || subtask_type === "task"
 
-/** Fails with the reason why a signature cannot be taken apart. */
-export const plainFollowUps = (given: PlainFollowUps): Result.Result<PlainFollowUps, string> => {
+/**
+ * Fails with the reason why a signature cannot be taken apart. `countsChords`: the members of a chord are counted by the back end of
+ * Celery. Then only what follows next is taken apart, since a worker of Celery may run what comes after.
+ */
+export const plainFollowUps = (given: PlainFollowUps, countsChords = false): Result.Result<PlainFollowUps, string> => {
   const lists = [given.callbacks, given.errbacks, given.chain]
   if (lists.every((list) => list === null || list.every(isPlain))) return Result.succeed(given)
   try {
-    const callbacks = given.callbacks?.flatMap((each, at) => tasksOf(each, `callbacks[${at}]`)) ?? null
-    const errbacks = given.errbacks?.flatMap((each, at) => tasksOf(each, `errbacks[${at}]`)) ?? null
-    const steps = (given.chain ?? []).toReversed().flatMap((each, at) => stepsOf(each, `chain[${at}]`))
+    const callbacks = given.callbacks?.flatMap((each, at) => tasksOf(each, `callbacks[${at}]`, countsChords)) ?? null
+    const errbacks = given.errbacks?.flatMap((each, at) => tasksOf(each, `errbacks[${at}]`, countsChords)) ?? null
+    const steps = (given.chain ?? []).toReversed().flatMap((each, at) => stepsOf(each, `chain[${at}]`, countsChords))
+    const [next] = steps
+    if (countsChords) {
+      if (next === undefined || isPlain(next)) {
+        return Result.succeed({ callbacks, errbacks, chain: given.chain === null ? null : steps.toReversed() })
+      }
+      return Result.succeed({ callbacks: [...(callbacks ?? []), ...chainTasks(steps, "chain")], errbacks, chain: [] })
+    }
     const last = steps.at(-1)
     if (steps.slice(0, -1).some((each) => !isPlain(each)))
       throw new Refused("chain: a group before another link is a chord, which is not supported here")
     if (last === undefined || isPlain(last)) {
       return Result.succeed({ callbacks, errbacks, chain: given.chain === null ? null : steps.toReversed() })
     }
-    const members = tasksOf(last, "chain")
+    const members = tasksOf(last, "chain", false)
     const before = steps.slice(0, -1)
     const end = before.pop()
     if (end === undefined) return Result.succeed({ callbacks: [...(callbacks ?? []), ...members], errbacks, chain: [] })
@@ -67,30 +77,94 @@ const partsOf = (signature: Signature, at: string): Signatures => {
 }
 
 /** What is submitted where this signature is. */
-const tasksOf = (signature: Signature, at: string): Signatures => {
+const tasksOf = (signature: Signature, at: string, countsChords: boolean): Signatures => {
   if (isPlain(signature)) return [signature]
+  if (countsChords && signature.subtask_type === "chord") return membersOf(signature, [], at)
   if (signature.subtask_type === "group") {
     const { task_id: group } = signature.options
-    const tasks = partsOf(signature, at).flatMap((each, place) => tasksOf(each, `${at}[${place}]`))
+    const tasks = partsOf(signature, at).flatMap((each, place) => tasksOf(each, `${at}[${place}]`, countsChords))
     if (typeof group !== "string" || group === "") return tasks
     return tasks.map((task, index) => ({
       ...task,
       options: { group_id: group, group_index: index, ...task.options },
     }))
   }
-  const [first, ...rest] = stepsOf(signature, at)
+  if (countsChords) return chainTasks(stepsOf(signature, at, true), at)
+  const [first, ...rest] = stepsOf(signature, at, false)
   if (first === undefined || !isPlain(first))
     throw new Refused(`${at}: a chain that begins with a group is a chord, which is not supported here`)
   if (!rest.every(isPlain)) throw new Refused(`${at}: a chain with a group in it is not supported here`)
+  return [withRest(first, rest, at)]
+}
+
+/** The first task of a chain, with the others as the rest. */
+const withRest = (first: Signature, rest: Signatures, at: string): Signature => {
+  // A chain of protocol 1 is told twice: each link also has the next one as its callback.
+  if (rest.length === 0 || isLinked(first, rest[0])) return first
   const before = listOf(first.options.chain, `${at}.options.chain`)
-  return [{ ...first, options: { ...first.options, chain: [...before, ...rest.toReversed()] } }]
+  return { ...first, options: { ...first.options, chain: [...before, ...rest.toReversed()] } }
+}
+
+/** What is submitted for a chain whose links may be groups and chords: a group before another link is a chord. */
+const chainTasks = (steps: Signatures, at: string): Signatures => {
+  const [first, ...rest] = steps
+  if (first === undefined) return []
+  if (isPlain(first)) return [withRest(first, rest, at)]
+  const [body, ...others] = rest
+  if (first.subtask_type === "chord") return membersOf(first, rest, at)
+  if (body === undefined) return tasksOf(first, at, true)
+  const chord = { ...first, subtask_type: "chord", kwargs: { header: first, body }, options: {} }
+  return membersOf(chord, others, at)
+}
+
+/** The members of a chord, each with its body, which is followed by the rest of a chain. */
+const membersOf = (chord: Signature, rest: Signatures, at: string): Signatures => {
+  const { header, body: given } = chord.kwargs
+  const [body] = listOf(given, `${at}.kwargs.body`)
+  const group = Array.isArray(header) ? undefined : listOf(header, `${at}.kwargs.header`)[0]
+  const id = group?.options.task_id ?? body?.options.group_id
+  if (body === undefined || typeof id !== "string" || id === "")
+    throw new Refused(`${at}: a chord needs a body, and the id of its group`)
+  const elements = group === undefined ? listOf(header, `${at}.kwargs.header`) : partsOf(group, at)
+  const tasks = elements.flatMap((each, place) => tasksOf(each, `${at}[${place}]`, true))
+  if (tasks.length === 0 || tasks.length > MOST_TASKS)
+    throw new Refused(`${at}: a chord has 1 to ${MOST_TASKS} members, not ${tasks.length}`)
+  const whole: Signature =
+    rest.length === 0
+      ? body
+      : { ...CHAIN, kwargs: { tasks: [body, ...rest] }, options: { task_id: rest.at(-1)?.options.task_id } }
+  const counted = { ...whole, chord_size: tasks.length }
+  return tasks.map((task, index) => withChord(task, { group_id: id, group_index: index, chord: counted }))
+}
+
+const CHAIN: Signature = {
+  task: "celery.chain",
+  args: [],
+  kwargs: {},
+  options: {},
+  subtask_type: "chain",
+  immutable: false,
+}
+
+/** The task that ends a member of a chord counts for it: the last link of a chain. */
+const withChord = (task: Signature, options: Signature["options"]): Signature => {
+  const [last, ...others] = listOf(task.options.chain, "options.chain")
+  if (last === undefined) return { ...task, options: { ...task.options, ...options } }
+  const counting = { ...last, options: { ...last.options, ...options } }
+  return { ...task, options: { ...task.options, chain: [counting, ...others] } }
+}
+
+const isLinked = ({ options }: Signature, next: Signature | undefined): boolean => {
+  const id = next?.options.task_id
+  return typeof id === "string" && listOf(options.link, "options.link").some((each) => each.options.task_id === id)
 }
 
 /** The links of a chain in the order in which they run; another signature is one link. */
-const stepsOf = (signature: Signature, at: string): Signatures => {
+const stepsOf = (signature: Signature, at: string, countsChords: boolean): Signatures => {
   if (signature.subtask_type === "chain") {
-    return partsOf(signature, at).flatMap((each, place) => stepsOf(each, `${at}[${place}]`))
+    return partsOf(signature, at).flatMap((each, place) => stepsOf(each, `${at}[${place}]`, countsChords))
   }
   if (isPlain(signature) || signature.subtask_type === "group") return [signature]
+  if (countsChords && signature.subtask_type === "chord") return [signature]
   throw new Refused(`${at}: a ${signature.subtask_type} is not supported here`)
 }

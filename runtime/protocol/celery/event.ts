@@ -1,6 +1,6 @@
 /**
- * Events: what a worker tells monitors about its tasks and itself (Celery's event protocol). Always JSON; a message holds
- * one map, or a list of them when a worker flushes several at once.
+ * Events: what a worker sends to monitors about its tasks and itself (Celery's event protocol). Always JSON; a message
+ * holds one map, or a list of them when a worker flushes several at once.
  */
 import * as Result from "effect/Result"
 import type { CodecFailure } from "../codec/codec.ts"
@@ -124,10 +124,10 @@ export const encodeEvents = (
 
 const [COMMA, OPEN, CLOSE] = [0x2c, 0x5b, 0x5d]
 
-/** Joins bodies of one event each to the body of one message. */
-export const joinEvents = (bodies: ReadonlyArray<Uint8Array>): Uint8Array => {
+/** Joins bodies of one event each to the body of one message; `asList`: a list also where there is only one. */
+export const joinEvents = (bodies: ReadonlyArray<Uint8Array>, asList = false): Uint8Array => {
   const [only] = bodies
-  if (bodies.length === 1 && only !== undefined) return only
+  if (bodies.length === 1 && only !== undefined && !asList) return only
   const commas = Math.max(0, bodies.length - 1)
   const joined = new Uint8Array(bodies.reduce((length, body) => length + body.length, 2 + commas))
   let at = 0

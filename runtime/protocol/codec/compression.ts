@@ -4,6 +4,7 @@
  */
 import * as zlib from "node:zlib"
 import * as Result from "effect/Result"
+import { readBzip2, TooLarge } from "./bzip2.ts"
 
 /** Why a body cannot be decompressed or compressed. */
 export interface CompressionFailure {
@@ -13,7 +14,8 @@ export interface CompressionFailure {
 }
 
 interface Method {
-  readonly compress: (bytes: Uint8Array) => Uint8Array
+  /** Absent: it is only read. */
+  readonly compress?: (bytes: Uint8Array) => Uint8Array
   readonly decompress: (bytes: Uint8Array, options: { readonly maxOutputLength: number }) => Uint8Array
 }
 
@@ -32,9 +34,11 @@ const zstd: Method = {
   decompress: (bytes, options) => zlib.zstdDecompressSync(bytes, options),
 }
 
+const bzip2: Method = { decompress: (bytes, { maxOutputLength }) => readBzip2(bytes, maxOutputLength) }
+
 const isMissing = (method: Method): boolean => method === zstd && !("zstdDecompressSync" in zlib)
 
-/** kombu's names and aliases. bzip2 and xz are not here: no runtime has them built in. */
+/** kombu's names and aliases. xz is not here: no runtime has it built in. */
 const METHODS: ReadonlyMap<string, Method> = new Map([
   ["application/x-gzip", deflate],
   ["application/gzip", deflate],
@@ -45,7 +49,11 @@ const METHODS: ReadonlyMap<string, Method> = new Map([
   ["application/zstd", zstd],
   ["zstd", zstd],
   ["zstandard", zstd],
+  ["application/x-bz2", bzip2],
+  ["bzip2", bzip2],
 ])
+
+const KNOWN = "use application/x-gzip, application/x-brotli or application/zstd"
 
 const fail = (reason: CompressionFailure["reason"], message: string): Result.Result<never, CompressionFailure> =>
   Result.fail({ _tag: "CompressionFailure", reason, message })
@@ -53,10 +61,7 @@ const fail = (reason: CompressionFailure["reason"], message: string): Result.Res
 const methodOf = (compression: string): Result.Result<Method, CompressionFailure> => {
   const method = METHODS.get(compression.trim().toLowerCase())
   if (method === undefined) {
-    return fail(
-      "unsupported-compression",
-      `Compression "${compression.slice(0, 100)}" is not supported; use application/x-gzip, application/x-brotli or application/zstd.`,
-    )
+    return fail("unsupported-compression", `Compression "${compression.slice(0, 100)}" is not supported; ${KNOWN}.`)
   }
   return isMissing(method)
     ? fail("unsupported-compression", "Compression with zstd needs Bun, Deno, or Node 22.15 or newer.")
@@ -67,7 +72,7 @@ const methodOf = (compression: string): Result.Result<Method, CompressionFailure
 const plainBytes = (bytes: Uint8Array): Uint8Array => new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 
 const isTooLarge = (cause: unknown): boolean =>
-  cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE"
+  cause instanceof TooLarge || (cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE")
 
 /**
  * The bytes as they were before compression. `maxBytes` bounds the result. Fails with `unsupported-compression`,
@@ -95,8 +100,10 @@ export const decompress = (
 export const compress = (bytes: Uint8Array, compression: string): Result.Result<Uint8Array, CompressionFailure> => {
   const method = methodOf(compression)
   if (Result.isFailure(method)) return Result.fail(method.failure)
+  const { compress: write } = method.success
+  if (write === undefined) return fail("unsupported-compression", `Bodies in ${compression} are only read; ${KNOWN}.`)
   try {
-    return Result.succeed(plainBytes(method.success.compress(bytes)))
+    return Result.succeed(plainBytes(write(bytes)))
   } catch (cause) {
     return fail("malformed", `The body cannot be compressed: ${String(cause)}.`)
   }

@@ -7,8 +7,7 @@
  * same writer, so that arguments and results follow one rule; the numbers that strict JSON lacks are typed values in it.
  */
 import * as Result from "effect/Result"
-import { decodeBase64, encodeBase64 } from "../base64.ts"
-import { dateText, Exact, exact, exactDate, isPlainObject, isSafeEntry } from "../value.ts"
+import { dateText, decodeBase64, Exact, encodeBase64, exact, exactDate, isPlainObject, isSafeEntry } from "../value.ts"
 import {
   type Codec,
   type CodecFailure,

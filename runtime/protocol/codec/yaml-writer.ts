@@ -2,8 +2,7 @@
  * Writes YAML that PyYAML 6 reads to the same meaning: one line of flow style, every text in double quotes, so that no
  * word can be taken for a number, a truth value or a date.
  */
-import { encodeBase64 } from "../base64.ts"
-import { dateText, Exact } from "../value.ts"
+import { dateText, Exact, encodeBase64 } from "../value.ts"
 import { MAX_DEPTH, ownEntries, tooDeep, unserialisable } from "./codec.ts"
 
 /**

@@ -7,8 +7,7 @@
  */
 import * as Result from "effect/Result"
 import { isAlias, isCollection, isPair, isScalar, Lexer, parseDocument, type ScalarTag, type Tags } from "yaml"
-import { decodeBase64 } from "../base64.ts"
-import { Exact, exact, exactDate, isSafeEntry } from "../value.ts"
+import { decodeBase64, Exact, exact, exactDate, isSafeEntry } from "../value.ts"
 import { type Codec, type CodecFailure, MAX_DEPTH, readFailure, tooDeep, writeFailure } from "./codec.ts"
 import { writeYaml } from "./yaml-writer.ts"
 

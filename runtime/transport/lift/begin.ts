@@ -1,5 +1,5 @@
 /** Begins an attempt by a claim: it commits the started record over the revision that was read. */
-import { claimed, type JobRecord, recordOfPosting, unclaimed } from "../../protocol/record.ts"
+import { claimed, isClaimOf, type JobRecord, recordOfPosting, unclaimed } from "../../protocol/record.ts"
 import { asError, TransportError } from "../mod.ts"
 import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
@@ -52,6 +52,7 @@ export const begin = async (
         case "superseded":
           return { status: "superseded" }
         case "repeated":
+          if (start.reverts && !stored.reverts) break
           revisions.set(token, revision)
           return { status: "started", record: unclaimed(stored) }
       }
@@ -75,12 +76,17 @@ export const begin = async (
 }
 
 const startedRecord = (
-  { worker, at, id, posting }: AttemptStart,
+  { worker, version, at, id, posting, reverts }: AttemptStart,
   { fence }: Attempt,
   stored: JobRecord | undefined,
 ): JobRecord => {
-  if (stored !== undefined) return claimed(stored, { fence, worker, at })
+  const mark = reverts ? { reverts } : undefined
+  if (stored !== undefined) {
+    // This delivery has claimed the job already: only the mark is missing.
+    if (reverts && isClaimOf(stored, fence)) return { ...stored, ...mark }
+    return { ...claimed(stored, { fence, worker, version, at }), ...mark }
+  }
   const derived = recordOfPosting(posting, at)
-  if (derived._tag === "Success") return claimed(derived.success, { fence, worker, at })
+  if (derived._tag === "Success") return { ...claimed(derived.success, { fence, worker, version, at }), ...mark }
   throw new TransportError("invalid", `${id}: ${derived.failure.message}`)
 }

@@ -150,5 +150,5 @@ export const toPosting = (posting: AddressedTask, now: number): Posting => {
 }
 
 /** Decodes the content of a task. Bytes that are not a task come back as {@link Undecodable}. */
-export const decodeContent = (content: Uint8Array | Message): Message | Undecodable =>
+export const decodeContent = (content: Uint8Array | Message | Undecodable): Message | Undecodable =>
   content instanceof Uint8Array ? decodeEnvelope(content) : content

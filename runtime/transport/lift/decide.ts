@@ -1,12 +1,14 @@
 /** Stores decisions that no delivery makes (cancel, rerun, delete), over the revision that the caller has read. */
-import { publishKey } from "../../protocol/message.ts"
+import { type AddressedTask, isUndecodable, publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Commit } from "../driver.ts"
+import type { Known } from "../known.ts"
 import { asError, TransportError } from "../mod.ts"
+import { orderOfMessage } from "./attempt.ts"
 import type { BatchedDriver } from "./batching.ts"
-import { decodeStored, toCommitRecord, toPosting } from "./codec.ts"
-import { missingFollowUps } from "./follow-ups.ts"
+import { decodeContent, decodeStored, toCommitRecord, toPosting } from "./codec.ts"
+import { isPosted, type KnownJob } from "./judge.ts"
 import { type Decision, type DecisionAnswer, TOMBSTONE_MS } from "./transport.ts"
 
 /** Rejects only with an error that the driver threw before anything was tried. */
@@ -66,4 +68,24 @@ const owedFollowUps = async (
   const { followUps: _over, ...kept } = record
   const left = followUps.filter((posting) => !others.includes(posting))
   return { record: left.length === 0 ? kept : { ...kept, followUps: left }, post: [] }
+}
+
+const knownJobOf = (known: Known | undefined): KnownJob | undefined => {
+  if (known === undefined) return undefined
+  const message = known.task && decodeContent(known.task.content)
+  return {
+    ...(known.record === undefined ? {} : { record: decodeStored(known.record) }),
+    ...(message === undefined || isUndecodable(message) ? {} : { task: orderOfMessage(message) }),
+  }
+}
+
+/** The follow-ups of the job `owner` that are not published yet. */
+export const missingFollowUps = async (
+  batched: BatchedDriver,
+  owner: string,
+  followUps: ReadonlyArray<AddressedTask>,
+): Promise<ReadonlyArray<AddressedTask>> => {
+  if (followUps.length === 0) return followUps
+  const known = await Promise.all(followUps.map(({ id }) => batched.read(id, "all")))
+  return followUps.filter((posting, at) => !isPosted(posting, owner, knownJobOf(known[at])))
 }

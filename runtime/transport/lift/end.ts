@@ -4,13 +4,14 @@
  */
 import { withMetaChange } from "../../protocol/meta-patch.ts"
 import type { JobRecord } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
 import type { Commit, CommitRecord, Committed, Driver, Posting, TaskEnd } from "../driver.ts"
 import { answerEach, asError } from "../mod.ts"
 import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
 import { areDistinctJobs, type BatchedDriver, contended, MAX_TRIES } from "./batching.ts"
 import { decodeStored, toCommitRecord, toPosting } from "./codec.ts"
-import { missingFollowUps } from "./follow-ups.ts"
+import { missingFollowUps } from "./decide.ts"
 import { judgeConflict } from "./judge.ts"
 import type { Revisions } from "./revisions.ts"
 import type { AttemptEnd, EndAnswer } from "./transport.ts"
@@ -101,7 +102,12 @@ export class AttemptEnder {
       if (judgement === "stored") return this.#endStored(prepared)
       const change = stored?.metaChange
       if (change !== undefined) this.#revisions.setChange(end.token, change)
-      const whole = change === undefined ? record : toCommitRecord(withMetaChange(wanted, change), expect, Date.now())
+      // A job that was cancelled meanwhile, and goes on, is still to be cancelled.
+      const undo = isTerminal(wanted.state) || wanted.undo !== undefined ? undefined : stored?.undo
+      const whole =
+        change === undefined && undo === undefined
+          ? record
+          : toCommitRecord({ ...withMetaChange(wanted, change), ...(undo && { undo }) }, expect, Date.now())
       const committed = await this.#batched.commit({ id, record: { ...whole, expect }, post, task })
       if (committed.status !== "conflict") return this.#answer(prepared, committed)
     }

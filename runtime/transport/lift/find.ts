@@ -93,7 +93,8 @@ export class Finder {
     return id ?? ""
   }
 
-  async count(query: Omit<RecordQuery, "limit" | "after">, most = COUNTED): Promise<JobCount> {
+  async count(query: Omit<RecordQuery, "limit" | "after">, stop?: number): Promise<JobCount> {
+    const most = stop ?? COUNTED
     const { states = STATES, queue, budget = Number.POSITIVE_INFINITY, signal, ...others } = query
     const end = performance.now() + budget
     const { count, queues } = this.#driver
@@ -111,13 +112,14 @@ export class Finder {
     }
     if (isByState && count !== undefined) {
       const asked = left.filter((state) => !IN_QUEUE.has(state))
-      const counts = await Promise.all(asked.map((state) => count.call(this.#driver, state, queue)))
+      const counts = await Promise.all(asked.map((state) => count.call(this.#driver, state, queue, stop)))
       for (const each of counts) total += each ?? 0
       left = left.filter((state) => counts[asked.indexOf(state)] === undefined)
     }
+    if (total > (stop ?? Number.POSITIVE_INFINITY)) return { count: most, more: true }
     if (left.length === 0) return { count: total }
-    // Jobs that wait or run can only be told apart by reading them.
-    const isExact = states === STATES || left.every((state) => !IN_QUEUE.has(state))
+    // Jobs that wait or run can only be told apart by reading them, and so can reasons.
+    const isExact = others.reason === undefined && (states === STATES || left.every((state) => !IN_QUEUE.has(state)))
     const wanted = states === STATES && left.length === STATES.length ? query : { ...query, states: left }
     let after: string | undefined
     let found = 0
@@ -249,12 +251,13 @@ const IN_QUEUE: ReadonlyMap<State, "ready" | "scheduled" | "held"> = new Map([
 ])
 
 const queryOf = (query: RecordQuery, limit: number, budget: number, after: string): Query => {
-  const { rootId, parentId, dead, after: _after, budget: _budget, ...rest } = query
+  const { rootId, parentId, dead, reason, after: _after, budget: _budget, ...rest } = query
   return {
     ...rest,
     limit,
     ...(budget === Number.POSITIVE_INFINITY ? {} : { budget: Math.max(0, budget) }),
-    ...(dead ? { dead } : {}),
+    // Drivers know which are dead, and not why.
+    ...(dead || reason !== undefined ? { dead: true } : {}),
     ...(rootId === undefined ? {} : { root: rootId }),
     ...(parentId === undefined ? {} : { parent: parentId }),
     ...(after === "" ? {} : { after }),
@@ -266,13 +269,14 @@ const FIELDS = ["queue", "rootId", "parentId", "group"] as const
 /** Filters the answer, since a driver may return more than it was asked for. */
 const fits = (record: JobRecord | undefined, query: RecordQuery): record is JobRecord => {
   if (record === undefined || record.tombstone) return false
-  const { states, dead, task, error, idEnds = "", since = 0, until = Number.POSITIVE_INFINITY } = query
+  const { states, dead, reason, task, error, idEnds = "", since = 0, until = Number.POSITIVE_INFINITY } = query
   return (
     (task === undefined || isOfTask(record, task)) &&
     (states === undefined || states.includes(record.state)) &&
     (!dead || record.dead !== undefined) &&
+    (reason === undefined || record.dead === reason) &&
     (error === undefined || indexOf(record).error === error) &&
-    record.id.endsWith(idEnds) &&
+    record.id.toLowerCase().endsWith(idEnds) &&
     record.submittedAt >= since &&
     record.submittedAt < until &&
     FIELDS.every((field) => query[field] === undefined || query[field] === record[field])

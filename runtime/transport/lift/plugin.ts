@@ -1,5 +1,6 @@
-/** The two kinds of plugins that the runtime can connect: one with a driver, and one with a whole transport (tests). */
-import type { ConnectOptions, Driver, Plugin } from "../driver.ts"
+/** The kinds of plugins that the runtime can connect: of a driver, of only queues, and of a whole transport (in tests). */
+import type { ConnectOptions, Driver, Plugin, QueueDriver, QueuePlugin } from "../driver.ts"
+import { TransportError } from "../mod.ts"
 import type { Transport } from "./transport.ts"
 
 /** A plugin that returns a transport instead of a driver. Tests use it to put faults between the runtime and a transport. */
@@ -8,10 +9,32 @@ export interface LiftedPlugin extends Pick<Plugin, "schemes"> {
   adopt?(client: unknown, options: ConnectOptions): Promise<Transport> | undefined
 }
 
-export type AnyPlugin = Plugin | LiftedPlugin
+export type AnyPlugin = Plugin | QueuePlugin | LiftedPlugin
 
-/** Lifts a driver. The code that does it is loaded when the first driver connects. */
+/**
+ * Lifts a driver. The code that does it is loaded when the first driver connects. `records` connects the transport that
+ * keeps the records of a driver with only queues.
+ */
 export const asTransport = async (
-  connected: Transport | Driver,
+  connected: Transport | Driver | QueueDriver,
   options: Pick<ConnectOptions, "lease">,
-): Promise<Transport> => ("commit" in connected ? (await import("./lift.ts")).lift(connected, options) : connected)
+  records?: (queue: QueueDriver) => Promise<Transport | Driver | QueueDriver>,
+): Promise<Transport> => {
+  if ("jobs" in connected) return connected
+  const { lift } = await import("./lift.ts")
+  if ("read" in connected) return lift(connected, options)
+  const opened: Array<Pick<Driver, "close">> = [connected]
+  try {
+    const home = await records?.(connected)
+    if (home !== undefined) opened.push(home)
+    if (home === undefined || !("read" in home)) {
+      const why = `${connected.name} keeps no records: it needs another transport beside it that keeps them`
+      throw new TransportError("unsupported", why)
+    }
+    const { split } = await import("./split.ts")
+    return lift(await split(connected, home), options)
+  } catch (cause) {
+    await Promise.allSettled(opened.map((each) => each.close()))
+    throw cause
+  }
+}

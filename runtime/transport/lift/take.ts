@@ -1,5 +1,5 @@
 /** Takes tasks. For a driver that does not wait by itself, it listens for news and asks again after news and due times. */
-import type { Driver, TakeRequest } from "../driver.ts"
+import type { Delivery, Driver, TakeRequest } from "../driver.ts"
 import { TransportError } from "../mod.ts"
 import { attemptOf, tokenOf } from "./attempt.ts"
 import { decodeContent } from "./codec.ts"
@@ -22,14 +22,15 @@ export const take = async (
   if (driver.capabilities.waits || request.wait <= 0) return jobDeliveries(await driver.take(request, signal))
   const now = await driver.take({ ...request, wait: 0 }, signal)
   if (now.deliveries.length > 0) return jobDeliveries(now)
-  return takeOnNews(driver, request, AbortSignal.any([signal, closing]))
+  return jobDeliveries({ deliveries: await takeOnNews(driver, request, AbortSignal.any([signal, closing])) })
 }
 
-const takeOnNews = async (
-  driver: Driver,
+/** Waits for tasks of a driver that does not wait by itself. Nothing when the signal fires. */
+export const takeOnNews = async (
+  driver: Pick<Driver, "take" | "listen">,
   { wait, ...request }: TakeRequest,
   ending: AbortSignal,
-): Promise<ReadonlyArray<JobDelivery>> => {
+): Promise<ReadonlyArray<Delivery>> => {
   const end = performance.now() + wait
   const listening = new AbortController()
   let isNews = true
@@ -51,7 +52,7 @@ const takeOnNews = async (
       isNews = false
       const taken = await driver.take({ ...request, wait: 0 }, ending)
       const left = end - performance.now()
-      if (taken.deliveries.length > 0 || left <= 0) return jobDeliveries(taken)
+      if (taken.deliveries.length > 0 || left <= 0) return taken.deliveries
       const next = Math.max(taken.next ?? LOOK_MS, PAUSE_MS)
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, Math.min(left, next, LOOK_MS))

@@ -118,9 +118,9 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
   list(query: RecordQuery): Promise<RecordPage>
 
   /**
-   * How many jobs match. By state and queue alone exactly, as far as the driver can tell without reading them; else up to
-   * `most` ({@link COUNTED} by default), or until the budget is over, and then with `more`. What waits in a queue and what workers have taken is counted as
-   * {@link Driver.queues} tells it.
+   * How many jobs match: up to `most`, or until the budget is over, and then with `more`. Where `most` is absent it is
+   * {@link COUNTED}, but for what the driver can count by state and queue without reading jobs: that is exact. What waits in a
+   * queue and what workers have taken is counted as {@link Driver.queues} tells it.
    */
   count(query: Omit<RecordQuery, "limit" | "after">, most?: number): Promise<JobCount>
 
@@ -162,9 +162,16 @@ export interface AttemptStart {
   readonly run: number
   readonly retries: number
   readonly worker: string
+  /** The version of its application. */
+  readonly version?: string | undefined
   readonly at: number
   /** The task of this delivery. The record is made of it when none is stored yet. */
   readonly posting: AddressedTask
+  /**
+   * Marks the job as one whose steps are undone where it ends without success. A job that this delivery has claimed
+   * already stays claimed.
+   */
+  readonly reverts?: boolean
   /** Whether to answer `suspect` instead of claiming a job that an earlier delivery has begun and never ended. */
   readonly unlessSuspect?: boolean
 }
@@ -250,6 +257,8 @@ export interface RecordQuery
   readonly parentId?: string
   /** Only dead letters. */
   readonly dead?: boolean
+  /** Only dead letters that were given up for this reason. */
+  readonly reason?: string
   /** Jobs on a page, 1–1,000. */
   readonly limit: number
   /** `next` of a page of the same query on the same board; another text fails with `invalid`. */

@@ -8,14 +8,13 @@ import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
-import type { Job, JobState } from "../../actor/job.ts"
-import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
+import { Ignore, type Job, type JobState, Reject, Retry } from "../../actor/job.ts"
 import { flatMapNow } from "../../async/now.ts"
 import { jobError, KnownFailure, readable } from "../../jobs/outcome/job-error.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { jsonForm } from "../../protocol/codec/json.ts"
-import { type Invocation, invoke } from "./invocation.ts"
-import { validate } from "./validation.ts"
+import type { StepEngine } from "../../steps/engine.ts"
+import { type Invocation, invoke, validate } from "./invocation.ts"
 
 /** The part of a run that an attempt reads and changes. */
 export interface AttemptedRun extends Invocation {
@@ -29,6 +28,7 @@ export interface AttemptedRun extends Invocation {
 /** The job object that a handler gets. The attempt sets its state before it calls a hook. */
 export interface AttemptedJob extends Job {
   state: JobState
+  readonly steps?: StepEngine | undefined
 }
 
 /**
@@ -39,7 +39,20 @@ export interface AttemptedJob extends Job {
 export const attempt = (run: AttemptedRun, input: unknown, job: AttemptedJob): Effect.Effect<AttemptExit> =>
   flatMapNow(
     invoke(run, job, () => run.method.run(input, job)),
-    (answered) => (Exit.isFailure(answered) ? failed(run, answered.cause, job) : returned(run, answered.value, job)),
+    (answered) => (job.steps === undefined ? ended(run, answered, job) : afterSteps(run, answered, job, job.steps)),
+  )
+
+const ended = (run: AttemptedRun, exit: AttemptExit, job: AttemptedJob): Effect.Effect<AttemptExit> =>
+  Exit.isFailure(exit) ? failed(run, exit.cause, job) : returned(run, exit.value, job)
+
+/** The steps that the handler has begun end first. Of an attempt that was stopped, or that undid its steps, nothing else counts. */
+const afterSteps = (run: AttemptedRun, answered: AttemptExit, job: AttemptedJob, steps: StepEngine) =>
+  Effect.flatMap(
+    Effect.promise(() => steps.finish(answered)),
+    (exit) => {
+      run.pending = steps.pending(run.pending)
+      return steps.isStopped ? Effect.succeed(exit) : ended(run, exit, job)
+    },
   )
 
 type AttemptExit = Exit.Exit<unknown, unknown>

@@ -8,17 +8,40 @@ import { flatMapNow } from "../../async/now.ts"
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
+import { isForeign, type Task } from "../../protocol/headers.ts"
 import { selectInput } from "../../protocol/input.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
-import type { InputRead } from "../delivery/in-flight.ts"
-import { validate } from "./validation.ts"
+import type { ForeignTasks, InputRead } from "../in-flight.ts"
+import { validate } from "./invocation.ts"
 
-/**
- * The validated input of the handler and the follow-ups of the job. `maxBytes` bounds the body, also after
- * decompression.
- */
-export const readInput = (posting: AddressedTask, method: ErasedMethod, maxBytes: number): Effect.Effect<InputRead> => {
+/** What a worker says about bodies. */
+export interface BodyOptions {
+  /** Largest body, in bytes, also after decompression. */
+  readonly maxBody: number
+  /** Present where tasks of Celery's clients are completed. */
+  readonly foreign?: ForeignTasks | undefined
+}
+
+/** How the body of a task is read. */
+export const bodyRules = ({ maxBody, foreign }: BodyOptions, task: Task): BodyRules => ({
+  maxBytes: maxBody,
+  countsChords: foreign?.countsChords === true && isForeign(task),
+})
+
+interface BodyRules {
+  /** Bounds the body, also after decompression. */
+  readonly maxBytes: number
+  /** Whether chords of Celery are counted for this task. */
+  readonly countsChords: boolean
+}
+
+/** The validated input of the handler and the follow-ups of the job. */
+export const readInput = (
+  posting: AddressedTask,
+  method: ErasedMethod,
+  { maxBytes, countsChords }: BodyRules,
+): Effect.Effect<InputRead> => {
   const body = decodeBody(posting.message, { accepts: method.accepts ?? [], maxBytes })
   if (Result.isFailure(body)) {
     const { reason, message } = body.failure
@@ -26,7 +49,7 @@ export const readInput = (posting: AddressedTask, method: ErasedMethod, maxBytes
     return Effect.succeed(Result.fail({ error, embed: NO_EMBED, dead: reason }))
   }
   const { embed } = body.success
-  const problem = embedProblem(embed, posting.id)
+  const problem = embedProblem(embed, posting.id, countsChords)
   if (problem !== undefined) {
     const error = { name: "Unsupported", message: problem, reason: "unsupported" }
     return Effect.succeed(Result.fail({ error, embed: NO_EMBED, dead: "unsupported" }))
@@ -47,9 +70,9 @@ export const readInput = (posting: AddressedTask, method: ErasedMethod, maxBytes
 }
 
 /** The follow-ups of a task that fails before its body was needed; none where the body cannot be read. */
-export const embedOf = (posting: AddressedTask, maxBytes: number): Embed => {
+export const embedOf = (posting: AddressedTask, { maxBytes, countsChords }: BodyRules): Embed => {
   const body = decodeBody(posting.message, { maxBytes })
-  return Result.isSuccess(body) && embedProblem(body.success.embed, posting.id) === undefined
+  return Result.isSuccess(body) && embedProblem(body.success.embed, posting.id, countsChords) === undefined
     ? body.success.embed
     : NO_EMBED
 }

@@ -1,12 +1,21 @@
-/** Calls a handler or a hook, which may return a value, a promise or an Effect. */
+/**
+ * Calls a handler or a hook, which may return a value, a promise or an Effect, and validates a handler's input and result by
+ * their schemas.
+ */
+
+import type { StandardSchemaV1 } from "@standard-schema/spec"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
-import type { Job, JobLog } from "../../actor/job.ts"
-import { isPromiseLike } from "../../async/promise-like.ts"
+import * as Result from "effect/Result"
+import type { Job } from "../../actor/job.ts"
+import type { JobLog } from "../../actor/step.ts"
+import { isPromiseLike } from "../../async/timers.ts"
+import { jobError } from "../../jobs/outcome/job-error.ts"
+import { firstIssue, type InvalidValue } from "../../options/json-schema.ts"
 import type { Trace } from "../../tracing/context.ts"
 
 /** State of one call, which lets it be ended from outside. */
@@ -102,3 +111,21 @@ const LEVELS = {
   Fatal: "error",
   None: "debug",
 } as const
+
+/** Validates a value with any Standard Schema. The failure names the field. */
+export const validate = (
+  schema: StandardSchemaV1,
+  value: unknown,
+): Effect.Effect<Result.Result<unknown, InvalidValue>> => {
+  const resultOf = (answer: StandardSchemaV1.Result<unknown>): Result.Result<unknown, InvalidValue> =>
+    answer.issues === undefined ? Result.succeed(answer.value) : Result.fail(firstIssue(answer.issues))
+  const broken = (thrown: unknown) =>
+    Result.fail({ field: "", message: `the schema itself failed: ${jobError(thrown).message}` })
+  try {
+    const answer = schema["~standard"].validate(value)
+    if (!isPromiseLike(answer)) return Effect.succeed(resultOf(answer))
+    return Effect.promise(() => Promise.resolve(answer).then(resultOf).catch(broken))
+  } catch (thrown) {
+    return Effect.succeed(broken(thrown))
+  }
+}

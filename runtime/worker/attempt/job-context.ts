@@ -1,10 +1,11 @@
 /** The {@link Job} that an inline handler gets: a view of its run, made once per attempt. */
+import * as Exit from "effect/Exit"
 import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
-import type { Job, JobLog, JobState } from "../../actor/job.ts"
-import { Retry } from "../../actor/outcomes.ts"
+import { type Job, type JobState, Retry } from "../../actor/job.ts"
+import type { JobLog, Steps } from "../../actor/step.ts"
+import { runNow } from "../../async/now.ts"
 import type { Client } from "../../client/client.ts"
-import type { EventSender } from "../../cluster/events.ts"
-import { checkOwnEvent, type OwnEventFields } from "../../cluster/own-event.ts"
+import { checkOwnEvent, type EventSender, type OwnEventFields } from "../../cluster/events.ts"
 import { CallboardError } from "../../errors.ts"
 import { changedMeta } from "../../jobs/changed-meta.ts"
 import type { JobHandle } from "../../jobs/handle.ts"
@@ -16,8 +17,10 @@ import { cut } from "../../log/log-value.ts"
 import type { DurationInput } from "../../options/duration.ts"
 import type { Headers } from "../../protocol/message.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
-import type { Run } from "../delivery/in-flight.ts"
-import { JOB_LOGGER, jobFields } from "../delivery/job-fields.ts"
+import { StepEngine } from "../../steps/engine.ts"
+import { JOB_LOGGER, jobFields, type Run } from "../in-flight.ts"
+import type { Flow } from "./flow.ts"
+import { invoke } from "./invocation.ts"
 
 /** Services of the worker that a handler reaches through its job. */
 export interface JobServices {
@@ -33,11 +36,16 @@ export class JobContext implements Job<unknown> {
   readonly actorName: string
   readonly use: unknown
   state: JobState = "started"
+  /** The durable steps of the job, once it has begun one, or where its steps are to be undone. */
+  steps: StepEngine | undefined
   readonly #run: Run
   readonly #worker: JobServices
   #jobLog: JobLog | undefined
+  readonly #makeFlow: () => Flow
+  #flow: Flow | undefined
 
-  constructor(run: Run, actor: string, use: unknown, worker: JobServices) {
+  constructor(run: Run, actor: string, use: unknown, worker: JobServices, makeFlow: () => Flow) {
+    this.#makeFlow = makeFlow
     this.#run = run
     this.actorName = actor
     this.use = use
@@ -87,6 +95,44 @@ export class JobContext implements Job<unknown> {
   get log(): JobLog {
     this.#jobLog ??= this.#worker.log.with({ logger: JOB_LOGGER, ...jobFields(this.#run.record, this.#run.method) })
     return this.#jobLog
+  }
+
+  /** The worker's side of its durable steps. Most jobs have none: it is made once it is asked for. */
+  get flow(): Flow {
+    this.#flow ??= this.#makeFlow()
+    this.#run.flow = this.#flow
+    return this.#flow
+  }
+  get hasFlow(): boolean {
+    return this.#flow !== undefined
+  }
+  get step(): Steps["step"] {
+    return this.useSteps().step
+  }
+  get each(): Steps["each"] {
+    return this.useSteps().each
+  }
+
+  useSteps(): StepEngine {
+    const run = this.#run
+    this.steps ??= new StepEngine({
+      id: this.id,
+      run: this.run,
+      retries: this.retries,
+      port: this.flow,
+      log: () => this.log,
+      progress: this.progress,
+      signal: () => run.signal,
+      isOver: () => run.isOver,
+      invoke: (call, work) =>
+        new Promise((resolve) =>
+          runNow(invoke(Object.assign(call, { trace: run.trace }), this, work), (exit) =>
+            resolve(Exit.isSuccess(exit) ? exit.value : exit),
+          ),
+        ),
+      leave: () => run.interrupt?.(),
+    })
+    return this.steps
   }
 
   // These are fields and not methods because handlers destructure their job (`async (input, { progress }) => …`).

@@ -3,7 +3,7 @@
 import * as Cause from "effect/Cause"
 import * as Exit from "effect/Exit"
 import type { ErasedMethod } from "../../actor/actor.ts"
-import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
+import { Ignore, Reject, Retry } from "../../actor/job.ts"
 import { DEFAULT_KEEP_FAILED_MS } from "../../connection/connection.ts"
 import { generateId } from "../../id.ts"
 import { afterFailure, afterSuccess, type Ended } from "../../jobs/outcome/follow-ups.ts"
@@ -19,22 +19,26 @@ import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "../../job
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { milliseconds } from "../../options/duration.ts"
 import type { Embed } from "../../protocol/body.ts"
+import { isForeign } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
-import type { InFlight, Run } from "../delivery/in-flight.ts"
+import type { InFlight, Run } from "../in-flight.ts"
 import { NOTHING_TO_SETTLE } from "./claim.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
 
 export class OutcomeDecider {
   readonly #pool: ActorPool
   readonly #settings: MethodSettingsCache
+  readonly #foreign: boolean
 
-  constructor(pool: ActorPool, settings: MethodSettingsCache) {
+  /** `foreign`: whether tasks of Celery's clients are completed. */
+  constructor(pool: ActorPool, settings: MethodSettingsCache, foreign: boolean) {
     this.#pool = pool
     this.#settings = settings
+    this.#foreign = foreign
   }
 
   /** The settlement for the exit of the attempt. `undefined`: there is nothing to settle. */
@@ -73,7 +77,16 @@ export class OutcomeDecider {
       const { posting, task, record } = run
       const { token, fence } = inFlight.delivery
       const keep = { resultMs: DEFAULT_KEEP_FAILED_MS, failureMs: DEFAULT_KEEP_FAILED_MS }
-      const attempt = { token, fence, posting, task, record, now: run.clock.now(), dueFrom: run.clock.board(), keep }
+      const attempt = {
+        token,
+        fence,
+        posting,
+        task,
+        record,
+        now: run.clock.now(),
+        dueFrom: run.clock.transportNow(),
+        keep,
+      }
       return settlement.failed(attempt, error, { dead: error.reason })
     }
   }
@@ -154,7 +167,8 @@ export class OutcomeDecider {
     const pool = this.#pool
     const queueFor = (name: string, meth: string | null) => pool.queueOf(name, meth) ?? posting.queue
     const redactFor: Ended["redactFor"] = (name, meth) => pool.redactOf(name, meth)
-    return { task, now, trace, newId: () => generateId(now), queueFor, redactFor }
+    const foreign = this.#foreign && isForeign(task) ? { isForeign: true } : {}
+    return { task, now, trace, newId: () => generateId(now), queueFor, redactFor, ...foreign }
   }
 
   /** The attempt as it is now: its record includes the latest progress. */
@@ -166,7 +180,7 @@ export class OutcomeDecider {
       task: run.task,
       record: run.progress === undefined ? run.record : { ...run.record, progress: run.progress },
       now: run.clock.now(),
-      dueFrom: run.clock.board(),
+      dueFrom: run.clock.transportNow(),
       keep: this.#settings.of(run.method).keep,
       ...(run.trace === undefined ? {} : { trace: run.trace.context }),
     }

@@ -12,14 +12,14 @@ import { flatMapNow } from "../../async/now.ts"
 import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { addToHistory } from "../../jobs/tracking/history.ts"
-import type { Task } from "../../protocol/headers.ts"
+import { isForeign, type Task } from "../../protocol/headers.ts"
 import { claimed, type JobRecord, openAttempts, started } from "../../protocol/record.ts"
 import { isExpired } from "../../protocol/time.ts"
 import { isSuspect } from "../../transport/lift/judge.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 import { type ActorPool, nameOf, type Target } from "../actors/actor-pool.ts"
 import type { ServedActor } from "../actors/served-actor.ts"
-import { type InFlight, type InputRead, Run } from "../delivery/in-flight.ts"
+import { type InFlight, type InputRead, Run } from "../in-flight.ts"
 import type { Limiter, LimitRefusal } from "../limits/limiter.ts"
 import {
   claimWithRetries,
@@ -30,19 +30,22 @@ import {
   UNCLAIMED_DELAY_MS,
   workerLost,
 } from "./claim.ts"
-import { embedOf, invalidInput, readInput } from "./handler-input.ts"
+import { Flow, type FlowServices, idleClaims } from "./flow.ts"
+import { bodyRules, embedOf, invalidInput, readInput } from "./handler-input.ts"
 import { JobContext, type JobServices } from "./job-context.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
 import type { OutcomeDecider } from "./outcome-decider.ts"
 import { type ParsedDelivery, parseDelivery } from "./parsed-delivery.ts"
 import { UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
 
-export interface PreparationOptions extends JobServices, UnknownTasksOptions {
+export interface PreparationOptions extends JobServices, FlowServices, UnknownTasksOptions {
   readonly pool: ActorPool
   readonly clock: Clock
   readonly claims: Batcher<AttemptStart, StartAnswer>
   readonly limiter: Limiter
   readonly worker: string
+  /** The version of the application. */
+  readonly version: string | undefined
   readonly keep: settlement.Keep
   /** Claims without an outcome after which the job fails. */
   readonly lostCap: number
@@ -62,6 +65,9 @@ export interface PreparationOptions extends JobServices, UnknownTasksOptions {
 
 /** Delay after which a task whose actor is unhealthy is delivered again. */
 const ACTOR_DOWN_DELAY_MS = 2_000
+
+/** What is due so soon may run: a transport may deliver that much too early. */
+const EARLY_MS = 50
 
 /** A task whose handler may be called, with what the call needs. */
 export class PreparedTask {
@@ -85,7 +91,7 @@ interface Candidate {
   readonly target: ReturnType<ActorPool["resolve"]>
   readonly now: number
   /** The same moment by the clock of the transport. */
-  readonly board: number
+  readonly transportNow: number
   /** Whether it has expired or was revoked. */
   readonly isOver: boolean
   /** Whether something is stored about the job that its first attempt has to know. */
@@ -120,7 +126,7 @@ export class Preparation {
     const { delivery } = inFlight
     const options = this.#options
     const now = options.clock.now()
-    const board = options.clock.board()
+    const transportNow = options.clock.transportNow()
     const parsed = parseDelivery(delivery)
     if (Result.isFailure(parsed)) {
       const { token, fence, queue } = delivery
@@ -139,10 +145,16 @@ export class Preparation {
       parsed: parsed.success,
       target,
       now,
-      board,
-      isOver: isExpired(task.expires, board) || options.isRevoked(task),
+      transportNow,
+      isOver: isExpired(task.expires, transportNow) || options.isRevoked(task),
       isChanged: options.isChanged(posting.id),
       endsOnLoss: target.found && target.method.onLost === "fail" && !acksEarly(target.method),
+    }
+    // A broker of Celery's delivers at once what is due later, and leaves the wait to its workers.
+    const early = options.foreign !== undefined && isForeign(task) ? (posting.due ?? 0) - transportNow : 0
+    if (early > EARLY_MS && !candidate.isOver) {
+      const { token } = delivery
+      return Effect.succeed(new SettledWithoutRun({ token, then: { kind: "release", delay: early } }))
     }
     const waiting = settlement.waiting(posting, task, now)
     return this.#mustAsk(candidate)
@@ -203,6 +215,7 @@ export class Preparation {
       run: posting.run,
       retries: posting.retries,
       worker: options.worker,
+      version: options.version,
       at: now,
       posting,
       unlessSuspect,
@@ -233,9 +246,12 @@ export class Preparation {
     return yield* this.#decide(candidate, known, true, read)
   })
 
-  #attempt({ inFlight: { delivery }, parsed: { posting, task }, target, now, board }: Candidate, record: JobRecord) {
+  #attempt(
+    { inFlight: { delivery }, parsed: { posting, task }, target, now, transportNow }: Candidate,
+    record: JobRecord,
+  ) {
     const keep = target.found ? this.#settings.of(target.method).keep : this.#options.keep
-    return { token: delivery.token, fence: delivery.fence, posting, task, record, now, dueFrom: board, keep }
+    return { token: delivery.token, fence: delivery.fence, posting, task, record, now, dueFrom: transportNow, keep }
   }
 
   /** Puts the outcomes of the job's earlier runs into its history. False where the store cannot be reached. */
@@ -253,7 +269,8 @@ export class Preparation {
   }
 
   #begins({ inFlight: { delivery }, now }: Candidate) {
-    return { fence: delivery.fence, worker: this.#options.worker, at: now }
+    const { worker, version } = this.#options
+    return { fence: delivery.fence, worker, version, at: now }
   }
 
   /** Decides about a task of which all is known but its input. `before`: its record before this attempt. */
@@ -263,24 +280,59 @@ export class Preparation {
     isClaimed: boolean,
     read: InputRead | undefined,
   ): Effect.Effect<PreparedTask | SettledWithoutRun> {
-    const { parsed, target, now, endsOnLoss } = candidate
+    const { parsed, target, endsOnLoss } = candidate
+    const { posting } = parsed
+    const options = this.#options
+    const claims = openAttempts(before)
+    const cap = endsOnLoss ? 1 : options.lostCap
+    if (!isClaimed || claims < cap) return this.#route(candidate, before, isClaimed, read)
+    return Effect.flatMap(
+      Effect.promise(() => idleClaims(options.store, posting, claims)),
+      (idle) => {
+        if (idle < cap && !endsOnLoss) return this.#route(candidate, before, isClaimed, read)
+        const error = workerLost(claims)
+        const lost = this.#attempt(candidate, before)
+        const again = endsOnLoss && target.found ? this.#outcomes.retried(lost, target.method, error) : undefined
+        // The job's steps are undone first, until twice as many workers were lost with it.
+        if (again === undefined && before.reverts && idle < 2 * cap + 1) {
+          const undo = before.undo ?? { why: "failed" as const, error, dead: "worker-lost" }
+          return this.#route(candidate, { ...before, undo }, isClaimed, read)
+        }
+        return Effect.succeed(
+          new SettledWithoutRun(
+            again ??
+              this.#outcomes.givenUp(
+                lost,
+                embedOf(posting, bodyRules(options, candidate.parsed.task)),
+                error,
+                "worker-lost",
+              ),
+          ),
+        )
+      },
+    )
+  }
+
+  /** Finds the handler of a task, and reads its input. */
+  #route(
+    candidate: Candidate,
+    known: JobRecord,
+    isClaimed: boolean,
+    read: InputRead | undefined,
+  ): Effect.Effect<PreparedTask | SettledWithoutRun> {
+    let before = known
+    const { inFlight, parsed, target, now } = candidate
     const { task, posting } = parsed
     const options = this.#options
     const settled = (instead: AttemptEnd) => Effect.succeed(new SettledWithoutRun(instead))
-    const claims = openAttempts(before)
-    if (isClaimed && claims >= (endsOnLoss ? 1 : options.lostCap)) {
-      const error = workerLost(claims)
-      const lost = this.#attempt(candidate, before)
-      return settled(
-        (endsOnLoss && target.found ? this.#outcomes.retried(lost, target.method, error) : undefined) ??
-          this.#outcomes.givenUp(lost, embedOf(posting, options.maxBody), error, "worker-lost"),
-      )
-    }
     // The time to wait is over once the job has started; a worker that died does not make it wait again.
-    const hasWaited = task.own.ttlMs !== undefined && before.attempt > 0
-    if (isExpired(task.expires, candidate.board) && !hasWaited)
+    const hasWaited = (task.own.ttlMs !== undefined && before.attempt > 0) || before.reverts
+    if (isExpired(task.expires, candidate.transportNow) && !hasWaited)
       return settled(settlement.expired(this.#attempt(candidate, before)))
-    if (options.isRevoked(task)) return settled(settlement.revoked(this.#attempt(candidate, before)))
+    if (options.isRevoked(task)) {
+      if (!before.reverts) return settled(settlement.revoked(this.#attempt(candidate, before)))
+      before = { ...before, undo: before.undo ?? { why: "cancelled" } }
+    }
     if (!target.found) return settled(this.#unknown.settle(this.#attempt(candidate, before), target.message))
     const { method, actor } = target
     const begins = this.#begins(candidate)
@@ -292,7 +344,7 @@ export class Preparation {
       options.onDeferral({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
       return settled(settlement.handedBack(this.#attempt(candidate, record), isClaimed, ACTOR_DOWN_DELAY_MS))
     }
-    const reading = read === undefined ? readInput(posting, method, options.maxBody) : Effect.succeed(read)
+    const reading = read === undefined ? readInput(posting, method, bodyRules(options, task)) : Effect.succeed(read)
     return flatMapNow(reading, (answer) => {
       if (Result.isFailure(answer)) {
         const { embed, error, dead } = answer.failure
@@ -313,7 +365,7 @@ export class Preparation {
         softMs: (soft === null ? settings.softMs : soft * 1000) ?? Number.POSITIVE_INFINITY,
         clock: options.clock,
       })
-      const job = new JobContext(run, actor.definition.name, actor.use, options)
+      const job = new JobContext(run, actor.definition.name, actor.use, options, () => new Flow(inFlight, run, options))
       return Effect.succeed<PreparedTask | SettledWithoutRun>(new PreparedTask(run, input, actor, job))
     })
   }
@@ -330,7 +382,7 @@ export class Preparation {
   ): Effect.fn.Return<InputRead | SettledWithoutRun | undefined> {
     const { actor, method } = target
     inFlight.level = level
-    const { limiter, maxBody, putOff } = this.#options
+    const { limiter, putOff } = this.#options
     if (inFlight.permit !== undefined) {
       // The task has waited for its limit and was admitted.
       inFlight.onRelease(inFlight.permit)
@@ -341,7 +393,7 @@ export class Preparation {
     const name = nameOf(target)
     const refusal = limiter.refuseEarly(name, method, task.own.tenant, inFlight)
     if (refusal !== undefined) return new SettledWithoutRun(putOff(refusal))
-    const read = inFlight.input ?? (yield* readInput(posting, method, maxBody))
+    const read = inFlight.input ?? (yield* readInput(posting, method, bodyRules(this.#options, task)))
     if (Result.isFailure(read)) return read
     const { embed, input } = read.success
     const admission = limiter.admit(name, method, input, inFlight)

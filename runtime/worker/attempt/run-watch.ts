@@ -6,7 +6,7 @@ import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
 import type { AttemptEnd, Jobs, Report } from "../../transport/lift/transport.ts"
-import type { InFlight, Run } from "../delivery/in-flight.ts"
+import type { InFlight, Run } from "../in-flight.ts"
 
 /** Interval of the timer, and so the precision of time limits. */
 const TICK_MS = 50

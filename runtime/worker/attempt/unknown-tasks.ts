@@ -6,10 +6,10 @@
 
 import type { Deferral } from "../../cluster/deferrals.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
-import { LANG, type Task } from "../../protocol/headers.ts"
+import { isForeign, LANG, type Task } from "../../protocol/headers.ts"
 import { type AddressedTask, publishKey } from "../../protocol/message.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
-import { embedOf } from "./handler-input.ts"
+import { type BodyOptions, bodyRules, embedOf } from "./handler-input.ts"
 import type { OutcomeDecider } from "./outcome-decider.ts"
 import type { ParsedDelivery } from "./parsed-delivery.ts"
 
@@ -26,10 +26,8 @@ const LONGEST_DELAY_MS = 15_000
  */
 const LONGEST_SERVED_DELAY_MS = 2_000
 
-export interface UnknownTasksOptions {
+export interface UnknownTasksOptions extends BodyOptions {
   readonly unknownGraceMs: number
-  /** Largest body, in bytes, also after decompression. */
-  readonly maxBody: number
   /** Queue per language, by the value of the `lang` header. */
   readonly languages: ReadonlyMap<string, string>
   /** Whether another living worker of the queue serves a task. */
@@ -39,7 +37,7 @@ export interface UnknownTasksOptions {
 }
 
 interface SeenTask {
-  /** When it was first found that no worker of its queue serves it, since one did. */
+  /** When it was found that no worker of its queue serves it, after the last time that one did. */
   unservedSince: number | undefined
   /** How often it was given back. */
   times: number
@@ -56,8 +54,8 @@ export class UnknownTasks {
   }
 
   /**
-   * Gives a task back before it is claimed, so that its record tells of no attempt here; `undefined` for a task that is to be
-   * claimed and settled. `problem` says what is not served.
+   * Gives a task back before it is claimed, so that its record shows no attempt here; `undefined` for a task that is to
+   * be claimed and settled. `problem` says what is not served.
    */
   async giveBack(
     token: string,
@@ -66,7 +64,7 @@ export class UnknownTasks {
     problem: string,
   ): Promise<AttemptEnd | undefined> {
     if (this.#isForeign(task) || this.#queueElsewhere(posting, task) !== undefined) return undefined
-    const { unknownGraceMs } = this.#options
+    const unknownGraceMs = this.#graceMs(task)
     // Each retry has its own grace, because some worker served the attempt before it.
     const key = publishKey(posting)
     const seen = this.#remember(key)
@@ -99,14 +97,20 @@ export class UnknownTasks {
   /** The settlement of a task that {@link giveBack} does not give back: it is forwarded, or given up. */
   settle(waiting: settlement.Attempt, problem: string): AttemptEnd {
     const { posting, task } = waiting
-    const { maxBody, unknownGraceMs } = this.#options
+    const unknownGraceMs = this.#graceMs(task)
     const queue = this.#queueElsewhere(posting, task)
     if (queue !== undefined) return settlement.forwarded(waiting, queue)
     const why = this.#isForeign(task)
       ? `no queue is configured for language ${JSON.stringify(task.lang)}`
-      : `no worker that serves it came within ${unknownGraceMs / 1000} s`
+      : `no worker ${unknownGraceMs === 0 ? "serves it" : `that serves it came within ${unknownGraceMs / 1000} s`}`
     const error = { name: "NotRegistered", message: `${problem}, and ${why}`, reason: "unknown-actor" }
-    return this.#outcomes.givenUp(waiting, embedOf(posting, maxBody), error, "unknown-actor")
+    return this.#outcomes.givenUp(waiting, embedOf(posting, bodyRules(this.#options, task)), error, "unknown-actor")
+  }
+
+  /** A worker of Celery's answers at once that it does not know a task, and its clients rely on that. */
+  #graceMs(task: Task): number {
+    const { foreign, unknownGraceMs } = this.#options
+    return foreign !== undefined && isForeign(task) ? 0 : unknownGraceMs
   }
 
   /** The queue of the task's language, where it may be moved there. */

@@ -12,7 +12,7 @@ import {
   isNoRate,
   parseCommand,
   type Reply,
-} from "../../cluster/remote/command.ts"
+} from "../../cluster/remote-command.ts"
 import { type Connection, keepListening } from "../../connection/connection.ts"
 import type { Log } from "../../log/log.ts"
 import { isHandlerCount, MOST_HANDLERS } from "../../options/autoscale.ts"

@@ -5,9 +5,9 @@ import { NO_LIMIT_MS } from "../../options/duration.ts"
 import type { Load } from "../../statistics/load.ts"
 import { VERSION } from "../../version.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
-import type { Run } from "../delivery/in-flight.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
+import type { Run } from "../in-flight.ts"
 import type { Counts } from "../telemetry/counts.ts"
 
 /** A job whose handler runs. */

@@ -5,7 +5,7 @@
  */
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { JobDelivery } from "../../transport/lift/transport.ts"
-import { InFlight } from "../delivery/in-flight.ts"
+import { InFlight } from "../in-flight.ts"
 import { PrefetchQos } from "./prefetch.ts"
 
 /**

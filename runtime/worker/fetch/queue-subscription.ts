@@ -1,4 +1,7 @@
-/** The queues that a worker pulls from now, in order. They change while the worker runs, and waiting pulls are told. */
+/**
+ * The queues that a worker pulls from now, in order. They change while the worker runs, and a pull that waits ends
+ * then.
+ */
 
 export interface QueueSubscriptionOptions {
   /** In order of preference. */

@@ -2,6 +2,7 @@
  * The worker's side of one process for isolated handlers. The process belongs to one actor, runs one handler at a time,
  * and ends by itself or by SIGKILL. Each run gets an outcome, whatever happens to the process.
  */
+
 import { type ChildProcess, spawn } from "node:child_process"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
@@ -12,10 +13,8 @@ import { LOG_LEVELS, type Log, type LogLevel } from "../../log/log.ts"
 import { jsonForm, parseJson, renderJson } from "../../protocol/codec/json.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { JobContext } from "../attempt/job-context.ts"
-import type { Run } from "../delivery/in-flight.ts"
-import { JOB_LOGGER } from "../delivery/job-fields.ts"
-import { processCommand } from "./command.ts"
-import { killGroup, killRest } from "./kill.ts"
+import { JOB_LOGGER, type Run } from "../in-flight.ts"
+import { killGroup, killRest, processCommand } from "./child-process.ts"
 import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest, parseProcessMessage, sendOver } from "./messages.ts"
 import { exitOf, processDied, processNotStarted } from "./run-exit.ts"
 import { callFailureOf, performCall } from "./worker-calls.ts"
@@ -141,6 +140,7 @@ export class HandlerProcess {
           ...(job.rootId === undefined ? {} : { rootId: job.rootId }),
           ...(job.after.length === 0 ? {} : { after: job.after }),
           ...(run.handsOn ? { handsOn: true } : {}),
+          ...(job.hasFlow && job.flow.isEnding ? { undo: true } : {}),
         },
         ...(run.trace === undefined ? {} : { trace: run.trace.context }),
         payload: payload.success,

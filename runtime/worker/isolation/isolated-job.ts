@@ -1,9 +1,9 @@
 /** The {@link Job} of an isolated handler. Its calls are sent to the worker, which has the transport. */
 import * as Result from "effect/Result"
 import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
-import type { Job, JobLog, JobState } from "../../actor/job.ts"
-import { Retry } from "../../actor/outcomes.ts"
-import { checkOwnEvent, type OwnEventFields } from "../../cluster/own-event.ts"
+import { type Job, type JobState, Retry } from "../../actor/job.ts"
+import type { JobLog, Steps } from "../../actor/step.ts"
+import { checkOwnEvent, type OwnEventFields } from "../../cluster/events.ts"
 import { CallboardError } from "../../errors.ts"
 import { changedMeta } from "../../jobs/changed-meta.ts"
 import type { JobHandle, WaitOptions } from "../../jobs/handle.ts"
@@ -14,6 +14,8 @@ import { LOG_LEVELS, type LogLevel } from "../../log/log.ts"
 import type { DurationInput } from "../../options/duration.ts"
 import { ofJsonForm, renderJson } from "../../protocol/codec/json.ts"
 import type { Headers } from "../../protocol/message.ts"
+import { type EngineOptions, StepEngine, type StepPort } from "../../steps/engine.ts"
+import type { Entry } from "../../steps/page.ts"
 import { fractionOf, JOB_FIELDS, progressDetail } from "../attempt/job-context.ts"
 import { cutLine, MAX_DETAIL, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
@@ -33,6 +35,8 @@ export interface IsolatedJobFields {
   readonly meta: Readonly<Record<string, unknown>>
   readonly signal: AbortSignal
   readonly channel: WorkerChannel
+  /** What the engine of the job's steps needs of this run. */
+  readonly attempt: Pick<EngineOptions, "isOver" | "invoke" | "leave">
 }
 
 export class IsolatedJob implements Job<unknown> {
@@ -53,6 +57,8 @@ export class IsolatedJob implements Job<unknown> {
   readonly signal: AbortSignal
   readonly log: JobLog
   state: JobState = "started"
+  steps: StepEngine | undefined
+  readonly #attempt: IsolatedJobFields["attempt"]
   readonly #channel: WorkerChannel
   readonly #run: number
   readonly #progress: ProgressThrottle
@@ -75,11 +81,34 @@ export class IsolatedJob implements Job<unknown> {
     this.meta = fields.meta
     this.signal = fields.signal
     this.log = logTo(channel, request.run)
+    this.#attempt = fields.attempt
     this.#channel = channel
     this.#run = request.run
     this.#progress = new ProgressThrottle((received) =>
       channel.send({ kind: "progress", run: request.run, ...received }),
     )
+  }
+
+  get step(): Steps["step"] {
+    return this.useSteps().step
+  }
+  get each(): Steps["each"] {
+    return this.useSteps().each
+  }
+
+  useSteps(): StepEngine {
+    const { id, run, retries, progress } = this
+    this.steps ??= new StepEngine({
+      id,
+      run,
+      retries,
+      progress,
+      port: portOf(this.#channel, this.#run),
+      log: () => this.log,
+      signal: () => this.signal,
+      ...this.#attempt,
+    })
+    return this.steps
   }
 
   // These are fields and not methods because handlers destructure their job (`async (input, { progress }) => …`).
@@ -151,9 +180,30 @@ const fieldsText = (fields: Readonly<Record<string, unknown>>): string => {
   return text.success.length > MAX_DETAIL ? JSON.stringify({ fields: "(too long)" }) : text.success
 }
 
+/** The job's journal, which the worker writes. With each entry the worker checks `doubt` itself, so it is not asked here. */
+const portOf = (channel: WorkerChannel, run: number): StepPort => {
+  const ask = (about: string, fields?: unknown) =>
+    channel.ask({ run, what: "steps", about, ...(fields === undefined ? {} : { fields: JSON.stringify(fields) }) })
+  return {
+    // The worker sends the entries as the engine wrote them.
+    open: async () => (await ask("open")) as ReadonlyArray<Entry>,
+    note: async (entry) => {
+      await ask("note", entry)
+    },
+    value: (name) => ask("value", name),
+    mark: async () => {
+      await ask("mark")
+    },
+    doubt: () => undefined,
+    finished: async () => {
+      await ask("finished")
+    },
+  }
+}
+
 /** Handle of a job that this job submitted. All its methods go through the worker. */
 const handleOf = (id: string, channel: WorkerChannel, run: number): JobHandle => {
-  const about = (what: "find" | "retry" | "delete") => channel.ask({ run, what, about: id })
+  const about = (what: "find" | "delete") => channel.ask({ run, what, about: id })
   const outcome = async ({ timeout, signal }: WaitOptions = {}): Promise<Outcome> => {
     signal?.throwIfAborted()
     const fields = JSON.stringify(timeout === undefined ? {} : { timeout })
@@ -175,7 +225,8 @@ const handleOf = (id: string, channel: WorkerChannel, run: number): JobHandle =>
     },
     cancel: async (options = {}) =>
       (await channel.ask({ run, what: "cancel", about: id, fields: JSON.stringify(options) })) as JobView,
-    retry: async () => (await about("retry")) as JobView,
+    retry: async (options = {}) =>
+      (await channel.ask({ run, what: "retry", about: id, fields: JSON.stringify(options) })) as JobView,
     results: async ({ wait = 0 } = {}) =>
       (await channel.ask({
         run,

@@ -7,15 +7,16 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
 import type { ActorDefinition } from "../../actor/actor.ts"
-import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
+import { Ignore, Reject, Retry } from "../../actor/job.ts"
 import { jobError, KnownFailure, readable, softLimitError } from "../../jobs/outcome/job-error.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { parseJson } from "../../protocol/codec/json.ts"
 import type { Headers } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
+import type { StepCall } from "../../steps/calls.ts"
 import type { Trace } from "../../tracing/context.ts"
 import { type AttemptedRun, attempt } from "../attempt/attempt.ts"
-import { validate } from "../attempt/validation.ts"
+import { invoke, validate } from "../attempt/invocation.ts"
 import { IsolatedJob, type WorkerChannel } from "./isolated-job.ts"
 import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
@@ -75,7 +76,23 @@ export class IsolatedRun {
     if (Result.isFailure(input)) return this.#failed("final", invalid("InvalidInput", "invalid-input", input.failure))
 
     const { headers, meta } = given
-    const job = new IsolatedJob({ request, actor: actor.name, use, headers, meta, signal: this.#abort.signal, channel })
+    const signal = this.#abort.signal
+    const steps = {
+      isOver: () => this.#isOver,
+      leave: () => this.#attempted?.interrupt?.(),
+      invoke: (call: StepCall, work: () => unknown) =>
+        Effect.runPromise(invoke(Object.assign(call, { trace: attempted.trace }), job, work)),
+    }
+    const job: IsolatedJob = new IsolatedJob({
+      request,
+      actor: actor.name,
+      use,
+      headers,
+      meta,
+      signal,
+      channel,
+      attempt: steps,
+    })
     const isOver = () => this.#isOver
     const attempted: AttemptedRun = {
       method,
@@ -88,6 +105,7 @@ export class IsolatedRun {
       },
     }
     this.#attempted = attempted
+    if (request.job.undo) await job.useSteps().open()
     const exit = await Effect.runPromise(attempt(attempted, input.success, job))
     // A promise that is not awaited any more still runs. The process is free only when it has settled.
     await attempted.pending?.then(nothing, nothing)

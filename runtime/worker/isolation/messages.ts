@@ -44,6 +44,7 @@ const WORKER_CALLS = [
   "delete",
   "results",
   "patchMeta",
+  "steps",
 ] as const
 
 /** Messages from the worker to the process. */
@@ -70,6 +71,8 @@ const ProcessRequestSchema = Schema.Union([
       parentId: Schema.optionalKey(Schema.String),
       rootId: Schema.optionalKey(Schema.String),
       after: Schema.optionalKey(Schema.Array(Schema.String)),
+      /** Set where the job's steps are only undone. */
+      undo: Schema.optionalKey(Schema.Literal(true)),
       /** Whether other tasks get its result. */
       handsOn: Schema.optionalKey(Schema.Literal(true)),
     }),
@@ -138,7 +141,7 @@ const ProcessMessageSchema = Schema.Union([
     run: Run,
     question: Schema.Int,
     what: Schema.Literals(WORKER_CALLS),
-    /** Id of a job; for `submit` the task's name. */
+    /** Id of a job; for `submit` the task's name, for `steps` what to do. */
     about: Name,
     /** Fields of the submission, or options of the call. */
     fields: Schema.optionalKey(Payload),

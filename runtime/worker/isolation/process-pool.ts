@@ -9,7 +9,7 @@ import type { Client } from "../../client/client.ts"
 import type { Log } from "../../log/log.ts"
 import { ActorStartFailed } from "../actors/served-actor.ts"
 import type { JobContext } from "../attempt/job-context.ts"
-import type { Run } from "../delivery/in-flight.ts"
+import type { Run } from "../in-flight.ts"
 import { HandlerProcess } from "./handler-process.ts"
 import { processNotStarted } from "./run-exit.ts"
 
@@ -160,6 +160,8 @@ export class ProcessPool {
     const timers: Array<ReturnType<typeof setTimeout>> = []
     const abort = () => process.abort(signal.reason, run.stop !== undefined)
     signal.addEventListener("abort", abort, { once: true })
+    // It may have fired while the process was starting.
+    if (signal.aborted) abort()
     run.interrupt = () => {
       // The signal may have fired at the soft limit already; this message adds that the outcome is ignored now.
       abort()

@@ -6,14 +6,13 @@
 import { Worker as Thread } from "node:worker_threads"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { isActor } from "../../actor/discover.ts"
-import type { JobLog } from "../../actor/job.ts"
+import type { JobLog } from "../../actor/step.ts"
 import { CallboardError, type ErrorCode, WaitTimeout } from "../../errors.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { LogLevel } from "../../log/log.ts"
-import { markHandlerProcess } from "./handler-process-mark.ts"
+import { killGroup, markHandlerProcess } from "./child-process.ts"
 import { logTo, type WorkerChannel } from "./isolated-job.ts"
 import { IsolatedRun } from "./isolated-run.ts"
-import { killGroup } from "./kill.ts"
 import { type ProcessMessage, type ProcessRequest, parseProcessRequest, sendOver } from "./messages.ts"
 
 /**

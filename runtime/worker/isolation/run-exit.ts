@@ -2,7 +2,7 @@
 
 import { constants } from "node:os"
 import * as Exit from "effect/Exit"
-import { Ignore, Reject, Retry } from "../../actor/outcomes.ts"
+import { Ignore, Reject, Retry } from "../../actor/job.ts"
 import { KnownFailure } from "../../jobs/outcome/job-error.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { ProcessMessage } from "./messages.ts"

@@ -3,7 +3,7 @@
  * would end a handler that loops for ever.
  */
 import { parentPort, workerData } from "node:worker_threads"
-import { killGroup } from "./kill.ts"
+import { killGroup } from "./child-process.ts"
 
 const POLL_MS = 500
 

@@ -7,6 +7,9 @@ import type { Client } from "../../client/client.ts"
 import { CallboardError } from "../../errors.ts"
 import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { parseJson } from "../../protocol/codec/json.ts"
+import type { StepEntry } from "../../steps/page.ts"
+import { TransportError } from "../../transport/errors.ts"
+import type { Flow } from "../attempt/flow.ts"
 import type { JobContext } from "../attempt/job-context.ts"
 import type { ProcessMessage, ProcessRequest } from "./messages.ts"
 
@@ -29,6 +32,8 @@ export const performCall = async (
       return (await job.submit(about, fields as SubmissionFields)).id
     case "parent":
       return job.parent()
+    case "steps":
+      return performStep(about, question.fields ?? "null", job.flow)
     case "outcome": {
       const { timeout } = fields
       const timed = typeof timeout === "number" || typeof timeout === "string" ? { timeout } : {}
@@ -45,9 +50,35 @@ export const performCall = async (
     case "patchMeta":
       return handle.patchMeta(fields)
     case "retry":
-      return handle.retry()
+      return handle.retry(fields["from"] === "start" ? { from: "start" } : {})
     case "delete":
       return handle.delete()
+  }
+}
+
+/** What the steps of an isolated handler ask for: see `StepPort`. The child writes the entries, and reads them again. */
+const performStep = async (what: string, fields: string, flow: Flow): Promise<unknown> => {
+  switch (what) {
+    case "open": {
+      const entries = await flow.open()
+      await flow.doubt()
+      return entries
+    }
+    case "note":
+      try {
+        await flow.note(JSON.parse(fields) as StepEntry)
+      } catch (cause) {
+        if (cause instanceof TransportError && cause.reason === "too-large")
+          throw new CallboardError("too-large", cause.message)
+        throw cause
+      }
+      return flow.doubt()
+    case "value":
+      return flow.value(JSON.parse(fields) as string)
+    case "mark":
+      return flow.mark()
+    default:
+      return flow.finished()
   }
 }
 

@@ -5,9 +5,10 @@
  * and never settled.
  */
 import { Worker as Thread } from "node:worker_threads"
+import type { Clock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Jobs } from "../../transport/lift/transport.ts"
-import type { InFlight } from "../delivery/in-flight.ts"
+import type { InFlight } from "../in-flight.ts"
 import {
   type LeaseThreadCommand,
   type LeaseThreadData,
@@ -18,7 +19,7 @@ import {
   SharedHeartbeat,
 } from "./lease-protocol.ts"
 
-export interface LeaseKeeperOptions {
+interface LeaseKeeperOptions {
   readonly jobs: Jobs
   readonly inFlight: ReadonlyMap<string, InFlight>
   /** Length of a lease, in milliseconds. A lease is extended when a third of it is over. */
@@ -32,9 +33,11 @@ export interface LeaseKeeperOptions {
 export interface LeaseKeeper {
   /** Adds deliveries that have just been pulled. */
   added(tokens: ReadonlyArray<string>): void
-  /** Tells the earliest hard limit of the running handlers, by `performance.now()`; `Infinity` when none runs. */
+  /** Passes on the earliest hard limit of the running handlers, by `performance.now()`; `Infinity` when none runs. */
   deadline(at: number): void
-  /** Tells which handler is about to be called, since that is the one that blocks if the main thread blocks next. */
+  /**
+   * Passes on which handler is about to be called, since that is the one that blocks if the main thread blocks next.
+   */
   calling(run: RunDetails): void
   /** Keeps an entry of the store from expiring while the main thread is blocked. */
   keepAlive(key: string, ttlMs: number): void
@@ -146,5 +149,58 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
       post({ kind: "stop" })
       here?.stop()
     },
+  }
+}
+
+const TURN_MS = 250
+
+/**
+ * Detects that this process was frozen (stopped, swapped out, or its main thread blocked) for so long that leases may have
+ * expired. Until that is clarified no handler is started, because a waiting delivery may run on another worker by now.
+ */
+export class StallWatch {
+  readonly #limitMs: number
+  readonly #clearUp: () => Promise<void>
+  readonly #cleared: () => void
+  readonly #timer: ReturnType<typeof setInterval>
+  readonly #clock: Clock
+  #lastTurn: number
+  #clearing = false
+  /** How often this process stood still for so long. */
+  freezes = 0
+
+  /**
+   * `clearUp` is called after a freeze, and the doubt ends when it resolves. Then `cleared` is called, because no
+   * handler was started meanwhile. `leaseMs` is the length of a lease.
+   */
+  constructor(leaseMs: number, clearUp: () => Promise<void>, cleared: () => void, clock: Clock) {
+    this.#clock = clock
+    this.#lastTurn = clock.now()
+    this.#limitMs = Math.max(2 * TURN_MS, leaseMs * 0.6)
+    this.#clearUp = clearUp
+    this.#cleared = cleared
+    this.#timer = setInterval(() => this.leasesInDoubt(), TURN_MS)
+  }
+
+  /** Whether leases may have expired. */
+  leasesInDoubt(): boolean {
+    // The wall clock is used because the monotonic one may stop while the machine sleeps. If the time was set forward,
+    // that costs one check of the leases; if it was set back, the next turn is compared with this one.
+    const now = this.#clock.now()
+    const paused = now - this.#lastTurn > this.#limitMs
+    this.#lastTurn = now
+    if (paused) this.freezes++
+    if (paused && !this.#clearing) {
+      this.#clearing = true
+      void this.#clearUp().finally(() => {
+        this.#clearing = false
+        this.#cleared()
+      })
+    }
+    return this.#clearing
+  }
+
+  stop(): void {
+    clearInterval(this.#timer)
   }
 }

@@ -128,7 +128,7 @@ export class BacklogEstimate {
     return this.#endsAt
   }
 
-  /** Tells whether tasks wait. Starts show the speed of the queue only while tasks wait. */
+  /** Sets whether tasks wait. Starts show the speed of the queue only while tasks wait. */
   setWaiting(some: boolean, now: number): void {
     if (!some) this.#since = undefined
     else if (this.#since === undefined) {

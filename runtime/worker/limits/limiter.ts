@@ -8,11 +8,12 @@ import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Deferral } from "../../cluster/deferrals.ts"
 import { keepListening, LIMIT_TOPIC } from "../../connection/connection.ts"
 import type { Log } from "../../log/log.ts"
-import { type Rate, reserve } from "../../options/rate.ts"
+import { HIDDEN, hidesKey } from "../../log/redaction.ts"
+import { type Rate, reserve } from "../../options/limit.ts"
 import type { Broadcast } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
-import type { InFlight } from "../delivery/in-flight.ts"
 import { precedes } from "../fetch/delivery-buffer.ts"
+import type { InFlight } from "../in-flight.ts"
 import { AdmissionQueue, BacklogEstimate } from "./admission-queue.ts"
 import { Permits } from "./permits.ts"
 import { Presence } from "./presence.ts"
@@ -75,6 +76,8 @@ interface Gate {
   readonly permits: Permits | undefined
   readonly limit: ErasedMethod["limit"]
   readonly tenant: string
+  /** Whether the method hides the tenant. */
+  readonly isHidden: boolean
 }
 
 /** A rate that only this worker keeps. */
@@ -340,7 +343,7 @@ export class Limiter {
     }
   }
 
-  #reasonOf({ local, limit, tenant }: Gate, now: number): LimitReason {
+  #reasonOf({ local, limit, tenant, isHidden }: Gate, now: number): LimitReason {
     if (local !== undefined && (limit === undefined || reserve(local.rate, local.tat, now, NOW).waitMs > 0))
       return { reason: "rate-limit", detail: `${spaced(local.rate)} on each worker` }
     const { rate, concurrency } = limit ?? {}
@@ -349,7 +352,8 @@ export class Limiter {
       ...(rate === undefined ? [] : [spaced(rate)]),
     ]
     const all = `${rules.join(" and ")} on all workers together`
-    if (tenant !== "") return { reason: "tenant-limit", detail: `${all} for ${JSON.stringify(tenant)}` }
+    if (tenant !== "")
+      return { reason: "tenant-limit", detail: `${all} for ${isHidden ? HIDDEN : JSON.stringify(tenant)}` }
     return { reason: concurrency === undefined ? "rate-limit" : "concurrency-limit", detail: all }
   }
 
@@ -378,6 +382,7 @@ export class Limiter {
       permits: this.#permitsOf(key, limit),
       limit,
       tenant,
+      isHidden: hidesKey(method.redact, typeof limit?.key === "string" ? limit.key : undefined),
     }
     this.#gates.set(key, gate)
     return gate

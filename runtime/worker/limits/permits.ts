@@ -4,11 +4,10 @@
  * hold more or fewer.
  */
 import type { Log } from "../../log/log.ts"
-import { type Rate, reserve } from "../../options/rate.ts"
+import { type Rate, reserve } from "../../options/limit.ts"
 import type { Store } from "../../transport/store.ts"
 import type { Presence } from "./presence.ts"
-import { RateTokens } from "./rate-tokens.ts"
-import { decidePermits, isSame } from "./share.ts"
+import { decidePermits, isSame, RateTokens } from "./share.ts"
 import { decodeState, encodeState, type LimitState } from "./state.ts"
 
 export interface PermitsOptions {

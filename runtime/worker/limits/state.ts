@@ -6,9 +6,9 @@ import { createHash } from "node:crypto"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { ErasedMethod } from "../../actor/actor.ts"
-import { isPromiseLike } from "../../async/promise-like.ts"
+import { isPromiseLike } from "../../async/timers.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
-import { fieldOf, isTenant, TENANT_RULE } from "../../protocol/limit-key.ts"
+import { fieldOf, isTenant, TENANT_RULE } from "../../protocol/name.ts"
 
 const State = Schema.Struct({
   /** Time of the first token of the rate that no worker has taken, by the store's clock. */

@@ -8,6 +8,7 @@ import type { Connection } from "../../connection/connection.ts"
 import { expire, isOverdue } from "../../jobs/tracking/finding.ts"
 import type { Log } from "../../log/log.ts"
 import { postingOf } from "../../protocol/headers.ts"
+import { JournalSweep } from "../../steps/listing.ts"
 import type { Dependents } from "./dependents.ts"
 import type { LostJobs } from "./lost-jobs.ts"
 
@@ -42,6 +43,7 @@ const sweep = async ({ connection, dependents }: MaintenanceParts, now: number):
 /** Starts the rounds of maintenance. Returns a function that stops them. */
 export const maintain = (parts: MaintenanceParts): (() => void) => {
   const { connection, lost, dependents, askTime, log } = parts
+  const journals = new JournalSweep()
   let isRunning = false
   const trying = (what: string, task: Promise<void>): Promise<void> =>
     task.catch((cause: unknown) => log.debug(what, { cause: cause instanceof Error ? cause.message : String(cause) }))
@@ -55,6 +57,7 @@ export const maintain = (parts: MaintenanceParts): (() => void) => {
     const orphans = askTime().then((now) => republishOrphans(connection, now - ORPHANED_MS))
     await trying("lost tasks could not be posted again", orphans)
     await trying("jobs without a worker could not be ended", lost.look(performance.now()))
+    await trying("journals of ended jobs could not be looked at", journals.round(connection))
     await trying("jobs that wait for others could not be looked at", dependents.look())
     isRunning = false
   }

@@ -9,8 +9,8 @@ import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { AttemptEnd, Jobs } from "../../transport/lift/transport.ts"
-import type { InFlight, Run } from "../delivery/in-flight.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
+import type { ForeignTasks, InFlight, Run } from "../in-flight.ts"
 import type { Observers } from "../telemetry/observer.ts"
 import type { EarlyAcks } from "./early-acks.ts"
 import { SettlementWriter, type SettleResult } from "./settlement-writer.ts"
@@ -21,6 +21,7 @@ export interface DeliveryEnderOptions {
   readonly early: EarlyAcks
   readonly connectivity: Connectivity
   readonly observers: Observers
+  readonly foreign: ForeignTasks | undefined
   readonly log: Log
   /** The settlement that replaces one which could not be made or stored because of an error of the worker itself. */
   readonly afterFault: (inFlight: InFlight, cause: unknown) => AttemptEnd | undefined
@@ -41,8 +42,8 @@ export class DeliveryEnder {
   /** Stores the settlement of a delivery and drops the delivery. */
   end(inFlight: InFlight, settlement: AttemptEnd): void {
     const { progressStored } = inFlight
-    if (progressStored === undefined) this.#store(inFlight, settlement)
-    else void progressStored.then(() => this.#store(inFlight, settlement))
+    if (progressStored === undefined) this.#complete(inFlight, settlement)
+    else void progressStored.then(() => this.#complete(inFlight, settlement))
   }
 
   /** Gives a task back, uncounted, to be delivered again after `delay` milliseconds. */
@@ -77,7 +78,7 @@ export class DeliveryEnder {
     if (record !== undefined) this.#noteRun(inFlight, true)
   }
 
-  /** Tells in the record of a job that was decided from outside that it ran here, if it did. */
+  /** Notes in the record of a job that was decided from outside that it ran here, if it did. */
   #noteRun({ run, called }: InFlight, refused: boolean): void {
     const { jobs, log } = this.#options
     if (run === undefined || !called) return
@@ -100,6 +101,12 @@ export class DeliveryEnder {
   /** Stores no more settlements from now on: those that the transport does not accept are given up. */
   stop(): void {
     this.#end.abort()
+  }
+
+  #complete(inFlight: InFlight, settlement: AttemptEnd): void {
+    const completing = this.#options.foreign?.completing(inFlight, settlement)
+    if (completing === undefined) this.#store(inFlight, settlement)
+    else void completing.then((completed) => this.#store(inFlight, completed))
   }
 
   #store(inFlight: InFlight, settlement: AttemptEnd): void {
@@ -136,10 +143,18 @@ export class DeliveryEnder {
   }
 
   #stored(inFlight: InFlight, settlement: AttemptEnd, stored: SettleResult): void {
-    const { early, buffer, observers, onStored } = this.#options
+    const { early, buffer, observers, onStored, log } = this.#options
     // A job whose outcome could not be stored stays on the list of early acks, because nothing else would end it.
     if (inFlight.offQueue && stored !== "lost" && settlement.then.kind === "ack") early.done(inFlight.delivery.token)
-    if (typeof stored === "object" && stored.record !== undefined) onStored(stored.record)
+    if (typeof stored === "object" && stored.record !== undefined) {
+      onStored(stored.record)
+      const { id } = stored.record
+      inFlight.run?.flow
+        ?.stored(stored.record)
+        .catch((cause: unknown) =>
+          log.debug("the journal of an ended job is kept for now", { job: id, cause: String(cause) }),
+        )
+    }
     if (settlement.record === undefined && inFlight.run?.stop === "cancelled") this.#noteRun(inFlight, false)
     if (stored === "superseded" && settlement.record !== undefined) this.refused(inFlight, settlement.record)
     else if (stored === "superseded" || stored === "lost") observers.unsettled(inFlight, stored)
@@ -154,11 +169,11 @@ export class DeliveryEnder {
 const TRIES = 3
 
 /**
- * Tells in the record of a job that it ran here, although a decision from outside (a cancellation, a purge) ended the job
- * before its attempt was known to have begun. The decision stands.
+ * Notes in the record of a job that it ran here, although a decision from outside (a cancellation, a purge) ended the
+ * job before its attempt was known to have begun. The decision stands.
  *
- * `refused`: the handler had ended, and its outcome was refused; otherwise it was stopped. Fails as the transport does. A
- * record that knows of the attempt already, or belongs to another run or worker, is left as it is.
+ * `refused`: the handler had ended, and its outcome was refused; otherwise it was stopped. Fails as the transport does.
+ * A record that shows the attempt already, or belongs to another run or worker, is left as it is.
  */
 const noteLateDecision = async (jobs: Jobs, run: Run, refused: boolean): Promise<void> => {
   const { attempt, worker } = run.record

@@ -9,7 +9,7 @@ import { generateId } from "../../id.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
-import type { InFlight } from "../delivery/in-flight.ts"
+import type { InFlight } from "../in-flight.ts"
 import type { SettleResult } from "./settlement-writer.ts"
 
 /** Id of a job, and the fence of the delivery that runs it. */

@@ -4,9 +4,8 @@ import { isUndecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, spanContextOf, traceOf } from "../../tracing/context.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
-import type { InFlight, Run } from "../delivery/in-flight.ts"
-import { outcomeNameOf, type WorkerObserver } from "./observer.ts"
-import type { TaskNames } from "./task-names.ts"
+import type { InFlight, Run } from "../in-flight.ts"
+import { outcomeNameOf, type TaskNames, type WorkerObserver } from "./observer.ts"
 
 export class AttemptSpans implements WorkerObserver {
   readonly #api: Api

@@ -1,4 +1,4 @@
-/** Counters of a worker: for the list of workers and the report of a stop, and for the statistics of the board. */
+/** Counters of a worker: for the list of workers, for the report of a stop, and for the statistics. */
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { Clock } from "../../async/clock.ts"
 import { enqueuedAt } from "../../jobs/view.ts"
@@ -7,10 +7,9 @@ import type { JobRecord } from "../../protocol/record.ts"
 import type { FailureTally } from "../../statistics/failures.ts"
 import type { End, Tally } from "../../statistics/tally.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
-import type { InFlight } from "../delivery/in-flight.ts"
+import type { InFlight } from "../in-flight.ts"
 import { hasSuccessor } from "./failure-reporter.ts"
-import { type OutcomeName, outcomeNameOf, type WorkerObserver } from "./observer.ts"
-import type { TaskNames } from "./task-names.ts"
+import { type OutcomeName, outcomeNameOf, type TaskNames, type WorkerObserver } from "./observer.ts"
 
 export class Counts implements WorkerObserver {
   /** Settled deliveries, whatever their outcome. */
@@ -60,9 +59,14 @@ export class StatisticsCounter implements WorkerObserver {
   readonly #tally: Tally
   readonly #failures: FailureTally
   readonly #names: TaskNames
-  readonly #clock: Pick<Clock, "board" | "monotonic">
+  readonly #clock: Pick<Clock, "monotonic" | "transportNow">
 
-  constructor(tally: Tally, failures: FailureTally, names: TaskNames, clock: Pick<Clock, "board" | "monotonic">) {
+  constructor(
+    tally: Tally,
+    failures: FailureTally,
+    names: TaskNames,
+    clock: Pick<Clock, "monotonic" | "transportNow">,
+  ) {
     this.#tally = tally
     this.#failures = failures
     this.#names = names
@@ -74,7 +78,7 @@ export class StatisticsCounter implements WorkerObserver {
     const end = outcome === undefined ? undefined : ENDS[outcome]
     if (end === undefined) return
     const { run, called, delivery } = inFlight
-    const now = this.#clock.board()
+    const now = this.#clock.transportNow()
     const ran = run === undefined || !called ? undefined : this.#clock.monotonic() - run.beganAt
     const record = run?.record ?? settlement.record
     if ((end === "failed" || end === "retried") && settlement.record !== undefined)
@@ -91,7 +95,7 @@ export class StatisticsCounter implements WorkerObserver {
 
   /** Counts a job that was lost with another worker. */
   lost(record: JobRecord): void {
-    const now = this.#clock.board()
+    const now = this.#clock.transportNow()
     this.#failed(now, record, this.#names.method(record.task, record.meth))
     const task = this.#names.nameOf(record.task, record.meth) ?? UNKNOWN
     this.#tally.count(now, { task, queue: record.queue, end: "failed" })
@@ -116,7 +120,7 @@ export class StatisticsCounter implements WorkerObserver {
 /** Tasks that this worker does not serve have one name, so that submitters cannot make up ever more. */
 const UNKNOWN = "(unknown)"
 
-/** Whether this is what first became of the job. */
+/** Whether this is the first outcome of the job. */
 const isFirst = ({ run, attempt }: JobRecord, ran: boolean): boolean => run === 1 && attempt === (ran ? 1 : 0)
 
 /** How long an attempt had waited at its start: since the job came into its queue, or was due there. */

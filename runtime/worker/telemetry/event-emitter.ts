@@ -13,22 +13,27 @@ import type { WorkerEvents, WorkerLoad } from "../../protocol/celery/event.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import { VERSION } from "../../version.ts"
-import type { ActorPool } from "../actors/actor-pool.ts"
 import { parseDelivery } from "../attempt/parsed-delivery.ts"
-import type { InFlight, Run } from "../delivery/in-flight.ts"
+import type { InFlight, Run } from "../in-flight.ts"
 import type { WorkerObserver } from "./observer.ts"
+
+/** Where events go. */
+export type EventEmitter = Pick<EventSender, "enabled" | "emit">
+
+/** The method of a task; `undefined` where it is not served here. */
+type MethodLookup = (task: string, meth: string | null) => ErasedMethod | undefined
 
 /** Number of the signal that ends isolated handlers. */
 const SIGKILL = 9
 
 export class TaskEventEmitter implements WorkerObserver {
-  readonly #events: EventSender
-  readonly #pool: Pick<ActorPool, "resolve">
+  readonly #events: EventEmitter
+  readonly #methodOf: MethodLookup
 
-  /** `pool` resolves the method of a task, whose redaction rules apply to the arguments in events. */
-  constructor(events: EventSender, pool: Pick<ActorPool, "resolve">) {
+  /** `methodOf`: the method of a task, whose redaction rules apply to the arguments in events. */
+  constructor(events: EventEmitter, methodOf: MethodLookup) {
     this.#events = events
-    this.#pool = pool
+    this.#methodOf = methodOf
   }
 
   received(deliveries: ReadonlyArray<JobDelivery>): void {
@@ -38,8 +43,7 @@ export class TaskEventEmitter implements WorkerObserver {
       // An unreadable message is reported as rejected, once that is stored.
       if (Result.isFailure(read)) continue
       const { task, posting } = read.success
-      const target = this.#pool.resolve(task.task, task.meth)
-      const method = target.found ? target.method : undefined
+      const method = this.#methodOf(task.task, task.meth)
       this.#events.emit("task-received", taskEventFields(task, posting.message, method))
     }
   }
@@ -115,12 +119,12 @@ const failure = (error: JobError | undefined, method: ErasedMethod | undefined) 
 })
 
 export class WorkerEventEmitter implements WorkerObserver {
-  readonly #events: EventSender
+  readonly #events: EventEmitter
   readonly #load: () => Pick<WorkerLoad, "active" | "processed">
   #heartbeat: ReturnType<typeof setInterval> | undefined
 
   /** `load` is called for each event. */
-  constructor(events: EventSender, load: () => Pick<WorkerLoad, "active" | "processed">) {
+  constructor(events: EventEmitter, load: () => Pick<WorkerLoad, "active" | "processed">) {
     this.#events = events
     this.#load = load
   }
@@ -130,6 +134,11 @@ export class WorkerEventEmitter implements WorkerObserver {
     if (!listening) return
     this.#emit("worker-online")
     this.#heartbeat ??= setInterval(() => this.#emit("worker-heartbeat"), HEARTBEAT_MS)
+  }
+
+  /** Tells now that the worker lives, as it does at each interval. */
+  beat(): void {
+    this.#emit("worker-heartbeat")
   }
 
   /** Reports the worker as offline, if it was ever reported as online. */

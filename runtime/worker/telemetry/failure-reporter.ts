@@ -3,7 +3,6 @@
  * hidden, and a call of the application's failure handlers. At the level `debug` it also says of each attempt that it starts
  * and that it has succeeded.
  */
-
 import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { type JobView, jobView } from "../../jobs/view.ts"
@@ -15,8 +14,7 @@ import { parseTask } from "../../protocol/headers.ts"
 import { isUndecodable, type Message, type Undecodable } from "../../protocol/message.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
-import type { InFlight, Run } from "../delivery/in-flight.ts"
-import { jobFields } from "../delivery/job-fields.ts"
+import { type InFlight, jobFields, type Run } from "../in-flight.ts"
 import type { WorkerObserver } from "./observer.ts"
 
 /** A failed attempt, as it was stored: the job, its error, and whether it is tried again. */

@@ -15,6 +15,7 @@ export const on = async (kind: BoardKind, run: (board: Board) => Promise<Figures
 export const names = {
   nats: "Callboard, nats",
   sqlite: "Callboard, sqlite",
+  redis: "Callboard, redis",
   rawNats: "raw JetStream",
   rawSqlite: "raw SQLite",
   bullmqNode: "BullMQ, Node",

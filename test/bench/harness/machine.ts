@@ -3,9 +3,9 @@ import { execFileSync } from "node:child_process"
 import { arch, availableParallelism, cpus, release, totalmem, type } from "node:os"
 import { natsProgram } from "../../support/servers/nats-program.ts"
 import { searchPath } from "../../support/servers/process.ts"
+import { redisProgram } from "../../support/servers/redis.ts"
 import { npmPeers } from "../peers/npm.ts"
 import { celeryVersion, rqVersion } from "../peers/python.ts"
-import { redisVersion } from "../peers/redis.ts"
 
 export const machine = (): string =>
   [
@@ -31,7 +31,7 @@ export const versions = async ({ isFull }: { readonly isFull: boolean }): Promis
     Bun: process.versions["bun"] ?? "none",
     Node: await look(() => program("node")),
     "nats-server": await look(async () => (await natsProgram()).version),
-    Redis: await look(redisVersion),
+    Redis: await look(async () => (await redisProgram()).version),
     BullMQ: await look(async () => (await npmPeers())["bullmq"] ?? "none"),
     ioredis: await look(async () => (await npmPeers())["ioredis"] ?? "none"),
     ...(isFull

@@ -1,15 +1,13 @@
 /** Celery and RQ out of Debian's packages, with the Python that these are for; nothing is installed. */
 import { delimiter, join } from "node:path"
 import { fileURLToPath } from "node:url"
+import { PACKAGES, PYTHON } from "../../support/servers/celery.ts"
 import { type Spawned, spawnProcess } from "../../support/servers/process.ts"
 import { libraryPath, unpacked, versionIn } from "./unpacked.ts"
 
-const PACKAGES = "usr/lib/python3/dist-packages"
-const LIBRARIES = /^(python3|lib(?!c6$|c-bin$|gcc|stdc))/
-
-const celeryFolder = () => unpacked("python3-celery", join(PACKAGES, "celery"), LIBRARIES)
+const celeryFolder = () => unpacked(PYTHON.name, PYTHON.program, PYTHON.libraries)
 /** Brings the client of Redis along, which Celery's package only suggests. */
-const rqFolder = () => unpacked("python3-rq", join(PACKAGES, "rq"), LIBRARIES)
+const rqFolder = () => unpacked("python3-rq", join(PACKAGES, "rq"), PYTHON.libraries)
 
 export const celeryVersion = async (): Promise<string> => versionIn(await celeryFolder())
 export const rqVersion = async (): Promise<string> => versionIn(await rqFolder())
@@ -24,7 +22,7 @@ export const startPython = async (
 ): Promise<Spawned> => {
   const rq = await rqFolder()
   const home = peer === "celery" ? await celeryFolder() : rq
-  return spawnProcess(join(home, "usr/bin/python3"), args.map(String), {
+  return spawnProcess(join(home, PYTHON.program), args.map(String), {
     cwd: programs,
     env: {
       ...env,

@@ -16,6 +16,7 @@ import { rates } from "./rates.ts"
 import { roundTrip, roundTripAcross } from "./round-trip.ts"
 import { scheduled } from "./scheduled.ts"
 import { start } from "./start.ts"
+import { steps } from "./steps.ts"
 
 export const workloads = (form: Form): ReadonlyArray<Workload> => [
   endToEnd(form),
@@ -32,10 +33,11 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
         naps(form),
         drain(form),
         backlog(form),
-        lists(),
+        lists(form),
         rates(form),
         scheduled(form),
         chord(),
+        steps(),
         start(),
         board(form),
         cost(form),

@@ -4,6 +4,7 @@ import { nats, sqlite } from "../harness/boards.ts"
 import { bullmqOnNode, names, on } from "../harness/contenders.ts"
 import { draining } from "../harness/workers.ts"
 import { type Contender, processorColumns, type Workload } from "../harness/workload.ts"
+import { redis } from "../peers/redis.ts"
 import { bullmqPrograms, ourPrograms } from "./across.ts"
 import type { Form } from "./forms.ts"
 
@@ -24,6 +25,7 @@ export const drain = ({ jobs: most }: Form): Workload => {
   const mine = [
     { kind: sqlite, name: names.sqlite },
     { kind: nats, name: names.nats },
+    { kind: redis, name: names.redis },
   ]
   return {
     name: "drain",

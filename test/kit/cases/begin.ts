@@ -2,7 +2,7 @@
 
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
-import type { Case } from "../case.ts"
+import { type Case, freeLeases } from "../case.ts"
 import { check, equal } from "../check.ts"
 import { taken } from "../context.ts"
 import { describe } from "../peer.ts"
@@ -147,6 +147,7 @@ export const beginCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a first delivery needs no claim",
+    needs: [freeLeases],
     async run({ peer, fresh, task }) {
       const { posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
       check(delivery.fresh, "the first delivery of a job without a record must be fresh")
@@ -157,6 +158,7 @@ export const beginCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a first delivery may be claimed all the same",
+    needs: [freeLeases],
     lease: 1_000,
     async run({ peer, fresh, task, lease, tolerance, inTime }) {
       const queue = fresh("queue")

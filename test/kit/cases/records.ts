@@ -2,7 +2,7 @@
 
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import { step, tombstoneOf } from "../../../runtime/protocol/record.ts"
-import { type Case, delay, lists } from "../case.ts"
+import { type Case, delay, freeLeases, lists } from "../case.ts"
 import { between, check, equal, sameSet } from "../check.ts"
 import { sleep, taken } from "../context.ts"
 import { describe } from "../peer.ts"
@@ -219,6 +219,7 @@ export const recordCases: ReadonlyArray<Case> = [
   {
     group,
     name: "an older run whose task comes again is finished, the newer run is not",
+    needs: [freeLeases],
     lease: 1_000,
     async run({ peer, fresh, task }) {
       const queue = fresh("queue")

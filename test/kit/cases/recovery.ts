@@ -46,10 +46,22 @@ const pullThrough = async ({ transport }: Peer, queue: string, wait = 500): Prom
   }
 }
 
-/** Takes and acks tasks until each of the ids has been delivered. */
-const consume = async ({ peer, harness }: Context, queue: string, ids: ReadonlyArray<string>): Promise<void> => {
+/**
+ * Takes and acks tasks until each of the ids has been delivered. Their time begins when the disturbance is over: how long
+ * a server takes to start again says nothing about its tasks.
+ */
+const consume = async (
+  { peer, harness }: Context,
+  queue: string,
+  ids: ReadonlyArray<string>,
+  disturbance: Promise<unknown>,
+): Promise<void> => {
   const left = new Set(ids)
-  const end = Date.now() + (harness.slow ? 40_000 : 25_000)
+  let end = Number.POSITIVE_INFINITY
+  const begin = () => {
+    end = Date.now() + (harness.slow ? 40_000 : 25_000)
+  }
+  disturbance.then(begin, begin)
   const { signal } = new AbortController()
   /** Deliveries whose ack got no answer. It may have succeeded, so that the task is not delivered again. */
   const held = new Map<string, string>()
@@ -90,8 +102,8 @@ const throughDisturbance = async (context: Context, disturb: () => Promise<void>
       })
     sameSet(await until("a list of what waits", waiting, 30_000), ids, "what waits after publishing through a restart")
   }
-  const consuming = consume(context, queue, ids)
-  await Promise.all([consuming, within("the restart", disturb(), 30_000)])
+  const disturbance = within("the restart", disturb(), 30_000)
+  await Promise.all([consume(context, queue, ids, disturbance), disturbance])
 }
 
 export const recoveryCases: ReadonlyArray<Case> = [

@@ -24,6 +24,13 @@ export const strictOrder: Need = ({ lanewise }) =>
   lanewise !== true || "what is accepted while it takes may come after what that take brings (lanewise)"
 export const dedupe: Need = ({ capabilities }) =>
   capabilities.dedupeWindow > 0 || "it does not recognise publish keys (dedupeWindow: 0)"
+/**
+ * The case needs deliveries that may be `first`, tokens that work on every connection, and tasks that come by themselves: where
+ * queues and records lie apart, an older task of a job may come after it was withdrawn, or not at all once a newer one has ended,
+ * and queues have no news.
+ */
+export const freeLeases: Need = ({ capabilities }) =>
+  capabilities.leases !== "connection" || "a delivery belongs to the connection that took it (leases: connection)"
 export const durable: Need = ({ capabilities }) =>
   capabilities.durability !== "none" || "nothing survives its process (durability: none)"
 export const atomic: Need = ({ capabilities }) => capabilities.atomic || "its commits have steps (atomic: false)"
@@ -32,6 +39,8 @@ export const ownTokens: Need = ({ blindTokens }) =>
   blindTokens !== true || "its broker cannot tell an overtaken delivery (blindTokens)"
 export const uncountedAborts: Need = ({ countsAborts }) =>
   countsAborts !== true || "its broker counts what an aborted take gives back (countsAborts)"
+export const keepsPlaces: Need = ({ losesPlaces }) =>
+  losesPlaces !== true || "its broker puts what is given back behind the others (losesPlaces)"
 /** The case needs a function that only the harness of a driver has. */
 export const offered =
   (name: "failAfter" | "intrude" | "adopt" | "freeze"): Need =>

@@ -31,6 +31,8 @@ export interface DriverHarness extends Ground<Driver> {
   readonly blindTokens?: boolean
   /** Set for a broker that counts a delivery to a take that was aborted in the meantime. */
   readonly countsAborts?: boolean
+  /** Set for a broker that puts a task which was given back behind the others of its queue. */
+  readonly losesPlaces?: boolean
   /** Longest time that a call may take while the broker does not answer, in milliseconds. Defaults to 15,000. */
   readonly bound?: number
 }

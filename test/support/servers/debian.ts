@@ -97,7 +97,11 @@ async function keyring(work: string): Promise<string> {
  *
  * @returns the folder that now holds its files, as `usr/…`
  */
-async function download(name: string, suite: string, work: string, libraries: RegExp | undefined): Promise<string> {
+async function download(
+  { name, also = [], libraries }: Pick<DebianPackage<unknown>, "name" | "also" | "libraries">,
+  suite: string,
+  work: string,
+): Promise<string> {
   const [uri, keys] = await Promise.all([configuredArchive(), keyring(work)])
   for (const folder of ["state/lists/partial", "cache/archives/partial"])
     mkdirSync(join(work, folder), { recursive: true })
@@ -136,7 +140,7 @@ async function download(name: string, suite: string, work: string, libraries: Re
   await run("apt-get", ["update", "--quiet", "-o", "APT::Update::Error-Mode=any"], options)
   const others =
     libraries === undefined ? [] : (await dependencies(name, options)).filter((each) => libraries.test(each))
-  await run("apt-get", ["download", "--quiet", name, ...others], options)
+  await run("apt-get", ["download", "--quiet", name, ...also, ...others], options)
   const files = readdirSync(work).filter((each) => each.endsWith(".deb"))
   const file = files.find((each) => each.startsWith(`${name}_`))
   if (file === undefined) throw new Error(`apt-get download ${name} left no file`)
@@ -196,6 +200,8 @@ export interface DebianPackage<A> {
   readonly name: string
   /** Code names, the preferred one first. */
   readonly suites: readonly string[]
+  /** Packages that are unpacked with it although it does not depend on them. */
+  readonly also?: ReadonlyArray<string>
   /** Dependencies whose names match are unpacked with the package. Defaults to none. */
   readonly libraries?: RegExp
   /** Looks at the folder of an unpacked package; `undefined` when it is not what is needed. */
@@ -203,7 +209,8 @@ export interface DebianPackage<A> {
 }
 
 /** Finds a package in the cache, else downloads it. Rejects with a reason in one line. */
-export async function debianPackage<A>({ name, suites, libraries, accept }: DebianPackage<A>): Promise<A> {
+export async function debianPackage<A>(wanted: DebianPackage<A>): Promise<A> {
+  const { name, suites, accept } = wanted
   const cached = async () => {
     for (const folder of unpackedPackages(name)) {
       const accepted = await accept(folder)
@@ -226,7 +233,7 @@ export async function debianPackage<A>({ name, suites, libraries, accept }: Debi
     for (const suite of suites) {
       const work = mkdtempSync(join(cacheFolder, prefix))
       try {
-        const accepted = await accept(await download(name, suite, work, libraries))
+        const accepted = await accept(await download(wanted, suite, work))
         if (accepted !== undefined) return accepted
         reasons.push(`${suite} has another version`)
       } catch (error) {

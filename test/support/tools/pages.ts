@@ -49,6 +49,15 @@ export const shellBlock = (first: string): string => {
   return found.text
 }
 
+/** Blocks that run beside a worker of Celery: in test/interop. */
+export const celeryBlocks = {
+  start: shellBlock(
+    "npx callboard worker --transport redis://localhost:6379/0 --result-backend redis://localhost:6379/1 -Q moved",
+  ),
+  look: shellBlock("celery -A proj.tasks inspect registered"),
+  move: shellBlock("python3 -c 'from proj.tasks import add; print(add.delay(2, 3).get(timeout=20))'"),
+}
+
 /** Blocks of shell that need an installed package, by their first line: `test/cli/package.test.ts` runs them. */
 export const installedBlocks = {
   project: "mkdir ../my-tasks",

@@ -1,11 +1,13 @@
 /**
  * Finds every server that the tests need, and fetches what can be fetched: `npm test` calls it before the tests start.
- * Prints one line per server; with --json, what test/support/servers/missing.ts reads from the environment.
+ * Prints one line per server, with --interop also those that Celery needs; with --json, what test/support/servers/missing.ts reads from the environment.
  */
 
 import type { Findings } from "../servers/missing.ts"
 import { natsProgram, natsServerName } from "../servers/nats-program.ts"
 import { postgresProgram, postgresServerName } from "../servers/postgres-program.ts"
+import { rabbitmqProgram, rabbitmqServerName } from "../servers/rabbitmq.ts"
+import { redisProgram, redisServerName } from "../servers/redis.ts"
 
 const postgres = { name: postgresServerName, find: postgresProgram }
 const nats = (["current", "old"] as const).map((release) => ({
@@ -13,8 +15,14 @@ const nats = (["current", "old"] as const).map((release) => ({
   find: () => natsProgram(release),
 }))
 
+const brokers = [
+  { name: redisServerName, find: redisProgram },
+  { name: rabbitmqServerName, find: rabbitmqProgram },
+]
+const interop = process.argv.includes("--interop") ? brokers : []
+
 const findings: Record<string, Findings[string]> = {}
-for (const { name, find } of [...nats, postgres]) {
+for (const { name, find } of [...nats, postgres, ...interop]) {
   try {
     findings[name] = await find()
   } catch (error) {

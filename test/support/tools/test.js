@@ -1,8 +1,8 @@
 /**
  * Runs everything, its stages side by side, and never stops at the first failure: `npm test`, or
  * `node test/support/tools/test.js deno` for some of the stages. Ends with the plain line `N passed, N failed`. The stage
- * `package`, which installs the package from the registry as a user would, `page`, which shows the page in a browser, and the tests
- * of chaos run with `--all`, or when they are named.
+ * `package`, which installs the package from the registry as a user would, `page`, which shows the page in a browser, `interop`,
+ * which shares a broker with Celery, and the tests of chaos run with `--all`, or when they are named.
  *
  * A stage that is not made of tests counts as one. A test that was skipped or is to be written counts as failed, and so
  * does anything that went wrong outside of a test. A run that is ended by its limit or a signal reports what ran, and
@@ -140,7 +140,8 @@ async function prepare() {
   bun = findRuntime("bun")?.path
   if (bun === undefined) missing.add("missing: bun — run npm install")
   else {
-    const { output } = await run(bun, ["test/support/tools/servers.ts", "--json"], { errors: "inherit" })
+    const more = wanted.includes("interop") ? ["--interop"] : []
+    const { output } = await run(bun, ["test/support/tools/servers.ts", "--json", ...more], { errors: "inherit" })
     environment.CALLBOARD_TEST_SERVERS = output.trim()
     for (const [name, found] of Object.entries(JSON.parse(output || "{}"))) {
       if (found.missing !== undefined) missing.add(`missing server: ${name} — ${found.missing}`)
@@ -208,6 +209,16 @@ const stages = {
     if (bun === undefined) return { passed: 0, failures: ["page: not run"] }
     return vitest("page", bun, ["node_modules/vitest/vitest.mjs", "run", "--config", "test/vitest.page.config.ts"])
   },
+  interop: async () => {
+    await preparedOnce()
+    if (bun === undefined) return { passed: 0, failures: ["interop: not run"] }
+    return vitest("interop", bun, [
+      "node_modules/vitest/vitest.mjs",
+      "run",
+      "--config",
+      "test/vitest.interop.config.ts",
+    ])
+  },
   deno: async () => {
     await preparedOnce()
     if (environment.DENO_NO_UPDATE_CHECK === undefined) return { passed: 0, failures: ["deno: not run"] }
@@ -219,7 +230,7 @@ const stages = {
 }
 
 /** With `--all`, or when they are named. */
-const rare = ["chaos", "page", "package"]
+const rare = ["chaos", "page", "package", "interop"]
 const usual = Object.keys(stages).filter((name) => options.all || !rare.includes(name))
 const wanted = positionals.length > 0 ? positionals : usual
 const unknown = wanted.filter((name) => !(name in stages))

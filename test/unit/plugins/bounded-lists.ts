@@ -1,20 +1,23 @@
 /** How much a driver reads for the lists that people look at, on a board with few jobs and on one with many. */
 import { generateId } from "../../../runtime/id.ts"
-import type { Driver } from "../../../runtime/transport/driver.ts"
+import type { Driver, Posting } from "../../../runtime/transport/driver.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import type { Query } from "../../../runtime/transport/optional.ts"
 
 const FEW = 1_000
 const MANY = 20_000
+/** As many tasks wait on each board, of hundreds of jobs; `LIMIT` of them are rare, and the oldest. */
+const WAITING = 20
 const BATCH = 500
 const LIMIT = 50
 const START = 1_700_000_000_000
 
-/** Nearly all jobs have succeeded. Of what is rare there is as much on each board, and it is old. */
-const indexAt = (at: number): Index => {
+/** Those that have succeeded are the older half. Of what is rare there is as much on each board, and it is the oldest. */
+const indexAt = (at: number, count: number): Index => {
   const isRare = at < 100
+  const isOlder = at < count / 2
   return {
-    state: isRare && at % 2 === 0 ? "failed" : at % 10 === 0 ? "cancelled" : "succeeded",
+    state: isRare && at % 2 === 0 ? "failed" : isOlder && at % 10 > 0 ? "succeeded" : "cancelled",
     queue: isRare ? "rare" : "most",
     task: isRare ? "rare" : "text",
     method: "count",
@@ -25,12 +28,29 @@ const indexAt = (at: number): Index => {
 
 const bytes = new TextEncoder().encode("{}")
 
+const waitingAt = (at: number): Posting => {
+  const isRare = at < LIMIT
+  const [id, queue, task] = [generateId(), isRare ? "aside" : "busy", isRare ? "aside" : "busy"]
+  const links = isRare ? { root: "waiting", parent: "waiting", group: "waiting" } : {}
+  return {
+    ...{ id, key: `${id}/1/0`, queue, level: 4, frame: bytes },
+    index: { state: "queued", queue, task, method: "run", at: START + at, ...links },
+    message: { headers: { task, id }, properties: { content_type: "", content_encoding: "" }, body: bytes },
+  }
+}
+
 const fill = async (driver: Driver, count: number): Promise<void> => {
   for (let from = 0; from < count; from += BATCH) {
     const some = Array.from({ length: BATCH }, (_, at) => from + at)
-    const commits = some.map((at) => ({ id: generateId(), record: { expect: "", bytes, index: indexAt(at) } }))
+    const commits = some.map((at) => ({ id: generateId(), record: { expect: "", bytes, index: indexAt(at, count) } }))
     const answers = await driver.commit(commits)
     const wrong = answers.find(({ status }) => status !== "committed")
+    if (wrong !== undefined) throw new Error(JSON.stringify(wrong))
+  }
+  const waiting = LIMIT + (count / 100) * WAITING
+  for (let from = 0; from < waiting; from += BATCH) {
+    const some = Array.from({ length: Math.min(BATCH, waiting - from) }, (_, at) => waitingAt(from + at))
+    const wrong = (await driver.publish(some)).find(({ status }) => status !== "stored")
     if (wrong !== undefined) throw new Error(JSON.stringify(wrong))
   }
 }
@@ -47,6 +67,14 @@ export const QUERIES: Readonly<Record<string, Omit<Query, "limit">>> = {
   "a task": { task: "rare" },
   "a method": { task: "rare.count" },
   "the newest since": { since: START },
+  "a parent": { parent: "parent" },
+  "a group": { group: "group" },
+  "a root": { root: "root" },
+  "waiting in a queue": { states: ["queued"], queue: "aside" },
+  "waiting of a task": { states: ["queued"], task: "aside.run" },
+  "waiting of a parent": { states: ["queued"], parent: "waiting" },
+  "waiting of a group": { states: ["queued"], group: "waiting" },
+  "waiting of a root": { states: ["queued"], root: "waiting" },
 }
 
 /** How many jobs each query finds and how much it reads, with few jobs and with many. */

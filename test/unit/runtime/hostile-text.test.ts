@@ -10,7 +10,7 @@ import { expect, test } from "vitest"
 import { lineOf } from "../../../runtime/cli/failure.ts"
 import { readText } from "../../../runtime/config/resolving.ts"
 import { displayUrl, parseUrl } from "../../../runtime/connection/connect.ts"
-import { parseRate } from "../../../runtime/options/rate.ts"
+import { parseRate } from "../../../runtime/options/limit.ts"
 import { jsonCodec } from "../../../runtime/protocol/codec/json.ts"
 import { parseDuration } from "../../../runtime/protocol/time.ts"
 import { tracestateBeside } from "../../../runtime/protocol/trace-context.ts"
@@ -26,6 +26,15 @@ interface Found {
 const LITERAL =
   /(?<=(?:^|[=([,:!&|?{};>])\s*)\/((?:[^/\\[\n*]|\\.|\[(?:[^\]\\\n]|\\.)*\])(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])*)\/([dgimsuvy]*)/g
 
+/** Nothing for a path in a template, which may look like an expression, and is not one that compiles. */
+const compiled = (source: string, flags: string | undefined): RegExp | undefined => {
+  try {
+    return new RegExp(source, flags)
+  } catch {
+    return undefined
+  }
+}
+
 /** Every expression that is written down in the source, comments aside. */
 const expressions: ReadonlyArray<Found> = ["runtime", "plugins", "actors"].flatMap((folder) =>
   readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
@@ -36,10 +45,12 @@ const expressions: ReadonlyArray<Found> = ["runtime", "plugins", "actors"].flatM
         .flatMap((line, at) =>
           /^\s*(?:\/\/|\/?\*)/.test(line)
             ? []
-            : [...line.matchAll(LITERAL)].map(([, source = "", flags]) => ({
-                where: `${folder}/${name}:${at + 1} /${source}/${flags}`,
-                expression: new RegExp(source, flags),
-              })),
+            : [...line.matchAll(LITERAL)].flatMap(([, source = "", flags]) => {
+                const expression = compiled(source, flags)
+                return expression === undefined
+                  ? []
+                  : [{ where: `${folder}/${name}:${at + 1} /${source}/${flags}`, expression }]
+              }),
         ),
     ),
 )

@@ -80,7 +80,7 @@ export const browseCases: ReadonlyArray<DriverCase> = [
         { headers: { root_id: root, parent_id: parent } },
         { headers: { group } },
       ])
-      const waiting = task({ queue: other, headers: { root_id: root } })
+      const waiting = task({ queue: other, id: `${fresh("id")}-ABcd12EF`, headers: { root_id: root } })
       await peer.publish(waiting)
       const all = [plain, failed, dead, named, routed, rooted, child, grouped, waiting.id]
       const expectations: ReadonlyArray<readonly [Omit<Query, "limit">, ReadonlyArray<string | undefined>]> = [
@@ -96,6 +96,8 @@ export const browseCases: ReadonlyArray<DriverCase> = [
         [{ parent }, [child]],
         [{ group }, [grouped]],
         [{ dead: true }, [dead]],
+        [{ idEnds: "abcd12ef" }, [waiting.id]],
+        [{ idEnds: plain?.slice(-8).toLowerCase() ?? "" }, [plain]],
         [{ root, queue }, [rooted, child]],
         [{ root, states: ["queued"] }, [waiting.id]],
         [{ since: start, until: Date.now() + 60_000 }, all],

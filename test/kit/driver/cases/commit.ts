@@ -2,7 +2,17 @@
 import type { Commit, Delivery, Posting } from "../../../../runtime/transport/driver.ts"
 import { between, check, equal, sameSet } from "../../check.ts"
 import { describe } from "../../peer.ts"
-import { atomic, boundedDelay, type DriverCase, dedupe, delay, noFront, offered, stepwise } from "../case.ts"
+import {
+  atomic,
+  boundedDelay,
+  type DriverCase,
+  dedupe,
+  delay,
+  freeLeases,
+  noFront,
+  offered,
+  stepwise,
+} from "../case.ts"
 import { size, taken } from "../context.ts"
 import type { DriverPeer } from "../peer.ts"
 import { bytes, idOf, idsOf, recordOf, sized, text } from "../task.ts"
@@ -592,6 +602,7 @@ export const commitCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "what a commit posts is not withdrawn by it, also when it is a task of the same job",
+    needs: [freeLeases],
     async run({ peer, fresh, task }) {
       const [queue, next] = [fresh("queue"), fresh("next")]
       const posting = task({ queue })

@@ -1,5 +1,7 @@
 /** Hostile input: any text is treated as text, and bytes that are not a message do no harm. */
 import { Buffer } from "node:buffer"
+import { isUndecodable } from "../../../../runtime/protocol/message.ts"
+import type { Delivery } from "../../../../runtime/transport/driver.ts"
 import { hook } from "../../case.ts"
 import { check, equal, sameSet } from "../../check.ts"
 import { TEXTS } from "../../hostile-text.ts"
@@ -7,6 +9,8 @@ import { type DriverCase, part } from "../case.ts"
 import { idOf, idsOf, messageOf, recordOf } from "../task.ts"
 
 const group = "hostile"
+const rawOf = (content: Delivery["content"]): Uint8Array =>
+  content instanceof Uint8Array ? content : isUndecodable(content) ? content.raw : new Uint8Array(0)
 const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex")
 
 export const hostileCases: ReadonlyArray<DriverCase> = [
@@ -167,12 +171,12 @@ export const hostileCases: ReadonlyArray<DriverCase> = [
         "messages that come",
       )
       sameSet(
-        bad.map(({ content }) => (content instanceof Uint8Array ? hex(content) : "a message")),
+        bad.map(({ content }) => hex(rawOf(content))),
         frames.map(hex),
         "bytes of what is no message",
       )
       for (const [at, { token, content }] of bad.entries()) {
-        const bytes = content instanceof Uint8Array ? content : new Uint8Array(0)
+        const bytes = rawOf(content)
         const record = {
           ...recordOf(kept, "failed", { bytes }),
           index: { ...kept.index, state: "failed", dead: true },

@@ -1,6 +1,6 @@
 /** Leases: a delivery has its task until the lease ends, or longer if extended; then another delivery may get it. */
 import { between, check, equal } from "../../check.ts"
-import { type DriverCase, delay, ownTokens } from "../case.ts"
+import { type DriverCase, delay, freeLeases, ownTokens } from "../case.ts"
 import { sleep } from "../context.ts"
 import { idOf, recordOf } from "../task.ts"
 
@@ -35,6 +35,7 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "first is said of the first delivery of a task, and never when it was handed over before",
+    needs: [freeLeases],
     lease,
     async run({ peer, fresh, task, elsewhere }) {
       const [lapsed, released, closed] = [fresh("lapsed"), fresh("released"), fresh("closed")]
@@ -131,6 +132,7 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "a token works on another connection",
+    needs: [freeLeases],
     lease: 2 * lease,
     async run({ peer, fresh, task, elsewhere, lease, tolerance, inTime }) {
       const queue = fresh("queue")

@@ -3,7 +3,7 @@ import { Buffer } from "node:buffer"
 import type { News } from "../../../../runtime/transport/driver.ts"
 import { check, equal, refuses } from "../../check.ts"
 import { present } from "../../peer.ts"
-import { type DriverCase, looks, part } from "../case.ts"
+import { type DriverCase, freeLeases, looks, part } from "../case.ts"
 import { type DriverContext, sleep } from "../context.ts"
 import type { DriverPeer } from "../peer.ts"
 import { recordOf } from "../task.ts"
@@ -24,6 +24,7 @@ export const newsCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "a task that is published, alone or by a commit, is told to those who listen to its queue",
+    needs: [freeLeases],
     async run({ peer, fresh, task, elsewhere, until }) {
       const queue = fresh("queue")
       const heard = await (await elsewhere()).listen({ kind: "queues", queues: [fresh("other"), queue] })
@@ -110,6 +111,7 @@ export const newsCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "a read or take that begins after the news sees what they are about",
+    needs: [freeLeases],
     async run({ peer, fresh, task, elsewhere, within }) {
       const other = await elsewhere()
       const queue = fresh("queue")

@@ -1,6 +1,6 @@
 /** The order of taking: by queue, then level, then sequence. */
 import { between, check, equal } from "../../check.ts"
-import { type DriverCase, front, strictOrder } from "../case.ts"
+import { type DriverCase, front, keepsPlaces, strictOrder } from "../case.ts"
 import { type DriverContext, patience, size, sleep } from "../context.ts"
 import { idOf, idsOf } from "../task.ts"
 
@@ -34,6 +34,7 @@ export const orderCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "a task keeps its sequence and its place when it comes again",
+    needs: [keepsPlaces],
     async run({ peer, fresh, tasks }) {
       const queue = fresh("queue")
       const postings = tasks(3, { queue })

@@ -55,10 +55,22 @@ const takeThrough = async ({ driver }: DriverPeer, queue: string, wait = 500): P
   }
 }
 
-/** Takes and acks tasks until each of the ids has been delivered. */
-const consume = async ({ peer }: DriverContext, queue: string, ids: ReadonlyArray<string>): Promise<void> => {
+/**
+ * Takes and acks tasks until each of the ids has been delivered. Their time begins when the disturbance is over: how long
+ * a server takes to start again says nothing about its tasks.
+ */
+const consume = async (
+  { peer }: DriverContext,
+  queue: string,
+  ids: ReadonlyArray<string>,
+  disturbance: Promise<unknown>,
+): Promise<void> => {
   const left = new Set(ids)
-  const end = Date.now() + patience(25_000)
+  let end = Number.POSITIVE_INFINITY
+  const begin = () => {
+    end = Date.now() + patience(25_000)
+  }
+  disturbance.then(begin, begin)
   /** Deliveries whose ack got no answer. It may have succeeded, so that the task is not delivered again. */
   const held = new Map<string, string>()
   while (left.size > 0) {
@@ -95,7 +107,8 @@ const throughDisturbance = (context: DriverContext, disturb: () => Promise<void>
       const found = await until("a list of what waits", waiting, mending(context))
       sameSet(found, ids, "what waits after publishing through a restart")
     }
-    await Promise.all([consume(context, queue, ids), within("the restart", disturb(), 30_000)])
+    const disturbance = within("the restart", disturb(), 30_000)
+    await Promise.all([consume(context, queue, ids, disturbance), disturbance])
   })
 
 /** Runs a function during a cut, and heals the cut also when the function fails. */

@@ -1,7 +1,8 @@
 /** The nats driver at the level of its own contract: what is counted on the wire, and what a crash leaves behind. */
 import { actor, serve } from "callboard"
 import { connect as dial, headers, type NatsConnection } from "nats"
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
+import { Link } from "../../../../plugins/nats/connection/link.ts"
 import { Names, plugin } from "../../../../plugins/nats/mod.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { encodeEnvelope } from "../../../../runtime/protocol/envelope.ts"
@@ -449,6 +450,32 @@ describe("the store", () => {
     expect((await values.list({ prefix: "", limit: 10 })).map(({ key }) => key)).toEqual(["a"])
   })
 
+  test("lists the same in one answer, in pages, and where there is more than one answer may hold", async () => {
+    const { store: values } = await direct()
+    const put = (keys: ReadonlyArray<string>) => values.write(keys.map((key) => ({ key, value: bytesOf(key) })))
+    const few = ["p/", "p/b", "p/a", "p/\u{1f600}", "p/\uffee", "p/a/1", "p/é"]
+    await put([...few, "p", "pa", "q/a"])
+    await values.write([{ key: "p/b", value: null }])
+    const many = Array.from({ length: 1_100 }, (_, at) => `m/${at}`)
+    for (let from = 0; from < many.length; from += 550) await put(many.slice(from, from + 550))
+    const inBytes = (a: string, b: string) => Buffer.compare(Buffer.from(a), Buffer.from(b))
+    for (const [prefix, expected] of [
+      ["p/", few.filter((key) => key !== "p/b")],
+      ["p/a", ["p/a", "p/a/1"]],
+      ["m/", many],
+      ["none/", []],
+    ] as const) {
+      const keys = [...expected].sort(inBytes)
+      for (const limit of [100, 256, 2_000]) {
+        const listed = await values.list({ prefix, limit })
+        expect(listed.map(({ key }) => key)).toEqual(keys.slice(0, limit))
+        expect(listed.map(({ value }) => textOf(value))).toEqual(keys.slice(0, limit))
+        const last = await values.list({ prefix, limit, reverse: true })
+        expect(last.map(({ key }) => key)).toEqual(keys.toReversed().slice(0, limit))
+      }
+    }
+  })
+
   const written = async (writing: ReturnType<Driver["store"]["write"]>): Promise<ReadonlyArray<string>> => {
     const answer = await writing
     if (answer === "conflict") throw new Error("it must be written")
@@ -583,8 +610,45 @@ test("a task that another program publishes to a level between the bands is refu
   expect(levels.flat()).toEqual([0, 4, 7, 10])
 })
 
-test("a list of jobs that did not succeed reads as much with 20,000 jobs as with 1,000", async () => {
-  const { "a queue": _queue, "a task": _task, "a method": _method, ...wanted } = QUERIES
+test("a failed job, which has an entry beside its record, is counted once among all", async () => {
+  const driver = await direct()
+  for (const state of ["failed", "succeeded"] as const)
+    await commit(driver, { id: state, record: { expect: "", bytes: bytesOf("{}"), index: indexOf(state) } })
+  expect((await driver.query?.({ limit: 10, bare: true }))?.jobs.map(({ id }) => id)).toEqual(["succeeded", "failed"])
+})
+
+test("a job that ends while a list looks for it is in the list, once", async () => {
+  const driver = await direct()
+  await publish(driver, postingOf({ id: "moving" }))
+  const { token } = await take(driver)
+  let ended: Promise<void> | undefined
+  const end = async (): Promise<void> => {
+    const record = { expect: "", bytes: bytesOf("{}"), index: indexOf("succeeded") }
+    expect((await commit(driver, { id: "moving", record, task: { kind: "ack", token } })).status).toBe("committed")
+    await eventually(async () => (await driver.read(["moving"], "all"))[0]?.task === undefined)
+  }
+  const api = Link.prototype.api
+  const spy = vi.spyOn(Link.prototype, "api").mockImplementation(async function (this: Link, name, body) {
+    const streams = /^STREAM\.INFO\..*_(state|queue)$/.exec(name)?.[1]
+    // A list that looks at records before it has seen the tasks comes to the tasks once the job has ended.
+    if (streams === "queue") await ended
+    const answer = api.call(this, name, body)
+    if (streams !== "state" || ended !== undefined) return answer
+    ended = answer.then(end)
+    await ended
+    return answer
+  })
+  const page = await driver.query?.({ limit: 10 })
+  spy.mockRestore()
+  expect(ended).toBeDefined()
+  expect(page?.jobs.map(({ id }) => id)).toEqual(["moving"])
+  expect((await driver.query?.({ limit: 10 }))?.jobs.map(({ id }) => id)).toEqual(["moving"])
+})
+
+test("a list of jobs that did not succeed, or wait in a queue, reads as much with 20,000 jobs as with 1,000", async () => {
+  const indexed = ["newest", "failed", "failed of a task", "failed of a queue", "failed by its cause"]
+  const names = [...indexed, "the newest since", "waiting in a queue"]
+  const wanted = Object.fromEntries(Object.entries(QUERIES).filter(([name]) => names.includes(name)))
   const reads = await readsOf(
     (name) =>
       plugin.connect(new URL(server.url), {

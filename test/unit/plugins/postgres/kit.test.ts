@@ -60,8 +60,10 @@ const harness: Harness = {
   corrupt: async (queue, bytes, namespace) => {
     const schema = `"${schemaOf(namespace)}"`
     await ask(
-      `INSERT INTO ${schema}.task (sequence, id, queue, level, ready, until, posted, index, at, frame)
-       VALUES (nextval('${schema}.counter'), '', $1, 4, true, 0, 0, '{}', 0, $2)`,
+      `WITH new AS (INSERT INTO ${schema}.task (sequence, id, queue, level, ready, until, at)
+         VALUES (nextval('${schema}.counter'), '', $1, 4, true, 0, 0) RETURNING sequence)
+       INSERT INTO ${schema}.posting (sequence, id, queue, posted, index, at, frame)
+         SELECT sequence, '', $1, 0, '{}', 0, $2 FROM new`,
       [queue, Buffer.from(bytes)],
     )
   },

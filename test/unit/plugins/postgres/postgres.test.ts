@@ -1,6 +1,7 @@
 /** What only the postgres transport promises, against a real server. `kit.test.ts` has what all promise. */
 import pg from "pg"
-import { afterAll, beforeAll, expect, test } from "vitest"
+import { afterAll, beforeAll, expect, test, vi } from "vitest"
+import { SETTINGS } from "../../../../plugins/postgres/link.ts"
 import { plugin } from "../../../../plugins/postgres/mod.ts"
 import { schemaOf } from "../../../../plugins/postgres/schema.ts"
 import type { Posting } from "../../../../runtime/transport/driver.ts"
@@ -8,7 +9,7 @@ import { type ConnectOptions, clientLibrary, TransportError } from "../../../../
 import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { workBoard } from "../../../support/work-board.ts"
-import { growing, readsOf } from "../bounded-lists.ts"
+import { growing, QUERIES, readsOf } from "../bounded-lists.ts"
 import { startProxy } from "../nats/proxy.ts"
 
 let server: PostgresServer
@@ -68,10 +69,10 @@ test("a schema of another version is refused, and left as it is", async () => {
   const driver = await plugin.connect(through(server.port), options("later"))
   await driver.close()
   const schema = schemaOf("later")
-  await ask(`UPDATE "${schema}".meta SET version = 4`)
-  const message = `postgres: schema "${schema}" has version 4, and this Callboard knows version 3: install one that knows it, or use another namespace`
+  await ask(`UPDATE "${schema}".meta SET version = 5`)
+  const message = `postgres: schema "${schema}" has version 5, and this Callboard knows version 4: install one that knows it, or use another namespace`
   expect(await refusal(through(server.port), "later")).toEqual(["unsupported", message])
-  expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 4 }])
+  expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 5 }])
 })
 
 test("a database that holds no UTF-8 is refused", async () => {
@@ -114,7 +115,7 @@ test("several that come first at the same time make one schema", async () => {
     Array.from({ length: 4 }, () => plugin.connect(through(server.port), options("first"))),
   )
   await Promise.all(drivers.map((driver) => driver.close()))
-  expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 3 }])
+  expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 4 }])
 })
 
 test("what is published during a take does not come before what was published earlier", async () => {
@@ -234,7 +235,43 @@ test("what ended is removed from the tables", async () => {
   await driver.close()
 })
 
-test("a list reads as much with 20,000 jobs as with 1,000", async () => {
-  const reads = await readsOf((namespace) => plugin.connect(through(server.port), options(namespace)))
-  expect(growing(reads)).toEqual([])
+/** The blocks that a plan has read, in all. */
+const blocksOf = (plan: Readonly<Record<string, unknown>>): number =>
+  Number(plan["Shared Hit Blocks"]) + Number(plan["Shared Read Blocks"])
+
+test("a list reads as much with 20,000 jobs as with 1,000, and what it looks at lies together", async () => {
+  const connecting = (namespace: string) => plugin.connect(through(server.port), options(namespace))
+  expect(growing(await readsOf(connecting))).toEqual([])
+  const driver = await connecting("lists-20000")
+  const asked = vi.spyOn(pg.Client.prototype, "query")
+  const dear: Array<string> = []
+  const look = async (name: string, text: string, values: Array<unknown>): Promise<void> => {
+    const blocks = await Promise.all(
+      ["lists-1000", "lists-20000"].map(async (namespace) => {
+        const client = new pg.Client({ connectionString: server.url })
+        await client.connect()
+        await client.query(`SET search_path = "${schemaOf(namespace)}"`)
+        for (const [setting, value] of Object.entries(SETTINGS)) await client.query(`SET ${setting} = ${value}`)
+        const { rows } = await client.query(`EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ${text}`, values)
+        await client.end()
+        return blocksOf(rows[0]["QUERY PLAN"][0]["Plan"])
+      }),
+    )
+    const [few = 0, many = 0] = blocks
+    if (!(many < few + 300 && many < 4_000)) dear.push(`${name}: ${few} blocks, ${many} with more jobs`)
+  }
+  for (const [name, query] of Object.entries(QUERIES)) {
+    asked.mockClear()
+    await driver.query?.({ ...query, limit: 50 })
+    const [config]: ReadonlyArray<unknown> = asked.mock.calls[0] ?? []
+    if (typeof config !== "object" || config === null || !("text" in config) || !("values" in config))
+      throw new Error(`${name}: nothing was asked`)
+    await look(name, String(config.text), Array.isArray(config.values) ? config.values : [])
+  }
+  await look("what has ended", "SELECT sweep()", [])
+  // Counting ends where there are more than are asked for.
+  expect(await driver.count?.("cancelled", undefined, 10)).toBe(11)
+  expect(await driver.count?.("failed", "rare", 100)).toBe(50)
+  await driver.close()
+  expect(dear).toEqual([])
 })

@@ -3,8 +3,16 @@ import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import { faultOf, isBusy, isDatabaseWide } from "../../../../plugins/sqlite/database/fault.ts"
 import { codeOf } from "../../../../plugins/sqlite/jobs/columns.ts"
-import { idFromColumn, idToColumn } from "../../../../plugins/sqlite/jobs/id.ts"
-import { fenceText, levelAt, orderAt, placeOf, readToken, tokenText } from "../../../../plugins/sqlite/jobs/token.ts"
+import {
+  fenceText,
+  idFromColumn,
+  idToColumn,
+  levelAt,
+  orderAt,
+  placeOf,
+  readToken,
+  tokenText,
+} from "../../../../plugins/sqlite/jobs/id.ts"
 import { afterKey, afterPrefix, compareKeys, keyFromBytes, keyToBytes } from "../../../../plugins/sqlite/store.ts"
 import { STATES } from "../../../../runtime/protocol/state.ts"
 

@@ -71,13 +71,17 @@ test("few jobs that wait are found behind many that have ended, page by page, an
 
 test("a list reads as much with 20,000 jobs as with 1,000", async () => {
   using folder = temporaryFolder()
-  const reads = await readsOf((namespace) =>
+  const connecting = (namespace: string) =>
     plugin.connect(new URL(`sqlite:${folder.path}/board.db?sync=normal`), {
       namespace,
       lease: 30_000,
       name: "test",
       timeout: 5_000,
-    }),
-  )
-  expect(growing(reads)).toEqual([])
+    })
+  expect(growing(await readsOf(connecting))).toEqual([])
+  // Counting ends where there are more than are asked for.
+  const driver = await connecting("lists-20000")
+  expect(await driver.count?.("cancelled", undefined, 10)).toBe(11)
+  expect(await driver.count?.("failed", "rare", 100)).toBe(50)
+  await driver.close()
 })

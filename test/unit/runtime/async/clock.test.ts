@@ -1,13 +1,13 @@
 import { expect, test } from "vitest"
-import { withBoard } from "../../../../runtime/async/clock.ts"
+import { withTransportTime } from "../../../../runtime/async/clock.ts"
 
 const HOUR = 3_600_000
 
 /** A machine whose clock is `off` ahead of the transport's, and on which an answer is read `late` after it was given. */
 const machine = (off: number, late: number) => {
   const state = { at: 1_000_000, late }
-  const board = withBoard(
-    { now: () => state.at + off, monotonic: () => state.at, board: () => state.at + off },
+  const times = withTransportTime(
+    { now: () => state.at + off, monotonic: () => state.at, transportNow: () => state.at + off },
     {
       now: () => {
         const now = state.at
@@ -16,7 +16,7 @@ const machine = (off: number, late: number) => {
       },
     },
   )
-  return { state, error: () => board.clock.board() - state.at, ask: board.ask }
+  return { state, error: () => times.clock.transportNow() - state.at, ask: times.ask }
 }
 
 test.each([HOUR, -HOUR])("the transport's time is known on a machine whose clock is %s ms off", async (off) => {

@@ -31,6 +31,33 @@ test("a board that works off what it posts looks once a second", async () => {
   expect(lists()).toBeLessThan(40)
 })
 
+test("claims at the same time work a backlog off with few looks, and none tries what another one claims", async () => {
+  const { board, other, faults, lists } = await begin()
+  for (let at = 0; at < 1_000; at++) await other.post(`${at}`)
+  const before = {
+    lists: lists(),
+    gets: faults.calls.get("store.get") ?? 0,
+    writes: faults.calls.get("store.write") ?? 0,
+  }
+  const names: Array<number> = []
+  await Promise.all(
+    Array.from({ length: 32 }, async () => {
+      for (let at = 0; at < 30; at++) {
+        const claim = await board.take("me")
+        names.push(Number(claim.job.name))
+        await claim.consume()
+      }
+    }),
+  )
+  expect(new Set(names).size).toBe(960)
+  // In their order, but for those that are claimed at the same time.
+  for (const [at, name] of names.entries()) expect(Math.abs(name - at)).toBeLessThan(100)
+  expect(lists() - before.lists).toBeLessThan(40)
+  // Two writes for each, and a few for the index; a claim that was tried in vain reads the job again.
+  expect((faults.calls.get("store.write") ?? 0) - before.writes).toBeLessThan(1_960)
+  expect((faults.calls.get("store.get") ?? 0) - before.gets).toBeLessThan(60)
+})
+
 test("what another board has posted keeps its place among its own", async () => {
   const { board, other } = await begin()
   await board.post("0")
@@ -85,4 +112,18 @@ test("a job of a priority between those that were found is taken between them", 
     for (let at = 0; at < 3; at++) names.push((await board.take("me")).job.name)
     expect(names).toEqual(["VERY_HIGH", "VERY_HIGH", "NORMAL", "LOW"])
   }
+})
+
+test("a job that another board restores is taken at its old place", async () => {
+  const { board, other } = await begin()
+  for (const name of ["a", "b", "c", "d"]) await board.post(name)
+  const first = await other.take("me")
+  await first.trash()
+  expect((await board.take("me")).job.name).toBe("b")
+  const heard = Promise.withResolvers<void>()
+  await board.on("POSTED", () => heard.resolve())
+  await other.restore(first.job.id)
+  await heard.promise
+  expect((await board.take("me")).job.name).toBe("a")
+  expect((await board.take("me")).job.name).toBe("c")
 })

@@ -1,7 +1,7 @@
 /** Where new jobs go: no bucket grows, none is missed by a reader, and a late poster is not lost. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import { BoardEntries } from "../../../../runtime/board/entries.ts"
-import { Places, RETIRE_MS } from "../../../../runtime/board/places.ts"
+import { BoardEntries, RETIRE_MS } from "../../../../runtime/board/entries.ts"
+import { Places } from "../../../../runtime/board/places.ts"
 import { BoardReader } from "../../../../runtime/board/reading.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { BUCKET_SIZE, boardJobId, posted } from "../../../../runtime/protocol/board.ts"
@@ -34,7 +34,7 @@ const post = async (places: Places, name = "a"): Promise<string> => {
       places.missed(offer)
       continue
     }
-    places.hit(offer)
+    places.hit(offer, Number(written[0]))
     if (await places.isRead(offer)) return key
     await store.write([{ key, value: null, expect: written[0] ?? "" }])
   }
@@ -75,6 +75,25 @@ test("a board that stays small stays in one bucket", async () => {
   expect(await entries.index()).toEqual({ NORMAL: { head: 0, opened: [0] } })
 })
 
+test("a poster reads neither the buckets that it fills, nor those whose places it frees itself", async () => {
+  const places = new Places(entries)
+  const lists = vi.spyOn(store, "list")
+  for (let at = 0; at < 1_000; at++) await post(places)
+  // The first one, which it has not opened by itself.
+  expect(lists).toHaveBeenCalledTimes(1)
+  expect(await buckets()).toEqual([256, 256, 256, 232])
+  const index = await entries.index()
+  for (let at = 0; at < 1_000; at++) {
+    const key = await post(places)
+    const [found] = await store.get([key])
+    await store.write([{ key, value: null }])
+    const known = found && entries.decode(found)
+    if (known !== undefined) places.freed(known.record.id)
+  }
+  expect(lists.mock.calls.length).toBeLessThan(4)
+  expect(await entries.index()).toEqual(index)
+})
+
 test("a job in an earlier bucket comes after those of a later one that were posted before it", async () => {
   const [early, late] = [new Places(entries), new Places(entries)]
   const first = await post(early, "first")
@@ -105,9 +124,9 @@ describe("with clocks that are set", () => {
     vi.advanceTimersByTime(RETIRE_MS - 1)
     await namesOf(reader)
     expect(await head()).toBe(0)
-    // Another reader has to see for itself for how long the bucket has been passed.
+    // Another process has to see for itself for how long the bucket has been passed.
     vi.advanceTimersByTime(1)
-    await namesOf()
+    await namesOf(new BoardReader(new BoardEntries(store, "b"), () => undefined))
     expect(await head()).toBe(0)
     await namesOf(reader)
     expect(await head()).toBe(1)
@@ -124,7 +143,8 @@ describe("with clocks that are set", () => {
     const reader = new BoardReader(entries, () => undefined)
     const look = async (): Promise<ReadonlyArray<string>> => {
       const names: Array<string> = []
-      for await (const { record } of reader.jobs(undefined, undefined, true)) names.push(record.name)
+      for await (const part of reader.parts(undefined, undefined, true))
+        names.push(...part.map(({ record }) => record.name))
       return names
     }
     const lists = vi.spyOn(store, "list")
@@ -133,9 +153,18 @@ describe("with clocks that are set", () => {
     await post(early, "late")
     await look()
     expect(lists).toHaveBeenCalledTimes(3)
-    expect(await namesOf(reader)).toContain("late")
     vi.advanceTimersByTime(1_000)
     expect((await look()).at(-1)).toBe("late")
+    // Where the posting is announced the bucket is read at once.
+    const [late] = (await store.list({ prefix: "board/b/2/0/", limit: 300 })).flatMap(
+      (each) => entries.decode(each) ?? [],
+    )
+    await store.write([{ key: late?.key ?? "", value: null }])
+    await look()
+    const again = await store.get([await post(early, "again")])
+    expect(await look()).not.toContain("again")
+    reader.heard(again.flatMap((each) => (each && entries.decode(each)?.record.id) ?? [])[0] ?? "")
+    expect((await look()).at(-1)).toBe("again")
   })
 
   test("a job that stays for long makes nobody read the empty buckets after it again and again", async () => {

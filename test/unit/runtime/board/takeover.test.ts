@@ -42,3 +42,27 @@ test("after a failed hook the next claimer rolls back what was lost, and the one
   ])
   expect(story.map(({ at }) => at)).toEqual(story.map(({ at }) => at).toSorted())
 })
+
+test("a claimer that dies while it rolls back leaves that to the next one, and is refused where it goes on", async () => {
+  const client = await connect(`memory://${generateId()}`)
+  onTestFinished(() => client.close())
+  const frozen = Promise.withResolvers<void>()
+  const told: Array<string> = []
+  const first = client.board("builds", { onTakeover: () => frozen.promise })
+  const second = client.board("builds", { onTakeover: (_, lost) => void told.push(`${lost.owner} ${lost.ended}`) })
+  const job = await first.post("a")
+  const lapsed = () => eventually(async () => (await job.state()) === "UNCLAIMED", { message: "the claim lapses" })
+  await first.claim(job, "lost", { expiry: 0.001 })
+  await lapsed()
+  const dead = first.claim(job.id, "dead", { expiry: 0.05 })
+  dead.catch(() => undefined)
+  await eventually(async () => (await job.find()).lastOwner === "dead", { message: "it dies while it rolls back" })
+  const taken = await second.claim(job.id, "next", { expiry: 0.8 })
+  expect(taken.view).toMatchObject({ owner: "next", lastOwner: "dead" })
+  frozen.resolve()
+  await expect(dead).rejects.toMatchObject({ code: expect.stringMatching(/^not-/) })
+  // What has been rolled back is not rolled back again.
+  await lapsed()
+  await (await second.claim(job.id, "last")).consume()
+  expect(told).toEqual(["lost lapsed", "next lapsed"])
+})

@@ -1,6 +1,15 @@
 import { connect, TransportError } from "callboard"
-import { describe, expect, test } from "vitest"
+import { connectHttp } from "callboard/client"
+import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
+import { start, stopAll } from "../http/harness.ts"
+
+afterEach(stopAll)
+
+const startService = async () => {
+  const { service, url } = await start()
+  return { client: service.client, url }
+}
 
 describe("connect", () => {
   test.each([
@@ -38,6 +47,63 @@ describe("connect", () => {
       details: { outcome: "none" },
     })
   })
+})
+
+test("an option that a call does not have is refused by name, in code and over HTTP, and nothing is done", async () => {
+  const { client, url } = await startService()
+  const http = connectHttp(url)
+  const job = await client.submit("echo", { delay: 600 })
+  const boards = [client.board("b"), http.board("b")]
+  const posted = await client.board("b").post("a")
+  const odd = <A extends object>(options: A) => ({ ...options, odd: 1 })
+  const query = odd({ limit: 1 })
+  const calls: Readonly<Record<string, ReadonlyArray<() => Promise<unknown>>>> = {
+    "suspend()": [() => client.suspend("w1", odd({ ttl: 5 }))],
+    "pause()": [() => client.pause("default", odd({ by: "me" }))],
+    "purge()": [() => client.purge("default", odd({ forget: true }))],
+    "deleteQueue()": [() => client.deleteQueue("default", odd({ forget: true }))],
+    "groups()": [() => client.groups(query)],
+    "group()": [async () => void client.group([{ task: "echo" }], odd({ id: "g" }))],
+    "control()": [() => client.control("ping", {}, odd({ timeout: 1 }))],
+    "a query of jobs": [
+      () => client.jobs(query),
+      () => client.count(odd({ queue: "q" })),
+      () => client.cancelAll(query),
+      () => client.retryAll(query),
+      () => client.planAll("cancel", odd({ queue: "q" })),
+    ],
+    "events()": [async () => job.events(odd({ lastEventId: "1" }))],
+    "cancel()": [() => job.cancel(odd({ release: true }))],
+    "delete()": [() => job.delete(odd({ dependents: true }))],
+    "result()": [client, http].map((each) => () => each.job(job.id).result(odd({ timeout: 0 }))),
+    "outcome()": [client, http].map((each) => () => each.job(job.id).outcome(odd({ timeout: 0 }))),
+    "results()": [client, http].map((each) => () => each.job(job.id).results(odd({ wait: 0 }))),
+    "claim()": boards.map((board) => () => board.claim(posted.id, "me", odd({ expiry: 5 }))),
+    "take()": boards.map((board) => () => board.take("me", odd({ expiry: 5 }))),
+    "consume()": boards.map((board) => () => board.consume(posted.id, "me", odd({ claim: 1 }))),
+    "abandon()": boards.map((board) => () => board.abandon(posted.id, "me", odd({ claim: 1 }))),
+    "trash()": boards.map((board) => () => board.trash(posted.id, "me", odd({ claim: 1 }))),
+    "extendExpiry()": boards.map((board) => () => board.extendExpiry(posted.id, 5, odd({ claim: 1 }))),
+    "iterate()": boards.map((board) => async () => board.iterate(odd({ fresh: true }))),
+    "list()": boards.map((board) => () => board.list(query)),
+    "trashed()": boards.map((board) => () => board.trashed(query)),
+    "wait()": boards.map((board) => () => board.waitFor(posted.id, odd({ timeout: 0 }))),
+  }
+  for (const [owner, each] of Object.entries(calls))
+    for (const call of each)
+      await expect(call(), owner).rejects.toMatchObject({
+        code: "invalid-input",
+        message: `odd is not an option of ${owner}`,
+        details: { field: "odd" },
+      })
+  expect((await client.jobs()).jobs.map(({ state }) => state)).toEqual(["scheduled"])
+  expect(await client.board("b").findOwner(posted.id)).toBeNull()
+})
+
+test.each(["", "x".repeat(256)])("a worker by the name %j is not suspended", async (worker) => {
+  await using client = await connect(`memory://${generateId()}`)
+  for (const call of [client.suspend(worker), client.unsuspend(worker)])
+    await expect(call).rejects.toMatchObject({ code: "invalid-input", details: { field: "worker" } })
 })
 
 describe("queues", () => {

@@ -2,7 +2,7 @@
 
 import { actor, connect } from "callboard"
 import { afterEach, describe, expect, test, vi } from "vitest"
-import { describeActor } from "../../../../runtime/actor/description.ts"
+import { describeActor } from "../../../../runtime/actor/actor.ts"
 import { Client } from "../../../../runtime/client/client.ts"
 import { actorEntries, Directory, listActors, listWorkers } from "../../../../runtime/cluster/directory.ts"
 import { generateId } from "../../../../runtime/id.ts"

@@ -1,7 +1,7 @@
 /** Settings: which source wins, which values are refused, and what the messages advise. */
 import { Command } from "commander"
 import { describe, expect, test } from "vitest"
-import { addSettings, givenSettings } from "../../../../runtime/cli/options.ts"
+import { addSettings, givenSettings } from "../../../../runtime/cli/invocation.ts"
 import { resolveConfig, type Sources } from "../../../../runtime/config/resolving.ts"
 import { SETTINGS } from "../../../../runtime/config/settings.ts"
 

@@ -1,8 +1,9 @@
 /** Access to routes: tokens with their scopes, and what protects a service without tokens. */
 import { connect as openSocket } from "node:net"
-import { actor, type Token } from "callboard"
+import { actor, type Token, type TokenScope } from "callboard"
 import { afterAll, describe, expect, test } from "vitest"
-import { routes } from "../../../../runtime/http/routes.ts"
+import { routes } from "../../../../runtime/http/app.ts"
+import { generateId } from "../../../../runtime/id.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { type Running, start, stopAll } from "./harness.ts"
 
@@ -201,6 +202,32 @@ describe("with tokens", () => {
     })
     await expect(starting).rejects.not.toMatchObject({ message: expect.stringMatching(/secret-token|0123456789/) })
   })
+})
+
+test("a token that has lost a scope is told which, and goes on with what is left; one that was taken away is no one's", async () => {
+  const transport = `memory://${generateId()}`
+  const restarted = (scopes: ReadonlyArray<TokenScope> | undefined) => {
+    const given = scopes === undefined ? [] : [{ token: OPERATE, scopes }]
+    return start({ transport, actors: [], http: { port: 0, tokens: [...given, { token: ADMIN, scopes: ["admin"] }] } })
+  }
+  const requests = ["POST /v1/queues/default/pause", "GET /v1/pulse", "GET /v1/events"]
+  /** The scope that is missing, or the status. */
+  const asked = ({ url }: Running) =>
+    Promise.all(
+      requests.map(async (request) => {
+        const [method = "", path] = request.split(" ")
+        const stop = new AbortController()
+        const headers = { authorization: `Bearer ${OPERATE}` }
+        // It answers at once, also where a stream goes on.
+        const response = await fetch(`${url}${path}`, { method, headers, signal: stop.signal })
+        const scope: unknown = response.status === 403 ? (await response.json()).scope : undefined
+        stop.abort()
+        return scope ?? response.status
+      }),
+    )
+  expect(await asked(await restarted(["read", "operate"]))).toEqual([204, 200, 200])
+  expect(await asked(await restarted(["read", "no-payload"]))).toEqual(["operate", 200, "payload"])
+  expect(await asked(await restarted(undefined))).toEqual([401, 401, 401])
 })
 
 test("a short token is refused where other machines reach the service, by its place and not by its text", async () => {

@@ -282,6 +282,21 @@ describe("other routes", () => {
     expect(await running.ask(method, path)).toMatchObject({ status, body: { status, ...problem } })
   })
 
+  test("each of them refuses a parameter that it does not have, by its name, before anything is done", async () => {
+    const { paths } = (await running.ask("GET", "/openapi.json")).body
+    const routes = Object.entries<object>(paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => [method.toUpperCase(), path.replaceAll(/\{\w+\}/g, "x")] as const),
+    )
+    const strict = routes.filter(([, path]) => path.startsWith("/v1/"))
+    expect(strict.length).toBeGreaterThan(60)
+    const lenient: Array<string> = []
+    for (const [method, path] of strict) {
+      const { status, body } = await running.ask(method, `${path}?colour=red`)
+      if (status !== 400 || body?.code !== "unknown-field" || body.field !== "colour") lenient.push(`${method} ${path}`)
+    }
+    expect(lenient).toEqual([])
+  })
+
   test.each([
     ["PUT", "/v1/jobs", "POST, GET, HEAD"],
     ["POST", "/v1/jobs/a", "GET, HEAD, DELETE"],

@@ -1,7 +1,7 @@
 /** Jobs that wait for jobs, over HTTP. */
 import { afterEach, describe, expect, test } from "vitest"
+import { routes } from "../../../../runtime/http/app.ts"
 import { openApiOf } from "../../../../runtime/http/openapi.ts"
-import { routes } from "../../../../runtime/http/routes.ts"
 import { EDGE_PREFIX } from "../../../../runtime/jobs/dependencies/edges.ts"
 import { type Running, start, stopAll } from "./harness.ts"
 import { eventsOf } from "./sse.ts"

@@ -81,19 +81,20 @@ describe("the record", () => {
 
 describe("what is asked for beside it", () => {
   test("its attempts: when each waited, ran and ended, and why", async () => {
-    const running = await start()
+    const running = await start({ version: "1.4.2" })
     const id = await finished(running, { task: "work.fail", retry: { max: 1, interval: 0 } })
     const { body } = await running.ask("GET", `/v1/jobs/${id}?with=attempts`)
     const time = expect.any(String)
     const error = { name: "TypeError", message: "no such thing" }
-    const attempt = { run: 1, worker: expect.any(String), queued: time, started: time, ended: time, outcome: "failed" }
+    const by = { run: 1, worker: expect.any(String), version: "1.4.2" }
+    const attempt = { ...by, queued: time, started: time, ended: time, outcome: "failed" }
     expect(body.attempts).toMatchObject([
       { ...attempt, attempt: 1, reason: "retry", error },
       { ...attempt, attempt: 2, error: { ...error, traceback: expect.any(String) } },
     ])
     const holds = await holding(running)
     const runs = await running.ask("GET", `/v1/jobs/${holds}?with=attempts`)
-    expect(runs.body.attempts).toMatchObject([{ attempt: 1, started: time }])
+    expect(runs.body.attempts).toMatchObject([{ attempt: 1, version: "1.4.2", started: time }])
     expect(runs.body.attempts[0]).not.toHaveProperty("ended")
   })
 
@@ -177,6 +178,16 @@ describe("the tree", () => {
       { id, kind: "root" },
       { id: "good", kind: "callback", parentId: id },
     ])
+    const links = ["first", "last"].map((link) => ({ task: "work.echo", id: link }))
+    const chained = await finished(running, {
+      task: "work.echo",
+      callbacks: [{ task: "work.echo", id: "beside" }],
+      chain: links,
+    })
+    await eventually(async () => (await running.ask("GET", "/v1/jobs/last")).body.state === "succeeded")
+    const { nodes } = (await running.ask("GET", `/v1/jobs/${chained}/tree`)).body
+    const kinds = nodes.map((node: { readonly id: string; readonly kind: string }) => [node.id, node.kind])
+    expect(Object.fromEntries(kinds)).toEqual({ [chained]: "root", beside: "callback", first: "chain", last: "chain" })
   })
 })
 
@@ -269,7 +280,11 @@ describe("the result", () => {
     await eventually(async () => (await running.ask("GET", `/v1/jobs/${id}/result`)).status === 410, {
       message: "the result is gone",
     })
-    expect(await running.ask("GET", `/v1/jobs/${id}/result`)).toMatchObject({ status: 410, body: { code: "gone", id } })
+    const detail = expect.stringMatching(/: it ended as succeeded at 2\d{3}-.*Z, and its resultTtl was 0\.05 s$/)
+    expect(await running.ask("GET", `/v1/jobs/${id}/result`)).toMatchObject({
+      status: 410,
+      body: { code: "gone", id, detail },
+    })
     for (const path of ["", "/result?wait=1s", "/events"]) {
       expect(await running.ask("GET", `/v1/jobs/${id}${path}`)).toMatchObject({ status: 410, body: { code: "gone" } })
     }
@@ -305,6 +320,16 @@ describe("cancel", () => {
     expect(await running.ask("POST", `/v1/jobs/${id}/cancel?terminate=false`)).toMatchObject({ status: 200 })
     running.release()
     expect((await running.ask("GET", `/v1/jobs/${id}`)).body.state).toBe("cancelled")
+  })
+
+  test("of one that is meant only while it waits: not once it runs", async () => {
+    const running = await start()
+    const id = await holding(running)
+    const undo = (job: string) => running.ask("POST", `/v1/jobs/${job}/cancel?state=deferred,scheduled,queued`)
+    expect(await undo(id)).toMatchObject({ status: 409, body: { code: "matches-differ" } })
+    expect((await running.ask("GET", `/v1/jobs/${id}`)).body.state).toBe("started")
+    const { body } = await running.submit({ task: "work.echo", delay: 3600 })
+    expect(await undo(body.id)).toMatchObject({ status: 200, body: { state: "cancelled" } })
   })
 
   test("of one that has ended: already-terminal", async () => {

@@ -1,7 +1,9 @@
 /** Lists, bulk decisions, dead letters, and what is known about the service. */
-import { actor } from "callboard"
+import { actor, Reject } from "callboard"
 import { Schema } from "effect"
 import { afterEach, describe, expect, test } from "vitest"
+import { FAILURES, SLOTS, slotName } from "../../../../runtime/statistics/entries.ts"
+import { MINUTE_MS, SLOT_MINUTES, SLOT_MS } from "../../../../runtime/statistics/tally.ts"
 import { VERSION } from "../../../../runtime/version.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { finished, type Running, start, stopAll } from "./harness.ts"
@@ -13,6 +15,26 @@ interface Summary {
   readonly state: string
 }
 const idsOf = (jobs: ReadonlyArray<Summary>): ReadonlyArray<string> => jobs.map(({ id }) => id)
+
+/** What a worker would have kept of 31 attempts of a task in this minute, of which 28 failed for one cause. */
+const kept = async ({ service }: Running, fingerprint: string, task: string): Promise<void> => {
+  const { store } = service.client.connection
+  const now = await store.now()
+  const slot = Math.floor(now / SLOT_MS)
+  const minute = Math.floor(now / MINUTE_MS) % SLOT_MINUTES
+  const by = { worker: "other", id: "1", host: "there", pid: 1, startedAt: "", queues: [], concurrency: 1 }
+  const cells = [[task, "default", `\n${minute} 3,28,0,0,0||`] as const]
+  const about = { fingerprint, name: "TypeError", reason: "error", template: "no such thing", tasks: [task] }
+  const counts = { queues: { default: 28 }, attempts: { "1": 28 }, minutes: Array(SLOT_MINUTES).fill(0) }
+  const times = { first: now, last: now, then: { failed: 28, retrying: 0, dead: 0 } }
+  await store.write([
+    SLOTS.put(slotName(slot, by.worker, by.id), { ...by, since: now, at: now, cells }),
+    FAILURES.put(slotName(slot, by.worker, by.id), {
+      worker: by.worker,
+      causes: [{ ...about, ...counts, ...times, ids: [] }],
+    }),
+  ])
+}
 
 /** Every page of a list. */
 const all = async ({ ask }: Running, path: string): Promise<ReadonlyArray<Summary>> => {
@@ -71,6 +93,8 @@ describe("GET /v1/jobs", () => {
     expect(await ids(`error=${fingerprint}`)).toEqual([failed])
     expect(await ids("error=00000000")).toEqual([])
     expect(await ids(`idEnds=${echo.slice(-8).toUpperCase()}`)).toEqual([echo])
+    const capital = (await submit({ id: "order-ABcd12EF", task: "work.echo", delay: 3600 })).body.id
+    for (const end of ["ABcd12EF", "abcd12ef", "ABCD12EF"]) expect(await ids(`idEnds=${end}`)).toEqual([capital])
     const { submitted } = (await ask("GET", `/v1/jobs/${parent}`)).body.times
     expect(await ids(`since=${submitted}&idEnds=${echo.slice(-8)}`)).toEqual([])
     expect(await ids(`until=${submitted}&idEnds=${echo.slice(-8)}`)).toEqual([echo])
@@ -97,6 +121,18 @@ describe("GET /v1/jobs", () => {
     const { next } = (await running.ask("GET", "/v1/jobs?limit=2&state=scheduled")).body
     const other = await running.ask("GET", `/v1/jobs?limit=2&cursor=${encodeURIComponent(next)}`)
     expect(other).toMatchObject({ status: 400, body: { code: "invalid-input", field: "cursor" } })
+  })
+
+  test("refuses a cursor of another board, for reading and for deciding", async () => {
+    const [here, there] = [await start(), await start()]
+    for (const { submit } of [here, there]) await submit(Array(5).fill({ task: "work.echo", delay: 3600 }))
+    const { next } = (await here.ask("GET", "/v1/jobs?limit=2&state=scheduled")).body
+    const filter = `limit=2&state=scheduled&cursor=${encodeURIComponent(next)}`
+    const refused = { status: 400, body: { code: "invalid-input", field: "cursor" } }
+    expect(await there.ask("GET", `/v1/jobs?${filter}`)).toMatchObject(refused)
+    expect(await there.ask("POST", `/v1/jobs/cancel?${filter}`)).toMatchObject(refused)
+    expect((await there.ask("GET", "/v1/count?state=scheduled")).body.count).toBe(5)
+    expect(await here.ask("POST", `/v1/jobs/cancel?${filter}`)).toMatchObject({ status: 200, body: { changed: 2 } })
   })
 
   test("stops searching when its reader goes away", async () => {
@@ -201,6 +237,49 @@ describe("bulk", () => {
     expect(body.warnings).toEqual([{ code: "paused", text: "paused: the queue default" }])
   })
 
+  test("a dry run warns of a cause that is still there, of limits, and of what must not run twice", async () => {
+    const slow = actor("slow", {
+      methods: {
+        fail: {
+          limit: { rate: "1/m" },
+          onLost: "fail",
+          run: async (_input: { readonly tenant?: string }) => {
+            throw new TypeError("no such thing")
+          },
+        },
+        keyed: {
+          limit: { rate: "1/m", key: "tenant" },
+          run: async (_input: { readonly tenant?: string }) => {
+            throw new TypeError("no such thing")
+          },
+        },
+      },
+    })
+    const running = await start({ actors: [slow] })
+    const ids = [
+      await finished(running, { task: "slow.fail" }),
+      await finished(running, { task: "slow.keyed", input: { tenant: "a" } }),
+    ]
+    const plan = async () => (await running.ask("POST", "/v1/jobs/retry?state=failed&dryRun=true")).body
+    const limited = { code: "limited", text: "the limit of slow.fail (1/m) makes them take about a minute" }
+    const once = { code: "not-idempotent", text: 'must not run twice, by its own word (onLost: "fail"): slow.fail' }
+    // Of this worker nothing is written yet.
+    expect((await plan()).warnings).toEqual([limited, once])
+    const { fingerprint } = (await running.ask("GET", `/v1/jobs/${ids[0]}`)).body
+    await kept(running, fingerprint, "slow.fail")
+    // What was read of it just now is used again for a second.
+    const { warnings } = await eventually(async () => {
+      const told = await plan()
+      return told.warnings.length > 2 ? told : undefined
+    })
+    expect(warnings).toEqual([
+      { code: "still-failing", text: "slow.fail still fails so: 28 of its last 31 attempts failed" },
+      limited,
+      once,
+    ])
+    expect((await running.ask("POST", "/v1/jobs/cancel?queue=default&dryRun=true")).body.warnings).toEqual([])
+  })
+
   test("what fails again after the moment that was frozen is not meant", async () => {
     const running = await start()
     const { ask } = running
@@ -276,6 +355,30 @@ describe("dead letters", () => {
     expect((await running.ask("GET", "/v1/dead?queue=default&limit=1")).body.jobs).toHaveLength(1)
   })
 
+  test("are listed, counted and redriven by their reason", async () => {
+    const running = await start({
+      ...given,
+      actors: [
+        actor("picky", {
+          methods: {
+            no: () => {
+              throw new Reject("no")
+            },
+          },
+        }),
+      ],
+    })
+    await dead(running, 2)
+    const rejected = await finished(running, { task: "picky.no" })
+    const of = async (reason: string) => (await running.ask("GET", `/v1/dead?count=true&reason=${reason}`)).body
+    expect(await of("rejected")).toMatchObject({ jobs: [{ id: rejected }], total: { value: 1, relation: "eq" } })
+    expect(await of("unknown-actor")).toMatchObject({ jobs: { length: 2 }, total: { value: 2, relation: "eq" } })
+    expect(await of("unheard-of")).toMatchObject({ jobs: [], total: { value: 0, relation: "eq" } })
+    const plan = await running.ask("POST", "/v1/dead/redrive?reason=rejected&dryRun=true")
+    expect(plan.body).toMatchObject({ matches: { value: 1 }, will: 1, sample: [rejected] })
+    expect((await running.ask("POST", "/v1/dead/redrive?reason=rejected")).body).toMatchObject({ ids: [rejected] })
+  })
+
   test("are redriven, one by one or all", async () => {
     const running = await start(given)
     const jobs = await dead(running, 3)
@@ -287,6 +390,25 @@ describe("dead letters", () => {
     expect(await running.ask("POST", "/v1/dead/redrive?limit=2")).toMatchObject({
       status: 200,
       body: { changed: 2, more: true, next: expect.any(String) },
+    })
+  })
+
+  test("one that is none any more when it comes to it is left as it is", async () => {
+    const running = await start(given)
+    const [job] = await dead(running, 1)
+    const { jobs } = running.service.client.connection
+    let isFirst = true
+    running.faults.after = async (call) => {
+      if (call !== "jobs.list" || !isFirst) return
+      isFirst = false
+      const found = await jobs.find(job?.id ?? "")
+      if (found === undefined) throw new Error("the job is gone")
+      const { dead: _dead, ...record } = found.record
+      await jobs.decide([{ id: record.id, expect: found.revision, record }])
+    }
+    expect((await running.ask("POST", "/v1/dead/redrive")).body).toMatchObject({
+      changed: 0,
+      refused: [{ id: job?.id, code: "matches-differ" }],
     })
   })
 
@@ -317,6 +439,20 @@ describe("the service", () => {
       other: { depth: 1, scheduled: 0 },
     })
     expect(queues.default.oldestAge).toBeLessThan(60)
+  })
+
+  test("queues are asked for once, however many look, and anew after a decision", async () => {
+    const { submit, ask, faults } = await start({ actors: [] })
+    await submit({ task: "a" })
+    let asked = 0
+    faults.after = async (call) => {
+      if (call === "jobs.queues") asked++
+    }
+    const [one, other] = await Promise.all([ask("GET", "/v1/queues"), ask("GET", "/v1/queues")])
+    expect(one.body).toEqual(other.body)
+    expect(asked).toBe(1)
+    await ask("POST", "/v1/queues/default/pause")
+    expect((await ask("GET", "/v1/queues")).body.queues).toMatchObject([{ name: "default", paused: true }])
   })
 
   test("GET /v1/queues has all that client.queues() has, in one form", async () => {

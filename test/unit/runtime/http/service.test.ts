@@ -2,7 +2,7 @@
 import { actor } from "callboard"
 import { afterEach, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
-import { rateText } from "../../../../runtime/options/rate.ts"
+import { rateText } from "../../../../runtime/options/limit.ts"
 import { start as startWorker } from "../../../support/services.ts"
 import { start, stopAll, work } from "./harness.ts"
 
@@ -78,6 +78,40 @@ test("limits tell who holds permits, and what waits, by key", async () => {
   const rest = await ask("GET", `/v1/limits/mailer.send/keys?limit=2&cursor=${encodeURIComponent(page.body.next)}`)
   expect([page.body.keys.length, rest.body.keys.length, "next" in rest.body]).toEqual([2, 1, false])
   expect((await ask("GET", "/v1/limits/none/keys")).body.keys).toEqual([])
+  end()
+})
+
+const byFunction = ({ to }: { readonly to: string }) => to
+test.each([
+  ["field", ["to"], "to"],
+  ["function", ["to"], byFunction],
+  ["field, of a method that hides all", true, "to"],
+] as const)("a key that the method hides is shown to no token: a %s", async (_, redact, key) => {
+  let end = (): void => undefined
+  const held = new Promise<void>((resolve) => {
+    end = resolve
+  })
+  const mailer = actor("mailer", {
+    methods: { send: { redact, limit: { concurrency: 1, key }, run: async (_: { readonly to: string }) => held } },
+  })
+  const { ask, submit } = await start({ actors: [mailer], concurrency: 8 })
+  const ids: Array<string> = []
+  for (const to of ["s3cret", "s3cret", "other s3cret"]) {
+    ids.push((await submit({ task: "mailer.send", input: { to } })).body.id)
+  }
+  const keys = async (query = "") => (await ask("GET", `/v1/limits/mailer.send/keys${query}`)).body
+  await expect
+    .poll(async () => (await keys()).keys, { timeout: 20_000 })
+    .toMatchObject([
+      { key: "***", running: 1, held: 0 },
+      { key: "***", running: 1, held: 1 },
+    ])
+  expect(await keys("?limit=1")).toEqual({ keys: [expect.objectContaining({ key: "***" })] })
+  for (const id of ids) {
+    for (const path of [`/v1/jobs/${id}`, `/v1/jobs/${id}/why`]) {
+      expect(JSON.stringify((await ask("GET", path)).body), path).not.toContain("s3cret")
+    }
+  }
   end()
 })
 

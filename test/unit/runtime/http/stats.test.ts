@@ -68,3 +68,30 @@ test("what cannot be asked for is refused by the name of the parameter", async (
     expect([path, status, body.field]).toEqual([path, 400, field])
   }
 })
+
+test.each([
+  ["ahead of", 3_600_000],
+  ["behind", -3_600_000],
+])(
+  "a board whose clock is an hour %s that of the process is told by its own, and nothing is wrong with it",
+  async (_, ms) => {
+    const running = await start({
+      change: (transport) => {
+        const now = async () => Date.now() + ms
+        return { ...transport, store: Object.assign(Object.create(transport.store), { now }) }
+      },
+    })
+    const { ask, submit, service } = running
+    await finished(running, { task: "work.echo" })
+    await service.client.pause("other")
+    await submit({ task: "work.echo", queue: "other" })
+    const { body } = await ask("GET", "/v1/stats")
+    expect(Math.abs(Date.parse(body.at) - Date.now() - ms)).toBeLessThan(600_000)
+    expect(body).toMatchObject({ counts: { succeeded: 1, queued: 1 }, workers: { alive: 1, lost: 0 }, findings: [] })
+    const { queues } = (await ask("GET", "/v1/queues")).body
+    for (const { oldestAge = 0 } of queues) expect(oldestAge).toBeGreaterThanOrEqual(0)
+    expect((await ask("GET", "/v1/series?range=1h")).body.to > body.at.slice(0, 13)).toBe(true)
+    expect((await ask("GET", "/v1/errors")).body.errors).toEqual([])
+    expect((await ask("GET", "/v1/workers?lost=15m")).body.workers).toHaveLength(1)
+  },
+)

@@ -6,7 +6,7 @@ import { appendFileSync } from "node:fs"
 import { serve } from "callboard"
 import { TransportError } from "callboard/transport"
 import { Hono } from "hono"
-import { http } from "../../../../runtime/http/mod.ts"
+import { http } from "../../../../runtime/http/app.ts"
 import { noisy } from "./log-actor.ts"
 
 const [how, transport = "", file = ""] = process.argv.slice(2)
@@ -30,6 +30,6 @@ for (const task of ["noisy.speak", "noisy.inline", "noisy.crash", "noisy.missing
 // An error inside the HTTP interface.
 const settings =
   how === "host" ? { log } : { log: (await import("../../../../runtime/log/log.ts")).makeLog({ format: "json" }) }
-client.workers = () => Promise.reject(new TransportError("internal", "broken"))
+client.statistics.workers = () => Promise.reject(new TransportError("internal", "broken"))
 await new Hono().route("/", http(client, { ...settings, open: true })).request("http://localhost/v1/workers")
 await client.submit("noisy.block", { timeLimit: 0.2 })

@@ -23,8 +23,8 @@ const TASK = { task: 'a"b\n' }
 
 test("counters, histograms and gauges are added up, what is of the board is not", async () => {
   const pool = new PoolMetrics(2, async () => ({ alive: 2, ready: 1 }))
-  pool.tell(0, await counted(2, { depth: 7, seconds: [0.5, 3] }))
-  pool.tell(1, await counted(3, { depth: 8, seconds: [9] }))
+  pool.report(0, await counted(2, { depth: 7, seconds: [0.5, 3] }))
+  pool.report(1, await counted(3, { depth: 8, seconds: [9] }))
   const now = new Exposition(await pool.text())
   expect(now.value("jobs_total", TASK)).toBe(5)
   expect(now.value("running")).toBe(5)
@@ -40,8 +40,8 @@ test("counters, histograms and gauges are added up, what is of the board is not"
 test("of those that have ended counters and histograms stay, however many there were", async () => {
   const pool = new PoolMetrics(2, async () => ({ alive: 0, ready: 0 }))
   for (let died = 1; died <= 50; died++) {
-    pool.tell(died % 2, await counted(1))
-    pool.tell(died % 2, await counted(2, { depth: 1, seconds: [2] }))
+    pool.report(died % 2, await counted(1))
+    pool.report(died % 2, await counted(2, { depth: 1, seconds: [2] }))
     pool.end(died % 2)
     pool.end(died % 2)
     pool.restarted()
@@ -59,7 +59,7 @@ test("no sum falls by a last digit, whoever ends and comes back", async () => {
   let before = 0
   for (let round = 0; round < 200; round++) {
     const at = round % 3
-    pool.tell(at, await counted(1, { seconds: [Math.random(), Math.random() * 100] }))
+    pool.report(at, await counted(1, { seconds: [Math.random(), Math.random() * 100] }))
     for (const step of [() => undefined, () => pool.end(at)]) {
       step()
       const sum = new Exposition(await pool.text()).value("seconds_sum", { task: "a" }) ?? 0
@@ -71,8 +71,8 @@ test("no sum falls by a last digit, whoever ends and comes back", async () => {
 
 test.each(["", "{", "null", "[1]", '[{"name":"x"}]'])("what is no report (%j) changes nothing", async (text) => {
   const pool = new PoolMetrics(2, async () => ({ alive: 1, ready: 1 }))
-  pool.tell(0, await counted(1))
-  pool.tell(0, text)
-  pool.tell(7, text)
+  pool.report(0, await counted(1))
+  pool.report(0, text)
+  pool.report(7, text)
   expect(new Exposition(await pool.text()).value("jobs_total", TASK)).toBe(1)
 })

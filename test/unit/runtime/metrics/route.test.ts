@@ -2,7 +2,7 @@
 import { actor, http, TransportError } from "callboard"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
-import { MAX_QUEUES } from "../../../../runtime/metrics/board-metrics.ts"
+import { MAX_QUEUES } from "../../../../runtime/metrics/metrics.ts"
 import { step } from "../../../../runtime/protocol/record.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"

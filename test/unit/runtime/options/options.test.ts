@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
 import { CallboardError } from "../../../../runtime/errors.ts"
 import { checkTimeLimit, milliseconds, timeLimitOf, timeToLive } from "../../../../runtime/options/duration.ts"
-import { methodLimitOf } from "../../../../runtime/options/method-limit.ts"
+import { wholeNumber } from "../../../../runtime/options/fields.ts"
+import { methodLimitOf } from "../../../../runtime/options/limit.ts"
 import { refuseInput, resultOf } from "../../../../runtime/options/refuse.ts"
-import { wholeNumber } from "../../../../runtime/options/whole.ts"
 
 const refused = (message: string | RegExp) => expect.objectContaining({ message: expect.stringMatching(message) })
 

@@ -1,8 +1,8 @@
 /** What the views work out by themselves: filters, rows that stay, attempts, trees, values, tracebacks. */
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import type { Transition, TreeNode } from "../../../../runtime/page/api.ts"
-import { attemptsOf, drawn } from "../../../../runtime/page/attempts.ts"
+import type { Attempt, FullJob, TreeNode } from "../../../../runtime/page/api.ts"
+import { attemptsOf, drawn, lengthsOf } from "../../../../runtime/page/attempts.ts"
 import { filtersOf, listKey, statesOf } from "../../../../runtime/page/filters.ts"
 import { isDeep, linesOf as valueLines } from "../../../../runtime/page/json.ts"
 import { keepOrder } from "../../../../runtime/page/order.ts"
@@ -41,66 +41,72 @@ test("rows under a hand keep their order and change in place; none comes, none g
 })
 
 const at = (seconds: number): string => new Date(1_000_000 + seconds * 1000).toISOString()
-const step = (seconds: number, state: string, more: Partial<Transition> = {}): Transition => ({
-  id: `1.${seconds}`,
-  at: at(seconds),
-  state,
-  ...more,
-})
 const ERROR = { name: "Greylisted", message: "later" }
 
 describe("attempts", () => {
-  test("are what lies between the steps: a retry, a lost worker, and one that waits", () => {
-    const attempts = attemptsOf([
-      step(0, "queued"),
-      step(1, "started", { attempt: 1, worker: "a" }),
-      step(2, "scheduled", { reason: "retry", due: at(32), error: ERROR }),
-      step(33, "started", { attempt: 2, worker: "b" }),
-      step(63, "queued", { reason: "worker-lost" }),
-      step(64, "started", { attempt: 2, worker: "c" }),
-      step(65, "scheduled", { reason: "retry", due: at(665), error: ERROR }),
-    ])
+  const attempt = (attempt: number, started: number, more: Partial<Attempt> = {}): Attempt => ({
+    run: 1,
+    attempt,
+    started: at(started),
+    ...more,
+  })
+  const job = (state: string, attempts: ReadonlyArray<Attempt>, times: Partial<FullJob["times"]> = {}, run = 1) => ({
+    state,
+    attempts,
+    run,
+    times: { submitted: at(0), ...times },
+  })
+
+  test("are those of the job, and the one that it waits for", () => {
+    const told = [
+      attempt(1, 1, { worker: "a", queued: at(0), ended: at(2), outcome: "failed", error: ERROR }),
+      attempt(2, 33, { worker: "b", queued: at(32), ended: at(63), outcome: "lost" }),
+      attempt(2, 64, { worker: "c", ended: at(65), outcome: "failed", error: ERROR }),
+    ]
+    const attempts = attemptsOf(job("scheduled", told, { due: at(665) }))
     expect(attempts.map(({ attempt, worker, outcome }) => [attempt, worker, outcome])).toEqual([
       [1, "a", "retrying"],
       [2, "b", "lost"],
       [2, "c", "retrying"],
       [3, undefined, "waiting"],
     ])
-    expect(attempts[0]).toMatchObject({
-      queued: Date.parse(at(0)),
-      started: Date.parse(at(1)),
-      ended: Date.parse(at(2)),
-      error: ERROR,
-    })
-    // The wait of the second one begins as the first one ends.
-    expect(attempts[1]).toMatchObject({ queued: Date.parse(at(2)), started: Date.parse(at(33)) })
-    expect(attempts.at(-1)).toMatchObject({ queued: Date.parse(at(65)), due: Date.parse(at(665)) })
+    const now = Date.parse(at(165))
+    expect(attempts.map((each) => lengthsOf(each, now))).toEqual([
+      { off: undefined, wait: 1_000, run: 1_000 },
+      { off: 30_000, wait: 1_000, run: 30_000 },
+      { off: 1_000, wait: undefined, run: 1_000 },
+      { off: 600_000, wait: 0, run: undefined },
+    ])
+    expect(attemptsOf(job("failed", told)).map(({ outcome }) => outcome)).toEqual(["retrying", "lost", "failed"])
   })
 
-  test("go on while one runs, and are over once the job has ended, also without having run", () => {
-    const running = [step(0, "scheduled", { due: at(5) }), step(5, "queued"), step(6, "started", { attempt: 1 })]
-    expect(attemptsOf(running)).toMatchObject([
-      { outcome: "running", queued: Date.parse(at(0)), ended: undefined, due: undefined },
-    ])
-    const over = [...running, step(7, "succeeded"), step(9, "queued"), step(10, "cancelled")]
-    expect(attemptsOf(over).map(({ outcome }) => outcome)).toEqual(["succeeded"])
-    expect(attemptsOf([])).toEqual([])
+  test("of a run that was begun by hand do not follow the last ones", () => {
+    const told = [attempt(1, 1, { ended: at(2), outcome: "failed", error: ERROR })]
+    const waits = attemptsOf(job("queued", told, { enqueued: at(900) }, 2))
+    expect(waits).toMatchObject([{ outcome: "failed" }, { attempt: 1, outcome: "waiting", freed: undefined }])
+    const runs = attemptsOf(job("started", [...told, attempt(1, 901, { run: 2, queued: at(900) })], {}, 2))
+    expect(runs).toMatchObject([{ outcome: "failed" }, { outcome: "running", freed: undefined }])
+  })
+
+  test("are none of a job that ended before it began", () => {
+    expect(attemptsOf(job("cancelled", []))).toEqual([])
   })
 
   test("are drawn one after the other, from the left to the right edge", () => {
-    const steps = fc.array(fc.tuple(fc.nat(100_000), fc.constantFrom("queued", "scheduled", "started", "failed")), {
-      maxLength: 50,
-    })
+    const times = fc.array(fc.record({ off: fc.nat(), wait: fc.nat(), run: fc.nat() }), { maxLength: 20 })
     fc.assert(
-      fc.property(steps, (given) => {
+      fc.property(times, fc.constantFrom("queued", "scheduled", "started", "failed"), (given, state) => {
         let seconds = 0
-        const transitions = given.map(([more, state]) => {
-          seconds += more
-          return step(seconds, state)
+        const told = given.map(({ off, wait, run }, n) => {
+          const queued = seconds + (off % 100_000)
+          const started = queued + (wait % 100_000)
+          seconds = started + (run % 100_000)
+          return attempt(n + 1, started, { queued: at(queued), ended: at(seconds), outcome: "failed" })
         })
         let before = 0
-        for (const { wait, run } of drawn(attemptsOf(transitions), Date.parse(at(seconds)))) {
-          for (const edge of [...wait, ...run]) {
+        const attempts = attemptsOf(job(state, told, { due: at(seconds + 5), enqueued: at(seconds) }))
+        for (const { off, wait, run } of drawn(attempts, Date.parse(at(seconds)))) {
+          for (const edge of [...off, ...wait, ...run]) {
             expect(edge).toBeGreaterThanOrEqual(before - 1e-9)
             before = edge
           }

@@ -1,11 +1,12 @@
 /** How the entry of a schedule moves on: what is posted of what is due, and what is missed. */
 import { describe, expect, test } from "vitest"
 import {
-  accrue,
+  collectDue,
   dueAfterPause,
   jobIdOf,
   LATE_MS,
   newEntry,
+  nextStepOf,
   pausedEntry,
   posted,
   posting,
@@ -14,7 +15,6 @@ import {
   refused,
   type ScheduleEntry,
   skipped,
-  turnOf,
   unplanned,
   withWake,
 } from "../../../../runtime/schedules/entry.ts"
@@ -39,13 +39,13 @@ const pending = (id: string, at: number) => ({ id, at, queue: "default", frame: 
 test("an interval is due at once, then after each interval", () => {
   const entry = entryOf()
   expect([entry.due, entry.wake]).toEqual([START, START])
-  const after = accrue("tick", entry, START)
+  const after = collectDue("tick", entry, START)
   expect(after).toMatchObject({ line: [START], due: minutes(1) })
 })
 
 test("what is not due changes nothing", () => {
-  const entry = accrue("tick", entryOf(), START)
-  expect(accrue("tick", entry, minutes(0.9))).toBe(entry)
+  const entry = collectDue("tick", entryOf(), START)
+  expect(collectDue("tick", entry, minutes(0.9))).toBe(entry)
 })
 
 describe("due times that passed while no scheduler lived", () => {
@@ -73,7 +73,7 @@ describe("due times that passed while no scheduler lived", () => {
     "%s",
     (_, rules, now, line, missed) => {
       const entry = { ...entryOf(rules), due: START }
-      const after = accrue("tick", entry, now)
+      const after = collectDue("tick", entry, now)
       expect(after.line).toEqual(line.map(minutes))
       expect(after.missed.latest).toEqual(missed)
       expect(after.missed.count).toBe(missed.length === 0 ? 0 : late(0, 0).count * (missed[0]?.count ?? 0))
@@ -81,13 +81,15 @@ describe("due times that passed while no scheduler lived", () => {
   )
 
   test("the next one is in the future, and a moment has none", () => {
-    expect(accrue("tick", entryOf(), minutes(3.5)).due).toBe(minutes(4))
-    expect(accrue("tick", { ...entryOf({ timing: { kind: "at", at: START } }), due: START }, minutes(1)).due).toBeNull()
+    expect(collectDue("tick", entryOf(), minutes(3.5)).due).toBe(minutes(4))
+    expect(
+      collectDue("tick", { ...entryOf({ timing: { kind: "at", at: START } }), due: START }, minutes(1)).due,
+    ).toBeNull()
   })
 
   test("twenty stretches of missed ones are remembered, and all are counted", () => {
     let entry = entryOf()
-    for (let round = 1; round <= 30; round++) entry = { ...accrue("tick", entry, minutes(2 * round)), line: [] }
+    for (let round = 1; round <= 30; round++) entry = { ...collectDue("tick", entry, minutes(2 * round)), line: [] }
     expect(entry.missed.latest).toHaveLength(20)
     expect(entry.missed.count).toBe(31)
   })
@@ -98,8 +100,8 @@ test("jitter delays each due time by its own part", () => {
   const entry = entryOf(rules)
   const delay = jitterOf(jobIdOf("tick", START), 30_000)
   expect(entry.wake).toBe(START + delay)
-  expect(accrue("tick", entry, START + delay - 1)).toBe(entry)
-  expect(accrue("tick", entry, START + delay).line).toEqual([START])
+  expect(collectDue("tick", entry, START + delay - 1)).toBe(entry)
+  expect(collectDue("tick", entry, START + delay).line).toEqual([START])
 })
 
 test.each(["last", "all", "skip"] as const)(
@@ -108,7 +110,7 @@ test.each(["last", "all", "skip"] as const)(
     let entry = entryOf({ jitterMs: 300_000, catchUp, most: 1 })
     const dues: Array<number> = []
     for (let now = START; now <= minutes(60); now += 1_000) {
-      entry = accrue("tick", entry, now)
+      entry = collectDue("tick", entry, now)
       for (const due of entry.line) expect([due <= now, now <= due + 60_000]).toEqual([true, true])
       dues.push(...entry.line)
       entry = { ...entry, line: [] }
@@ -119,7 +121,7 @@ test.each(["last", "all", "skip"] as const)(
 )
 
 describe("overlap", () => {
-  const queue = accrue("tick", entryOf({ overlap: "queue", catchUp: "all" }), minutes(1))
+  const queue = collectDue("tick", entryOf({ overlap: "queue", catchUp: "all" }), minutes(1))
 
   test.each([
     ["allow", false, "post"],
@@ -128,8 +130,8 @@ describe("overlap", () => {
     ["queue", false, "wait"],
     ["queue", true, "post"],
   ] as const)("%s, the job before has ended: %s → %s", (overlap, hasEnded, turn) => {
-    expect(turnOf({ ...queue, rules: { ...queue.rules, overlap } }, hasEnded)).toBe(turn)
-    expect(turnOf({ ...queue, line: [], rules: { ...queue.rules, overlap } }, hasEnded)).toBe("none")
+    expect(nextStepOf({ ...queue, rules: { ...queue.rules, overlap } }, hasEnded)).toBe(turn)
+    expect(nextStepOf({ ...queue, line: [], rules: { ...queue.rules, overlap } }, hasEnded)).toBe("none")
   })
 
   test("a due time that is skipped is missed", () => {
@@ -140,7 +142,7 @@ describe("overlap", () => {
 
   test("the line is bounded: the oldest ones are missed", () => {
     let entry = entryOf({ overlap: "queue", most: 2 })
-    for (let round = 0; round < 4; round++) entry = accrue("tick", entry, minutes(round))
+    for (let round = 0; round < 4; round++) entry = collectDue("tick", entry, minutes(round))
     expect(entry.line).toEqual([minutes(2), minutes(3)])
     expect(entry.missed.count).toBe(2)
     expect(entry.missed.latest[0]).toMatchObject({ from: minutes(1), why: "overlap" })
@@ -149,7 +151,7 @@ describe("overlap", () => {
 
 describe("the posting", () => {
   const id = jobIdOf("tick", START)
-  const held = withWake("tick", posting(accrue("tick", entryOf(), START), pending(id, START), START))
+  const held = withWake("tick", posting(collectDue("tick", entryOf(), START), pending(id, START), START))
 
   test("is in the entry until it was published, and wakes others after a while", () => {
     expect(id).toBe("tick-20260101T000000Z")
@@ -167,28 +169,28 @@ describe("the posting", () => {
   })
 
   test("that cannot be made leaves the line", () => {
-    const after = unplanned(accrue("tick", entryOf(), START), "no such queue")
+    const after = unplanned(collectDue("tick", entryOf(), START), "no such queue")
     expect(after).toMatchObject({ line: [], missed: { count: 1, latest: [{ why: "refused" }] } })
   })
 
   test("asked for by hand leaves the line as it is", () => {
-    const line = accrue("tick", entryOf(), START)
+    const line = collectDue("tick", entryOf(), START)
     expect(posting(line, pending("tick-x", minutes(0.5)), minutes(0.5)).line).toEqual([START])
   })
 
   test("twenty runs are remembered, newest first", () => {
     let entry = entryOf()
     for (let round = 0; round < 30; round++)
-      entry = posting(accrue("tick", entry, minutes(round)), pending(`${round}`, 0), minutes(round))
+      entry = posting(collectDue("tick", entry, minutes(round)), pending(`${round}`, 0), minutes(round))
     expect(entry.runs.map((run) => run.id)).toEqual(Array.from({ length: 20 }, (_, at) => `${29 - at}`))
   })
 })
 
 describe("a pause", () => {
   test("ends what waits, and nothing accrues", () => {
-    const entry = pausedEntry("tick", accrue("tick", entryOf(), START), START)
+    const entry = pausedEntry("tick", collectDue("tick", entryOf(), START), START)
     expect(entry).toMatchObject({ line: [], paused: true, missed: { count: 1, latest: [{ why: "paused" }] } })
-    expect(accrue("tick", entry, minutes(10))).toBe(entry)
+    expect(collectDue("tick", entry, minutes(10))).toBe(entry)
     expect(withWake("tick", entry).wake).toBeNull()
   })
 

@@ -1,7 +1,7 @@
 /** When schedules are due: next times, times in a row, daylight saving, jitter. */
 import { describe, expect, test } from "vitest"
 import {
-  duesBetween,
+  dueTimesBetween,
   isTimeZone,
   jitterOf,
   nextDue,
@@ -187,19 +187,22 @@ describe("due times in a row", () => {
     ["every minute", every(60, "2026-01-01T00:00:00Z")],
     ["* * * * *", cron("* * * * *")],
   ])("%s: the latest ones, and how many came before", (_, timing) => {
-    expect(duesBetween(timing, first, minutes(4.5), 3)).toEqual({
+    expect(dueTimesBetween(timing, first, minutes(4.5), 3)).toEqual({
       latest: [minutes(2), minutes(3), minutes(4)],
       before: 2,
     })
-    expect(duesBetween(timing, first, minutes(2), 10)).toEqual({ latest: [first, minutes(1), minutes(2)], before: 0 })
-    expect(duesBetween(timing, first, first - 1, 10)).toEqual({ latest: [], before: 0 })
+    expect(dueTimesBetween(timing, first, minutes(2), 10)).toEqual({
+      latest: [first, minutes(1), minutes(2)],
+      before: 0,
+    })
+    expect(dueTimesBetween(timing, first, first - 1, 10)).toEqual({ latest: [], before: 0 })
   })
 
   test.each([1_000, 1_001, 1_100, 1_102, 2_000])(
     "of %s due times no more are counted, and none before the first",
     (total) => {
       for (const most of [2, 101, 1_001]) {
-        const { latest, before } = duesBetween(cron("* * * * *"), first, minutes(total - 1), most)
+        const { latest, before } = dueTimesBetween(cron("* * * * *"), first, minutes(total - 1), most)
         expect(latest.length).toBe(Math.min(total, most))
         expect(latest[0]).toBe(minutes(total - latest.length))
         expect(before).toBe(Math.min(total - latest.length, 1_000))
@@ -210,13 +213,13 @@ describe("due times in a row", () => {
   // One after the other they would take half an hour.
   test("a cron text that was due each second for a year: the latest ones at once", { timeout: 60_000 }, () => {
     const until = at("2027-01-01T00:00:00.5Z")
-    const { latest, before } = duesBetween(cron("* * * * * *"), first, until, 3)
+    const { latest, before } = dueTimesBetween(cron("* * * * * *"), first, until, 3)
     expect(latest.map((due) => until - due)).toEqual([2_500, 1_500, 500])
     expect(before).toBe(1_000)
   })
 
   test("an interval over a century is counted exactly, at once", () => {
-    const { latest, before } = duesBetween(every(1, "2026-01-01T00:00:00Z"), first, first + 3_155_760_000_000, 2)
+    const { latest, before } = dueTimesBetween(every(1, "2026-01-01T00:00:00Z"), first, first + 3_155_760_000_000, 2)
     expect([latest.length, before]).toEqual([2, 3_155_759_999])
   })
 })

@@ -1,14 +1,14 @@
 /** Failures by cause, as workers keep them and as they are read. */
 import { expect, test } from "vitest"
+import { type FailureSlot, knownWith } from "../../../../runtime/statistics/entries.ts"
 import { causesOf, detailsOf } from "../../../../runtime/statistics/errors.ts"
-import { type Failed, FailureTally } from "../../../../runtime/statistics/failures.ts"
-import { type FailureSlot, knownWith } from "../../../../runtime/statistics/kept.ts"
+import { type FailedAttempt, FailureTally } from "../../../../runtime/statistics/failures.ts"
 import { MINUTE_MS, OTHER, SLOT_MS } from "../../../../runtime/statistics/tally.ts"
 
 const BEGIN = 2_900_000 * SLOT_MS
 const HOUR_MS = 3_600_000
 
-const failed = (id: string, fields: Partial<Failed> = {}): Failed => ({
+const failed = (id: string, fields: Partial<FailedAttempt> = {}): FailedAttempt => ({
   id,
   fingerprint: "0000aaaa",
   error: { name: "TypeError", message: "order 7 is not there", reason: "handler" },
@@ -21,7 +21,7 @@ const failed = (id: string, fields: Partial<Failed> = {}): Failed => ({
 })
 
 const slotsOf = (tally: FailureTally, now: number, worker = "a", version?: string): ReadonlyArray<FailureSlot> =>
-  tally.told(now).slots.map((told) => ({ ...told, worker, ...(version === undefined ? {} : { version }) }))
+  tally.report(now).slots.map((told) => ({ ...told, worker, ...(version === undefined ? {} : { version }) }))
 
 test("a cause counts attempts, and has its newest jobs first", () => {
   const tally = new FailureTally()
@@ -54,7 +54,7 @@ test("workers and versions are told apart, and nothing is counted twice", () => 
   const slots = ["1", "2"].flatMap((version) => {
     const tally = new FailureTally()
     tally.count(BEGIN, failed(`of ${version}`))
-    tally.written(tally.told(BEGIN))
+    tally.written(tally.report(BEGIN))
     tally.count(BEGIN, failed(`more of ${version}`))
     return slotsOf(tally, now, `worker-${version}`, version)
   })
@@ -69,16 +69,16 @@ test("workers and versions are told apart, and nothing is counted twice", () => 
 
 test("nothing is told again that is written, until something is added", () => {
   const tally = new FailureTally()
-  expect(tally.told(BEGIN).slots).toEqual([])
+  expect(tally.report(BEGIN).slots).toEqual([])
   tally.count(BEGIN, failed("1"))
-  const pending = tally.told(BEGIN)
+  const pending = tally.report(BEGIN)
   tally.count(BEGIN, failed("2"))
   tally.written(pending)
-  expect(tally.told(BEGIN).slots.map(({ causes }) => causes[0]?.minutes[0])).toEqual([2])
-  tally.written(tally.told(BEGIN))
-  expect(tally.told(BEGIN + SLOT_MS).slots).toEqual([])
+  expect(tally.report(BEGIN).slots.map(({ causes }) => causes[0]?.minutes[0])).toEqual([2])
+  tally.written(tally.report(BEGIN))
+  expect(tally.report(BEGIN + SLOT_MS).slots).toEqual([])
   tally.count(BEGIN + SLOT_MS, failed("3"))
-  expect(tally.told(BEGIN + 2 * SLOT_MS).slots.length).toBe(1)
+  expect(tally.report(BEGIN + 2 * SLOT_MS).slots.length).toBe(1)
 })
 
 test("ever more causes, tasks, queues and jobs take bounded room", () => {
@@ -92,7 +92,7 @@ test("ever more causes, tasks, queues and jobs take bounded room", () => {
     )
   }
   for (let n = 0; n < 5_000; n++) tally.count(BEGIN, failed(`${n}`, { queue: `q${n}`, attempt: n }))
-  const [told] = tally.told(BEGIN).slots
+  const [told] = tally.report(BEGIN).slots
   expect(told?.causes.length).toBeLessThanOrEqual(100)
   expect(JSON.stringify(told).length).toBeLessThan(800_000)
   const details = detailsOf(slotsOf(tally, BEGIN), [], "0000aaaa", { from: BEGIN - HOUR_MS, now: BEGIN + 1 })
@@ -134,4 +134,17 @@ test("pages go on after the cause that ended the one before", () => {
   expect(page(first.next).errors.map(({ fingerprint }) => fingerprint)).toEqual(["00000002", "00000001"])
   expect(page("00000001")).not.toHaveProperty("next")
   expect(() => page("gone")).toThrow(/cursor/)
+})
+
+test("a clock that was hours ahead hides no failure that comes until then", () => {
+  const tally = new FailureTally()
+  tally.count(BEGIN + 12 * SLOT_MS, failed("ahead"))
+  tally.count(BEGIN + MINUTE_MS, failed("now"))
+  const slots = slotsOf(tally, BEGIN + MINUTE_MS)
+  expect(slots).toMatchObject([{ slot: BEGIN / SLOT_MS, causes: [{ ids: ["now"] }] }])
+  const known = knownWith(
+    [{ fingerprint: "0000aaaa", first: BEGIN + 12 * SLOT_MS, last: BEGIN + 12 * SLOT_MS }],
+    [{ fingerprint: "0000aaaa", first: BEGIN, last: BEGIN + MINUTE_MS }],
+  )
+  expect(known).toEqual([{ fingerprint: "0000aaaa", first: BEGIN, last: BEGIN + MINUTE_MS }])
 })

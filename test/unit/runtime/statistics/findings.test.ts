@@ -1,7 +1,7 @@
 /** The rules by which a board is said to be ill: each alone, and none where all is well. */
 import { describe, expect, test } from "vitest"
+import { Bin } from "../../../../runtime/statistics/entries.ts"
 import { type Facts, findingsOf, verdictOf } from "../../../../runtime/statistics/findings.ts"
-import { Bin } from "../../../../runtime/statistics/kept.ts"
 import type { QueueDetails } from "../../../../runtime/statistics/queues.ts"
 
 const NOW = Date.parse("2026-01-31T12:00:00Z")

@@ -8,11 +8,11 @@ import {
   histogramText,
   middleOf,
   percentilesOf,
-  type Sparse,
+  type SparseHistogram,
 } from "../../../../runtime/statistics/histogram.ts"
 
-const of = (...texts: ReadonlyArray<string>): Sparse => {
-  const sparse: Sparse = new Map()
+const of = (...texts: ReadonlyArray<string>): SparseHistogram => {
+  const sparse: SparseHistogram = new Map()
   for (const text of texts) addHistogram(sparse, text)
   return sparse
 }

@@ -1,6 +1,6 @@
 /** What becomes of a queue: rates and trend. */
 import { expect, test } from "vitest"
-import { Bin } from "../../../../runtime/statistics/kept.ts"
+import { Bin } from "../../../../runtime/statistics/entries.ts"
 import { type QueueFacts, queueDetails } from "../../../../runtime/statistics/queues.ts"
 
 const NOW = Date.parse("2026-01-31T12:00:00Z")

@@ -4,7 +4,7 @@ import { appendFileSync } from "node:fs"
 import { Effect, Schema } from "effect"
 // Not from "callboard", which is half of what a process would load.
 import { type Actor, actor } from "../../../../runtime/actor/actor.ts"
-import { Ignore, Reject } from "../../../../runtime/actor/outcomes.ts"
+import { Ignore, Reject } from "../../../../runtime/actor/job.ts"
 import { block } from "../../../support/block.ts"
 
 const forever = () => new Promise<never>((_resolve) => setInterval(() => undefined, 60_000))

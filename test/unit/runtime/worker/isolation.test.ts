@@ -21,7 +21,7 @@ import { NO_EMBED } from "../../../../runtime/protocol/body.ts"
 import { parseTask } from "../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../runtime/protocol/record.ts"
 import { JobContext } from "../../../../runtime/worker/attempt/job-context.ts"
-import { Run } from "../../../../runtime/worker/delivery/in-flight.ts"
+import { Run } from "../../../../runtime/worker/in-flight.ts"
 import { ProcessPool } from "../../../../runtime/worker/isolation/process-pool.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
 import { eventually, isRunning, spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
@@ -422,7 +422,9 @@ describe("the processes", () => {
     open.push(() => pool.close())
     const run = runOf("keep")
     const ledger = newLedger()
-    const job = new JobContext(run, "isolated", undefined, { client, events, log })
+    const job = new JobContext(run, "isolated", undefined, { client, events, log }, () => {
+      throw new Error("it has no steps")
+    })
     const exit = await Effect.runPromise(pool.run(isolated, run, { ledger }, job))
     expect(pool.size).toBe(1)
     await eventually(() => pool.size === 0, { message: "the process is ended" })

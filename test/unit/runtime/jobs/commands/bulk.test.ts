@@ -1,8 +1,7 @@
 import { expect, test } from "vitest"
 import type { Client } from "../../../../../runtime/client/client.ts"
 import { cancelJob } from "../../../../../runtime/jobs/commands/cancel.ts"
-import { rerunJob } from "../../../../../runtime/jobs/commands/rerun.ts"
-import { runJobNow } from "../../../../../runtime/jobs/commands/run-now.ts"
+import { rerunJob, runJobNow } from "../../../../../runtime/jobs/commands/rerun.ts"
 import { start, stored } from "./board.ts"
 
 /** Does something between the reading of a list and the decisions about its jobs. */

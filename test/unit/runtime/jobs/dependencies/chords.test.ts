@@ -188,7 +188,7 @@ test("a chord is submitted again while one of its members has ended and is not k
       id: "body",
       chord: [
         { task: "sum.one", input: { n: 0 }, resultTtl: 0 },
-        { task: "sum.one", input: { n: 1 }, delay: 0.3 },
+        { task: "sum.one", input: { n: 1 }, delay: 2 },
       ],
     })
   await submit()

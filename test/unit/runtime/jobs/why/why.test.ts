@@ -1,8 +1,8 @@
 /** The order of causes where several hold, and what cannot be brought about at will. Pure: facts in, causes out. */
 import type { WorkerDescription } from "callboard"
 import { describe, expect, test } from "vitest"
+import type { Facts } from "../../../../../runtime/jobs/why/cause.ts"
 import { causesOf } from "../../../../../runtime/jobs/why/causes.ts"
-import type { Facts } from "../../../../../runtime/jobs/why/facts.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
 
 const NOW = Date.parse("2026-01-01T12:00:00Z")
@@ -124,6 +124,8 @@ const table: ReadonlyArray<readonly [string, Partial<Facts>, ReadonlyArray<strin
   ["not in the line, in nobody's hands", { position: { inQueue: undefined } }, ["in-hand"]],
   ["scheduled in a paused queue", { record: scheduled, paused: ["post"] }, ["scheduled", "queue-paused"]],
   ["scheduled, others before it now", { record: scheduled, position: { inQueue: { ahead: 3 } } }, ["scheduled"]],
+  ["its time to start is over", { record: { ...record, expiresAt: NOW }, paused: ["post"] }, ["overdue"]],
+  ["its time to start is not over yet", { record: { ...record, expiresAt: NOW + 1 } }, ["next"]],
   ["scheduled, and due by now", { record: { ...scheduled, dueAt: NOW - 1 } }, ["next"]],
   [
     "it runs, although its record does not say so yet",

@@ -1,7 +1,7 @@
 /** Signatures of Celery that stand for several tasks. Pure. */
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
-import { plainFollowUps } from "../../../../../runtime/protocol/celery/canvas.ts"
+import { type PlainFollowUps, plainFollowUps } from "../../../../../runtime/protocol/celery/canvas.ts"
 import { parseSignature, type Signature } from "../../../../../runtime/protocol/celery/signature.ts"
 
 const signature = (value: object): Signature => Result.getOrThrow(parseSignature(value))
@@ -62,6 +62,60 @@ describe("what a task carries", () => {
       { group_id: "g", group_index: 0 },
       { group_id: "g", group_index: 1 },
     ])
+  })
+
+  describe("where chords are counted", () => {
+    const body = task("sum", { task_id: "s" })
+    const chordOf = (header: unknown) =>
+      signature({ task: "celery.chord", subtask_type: "chord", kwargs: { header, body } })
+    const members = group([a, chain(b, c)], { task_id: "g" })
+    const plain = (given: PlainFollowUps) => Result.getOrThrow(plainFollowUps(given, true))
+    const place = (index: number, after: object = body) => ({
+      group_id: "g",
+      group_index: index,
+      chord: { ...after, chord_size: 2 },
+    })
+
+    test("a chord is its members, of which the last task of each has its body", () => {
+      const [first, second] = plain({ ...none, callbacks: [chordOf(members)] }).callbacks ?? []
+      expect(first).toMatchObject({ task: "a", options: place(0) })
+      expect(second).toMatchObject({ task: "b", options: { chain: [{ task: "c", options: place(1) }] } })
+      expect(second?.options).not.toHaveProperty("chord")
+    })
+
+    test("a group before another link is a chord, whose body goes on with the rest", () => {
+      const { callbacks, chain: rest } = plain({ ...none, chain: [c, body, members] })
+      expect(callbacks?.[0]?.options.chord).toMatchObject({
+        subtask_type: "chain",
+        kwargs: { tasks: [{ task: "sum" }, { task: "c" }] },
+        chord_size: 2,
+      })
+      expect(rest).toEqual([])
+    })
+
+    test("what comes later stays as it is, for whichever worker runs it", () => {
+      const later = chordOf(members)
+      expect(plain({ ...none, chain: [later, a] })).toEqual({ ...none, chain: [later, a] })
+      expect(plain({ ...none, callbacks: [chain(a, later)] }).callbacks).toEqual([
+        { ...a, options: { chain: [later] } },
+      ])
+    })
+
+    test.each([
+      ["without the id of its group", chordOf(group([a])), /the id of its group/],
+      ["without members", chordOf([]), /the id of its group/],
+      ["of nothing", chordOf(group([], { task_id: "g" })), /1 to 1000 tasks, not 0/],
+    ])("a chord %s is refused", (_, given, why) => {
+      const refused = plainFollowUps({ ...none, callbacks: [given] }, true)
+      expect(Result.isFailure(refused) && refused.failure).toMatch(why)
+    })
+  })
+
+  test("a chain of protocol 1, whose links are told twice, runs them once", () => {
+    const next = task("b", { task_id: "2" })
+    const first = task("a", { link: [next] })
+    const given = { ...none, callbacks: [chain(first, next)] }
+    expect(Result.getOrThrow(plainFollowUps(given)).callbacks).toEqual([first])
   })
 
   test.each([

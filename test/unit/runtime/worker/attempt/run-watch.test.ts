@@ -9,7 +9,7 @@ import { newTask } from "../../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../../runtime/protocol/record.ts"
 import type { Jobs, Report } from "../../../../../runtime/transport/lift/transport.ts"
 import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
-import { InFlight, Run } from "../../../../../runtime/worker/delivery/in-flight.ts"
+import { InFlight, Run } from "../../../../../runtime/worker/in-flight.ts"
 
 afterEach(() => {
   vi.useRealTimers()

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
-import type { InFlight } from "../../../../../runtime/worker/delivery/in-flight.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
+import type { InFlight } from "../../../../../runtime/worker/in-flight.ts"
 
 const delivery = (token: string, fields: Partial<JobDelivery> = {}): JobDelivery => ({
   token,

@@ -2,13 +2,13 @@
 
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
-import { parseRate, type Rate, reserve } from "../../../../../runtime/options/rate.ts"
+import { parseRate, type Rate, reserve } from "../../../../../runtime/options/limit.ts"
 import {
   AdmissionQueue,
   BacklogEstimate,
   LONGEST_WAIT_MS,
 } from "../../../../../runtime/worker/limits/admission-queue.ts"
-import { RateTokens } from "../../../../../runtime/worker/limits/rate-tokens.ts"
+import { RateTokens } from "../../../../../runtime/worker/limits/share.ts"
 
 describe("a queue", () => {
   const queueFor = (capacity: number) =>

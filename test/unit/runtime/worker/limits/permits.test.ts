@@ -1,7 +1,7 @@
 /** Permits as several workers share them, over a store that can be slow, contended or away. */
 import { describe, expect, test } from "vitest"
 import { makeLog } from "../../../../../runtime/log/log.ts"
-import type { Rate } from "../../../../../runtime/options/rate.ts"
+import type { Rate } from "../../../../../runtime/options/limit.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import type { Store } from "../../../../../runtime/transport/store.ts"
 import { Permits } from "../../../../../runtime/worker/limits/permits.ts"

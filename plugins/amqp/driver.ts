@@ -1,0 +1,298 @@
+/**
+ * The driver over AMQP, which keeps only queues. It takes tasks one by one (`basic.get`), so the server decides the order of
+ * queues and priorities at that moment, and a worker never holds more tasks than it has room for. Where no task is
+ * there, one consumer per queue waits for the first.
+ */
+import { randomUUID } from "node:crypto"
+import type { GetMessage, Message } from "amqplib"
+import type * as contract from "../../runtime/transport/mod.ts"
+import { answerEach, BaseQueueDriver, TransportError } from "../../runtime/transport/mod.ts"
+import { type AmqpLink, type Connect, explain, openLink } from "./link.ts"
+import { fromAmqp, toAmqp } from "./message.ts"
+import { type AmqpSettings, capabilitiesOf } from "./settings.ts"
+
+/** A delivery that has not ended. */
+interface Held {
+  readonly message: Message
+  /** When the lease ends, by `performance.now()`. */
+  until: number
+}
+
+interface Came {
+  readonly queue: string
+  readonly message: Message
+}
+
+/** Milliseconds between two searches for leases that have ended. */
+const SWEEP_MS = 200
+
+/** Largest priority of a message on a queue without priorities, which the server ignores there. */
+const HIGHEST_PRIORITY = 255
+
+export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.QueueDriver {
+  readonly name = "amqp"
+  readonly capabilities
+  readonly #connect: Connect
+  readonly #settings: AmqpSettings
+  /** Deliveries of this connection that have not ended, by token. */
+  readonly #held = new Map<string, Held>()
+  /** Identifies the connection in tokens, since the server counts deliveries anew for each connection. */
+  #generation = ""
+  #sequence = 0
+  #swept = performance.now()
+
+  constructor(connect: Connect, settings: AmqpSettings, options: contract.ConnectOptions) {
+    super(options)
+    this.#connect = connect
+    this.#settings = settings
+    this.capabilities = capabilitiesOf(settings)
+    const sweeps = setInterval(() => this.#sweep(), SWEEP_MS)
+    sweeps.unref?.()
+    this.closing.signal.addEventListener("abort", () => clearInterval(sweeps), { once: true })
+    // The server gives back all deliveries of a lost connection.
+    this.onStatus(() => this.#held.clear())
+  }
+
+  protected async open(lost: (why: unknown) => void, signal: AbortSignal): Promise<AmqpLink> {
+    const { name, timeout } = this.options
+    const link = await openLink(this.#connect, this.#settings, name, timeout, lost, signal)
+    this.#generation = randomUUID()
+    return link
+  }
+
+  protected explain(error: unknown): TransportError {
+    return explain(error)
+  }
+
+  protected tick({ worker }: AmqpLink): Promise<unknown> {
+    return worker.prefetch(1)
+  }
+
+  // ── Publishing ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  protected async publishChecked(link: AmqpLink, postings: ReadonlyArray<contract.Posting>) {
+    const names = await Promise.all(
+      postings.map(({ queue }) => link.declared(queue).catch((error: unknown) => explain(error))),
+    )
+    return Promise.all(
+      postings.map((posting, at) => {
+        const name = names[at]
+        return typeof name === "string" ? this.#publish(link, posting, name) : refused(name)
+      }),
+    )
+  }
+
+  #publish(link: AmqpLink, { queue, level, message }: contract.Posting, name: string): Promise<contract.Receipt> {
+    const why = link.blocked()
+    if (why !== undefined) return Promise.resolve(refused(why))
+    this.#sequence = Math.max(this.#sequence + 1, Date.now() * 1_000)
+    const priority = Math.min(level, this.#settings.maxPriority || HIGHEST_PRIORITY)
+    const { content, options } = toAmqp(message, this.#sequence, priority)
+    return new Promise((resolve) => {
+      const end = (receipt: contract.Receipt): void => {
+        stop()
+        resolve(receipt)
+      }
+      const stop = link.onBlocked(({ message }) => {
+        end(refused(new TransportError("unavailable", message, { outcome: "unknown" })))
+      })
+      try {
+        link.publisher.sendToQueue(name, content, options, (error) => {
+          // The server returns a message that finds no queue before it confirms it.
+          const isReturned = link.returned.delete(options.messageId ?? "")
+          if (isReturned) link.forget(queue)
+          if (error) end(refused(new TransportError("unavailable", "amqp: not confirmed", { outcome: "unknown" })))
+          else if (isReturned) end(refused(new TransportError("unavailable", `amqp: the queue ${name} was deleted`)))
+          else end({ status: "stored" })
+        })
+      } catch (error) {
+        // The message has a header that AMQP cannot hold, such as one with a key of more than 255 bytes.
+        end(refused(new TransportError("invalid", `amqp: ${String(error)}`, { cause: error })))
+      }
+    })
+  }
+
+  // ── Taking ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  override async take(request: contract.TakeRequest, signal: AbortSignal): Promise<contract.Taken> {
+    const end = performance.now() + request.wait
+    const now = await super.take(request, signal)
+    if (now.deliveries.length > 0 || signal.aborted || request.wait <= 0) return now
+    const { link, came, first } = await this.call((opened) => this.#wait(opened, request.queues))
+    await until(end - performance.now(), first, AbortSignal.any([signal, this.closing.signal]))
+    const ending = this.call(async (opened) => {
+      // The consumers of a lost connection are gone, and so are the tasks that they got.
+      if (opened !== link) return []
+      await came.stop()
+      return signal.aborted ? this.#giveBack(link, came.messages) : this.#inOrder(link, request, came.messages)
+    })
+    // The loss of the connection gives back what came, and is of no interest to a take that has ended.
+    const found = await ending.catch((error: unknown) => (signal.aborted ? [] : Promise.reject(error)))
+    const deliveries = found.map((each) => this.#deliver(each))
+    this.rotateAfter(deliveries)
+    return { deliveries }
+  }
+
+  protected async takeNow(link: AmqpLink, request: contract.TakeRequest): Promise<contract.Taken> {
+    const { queues, max, rotate } = request
+    // All of them first: what has come from one queue would be lost to a refusal of the next.
+    await Promise.all(queues.map((queue) => link.declared(queue)))
+    const found: Array<Came> = []
+    const turn = rotate ? 1 : max
+    for (let left = [...queues]; left.length > 0 && found.length < max; ) {
+      const empty = new Set<string>()
+      for (const queue of left) {
+        const most = Math.min(max, found.length + turn)
+        while (found.length < most && !empty.has(queue)) {
+          const message = await this.#get(link, queue)
+          if (message === undefined) empty.add(queue)
+          else found.push({ queue, message })
+        }
+      }
+      left = left.filter((queue) => !empty.has(queue))
+    }
+    const all = rotate ? found : await this.#inOrder(link, request, found)
+    return { deliveries: all.map((each) => this.#deliver(each)) }
+  }
+
+  protected async giveBack(_link: AmqpLink, deliveries: ReadonlyArray<contract.Delivery>): Promise<void> {
+    await this.commit(
+      deliveries.map(({ token }) => ({ id: token, task: { kind: "release", token, delay: 0 } as const })),
+    )
+  }
+
+  async #get(link: AmqpLink, queue: string): Promise<GetMessage | undefined> {
+    const message = await link.worker.get(await link.declared(queue))
+    return message === false ? undefined : message
+  }
+
+  /**
+   * Sorts tasks by the order of their queues. While a lower queue was read, a task may have come into a higher one that
+   * was empty before: so the higher ones are read once more, and the tasks above `max` go back.
+   */
+  async #inOrder(
+    link: AmqpLink,
+    { queues, max }: contract.TakeRequest,
+    came: ReadonlyArray<Came>,
+  ): Promise<ReadonlyArray<Came>> {
+    const lowest = Math.max(-1, ...came.map(({ queue }) => queues.indexOf(queue)))
+    const found = [...came]
+    for (const queue of queues.slice(0, Math.max(0, lowest))) {
+      for (
+        let more = max - found.filter((each) => queues.indexOf(each.queue) <= queues.indexOf(queue)).length;
+        more > 0;
+        more--
+      ) {
+        const message = await this.#get(link, queue)
+        if (message === undefined) break
+        found.push({ queue, message })
+      }
+    }
+    const sorted = found.toSorted((a, b) => queues.indexOf(a.queue) - queues.indexOf(b.queue))
+    this.#giveBack(link, sorted.slice(max))
+    return sorted.slice(0, max)
+  }
+
+  #giveBack(link: AmqpLink, came: ReadonlyArray<Came>): ReadonlyArray<Came> {
+    for (const { message } of came) link.worker.nack(message, false, true)
+    return []
+  }
+
+  /**
+   * Starts a consumer for each queue, and gives a promise of the first task. Until `stop` is called the server may send
+   * one task of each queue.
+   */
+  async #wait(link: AmqpLink, queues: ReadonlyArray<string>) {
+    const messages: Array<Came> = []
+    let wake = (): void => undefined
+    const first = new Promise<void>((resolve) => {
+      wake = resolve
+    })
+    // All of them first: a consumer that has begun before another queue is refused would keep a task.
+    const names = await Promise.all(queues.map(async (queue) => [queue, await link.declared(queue)] as const))
+    link.worker.once("close", wake)
+    const tags = await Promise.all(
+      names.map(async ([queue, name]) => {
+        const onMessage = (message: Message | null): void => {
+          // The server ends the consumer of a queue that is deleted.
+          if (message === null) link.forget(queue)
+          else messages.push({ queue, message })
+          wake()
+        }
+        return (await link.worker.consume(name, onMessage)).consumerTag
+      }),
+    )
+    const stop = async (): Promise<void> => {
+      link.worker.off("close", wake)
+      await Promise.all(tags.map((tag) => link.worker.cancel(tag)))
+    }
+    return { link, first, came: { messages, stop } }
+  }
+
+  #deliver({ queue, message }: Came): contract.Delivery {
+    const token = `${this.#generation}.${message.fields.deliveryTag}`
+    this.#held.set(token, { message, until: performance.now() + this.options.lease })
+    const { message: content, sequence, deliveries, priority } = fromAmqp(message)
+    const level = this.#settings.maxPriority === 0 ? 0 : priority
+    return { token, queue, level, sequence, first: false, fence: "", deliveries, content }
+  }
+
+  // ── Leases ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  async extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
+    return this.call(async () =>
+      tokens.map((token) => {
+        const found = this.#held.get(token)
+        if (found !== undefined) found.until = performance.now() + this.options.lease
+        return found !== undefined
+      }),
+    )
+  }
+
+  protected async commitChecked({ worker }: AmqpLink, commits: ReadonlyArray<contract.Commit>) {
+    return answerEach(commits, ({ id, task }): contract.Committed => {
+      if (task === undefined || task.kind === "withdraw")
+        throw new TransportError("invalid", `${id}: no end of a delivery`)
+      const found = this.#held.get(task.token)
+      if (found === undefined) return { status: "committed", revision: "", gone: true }
+      this.#held.delete(task.token)
+      if (task.kind === "ack") worker.ack(found.message)
+      else worker.nack(found.message, false, true)
+      return { status: "committed", revision: "" }
+    })
+  }
+
+  /**
+   * Gives back deliveries whose lease has ended. Where this process stood still it could not extend them meanwhile, so
+   * their leases get that time back.
+   */
+  #sweep(): void {
+    const now = performance.now()
+    const late = now - this.#swept - SWEEP_MS
+    this.#swept = now
+    for (const held of this.#held.values()) if (late > SWEEP_MS) held.until += late
+    const over = [...this.#held].flatMap(([token, { until }]) => (until <= now ? [token] : []))
+    if (over.length === 0) return
+    const release = over.map((token) => ({ id: token, task: { kind: "release", token, delay: 0 } as const }))
+    void this.commit(release).catch(() => undefined)
+  }
+}
+
+const refused = (error: TransportError | undefined): { readonly status: "failed"; readonly error: TransportError } => ({
+  status: "failed",
+  error: error ?? new TransportError("internal", "amqp: a queue without a name"),
+})
+
+/** Resolves after the time, with `first`, or when the signal fires. */
+const until = (ms: number, first: Promise<void>, signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const end = (): void => {
+      clearTimeout(timer)
+      signal.removeEventListener("abort", end)
+      resolve()
+    }
+    const timer = setTimeout(end, Math.max(0, ms))
+    signal.addEventListener("abort", end, { once: true })
+    if (signal.aborted) end()
+    void first.then(end)
+  })

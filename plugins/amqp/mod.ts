@@ -1,0 +1,21 @@
+/**
+ * The transport over AMQP 0-9-1 (RabbitMQ): queues as Celery declares and uses them. Such a broker keeps no records and
+ * no due times: another transport does, which the option `records` of the URL names.
+ */
+import type { QueuePlugin } from "../../runtime/transport/mod.ts"
+import { clientLibrary } from "../../runtime/transport/mod.ts"
+import { AmqpDriver } from "./driver.ts"
+import { capabilitiesOf, settingsOf } from "./settings.ts"
+
+export { capabilitiesOf, settingsOf }
+
+export const plugin: QueuePlugin = {
+  schemes: ["amqp", "amqps"],
+  connect: async (url, options) => {
+    const settings = settingsOf(url, options)
+    const { connect } = await clientLibrary("amqp", "amqplib", () => import("amqplib"))
+    return new AmqpDriver(connect, settings, options).start()
+  },
+}
+
+export default plugin

@@ -1,0 +1,294 @@
+/**
+ * What lies in Redis beside the queues of Celery: results and counters of chords under keys of its back end, and over pub/sub
+ * commands and events. Every connection is opened again when it is lost, and listens as before.
+ */
+import type { RedisClientOptions } from "redis"
+import { groupKey } from "../../runtime/protocol/celery-result.ts"
+import { isUndecodable, type Message } from "../../runtime/protocol/message.ts"
+import type {
+  CeleryConnectOptions,
+  CeleryMessages,
+  CeleryPlugin,
+  CeleryResults,
+  ChordMember,
+  KeptResult,
+} from "../../runtime/transport/celery.ts"
+import { clientLibrary, TransportError } from "../../runtime/transport/mod.ts"
+import { envelopeOf, readEnvelope } from "./envelope.ts"
+import { type RedisSettings, settingsOf } from "./settings.ts"
+
+type Library = Pick<typeof import("redis"), "createClient">
+type RedisClient = ReturnType<Library["createClient"]>
+
+const unavailable = (cause: unknown): TransportError =>
+  cause instanceof TransportError
+    ? cause
+    : new TransportError("unavailable", `redis: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
+
+const tried = async <A>(what: () => Promise<A>): Promise<A> => {
+  try {
+    return await what()
+  } catch (cause) {
+    throw unavailable(cause)
+  }
+}
+
+/** What the URL says; a lost connection is opened again by the library. */
+const settingsIn = (
+  url: URL,
+  options: CeleryConnectOptions,
+): RedisSettings & { readonly client: RedisClientOptions } => {
+  const settings = settingsOf(url, options)
+  const reconnectStrategy = (tries: number): number => Math.min(2_000, 50 * 2 ** Math.min(tries, 6))
+  return { ...settings, client: { ...settings.client, socket: { ...settings.client.socket, reconnectStrategy } } }
+}
+
+/** A client that is connected, or fails within the timeout. */
+const opened = async (settings: RedisClientOptions, timeout: number): Promise<RedisClient> => {
+  const { createClient } = await clientLibrary("redis", "redis", () => import("redis"))
+  const client = createClient(settings)
+  // Without a listener an error would end the process; commands fail, or wait until the connection is back.
+  client.on("error", () => undefined)
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${timeout} ms`)), timeout)
+  })
+  try {
+    await Promise.race([client.connect(), late])
+    return client
+  } catch (cause) {
+    client.destroy()
+    throw unavailable(cause)
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+const closed = (client: RedisClient | undefined): void => {
+  if (client?.isOpen) client.destroy()
+}
+
+/** One more connection of the same settings, for what a connection cannot do beside commands. */
+const another = async (client: RedisClient): Promise<RedisClient> => {
+  const made = client.duplicate()
+  made.on("error", () => undefined)
+  await made.connect()
+  return made
+}
+
+// ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Between the parts of a binding, as kombu writes them: routing key, pattern, queue. */
+const SEPARATOR = "\u0006\u0016"
+
+/** How long one wait for a queue's next message lasts, in seconds: a stop need not wait longer. */
+const WAIT_S = 1
+
+class RedisMessages implements CeleryMessages {
+  readonly #client: RedisClient
+  readonly #prefix: string
+  readonly #database: number
+  #listening: Promise<RedisClient> | undefined
+
+  constructor(client: RedisClient, { prefix, database }: RedisSettings) {
+    this.#client = client
+    this.#prefix = prefix
+    this.#database = database
+  }
+
+  #channelOf(exchange: string): string {
+    return `${this.#prefix}/${this.#database}.${exchange}`
+  }
+
+  #bindingsOf(exchange: string): string {
+    return `${this.#prefix}_kombu.binding.${exchange}`
+  }
+
+  async broadcast(exchange: string, routingKey: string, message: Message): Promise<void> {
+    const channel = `${this.#channelOf(exchange)}${routingKey === "" ? "" : `/${routingKey}`}`
+    await tried(() => this.#client.publish(channel, envelopeOf(message, exchange, routingKey).text))
+  }
+
+  async listen(exchange: string, listener: (message: Message) => void, signal: AbortSignal): Promise<void> {
+    const channel = this.#channelOf(exchange)
+    const received = (text: string): void => tell(text, listener)
+    await tried(async () => {
+      this.#listening ??= another(this.#client)
+      const client = await this.#listening
+      await client.pSubscribe([channel, `${channel}/*`], received)
+      const stop = () => void client.pUnsubscribe([channel, `${channel}/*`], received).catch(() => undefined)
+      if (signal.aborted) stop()
+      else signal.addEventListener("abort", stop, { once: true })
+    })
+  }
+
+  async send(exchange: string, routingKey: string, message: Message): Promise<void> {
+    await tried(async () => {
+      const bound = exchange === "" ? [listOf(routingKey, message)] : await this.#queuesOf(exchange, routingKey)
+      const { text } = envelopeOf(message, exchange, routingKey)
+      await Promise.all(bound.map((queue) => this.#client.lPush(`${this.#prefix}${queue}`, text)))
+    })
+  }
+
+  async #queuesOf(exchange: string, routingKey: string): Promise<ReadonlyArray<string>> {
+    const bindings = await this.#client.sMembers(this.#bindingsOf(exchange))
+    return bindings.flatMap((binding) => {
+      const [key, , queue] = binding.split(SEPARATOR)
+      return key === routingKey && queue !== undefined ? [queue] : []
+    })
+  }
+
+  async receive(
+    { exchange, routingKey, queue }: { readonly exchange: string; readonly routingKey: string; readonly queue: string },
+    listener: (message: Message) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const binding = [routingKey, "", queue].join(SEPARATOR)
+    const client = await tried(async () => {
+      await this.#client.sAdd(this.#bindingsOf(exchange), binding)
+      return another(this.#client)
+    })
+    const take = async (): Promise<void> => {
+      while (!signal.aborted && client.isOpen) {
+        const found = await client.brPop(`${this.#prefix}${queue}`, WAIT_S).catch(() => null)
+        if (found !== null) tell(found.element, listener)
+      }
+      closed(client)
+      await Promise.all([
+        this.#client.sRem(this.#bindingsOf(exchange), binding),
+        this.#client.del(`${this.#prefix}${queue}`),
+      ])
+    }
+    void take().catch(() => undefined)
+  }
+
+  async close(): Promise<void> {
+    closed(await this.#listening?.catch(() => undefined))
+    closed(this.#client)
+  }
+}
+
+/** The list of a queue in which a message waits: kombu's steps of priority, of which the lowest is taken first. */
+const listOf = (queue: string, { properties: { priority = 9 } }: Message): string => {
+  const step = [9, 6, 3].find((each) => 9 - priority >= each)
+  return step === undefined ? queue : `${queue}${SEPARATOR}${step}`
+}
+
+const encoder = new TextEncoder()
+
+/** What is no envelope is passed over: anybody may publish on a channel. */
+const tell = (text: string, listener: (message: Message) => void): void => {
+  const message = readEnvelope(encoder.encode(text))
+  if (!isUndecodable(message)) listener(message)
+}
+
+// ── results ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const decoder = new TextDecoder()
+
+class RedisResults implements CeleryResults {
+  readonly #client: RedisClient
+  readonly #prefix: string
+  #watching: Promise<RedisClient> | undefined
+
+  constructor(client: RedisClient, { prefix }: RedisSettings) {
+    this.#client = client
+    // As Celery joins it.
+    this.#prefix = prefix === "" || /[:_.-]$/.test(prefix) ? prefix : `${prefix}_`
+  }
+
+  #keyOf(key: string): string {
+    return `${this.#prefix}${key}`
+  }
+
+  /** Where the counters of a chord lie: what ended, how many more there are than was said, and how many were said. */
+  #counters(group: string) {
+    const key = this.#keyOf(groupKey(group))
+    return { ended: `${key}.j`, extra: `${key}.t`, size: `${key}.s` }
+  }
+
+  async read(keys: ReadonlyArray<string>): Promise<ReadonlyArray<Uint8Array | undefined>> {
+    if (keys.length === 0) return []
+    const found = await tried(() => this.#client.mGet(keys.map((key) => this.#keyOf(key))))
+    return found.map((text) => (text === null ? undefined : encoder.encode(text)))
+  }
+
+  async write(results: ReadonlyArray<KeptResult>, expires: number): Promise<void> {
+    // Written in one turn, so that all go out in one packet; the server takes them one after the other.
+    await tried(() =>
+      Promise.all(
+        results.flatMap(({ key, value }) => {
+          const [name, text] = [this.#keyOf(key), decoder.decode(value)]
+          return [this.#client.setEx(name, expires, text), this.#client.publish(name, text)]
+        }),
+      ),
+    )
+  }
+
+  async watch(keys: ReadonlyArray<string>, listener: (result: KeptResult) => void, signal: AbortSignal): Promise<void> {
+    const names = keys.map((key) => this.#keyOf(key))
+    const told = (text: string, name: string): void =>
+      listener({ key: name.slice(this.#prefix.length), value: encoder.encode(text) })
+    await tried(async () => {
+      this.#watching ??= another(this.#client)
+      const client = await this.#watching
+      await client.subscribe(names, told)
+      const stop = () => void client.unsubscribe(names, told).catch(() => undefined)
+      if (signal.aborted) stop()
+      else signal.addEventListener("abort", stop, { once: true })
+    })
+  }
+
+  async count({ group, index, value }: ChordMember, expires: number) {
+    const { ended, extra, size } = this.#counters(group)
+    const answers = await tried(() =>
+      this.#client
+        .multi()
+        .zAdd(ended, { score: index, value: decoder.decode(value) })
+        .zCount(ended, "-inf", "+inf")
+        .get(extra)
+        .get(size)
+        .expire(ended, expires)
+        .expire(extra, expires)
+        .expire(size, expires)
+        .exec(),
+    )
+    const [, count, more, wanted] = answers.map((answer) => (answer === null ? undefined : Number(answer)))
+    return { ended: count ?? 0, size: wanted === undefined ? undefined : wanted + (more ?? 0) }
+  }
+
+  async members(group: string): Promise<ReadonlyArray<Uint8Array>> {
+    const members = await tried(() => this.#client.zRange(this.#counters(group).ended, 0, -1))
+    return members.map((member) => encoder.encode(member))
+  }
+
+  async expect(group: string, size: number, expires: number): Promise<void> {
+    await tried(() => this.#client.setEx(this.#counters(group).size, expires, String(size)))
+  }
+
+  async forget(group: string): Promise<void> {
+    const { ended, extra, size } = this.#counters(group)
+    await tried(() => this.#client.del([ended, extra, size]))
+  }
+
+  async close(): Promise<void> {
+    closed(await this.#watching?.catch(() => undefined))
+    closed(this.#client)
+  }
+}
+
+const open = async (url: URL, options: CeleryConnectOptions) => {
+  const settings = settingsIn(url, options)
+  return { client: await opened(settings.client, options.timeout), settings }
+}
+
+export const celery: CeleryPlugin = {
+  messages: async (url, options) => {
+    const { client, settings } = await open(url, options)
+    return new RedisMessages(client, settings)
+  },
+  results: async (url, options) => {
+    const { client, settings } = await open(url, options)
+    return new RedisResults(client, settings)
+  },
+}

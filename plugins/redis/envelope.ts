@@ -1,0 +1,102 @@
+/**
+ * kombu's envelope: the JSON text in which a message lies in a list of Redis. Its body is base64, and its priority counts
+ * from the other end: 0 comes first.
+ */
+import { randomUUID } from "node:crypto"
+import { parseExactJson } from "../../runtime/protocol/codec/exact-json.ts"
+import { isMap } from "../../runtime/protocol/header-field.ts"
+import type { Message, Undecodable } from "../../runtime/protocol/message.ts"
+import { decodeBase64, encodeBase64 } from "../../runtime/protocol/value.ts"
+
+/**
+ * Name of the property that holds a message's priority where the envelope's number stands for another one: that of a
+ * task at the front, and `null` for a message without a priority.
+ */
+const OWN_PRIORITY = "callboard_priority"
+
+/** Marks the address of a message that had none of its own. */
+const ADDED = { callboard: true }
+
+const HIGHEST = 9
+
+/** An envelope, and the delivery tag in it. */
+export interface Envelope {
+  readonly tag: string
+  readonly text: string
+}
+
+/**
+ * The envelope of a message on its way to an exchange; the default one, which has no name, has every queue under its own
+ * name. The scripts find the tag without reading the whole text, since it comes first.
+ */
+export const envelopeOf = (message: Message, exchange: string, routingKey: string, level?: number): Envelope => {
+  const { content_type, content_encoding, priority, delivery_info, ...properties } = message.properties
+  const tag = randomUUID()
+  const wire = HIGHEST - Math.min(level ?? priority ?? HIGHEST, HIGHEST)
+  const text = JSON.stringify({
+    properties: {
+      delivery_tag: tag,
+      ...properties,
+      priority: wire,
+      ...(priority === HIGHEST - wire ? {} : { [OWN_PRIORITY]: priority ?? null }),
+      delivery_info: { ...(isMap(delivery_info) ? delivery_info : ADDED), exchange, routing_key: routingKey },
+      body_encoding: "base64",
+    },
+    body: encodeBase64(message.body),
+    "content-encoding": content_encoding,
+    "content-type": content_type,
+    headers: message.headers,
+  })
+  return { tag, text }
+}
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder("utf-8", { fatal: true })
+
+/**
+ * Reads an envelope that Celery or Callboard wrote. Bytes that are no envelope come back with the reason; never throws.
+ */
+export const readEnvelope = (bytes: Uint8Array): Message | Undecodable => {
+  const undecodable = (why: string): Undecodable => ({
+    undecodable: `no envelope of kombu: ${why}`,
+    raw: new Uint8Array(bytes),
+  })
+  let envelope: unknown
+  try {
+    envelope = parse(decoder.decode(bytes))
+  } catch {
+    return undecodable("it is not JSON")
+  }
+  if (!isMap(envelope)) return undecodable("it is not a map")
+  const { headers = {}, properties, body, "content-type": type, "content-encoding": encoding } = envelope
+  if (!isMap(headers)) return undecodable("its headers are not a map")
+  if (!isMap(properties)) return undecodable("its properties are not a map")
+  if (typeof type !== "string" || typeof encoding !== "string") return undecodable("it names no content type")
+  if (typeof body !== "string") return undecodable("its body is not text")
+  const { delivery_tag: _tag, delivery_info, body_encoding, priority, ...rest } = properties
+  const { [OWN_PRIORITY]: own = typeof priority === "number" ? HIGHEST - priority : undefined, ...others } = rest
+  try {
+    return {
+      headers,
+      properties: {
+        content_type: type,
+        content_encoding: encoding,
+        ...others,
+        ...(isMap(delivery_info) && !delivery_info["callboard"] ? { delivery_info } : {}),
+        ...(typeof own === "number" ? { priority: own } : {}),
+      },
+      body: body_encoding === "base64" ? decodeBase64(body) : encoder.encode(body),
+    }
+  } catch {
+    return undecodable("its body is not base64")
+  }
+}
+
+/** Python writes NaN and Infinity too. */
+const parse = (text: string): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return parseExactJson(text)
+  }
+}

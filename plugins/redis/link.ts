@@ -1,0 +1,93 @@
+/** A connection to Redis: one socket for commands, announcements, and notices of changed lists (RESP 3). */
+import type { RedisClientOptions } from "redis"
+import { explainCode, type Link, type Reasons, type TransportError } from "../../runtime/transport/mod.ts"
+import { SCRIPTS, type Script } from "./scripts.ts"
+
+export type Library = Pick<typeof import("redis"), "createClient" | "RESP_TYPES" | "ErrorReply">
+export type Settings = Pick<RedisClientOptions, "socket" | "username" | "password" | "database" | "name">
+
+/** What the server answers: values as bytes, its own words as text. */
+export type Reply = Uint8Array | string | number | null | ReadonlyArray<Reply>
+export type Argument = string | Uint8Array | number
+
+export interface RedisLink extends Link {
+  command(...args: ReadonlyArray<Argument>): Promise<Reply>
+  run(script: Script, ...args: ReadonlyArray<Argument>): Promise<Reply>
+  /** Calls the listener with every announcement on a channel, for as long as this is open. */
+  subscribe(channel: string, listener: (payload: Uint8Array) => void): Promise<void>
+  /** Asks the server to announce the next change of each of these keys, whichever client makes it. */
+  watch(keys: ReadonlyArray<string>): Promise<unknown>
+}
+
+export interface LinkEvents {
+  readonly lost: (why: unknown) => void
+  /** Called when a watched key was changed; with `undefined` where any of them may have been. */
+  readonly changed: (key: string | undefined) => void
+}
+
+const plain = (value: Argument): string | Buffer =>
+  value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.length) : String(value)
+
+export const openLink = async (
+  { createClient, RESP_TYPES, ErrorReply }: Library,
+  settings: Settings,
+  prefixes: readonly [shared: string, own: string],
+  { lost, changed }: LinkEvents,
+  signal: AbortSignal,
+): Promise<RedisLink> => {
+  const client = createClient({
+    ...settings,
+    RESP: 3,
+    emitInvalidate: true,
+    disableOfflineQueue: true,
+    disableClientInfo: true,
+    maintNotifications: "disabled",
+    commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
+  })
+  const close = () => {
+    if (client.isOpen) client.destroy()
+  }
+  signal.addEventListener("abort", close, { once: true })
+  client.on("error", lost)
+  client.on("end", () => lost(new Error("the server ended the connection")))
+  client.on("invalidate", (key: unknown) => changed(key === null ? undefined : String(key)))
+  await client.connect()
+  const command = (...args: ReadonlyArray<Argument>): Promise<Reply> => client.sendCommand<Reply>(args.map(plain))
+  // The client has switched on announcements about every key that it reads: only those about keys named by `watch` are
+  // needed.
+  await command("CLIENT", "TRACKING", "OFF")
+  await command("CLIENT", "TRACKING", "ON", "OPTIN")
+  await Promise.all(SCRIPTS.map(({ source }) => command("SCRIPT", "LOAD", source)))
+  return {
+    close,
+    command,
+    run: async ({ sha, source }, ...args) => {
+      try {
+        return await command("EVALSHA", sha, 0, ...prefixes, ...args)
+      } catch (error) {
+        // An operator may have removed all scripts from the server.
+        if (!(error instanceof ErrorReply) || !error.message.startsWith("NOSCRIPT")) throw error
+        return command("EVAL", source, 0, ...prefixes, ...args)
+      }
+    },
+    subscribe: (channel, listener) => client.subscribe(channel, listener, true),
+    // Both are written in one turn, since the permission holds for the next command alone.
+    watch: (keys) => Promise.all([command("CLIENT", "CACHING", "YES"), command("EXISTS", ...keys)]),
+  }
+}
+
+const REASONS: Reasons = [
+  // Errors that may pass by themselves: a starting server, a script that takes long, a replica, a full disk or memory.
+  [/^(LOADING|BUSY|TRYAGAIN|MASTERDOWN|READONLY|MISCONF|OOM|NOREPLICAS)$/, "unavailable"],
+  [/^(NOAUTH|WRONGPASS|NOPERM)$/, "unauthorized"],
+  [/^(MOVED|CROSSSLOT|CLUSTERDOWN)$/, "unsupported"],
+  [/^DB$/, "invalid"],
+]
+
+export const explain =
+  ({ ErrorReply }: Library) =>
+  (error: unknown): TransportError => {
+    // Errors of the server begin with a code; all others are about the connection.
+    const code = error instanceof ErrorReply ? (/^(?:ERR )?([A-Z]+)\b/.exec(error.message)?.[1] ?? "ERR") : undefined
+    return explainCode("redis", error, code, REASONS)
+  }

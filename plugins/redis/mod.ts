@@ -1,0 +1,19 @@
+/** The transport over Redis, in the layout of kombu, so that Celery's workers and clients share its queues. */
+import type { Plugin } from "../../runtime/transport/driver.ts"
+import { clientLibrary } from "../../runtime/transport/mod.ts"
+import { connectRedis } from "./driver.ts"
+import { settingsOf } from "./settings.ts"
+
+export { celery } from "./celery.ts"
+export { capabilitiesOf } from "./driver.ts"
+
+export const plugin: Plugin = {
+  schemes: ["redis", "rediss", "redis+socket", "redis+unix"],
+  connect: async (url, options) => {
+    const settings = settingsOf(url, options)
+    const library = await clientLibrary("redis", "redis", () => import("redis"))
+    return connectRedis(library, settings, options)
+  },
+}
+
+export default plugin

@@ -1,0 +1,153 @@
+/**
+ * Durable steps, as the author of a handler sees them: what a step gets, its options, and the error of a failed step.
+ */
+import type * as Effect from "effect/Effect"
+import type { JsonForm } from "../jobs/json-form.ts"
+import type { DurationInput } from "../options/duration.ts"
+
+/** The result of a function that returns `R`: a value, a promise or an Effect. */
+export type Resolved<R> = R extends Effect.Effect<infer A, infer _E, infer _R> ? A : Awaited<R>
+
+/** Log of a job: lines of the logger `callboard.job` with the job's id, task, method, queue and attempt. */
+export interface JobLog {
+  debug(message: string, fields?: Readonly<Record<string, unknown>>): void
+  info(message: string, fields?: Readonly<Record<string, unknown>>): void
+  warn(message: string, fields?: Readonly<Record<string, unknown>>): void
+  error(message: string, fields?: Readonly<Record<string, unknown>>): void
+}
+
+/** What the function of a step gets as its last argument. */
+export interface Step {
+  /**
+   * The same in every try of this step, on every worker: a good idempotency key for the services that the step calls.
+   */
+  readonly key: string
+  /** Number of the try within this attempt of the job, from 1. */
+  readonly attempt: number
+  /**
+   * Fires when `job.signal` does, and at the step's own time limit. In a revert it fires only at the time limit, and
+   * when the worker stops.
+   */
+  readonly signal: AbortSignal
+  readonly log: JobLog
+  /** Reports the progress of the job: a fraction from 0 to 1, and any JSON beside it. */
+  progress(fraction: number, detail?: unknown): void
+}
+
+/** What the function gets that reverts a step. */
+export interface Undo<Out> {
+  /** The result of the step; absent where the step failed, or where its worker died before the outcome was stored. */
+  readonly result: Out | undefined
+  /** Why the step failed. Without `result` and `error` the worker died in the step, which may have run or not. */
+  readonly error: StepError | undefined
+  readonly why: "failed" | "cancelled"
+  /** As the step's own function gets it: `key` is the same, `attempt` counts the tries of the revert. */
+  readonly step: Step
+}
+
+/** Retries of a step, within one attempt of its job. A wait lasts 10 minutes at most. */
+export interface StepRetry {
+  /** Retries after the first try. Defaults to 0. */
+  readonly max?: number
+  readonly backoff?: {
+    readonly base?: DurationInput
+    readonly factor?: number
+    readonly max?: DurationInput
+    readonly jitter?: boolean
+  }
+  /** Retry only after errors with the names in `on`, and never after those in `except`. */
+  readonly on?: ReadonlyArray<string>
+  readonly except?: ReadonlyArray<string>
+}
+
+export interface StepOptions<Out> {
+  /**
+   * Undoes the step where the job fails for good or is cancelled. The steps of a job are reverted one by one, the last
+   * completed one first. A revert is tried up to six times. It is also called for a step that failed, and may be called
+   * for one that never ran.
+   */
+  readonly revert?: (undo: Undo<Out>) => unknown
+  /** Absent or `false`: the step fails at its first failure. */
+  readonly retry?: StepRetry | false
+  /**
+   * How long one try may take: without a limit by default. The same limit holds for each try of the revert, 10 minutes
+   * by default.
+   */
+  readonly timeLimit?: DurationInput
+}
+
+export interface EachOptions<In, Out> extends StepOptions<Out> {
+  /**
+   * The item's own part of the step's name, `<name>/<key>`. It must be the same for the same item in every run of the
+   * handler.
+   */
+  readonly key: (item: In) => string
+  /** How many steps may run at the same time, from 1. Defaults to 16. */
+  readonly parallel?: number
+}
+
+/** How the handler of a job begins its steps. */
+export interface Steps {
+  /**
+   * Does a named piece of work once: its outcome is stored, and a later run of the handler gets that outcome without
+   * calling the function again. The function may return a value, a promise or an Effect. Resolves with the result as
+   * JSON keeps it. Fails with a {@link StepError}, in the first run and in every later one; as `NestedStep` inside
+   * another step, and as `DuplicateStep` where this run has used the name already.
+   *
+   * @example
+   * ```ts
+   * const flight = await job.step("flight", ({ key }) => airline.book({ seat: "12A", key }), {
+   *   revert: ({ result }) => airline.cancel(result?.id),
+   *   timeLimit: "10s",
+   * })
+   * ```
+   */
+  readonly step: <R>(
+    name: string,
+    run: (step: Step) => R,
+    options?: StepOptions<JsonForm<Resolved<R>>>,
+  ) => Promise<JsonForm<Resolved<R>>>
+  /**
+   * Begins one step for each item, several at a time. Resolves with the results in the order of the items; fails with
+   * the error of the first step that fails.
+   */
+  readonly each: <In, R>(
+    name: string,
+    items: Iterable<In>,
+    run: (item: In, step: Step) => R,
+    options: EachOptions<In, JsonForm<Resolved<R>>>,
+  ) => Promise<ReadonlyArray<JsonForm<Resolved<R>>>>
+}
+
+/**
+ * The error of a step in its stored form, so that a `catch` finds the same error in the first run and in every later
+ * one.
+ */
+export class StepError extends Error {
+  readonly _tag: string
+  override readonly name: string
+  /** Class names and `_tag` of the error that the step threw, the most specific one first. */
+  readonly names: ReadonlyArray<string>
+  /** The other fields of the thrown error, as far as they are JSON. */
+  readonly fields: Readonly<Record<string, unknown>>
+
+  constructor(failure: {
+    readonly names: ReadonlyArray<string>
+    readonly message: string
+    readonly fields?: Readonly<Record<string, unknown>>
+    readonly traceback?: string
+    readonly cause?: unknown
+  }) {
+    super(failure.message, failure.cause === undefined ? {} : { cause: failure.cause })
+    this.names = failure.names
+    this.name = failure.names[0] ?? "Error"
+    this._tag = this.name
+    this.fields = failure.fields ?? {}
+    if (failure.traceback !== undefined) this.stack = failure.traceback
+  }
+
+  /** Whether the thrown error had this class, one of its parents, or this `_tag`. */
+  is(name: string): boolean {
+    return this.names.includes(name)
+  }
+}

@@ -1,0 +1,308 @@
+/**
+ * Completes tasks of Celery's clients: keeps their results where those look for them, counts the members of chords, and lets the
+ * body of a chord follow from the last of them. All of that comes before the job's own record, as a worker with late
+ * acknowledgement does it: if the worker dies in between, the task comes again, and everything is done once more.
+ */
+import * as Result from "effect/Result"
+import { sleep } from "../async/timers.ts"
+import { generateId } from "../id.ts"
+import { afterFailure, afterSuccess, type Ended } from "../jobs/outcome/follow-ups.ts"
+import type { Log } from "../log/log.ts"
+import { decodeBody, type Embed, NO_EMBED } from "../protocol/body.ts"
+import { plainFollowUps } from "../protocol/celery/canvas.ts"
+import { parseSignatures, type Signature } from "../protocol/celery/signature.ts"
+import {
+  chordResults,
+  decodeMeta,
+  encodeMember,
+  encodeMeta,
+  failureMeta,
+  groupKey,
+  joinedResults,
+  metaKey,
+  metaOfRecord,
+  type OfTask,
+  READY,
+  RESULT_EXPIRES_S,
+  type ResultMeta,
+  type ResultTuple,
+  revokedMeta,
+} from "../protocol/celery-result.ts"
+import { isForeign, type Task } from "../protocol/headers.ts"
+import type { AddressedTask } from "../protocol/message.ts"
+import type { JobError } from "../protocol/record.ts"
+import { traceContextOf } from "../protocol/trace-context.ts"
+import type { CeleryResults } from "../transport/celery.ts"
+import type { AttemptEnd } from "../transport/lift/transport.ts"
+import { bodyRules, embedOf } from "../worker/attempt/handler-input.ts"
+import { parseDelivery } from "../worker/attempt/parsed-delivery.ts"
+import type { ForeignTasks, InFlight } from "../worker/in-flight.ts"
+import type { TaskNames } from "../worker/telemetry/observer.ts"
+
+export interface CompletionOptions {
+  readonly results: CeleryResults
+  readonly names: TaskNames
+  readonly maxBody: number
+  readonly log: Log
+  /** Ends what is tried again. */
+  readonly signal: AbortSignal
+}
+
+/** How often a result is tried to be kept: for about 12 seconds. */
+const TRIES = 8
+const WAIT_MS = 100
+
+/** Ids of revoked tasks that are remembered, as Celery does: the oldest are forgotten first. */
+const MOST_REVOKED = 50_000
+
+/** A task that has ended here, with what follows from it. */
+interface EndedTask {
+  readonly task: Task
+  readonly posting: AddressedTask
+  readonly embed: Embed
+  readonly settlement: AttemptEnd
+  readonly ended: Ended
+  readonly isFirst: boolean
+}
+
+export class Completion implements ForeignTasks {
+  readonly countsChords = true
+  readonly #options: CompletionOptions
+  readonly #revoked = new Set<string>()
+  /** The chords whose bodies these tasks are, until they are submitted. */
+  readonly #bodies = new WeakMap<AddressedTask, string>()
+
+  constructor(options: CompletionOptions) {
+    this.#options = options
+  }
+
+  isRevoked(task: Task): boolean {
+    return this.#revoked.has(task.id) && isForeign(task)
+  }
+
+  /** The ids of tasks that were revoked. */
+  get revoked(): ReadonlyArray<string> {
+    return [...this.#revoked]
+  }
+
+  revoke(ids: ReadonlyArray<string>): void {
+    for (const id of ids) {
+      this.#revoked.delete(id)
+      this.#revoked.add(id)
+    }
+    for (const id of this.#revoked) {
+      if (this.#revoked.size <= MOST_REVOKED) break
+      this.#revoked.delete(id)
+    }
+  }
+
+  completing(inFlight: InFlight, settlement: AttemptEnd): Promise<AttemptEnd> | undefined {
+    if (settlement.then.kind !== "ack") return undefined
+    if (settlement.record === undefined && inFlight.stop !== "cancelled") return undefined
+    const ended = this.#endedTask(inFlight, settlement)
+    return ended === undefined ? undefined : this.#complete(ended)
+  }
+
+  #endedTask(inFlight: InFlight, settlement: AttemptEnd): EndedTask | undefined {
+    const { run, delivery } = inFlight
+    if (run !== undefined && !isForeign(run.task)) return undefined
+    const parsed = run ?? Result.getOrUndefined(parseDelivery(delivery))
+    if (parsed === undefined || !isForeign(parsed.task)) return undefined
+    const { task, posting } = parsed
+    const rules = bodyRules({ maxBody: this.#options.maxBody, foreign: this }, task)
+    const embed = run?.embed ?? embedOf(posting, rules)
+    return { task, posting, embed, settlement, ended: this.#ended(task, posting), isFirst: delivery.fresh }
+  }
+
+  #ended(task: Task, posting: AddressedTask): Ended {
+    const { names } = this.#options
+    const now = Date.now()
+    return {
+      task,
+      now,
+      trace: traceContextOf(task),
+      newId: () => generateId(now),
+      queueFor: (name, meth) => names.method(name, meth)?.queue ?? posting.queue,
+      redactFor: (name, meth) => names.method(name, meth)?.redact,
+      isForeign: true,
+    }
+  }
+
+  async #complete(of: EndedTask): Promise<AttemptEnd> {
+    const { log, signal } = this.#options
+    for (let tried = 1; ; tried++) {
+      try {
+        return await this.#keep(of)
+      } catch (cause) {
+        if (tried >= TRIES || signal.aborted) {
+          log.error("a result could not be kept for Celery's clients", { job: of.task.id, cause: String(cause) })
+          return of.settlement
+        }
+        await sleep(WAIT_MS * 2 ** (tried - 1), signal)
+      }
+    }
+  }
+
+  async #keep(of: EndedTask): Promise<AttemptEnd> {
+    const { task, embed, settlement, ended, isFirst } = of
+    const { record, followUps = [] } = settlement
+    const now = ended.now
+    await this.#expect(followUps)
+    const children = followUps.filter(({ id }) => id !== task.id).map(({ id }): ResultTuple => [[id, null], null])
+    const meta = record === undefined ? revokedMeta(task, now, "terminated") : metaOfRecord(record, task, now, children)
+    if (meta === undefined) return settlement
+    const later = meta.status === "FAILURE" || meta.status === "REVOKED" ? stepsAfter(embed, meta) : []
+    const told = later.map((step) => step.meta)
+    await this.#write(task.ignoreResult ? told : [meta, ...told], isFirst)
+    if (!READY.has(meta.status)) return settlement
+    const chords = [
+      ...(embed.chord === null ? [] : [{ body: embed.chord, of: task, meta }]),
+      ...later.flatMap(({ chord }) => (chord === null ? [] : [chord])),
+    ]
+    const bodies: Array<AddressedTask> = []
+    for (const chord of chords) bodies.push(...(await this.#counted(chord, ended)))
+    return bodies.length === 0 ? settlement : withFollowUps(settlement, bodies)
+  }
+
+  /** Says how many members the chords have that begin here, before the first of them is submitted. */
+  async #expect(followUps: ReadonlyArray<AddressedTask>): Promise<void> {
+    const { results, maxBody } = this.#options
+    const sizes = new Map<string, number>()
+    for (const { message } of followUps) {
+      const { group } = message.headers
+      const { chord, chain } = Result.getOrElse(
+        Result.map(decodeBody(message, { maxBytes: maxBody }), ({ embed }) => embed),
+        () => NO_EMBED,
+      )
+      const last = chain?.[0]?.options ?? {}
+      const [body] = chord === null ? stepsOf(last.chord) : [chord]
+      const of = chord === null ? last.group_id : group
+      const size = body?.chord_size
+      if (typeof of === "string" && typeof size === "number") sizes.set(of, size)
+    }
+    for (const [group, size] of sizes) await results.expect(group, size, RESULT_EXPIRES_S)
+  }
+
+  /** A success is never overwritten: of a task that came again, another worker may have written it. */
+  async #write(metas: ReadonlyArray<ResultMeta>, isFirst: boolean): Promise<void> {
+    const { results } = this.#options
+    const before = isFirst ? [] : await results.read(metas.map(({ task_id }) => metaKey(task_id)))
+    const kept = metas
+      .filter((_, at) => !isSuccess(before[at]))
+      .map((meta) => ({ key: metaKey(meta.task_id), value: encoded(meta) }))
+    if (kept.length > 0) await results.write(kept, RESULT_EXPIRES_S)
+  }
+
+  /** Counts a member of a chord. What follows is the body, once all members have ended. */
+  async #counted({ body, of, meta }: CountedMember, ended: Ended): Promise<ReadonlyArray<AddressedTask>> {
+    const { results, log } = this.#options
+    const { group } = of
+    if (typeof group !== "string") return []
+    const value = Result.getOrThrow(Result.mapError(encodeMember(meta), ({ message }) => new Error(message)))
+    const count = await results.count({ group, index: of.groupIndex ?? 0, value }, RESULT_EXPIRES_S)
+    if (count.size === undefined || count.ended < count.size) return []
+    const saved = (await results.read([groupKey(group)]))[0]
+    const values =
+      saved === undefined
+        ? chordResults(await results.members(group))
+        : await joinedResults(saved, (ids) => results.read(ids.map(metaKey)))
+    const bodies = await this.bodyOf(body, values, ended)
+    log.debug("the members of a chord have ended", { group, size: count.size })
+    // The counters stay until the body is stored: if this worker dies before, the member comes again and is counted anew.
+    for (const posting of bodies) this.#bodies.set(posting, group)
+    if (bodies.length === 0) await results.forget(group)
+    return bodies
+  }
+
+  /** The tasks of a chord's body. Where a member has failed the body fails instead, and its errbacks follow. */
+  async bodyOf(
+    body: Signature,
+    values: Result.Result<ReadonlyArray<unknown>, JobError>,
+    ended: Ended,
+  ): Promise<ReadonlyArray<AddressedTask>> {
+    if (Result.isSuccess(values)) return afterSuccess({ ...NO_EMBED, callbacks: [body] }, values.success, ended)
+    const plain = Result.getOrUndefined(plainFollowUps({ callbacks: [body], errbacks: null, chain: null }, true))
+    const tasks = (plain?.callbacks ?? []).flatMap((first) => [first, ...stepsOf(first.options.chain)])
+    const metas = tasks.flatMap(({ task, options }) =>
+      typeof options.task_id === "string"
+        ? [failureMeta(values.failure, { id: options.task_id, task }, ended.now)]
+        : [],
+    )
+    await this.#write(metas, false)
+    const errbacks = tasks.slice(0, 1).flatMap(({ options }) => stepsOf(options.link_error))
+    const [first] = metas
+    const failed: Ended = first === undefined ? ended : { ...ended, task: { ...ended.task, id: first.task_id } }
+    return errbacks.length === 0 ? [] : afterFailure({ ...NO_EMBED, errbacks }, values.failure, failed)
+  }
+
+  /** Called once a settlement is stored: the counters of a chord whose body was submitted are not needed any more. */
+  settled(settlement: AttemptEnd): void {
+    const { results, log } = this.#options
+    for (const posting of settlement.followUps ?? []) {
+      const group = this.#bodies.get(posting)
+      if (group === undefined) continue
+      results
+        .forget(group)
+        .catch((cause: unknown) =>
+          log.debug("the counters of a chord were not removed", { group, cause: String(cause) }),
+        )
+    }
+  }
+
+  /** Keeps that tasks were revoked, unless they have succeeded. */
+  async keepRevoked(ids: ReadonlyArray<string>, why: "revoked" | "terminated"): Promise<void> {
+    await this.#write(
+      ids.map((id) => revokedMeta({ id, task: "" }, Date.now(), why)),
+      false,
+    )
+  }
+}
+
+interface CountedMember {
+  readonly body: Signature
+  readonly of: OfTask & { readonly groupIndex?: number | null }
+  readonly meta: ResultMeta
+}
+
+const encoded = (meta: ResultMeta): Uint8Array => {
+  const bytes = encodeMeta(meta)
+  if (Result.isSuccess(bytes)) return bytes.success
+  const error = { name: "EncodeError", message: bytes.failure.message, reason: "result-unserialisable" }
+  const of = { id: meta.task_id, task: "", group: meta.group_id ?? null, parentId: meta.parent_id ?? null }
+  return Result.getOrThrow(encodeMeta(failureMeta(error, of, Date.now())))
+}
+
+const isSuccess = (bytes: Uint8Array | undefined): boolean => {
+  if (bytes === undefined) return false
+  const meta = decodeMeta(bytes)
+  return Result.isSuccess(meta) && meta.success.status === "SUCCESS"
+}
+
+const stepsOf = (value: unknown): ReadonlyArray<Signature> =>
+  Result.getOrElse(parseSignatures(value, "options"), () => null) ?? []
+
+/** The steps of a chain that will not run because the one before has failed: each fails alike, and counts in its chord. */
+const stepsAfter = (
+  { chain }: Embed,
+  failed: ResultMeta,
+): ReadonlyArray<{ readonly meta: ResultMeta; readonly chord: CountedMember | null }> =>
+  (chain ?? []).flatMap(({ options }) => {
+    const { task_id: id, group_id: group, group_index: index } = options
+    if (typeof id !== "string") return []
+    const { parent_id: _parent, group_id: _group, ...same } = failed
+    const meta = { ...same, task_id: id, children: [] }
+    const [body] = stepsOf(options.chord)
+    const of = {
+      id,
+      task: "",
+      ...(typeof group === "string" ? { group } : {}),
+      groupIndex: typeof index === "number" ? index : 0,
+    }
+    return [{ meta, chord: body === undefined ? null : { body, of, meta } }]
+  })
+
+const withFollowUps = (settlement: AttemptEnd, more: ReadonlyArray<AddressedTask>): AttemptEnd => {
+  const followUps = [...(settlement.followUps ?? []), ...more]
+  const { record } = settlement
+  return { ...settlement, followUps, ...(record === undefined ? {} : { record: { ...record, followUps } }) }
+}

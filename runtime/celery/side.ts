@@ -1,0 +1,137 @@
+/**
+ * A worker among those of Celery: its clients get results, its tools get answers, its monitors get events. All of it stands beside
+ * the worker, which knows it by two seams alone: what completes foreign tasks, and observers.
+ */
+import { hostname } from "node:os"
+import type { ActorDefinition } from "../actor/actor.ts"
+import type { Client } from "../client/client.ts"
+import { openCeleryMessages, openCeleryResults } from "../connection/celery.ts"
+import type { Connection } from "../connection/connection.ts"
+import type { Log } from "../log/log.ts"
+import type { CeleryMessages, CeleryResults } from "../transport/celery.ts"
+import type { AttemptEnd } from "../transport/lift/transport.ts"
+import type { Worker } from "../worker/control/worker.ts"
+import type { ForeignTasks, InFlight } from "../worker/in-flight.ts"
+import { TaskEventEmitter, WorkerEventEmitter } from "../worker/telemetry/event-emitter.ts"
+import type { WorkerObserver } from "../worker/telemetry/observer.ts"
+import { TaskNames } from "../worker/telemetry/observer.ts"
+import { Completion } from "./completion.ts"
+import { serveCeleryControl } from "./control.ts"
+import { CeleryEvents } from "./events.ts"
+import { BUILTIN_ACTOR, builtinTasks } from "./tasks.ts"
+
+export interface CelerySideOptions {
+  /** Where the clients look for results. */
+  readonly resultBackend: string
+  /** The transport, whose broker also carries commands and events where it is one of Celery's. */
+  readonly transport: string | object
+  readonly connection: Connection
+  readonly client: Client
+  readonly actors: ReadonlyArray<ActorDefinition>
+  readonly taskNames: ReadonlyMap<string, string>
+  readonly namespace?: string | undefined
+  /** Name of the worker. */
+  readonly name: string
+  readonly maxBody: number
+  /** Whether task events are enabled from the start. */
+  readonly events: boolean
+  readonly log: Log
+}
+
+export class CelerySide {
+  /** The actors of the worker, and the tasks that every worker of Celery has. */
+  readonly actors: ReadonlyArray<ActorDefinition>
+  readonly foreign: ForeignTasks
+  readonly observers: ReadonlyArray<WorkerObserver>
+  readonly #options: CelerySideOptions
+  readonly #completion: Completion
+  readonly #results: CeleryResults
+  readonly #messages: CeleryMessages | undefined
+  readonly #events: CeleryEvents | undefined
+  readonly #workerEvents: WorkerEventEmitter | undefined
+  readonly #names: TaskNames
+  readonly #end: AbortController
+  #worker: Worker | undefined
+
+  private constructor(options: CelerySideOptions, results: CeleryResults, messages: CeleryMessages | undefined) {
+    const { connection, actors, taskNames, maxBody, log } = options
+    this.#options = options
+    this.#results = results
+    this.#messages = messages
+    this.#end = new AbortController()
+    this.#names = new TaskNames(actors, taskNames)
+    const completion = new Completion({ results, names: this.#names, maxBody, log, signal: this.#end.signal })
+    this.#completion = completion
+    this.foreign = completion
+    const builtin = builtinTasks({ names: this.#names, completion, results, connection })
+    this.actors = actors.some(({ name }) => name === BUILTIN_ACTOR) ? actors : [...actors, builtin]
+    const submitted: WorkerObserver = {
+      settled: (_inFlight: InFlight, settlement: AttemptEnd) => completion.settled(settlement),
+    }
+    if (messages === undefined) {
+      this.observers = [submitted]
+      return
+    }
+    const events = new CeleryEvents({ messages, node: this.node, enabled: options.events, log })
+    this.#events = events
+    this.#workerEvents = new WorkerEventEmitter(events, () => this.#load())
+    this.observers = [
+      submitted,
+      new TaskEventEmitter(events, (task, meth) => this.#names.method(task, meth)),
+      this.#workerEvents,
+    ]
+  }
+
+  /** Connects. Fails with `TransportError`: `invalid` or `unsupported` for a URL that names no back end. */
+  static async open(options: CelerySideOptions): Promise<CelerySide> {
+    const results = await openCeleryResults(options.resultBackend, options)
+    try {
+      const { transport } = options
+      const messages = typeof transport === "string" ? await openCeleryMessages(transport, options) : undefined
+      return new CelerySide(options, results, messages)
+    } catch (cause) {
+      await results.close()
+      throw cause
+    }
+  }
+
+  /** Name of the worker among those of Celery. */
+  get node(): string {
+    return `${this.#options.name}@${hostname()}`
+  }
+
+  /** Answers commands for a worker that has started. */
+  async serve(worker: Worker, shutdown: () => void): Promise<void> {
+    this.#worker = worker
+    const [messages, events] = [this.#messages, this.#events]
+    if (messages === undefined || events === undefined) return
+    const { client, taskNames, log } = this.#options
+    await serveCeleryControl({
+      messages,
+      events,
+      revoked: this.#completion,
+      worker,
+      client,
+      names: this.#names,
+      taskNames,
+      node: this.node,
+      heartbeat: () => this.#workerEvents?.beat(),
+      shutdown,
+      log,
+      signal: this.#end.signal,
+    })
+  }
+
+  /** Ends all of it. The worker has stopped before. */
+  async close(): Promise<void> {
+    this.#workerEvents?.end()
+    await this.#events?.flush()
+    this.#end.abort()
+    await Promise.all([this.#messages?.close(), this.#results.close()])
+  }
+
+  #load() {
+    const worker = this.#worker
+    return { active: worker?.load.running ?? 0, processed: worker?.describe().processed ?? 0 }
+  }
+}

@@ -1,0 +1,104 @@
+/** The tasks that every worker of Celery has, because its workflows need them, as an actor. */
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
+import { type ActorDefinition, actor } from "../actor/actor.ts"
+import type { Job } from "../actor/job.ts"
+import type { Connection } from "../connection/connection.ts"
+import { CallboardError } from "../errors.ts"
+import { generateId } from "../id.ts"
+import { postMissing } from "../jobs/outcome/follow-ups.ts"
+import { parseSignature } from "../protocol/celery/signature.ts"
+import { joinedResults, metaKey } from "../protocol/celery-result.ts"
+import { newTask } from "../protocol/headers.ts"
+import { selectInput } from "../protocol/input.ts"
+import type { CeleryResults } from "../transport/celery.ts"
+import { validate } from "../worker/attempt/invocation.ts"
+import type { TaskNames } from "../worker/telemetry/observer.ts"
+import type { Completion } from "./completion.ts"
+
+export const BUILTIN_ACTOR = "celery"
+
+interface BuiltinOptions {
+  readonly names: TaskNames
+  /** Set where results are kept. */
+  readonly completion: Completion
+  readonly results: CeleryResults
+  readonly connection: Connection
+}
+
+/** How long the body of a chord waits before it looks again, in seconds, and how often it looks: for about a day. */
+const LOOK_S = 1
+const LOOKS = 10_000
+
+export const builtinTasks = ({ names, completion, results, connection }: BuiltinOptions): ActorDefinition => {
+  /** Calls the method of a task once for each list of arguments, here and now. */
+  const callEach = async (
+    { task, it }: Readonly<Record<string, unknown>>,
+    job: Job,
+    argsOf: (item: unknown) => ReadonlyArray<unknown>,
+  ): Promise<ReadonlyArray<unknown>> => {
+    const signature = Result.getOrThrowWith(parseSignature(task, "task"), ({ message }) => refused(message))
+    if (!Array.isArray(it)) throw refused("it: must be a list")
+    const method = names.method(signature.task, null)
+    if (method === undefined || method.isolation !== "inline")
+      throw refused(
+        `${signature.task} is ${method === undefined ? "not served here" : "isolated and cannot be called from a task"}`,
+      )
+    const called: Array<unknown> = []
+    for (const item of it) {
+      job.signal.throwIfAborted()
+      const args = [...argsOf(item), ...signature.args]
+      const input = Result.getOrThrowWith(selectInput({ args, kwargs: signature.kwargs }, method.params), (why) =>
+        refused(why.message),
+      )
+      const checked =
+        method.input === undefined ? Result.succeed(input) : await Effect.runPromise(validate(method.input, input))
+      const given = Result.getOrThrowWith(checked, ({ message }) => refused(message))
+      const answer: unknown = method.run(given, job)
+      called.push(isEffect(answer) ? await Effect.runPromise(answer) : await answer)
+    }
+    return called
+  }
+
+  /** The body of a chord whose members no counter counts waits for their results. */
+  const unlock = async (given: Readonly<Record<string, unknown>>, job: Job): Promise<void> => {
+    const body = Result.getOrThrowWith(parseSignature(given.callback, "callback"), ({ message }) => refused(message))
+    const nodes = new TextEncoder().encode(JSON.stringify({ result: [[given.group_id, null], given.result ?? []] }))
+    const values = await joinedResults(nodes, (ids) => results.read(ids.map(metaKey)))
+    if (Result.isFailure(values) && values.failure.message.endsWith("has no result"))
+      throw job.retry({ after: typeof given.interval === "number" ? given.interval : LOOK_S })
+    const now = Date.now()
+    const task = newTask({ task: "celery.chord_unlock", id: job.id, rootId: job.rootId ?? job.id })
+    const bodies = await completion.bodyOf(body, values, {
+      task,
+      now,
+      trace: undefined,
+      newId: () => generateId(now),
+      queueFor: (name, meth) => names.method(name, meth)?.queue ?? job.queue,
+      isForeign: true,
+    })
+    await postMissing(connection, bodies)
+  }
+
+  return actor(BUILTIN_ACTOR, {
+    description: "What workflows of Celery need",
+    methods: {
+      starmap: (given: Readonly<Record<string, unknown>>, job) => callEach(given, job, listOf),
+      map: (given: Readonly<Record<string, unknown>>, job) => callEach(given, job, (item) => [item]),
+      chord_unlock: {
+        params: ["group_id", "callback", "interval", "max_retries", "result"],
+        retry: { max: LOOKS, on: [] },
+        run: unlock,
+      },
+      accumulate: (given: unknown) => given,
+      // Results end by themselves.
+      backend_cleanup: () => null,
+    },
+  })
+}
+
+const isEffect = (answer: unknown): answer is Effect.Effect<unknown, unknown> => Effect.isEffect(answer)
+
+const listOf = (item: unknown): ReadonlyArray<unknown> => (Array.isArray(item) ? item : [item])
+
+const refused = (message: string): CallboardError => new CallboardError("invalid-input", message)

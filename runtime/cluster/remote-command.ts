@@ -1,0 +1,263 @@
+/**
+ * Remote control: the commands that workers obey, as data, the messages that carry them, and the answers. The list of
+ * commands checks what callers send, and makes the command line and the HTTP routes.
+ */
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as SchemaIssue from "effect/SchemaIssue"
+import { CallboardError } from "../errors.ts"
+import { MOST_HANDLERS } from "../options/autoscale.ts"
+import { timeLimitOf } from "../options/duration.ts"
+import { parseRate } from "../options/limit.ts"
+import { didYouMean, refuseInput, resultOf } from "../options/refuse.ts"
+import { checkQueueName } from "../protocol/name.ts"
+import type { Deferral } from "./deferrals.ts"
+import type { WorkerDescription } from "./directory.ts"
+
+const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_HANDLERS }))
+const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
+const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
+  description: "Seconds as a number, or text: 10s, 5 minutes",
+})
+
+const commandSchema = <const Command extends string, const Fields extends Schema.Struct.Fields>(
+  command: Command,
+  fields: Fields,
+) => Schema.Struct({ command: Schema.Literal(command), arguments: Schema.Struct(fields) })
+
+const CommandSchema = Schema.Union([
+  commandSchema("ping", {}),
+  commandSchema("active", {}),
+  commandSchema("reserved", {}),
+  commandSchema("put-off", { id: Schema.optionalKey(Name) }),
+  commandSchema("stats", {}),
+  commandSchema("registered", {}),
+  commandSchema("queues", {}),
+  commandSchema("pool-grow", { count: Count }),
+  commandSchema("pool-shrink", { count: Count }),
+  commandSchema("autoscale", { min: Count, max: Count }),
+  commandSchema("add-consumer", { queue: Name }),
+  commandSchema("cancel-consumer", { queue: Name }),
+  commandSchema("time-limit", { task: Name, hard: Duration, soft: Schema.optionalKey(Duration) }),
+  commandSchema("rate-limit", { task: Name, rate: Schema.Union([Schema.Finite, Name]) }),
+  commandSchema("enable-events", {}),
+  commandSchema("disable-events", {}),
+  commandSchema("shutdown", {}),
+])
+
+/** A command with its arguments. */
+export type Command = typeof CommandSchema.Type
+export type CommandName = Command["command"]
+
+interface CommandInfo {
+  /** `inspect` only reads, `control` changes the worker. */
+  readonly kind: "inspect" | "control"
+  readonly summary: string
+  /** Names of the arguments, in the order of the command line. */
+  readonly takes: ReadonlyArray<string>
+}
+
+export const COMMANDS: Readonly<Record<CommandName, CommandInfo>> = {
+  ping: { kind: "inspect", summary: "Which workers answer", takes: [] },
+  active: { kind: "inspect", summary: "Jobs whose handlers run", takes: [] },
+  reserved: { kind: "inspect", summary: "Tasks that wait in workers for a handler", takes: [] },
+  "put-off": { kind: "inspect", summary: "Tasks that could not run, come again, and why", takes: ["id"] },
+  stats: { kind: "inspect", summary: "What workers have done, and the memory they use", takes: [] },
+  registered: { kind: "inspect", summary: "Actors and methods that workers serve", takes: [] },
+  queues: { kind: "inspect", summary: "Queues that workers listen to", takes: [] },
+  "pool-grow": { kind: "control", summary: "More handlers at a time", takes: ["count"] },
+  "pool-shrink": { kind: "control", summary: "Fewer handlers at a time; what runs goes on", takes: ["count"] },
+  autoscale: { kind: "control", summary: "Let the number of handlers follow the work", takes: ["min", "max"] },
+  "add-consumer": { kind: "control", summary: "Listen to one queue more", takes: ["queue"] },
+  "cancel-consumer": { kind: "control", summary: "Listen to a queue no more", takes: ["queue"] },
+  "time-limit": {
+    kind: "control",
+    summary: "Time limits of a method, from its next run on",
+    takes: ["task", "hard", "soft"],
+  },
+  "rate-limit": {
+    kind: "control",
+    summary: "Starts of a method per worker: `10/m`, or `none`",
+    takes: ["task", "rate"],
+  },
+  "enable-events": { kind: "control", summary: "Tell what happens to tasks as events", takes: [] },
+  "disable-events": { kind: "control", summary: "Tell no events about tasks any more", takes: [] },
+  shutdown: { kind: "control", summary: "Stop softly", takes: [] },
+}
+
+export const isCommand = (name: string): name is CommandName => Object.hasOwn(COMMANDS, name)
+
+const decode = Schema.decodeUnknownResult(CommandSchema, { onExcessProperty: "error" })
+const format = SchemaIssue.makeFormatterStandardSchemaV1()
+
+const WHOLE = `must be a whole number from 1 to ${MOST_HANDLERS}`
+const DURATION = "must be a duration: seconds, or text such as 10s or 5 minutes"
+
+/** What each argument must be, for messages. */
+const RULES: Readonly<Record<string, string>> = {
+  id: "must be the id of a job",
+  count: WHOLE,
+  min: WHOLE,
+  max: WHOLE,
+  queue: "must be the name of a queue",
+  task: "must be the name of a method, such as math.add",
+  hard: DURATION,
+  soft: DURATION,
+  rate: 'must be a rate, such as "10/m", "100/s" or 5 per second, or "none"',
+}
+
+const invalid = (field: string, why: string): Result.Result<never, CallboardError> =>
+  Result.fail(new CallboardError("invalid-input", `${field}: ${why}`, { field }))
+
+const isMap = (value: unknown): value is object => typeof value === "object" && value !== null && !Array.isArray(value)
+
+/** Whether the argument removes the rate. Celery writes 0 for no limit. */
+export const isNoRate = (rate: number | string): boolean => rate === "none" || rate === 0 || rate === "0"
+
+/** Throws where arguments have the right types, but wrong values: min above max, no name of a queue, no rate. */
+const checkArguments = (command: Command): Command => {
+  switch (command.command) {
+    case "autoscale": {
+      const { min, max } = command.arguments
+      if (min > max) refuseInput("min", `must not be more than max; did you mean min ${max} and max ${min}?`)
+      break
+    }
+    case "add-consumer": {
+      const queue = checkQueueName(command.arguments.queue)
+      if (Result.isFailure(queue)) refuseInput("queue", queue.failure.message)
+      break
+    }
+    case "rate-limit": {
+      const { rate } = command.arguments
+      const parsed = isNoRate(rate) ? undefined : parseRate(rate)
+      if (parsed !== undefined && Result.isFailure(parsed)) refuseInput("rate", parsed.failure)
+      break
+    }
+    case "time-limit":
+      timeLimitOf(command.arguments, "")
+      break
+  }
+  return command
+}
+
+/**
+ * Checks a command and its arguments. Fails with `invalid-input`, which names `command` or the argument and says what
+ * it must be.
+ */
+export const parseCommand = (name: string, given: unknown): Result.Result<Command, CallboardError> => {
+  if (!isCommand(name)) {
+    const message = `${JSON.stringify(name)} is not a command${didYouMean(name, Object.keys(COMMANDS))}`
+    return Result.fail(new CallboardError("invalid-input", message, { field: "command" }))
+  }
+  const { takes } = COMMANDS[name]
+  const wanted = takes.length === 0 ? "empty: it takes none" : `an object with ${takes.join(", ")}`
+  if (!isMap(given)) return invalid("arguments", `of ${name} must be ${wanted}`)
+  // Effect's empty struct accepts any object, so unknown arguments are looked for here.
+  const unknown = Object.keys(given).find((key) => !takes.includes(key))
+  if (unknown !== undefined) {
+    const all = takes.length === 0 ? "it takes none" : `there are ${takes.join(", ")}`
+    return invalid(unknown, `is not an argument of ${name}${didYouMean(unknown, takes) || `: ${all}`}`)
+  }
+  const decoded = decode({ command: name, arguments: given })
+  if (Result.isSuccess(decoded)) return resultOf(() => checkArguments(decoded.success))
+  const issue = format(decoded.failure.issue).issues[0]
+  const path = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key))
+  const field = path.slice(path[0] === "arguments" ? 1 : 0).join(".")
+  const rule = RULES[field] ?? (issue?.message ?? "is not valid").replace(/^Expected /, "must be ")
+  return invalid(field || "arguments", Object.hasOwn(given, field) ? rule : `is missing: it ${rule}`)
+}
+
+/**
+ * Topics of commands, to which every worker listens: commands that only read have one of their own, so that a broker can
+ * allow them to a user that may not control workers.
+ */
+export const COMMAND_TOPICS = { inspect: "inspect", control: "control" } as const
+
+/** As JSON, on the topic of all workers. */
+const CommandMessageSchema = Schema.Struct({
+  command: Schema.String,
+  arguments: Schema.Unknown,
+  /** Names of the workers that must obey; absent: all. */
+  workers: Schema.optionalKey(Schema.Array(Schema.String)),
+  /** Topic of the replies. */
+  reply: Schema.String.check(Schema.isPattern(/^[a-z0-9.-]{1,128}$/)),
+})
+type CommandMessage = typeof CommandMessageSchema.Type
+
+/** As JSON, on a topic of the caller. */
+const ReplySchema = Schema.Struct({
+  worker: Schema.String,
+  /** Result of the command. */
+  value: Schema.optionalKey(Schema.Unknown),
+  /** Why the command was refused. */
+  error: Schema.optionalKey(Schema.String),
+})
+/** The reply of a worker: a value, or the reason why there is none. */
+export type Reply = typeof ReplySchema.Type
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+const decodeCommand = Schema.decodeUnknownResult(Schema.fromJsonString(CommandMessageSchema))
+const decodeReply = Schema.decodeUnknownResult(Schema.fromJsonString(ReplySchema))
+
+/** `undefined` where the bytes are no command, or one of a version that this one cannot read. */
+export const commandOf = (payload: Uint8Array): CommandMessage | undefined =>
+  Result.getOrUndefined(decodeCommand(decoder.decode(payload)))
+
+/** `undefined` where the bytes are no reply. */
+export const replyOf = (payload: Uint8Array): Reply | undefined =>
+  Result.getOrUndefined(decodeReply(decoder.decode(payload)))
+
+export const encode = (message: CommandMessage | Reply): Uint8Array => encoder.encode(JSON.stringify(message))
+
+/** A job whose handler runs now. */
+interface ActiveTask {
+  readonly id: string
+  /** Task and method, or the name for people that the submitter has set instead. */
+  readonly name: string
+  readonly queue: string
+  readonly attempt: number
+  /** ISO 8601. */
+  readonly startedAt: string
+}
+
+/** The value of a reply, by command: one type for the worker that builds it and the caller that reads it. */
+export interface Answers {
+  readonly ping: "pong"
+  readonly active: ReadonlyArray<ActiveTask>
+  readonly reserved: ReadonlyArray<{ readonly id: string; readonly queue: string }>
+  readonly "put-off": ReadonlyArray<Omit<Deferral, "waits">>
+  readonly stats: WorkerDescription & {
+    readonly uptimeSeconds: number
+    /** In bytes. */
+    readonly memory: { readonly rss: number; readonly heapTotal: number; readonly heapUsed: number }
+  }
+  readonly registered: ReadonlyArray<{ readonly name: string; readonly methods: ReadonlyArray<string> }>
+  /** Queues that the worker pulls from, in order of preference. */
+  readonly queues: ReadonlyArray<string>
+  readonly "pool-grow": { readonly concurrency: number }
+  readonly "pool-shrink": { readonly concurrency: number }
+  readonly autoscale: { readonly min: number; readonly max: number }
+  /** Queues that the worker pulls from after the command. */
+  readonly "add-consumer": ReadonlyArray<string>
+  readonly "cancel-consumer": ReadonlyArray<string>
+  readonly "time-limit": {
+    readonly task: string
+    readonly hard: number | string
+    readonly soft: number | string | null
+  }
+  readonly "rate-limit": { readonly task: string; readonly rate: number | string }
+  readonly "enable-events": string
+  readonly "disable-events": string
+  readonly shutdown: "stopping"
+}
+
+/** The arguments of a command. */
+export type ArgumentsOf<C extends CommandName> = Extract<Command, { readonly command: C }>["arguments"]
+
+/** The reply of one worker to a command: a value, or in `error` the reason why there is none. */
+export interface AnswerTo<C extends CommandName> {
+  readonly worker: string
+  readonly value?: Answers[C]
+  readonly error?: string
+}

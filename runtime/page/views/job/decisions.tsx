@@ -1,0 +1,159 @@
+/** What can be decided about a job: retry, run now, cancel, delete. */
+import { useSignal } from "@preact/signals"
+import type { JSX } from "preact"
+import type { FullJob } from "../../api.ts"
+import { onePath } from "../../bulk.ts"
+import { jobPath } from "../../client.ts"
+import { useKey } from "../../keys.ts"
+import { Button, Decision, Dialog } from "../../parts/basic.tsx"
+import { Act, decide } from "../../parts/said.tsx"
+import { idEnd } from "../../seen.ts"
+import { may } from "../../state.ts"
+
+const RETRYABLE = ["failed", "cancelled", "expired"]
+
+/** Each decision has its place, whatever the state: none comes where another one was. */
+export const Actions = ({ job, isEnded }: { readonly job: FullJob; readonly isEnded: boolean }): JSX.Element => {
+  const isCancelling = useSignal(false)
+  const isDeleting = useSignal(false)
+  const canRetry = RETRYABLE.includes(job.state)
+  const isDead = job.dead !== undefined
+  const retryPath = onePath(isDead ? "redrive" : "retry", job.id)
+  const retry = (): void => {
+    if (canRetry && may("operate")) void decide(`Retry ${idEnd(job.id)}`, "POST", retryPath)
+  }
+  useKey("r", retry)
+  const canRun = job.state === "scheduled"
+  return (
+    <>
+      <Decision
+        scope="operate"
+        class={canRetry ? "main" : ""}
+        icon="retry"
+        onClick={retry}
+        command={{ method: "POST", path: retryPath }}
+        off={canRetry ? undefined : isEnded ? "It has succeeded" : "It has not ended"}
+      >
+        Retry
+      </Decision>
+      <Act
+        scope="operate"
+        class={canRun ? "main" : ""}
+        icon="play"
+        words={`Run ${idEnd(job.id)} now`}
+        command={{ method: "POST", path: jobPath(job.id, "/run-now") }}
+        off={canRun ? undefined : "It is not scheduled for later"}
+      >
+        Run now
+      </Act>
+      <Decision
+        scope="operate"
+        onClick={() => (isCancelling.value = true)}
+        command={{ method: "POST", path: jobPath(job.id, "/cancel") }}
+        off={isEnded ? "It has ended" : undefined}
+      >
+        Cancel…
+      </Decision>
+      <Decision
+        scope="admin"
+        class="danger"
+        icon="trash"
+        onClick={() => (isDeleting.value = true)}
+        command={{ method: "DELETE", path: jobPath(job.id) }}
+        off={isEnded ? undefined : "Cancel it first"}
+      >
+        Delete…
+      </Decision>
+      {isCancelling.value && <Cancel job={job} onClose={() => (isCancelling.value = false)} />}
+      {isDeleting.value && <Delete job={job} onClose={() => (isDeleting.value = false)} />}
+    </>
+  )
+}
+
+const Cancel = ({ job, onClose }: { readonly job: FullJob; readonly onClose: () => void }): JSX.Element => {
+  const terminate = useSignal(false)
+  return (
+    <Dialog
+      title={`Cancel ${job.name}?`}
+      lead={
+        job.state === "started"
+          ? "It runs: its handler is told by its signal, and what it returns will not count."
+          : "It will not run. It can be retried later, for as long as it is kept."
+      }
+      onClose={onClose}
+      footer={
+        <>
+          <span class="grow" />
+          <Button onClick={onClose}>Not now</Button>
+          <Button
+            class="danger main"
+            onClick={() => {
+              onClose()
+              const query = terminate.value ? { terminate: true } : {}
+              void decide(`Cancel ${idEnd(job.id)}`, "POST", jobPath(job.id, "/cancel"), query)
+            }}
+          >
+            Cancel the job
+          </Button>
+        </>
+      }
+    >
+      {job.state === "started" && (
+        <label class="opt">
+          <input
+            class="ck"
+            type="checkbox"
+            checked={terminate.value}
+            onChange={(event) => {
+              terminate.value = event.currentTarget.checked
+            }}
+          />
+          <span>End it at once</span>
+          <small>Only a handler in a process of its own can be ended from outside.</small>
+        </label>
+      )}
+    </Dialog>
+  )
+}
+
+const Delete = ({ job, onClose }: { readonly job: FullJob; readonly onClose: () => void }): JSX.Element => {
+  const typed = useSignal("")
+  const end = idEnd(job.id)
+  return (
+    <Dialog
+      title={`Delete ${job.name}?`}
+      lead="Its record, result and error are forgotten. This cannot be undone."
+      onClose={onClose}
+      footer={
+        <>
+          <span class="grow" />
+          <Button onClick={onClose}>Not now</Button>
+          <Button
+            class="danger main"
+            disabled={typed.value.trim() !== end}
+            onClick={() => {
+              onClose()
+              void decide(`Delete ${end}`, "DELETE", jobPath(job.id))
+            }}
+          >
+            Delete for ever
+          </Button>
+        </>
+      }
+    >
+      <label class="stackv">
+        Type {end}
+        <input
+          class="fld mono"
+          type="text"
+          autocomplete="off"
+          spellcheck={false}
+          value={typed.value}
+          onInput={(event) => {
+            typed.value = event.currentTarget.value
+          }}
+        />
+      </label>
+    </Dialog>
+  )
+}

@@ -1,0 +1,109 @@
+/** The durable steps of a job: what each came to, and which are left to be undone. */
+import { useSignal } from "@preact/signals"
+import type { JSX } from "preact"
+import type { FullJob, StepPage } from "../../api.ts"
+import { jobPath } from "../../client.ts"
+import { useLoad } from "../../load.ts"
+import { Button, Empty, Note, Panel, Part } from "../../parts/basic.tsx"
+import { Glyph, type GlyphName } from "../../parts/icon.tsx"
+import { Pager } from "../../parts/pager.tsx"
+import { Moment } from "../../parts/time.tsx"
+import { get } from "../../state.ts"
+import { duration } from "../../times.ts"
+
+/** Most steps on a page. */
+const STEPS = 100
+
+const LOOKS: Readonly<Record<string, readonly [glyph: GlyphName, word: string]>> = {
+  done: ["succeeded", "Done"],
+  failed: ["failed", "Failed"],
+  reverted: ["cancelled", "Reverted"],
+  "revert-failed": ["dead", "Revert failed"],
+}
+
+/**
+ * Most jobs have no durable steps, and only a job whose steps are undone says that it has some: those of any other job
+ * are asked for once the reader wants to see them.
+ */
+export const DurableSteps = ({ job, isEnded }: { readonly job: FullJob; readonly isEnded: boolean }): JSX.Element => {
+  const { id, run, reverting, reverted, unreverted } = job
+  const chosen = useSignal<boolean | undefined>(undefined)
+  const cursors = useSignal<ReadonlyArray<string>>([])
+  const isOpen = chosen.value ?? (reverting !== undefined || reverted === true || unreverted !== undefined)
+  const cursor = cursors.value.at(-1)
+  const steps = useLoad(
+    isOpen ? `${id} ${run} ${isEnded} ${cursor ?? ""}` : undefined,
+    (stop) => get<StepPage>(jobPath(id, "/steps"), { limit: STEPS, cursor }, stop),
+    { every: isEnded ? 0 : 2, keep: true },
+  )
+  const words = isOpen ? "Hide" : "Show"
+  return (
+    <Panel
+      title="Durable steps"
+      hint={reverted === true ? "all were undone" : undefined}
+      tools={
+        <Button class="small quiet" label={`${words} the durable steps`} onClick={() => (chosen.value = !isOpen)}>
+          {words}
+        </Button>
+      }
+    >
+      {isOpen && (
+        <Part of={steps} rows={3}>
+          {(page) => (
+            <>
+              <div class="body stackv">
+                <Left names={unreverted} page={reverting === undefined ? undefined : page} />
+                {page.steps.length === 0 ? <Empty title="No durable step has ended" /> : <List steps={page.steps} />}
+              </div>
+              <Pager cursors={cursors} next={page.next} back="Before" forth="After" />
+            </>
+          )}
+        </Part>
+      )}
+    </Panel>
+  )
+}
+
+/** What is left to be undone: `names` once the job has ended; while its steps are undone, those of the `page`. */
+const Left = ({
+  names,
+  page,
+}: {
+  readonly names: ReadonlyArray<string> | undefined
+  readonly page: StepPage | undefined
+}): JSX.Element | null => {
+  const left = names ?? page?.steps.flatMap(({ name, state, revert }) => (revert && state !== "reverted" ? [name] : []))
+  if (left === undefined || left.length === 0) return null
+  return (
+    <Note kind="warn" icon="errors">
+      {names === undefined ? "Left to be undone: " : "Not undone: "}
+      <b>{left.join(", ")}</b>
+      {names !== undefined && ". Retry the job to go on undoing."}
+    </Note>
+  )
+}
+
+const List = ({ steps }: Pick<StepPage, "steps">): JSX.Element => (
+  <ol class="steps">
+    {steps.map(({ name, state, at, took, tries, value, large, error }) => {
+      const [glyph, word] = LOOKS[state] ?? ["queued", state]
+      return (
+        <li key={name}>
+          <Moment at={at} as="exact" />
+          <Glyph name={glyph} label={word} />
+          <span>
+            <b>{name}</b> {word.toLowerCase()}, {duration(took)}
+            {tries > 1 && `, ${tries} tries`}
+            {error !== undefined && (
+              <span>
+                : <b class="bad">{error.name}</b> {error.message}
+              </span>
+            )}
+            {value !== undefined && <span class="mono small dim clip2">{value}</span>}
+            {large === true && <span class="small dim">, its result is too large to be shown</span>}
+          </span>
+        </li>
+      )
+    })}
+  </ol>
+)

@@ -1,0 +1,99 @@
+import type { JSX } from "preact"
+import type { FullJob, Why } from "../../api.ts"
+import { jobPath } from "../../client.ts"
+import { useLoad } from "../../load.ts"
+import { Panel, Part } from "../../parts/basic.tsx"
+import { Act } from "../../parts/said.tsx"
+import { href } from "../../router.ts"
+import { idEnd } from "../../seen.ts"
+import { get, now } from "../../state.ts"
+import { countdown } from "../../times.ts"
+
+export const WhyPanel = ({ job }: { readonly job: FullJob }): JSX.Element => {
+  const why = useLoad(job.id, (stop) => get<Why>(jobPath(job.id, "/why"), {}, stop), { every: 1 })
+  const until = why.data?.causes[0]?.until
+  return (
+    <Panel
+      class="why"
+      title={job.state === "started" ? "What it does now" : "Why it does not run"}
+      hint={(why.data?.causes.length ?? 0) > 1 ? "the true cause first" : undefined}
+      tools={
+        until !== undefined && (
+          <span class="count s-scheduled" role="timer" aria-label="Goes on in">
+            {countdown(Date.parse(until) - now.value)}
+          </span>
+        )
+      }
+    >
+      <Part of={why} rows={2}>
+        {({ causes }) => (
+          <ol>
+            {causes.map((cause) => (
+              <li key={`${cause.code} ${cause.message}`}>
+                <div>
+                  <p class="cause">{cause.message}</p>
+                  {(cause.waiting ?? []).length > 0 && (
+                    <p>
+                      {cause.waiting?.map((each) => (
+                        <a key={each.id} class="link mono small" href={href("job", each.id)}>
+                          {idEnd(each.id)}
+                          {each.state === undefined ? "" : ` (${each.state})`}{" "}
+                        </a>
+                      ))}
+                    </p>
+                  )}
+                </div>
+                <Remedy code={cause.code} queue={cause.queue ?? job.queue} job={job} />
+              </li>
+            ))}
+          </ol>
+        )}
+      </Part>
+    </Panel>
+  )
+}
+
+/** What one can do about a cause, as a button or the way to it. */
+const Remedy = ({ code, queue, job }: { readonly code: string; readonly queue: string; readonly job: FullJob }) => {
+  if (code === "queue-paused") {
+    const path = `/v1/queues/${encodeURIComponent(queue)}/resume`
+    return (
+      <Act scope="operate" class="small" icon="play" words={`Resume ${queue}`} command={{ method: "POST", path }}>
+        Resume the queue
+      </Act>
+    )
+  }
+  if (code === "scheduled" || code === "retrying") {
+    const path = jobPath(job.id, "/run-now")
+    return (
+      <Act
+        scope="operate"
+        class="small"
+        icon="play"
+        words={`Run ${idEnd(job.id)} now`}
+        command={{ method: "POST", path }}
+      >
+        Run now
+      </Act>
+    )
+  }
+  if (code.endsWith("-limit"))
+    return (
+      <a class="btn small" href={href("queues")}>
+        Limits
+      </a>
+    )
+  if (code.startsWith("worker") || code === "no-worker" || code === "running" || code.startsWith("actor"))
+    return (
+      <a class="btn small" href={href("workers")}>
+        Workers
+      </a>
+    )
+  if (code === "behind" || code === "next")
+    return (
+      <a class="btn small" href={href("jobs", "", { queue, state: "queued" })}>
+        The queue
+      </a>
+    )
+  return null
+}

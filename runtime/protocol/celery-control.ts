@@ -1,0 +1,155 @@
+/**
+ * Remote control of Celery (kombu's pidbox): a command to all workers, or to some by name, and what one of them answers.
+ */
+import * as Result from "effect/Result"
+import { decodeValue, encodeValue, type UnserialisableBody } from "./body.ts"
+import { jsonCodec } from "./codec/json.ts"
+import type { Message } from "./message.ts"
+
+/** Exchange to which commands are sent: every worker gets each of them. */
+export const PIDBOX = "celery.pidbox"
+/** Exchange of answers; the routing key names the client. */
+export const REPLY_PIDBOX = "reply.celery.pidbox"
+
+/** The queue in which a client waits for answers. */
+export const replyQueue = (client: string): string => `${client}.${REPLY_PIDBOX}`
+
+export interface ControlRequest {
+  readonly method: string
+  readonly arguments: Readonly<Record<string, unknown>>
+  /** Names of the nodes that are asked. `null`: all, or those that match the pattern. */
+  readonly destination: ReadonlyArray<string> | null
+  readonly pattern: string | null
+  /** How the pattern is meant. */
+  readonly matcher: "glob" | "pcre" | null
+  /** Where an answer goes, and what it has to name. `null`: none is wanted. */
+  readonly reply: { readonly exchange: string; readonly routingKey: string; readonly ticket: string | null } | null
+  /** The sender's Lamport clock. */
+  readonly clock: number
+}
+
+/** A message that is no command. */
+export interface InvalidControl {
+  readonly _tag: "InvalidControl"
+  readonly message: string
+}
+
+const invalid = (message: string): Result.Result<never, InvalidControl> =>
+  Result.fail({ _tag: "InvalidControl", message })
+
+const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Map)
+
+const textOf = (value: unknown): string | null => (typeof value === "string" && value !== "" ? value : null)
+
+const clockOf = ({ headers }: Message): number =>
+  typeof headers.clock === "number" && Number.isSafeInteger(headers.clock) ? headers.clock : 0
+
+/** Reads a command. Fails with {@link InvalidControl}. */
+export const parseControl = (message: Message): Result.Result<ControlRequest, InvalidControl> => {
+  const decoded = decodeValue(message)
+  if (Result.isFailure(decoded)) return invalid(decoded.failure.message)
+  const { value } = decoded.success
+  if (!isMap(value) || typeof value.method !== "string") return invalid("A command is a map with a method.")
+  const { method, arguments: given, destination, pattern, matcher, reply_to: reply, ticket } = value
+  const names: ReadonlyArray<unknown> | null = Array.isArray(destination)
+    ? destination
+    : typeof destination === "string"
+      ? [destination]
+      : null
+  return Result.succeed({
+    method,
+    arguments: isMap(given) ? given : {},
+    destination: names === null ? null : names.filter((name) => typeof name === "string"),
+    pattern: textOf(pattern),
+    matcher: matcher === "glob" || matcher === "pcre" ? matcher : null,
+    reply:
+      isMap(reply) && typeof reply.exchange === "string" && typeof reply.routing_key === "string"
+        ? { exchange: reply.exchange, routingKey: reply.routing_key, ticket: textOf(ticket) }
+        : null,
+    clock: clockOf(message),
+  })
+}
+
+/** Longest pattern that is tried, and the most stars in it: a pattern of a stranger must not keep a worker busy. */
+const MAX_PATTERN = 256
+const MAX_STARS = 8
+
+/** What a shell means by `*`, `?` and `[…]`. */
+const globExpression = (glob: string): string =>
+  glob
+    .replace(/[.+^${}()|\\]/g, "\\$&")
+    .replace(/\*+/g, ".*")
+    .replaceAll("?", ".")
+    .replaceAll("[!", "[^")
+
+/** Whether this node is to execute the command: it is named, or matches, or nothing is said about nodes. */
+export const isAsked = (
+  request: Pick<ControlRequest, "destination" | "pattern" | "matcher">,
+  node: string,
+): boolean => {
+  const { destination, pattern, matcher } = request
+  if (destination !== null) return destination.includes(node)
+  if (pattern === null || matcher === null) return true
+  if (pattern.length > MAX_PATTERN || (pattern.match(/[*+]/g)?.length ?? 0) > MAX_STARS) return false
+  try {
+    // `re.match` of Python looks at the beginning alone, `fnmatch` at the whole name.
+    return new RegExp(matcher === "glob" ? `^${globExpression(pattern)}$` : `^(?:${pattern})`, "u").test(node)
+  } catch {
+    return false
+  }
+}
+
+/** A command as a client sends it. */
+export const controlMessage = (request: ControlRequest): Result.Result<Message, UnserialisableBody> => {
+  const { method, arguments: given, destination, pattern, matcher, reply, clock } = request
+  return messageOf(
+    {
+      method,
+      arguments: given,
+      destination,
+      pattern,
+      matcher,
+      ...(reply === null
+        ? {}
+        : { ticket: reply.ticket, reply_to: { exchange: reply.exchange, routing_key: reply.routingKey } }),
+    },
+    { clock, expires: 0 },
+  )
+}
+
+/** What a node answers. */
+export interface ControlReply {
+  readonly node: string
+  readonly value: unknown
+}
+
+/** An answer to a command. */
+export const replyMessage = (
+  { node, value }: ControlReply,
+  ticket: string | null,
+  clock: number,
+): Result.Result<Message, UnserialisableBody> =>
+  messageOf({ [node]: value }, { ...(ticket === null ? {} : { ticket }), clock })
+
+/** The answers in a message: one as a rule. Fails with {@link InvalidControl}. */
+export const parseReply = (
+  message: Message,
+): Result.Result<{ readonly replies: ReadonlyArray<ControlReply>; readonly ticket: string | null }, InvalidControl> => {
+  const decoded = decodeValue(message)
+  if (Result.isFailure(decoded)) return invalid(decoded.failure.message)
+  const { value } = decoded.success
+  if (!isMap(value)) return invalid("An answer is a map of nodes.")
+  const replies = Object.entries(value).map(([node, answer]) => ({ node, value: answer }))
+  return Result.succeed({ replies, ticket: textOf(message.headers.ticket) })
+}
+
+const messageOf = (
+  value: unknown,
+  headers: Readonly<Record<string, unknown>>,
+): Result.Result<Message, UnserialisableBody> =>
+  Result.map(encodeValue(value), (body) => ({
+    headers,
+    properties: { content_type: jsonCodec.contentType, content_encoding: jsonCodec.contentEncoding, delivery_mode: 1 },
+    body,
+  }))

@@ -1,0 +1,298 @@
+/**
+ * What Celery keeps about the end of a task, in a result back end or in a reply: written for clients of Celery, and read from
+ * its workers. Names are those of the wire.
+ */
+import * as Result from "effect/Result"
+import type { CodecFailure } from "./codec/codec.ts"
+import { jsonCodec, ofJsonForm } from "./codec/json.ts"
+import type { JobError, JobRecord } from "./record.ts"
+import type { Task } from "./task.ts"
+import { formatTime } from "./time.ts"
+
+/** States of a task that has ended. */
+export const READY: ReadonlySet<string> = new Set(["SUCCESS", "FAILURE", "REVOKED"])
+
+/** Where the result of a task lies, and the channel on which it is announced. */
+export const metaKey = (id: string): string => `celery-task-meta-${id}`
+
+/** Where the results of a group lie; with `.j`, `.t` and `.s` behind it the counters of its chord. */
+export const groupKey = (group: string): string => `celery-taskset-meta-${group}`
+
+/** How long results are kept unless the settings say otherwise, as `result_expires` of Celery: a day, in seconds. */
+export const RESULT_EXPIRES_S = 86_400
+
+/** An exception of Python in a result. */
+export interface ExceptionMeta {
+  readonly exc_type: string
+  /** The arguments of its constructor. */
+  readonly exc_message: ReadonlyArray<unknown>
+  readonly exc_module: string
+}
+
+/** An id, with that of its parent; and the same of its members where it is a group. */
+export type ResultTuple = readonly [readonly [id: string, parent: unknown], ReadonlyArray<unknown> | null]
+
+export interface ResultMeta {
+  /** SUCCESS, FAILURE, REVOKED, RETRY, STARTED, or a word of the application's own. */
+  readonly status: string
+  /** The value; of a task that has failed, waits for a retry or was revoked, an {@link ExceptionMeta}. */
+  readonly result: unknown
+  readonly traceback: string | null
+  readonly children: ReadonlyArray<unknown>
+  /** ISO 8601; `null` until the task has ended. */
+  readonly date_done: string | null
+  readonly group_id?: string
+  readonly parent_id?: string
+  readonly task_id: string
+}
+
+/** What is known of a task where its result is written. */
+export interface OfTask {
+  readonly id: string
+  readonly task: string
+  readonly group?: string | null
+  readonly parentId?: string | null
+  readonly timelimit?: Task["timelimit"]
+}
+
+/** The result of a job, from its record. `undefined` while nothing is to be told about it. */
+export const metaOfRecord = (
+  record: Pick<JobRecord, "state" | "result" | "error" | "timeline" | "endedAt">,
+  of: OfTask,
+  at: number,
+  children: ReadonlyArray<ResultTuple> = [],
+): ResultMeta | undefined => {
+  const { error } = record
+  const reason = record.timeline.at(-1)?.reason
+  switch (record.state) {
+    case "succeeded":
+      return metaOf("SUCCESS", ofJsonForm(record.result ?? null), of, at, { children })
+    case "failed":
+      return error === undefined ? undefined : failureMeta(error, of, at, children)
+    case "cancelled":
+      return revokedMeta(of, at, reason === "stopped" ? "terminated" : "revoked")
+    case "expired":
+      return revokedMeta(of, at, "expired")
+    default:
+      if (reason !== "retry") return undefined
+      return metaOf("RETRY", error === undefined || error.name === "Retry" ? null : exceptionOf(error, of), of, null, {
+        traceback: error?.traceback ?? null,
+      })
+  }
+}
+
+/** The result of a task that has failed. */
+export const failureMeta = (
+  error: JobError,
+  of: OfTask,
+  at: number,
+  children: ReadonlyArray<ResultTuple> = [],
+): ResultMeta => metaOf("FAILURE", exceptionOf(error, of), of, at, { traceback: error.traceback ?? null, children })
+
+/** The result of a task that was revoked before it began, ended while it ran, or came too late. */
+export const revokedMeta = (of: OfTask, at: number, why: "revoked" | "terminated" | "expired"): ResultMeta =>
+  metaOf("REVOKED", exception("celery.exceptions", "TaskRevokedError", why), of, at, {})
+
+/** The result of a task that has begun. */
+export const startedMeta = (of: OfTask, worker: { readonly pid: number; readonly hostname: string }): ResultMeta =>
+  metaOf("STARTED", worker, of, null, {})
+
+const metaOf = (
+  status: string,
+  result: unknown,
+  of: OfTask,
+  done: number | null,
+  { traceback = null, children = [] }: Partial<Pick<ResultMeta, "traceback" | "children">>,
+): ResultMeta => ({
+  status,
+  result,
+  traceback,
+  children,
+  date_done: done === null ? null : formatTime(done),
+  ...(typeof of.group === "string" ? { group_id: of.group } : {}),
+  ...(typeof of.parentId === "string" ? { parent_id: of.parentId } : {}),
+  task_id: of.id,
+})
+
+// ── exceptions ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const exception = (module: string, type: string, ...message: ReadonlyArray<unknown>): ExceptionMeta => ({
+  exc_type: type,
+  exc_message: message,
+  exc_module: module,
+})
+
+/** Python's own exceptions that an error may be named after. */
+const BUILTINS: ReadonlySet<string> = new Set(
+  (
+    "ArithmeticError AssertionError AttributeError BufferError ConnectionError EOFError Exception FileExistsError " +
+    "FileNotFoundError ImportError IndexError InterruptedError KeyError LookupError MemoryError NameError " +
+    "NotImplementedError OSError OverflowError PermissionError ProcessLookupError RecursionError ReferenceError RuntimeError " +
+    "StopIteration SyntaxError SystemError TimeoutError TypeError UnicodeError ValueError ZeroDivisionError"
+  ).split(" "),
+)
+
+/**
+ * The exception that a client of Celery raises for an error. What Celery itself has a class for is that class; a name with dots
+ * is module and class (`shop.errors.OutOfStock`); a name of Python's own is that one. Of any other name clients make a class.
+ */
+export const exceptionOf = (error: JobError, of: OfTask): ExceptionMeta => {
+  const { name, message, reason } = error
+  switch (reason) {
+    case "unknown-actor":
+      return exception("celery.exceptions", "NotRegistered", of.task)
+    case "timeout":
+      return name === "SoftTimeLimitExceeded"
+        ? exception("billiard.exceptions", name, of.timelimit?.soft ?? message)
+        : exception("billiard.exceptions", "TimeLimitExceeded", of.timelimit?.hard ?? message)
+    case "worker-lost":
+      return exception("billiard.exceptions", "WorkerLostError", message)
+    case "result-unserialisable":
+      return exception("kombu.exceptions", "EncodeError", message)
+    default:
+  }
+  if (name === "Retry")
+    return exception("celery.exceptions", "MaxRetriesExceededError", `Can't retry ${of.task}[${of.id}]`)
+  const dot = name.lastIndexOf(".")
+  if (dot > 0 && dot < name.length - 1) return exception(name.slice(0, dot), name.slice(dot + 1), message)
+  return exception(BUILTINS.has(name) ? "builtins" : "callboard", name, message)
+}
+
+/** The error of a task that a worker of Celery has not brought to a success. */
+export const errorOfMeta = (meta: ResultMeta): JobError => {
+  const { exc_type, exc_message, exc_module } = isMap(meta.result) ? meta.result : EMPTY
+  const parts: ReadonlyArray<unknown> = Array.isArray(exc_message) ? exc_message : [exc_message ?? ""]
+  const name = typeof exc_type === "string" && exc_type !== "" ? exc_type : "Exception"
+  const own = exc_module === "builtins" || exc_module === "callboard" || typeof exc_module !== "string"
+  return {
+    name: own ? name : `${exc_module}.${name}`,
+    message: parts.map((part) => (typeof part === "string" ? part : JSON.stringify(part))).join(", "),
+    reason: meta.status === "REVOKED" ? "revoked" : "handler",
+    ...(meta.traceback === null ? {} : { traceback: meta.traceback }),
+  }
+}
+
+// ── bytes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** A result as the back end keeps it: in JSON. Fails where a value in it cannot be written. */
+export const encodeMeta = (meta: ResultMeta): Result.Result<Uint8Array, CodecFailure> => jsonCodec.encode(meta)
+
+/** Bytes that are no result. */
+export interface InvalidMeta {
+  readonly _tag: "InvalidMeta"
+  readonly message: string
+}
+
+/** Reads a result. Fails with {@link InvalidMeta}. */
+export const decodeMeta = (bytes: Uint8Array): Result.Result<ResultMeta, InvalidMeta> => {
+  const decoded = jsonCodec.decode(bytes)
+  if (Result.isFailure(decoded)) return invalid(decoded.failure.message)
+  const value = decoded.success
+  if (!isMap(value) || typeof value.status !== "string" || typeof value.task_id !== "string")
+    return invalid("a result has a status and a task_id")
+  const { status, result = null, traceback, children, date_done, group_id, parent_id, task_id } = value
+  return Result.succeed({
+    status,
+    result,
+    traceback: typeof traceback === "string" ? traceback : null,
+    children: Array.isArray(children) ? children : [],
+    date_done: typeof date_done === "string" ? date_done : null,
+    ...(typeof group_id === "string" ? { group_id } : {}),
+    ...(typeof parent_id === "string" ? { parent_id } : {}),
+    task_id,
+  })
+}
+
+const invalid = (message: string): Result.Result<never, InvalidMeta> => Result.fail({ _tag: "InvalidMeta", message })
+
+const EMPTY: Readonly<Record<string, unknown>> = Object.freeze({})
+const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Map)
+
+// ── chords ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** What the counter of a chord keeps of a member that has ended: `[1, id, state, result]`. */
+export const encodeMember = (meta: ResultMeta): Result.Result<Uint8Array, CodecFailure> =>
+  jsonCodec.encode([1, meta.task_id, meta.status, meta.result])
+
+/** The results of all members in their order; or the error with which the body fails, for the first of them that has failed. */
+export const chordResults = (members: ReadonlyArray<Uint8Array>): Result.Result<ReadonlyArray<unknown>, JobError> => {
+  const results: Array<unknown> = []
+  for (const bytes of members) {
+    const decoded = jsonCodec.decode(bytes)
+    const member: unknown = Result.isSuccess(decoded) ? decoded.success : undefined
+    if (!Array.isArray(member) || member.length !== 4)
+      return Result.fail(chordError("a member of the chord cannot be read"))
+    const [, id, state, result] = member
+    if (state === "FAILURE" || state === "REVOKED") return Result.fail(chordError(dependencyText(String(id), result)))
+    results.push(result)
+  }
+  return Result.succeed(results)
+}
+
+/**
+ * The results of a group that was saved, since its members are more than single tasks: `{"result": [[id, parent], nodes]}`, where a
+ * node that is a group has nodes itself. `read` answers with the results of tasks, in the order of their ids.
+ */
+export const joinedResults = async (
+  saved: Uint8Array,
+  read: (ids: ReadonlyArray<string>) => Promise<ReadonlyArray<Uint8Array | undefined>>,
+): Promise<Result.Result<ReadonlyArray<unknown>, JobError>> => {
+  const decoded = jsonCodec.decode(saved)
+  const root: unknown = Result.isSuccess(decoded) && isMap(decoded.success) ? decoded.success.result : undefined
+  const nodes: unknown = Array.isArray(root) ? root[1] : undefined
+  if (!isList(nodes)) return Result.fail(chordError("its group cannot be read"))
+  const ids = nodes.flatMap(leavesOf)
+  const kept = await read(ids)
+  const metas = new Map<string, ResultMeta>()
+  for (const [at, id] of ids.entries()) {
+    const bytes = kept[at]
+    const meta = bytes === undefined ? undefined : Result.getOrUndefined(decodeMeta(bytes))
+    if (meta === undefined || !READY.has(meta.status)) return Result.fail(chordError(`Dependency ${id} has no result`))
+    if (meta.status !== "SUCCESS") return Result.fail(chordError(dependencyText(id, meta.result)))
+    metas.set(id, meta)
+  }
+  const valueOf = (node: unknown): unknown => {
+    const members = membersOf(node)
+    return members === undefined ? metas.get(idOf(node) ?? "")?.result : members.map(valueOf)
+  }
+  return Result.succeed(nodes.map(valueOf))
+}
+
+const isList = (value: unknown): value is ReadonlyArray<unknown> => Array.isArray(value)
+
+/** The nodes of a group; `undefined` for a task. */
+const membersOf = (node: unknown): ReadonlyArray<unknown> | undefined =>
+  isList(node) && isList(node[1]) ? node[1] : undefined
+
+const idOf = (node: unknown): string | undefined => {
+  const own: unknown = isList(node) ? node[0] : node
+  const id: unknown = isList(own) ? own[0] : own
+  return typeof id === "string" ? id : undefined
+}
+
+const leavesOf = (node: unknown): ReadonlyArray<string> => {
+  const members = membersOf(node)
+  if (members !== undefined) return members.flatMap(leavesOf)
+  const id = idOf(node)
+  return id === undefined ? [] : [id]
+}
+
+/** As Celery says it: `Dependency <id> raised ValueError('no')`. */
+const dependencyText = (id: string, result: unknown): string => {
+  const { exc_type, exc_message } = isMap(result) ? result : EMPTY
+  const args = Array.isArray(exc_message) ? exc_message.map(pythonText).join(", ") : pythonText(exc_message ?? "")
+  return `Dependency ${id} raised ${typeof exc_type === "string" ? exc_type : "Exception"}(${args})`
+}
+
+const pythonText = (value: unknown): string =>
+  typeof value === "string"
+    ? `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`
+    : (JSON.stringify(value) ?? "None")
+
+/** The error of a chord's body whose members have not all succeeded. */
+export const chordError = (message: string): JobError => ({
+  name: "celery.exceptions.ChordError",
+  message,
+  reason: "dependency-failed",
+})

@@ -1,0 +1,303 @@
+/**
+ * The calls of steps' functions and of the functions that revert them: what a step may be, how it is called, when it is
+ * called again, and what is stored about it.
+ */
+import { AsyncLocalStorage } from "node:async_hooks"
+import * as Cause from "effect/Cause"
+import * as Exit from "effect/Exit"
+import * as Result from "effect/Result"
+import { retryOf } from "../actor/method.ts"
+import type { JobLog, Step, StepOptions, Undo } from "../actor/step.ts"
+import { LONGEST_TIMER_MS, sleep } from "../async/timers.ts"
+import { CallboardError } from "../errors.ts"
+import { type ResolvedRetry, resolveRetry, retryAfter } from "../jobs/outcome/retry.ts"
+import { milliseconds } from "../options/duration.ts"
+import { refuseInput } from "../options/refuse.ts"
+import { jsonForm, ofJsonForm } from "../protocol/codec/json.ts"
+import { TransportError } from "../transport/errors.ts"
+import { errorOf, failureOf, named } from "./failure.ts"
+import type { StepEntry, StepFailure } from "./page.ts"
+
+// ── What a step may be ──────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The most steps in one run of a job. */
+export const MOST_STEPS = 10_000
+/** With so many steps a job is near its end. */
+export const MANY_STEPS = MOST_STEPS * 0.8
+const MOST_NAME_BYTES = 128
+
+/** What holds for one step, with its defaults. */
+export interface Plan {
+  readonly retry: ResolvedRetry
+  readonly limitMs: number | undefined
+  readonly revert: ((undo: Undo<never>) => unknown) | undefined
+}
+
+/** The error of a call that breaks a rule of steps. */
+class InvalidStep extends Error {
+  override readonly name: string
+  constructor(name: string, message: string) {
+    super(message)
+    this.name = name
+  }
+}
+
+const encoder = new TextEncoder()
+// biome-ignore lint/suspicious/noControlCharactersInRegex: names with these characters are refused
+const CONTROL = /[\u0000-\u001f\u007f]/
+
+export const checkName = (name: unknown): void => {
+  if (typeof name !== "string" || name === "") refuseInput("name", "must be text")
+  else if (encoder.encode(name).length > MOST_NAME_BYTES) refuseInput("name", `has ${MOST_NAME_BYTES} bytes at most`)
+  else if (CONTROL.test(name) || !name.isWellFormed())
+    refuseInput("name", "must be without control characters, and well-formed")
+}
+
+/** The key of each item. Refuses what is no text, and the second one of two that are equal. */
+export const keysOf = <In>(items: ReadonlyArray<In>, key: (item: In) => unknown): ReadonlyArray<string> => {
+  const keys = new Set<string>()
+  for (const item of items) {
+    const each = key(item)
+    if (typeof each !== "string") refuseInput("key", `must give each item a text, and gave ${String(each)}`)
+    else if (keys.has(each)) refuseInput("key", `must give each item a text of its own, and gave ${each} twice`)
+    else keys.add(each)
+  }
+  return [...keys]
+}
+
+export const planOf = ({ retry, timeLimit, revert }: StepOptions<never>): Plan => {
+  const limitMs = timeLimit === undefined ? undefined : milliseconds("timeLimit", timeLimit)
+  if (limitMs === 0) refuseInput("timeLimit", "must be more than 0")
+  if (revert !== undefined && typeof revert !== "function") refuseInput("revert", "must be a function")
+  return {
+    retry: resolveRetry(retry === undefined ? undefined : retryOf(retry, refuseInput), undefined),
+    limitMs,
+    revert,
+  }
+}
+
+/** Refuses a step that the job may not begin now. `names`: those of the steps that it has begun. */
+export const checkUse = (name: string, names: ReadonlySet<string>, isInside: boolean): void => {
+  if (isInside) {
+    const message = `the step ${name} was begun inside another step: begin it after that one, or make both one step`
+    throw new InvalidStep("NestedStep", message)
+  }
+  if (names.has(name)) {
+    const message = `the step ${name} was begun already; in a loop use job.each, or a name such as ${name}/<id>`
+    throw new InvalidStep("DuplicateStep", message)
+  }
+  if (names.size >= MOST_STEPS) {
+    const message = `a job has ${MOST_STEPS} steps at most: do several things in one step, or submit jobs of their own`
+    throw new InvalidStep("JournalFull", message)
+  }
+}
+
+// ── How it is called ────────────────────────────────────────────────────────────────────────────────────────────────
+
+const LONGEST_WAIT_MS = 600_000
+const REVERT_LIMIT_MS = 600_000
+const REVERT_RETRY = resolveRetry({ max: 5, baseMs: 1_000, maxMs: 60_000 }, undefined)
+
+/** Stores what steps have come to. A write never settles once another delivery has the job. */
+export interface StepNotes {
+  /** Resolves when the entry is stored. A large result is stored under a key of its own. */
+  note(entry: StepEntry): Promise<void>
+}
+
+/** One call of a step's function, or of its revert. */
+export interface StepCall {
+  interrupt: (() => void) | undefined
+  pending: Promise<unknown> | undefined
+}
+
+export interface CallOptions {
+  readonly id: string
+  readonly run: number
+  readonly retries: number
+  readonly port: StepNotes
+  readonly log: () => JobLog
+  readonly progress: Step["progress"]
+  /** The job's signal. */
+  readonly signal: () => AbortSignal
+  /** Whether the attempt was ended from outside: then nothing more begins. */
+  readonly isOver: () => boolean
+  /** Calls a function that may return a value, a promise or an Effect. */
+  readonly invoke: (call: StepCall, run: () => unknown) => Promise<Exit.Exit<unknown, unknown>>
+}
+
+type Outcome = { readonly value: unknown } | { readonly failure: StepFailure; readonly final: boolean }
+
+const inside = new AsyncLocalStorage<StepCalls>()
+
+/** The calls of one attempt. */
+export class StepCalls {
+  readonly #options: CallOptions
+  /** Called when a function has returned. */
+  readonly #onReturn: () => void
+  readonly #calls = new Set<StepCall>()
+  /** Functions that have not returned, those of an ended attempt included. */
+  #executing = 0
+
+  constructor(options: CallOptions, onReturn: () => void) {
+    this.#options = options
+    this.#onReturn = onReturn
+  }
+
+  /** Whether every function has returned, those of an ended attempt included. */
+  get areOver(): boolean {
+    return this.#executing === 0
+  }
+
+  /** Whether the caller runs inside the function of a step. */
+  get isInside(): boolean {
+    return inside.getStore() === this
+  }
+
+  /** Ends the wait for each function that runs. */
+  interrupt(): void {
+    for (const call of this.#calls) call.interrupt?.()
+  }
+
+  /**
+   * Runs a step until it succeeds or may not be tried again, and stores what it came to. Resolves with its result, or
+   * with `undefined` where the attempt was ended from outside: then the step has not failed, and the next attempt runs
+   * it again. Fails with the error of the step. `isLast`: whether no further try begins.
+   */
+  async perform(
+    name: string,
+    run: (step: Step) => unknown,
+    plan: Plan,
+    isLast: () => boolean,
+  ): Promise<{ readonly value: unknown } | undefined> {
+    const { port, signal, isOver } = this.#options
+    const revert = plan.revert === undefined ? {} : { revert: true as const }
+    const began = performance.now()
+    for (let tries = 1; ; tries++) {
+      let outcome = await this.#call(name, tries, plan.limitMs, signal(), run)
+      const noted = () => ({
+        step: name,
+        at: Date.now(),
+        took: Math.round(performance.now() - began),
+        tries,
+        ...revert,
+      })
+      if ("value" in outcome) {
+        const { value } = outcome
+        try {
+          await port.note({ kind: "ok", ...noted(), value })
+          return { value: ofJsonForm(typeof value === "object" ? structuredClone(value) : value) }
+        } catch (cause) {
+          if (!isTooLarge(cause)) throw cause
+          const message = `${messageOf(cause)}; store large results elsewhere and return where they are`
+          outcome = { failure: named("ResultTooLarge", message), final: true }
+        }
+      }
+      if (isOver()) return undefined
+      const { failure, final } = outcome
+      const error = { name: failure.names[0] ?? "", message: failure.message, reason: "handler" }
+      const wait = final || isLast() ? undefined : retryAfter(plan.retry, error, tries - 1, Math.random())
+      if (wait === undefined) {
+        await port.note({ kind: "err", ...noted(), failure, retries: this.#options.retries })
+        throw errorOf(failure)
+      }
+      await sleep(Math.min(wait, LONGEST_WAIT_MS), signal())
+      if (isOver()) return undefined
+    }
+  }
+
+  /**
+   * Reverts a step, with retries, and stores whether that was done. Resolves with whether it was. `prepare`: makes the
+   * function that reverts it, anew for each try.
+   */
+  async revert(
+    name: string,
+    { limitMs = REVERT_LIMIT_MS }: Plan,
+    prepare: () => Promise<(step: Step) => unknown>,
+  ): Promise<boolean> {
+    const { port, signal, isOver } = this.#options
+    const began = performance.now()
+    for (let tries = 1; ; tries++) {
+      const undo = await prepare()
+      const outcome = await this.#call(name, tries, limitMs, signal(), undo)
+      if (isOver()) return false
+      const noted = { step: name, at: Date.now(), took: Math.round(performance.now() - began), tries }
+      // The result of a revert is not used, so it need not be JSON.
+      if ("value" in outcome || outcome.failure.names[0] === "ResultUnserialisable") {
+        await port.note({ kind: "rev", ...noted })
+        return true
+      }
+      const { failure, final } = outcome
+      const wait = final
+        ? undefined
+        : retryAfter(REVERT_RETRY, { name: "", message: "", reason: "" }, tries - 1, Math.random())
+      if (wait === undefined) {
+        await port.note({ kind: "rer", ...noted, failure })
+        return false
+      }
+      this.#options.log().warn(`the revert of ${name} failed and is tried again`, { cause: failure.message, tries })
+      await sleep(wait, signal())
+      if (isOver()) return false
+    }
+  }
+
+  async #call(
+    name: string,
+    attempt: number,
+    limitMs: number | undefined,
+    parent: AbortSignal,
+    run: (step: Step) => unknown,
+  ): Promise<Outcome> {
+    const { id, run: number, log, progress, invoke } = this.#options
+    const abort = new AbortController()
+    let signal: AbortSignal | undefined
+    const step: Step = {
+      key: `${id}/${number}/${name}`,
+      attempt,
+      get signal() {
+        signal ??= AbortSignal.any([parent, abort.signal])
+        return signal
+      },
+      get log() {
+        return log()
+      },
+      progress,
+    }
+    const call: StepCall = { interrupt: undefined, pending: undefined }
+    let isLate = false
+    const late = () => {
+      isLate = true
+      abort.abort(new DOMException(`it ran longer than its limit of ${(limitMs ?? 0) / 1000} s`, "TimeoutError"))
+      call.interrupt?.()
+    }
+    const timer = limitMs === undefined ? undefined : setTimeout(late, Math.min(limitMs, LONGEST_TIMER_MS))
+    this.#calls.add(call)
+    this.#executing++
+    const ended = () => {
+      this.#executing--
+      this.#onReturn()
+    }
+    // Around the whole call: an Effect that the function returns runs only after the function.
+    const exit = await inside.run(this, () => invoke(call, () => run(step)))
+    clearTimeout(timer)
+    this.#calls.delete(call)
+    if (call.pending === undefined) ended()
+    else void call.pending.then(ended, ended)
+    if (isLate) {
+      const message = `the step ${name} ran longer than its limit of ${(limitMs ?? 0) / 1000} s`
+      return { failure: named("TimeLimitExceeded", message), final: false }
+    }
+    if (Exit.isFailure(exit)) {
+      const failure = failureOf(Cause.squash(exit.cause))
+      return { failure, final: failure.names.includes("Reject") }
+    }
+    const form = jsonForm(exit.value, "result")
+    if (Result.isSuccess(form)) return { value: form.success ?? null }
+    return { failure: named("ResultUnserialisable", `${form.failure}: return plain values from a step`), final: true }
+  }
+}
+
+const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))
+
+const isTooLarge = (cause: unknown): boolean =>
+  (cause instanceof TransportError && cause.reason === "too-large") ||
+  (cause instanceof CallboardError && cause.code === "too-large")

@@ -1,0 +1,353 @@
+/**
+ * The steps of one attempt, in the process that runs the handler. A step whose outcome is in the journal resolves with
+ * it; any other step runs, and its outcome is stored before the handler goes on. While steps are undone, no further
+ * step runs: the handler stays at the first step without an outcome, and the completed steps are reverted.
+ */
+import * as Cause from "effect/Cause"
+import * as Exit from "effect/Exit"
+import { Reject } from "../actor/job.ts"
+import { type EachOptions, type Step, StepError, type StepOptions, type Steps, type Undo } from "../actor/step.ts"
+import { inLanes, WatchedPromise } from "../async/timers.ts"
+import { refuseInput } from "../options/refuse.ts"
+import { ofJsonForm } from "../protocol/codec/json.ts"
+import {
+  type CallOptions,
+  checkName,
+  checkUse,
+  keysOf,
+  MANY_STEPS,
+  MOST_STEPS,
+  type Plan,
+  planOf,
+  StepCalls,
+  type StepNotes,
+} from "./calls.ts"
+import { errorOf } from "./failure.ts"
+import { type Folded, fold, leftDone, outcomeFor, type StepState, toRevert } from "./fold.ts"
+import type { Entry } from "./page.ts"
+
+/** What the engine needs of the worker. A write never settles once another delivery has the job. */
+export interface StepPort extends StepNotes {
+  /** Opens the journal and resolves with its entries. */
+  open(): Promise<ReadonlyArray<Entry>>
+  /** The result that is stored under this key. */
+  value(name: string): Promise<unknown>
+  /** Marks the job's record before its first step with a revert: from then on a cancellation undoes the steps. */
+  mark(): Promise<void>
+  /**
+   * `undefined` unless this process stood still. Then it resolves once it is certain that this delivery still has the
+   * job.
+   */
+  doubt(): Promise<void> | undefined
+  /** Called when every step that can be reverted is, or when a revert has failed for good. */
+  finished(): Promise<void>
+}
+
+export interface EngineOptions extends CallOptions {
+  readonly port: StepPort
+  /** Ends the wait for a handler that will not go on. */
+  readonly leave: () => void
+}
+
+/**
+ * How long the handler must have reached no further step, while steps are undone, before the first of them is reverted.
+ */
+const QUIET_MS = 10
+/** The same where the handler has not reached every step that is to be reverted. */
+const PATIENCE_MS = 1_000
+const LONGEST_REPLAY_MS = 30_000
+/** How long a handler may go on after its cancellation, before its steps are undone. */
+const HEED_MS = 10_000
+
+const NEVER = new Promise<never>(() => undefined)
+
+export class StepEngine {
+  /** Whether the wait for the handler was ended at one of its steps. */
+  #isLeft = false
+  readonly #options: EngineOptions
+  readonly #names = new Set<string>()
+  readonly #reverts = new Map<string, Plan>()
+  readonly #calls: StepCalls
+  readonly #replays: Array<{ readonly order: number; readonly resolve: () => void }> = []
+  readonly #failures: Array<{ readonly promise: WatchedPromise<unknown>; readonly cause: unknown }> = []
+  readonly #waiters = new Set<() => void>()
+  #opening: Promise<Folded> | undefined
+  #folded: Folded | undefined
+  /**
+   * `#begun`: steps without an end yet. `#running`: the ones of them whose function is called or whose outcome is
+   * stored.
+   */
+  #begun = 0
+  #running = 0
+  #parked = 0
+  #moves = 0
+  #marked = false
+  #halted = false
+  #returned = false
+  #warned = false
+
+  constructor(options: EngineOptions) {
+    this.#options = options
+    this.#calls = new StepCalls(options, () => this.#check())
+  }
+
+  readonly step: Steps["step"] = (name, run, options = {}) =>
+    // The result is the JSON form of what the function returned, which the compiler cannot follow.
+    this.#track(() => this.#step(name, run, options)) as ReturnType<Steps["step"]> as Promise<never>
+
+  readonly each: Steps["each"] = (name, items, run, options) =>
+    this.#track(() => this.#each(name, [...items], run, options)) as Promise<never>
+
+  /** Opens the journal before the handler begins. */
+  async open(): Promise<void> {
+    await this.#open()
+  }
+
+  /**
+   * What of the handler still runs after the wait for it, or its attempt, was ended; `undefined` where nothing does.
+   */
+  pending(handler: Promise<unknown> | undefined): Promise<unknown> | undefined {
+    if (this.#parked === 0) return handler
+    return this.#calls.areOver ? undefined : this.#until(() => this.#calls.areOver)
+  }
+
+  /**
+   * Called when the handler has returned, or the wait for it has ended: waits for the steps that have begun, or reverts
+   * the completed ones. Resolves with the exit of the attempt. A failure of a step that the handler does not await
+   * fails the job.
+   */
+  async finish(exit: Exit.Exit<unknown, unknown>): Promise<Exit.Exit<unknown, unknown>> {
+    this.#returned = true
+    if (this.#isEnding) {
+      await this.#revertAll()
+      if (!this.#options.isOver()) await this.#options.port.finished()
+      return exit
+    }
+    await this.#until(() => (this.#mustStop ? this.#running === 0 || this.#options.isOver() : this.#begun === 0))
+    if (this.#mustStop || this.#isLeft) return exit
+    const missed = Exit.isSuccess(exit) ? this.#failures.find(({ promise }) => !promise.isAwaited) : undefined
+    const failed = missed === undefined ? exit : Exit.fail(missed.cause)
+    const thrown = Exit.isFailure(failed) ? Cause.squash(failed.cause) : undefined
+    return thrown instanceof StepError && thrown.is("Reject") ? Exit.fail(rejectOf(thrown)) : failed
+  }
+
+  /** Whether the wait for the handler was ended, or its outcome does not count. */
+  get isStopped(): boolean {
+    return this.#isLeft || this.#mustStop
+  }
+
+  /** Whether this attempt only undoes steps. */
+  get #isEnding(): boolean {
+    return this.#folded?.ending !== undefined
+  }
+
+  get #mustStop(): boolean {
+    return this.#halted || this.#isEnding || this.#options.isOver()
+  }
+
+  #track<T>(work: () => Promise<T>): Promise<T> {
+    this.#moves++
+    if (this.#returned) {
+      if (!this.#warned) this.#options.log().warn("a step was begun after the handler had returned, and does not run")
+      this.#warned = true
+      return NEVER
+    }
+    this.#begun++
+    const ended = () => {
+      this.#begun--
+      this.#moves++
+      this.#check()
+    }
+    const promise: WatchedPromise<T> = new WatchedPromise((resolve, reject) =>
+      work().then(
+        (value) => {
+          resolve(value)
+          ended()
+        },
+        (cause: unknown) => {
+          this.#failures.push({ promise, cause })
+          reject(cause)
+          ended()
+        },
+      ),
+    )
+    // A failure that nothing awaits must not end the process: it fails the job instead, see `finish`.
+    Promise.prototype.then.call(promise, undefined, () => undefined)
+    return promise
+  }
+
+  async #step(name: string, run: (step: Step) => unknown, options: StepOptions<never>): Promise<unknown> {
+    checkName(name)
+    const plan = planOf(options)
+    checkUse(name, this.#names, this.#calls.isInside)
+    this.#names.add(name)
+    if (this.#names.size === MANY_STEPS) this.#options.log().warn(`${MANY_STEPS} of ${MOST_STEPS} steps are used`)
+    const folded = this.#folded ?? (await this.#open())
+    if (plan.revert !== undefined) this.#reverts.set(name, plan)
+    const known = outcomeFor(folded, name, this.#options.retries)
+    if (known === undefined) return this.#begin(name, run, plan)
+    await this.#inOrder(known.order)
+    if (known.failure !== undefined) throw errorOf(known.failure)
+    return this.#valueOf(known)
+  }
+
+  async #each<In>(
+    name: string,
+    items: ReadonlyArray<In>,
+    run: (item: In, step: Step) => unknown,
+    { key, parallel = 16, ...options }: EachOptions<In, never>,
+  ): Promise<ReadonlyArray<unknown>> {
+    if (!Number.isInteger(parallel) || parallel < 1) refuseInput("parallel", "must be a whole number from 1 on")
+    const keys = keysOf(items, key)
+    return inLanes(parallel, items, (item, at) =>
+      this.#track(() => this.#step(`${name}/${keys[at]}`, (step) => run(item, step), options)),
+    )
+  }
+
+  #open(): Promise<Folded> {
+    this.#opening ??= this.#options.port.open().then((entries) => {
+      this.#folded = fold(entries)
+      if (this.#isEnding) void this.#collect()
+      const signal = this.#options.signal()
+      signal.addEventListener("abort", () => this.#aborted(signal))
+      if (signal.aborted) this.#aborted(signal)
+      return this.#folded
+    })
+    return this.#opening
+  }
+
+  #aborted({ reason }: AbortSignal): void {
+    if (this.#options.isOver()) this.#calls.interrupt()
+    // A cancelled job undoes its steps, so no further one begins. The soft time limit stops no step.
+    else if (reason instanceof DOMException && reason.name === "AbortError") this.#halt()
+    this.#check()
+  }
+
+  #halt(): void {
+    if (this.#halted || this.#isEnding) return
+    this.#halted = true
+    // A handler that ignores its signal between steps must not keep them from being undone.
+    const timer = setTimeout(() => void this.#until(() => this.#running === 0).then(() => this.#leave()), HEED_MS)
+    timer.unref?.()
+  }
+
+  /**
+   * Gives outcomes back in the order in which they were stored, so that a race of steps ends as it did in the first
+   * run.
+   */
+  #inOrder(order: number): Promise<void> {
+    return new Promise((resolve) => {
+      this.#replays.push({ order, resolve })
+      if (this.#replays.length === 1) setImmediate(() => this.#replayNext())
+    })
+  }
+
+  #replayNext(): void {
+    this.#moves++
+    const at = this.#replays.reduce(
+      (least, each, at) => (each.order < (this.#replays[least]?.order ?? 0) ? at : least),
+      0,
+    )
+    const [next] = this.#replays.splice(at, 1)
+    next?.resolve()
+    if (this.#replays.length > 0) setImmediate(() => this.#replayNext())
+  }
+
+  async #valueOf({ value, large }: StepState): Promise<unknown> {
+    const form = large === undefined ? value : await this.#options.port.value(large)
+    // A copy: the revert must not get what the handler changes in its result.
+    return ofJsonForm(typeof form === "object" ? structuredClone(form) : form)
+  }
+
+  #park(): Promise<never> {
+    this.#parked++
+    this.#check()
+    return NEVER
+  }
+
+  async #begin(name: string, run: (step: Step) => unknown, plan: Plan): Promise<unknown> {
+    const { port } = this.#options
+    if (this.#mustStop) return this.#park()
+    if (plan.revert !== undefined && !this.#marked) {
+      await port.mark()
+      this.#marked = true
+    }
+    await port.doubt()
+    if (this.#mustStop) return this.#park()
+    this.#running++
+    try {
+      const done = await this.#calls.perform(name, run, plan, () => this.#halted)
+      return done === undefined ? await this.#park() : done.value
+    } finally {
+      this.#running--
+      this.#check()
+    }
+  }
+
+  /** Ends the wait for the handler while steps are undone, once the handler reaches no further step. */
+  async #collect(): Promise<void> {
+    const began = performance.now()
+    let moves = this.#moves
+    let quietSince = began
+    while (!this.#returned && !this.#options.isOver()) {
+      await new Promise((resolve) => setTimeout(resolve, QUIET_MS / 2))
+      const now = performance.now()
+      if (moves !== this.#moves || this.#replays.length > 0) quietSince = now
+      moves = this.#moves
+      const missing = this.#folded === undefined || leftDone(this.#folded).some((name) => !this.#reverts.has(name))
+      const patience = this.#parked === 0 ? LONGEST_REPLAY_MS : missing ? PATIENCE_MS : QUIET_MS
+      if (now - quietSince >= patience || now - began >= LONGEST_REPLAY_MS) return this.#leave()
+    }
+  }
+
+  /** Reverts one step after another, and stops at the first revert that fails for good. */
+  async #revertAll(): Promise<void> {
+    const folded = this.#folded
+    if (folded?.ending === undefined) return
+    if ([...folded.steps.values()].some(({ state }) => state === "revert-failed")) return
+    for (const name of toRevert(folded, [...this.#reverts.keys()])) {
+      const plan = this.#reverts.get(name)
+      if (this.#options.isOver() || plan === undefined) return
+      await this.#options.port.doubt()
+      if (!(await this.#revert(name, plan, outcomeFor(folded, name, 0), folded.ending.why))) return
+    }
+  }
+
+  #revert(name: string, plan: Plan, state: StepState | undefined, why: Undo<never>["why"]): Promise<boolean> {
+    return this.#calls.revert(name, plan, async () => {
+      const value = state === undefined || state.failure !== undefined ? undefined : await this.#valueOf(state)
+      const error = state?.failure === undefined ? undefined : errorOf(state.failure)
+      // `Plan` has lost the type of the step's result, which the handler's own types check.
+      return (step) => plan.revert?.({ result: value as never, error, why, step })
+    })
+  }
+
+  #leave(): void {
+    if (this.#isLeft || this.#returned) return
+    this.#isLeft = true
+    this.#options.leave()
+  }
+
+  #check(): void {
+    if (this.#halted && !this.#isEnding && this.#parked > 0 && this.#running === 0) this.#leave()
+    for (const waiter of this.#waiters) waiter()
+  }
+
+  #until(holds: () => boolean): Promise<void> {
+    if (holds()) return Promise.resolve()
+    return new Promise((resolve) => {
+      const waiter = () => {
+        if (!holds()) return
+        this.#waiters.delete(waiter)
+        resolve()
+      }
+      this.#waiters.add(waiter)
+    })
+  }
+}
+
+const rejectOf = (error: StepError): Reject => {
+  const reject = new Reject(error.message, { cause: error.cause })
+  if (error.stack !== undefined) reject.stack = error.stack
+  return reject
+}

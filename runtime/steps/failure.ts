@@ -1,0 +1,74 @@
+/** The stored form of the error that a step throws. */
+import { StepError } from "../actor/step.ts"
+import { jobError } from "../jobs/outcome/job-error.ts"
+import { strictJson } from "../protocol/codec/json.ts"
+import type { StepFailure } from "./page.ts"
+
+const MOST_CAUSES = 8
+const MOST_NAMES = 16
+/** Most characters of JSON for the fields of an error. */
+const MOST_FIELDS = 4_096
+const OWN = new Set(["name", "message", "stack", "cause", "_tag", "names", "fields", "errors"])
+
+/** The stored form of any thrown value; never throws itself. */
+export const failureOf = (thrown: unknown, depth = 0): StepFailure => {
+  if (thrown instanceof StepError) return ofStepError(thrown, depth)
+  const { name, message, traceback } = jobError(thrown)
+  const fields = fieldsOf(thrown)
+  const cause = thrown instanceof Error ? thrown.cause : undefined
+  return {
+    names: namesOf(thrown, name),
+    message,
+    ...(traceback === undefined || depth > 0 ? {} : { traceback }),
+    ...(fields === undefined ? {} : { fields }),
+    ...(cause === undefined || cause === null || depth === MOST_CAUSES ? {} : { cause: failureOf(cause, depth + 1) }),
+  }
+}
+
+const ofStepError = ({ names, message, fields, stack, cause }: StepError, depth: number): StepFailure => ({
+  names,
+  message,
+  fields,
+  ...(stack === undefined || depth > 0 ? {} : { traceback: stack }),
+  ...(cause === undefined || depth === MOST_CAUSES ? {} : { cause: failureOf(cause, depth + 1) }),
+})
+
+export const errorOf = ({ cause, ...failure }: StepFailure): StepError =>
+  new StepError({ ...failure, ...(cause === undefined ? {} : { cause: errorOf(cause) }) })
+
+/** A failure that the engine finds, not the function of the step. */
+export const named = (name: string, message: string): StepFailure => ({ names: [name], message })
+
+const namesOf = (thrown: unknown, first: string): ReadonlyArray<string> => {
+  const names = [first]
+  try {
+    for (
+      let each: unknown = Object.getPrototypeOf(thrown);
+      typeof each === "object" && each !== null && names.length < MOST_NAMES;
+    ) {
+      const { name } = each.constructor
+      if (name !== "" && name !== "Object" && !names.includes(name)) names.push(name)
+      each = Object.getPrototypeOf(each)
+    }
+  } catch {
+    // `thrown` is a primitive, or a proxy that throws: its first name is enough.
+  }
+  return names
+}
+
+const fieldsOf = (thrown: unknown): Readonly<Record<string, unknown>> | undefined => {
+  if (typeof thrown !== "object" || thrown === null) return undefined
+  const fields: Record<string, unknown> = {}
+  let length = 0
+  try {
+    for (const [key, value] of Object.entries(thrown)) {
+      if (OWN.has(key) || value === undefined) continue
+      const form = strictJson(value)
+      length += key.length + (form === undefined ? 0 : JSON.stringify(form).length)
+      if (form !== undefined && length <= MOST_FIELDS) fields[key] = form
+    }
+  } catch {
+    // A getter has thrown: the fields before it are kept.
+  }
+  return Object.keys(fields).length === 0 ? undefined : fields
+}

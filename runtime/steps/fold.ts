@@ -1,0 +1,119 @@
+/** The state of each step that follows from a journal's entries. Pure. */
+import type { Undoing } from "../protocol/record.ts"
+import type { Entry, StepEntry, StepFailure } from "./page.ts"
+
+export interface StepState {
+  readonly name: string
+  readonly state: "done" | "failed" | "reverted" | "revert-failed"
+  /** Place of its outcome in the journal: steps are replayed in this order, and reverted in the reverse order. */
+  readonly order: number
+  readonly at: number
+  readonly took: number
+  readonly tries: number
+  /** Whether the step has a function that reverts it. */
+  readonly revert: boolean
+  readonly value?: unknown
+  /** Key under which the result is stored, where it is too large for a page. */
+  readonly large?: string
+  readonly failure?: StepFailure
+  /** How many retries the job had behind it when the step failed. */
+  readonly retries?: number
+  /** Why the revert of the step failed for good. */
+  readonly undone?: StepFailure
+}
+
+export interface Folded {
+  readonly steps: ReadonlyMap<string, StepState>
+  /** Why the steps are undone; set once that has begun. */
+  readonly ending: Undoing | undefined
+  /** The highest fence of all deliveries that have opened the journal. */
+  readonly opened: string
+  /** How many claims the job had when the delivery that wrote the last entry opened the journal. */
+  readonly claims: number
+}
+
+const outcomeOf = (entry: Extract<StepEntry, { kind: "ok" | "err" }>, order: number): StepState => {
+  const { step: name, at, took, tries, revert = false } = entry
+  const known = { name, order, at, took, tries, revert }
+  if (entry.kind === "err") return { ...known, state: "failed", failure: entry.failure, retries: entry.retries }
+  const { large, value = null } = entry
+  return { ...known, state: "done", ...(large === undefined ? { value } : { large }) }
+}
+
+export const fold = (entries: ReadonlyArray<Entry>): Folded => {
+  const steps = new Map<string, StepState>()
+  let ending: Undoing | undefined
+  let opened = ""
+  let claims = 0
+  let claimed = 0
+  for (const [order, entry] of entries.entries()) {
+    if (entry.kind === "open") {
+      if (entry.fence > opened) opened = entry.fence
+      claimed = entry.claims
+      continue
+    }
+    claims = claimed
+    if (entry.kind === "to") {
+      // The first reason stands: a job whose steps are undone because it failed is not cancelled afterwards.
+      ending ??= entry.ending
+    } else if (entry.kind === "ok" || entry.kind === "err") steps.set(entry.step, outcomeOf(entry, order))
+    else {
+      const { step: name, at, took, tries } = entry
+      // The outcome of this step was never stored: its worker may have died in it.
+      const before = steps.get(name) ?? { name, order, at, took, tries, revert: true }
+      const after =
+        entry.kind === "rev"
+          ? { state: "reverted" as const }
+          : { state: "revert-failed" as const, undone: entry.failure }
+      steps.set(name, { ...before, ...after })
+    }
+  }
+  return { steps, ending, opened, claims }
+}
+
+/**
+ * The stored outcome of a step that the handler reaches; `undefined` where the step is to run. A failure from an
+ * earlier retry of the job does not count, so that the step runs again. While steps are undone it does count, so that
+ * the handler takes the same path as before.
+ */
+export const outcomeFor = (folded: Folded, name: string, retries: number): StepState | undefined => {
+  const step = folded.steps.get(name)
+  // A step whose worker died in it has been reverted without an outcome.
+  if (step === undefined || (step.failure ?? step.large ?? step.value) === undefined) return undefined
+  const isVoid = step.failure !== undefined && step.retries !== retries && folded.ending === undefined
+  return isVoid ? undefined : step
+}
+
+/**
+ * The steps to revert next, in that order, out of all with a revert that the handler has reached: the last completed
+ * one first. A step without an outcome may have run, and comes before them, the last reached one first; it is left out
+ * where `ending.sure` rules that it was under way.
+ */
+export const toRevert = (folded: Folded, reached: ReadonlyArray<string>): ReadonlyArray<string> => {
+  const orderOf = (name: string, at: number) => {
+    const step = folded.steps.get(name)
+    return step === undefined ? Number.MAX_SAFE_INTEGER - reached.length + at : step.order
+  }
+  return reached
+    .map((name, at) => ({ name, order: orderOf(name, at) }))
+    .filter(({ name }) => !isUndone(folded.steps.get(name)) && (folded.steps.has(name) || !folded.ending?.sure))
+    .sort((one, other) => other.order - one.order)
+    .map(({ name }) => name)
+}
+
+const isUndone = (step: StepState | undefined): boolean => step?.state === "reverted"
+
+/** Names of the steps with a revert that were not reverted, oldest first. */
+export const leftDone = ({ steps }: Folded): ReadonlyArray<string> =>
+  [...steps.values()].filter((step) => step.revert && !isUndone(step)).map(({ name }) => name)
+
+/**
+ * The entries with which the next run begins when a job is run again by hand. Completed steps are kept where nothing
+ * was undone. A job whose revert failed for good goes on reverting. A job whose steps were undone begins with none.
+ */
+export const kept = (entries: ReadonlyArray<Entry>): ReadonlyArray<Entry> => {
+  const folded = fold(entries)
+  if (folded.ending === undefined) return entries.filter(({ kind }) => kind === "ok")
+  const isStuck = [...folded.steps.values()].some(({ state }) => state === "revert-failed")
+  return isStuck ? entries.filter(({ kind }) => kind !== "open" && kind !== "rer") : []
+}

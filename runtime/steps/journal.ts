@@ -1,0 +1,215 @@
+/**
+ * The journal of one run of a job, as the delivery that has the job writes it. Only one write is under way at a time.
+ */
+
+import { TransportError } from "../transport/errors.ts"
+import type { Revision, Store } from "../transport/store.ts"
+import { type Folded, fold } from "./fold.ts"
+import {
+  decodePage,
+  EMPTY,
+  type Entry,
+  encodePage,
+  fill,
+  flowPrefix,
+  judge,
+  pageKey,
+  type Tail,
+  type Waiting,
+  waiting,
+} from "./page.ts"
+import { copyKept, keepFor, readJournal, readValue, ttlOf } from "./pages.ts"
+
+/**
+ * Why a delivery may no longer write its journal: a later delivery has opened it, or the store could not be reached.
+ */
+export type Closed = "superseded" | "lost"
+
+export interface JournalOptions {
+  readonly store: Store
+  readonly id: string
+  readonly run: number
+  /** Where the job was run again by hand: earlier runs, of which the first that has a journal is continued. */
+  readonly from?: ReadonlyArray<number> | undefined
+  /** Name of the writer; no two deliveries or processes have the same one. */
+  readonly by: string
+  readonly fence: string
+  /** Called once, before any further write is refused. */
+  readonly onClosed: (why: Closed) => void
+}
+
+const TRIES = 3
+const WAIT_MS = 100
+/** How often opening is tried, since another delivery may write in between; this many in a row are unlikely. */
+const OPENINGS = 10
+
+interface Queued extends Waiting {
+  readonly resolve: () => void
+  readonly reject: (cause: unknown) => void
+}
+
+export class Journal {
+  closed: Closed | undefined
+  readonly #options: JournalOptions
+  readonly #prefix: string
+  readonly #entries: Array<Entry> = []
+  #folded: Folded | undefined
+  #tail: Tail = EMPTY
+  #queue: Array<Queued> = []
+  #writing = false
+  #writes = 0
+  #values = 0
+  #opened = false
+
+  constructor(options: JournalOptions) {
+    this.#options = options
+    this.#prefix = flowPrefix(options.id, options.run)
+  }
+
+  get entries(): ReadonlyArray<Entry> {
+    return this.#entries
+  }
+
+  get folded(): Folded {
+    this.#folded ??= fold(this.#entries)
+    return this.#folded
+  }
+
+  /**
+   * Opens the journal for this delivery: from then on every write of an earlier delivery is refused. Afterwards the
+   * journal may be closed. Fails for a page that cannot be read. The very first delivery of a job need not open it: its
+   * first write creates the first page, which is refused where another delivery has created it.
+   */
+  async open(at: number, claims: number): Promise<void> {
+    const { store, id, from = [], fence, by } = this.#options
+    this.#opened = true
+    for (let tried = 0, failed = 0; tried < OPENINGS; tried++) {
+      try {
+        let read = await readJournal(store, this.#prefix)
+        if (read.entries.length === 0 && from.length > 0) {
+          const prefixes = from.map((run) => flowPrefix(id, run))
+          await copyKept(store, prefixes, this.#prefix, by)
+          read = await readJournal(store, this.#prefix)
+        }
+        this.#entries.splice(0, this.#entries.length, ...read.entries)
+        this.#folded = undefined
+        this.#tail = read.tail
+        if (this.folded.opened > fence) return this.#close("superseded")
+        const answer = await this.#write([waiting({ kind: "open", fence, at, claims })])
+        if (answer === "lost") return this.#close(answer)
+        if (answer !== "superseded") return
+      } catch (cause) {
+        if (!(cause instanceof TransportError)) throw cause
+        if (++failed === TRIES) return this.#close("lost")
+        await pause(failed)
+      }
+    }
+    this.#close("lost")
+  }
+
+  /** Resolves when the entry is stored. Never settles once the journal is closed. */
+  append(entry: Entry): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (this.closed !== undefined) return
+      this.#queue.push({ ...waiting(entry), resolve, reject })
+      if (!this.#writing) void this.#drain()
+    })
+  }
+
+  /** Stores a result that is too large for a page and resolves with its key. Fails as the store does. */
+  async putValue(text: string): Promise<string> {
+    const name = `v/${this.#options.by}.${++this.#values}`
+    await this.#options.store.write([{ key: this.#prefix + name, value: new TextEncoder().encode(text) }])
+    return name
+  }
+
+  value(name: string): Promise<string> {
+    return readValue(this.#options.store, this.#prefix, name)
+  }
+
+  /** Gives the journal of an ended job its time to live. Fails as the store does. */
+  async keep(keepMs: number): Promise<void> {
+    const { store, by } = this.#options
+    const { page, revision, held } = this.#tail
+    if (this.#entries.length === 0) return
+    if (page > 0 || this.#opened || this.#values > 0) return keepFor(store, this.#prefix, keepMs)
+    const value = encodePage({ by, n: this.#writes, ended: true }, held)
+    await store.write([{ key: pageKey(this.#prefix, 0), value, expect: revision, ...ttlOf(keepMs) }])
+  }
+
+  close(why: Closed): void {
+    this.#close(why)
+  }
+
+  #close(why: Closed): void {
+    if (this.closed !== undefined) return
+    this.closed = why
+    this.#queue = []
+    this.#options.onClosed(why)
+  }
+
+  async #drain(): Promise<void> {
+    this.#writing = true
+    // All entries that are appended in the same turn go with this write.
+    await Promise.resolve()
+    while (this.#queue.length > 0 && this.closed === undefined) {
+      const batch = this.#queue
+      try {
+        const taken = await this.#write(batch)
+        if (typeof taken === "string") this.#close(taken)
+        else for (const { resolve } of this.#queue.splice(0, taken)) resolve()
+      } catch (cause) {
+        for (const { reject } of this.#queue.splice(0)) reject(cause)
+      }
+    }
+    this.#writing = false
+  }
+
+  /**
+   * Writes as many entries as the last page takes. Resolves with their number, or with why the journal is to be closed.
+   */
+  async #write(entries: ReadonlyArray<Waiting>): Promise<number | Closed> {
+    const { by } = this.#options
+    const { page } = this.#tail
+    const { held, taken, sealed } = fill(this.#tail, entries)
+    const n = ++this.#writes
+    const revision = await this.#put(pageKey(this.#prefix, page), encodePage({ by, n, sealed }, held), n)
+    if (typeof revision === "object") return revision.closed
+    this.#entries.push(...entries.slice(0, taken).map(({ entry }) => entry))
+    this.#folded = undefined
+    this.#tail = sealed ? { page: page + 1, revision: "", held: [] } : { page, revision, held }
+    return taken
+  }
+
+  /**
+   * Stores a page. Where the write was refused, or its answer was lost, the stored page decides. Fails for a page that
+   * the store can never take.
+   */
+  async #put(key: string, value: Uint8Array, n: number): Promise<Revision | { readonly closed: Closed }> {
+    const { store, by } = this.#options
+    let expect = this.#tail.revision
+    for (let tried = 1; ; tried++) {
+      try {
+        if (tried > 1) await pause(tried - 1)
+        const written = await store.write([{ key, value, expect }])
+        const [revision = ""] = written === "conflict" ? [] : written
+        if (written !== "conflict") return revision
+      } catch (cause) {
+        if (!(cause instanceof TransportError) || (cause.reason !== "unavailable" && cause.reason !== "internal"))
+          throw cause
+      }
+      try {
+        const [found] = await store.get([key])
+        const judged = judge(found && decodePage(found.value), { by, n, revision: expect })
+        if (judged === "written") return found?.revision ?? ""
+        if (judged === "superseded") return { closed: "superseded" }
+        expect = found?.revision ?? ""
+      } catch (cause) {
+        if (!(cause instanceof TransportError)) throw cause
+      }
+      if (tried >= TRIES) return { closed: "lost" }
+    }
+  }
+}
+
+const pause = (tried: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, WAIT_MS * tried))

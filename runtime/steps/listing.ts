@@ -1,0 +1,124 @@
+/** The steps of a job as people and programs see them, and the journals of ended jobs, which get the time to live of their record. */
+import * as Schema from "effect/Schema"
+import { describedMethod } from "../cluster/directory.ts"
+import type { Connection } from "../connection/connection.ts"
+import { idFrom } from "../jobs/dependencies/edges.ts"
+import { findRecord, goneError } from "../jobs/tracking/finding.ts"
+import { isoTime } from "../jobs/view.ts"
+import { hideAll, textOf } from "../log/redaction.ts"
+import { parseTask } from "../protocol/headers.ts"
+import type { JobRecord } from "../protocol/record.ts"
+import { isTerminal } from "../protocol/state.ts"
+import { fold, type StepState } from "./fold.ts"
+import { decodePage, flowPrefix, SHELVES, shelfPrefix } from "./page.ts"
+import { keepFor, readJournal } from "./pages.ts"
+
+const Step = Schema.Struct({
+  name: Schema.String,
+  state: Schema.Literals(["done", "failed", "reverted", "revert-failed"]),
+  at: Schema.String.annotate({ description: "When it ended" }),
+  took: Schema.Finite.annotate({ description: "In seconds, its retries included" }),
+  tries: Schema.Int,
+  revert: Schema.optionalKey(Schema.Literal(true).annotate({ description: "It can be undone" })),
+  value: Schema.optionalKey(
+    Schema.String.annotate({ description: "Its result as JSON, cut to 1,024 characters; `***` where it is hidden" }),
+  ),
+  large: Schema.optionalKey(Schema.Literal(true).annotate({ description: "Its result is too large to be shown" })),
+  error: Schema.optionalKey(
+    Schema.Struct({ name: Schema.String, message: Schema.String }).annotate({
+      description: "Why it failed, or why it could not be undone",
+    }),
+  ),
+})
+
+/** The durable steps of a job, in the order in which they were stored. Steps that are under way are not among them. */
+export const StepPage = Schema.Struct({
+  run: Schema.Int,
+  steps: Schema.Array(Step),
+  next: Schema.optionalKey(Schema.String.annotate({ description: "Where the next page begins; absent on the last" })),
+})
+export type StepPage = typeof StepPage.Type
+
+/** A page of the steps of a job's run, which is the last one. Fails with `not-found`, `gone`, and as the store does. */
+export const stepsOf = async (
+  connection: Connection,
+  id: string,
+  { limit, after = "" }: { readonly limit: number; readonly after?: string | undefined },
+): Promise<StepPage> => {
+  const { store } = connection
+  const { record } = await findRecord(connection, id)
+  if (record.tombstone) throw goneError(id)
+  const { entries } = await readJournal(store, flowPrefix(id, record.run))
+  const from = after === "" ? -1 : Number(after)
+  const all = [...fold(entries).steps.values()].sort((one, other) => one.order - other.order)
+  const rest = all.filter(({ order }) => order > from)
+  const redact = await redactionOf(store, record)
+  const steps = rest.slice(0, limit)
+  const last = steps.at(-1)
+  return {
+    run: record.run,
+    steps: steps.map((step) => stepView(step, redact)),
+    ...(last === undefined || rest.length <= limit ? {} : { next: String(last.order) }),
+  }
+}
+
+const stepView = (step: StepState, redact: ReturnType<typeof hideAll>): typeof Step.Type => {
+  const { name, state, at, took, tries, revert, value, large, failure, undone } = step
+  const why = undone ?? failure
+  return {
+    name,
+    state,
+    at: isoTime(at),
+    took: took / 1_000,
+    tries,
+    ...(revert ? { revert } : {}),
+    ...(value === undefined ? {} : { value: textOf(value, redact === undefined ? {} : { redact }) }),
+    ...(large === undefined ? {} : { large: true }),
+    ...(why === undefined ? {} : { error: { name: why.names[0] ?? "Error", message: why.message } }),
+  }
+}
+
+/** What the method hides. Everything where that cannot be read. */
+const redactionOf = async (store: Connection["store"], { task, meth, message }: JobRecord) => {
+  const parsed = message === undefined ? undefined : parseTask(message)
+  const own = parsed?._tag === "Success" ? parsed.success.own.redact : undefined
+  return describedMethod(store, task, meth).then(
+    (method) => hideAll(own, method?.redact),
+    () => true as const,
+  )
+}
+
+/** Pages that one round of a sweep reads. */
+const SLICE = 50
+
+/**
+ * Finds journals of jobs that have ended, whose worker died before it could give them a time to live, or that were ended from
+ * outside. One slice of one shelf per round.
+ */
+export class JournalSweep {
+  #shelf = 0
+  #after: string | undefined
+
+  /** Fails as the transport does. */
+  async round({ jobs, store }: Pick<Connection, "jobs" | "store">): Promise<void> {
+    const prefix = shelfPrefix(this.#shelf)
+    const some = await store.list({
+      prefix,
+      limit: SLICE,
+      ...(this.#after === undefined ? {} : { after: this.#after }),
+    })
+    const runs = new Map<string, readonly [id: string, run: number]>()
+    for (const { key, value } of some) {
+      const [, , part = "", run = "", page = "", ...more] = key.split("/")
+      if (more.length > 0 || !/^\d{6}$/.test(page) || decodePage(value).ended) continue
+      runs.set(`${part}/${run}`, [idFrom(part), Number(run)])
+    }
+    for (const [id, run] of runs.values()) {
+      const record = (await jobs.find(id))?.record
+      const isOver = record === undefined || record.run > run || isTerminal(record.state)
+      if (isOver) await keepFor(store, flowPrefix(id, run), record?.run === run ? (record.keepMs ?? -1) : 0)
+    }
+    this.#after = some.length < SLICE ? undefined : some.at(-1)?.key
+    if (this.#after === undefined) this.#shelf = (this.#shelf + 1) % SHELVES
+  }
+}

@@ -1,0 +1,153 @@
+/**
+ * The journal of one run of a job as it is stored: entries in pages, one key each. Pure. Each write is a
+ * compare-and-set on the last page, or creates the page after a sealed one, so all writes form one chain: once another
+ * writer has followed, the next write of the earlier one is refused.
+ */
+import { hashOf, keyPart } from "../jobs/dependencies/edges.ts"
+import type { Undoing } from "../protocol/record.ts"
+
+/** The failure of a step in its stored form. The first run throws it as every later one does. */
+export interface StepFailure {
+  /** Class names and `_tag` of the thrown error, the most specific one first. */
+  readonly names: ReadonlyArray<string>
+  readonly message: string
+  readonly traceback?: string
+  readonly fields?: Readonly<Record<string, unknown>>
+  readonly cause?: StepFailure
+}
+
+interface Noted {
+  readonly step: string
+  /** When it ended, in milliseconds since the epoch. */
+  readonly at: number
+  readonly took: number
+  readonly tries: number
+}
+
+/**
+ * What a step has done: `ok` completed, `err` failed, `rev` was reverted, `rer` its revert failed for good. `revert`:
+ * the step has a function that reverts it.
+ */
+export type StepEntry =
+  | (Noted & { readonly kind: "ok"; readonly revert?: true; readonly value?: unknown; readonly large?: string })
+  | (Noted & { readonly kind: "err"; readonly revert?: true; readonly failure: StepFailure; readonly retries: number })
+  | (Noted & { readonly kind: "rev" })
+  | (Noted & { readonly kind: "rer"; readonly failure: StepFailure })
+
+export type Entry =
+  | StepEntry
+  /**
+   * A delivery has opened the journal. `claims`: how often the job was claimed since its last outcome, this claim
+   * included.
+   */
+  | { readonly kind: "open"; readonly fence: string; readonly at: number; readonly claims: number }
+  /** The steps are undone from here on. */
+  | { readonly kind: "to"; readonly at: number; readonly ending: Undoing }
+
+export interface Page {
+  readonly v: 1
+  /** Name of the writer; no two deliveries or processes have the same one. */
+  readonly by: string
+  /** Number of the writer's write. It shows whether a write whose answer was lost was stored. */
+  readonly n: number
+  /** The page is full: the next entry is in the next page. */
+  readonly sealed?: true
+  /** The job has ended, and this page has a time to live. */
+  readonly ended?: true
+  readonly entries: ReadonlyArray<Entry>
+}
+
+const PREFIX = "flow/"
+export const SHELVES = 16
+const SEAL_BYTES = 8 * 1024
+const SEAL_ENTRIES = 32
+/** A result with more characters of JSON has a key of its own, which the entry names. */
+export const LARGE = 4 * 1024
+
+export const shelfPrefix = (shelf: number): string => `${PREFIX}${shelf}/`
+
+/** Prefix of all keys of one run of a job. */
+export const flowPrefix = (id: string, run: number): string =>
+  `${shelfPrefix(hashOf(id) % SHELVES)}${keyPart(id)}/${run}/`
+
+export const pageKey = (prefix: string, page: number): string => `${prefix}${String(page).padStart(6, "0")}`
+
+/** An entry with its JSON, so that a page that grows is not encoded anew each time. */
+export interface Waiting {
+  readonly entry: Entry
+  readonly text: string
+}
+
+export const waiting = (entry: Entry): Waiting => ({ entry, text: JSON.stringify(entry) })
+
+/** The last page, as its writer knows it. */
+export interface Tail {
+  readonly page: number
+  /** Empty where the page does not exist yet. */
+  readonly revision: string
+  readonly held: ReadonlyArray<Waiting>
+}
+
+export const EMPTY: Tail = { page: 0, revision: "", held: [] }
+
+/** The next write: as many of the entries as the page takes, at least one, and whether they seal the page. */
+export const fill = (
+  { held }: Tail,
+  entries: ReadonlyArray<Waiting>,
+): { readonly held: ReadonlyArray<Waiting>; readonly taken: number; readonly sealed: boolean } => {
+  let bytes = held.reduce((sum, { text }) => sum + text.length, 0)
+  let taken = 0
+  const isFull = () => held.length + taken >= SEAL_ENTRIES || bytes >= SEAL_BYTES
+  do bytes += entries[taken++]?.text.length ?? 0
+  while (taken < entries.length && !isFull())
+  return { held: [...held, ...entries.slice(0, taken)], taken, sealed: isFull() }
+}
+
+export const encodePage = (
+  {
+    by,
+    n,
+    sealed,
+    ended,
+  }: { readonly by: string; readonly n: number; readonly sealed?: boolean; readonly ended?: boolean },
+  held: ReadonlyArray<Waiting>,
+): Uint8Array => {
+  const flags = `${sealed ? `,"sealed":true` : ""}${ended ? `,"ended":true` : ""}`
+  const entries = held.map(({ text }) => text).join(",")
+  return new TextEncoder().encode(`{"v":1,"by":${JSON.stringify(by)},"n":${n}${flags},"entries":[${entries}]}`)
+}
+
+const isPage = (value: unknown): value is Page =>
+  typeof value === "object" &&
+  value !== null &&
+  "v" in value &&
+  value.v === 1 &&
+  "by" in value &&
+  typeof value.by === "string" &&
+  "entries" in value &&
+  Array.isArray(value.entries)
+
+/** Fails for a page of a later version of Callboard, which this version cannot understand. */
+export const decodePage = (bytes: Uint8Array): Page => {
+  const value: unknown = JSON.parse(new TextDecoder().decode(bytes))
+  if (isPage(value)) return value
+  throw new Error("a page of the job's journal was written by a later version: let a worker of that version run it")
+}
+
+/** The tail after the last page that was read. */
+export const tailAfter = (at: number, page: Page, revision: string): Tail =>
+  page.sealed ? { page: at + 1, revision: "", held: [] } : { page: at, revision, held: page.entries.map(waiting) }
+
+/**
+ * Judges by the stored page what became of a write that was refused, or whose answer was lost. `again`: it was not
+ * stored, and no other writer has followed. `superseded`: another writer has followed, so that this one may write no
+ * more.
+ */
+export const judge = (
+  found: Page | undefined,
+  sent: { readonly by: string; readonly n: number; readonly revision: string },
+): "written" | "again" | "superseded" => {
+  if (found === undefined) return sent.revision === "" ? "again" : "superseded"
+  if (found.by !== sent.by) return "superseded"
+  return found.n >= sent.n ? "written" : "again"
+}

@@ -1,0 +1,104 @@
+/**
+ * The pages of journals in the store: reads them, gives them a time to live, and copies the entries with which the next
+ * run begins.
+ */
+import type { Store } from "../transport/store.ts"
+import { kept } from "./fold.ts"
+import {
+  decodePage,
+  EMPTY,
+  type Entry,
+  encodePage,
+  fill,
+  type Page,
+  pageKey,
+  type Tail,
+  tailAfter,
+  type Waiting,
+  waiting,
+} from "./page.ts"
+
+/**
+ * The shortest time to live of an ended job's journal, in milliseconds: a writer that stood still must find its first
+ * page, or it would create it again.
+ */
+export const LEAST_TTL_MS = 3_600_000
+
+export interface Read {
+  readonly entries: ReadonlyArray<Entry>
+  readonly tail: Tail
+}
+
+/** Reads a journal from its first page to one that is not sealed. Fails as the store does. */
+export const readJournal = async (store: Store, prefix: string): Promise<Read> => {
+  const entries: Array<Entry> = []
+  let tail: Tail = EMPTY
+  for (let at = 0, count = 1; ; at += count, count = Math.min(16, count * 4)) {
+    const first = at
+    const found = await store.get(Array.from({ length: count }, (_, each) => pageKey(prefix, first + each)))
+    for (const each of found) {
+      if (each === undefined) return { entries, tail }
+      const page = decodePage(each.value)
+      entries.push(...page.entries)
+      tail = tailAfter(tail.page, page, each.revision)
+      if (!page.sealed) return { entries, tail }
+    }
+  }
+}
+
+/** The JSON of a result that has a key of its own. Fails where it is no longer stored. */
+export const readValue = async (store: Store, prefix: string, name: string): Promise<string> => {
+  const [found] = await store.get([prefix + name])
+  if (found === undefined) throw new Error(`the result ${name} of a step is not kept any more`)
+  return new TextDecoder().decode(found.value)
+}
+
+/**
+ * Copies what an ended run has done into the journal of the next one: from the first of `runs` that has a journal. The
+ * first page is written last, so that a copy that was cut short does not count. A page that exists already was copied
+ * before, from the same entries.
+ */
+export const copyKept = async (store: Store, runs: ReadonlyArray<string>, to: string, by: string): Promise<void> => {
+  const [from, ...earlier] = runs
+  if (from === undefined) return
+  const { entries } = await readJournal(store, from)
+  if (entries.length === 0) return copyKept(store, earlier, to, by)
+  let rest: ReadonlyArray<Waiting> = kept(entries).map(waiting)
+  for (const { entry } of rest) {
+    if (entry.kind !== "ok" || entry.large === undefined) continue
+    const value = new TextEncoder().encode(await readValue(store, from, entry.large))
+    await store.write([{ key: to + entry.large, value }])
+  }
+  const pages: Array<Uint8Array> = []
+  while (rest.length > 0) {
+    const { held, taken, sealed } = fill(EMPTY, rest)
+    pages.push(encodePage({ by, n: pages.length, sealed }, held))
+    rest = rest.slice(taken)
+  }
+  for (const [at, value] of [...pages.entries()].reverse())
+    await store.write([{ key: pageKey(to, at), value, expect: "" }])
+}
+
+const PAGE_KEY = /\/\d{6}$/
+
+/** Gives every key of an ended job's run a time to live; with a negative one its pages are only marked as ended. */
+export const keepFor = async (store: Store, prefix: string, ttlMs: number): Promise<void> => {
+  for (let after: string | undefined; ; ) {
+    const some = await store.list({ prefix, limit: 64, ...(after === undefined ? {} : { after }) })
+    for (const { key, value, revision } of some) {
+      const ended = PAGE_KEY.test(key) ? endedPage(decodePage(value)) : value
+      if (ended === undefined) continue
+      await store.write([{ key, value: ended, expect: revision, ...ttlOf(ttlMs) }])
+    }
+    after = some.at(-1)?.key
+    if (some.length < 64) return
+  }
+}
+
+/** `undefined` where the page is marked already. */
+const endedPage = ({ ended, ...page }: Page): Uint8Array | undefined =>
+  ended ? undefined : encodePage({ ...page, ended: true }, page.entries.map(waiting))
+
+/** Options of a write that is kept this long, but at least an hour; a negative `keepMs` keeps it for ever. */
+export const ttlOf = (keepMs: number): { readonly ttl?: number } =>
+  keepMs < 0 ? {} : { ttl: Math.max(keepMs, LEAST_TTL_MS) }

@@ -1,0 +1,169 @@
+/**
+ * Runs one job many times, each time with a worker that dies at another write: before the write, or after it, with its
+ * answer lost. Time is virtual, so leases end at once.
+ */
+import type { ActorDefinition } from "../actor/actor.ts"
+import { connect } from "../client/client.ts"
+import { builtin } from "../connection/builtin.ts"
+import type { JobView } from "../jobs/view.ts"
+import { serve } from "../service/serve.ts"
+import type { Driver, Plugin } from "../transport/driver.ts"
+import { TransportError } from "../transport/errors.ts"
+import { collectLog } from "./log.ts"
+import { overriding } from "./observed-transport.ts"
+import { virtualClock } from "./virtual-clock.ts"
+
+/** How a job ended whose worker died at one of its writes. */
+export interface CrashEnd<Seen> {
+  /** The write at which the worker died, such as `before write 3`; `none` in the run without a crash. */
+  readonly crash: string
+  readonly job: JobView
+  /** The result of `look` after the job's end. */
+  readonly seen: Seen
+}
+
+export interface CrashOptions<Seen> {
+  readonly method: string
+  readonly input?: unknown
+  /** Called before each run: resets what the handler changes outside of its job. */
+  readonly begin?: () => void
+  /** Returns what the handler has done outside of its job, to be compared with the run without a crash. */
+  readonly look: () => Seen
+  /** Cancels the job at this write, counted from 0. By default no run is cancelled. */
+  readonly cancelAt?: number
+  /**
+   * Whether the first worker stands still until the job has ended, and then goes on, instead of dying. Defaults to
+   * false.
+   */
+  readonly freeze?: boolean
+  /** Wraps the driver, for tests that must notice a fault in it. */
+  readonly wrap?: (driver: Driver) => Driver
+}
+
+let boards = 0
+
+/**
+ * Runs a method of an actor once to its end, and then twice for each write of its job: its worker dies before that write, or
+ * after it, and another one goes on. The first end is that of the run without a crash. Holds a virtual clock meanwhile.
+ *
+ * ```ts
+ * const charged: string[] = []
+ * const ends = await crashEverywhere(orders, {
+ *   method: "place",
+ *   input: { item: "tea" },
+ *   begin: () => charged.splice(0),
+ *   look: () => new Set(charged),
+ * })
+ * for (const { crash, job, seen } of ends) expect([crash, job.state, seen]).toEqual([crash, "succeeded", new Set(["tea"])])
+ * ```
+ */
+export const crashEverywhere = async <Seen>(
+  actor: ActorDefinition,
+  options: CrashOptions<Seen>,
+): Promise<ReadonlyArray<CrashEnd<Seen>>> => {
+  const uncut = await runWith(actor, options, Number.POSITIVE_INFINITY, "before")
+  const ends: Array<CrashEnd<Seen>> = [uncut]
+  for (let write = 0; write < uncut.writes; write++)
+    for (const when of ["before", "after"] as const) ends.push(await runWith(actor, options, write, when))
+  return ends
+}
+
+const runWith = async <Seen>(
+  actor: ActorDefinition,
+  { method, input, begin, look, cancelAt, freeze, wrap = (driver) => driver }: CrashOptions<Seen>,
+  dyingAt: number,
+  when: "before" | "after",
+): Promise<CrashEnd<Seen> & { readonly writes: number }> => {
+  begin?.()
+  const board = `crash://run-${++boards}?lease=1`
+  // Modules that load lazily are loaded first, since a virtual clock does not wait for them.
+  const memory = await builtin.memory()
+  let writes = 0
+  let cancel: (() => Promise<unknown>) | undefined
+  const died = Promise.withResolvers<void>()
+  const thawed = Promise.withResolvers<void>()
+  /** Counts the writes of the job, and dies at one of them. */
+  const mortal = (driver: Driver): Driver => {
+    let isDead = false
+    const gone = () => (freeze ? thawed.promise : new Promise<never>(() => undefined))
+    const write = async <T>(isOurs: boolean, work: () => Promise<T>): Promise<T> => {
+      if (isDead) await gone()
+      if (!isOurs) return work()
+      const at = writes++
+      if (at === cancelAt) await cancel?.()
+      const isLast = at === dyingAt
+      if (isLast) died.resolve()
+      if (isLast) isDead = true
+      if (isLast && when === "before") await gone()
+      const answer = await work()
+      if (isLast && when === "after") await gone()
+      return answer
+    }
+    const unlessDead =
+      <Args extends ReadonlyArray<unknown>, T>(call: (...args: Args) => Promise<T>) =>
+      async (...args: Args): Promise<T> => {
+        if (isDead) await gone()
+        const answer = await call(...args)
+        if (isDead) await gone()
+        return answer
+      }
+    const { store } = driver
+    return overriding(driver, {
+      publish: unlessDead((postings) => driver.publish(postings)),
+      take: unlessDead((request, signal) => driver.take(request, signal)),
+      extend: unlessDead((tokens) => driver.extend(tokens)),
+      read: unlessDead((ids, what) => driver.read(ids, what)),
+      commit: (commits) =>
+        write(
+          commits.some(({ record }) => record !== undefined),
+          () => driver.commit(commits),
+        ),
+      store: overriding(store, {
+        get: unlessDead((keys) => store.get(keys)),
+        list: unlessDead((range) => store.list(range)),
+        write: (operations) =>
+          write(
+            operations.some(({ key }) => key.startsWith("flow/")),
+            () => store.write(operations),
+          ),
+      }),
+    })
+  }
+  const plugin = (change: (driver: Driver) => Driver): Plugin => ({
+    schemes: ["crash"],
+    connect: async (url, settings) => {
+      const driver = await memory.connect(new URL(url.href.replace(/^crash/, "memory")), settings)
+      if (!("commit" in driver)) throw new TransportError("internal", "memory: no driver")
+      return change(wrap(driver))
+    },
+  })
+  await (await connect(board, { transports: { crash: plugin((driver) => driver) } })).close()
+  using clock = virtualClock()
+  const { log } = collectLog()
+  const hire = (name: string, change: (driver: Driver) => Driver) => {
+    const transports = { crash: plugin(change) }
+    return clock.until(serve({ transport: board, transports, actors: [actor], name, grace: 0, signals: false, log }))
+  }
+  const client = await clock.until(connect(board, { transports: { crash: plugin((driver) => driver) } }))
+  const job = await clock.until(client.submit(actor.name, { meth: method, ...(input === undefined ? {} : { input }) }))
+  cancel = () => job.cancel().catch(() => undefined)
+  const workers = [await hire("first", mortal)]
+  const outcome = job.outcome({ timeout: 3_600 })
+  await clock.until(Promise.race([outcome, died.promise]))
+  // The writes of the second worker are not counted.
+  const cut = writes
+  workers.push(await hire("second", (driver) => driver))
+  await clock.until(outcome)
+  thawed.resolve()
+  await clock.advance("10 seconds")
+  const view = await clock.until(job.find())
+  const seen = look()
+  for (const worker of workers) void worker.stop({ now: true }).catch(() => undefined)
+  await clock.advance("1 minute")
+  return {
+    crash: dyingAt < cut ? `${when} write ${dyingAt}` : "none",
+    job: view,
+    seen,
+    writes: cut,
+  }
+}

@@ -1,0 +1,401 @@
+/**
+ * Joins the queues of one transport with the records, the store and the due times of another, the home: a driver as any
+ * other. A task that may start at once lies in both:
+ *
+ * - **parked** in the home, under its own id and with a due time far away: so the job is found, listed, deduplicated and
+ *   withdrawn as usual. What ends its delivery takes it away, in the same commit as the record.
+ * - in the queue of the broker, from where workers get it.
+ *
+ * Before the broker is asked, a **guard** of the task is stored in the home beside it, due in a few seconds. It is withdrawn once the
+ * broker has confirmed. So a process that dies in between, or a broker that is away, loses nothing: the guard falls
+ * due, and the task is delivered from the home. Should it have reached the broker all the same, the second copy finds its
+ * job claimed or over. Tasks that are due later, and those that are put off, are delivered from the home as well.
+ */
+import { postingOf } from "../../protocol/headers.ts"
+import { isUndecodable, type Message } from "../../protocol/message.ts"
+import type {
+  Capabilities,
+  Commit,
+  Committed,
+  Delivery,
+  Driver,
+  Posting,
+  QueueDriver,
+  TakeRequest,
+  TaskEnd,
+} from "../driver.ts"
+import type { Known } from "../known.ts"
+import { checkCommit, checkPosting, TransportError } from "../mod.ts"
+import { answerTogether, tooFewAnswers } from "../plain-driver.ts"
+import { type Order, orderOfMessage } from "./attempt.ts"
+import { decodeContent, toPosting } from "./codec.ts"
+import { hash } from "./hash.ts"
+import { takeOnNews } from "./take.ts"
+
+/** Due time of parked tasks, in milliseconds since the epoch: no other task is due so late. */
+const PARKED = Date.UTC(2100)
+
+/** How long the broker has to confirm a task before the home delivers it, in milliseconds. */
+const GUARD_MS = 10_000
+
+/** The ids and queues of guards begin with this character, which those of jobs never do. */
+const GUARD = "\u0001"
+
+/** How long the difference to the home's clock is kept before it is measured again, in milliseconds. */
+const CLOCK_MS = 60_000
+
+/** The first letter of a token: whether the delivery came from the broker, as a guard, or from the home itself. */
+const QUEUE = "q"
+const GUARDED = "g"
+const HOME = "h"
+
+const DURABILITIES = ["none", "process", "server", "fsync", "quorum"] as const
+const REACHES = ["process", "host", "network"] as const
+
+const weaker = <T>(order: ReadonlyArray<T>, a: T, b: T): T => (order.indexOf(a) < order.indexOf(b) ? a : b)
+
+export const splitCapabilities = (queue: Capabilities, home: Capabilities): Capabilities => ({
+  ...home,
+  durability: weaker(DURABILITIES, queue.durability, home.durability),
+  reach: weaker(REACHES, queue.reach, home.reach),
+  waits: true,
+  bands: Math.min(queue.bands, home.bands),
+  front: queue.front && home.front,
+  maxTask: Math.min(queue.maxTask, home.maxTask),
+  leaseResolution: Math.max(queue.leaseResolution, home.leaseResolution),
+  leases: "connection",
+})
+
+const guardId = ({ key }: Posting): string => GUARD + hash(key)
+const guardQueue = (queue: string): string => GUARD + hash(queue)
+
+const isLater = ({ due = 0 }: Posting, now: number): boolean => due > now
+
+/**
+ * Makes fences. They rise over all deliveries of this process, and over those of all processes as far as these agree
+ * about the home's clock.
+ */
+const fences = async (home: Driver): Promise<() => string> => {
+  let offset = 0
+  let asked = Number.NEGATIVE_INFINITY
+  let last = 0
+  const ask = async (): Promise<void> => {
+    asked = performance.now()
+    offset = (await home.store.now()) - performance.now()
+  }
+  await ask()
+  return () => {
+    if (performance.now() - asked > CLOCK_MS) void ask().catch(() => undefined)
+    last = Math.max(last + 1, Math.floor((offset + performance.now()) * 1_000))
+    return String(last).padStart(17, "0")
+  }
+}
+
+/** A delivery whose task is also parked in the home. */
+interface Held {
+  readonly id: string
+  readonly message: Message
+  readonly queue: string
+}
+
+/** A commit, the commit that the home gets for it, and how the delivery ends afterwards. */
+interface Planned {
+  readonly commit: Commit
+  /** Absent where nothing changes in the home. */
+  readonly home?: Commit
+  readonly end?: Exclude<TaskEnd, { readonly kind: "withdraw" }>
+}
+
+/** Joins both drivers. Fails with `unsupported` where the home cannot keep a task until `PARKED`. */
+export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS): Promise<Driver> => {
+  if (home.capabilities.delay < PARKED - Date.now()) {
+    throw new TransportError("unsupported", `${home.name} keeps no task long enough to be the records of ${queue.name}`)
+  }
+  const closing = new AbortController()
+  const capabilities = splitCapabilities(queue.capabilities, home.capabilities)
+  const nextFence = await fences(home)
+  const held = new Map<string, Held>()
+  queue.onStatus((status) => {
+    if (status === "disconnected") for (const token of held.keys()) if (token.startsWith(QUEUE)) held.delete(token)
+  })
+
+  /** The tasks that the home stores for postings: for one that may start at once its guard and the parked task. */
+  const stored = (postings: ReadonlyArray<Posting>, now: number): ReadonlyArray<Posting> =>
+    postings.flatMap((posting) => {
+      if (isLater(posting, now)) return [posting]
+      const { due: _past, expires: _expires, ...guard } = posting
+      const [id, index] = [guardId(posting), { ...posting.index, hidden: true as const }]
+      return [
+        { ...guard, id, key: id, queue: guardQueue(posting.queue), due: now + guardMs, index },
+        { ...posting, due: PARKED },
+      ]
+    })
+
+  /** Publishes tasks that the home has stored, and withdraws the guards of the ones that the broker has confirmed. */
+  const send = async (postings: ReadonlyArray<Posting>): Promise<void> => {
+    if (postings.length === 0) return
+    const receipts = await queue.publish(postings).catch(() => [])
+    const guards = new Set(postings.flatMap((each, at) => (receipts[at]?.status === "stored" ? guardId(each) : [])))
+    await home.commit([...guards].map((id) => ({ id, task: { kind: "withdraw" } }))).catch(() => undefined)
+  }
+
+  const publishChecked = async (given: ReadonlyArray<Posting>) => {
+    const now = Date.now()
+    // The broker gets the messages later than the home does, and the caller may change its own meanwhile.
+    const postings = given.map((posting) => ({ ...posting, message: structuredClone(posting.message) }))
+    const tasks = postings.map((posting) => stored([posting], now))
+    const receipts = (await home.publish(tasks.flat())).values()
+    // The last task that is stored for a posting is the task itself.
+    const own = tasks.map((each) => each.map(() => receipts.next().value ?? tooFew()).at(-1) ?? tooFew())
+    await send(postings.filter((posting, each) => own[each]?.status === "stored" && !isLater(posting, now)))
+    return own
+  }
+
+  /** The order of each job's newest task in the home; `""` where there is none. */
+  const newestOf = async (jobs: ReadonlyArray<{ readonly id: string }>): Promise<ReadonlyArray<Order>> => {
+    const known =
+      jobs.length === 0
+        ? []
+        : await home.read(
+            jobs.map(({ id }) => id),
+            "all",
+          )
+    return known.map((each) => (each?.task === undefined ? "" : orderOfMessage(decodeContent(each.task.content))))
+  }
+
+  const isNewest = async (mine: Held): Promise<boolean> => (await newestOf([mine]))[0] === orderOfMessage(mine.message)
+
+  // ── Taking ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  const hold = (delivery: Delivery, from: string, of: string): Delivery => {
+    const token = from + delivery.token
+    const message = from === HOME ? undefined : decodeContent(delivery.content)
+    const id = message === undefined || isUndecodable(message) ? undefined : message.headers["id"]
+    if (message !== undefined && !isUndecodable(message) && typeof id === "string" && id !== "") {
+      held.set(token, { id, message, queue: of })
+    }
+    return { ...delivery, token, queue: of, first: false, fence: nextFence() }
+  }
+
+  /**
+   * Takes from the broker. A task that Callboard has published and that is no longer parked was withdrawn or has ended:
+   * its message is dropped.
+   */
+  const takeQueue = async (request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> => {
+    const { deliveries } = await queue.take(request, signal)
+    const came = deliveries.map((delivery) => hold(delivery, QUEUE, delivery.queue))
+    const ours = came.filter(({ token, sequence }) => sequence > 0 && held.has(token))
+    const newest = await newestOf(ours.flatMap(({ token }) => held.get(token) ?? []))
+    const over = ours.filter((_, at) => newest[at] === "")
+    await Promise.all(over.map(({ token }) => endDelivery({ kind: "ack", token })))
+    return came.filter((delivery) => !over.includes(delivery))
+  }
+
+  const takeHome = async (request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> => {
+    const guards = new Map(request.queues.map((name) => [guardQueue(name), name]))
+    const whole = { ...request, queues: [...request.queues, ...guards.keys()] }
+    const deliveries =
+      home.capabilities.waits || request.wait <= 0
+        ? (await home.take(whole, signal)).deliveries
+        : await takeOnNews(home, whole, signal)
+    return deliveries.map((delivery) => {
+      const of = guards.get(delivery.queue)
+      return hold(delivery, of === undefined ? HOME : GUARDED, of ?? delivery.queue)
+    })
+  }
+
+  const giveBack = (deliveries: ReadonlyArray<Delivery>) =>
+    commit(deliveries.map(({ token }) => ({ id: GUARD + token, task: { kind: "release", token, delay: 0 } })))
+
+  /** Joins what both drivers have delivered to one answer, and gives back what exceeds `max`. */
+  const together = async (
+    { queues, max, rotate }: TakeRequest,
+    deliveries: ReadonlyArray<Delivery>,
+    signal: AbortSignal,
+  ) => {
+    const placeOf = new Map(queues.map((name, at) => [name, at]))
+    const sorted = rotate
+      ? deliveries
+      : deliveries.toSorted((a, b) => (placeOf.get(a.queue) ?? 0) - (placeOf.get(b.queue) ?? 0) || b.level - a.level)
+    const kept = signal.aborted ? 0 : max
+    if (sorted.length > kept) await giveBack(sorted.slice(kept))
+    return { deliveries: sorted.slice(0, kept) }
+  }
+
+  const take: Driver["take"] = async (request, signal) => {
+    if (signal.aborted) return { deliveries: [] }
+    const found = [...(await takeHome({ ...request, wait: 0 }, signal))]
+    const max = request.max - found.length
+    if (max > 0) {
+      // Where the home has delivered tasks, an error of the broker does not lose them.
+      const failed = (cause: unknown) => (found.length > 0 ? [] : Promise.reject(cause))
+      found.push(...(await takeQueue({ ...request, max, wait: 0 }, signal).catch(failed)))
+    }
+    if (found.length > 0 || request.wait <= 0) return together(request, found, signal)
+    const one = new AbortController()
+    const ending = AbortSignal.any([signal, closing.signal, one.signal])
+    const both = [takeHome(request, ending), takeQueue(request, ending)]
+    await Promise.race(both.map((each) => each.catch(() => undefined)))
+    one.abort()
+    const came = await Promise.allSettled(both)
+    for (const each of came) if (each.status === "fulfilled") found.push(...each.value)
+    for (const each of came) if (each.status === "rejected" && found.length === 0) throw each.reason
+    return together(request, found, signal)
+  }
+
+  // ── Commits ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** The posting by which the home delivers a deferred task; `undefined` where its message is no task. */
+  const putOff = (end: Extract<TaskEnd, { readonly kind: "release" }>): Posting | undefined => {
+    const found = held.get(end.token)
+    const posting = found && postingOf(found.message, found.queue)
+    if (posting === undefined || posting._tag === "Failure") return undefined
+    const now = Date.now()
+    const made = toPosting(posting.success, now)
+    return { ...made, key: `${made.key}/${nextFence()}`, due: now + end.delay }
+  }
+
+  const plan = async (commit: Commit, now: number): Promise<Planned> => {
+    const { task, post, ...rest } = commit
+    const asked: Commit = post === undefined ? rest : { ...rest, post: stored(post, now) }
+    if (task === undefined || task.kind === "withdraw") return { commit, home: task ? { ...asked, task } : asked }
+    const { token } = task
+    if (token.startsWith(HOME)) return { commit, home: { ...asked, task: { ...task, token: token.slice(1) } } }
+    const mine = held.get(token)
+    const withdrawing: Commit = { ...asked, task: { kind: "withdraw" } }
+    const unchanged: Planned = { commit, ...(post || rest.record ? { home: asked } : {}), end: task }
+    if (task.kind === "ack") {
+      // After an outage nothing is known of the delivery any more: a commit with a record ends its task.
+      const isToken = token.startsWith(QUEUE) || token.startsWith(GUARDED)
+      const isOver = isToken && rest.record !== undefined && (mine === undefined || mine.id === commit.id)
+      return isOver || (mine?.id === commit.id && (await isNewest(mine)))
+        ? { commit, home: withdrawing, end: task }
+        : unchanged
+    }
+    if (token.startsWith(GUARDED) || task.delay <= 0) return unchanged
+    const [isMine] = await queue.extend([token.slice(1)])
+    const later = isMine ? putOff(task) : undefined
+    if (later === undefined || later.id !== commit.id) return { ...unchanged, end: { ...task, delay: 0 } }
+    return { commit, home: { ...withdrawing, post: [...(asked.post ?? []), later] }, end: { kind: "ack", token } }
+  }
+
+  /**
+   * Ends a delivery once its record is stored. Resolves with `false` where the delivery was lost. `id`: the job of that
+   * record, which need not be the job of the task.
+   */
+  const endDelivery = async (end: NonNullable<Planned["end"]>, id?: string): Promise<boolean> => {
+    const token = end.token.slice(1)
+    const mine = held.get(end.token)
+    held.delete(end.token)
+    if (mine !== undefined && id !== undefined && mine.id !== id && end.kind === "ack") {
+      if (await isNewest(mine)) await home.commit([{ id: mine.id, task: { kind: "withdraw" } }])
+    }
+    const driver = end.token.startsWith(QUEUE) ? queue : home
+    const [answer] = await driver.commit([{ id: GUARD + hash(token), task: { ...end, token } }]).catch(() => [])
+    return answer?.status === "committed" && answer.gone !== true
+  }
+
+  const commitChecked = async (commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> => {
+    const now = Date.now()
+    const posts = commits.flatMap(({ post = [] }) => post.filter((posting) => !isLater(posting, now)))
+    const before = await newestOf(posts)
+    const isNew = (posting: Posting, at: number): boolean => before[at] !== orderOfMessage(posting.message)
+    const fresh = new Set(posts.filter(isNew))
+    const planned = await Promise.all(commits.map((each) => plan(each, now)))
+    const asked = planned.flatMap((each) => each.home ?? [])
+    const answers = (asked.length === 0 ? [] : await home.commit(asked)).values()
+    const done = planned.map(
+      (each): Committed => (each.home ? (answers.next().value ?? tooFew()) : { status: "committed", revision: "" }),
+    )
+    const sent = planned.flatMap(({ commit }, at) =>
+      done[at]?.status === "committed" ? (commit.post ?? []).filter((posting) => fresh.has(posting)) : [],
+    )
+    const [ends] = await Promise.all([
+      Promise.all(
+        planned.map(
+          ({ end }, at) => end === undefined || done[at]?.status !== "committed" || endDelivery(end, commits[at]?.id),
+        ),
+      ),
+      send(sent),
+    ])
+    return done.map((answer, at) => (answer.status === "committed" && !ends[at] ? { ...answer, gone: true } : answer))
+  }
+
+  const commit: Driver["commit"] = (commits) => {
+    const check = (each: Commit): Commit => {
+      checkCommit(each, capabilities)
+      return each
+    }
+    return answerTogether(commits, check, commitChecked)
+  }
+
+  // ── Reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** Leaves out the due time and the holder of a parked task, which the home does not know. */
+  const seen = <K extends Known>(known: K): K => {
+    if (known.task?.due !== PARKED) return known
+    const { due: _due, held: _held, ...task } = known.task
+    return { ...known, task }
+  }
+
+  const { query, count, orphans, broadcast } = home
+  return {
+    name: queue.name,
+    capabilities,
+    store: home.store,
+    ...(broadcast === undefined ? {} : { broadcast }),
+    publish: (postings) => {
+      const check = (posting: Posting): Posting => {
+        checkPosting(posting, capabilities)
+        return posting
+      }
+      return answerTogether(postings, check, publishChecked)
+    },
+    take,
+    extend: async (tokens) => {
+      if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
+      const ask = async (driver: Pick<Driver, "extend">, isOf: (token: string) => boolean) => {
+        const own = tokens.filter(isOf)
+        const kept = own.length === 0 ? [] : await driver.extend(own.map((token) => token.slice(1)))
+        return own.filter((_, at) => kept[at])
+      }
+      const isOfQueue = (token: string) => token.startsWith(QUEUE)
+      const kept = new Set((await Promise.all([ask(queue, isOfQueue), ask(home, (each) => !isOfQueue(each))])).flat())
+      return tokens.map((token) => kept.has(token))
+    },
+    read: async (ids, what) => (await home.read(ids, what)).map((known) => known && seen(known)),
+    commit,
+    ...(query === undefined
+      ? {}
+      : {
+          query: async (asked) => {
+            const found = await query.call(home, asked)
+            return { ...found, jobs: found.jobs.map(seen) }
+          },
+        }),
+    ...(count === undefined ? {} : { count: (state, of) => count.call(home, state, of) }),
+    ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(home, before, max) }),
+    listen: (interest, listener, signal) => home.listen(interest, listener, signal),
+    onStatus: (listener) => {
+      const away = new Set<QueueDriver>()
+      const hear = (driver: QueueDriver) =>
+        driver.onStatus((status, why) => {
+          const before = away.size
+          if (status === "disconnected") away.add(driver)
+          else away.delete(driver)
+          if (before === 0 && away.size > 0) listener("disconnected", why)
+          if (before > 0 && away.size === 0) listener("connected")
+        })
+      const stops = [hear(queue), hear(home)]
+      return () => {
+        for (const stop of stops) stop()
+      }
+    },
+    close: async () => {
+      closing.abort()
+      await Promise.all([queue.close(), home.close()])
+    },
+  }
+}
+
+const tooFew = () => ({ status: "failed" as const, error: tooFewAnswers() })

@@ -1,0 +1,257 @@
+/**
+ * The durable steps of one delivery, on the worker's side: its journal, the mark in the job's record, and how the job
+ * is settled where its steps are undone. The steps themselves run where the handler does, see `StepEngine`.
+ */
+import type { Batcher } from "../../async/batcher.ts"
+import { CallboardError } from "../../errors.ts"
+import { generateId } from "../../id.ts"
+import { OUTCOME_LOST } from "../../jobs/outcome/job-error.ts"
+import * as settlement from "../../jobs/outcome/settlement.ts"
+import type { Log } from "../../log/log.ts"
+import type { JobError, JobRecord, Undoing } from "../../protocol/record.ts"
+import { isTerminal } from "../../protocol/state.ts"
+import type { StepPort } from "../../steps/engine.ts"
+import { fold, leftDone } from "../../steps/fold.ts"
+import { type Closed, Journal } from "../../steps/journal.ts"
+import { type Entry, flowPrefix, LARGE, type StepEntry } from "../../steps/page.ts"
+import { readJournal } from "../../steps/pages.ts"
+import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
+import type { Store } from "../../transport/store.ts"
+import type { InFlight, Run, RunFlow } from "../in-flight.ts"
+import { claimWithRetries } from "./claim.ts"
+
+/** What the steps of a job need of its worker. */
+export interface FlowServices {
+  readonly store: Store
+  readonly claims: Batcher<AttemptStart, StartAnswer>
+  readonly worker: string
+  readonly log: Log
+  /** How often this process has stood still for so long that its leases may have ended. */
+  readonly freezes: () => number
+  /** Whether this delivery still has the job; `undefined` while the transport cannot be reached. */
+  readonly isOurs: (inFlight: InFlight) => Promise<boolean | undefined>
+}
+
+const DOUBT_TRIES = 3
+const DOUBT_WAIT_MS = 500
+
+export class Flow implements StepPort, RunFlow {
+  readonly #inFlight: InFlight
+  readonly #run: Run
+  readonly #services: FlowServices
+  readonly #journal: Journal
+  readonly #fresh: boolean
+  #opening: Promise<void> | undefined
+  #verified: number
+  /** Whether the job was cancelled while it ran: its steps are undone as soon as none runs any more. */
+  #cancelled = false
+  #finished = false
+
+  constructor(inFlight: InFlight, run: Run, services: FlowServices) {
+    const { posting, task } = run
+    this.#inFlight = inFlight
+    this.#run = run
+    this.#services = services
+    this.#fresh = inFlight.delivery.fresh && !run.claimed
+    this.#verified = services.freezes()
+    this.#journal = new Journal({
+      store: services.store,
+      id: posting.id,
+      run: posting.run,
+      from: task.own.from,
+      by: generateId(),
+      fence: inFlight.delivery.fence,
+      onClosed: (why) => this.#closed(why),
+    })
+  }
+
+  /** Whether this delivery only undoes steps. */
+  get isEnding(): boolean {
+    return this.#journal.folded.ending !== undefined
+  }
+
+  async open(): Promise<ReadonlyArray<Entry>> {
+    if (this.#inFlight.offQueue)
+      throw new CallboardError("unsupported", "a method that acks early has no durable steps: let it ack late")
+    return (await this.begin()) ? this.#journal.entries : NEVER
+  }
+
+  /** Opens the journal. Resolves with `false` where another delivery has it, or the store cannot be reached. */
+  async begin(): Promise<boolean> {
+    this.#opening ??= this.#open()
+    await this.#opening
+    return this.#journal.closed === undefined
+  }
+
+  async #open(): Promise<void> {
+    const { clock, record } = this.#run
+    if (!this.#fresh) await this.#journal.open(clock.now(), record.claims ?? 0)
+    const { undo } = record
+    if (undo === undefined || this.isEnding || this.#journal.closed !== undefined) return
+    await this.#unlessClosed(this.#journal.append({ kind: "to", at: clock.now(), ending: undo }))
+  }
+
+  async note(entry: StepEntry): Promise<void> {
+    const text = entry.kind === "ok" ? JSON.stringify(entry.value) : ""
+    if (entry.kind !== "ok" || text.length <= LARGE) return this.#journal.append(entry)
+    const large = await this.#journal.putValue(text)
+    const { value: _value, ...rest } = entry
+    return this.#journal.append({ ...rest, large })
+  }
+
+  async value(name: string): Promise<unknown> {
+    return JSON.parse(await this.#journal.value(name))
+  }
+
+  async mark(): Promise<void> {
+    const run = this.#run
+    const { delivery } = this.#inFlight
+    if (run.record.reverts) return
+    const { posting, clock } = run
+    const { claims, worker } = this.#services
+    const claim = {
+      token: delivery.token,
+      id: posting.id,
+      run: posting.run,
+      retries: posting.retries,
+      worker,
+      at: clock.now(),
+      posting,
+      reverts: true,
+    }
+    const answer = await claimWithRetries(claims, claim, () => this.#inFlight.stop !== undefined)
+    if (answer.status === "started") {
+      run.record = { ...run.record, claims: Math.max(1, run.record.claims ?? 0), reverts: true }
+      run.claimed = true
+      return
+    }
+    if (answer.status === "finished" && answer.record.state === "cancelled") this.#inFlight.end("cancelled")
+    this.#journal.close(answer.status === "failed" ? "lost" : "superseded")
+    return NEVER
+  }
+
+  doubt(): Promise<void> | undefined {
+    return this.#services.freezes() === this.#verified ? undefined : this.#verify()
+  }
+
+  async #verify(): Promise<void> {
+    for (let tried = 1; tried <= DOUBT_TRIES; tried++) {
+      const freezes = this.#services.freezes()
+      const isOurs = await this.#services.isOurs(this.#inFlight)
+      if (isOurs) {
+        this.#verified = freezes
+        return
+      }
+      if (isOurs === false) {
+        this.#journal.close("superseded")
+        return NEVER
+      }
+      await new Promise((resolve) => setTimeout(resolve, DOUBT_WAIT_MS))
+    }
+    this.#journal.close("lost")
+    return NEVER
+  }
+
+  async finished(): Promise<void> {
+    this.#finished = true
+  }
+
+  /** Called when the job is cancelled while this delivery runs it. */
+  cancel(): void {
+    if (this.isEnding) return
+    this.#cancelled = true
+    this.#run.cancel()
+  }
+
+  /**
+   * How the job is settled after its handler: as `decided`, unless its steps are to be undone, or were. `isSure`: every
+   * step that has begun has also ended.
+   */
+  settled(decided: AttemptEnd | undefined, outcomes: FlowOutcomes, isSure: boolean): AttemptEnd | undefined {
+    const { stop } = this.#run
+    if (stop !== undefined && stop !== "timeout") return decided
+    const attempt = outcomes.attempt()
+    if (this.isEnding) return this.#ended(attempt, outcomes)
+    const sure = isSure && this.#fresh && stop === undefined ? { sure: true as const } : {}
+    if (this.#cancelled) return settlement.undoing(attempt, { why: "cancelled", ...sure })
+    const { record } = decided ?? {}
+    if (!this.#run.record.reverts || record === undefined) return decided
+    const undo = ({ error, dead }: Pick<JobRecord, "error" | "dead">): Undoing => ({
+      why: "failed",
+      error: error ?? { name: "Error", message: "", reason: "handler" },
+      ...(dead === undefined ? {} : { dead }),
+      ...sure,
+    })
+    // A result that the transport can never take fails the job as well, so its steps are undone.
+    this.#inFlight.refused &&= (error: JobError) =>
+      settlement.undoing(attempt, undo({ error, ...(error.reason === OUTCOME_LOST ? { dead: error.reason } : {}) }))
+    return record.state === "failed" ? settlement.undoing(attempt, undo(record)) : decided
+  }
+
+  #ended(attempt: settlement.Attempt, outcomes: FlowOutcomes): AttemptEnd {
+    // The handler's process died while it reverted: the claim stays open, and counts as a lost worker.
+    if (!this.#finished) return { token: attempt.token, then: { kind: "release", delay: 1_000 } }
+    const { folded } = this.#journal
+    const stuck = [...folded.steps.values()].find(({ state }) => state === "revert-failed")
+    const left = leftDone(folded)
+    const ending = folded.ending
+    const undone = left.length === 0 ? { reverted: true as const } : { unreverted: left }
+    const ended =
+      stuck !== undefined
+        ? outcomes.givenUp(revertFailed(stuck.name, stuck.undone?.message ?? "", ending), "revert-failed")
+        : ending?.why === "failed"
+          ? outcomes.givenUp(ending.error, ending.dead)
+          : settlement.cancelledByReverting(attempt)
+    return ended.record === undefined ? ended : { ...ended, record: { ...ended.record, ...undone } }
+  }
+
+  /** Called when the settlement is stored: the journal of an ended job is kept as long as its record. */
+  async stored({ state, run, keepMs = -1 }: JobRecord): Promise<void> {
+    if (this.#journal.closed !== undefined || (!isTerminal(state) && run === this.#run.posting.run)) return
+    await this.#journal.keep(isTerminal(state) ? keepMs : 0)
+  }
+
+  /** Resolves when the work is done or the journal is closed. */
+  #unlessClosed(work: Promise<void>): Promise<void> {
+    return Promise.race([work, this.#closing.promise])
+  }
+
+  readonly #closing = Promise.withResolvers<void>()
+
+  #closed(why: Closed): void {
+    this.#services.log.debug("the journal of a job is written no more", { job: this.#run.posting.id, why })
+    this.#closing.resolve()
+    this.#inFlight.end(why === "superseded" ? "superseded" : "hand-back")
+  }
+}
+
+/** How the worker settles a job without durable steps. */
+export interface FlowOutcomes {
+  attempt(): settlement.Attempt
+  givenUp(error: JobError, dead: string | undefined): AttemptEnd
+}
+
+const NEVER = new Promise<never>(() => undefined)
+
+const revertFailed = (step: string, why: string, ending: Undoing | undefined): JobError => {
+  const error =
+    ending?.why === "failed" ? ending.error : { name: "Cancelled", message: "it was cancelled", reason: "cancelled" }
+  const message = `${error.message} (and the revert of ${step} failed: ${why}; retry the job to go on reverting)`
+  return { ...error, message, reason: "revert-failed" }
+}
+
+/**
+ * How often the job was claimed since one of its deliveries has last written an entry. A job with many steps that gets
+ * on is no crash loop, however many workers it has lost.
+ */
+export const idleClaims = async (
+  store: Store,
+  { id, run }: Pick<JobRecord, "id" | "run">,
+  claims: number,
+): Promise<number> => {
+  try {
+    return claims - fold((await readJournal(store, flowPrefix(id, run))).entries).claims
+  } catch {
+    return claims
+  }
+}

@@ -1,0 +1,328 @@
+/** One delivery while this worker has it, from the pull to its settlement, and the fields of log lines about it. */
+import type * as Result from "effect/Result"
+import type { ErasedMethod } from "../actor/actor.ts"
+import { type Clock, systemClock } from "../async/clock.ts"
+import { softLimit } from "../jobs/outcome/job-error.ts"
+import type { Fields } from "../log/log.ts"
+import { NO_LIMIT_MS } from "../options/duration.ts"
+import type { Embed } from "../protocol/body.ts"
+import { OWN_HEADER, type Task } from "../protocol/headers.ts"
+import { type AddressedTask, isUndecodable } from "../protocol/message.ts"
+import { DEFAULT_METHOD, isId, resolveName } from "../protocol/name.ts"
+import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
+import type { Trace } from "../tracing/context.ts"
+import type { AttemptEnd, JobDelivery } from "../transport/lift/transport.ts"
+
+/** Why a run is ended from outside: its hard limit, a cancellation, another delivery of the job, or a hand-back. */
+type InterruptReason = "timeout" | "cancelled" | "superseded" | "hand-back"
+
+/** One delivery in this worker. Mutable: it is the worker's bookkeeping, shared by its parts. */
+export class InFlight {
+  /**
+   * The delivery that is settled. Replaced by a newer delivery of the same task if the lease expired and the task came
+   * back to this worker.
+   */
+  delivery: JobDelivery
+  /** Position of its queue in the worker's list. */
+  readonly rank: number
+  /**
+   * Priority level in its queue; once the headers are read, the level that the task asks for (a queue may have fewer
+   * levels).
+   */
+  level: number
+  phase: "buffered" | "waiting" | "running" | "settling" = "buffered"
+  /** The method that the task is for; `undefined` until that is known, or where this worker does not serve it. */
+  method: ErasedMethod | undefined
+  /**
+   * The task was taken off its queue, or is about to be: it has no lease that could expire, and cannot be given back.
+   */
+  offQueue = false
+  /** The write of the latest progress, while it is under way. Never rejects. */
+  progressStored: Promise<void> | undefined
+  /** The run, set once its handler is about to be called. */
+  run: Run | undefined
+  /** Whether the handler was called. From then on no failure of the worker may make it run again. */
+  called = false
+  /** Whether the worker fetches nothing ahead for the slot of the handler, because it runs for long. */
+  isLong = false
+  /** Set when the delivery was ended from outside, also before its handler ran. */
+  stop: InterruptReason | undefined
+  /** Whether the handler's process was killed because the job was cancelled. */
+  killed = false
+  /**
+   * Releases what the handler uses (its actor's resources, its limits). Called when the handler has really ended or was
+   * never called.
+   */
+  release: (() => void) | undefined
+  /** Set when the task may not start yet and is to wait for its limit. */
+  mustWait = false
+  /** The parsed task, kept while it waits for its limit. */
+  task: Task | undefined
+  /** Returns the permit of its limit. Set once the task was admitted after waiting. */
+  permit: (() => void) | undefined
+  /** The handler's input, kept while the task waits for its limit. */
+  input: InputRead | undefined
+  /** Makes the settlement that replaces a result which the transport can never store. */
+  refused: ((error: JobError) => AttemptEnd) | undefined
+
+  constructor(delivery: JobDelivery, rank: number) {
+    this.delivery = delivery
+    this.rank = rank
+    this.level = delivery.level
+  }
+
+  /** Adds a callback that runs when the handler has ended. */
+  onRelease(release: () => void): void {
+    const { release: before } = this
+    this.release =
+      before === undefined
+        ? release
+        : () => {
+            release()
+            before()
+          }
+  }
+
+  /** Ends the delivery from outside, also while it is still being prepared. The first reason wins. */
+  end(reason: InterruptReason): void {
+    this.stop ??= reason
+    this.run?.end(reason)
+  }
+
+  /** Number of the job's run, from the headers; 1 where they do not say. */
+  get jobRun(): number {
+    const { message } = this.delivery
+    const own = isUndecodable(message) ? undefined : message.headers[OWN_HEADER]
+    const run = typeof own === "object" && own !== null && "run" in own ? own.run : undefined
+    return typeof run === "number" ? run : 1
+  }
+
+  /** Id of the job; `undefined` where the headers have no valid one. */
+  get id(): string | undefined {
+    const { message } = this.delivery
+    const id = isUndecodable(message) ? undefined : message.headers.id
+    return typeof id === "string" && isId(id) ? id : undefined
+  }
+}
+
+/** A run that lasts this long is a long one. */
+const LONG_MS = 1_000
+
+/** The durable steps of a run, as far as the worker's other parts use them. */
+export interface RunFlow {
+  /** Called when the job is cancelled while this delivery runs it. */
+  cancel(): void
+  /** Called when the settlement is stored. */
+  stored(record: JobRecord): Promise<void>
+}
+
+/** One run of a handler: its task, record, time limits, and how it was stopped. */
+export class Run {
+  readonly posting: AddressedTask
+  readonly task: Task
+  readonly method: ErasedMethod
+  /** The follow-ups of the job (callbacks, errbacks, chain). */
+  readonly embed: Embed
+  /** The job's record, in state `started`. */
+  record: JobRecord
+  /** Whether a claim was written. If so, a hand-back must close it. */
+  claimed: boolean
+  /** Start of the run, in milliseconds since the epoch. */
+  startedAt: number
+  /** The start and the limits by the monotonic clock, which changes of the system time do not affect. */
+  beganAt: number
+  hardAt: number
+  softAt: number
+  progress: Progress | undefined
+  /** How often the handler has changed the job's meta data, which is in the record. */
+  metaChanges = 0
+  /** Whether the run was reported as started. A hand-back then has to take that back. */
+  reported = false
+  stop: InterruptReason | undefined
+  /** The abort reason that the handler's signal got at the soft limit. */
+  softReason: DOMException | undefined
+  #cancelReason: DOMException | undefined
+  /** The durable steps of the job, once it has begun one, or where its steps are to be undone. */
+  flow: RunFlow | undefined
+  /** Ends the wait for the handler: an Effect is interrupted, a promise is no longer awaited. */
+  interrupt: (() => void) | undefined
+  /** The promise of the handler while it has not settled, even if it is not awaited any more. */
+  pending: Promise<unknown> | undefined
+  /** The trace of the attempt; `undefined` where attempts are not traced. */
+  trace: Trace | undefined
+  readonly clock: Clock
+  #abort: AbortController | undefined
+  /** The time limits while their clock is stopped by `hold`. */
+  #limits: { readonly hardMs: number; readonly softMs: number } | undefined
+
+  constructor(fields: {
+    readonly posting: AddressedTask
+    readonly task: Task
+    readonly method: ErasedMethod
+    readonly embed: Embed
+    readonly record: JobRecord
+    readonly claimed: boolean
+    readonly startedAt: number
+    /** Hard time limit. */
+    readonly hardMs: number
+    readonly softMs: number
+    readonly clock?: Clock
+  }) {
+    this.clock = fields.clock ?? systemClock
+    this.posting = fields.posting
+    this.task = fields.task
+    this.method = fields.method
+    this.embed = fields.embed
+    this.record = fields.record
+    this.claimed = fields.claimed
+    this.startedAt = fields.startedAt
+    this.beganAt = this.clock.monotonic()
+    this.hardAt = this.beganAt + fields.hardMs
+    this.softAt = this.beganAt + fields.softMs
+  }
+
+  /** Whether the run was ended from outside, so that its outcome is ignored. */
+  get isOver(): boolean {
+    return this.stop !== undefined
+  }
+
+  /** Whether other tasks get its result. */
+  get handsOn(): boolean {
+    const { callbacks, chain, chord } = this.embed
+    return (callbacks?.length ?? 0) > 0 || (chain?.length ?? 0) > 0 || chord !== null
+  }
+
+  /** Whether it has run for so long that no task should wait for its slot. */
+  get isLong(): boolean {
+    return this.clock.monotonic() - this.beganAt >= LONG_MS
+  }
+
+  /** Hard time limit, in milliseconds. */
+  get hardMs(): number {
+    return between(this.beganAt, this.hardAt)
+  }
+
+  /** Soft time limit, in milliseconds. */
+  get #softMs(): number {
+    return between(this.beganAt, this.softAt)
+  }
+
+  /** The signal is created on first use, since most handlers never look at it. */
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController()
+    const reason = this.softReason ?? this.#cancelReason ?? stopReason(this.stop)
+    if (reason !== undefined) this.#abort.abort(reason)
+    return this.#abort.signal
+  }
+
+  /**
+   * Stops the clock of the time limits while the handler cannot start yet: its process is starting, or its task is
+   * being acked.
+   */
+  hold(): void {
+    if (this.#limits !== undefined) return
+    this.#limits = { hardMs: this.hardMs, softMs: this.#softMs }
+    this.hardAt = Number.POSITIVE_INFINITY
+    this.softAt = Number.POSITIVE_INFINITY
+  }
+
+  /** The handler begins now: the time limits count from here. */
+  begin(): void {
+    if (this.#limits === undefined) return
+    this.startedAt = this.clock.now()
+    this.beganAt = this.clock.monotonic()
+    this.hardAt = this.beganAt + this.#limits.hardMs
+    this.softAt = this.beganAt + this.#limits.softMs
+    this.#limits = undefined
+  }
+
+  /** Called at the soft limit: fires the handler's signal. The handler may ignore it until the hard limit. */
+  warn(): void {
+    if (this.softReason !== undefined) return
+    this.softReason = softLimit(this.#softMs / 1000)
+    this.#abort?.abort(this.softReason)
+  }
+
+  /** Fires the handler's signal, where a cancelled job has steps that are to be undone. */
+  cancel(): void {
+    this.#cancelReason ??= stopReason("cancelled")
+    this.#abort?.abort(this.#cancelReason)
+  }
+
+  /** Ends the time limits of the run while its steps are undone: each revert has a limit of its own. */
+  withoutLimits(): void {
+    this.hardAt = this.beganAt + NO_LIMIT_MS
+    this.softAt = Number.POSITIVE_INFINITY
+  }
+
+  /** Ends the run from outside. The first reason wins. */
+  end(reason: InterruptReason): void {
+    if (this.stop !== undefined) return
+    this.stop = reason
+    this.#abort?.abort(stopReason(reason))
+    this.interrupt?.()
+  }
+}
+
+const STOPPED: Readonly<Record<InterruptReason, readonly [message: string, name: string]>> = {
+  timeout: ["the hard time limit was reached", "TimeoutError"],
+  cancelled: ["the job was cancelled", "AbortError"],
+  superseded: ["another worker has the job", "AbortError"],
+  "hand-back": ["the worker stops", "AbortError"],
+}
+
+const stopReason = (stop: InterruptReason | undefined): DOMException | undefined =>
+  stop === undefined ? undefined : new DOMException(...STOPPED[stop])
+
+/**
+ * Milliseconds, rounded to microseconds: the floating-point error of the sum would show up in messages that name the
+ * limit.
+ */
+const between = (began: number, end: number): number => Math.round((end - began) * 1_000) / 1_000
+
+/** Input and follow-ups of a task, or why its body cannot be used. */
+export type InputRead = Result.Result<{ readonly embed: Embed; readonly input: unknown }, BadInput>
+
+/** Why a task fails before its handler is called: its body cannot be read or its input is invalid. */
+interface BadInput {
+  readonly error: JobError
+  /** The errbacks to publish. */
+  readonly embed: Embed
+  /** Why the job becomes a dead letter; absent where it does not. */
+  readonly dead?: string
+}
+
+/** Name of the logger for the lines that handlers write. */
+export const JOB_LOGGER = "callboard.job"
+
+/**
+ * The fields that identify an attempt. Task and method are the names of the actor and its method, in whatever form the
+ * task was submitted. `method`: the method of the task; `undefined` where this worker does not serve it, and the names
+ * come from the task alone.
+ */
+export const jobFields = (record: JobRecord, method: Pick<ErasedMethod, "actor" | "name"> | undefined): Fields => {
+  const named = method === undefined ? resolveName(record.task, record.meth, () => false) : undefined
+  return {
+    job: record.id,
+    task: method?.actor ?? named?.actor,
+    method: method?.name ?? named?.meth ?? DEFAULT_METHOD,
+    queue: record.queue,
+    attempt: record.attempt,
+  }
+}
+
+/**
+ * What a worker asks about tasks that no client of Callboard's has submitted (`isForeign`), where their submitters wait for
+ * answers elsewhere: those of Celery in its result back end. A worker without it asks nothing.
+ */
+export interface ForeignTasks {
+  /** Whether the members of chords are counted. Where they are not, a task with a chord is refused. */
+  readonly countsChords: boolean
+  /** Whether a task was revoked whose job was not known then. */
+  isRevoked(task: Task): boolean
+  /**
+   * Called before a settlement is stored, so that a worker that dies in between does it again: tells the submitter of the outcome,
+   * and returns the settlement with what else follows from it. `undefined`: there is nothing to do. Never rejects.
+   */
+  completing(inFlight: InFlight, settlement: AttemptEnd): Promise<AttemptEnd> | undefined
+}

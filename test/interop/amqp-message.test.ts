@@ -1,0 +1,55 @@
+/** A task as a message of AMQP: what Celery's library can read, and what comes back unchanged. */
+import { expect, test } from "vitest"
+import { fromAmqp, toAmqp } from "../../plugins/amqp/message.ts"
+
+const body = Uint8Array.of(1, 2, 3)
+const text = { content_type: "application/json", content_encoding: "utf-8" }
+
+/** What the client library writes for an object with a key `!`: the value beside it, of that type. */
+const written = (value: unknown): unknown => {
+  if (typeof value !== "object" || value === null) return value
+  if (Array.isArray(value)) return value.map(written)
+  if (!("!" in value && "value" in value)) return table(value)
+  return typeof value.value === "object" && value.value !== null ? table(value.value) : value.value
+}
+
+const table = (value: object): object =>
+  Object.fromEntries(Object.entries(value).map(([key, each]) => [key, written(each)]))
+
+test("headers, properties and body come back, and integers have types that Celery's library reads", () => {
+  const headers = {
+    ...{
+      id: "a",
+      task: "lab.add",
+      retries: 0,
+      timelimit: [300, null],
+      eta: null,
+      deep: { "!": "int", value: [{ n: 1.5 }, true] },
+    },
+    ...{ big: 2 ** 40, low: -(2 ** 31), huge: 1e300, "!": "kept" },
+  }
+  const properties = {
+    ...text,
+    correlation_id: "a",
+    reply_to: "b",
+    priority: 3,
+    delivery_mode: 2,
+    expiration: "5",
+    own: [1],
+  }
+  const { content, options } = toAmqp({ headers, properties, body }, 77, 3)
+  expect(options.headers).toMatchObject({
+    retries: { "!": "int", value: 0 },
+    timelimit: [{ "!": "int", value: 300 }, null],
+    big: { "!": "long", value: 2 ** 40 },
+    huge: { "!": "double", value: 1e300 },
+  })
+  // The server would drop a message that expires.
+  expect(options).not.toHaveProperty("expiration")
+  const back = fromAmqp({
+    content,
+    fields: { redelivered: true, deliveryTag: 1, exchange: "", routingKey: "q" },
+    properties: { ...options, headers: table(options.headers), expiration: undefined, timestamp: undefined } as never,
+  })
+  expect(back).toEqual({ message: { headers, properties, body }, sequence: 77, deliveries: 2, priority: 3 })
+})

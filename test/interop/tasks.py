@@ -1,0 +1,64 @@
+"""The application of Celery that is tried with ours: tasks for its worker, with settings from the environment."""
+
+import os
+import time
+
+import redis
+from celery import Celery
+
+app = Celery("lab", broker=os.environ["CELERY_BROKER"], backend=os.environ["CELERY_BACKEND"])
+app.conf.update(
+    accept_content=["json", "msgpack", "yaml"],
+    task_default_queue=os.environ.get("CELERY_QUEUE", "celery"),
+    broker_connection_retry_on_startup=True,
+    worker_send_task_events=True,
+)
+
+
+class LabError(Exception):
+    pass
+
+
+@app.task(name="lab.add")
+def add(x, y):
+    return x + y
+
+
+@app.task(name="lab.mul")
+def mul(x, y):
+    return x * y
+
+
+@app.task(name="lab.tsum")
+def tsum(values):
+    return sum(values)
+
+
+@app.task(name="lab.echo")
+def echo(*args, **kwargs):
+    return {"args": list(args), "kwargs": kwargs}
+
+
+@app.task(name="lab.fail")
+def fail(message="boom", code=7):
+    raise LabError(message, code)
+
+
+@app.task(name="lab.retry_twice", bind=True, max_retries=3)
+def retry_twice(self, tag="t", countdown=0.5):
+    if self.request.retries < 2:
+        raise self.retry(countdown=countdown, exc=LabError("again", self.request.retries))
+    return {"tag": tag, "retries": self.request.retries}
+
+
+@app.task(name="lab.sleep")
+def sleep(seconds):
+    time.sleep(seconds)
+    return seconds
+
+
+@app.task(name="lab.mark")
+def mark(n):
+    """Notes that it ran, and says where."""
+    redis.Redis.from_url(app.conf.result_backend).hincrby("ran", n, 1)
+    return [n, "python"]

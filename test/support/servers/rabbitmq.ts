@@ -1,0 +1,150 @@
+/** RabbitMQ of a test: out of Debian's packages, with a port, a folder, a cookie and a port mapper of its own. */
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { delimiter, join } from "node:path"
+import { debianPackage, environmentOf, ownSuiteFirst, unpackedAt } from "./debian.ts"
+import { type FoundProgram, foundEarlier, MissingServer } from "./missing.ts"
+import { eventually, freePort, type Spawned, spawnProcess, temporaryFolder } from "./process.ts"
+
+/** The name in the findings and in the summary. */
+export const rabbitmqServerName = "rabbitmq"
+
+/** Erlang without its documentation, and the libraries that not every machine has. */
+const LIBRARIES = /^(erlang-(?!.*(doc|src|manpages))|lib(sctp|ncurses|tinfo|ssl|systemd))/
+
+/** The folder `sbin` of a server below a root: `/`, or where a package was unpacked. */
+const serverBelow = (root: string): FoundProgram | undefined => {
+  const home = join(root, "usr/lib/rabbitmq/lib")
+  const folder = existsSync(home) ? readdirSync(home).find((each) => each.startsWith("rabbitmq_server-")) : undefined
+  if (folder === undefined || !existsSync(join(root, "usr/lib/erlang/bin/erl"))) return undefined
+  return { path: join(home, folder, "sbin/rabbitmq-server"), version: folder.replace("rabbitmq_server-", "") }
+}
+
+let search: Promise<FoundProgram> | undefined
+
+/** The server that is installed, else the one in the cache folder, which is filled from Debian. Rejects with `MissingServer`. */
+export const rabbitmqProgram = (): Promise<FoundProgram> => {
+  search ??= (async () => {
+    const earlier = foundEarlier(rabbitmqServerName) ?? serverBelow("/")
+    if (earlier !== undefined) return earlier
+    try {
+      const suites = ownSuiteFirst(["bookworm", "trixie"])
+      return await debianPackage({ name: "rabbitmq-server", suites, libraries: LIBRARIES, accept: serverBelow })
+    } catch (error) {
+      const advice = "install RabbitMQ 3.10 or newer (the package rabbitmq-server)"
+      throw new MissingServer(rabbitmqServerName, `${advice} (${(error as Error).message})`)
+    }
+  })()
+  return search
+}
+
+export interface RabbitmqServer extends AsyncDisposable {
+  readonly port: number
+  /** With user and password. */
+  readonly url: string
+  readonly version: string
+  /** What the server has written since it was last started. */
+  readonly log: string
+  /** Runs a command of `rabbitmqctl`. */
+  control(...command: ReadonlyArray<string>): Promise<void>
+  /** Ends it without warning. */
+  kill(): Promise<void>
+  /** Starts it again with its data, after it was ended in good order where it still runs. */
+  restart(): Promise<void>
+  stop(): Promise<void>
+}
+
+export const startRabbitmq = async (): Promise<RabbitmqServer> => {
+  const { path, version } = await rabbitmqProgram()
+  const root = unpackedAt(path) ?? "/"
+  const erlang = join(root, "usr/lib/erlang")
+  const erts = readdirSync(erlang).find((each) => each.startsWith("erts-")) ?? ""
+  const folder = temporaryFolder()
+  const [port, mapperPort, nodePort] = [await freePort(), await freePort(), await freePort()]
+  const inFolder = (name: string): string => join(folder.path, name)
+  // The script of an unpacked Erlang looks for itself where Debian would have installed it.
+  const [bin, program] = [join(erlang, erts, "bin"), inFolder("erl")]
+  const variables = `ROOTDIR='${erlang}' BINDIR='${bin}' EMU=beam PROGNAME=erl`
+  writeFileSync(program, `#!/bin/sh\nexport ${variables}\nexec "$BINDIR/erlexec" "$@"\n`, { mode: 0o755 })
+  writeFileSync(inFolder(".erlang.cookie"), "SECRETOFTHISTEST", { mode: 0o400 })
+  writeFileSync(inFolder("plugins"), "[].\n")
+  writeFileSync(inFolder("rabbitmq.conf"), "loopback_users.guest = true\nheartbeat = 60\n")
+  const env = {
+    ...environmentOf(unpackedAt(path)),
+    PATH: [folder.path, bin, process.env["PATH"] ?? ""].join(delimiter),
+    HOME: folder.path,
+    LANG: "C.UTF-8",
+    ERL_EPMD_PORT: String(mapperPort),
+    ERL_EPMD_ADDRESS: "127.0.0.1",
+    RABBITMQ_NODENAME: `test${port}@localhost`,
+    RABBITMQ_NODE_IP_ADDRESS: "127.0.0.1",
+    RABBITMQ_NODE_PORT: String(port),
+    RABBITMQ_DIST_PORT: String(nodePort),
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS:
+      "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1 +sbwt none -start_epmd false",
+    RABBITMQ_MNESIA_BASE: inFolder("data"),
+    RABBITMQ_LOG_BASE: inFolder("log"),
+    RABBITMQ_LOGS: "-",
+    RABBITMQ_PID_FILE: inFolder("pid"),
+    RABBITMQ_ENABLED_PLUGINS_FILE: inFolder("plugins"),
+    RABBITMQ_CONFIG_FILE: inFolder("rabbitmq"),
+    RABBITMQ_CONF_ENV_FILE: "/dev/null",
+  }
+  // Erlang would start one that outlives it. This one belongs to the test.
+  const mapper = spawnProcess(join(bin, "epmd"), ["-port", String(mapperPort), "-address", "127.0.0.1"], { env })
+
+  const launch = async (): Promise<Spawned> => {
+    const server = spawnProcess("sh", [path], { env, cwd: folder.path })
+    try {
+      await server.waitForLine(/Server startup complete|started TCP listener/, 60_000)
+      return server
+    } catch (error) {
+      await server.end()
+      throw new Error(`RabbitMQ did not start: ${(error as Error).message}\n${server.output}`)
+    }
+  }
+
+  let server = await launch().catch(async (error: unknown) => {
+    await mapper.end()
+    folder.remove()
+    throw error
+  })
+
+  const endInOrder = async (): Promise<void> => {
+    if (server.exit !== undefined) return
+    // The script waits for the server, whose own number stands in a file.
+    process.kill(Number(readFileSync(inFolder("pid"), "utf8")), "SIGTERM")
+    const timer = setTimeout(() => void server.end(), 20_000)
+    await server.exited
+    clearTimeout(timer)
+  }
+
+  const stop = async (): Promise<void> => {
+    await server.end()
+    await mapper.end()
+    folder.remove()
+  }
+
+  return {
+    port,
+    url: `amqp://guest:guest@127.0.0.1:${port}`,
+    version,
+    get log() {
+      return server.output
+    },
+    control: async (...command) => {
+      const control = spawnProcess("sh", [path.replace(/rabbitmq-server$/, "rabbitmqctl"), ...command], { env })
+      const { code } = await control.closed
+      if (code !== 0) throw new Error(`rabbitmqctl ${command.join(" ")} failed:\n${control.output}`)
+    },
+    kill: async () => {
+      await server.end()
+      await eventually(() => server.exit !== undefined, { message: "a killed server is still there" })
+    },
+    restart: async () => {
+      await endInOrder()
+      server = await launch()
+    },
+    stop,
+    [Symbol.asyncDispose]: stop,
+  }
+}

@@ -1,0 +1,537 @@
+/** What only the redis transport promises, against a real server. `kit.test.ts` has what all promise. */
+import { execFileSync } from "node:child_process"
+import { readFileSync } from "node:fs"
+import { connect } from "callboard"
+import { createClient } from "redis"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { plugin } from "../../../../plugins/redis/mod.ts"
+import { isUndecodable } from "../../../../runtime/protocol/message.ts"
+import type { Driver, Posting } from "../../../../runtime/transport/driver.ts"
+import { type ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
+import { eventually } from "../../../support/servers/process.ts"
+import { type RedisServer, startRedis } from "../../../support/servers/redis.ts"
+import { workBoard } from "../../../support/work-board.ts"
+import { growing, QUERIES, readsOf } from "../bounded-lists.ts"
+
+let server: RedisServer
+let client: ReturnType<typeof clientOf>
+const clientOf = () => createClient({ url: server.url })
+beforeAll(async () => {
+  server = await startRedis()
+  client = clientOf()
+  await client.connect()
+})
+afterAll(async () => {
+  client?.destroy()
+  await server?.stop()
+})
+
+const ask = (...command: ReadonlyArray<string>): Promise<unknown> => client.sendCommand([...command])
+const texts = async (...command: ReadonlyArray<string>): Promise<ReadonlyArray<string>> => {
+  const found = await ask(...command)
+  return Array.isArray(found) ? found.map(String) : []
+}
+
+const options = (namespace: string, lease = 30_000): ConnectOptions => ({
+  namespace,
+  lease,
+  name: "test",
+  timeout: 5_000,
+})
+const open = (namespace: string, lease?: number, query = ""): Promise<Driver> =>
+  plugin.connect(new URL(`${server.url}${query}`), options(namespace, lease))
+
+const never = new AbortController().signal
+const request = (queue: string, max = 1) => ({ queues: [queue], max, wait: 0, rotate: false })
+const takenFrom = async (driver: Driver, queue: string, max = 1) =>
+  (await driver.take(request(queue, max), never)).deliveries
+
+const posting = (id: string, queue = "q", level = 9): Posting => ({
+  id,
+  key: `${id}/1/0`,
+  queue,
+  level,
+  index: { state: "queued", queue, task: "t", at: Date.now() },
+  frame: new Uint8Array(1),
+  message: {
+    headers: { id, task: "t", lang: "js" },
+    properties: { content_type: "application/json", content_encoding: "utf-8", priority: level },
+    body: new TextEncoder().encode("[[],{},{}]"),
+  },
+})
+
+/** What Celery's client puts into a list. */
+const celeryMessage = (tag: string, more: object = {}): string =>
+  JSON.stringify({
+    body: Buffer.from("[[1], {}, {}]").toString("base64"),
+    "content-encoding": "utf-8",
+    "content-type": "application/json",
+    headers: { lang: "py", task: "tasks.add", id: `id-${tag}`, retries: 0, ...more },
+    properties: {
+      correlation_id: `id-${tag}`,
+      delivery_mode: 2,
+      delivery_info: { exchange: "", routing_key: "q" },
+      priority: 0,
+      body_encoding: "base64",
+      delivery_tag: tag,
+    },
+  })
+
+/** How Python writes JSON. */
+const asPython = (text: string): string =>
+  JSON.stringify(JSON.parse(text), undefined, 1)
+    .replace(/\n */g, " ")
+    .replace(/([[{]) /g, "$1")
+    .replace(/ ([\]}])/g, "$1")
+
+/** What a Celery worker does that has popped a message. */
+const heldByCelery = async (prefix: string, tag: string, message: string, at = Date.now() / 1_000): Promise<void> => {
+  await ask("ZADD", `${prefix}unacked_index`, String(at), tag)
+  await ask("HSET", `${prefix}unacked`, tag, `[${asPython(message)}, "", "q"]`)
+}
+
+const tagIn = (envelope: unknown): string => JSON.parse(String(envelope)).properties.delivery_tag
+
+/** How connecting fails. */
+const refusal = async (url: string): Promise<unknown> => {
+  try {
+    await (await plugin.connect(new URL(url), options("refused"))).close()
+    return "it connected"
+  } catch (error) {
+    return error instanceof TransportError ? [error.reason, error.message] : error
+  }
+}
+
+test("a job board is worked", () => workBoard(`${server.url}?ns=boards`))
+
+describe("kombu's layout", () => {
+  test("a task lies in the list of its queue and step, with a body of base64 and an inverted priority", async () => {
+    const driver = await open("layout")
+    await driver.publish([9, 7, 6, 4, 3, 1, 0].map((level) => posting(`p${level}`, "q", level)))
+    const lists = await Promise.all(
+      ["", "\u0006\u00163", "\u0006\u00166", "\u0006\u00169"].map((step) =>
+        ask("LRANGE", `layout:q${step}`, "0", "-1"),
+      ),
+    )
+    const ids = lists.map((list) => (Array.isArray(list) ? list.map((each) => JSON.parse(String(each))) : []))
+    expect(ids.map((each) => each.map(({ headers }) => headers.id))).toEqual([
+      ["p7", "p9"],
+      ["p4", "p6"],
+      ["p1", "p3"],
+      ["p0"],
+    ])
+    const [[seven]] = [ids[0] ?? []]
+    expect(seven).toMatchObject({
+      "content-type": "application/json",
+      "content-encoding": "utf-8",
+      body: Buffer.from("[[],{},{}]").toString("base64"),
+      properties: {
+        priority: 2,
+        body_encoding: "base64",
+        delivery_info: { exchange: "", routing_key: "q" },
+        delivery_tag: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      },
+    })
+    await driver.close()
+  })
+
+  test("a message that a Celery client pushes comes at once, without a word to us, and is held as kombu holds it", async () => {
+    const driver = await open("pushed")
+    const heard: Array<string> = []
+    await driver.listen({ kind: "queues", queues: ["q"] }, ({ kind }) => heard.push(kind), never)
+    await ask("LPUSH", "pushed:q", celeryMessage("tag-1"))
+    await eventually(() => heard.includes("queue"))
+    const [delivery] = await takenFrom(driver, "q")
+    expect(delivery).toMatchObject({
+      level: 9,
+      first: true,
+      content: { headers: { task: "tasks.add" }, properties: { priority: 9 } },
+    })
+    expect(await ask("HKEYS", "pushed:unacked")).toEqual(["tag-1"])
+    expect(JSON.parse(String(await ask("HGET", "pushed:unacked", "tag-1")))).toEqual([
+      JSON.parse(celeryMessage("tag-1")),
+      "",
+      "q",
+    ])
+    expect(Number(await ask("ZSCORE", "pushed:unacked_index", "tag-1"))).toBeCloseTo(Date.now() / 1_000, -1)
+    expect(await driver.read(["id-tag-1"], "all")).toMatchObject([{ task: { queue: "q", held: true } }])
+    await driver.commit([{ id: "id-tag-1", task: { kind: "ack", token: delivery?.token ?? "" } }])
+    expect(await ask("EXISTS", "pushed:unacked", "pushed:unacked_index")).toBe(0)
+    expect(await ask("KEYS", "pushed:callboard:*:t:*")).toEqual([])
+    // Every step of priority wakes.
+    heard.length = 0
+    await ask("LPUSH", "pushed:q\u0006\u00169", celeryMessage("tag-2"))
+    await eventually(() => heard.includes("queue"))
+    await driver.close()
+  })
+
+  test("one that came back to its queue before is not taken for a first delivery", async () => {
+    const driver = await open("again")
+    await ask("LPUSH", "again:q", celeryMessage("tag-1", { redelivered: true }))
+    expect(await takenFrom(driver, "q")).toMatchObject([{ first: false, deliveries: 1 }])
+    await driver.close()
+  })
+
+  test("a task that a Celery worker takes is none of ours any more, and is forgotten when it is acked", async () => {
+    const driver = await open("theirs")
+    await driver.publish([posting("a"), posting("b")])
+    const message = String(await ask("RPOP", "theirs:q"))
+    await heldByCelery("theirs:", tagIn(message), message)
+    expect(await driver.read(["a"], "all")).toMatchObject([{ task: { held: true } }])
+    expect(
+      (await takenFrom(driver, "q", 5)).map(({ content }) => "headers" in content && content.headers["id"]),
+    ).toEqual(["b"])
+    await ask("DEL", "theirs:unacked", "theirs:unacked_index")
+    expect(await driver.read(["a"], "all")).toEqual([undefined])
+    expect((await driver.query?.({ limit: 10, states: ["queued"] }))?.jobs.map(({ id }) => id)).toEqual(["b"])
+    await driver.close()
+  })
+
+  test("what Celery workers took is forgotten without anybody asking", async () => {
+    const driver = await open("forgotten")
+    await driver.publish(Array.from({ length: 120 }, (_, at) => posting(`j${at}`)))
+    await ask("DEL", "forgotten:q")
+    await eventually(
+      async () =>
+        (await texts("KEYS", "forgotten:callboard:*:t:*")).length === 0 &&
+        (await ask("ZCARD", "forgotten:callboard:forgotten:x:s:queued")) === 0,
+      { message: "all are forgotten" },
+    )
+    await driver.close()
+  })
+
+  test("the ack, release or extension of an owner that kombu has overtaken leaves the new owner's entry alone", async () => {
+    const driver = await open("overtaken")
+    await driver.publish([posting("a")])
+    const [delivery] = await takenFrom(driver, "q")
+    const token = delivery?.token ?? ""
+    const [tag = ""] = await texts("HKEYS", "overtaken:unacked")
+    // kombu's visibility timeout: the message goes back into the list, and another worker takes it.
+    const entry = JSON.parse(String(await ask("HGET", "overtaken:unacked", tag)))
+    const again = JSON.stringify({ ...entry[0], headers: { ...entry[0].headers, redelivered: true } })
+    await heldByCelery("overtaken:", tag, again)
+    expect(await driver.extend([token])).toEqual([false])
+    for (const task of [{ kind: "release", token, delay: 0 } as const, { kind: "ack", token } as const]) {
+      expect(await driver.commit([{ id: "a", task }])).toEqual([{ status: "committed", revision: "", gone: true }])
+    }
+    expect(await ask("HEXISTS", "overtaken:unacked", tag)).toBe(1)
+    expect(await ask("LLEN", "overtaken:q")).toBe(0)
+    await driver.close()
+  })
+
+  test("a lease that lapses after kombu gave the task back does not give it back twice", async () => {
+    const driver = await open("twice", 1_000)
+    await driver.publish([posting("a")])
+    const [delivery] = await takenFrom(driver, "q")
+    const tag = (delivery?.token ?? "").split(".")[1] ?? ""
+    const entry = JSON.parse(String(await ask("HGET", "twice:unacked", tag)))
+    await ask("HDEL", "twice:unacked", tag)
+    await ask("ZREM", "twice:unacked_index", tag)
+    await ask("RPUSH", "twice:q", JSON.stringify(entry[0]))
+    await eventually(async () => (await ask("ZCARD", "twice:callboard:twice:h:q")) === 0, {
+      message: "the lease has lapsed",
+    })
+    expect(await ask("LLEN", "twice:q")).toBe(1)
+    expect(await takenFrom(driver, "q", 5)).toMatchObject([{ first: false, deliveries: 2 }])
+    await driver.close()
+  })
+
+  test("what a dead Celery worker held comes back after the visibility timeout, as it was written; what we hold does not", async () => {
+    const driver = await open("dead", 30_000, "?visibility_timeout=2")
+    await driver.publish([posting("ours")])
+    const [ours] = await takenFrom(driver, "q")
+    const message = celeryMessage("tag-9", { big: "BIG" }).replace('"BIG"', "123456789012345678901234567890")
+    await ask("ZADD", "dead:unacked_index", String(Date.now() / 1_000 - 3), "tag-9")
+    await ask("HSET", "dead:unacked", "tag-9", `[${message.replace('"headers":{', '"headers": {')}, "", "q"]`)
+    const tag = (ours?.token ?? "").split(".")[1] ?? ""
+    await ask("ZADD", "dead:unacked_index", "5", tag)
+    await eventually(async () => (await ask("LLEN", "dead:q")) === 1, { message: "it is back" })
+    const text = String(await ask("LINDEX", "dead:q", "-1"))
+    expect(text).toContain("123456789012345678901234567890")
+    expect(JSON.parse(text)).toMatchObject({
+      headers: { redelivered: true },
+      properties: { delivery_info: { redelivered: true } },
+    })
+    expect(await ask("HKEYS", "dead:unacked")).toEqual([tag])
+    // An extension renews the note, so that kombu's timeout never comes upon a long job.
+    expect(await driver.extend([ours?.token ?? ""])).toEqual([true])
+    expect(Number(await ask("ZSCORE", "dead:unacked_index", tag))).toBeGreaterThan(Date.now() / 1_000 - 60)
+    await driver.close()
+  })
+
+  test("a task that falls due lies in the list, although no worker of ours looks", async () => {
+    const driver = await open("due")
+    await driver.publish([{ ...posting("a"), due: Date.now() + 500 }])
+    expect(await ask("LLEN", "due:q")).toBe(0)
+    await eventually(async () => (await ask("LLEN", "due:q")) === 1)
+    await driver.close()
+  })
+
+  test("two messages with one tag are two tasks", async () => {
+    const driver = await open("same-tag")
+    await ask("LPUSH", "same-tag:q", celeryMessage("tag"), celeryMessage("tag"))
+    const found = await takenFrom(driver, "q", 5)
+    expect(new Set(found.map(({ token }) => token)).size).toBe(2)
+    for (const { token } of found)
+      expect(await driver.commit([{ id: "x", task: { kind: "ack", token } }])).toEqual([
+        { status: "committed", revision: "" },
+      ])
+    expect(await ask("EXISTS", "same-tag:unacked")).toBe(0)
+    await driver.close()
+  })
+})
+
+describe("bad input", () => {
+  test("what is no message says why, and harms no neighbour", async () => {
+    const driver = await open("poison")
+    const good = JSON.parse(celeryMessage("good"))
+    const bad = [
+      ["nonsense", "it is not JSON"],
+      ["[1]", "it is not a map"],
+      [JSON.stringify({ ...good, headers: [1] }), "its headers are not a map"],
+      [JSON.stringify({ ...good, properties: "no" }), "its properties are not a map"],
+      [JSON.stringify({ ...good, "content-type": 5 }), "it names no content type"],
+      [JSON.stringify({ ...good, body: { a: 1 } }), "its body is not text"],
+      [JSON.stringify({ ...good, body: "%%%" }), "its body is not base64"],
+      [`${"[".repeat(2_000)}${"]".repeat(2_000)}`, "it is not a map"],
+      [`{"headers": {}, "properties": {"delivery_tag": "\\ud800"}, "a": "\\ud83d"}`, "it names no content type"],
+    ] as const
+    for (const [text] of bad) await ask("LPUSH", "poison:q", text)
+    await ask("LPUSH", "poison:q", celeryMessage("good"))
+    const found = await takenFrom(driver, "q", 20)
+    const reasons = found.map(({ content }) => ("undecodable" in content ? content.undecodable : "a message"))
+    expect(reasons).toEqual([...bad.map(([, why]) => `no envelope of kombu: ${why}`), "a message"])
+    expect(found.slice(0, -1).map(({ content }) => "raw" in content && Buffer.from(content.raw).toString())).toEqual(
+      bad.map(([text]) => text),
+    )
+    // kombu's visibility timeout must not come upon them: it would fail to read them.
+    expect(await ask("ZCARD", "poison:unacked_index")).toBeLessThan(found.length)
+    for (const { token } of found) await driver.commit([{ id: "x", task: { kind: "ack", token } }])
+    expect(await ask("EXISTS", "poison:unacked")).toBe(0)
+    expect(
+      found.every(({ content }) => content instanceof Uint8Array || isUndecodable(content) || "headers" in content),
+    ).toBe(true)
+    await driver.close()
+  })
+
+  test("NaN in the headers of a message is read, a body of text too, and what is unknown travels on", async () => {
+    const driver = await open("odd")
+    const { properties, ...rest } = JSON.parse(celeryMessage("odd"))
+    const { body_encoding: _, ...plain } = properties
+    const text = JSON.stringify({
+      ...rest,
+      body: "[[], {}, {}]",
+      properties: { ...plain, body_encoding: "utf-8", origin: "gen1@h" },
+    })
+    await ask("LPUSH", "odd:q", text.replace('"retries":0', '"retries":0,"load":NaN'))
+    const [delivery] = await takenFrom(driver, "q")
+    expect(delivery?.content).toMatchObject({
+      headers: { load: Number.NaN },
+      properties: { origin: "gen1@h" },
+      body: new TextEncoder().encode("[[], {}, {}]"),
+    })
+    await driver.close()
+  })
+
+  test("a queue cannot have the name of a key that kombu or Callboard uses", async () => {
+    const driver = await open("reserved")
+    for (const queue of [
+      "unacked",
+      "unacked_index",
+      "_kombu.binding.celery",
+      "callboard:x",
+      "celery-task-meta-1",
+      "q\u0006\u00163",
+    ]) {
+      const [bad, good] = await driver.publish([posting("a", queue), posting(`b${queue}`)])
+      expect(bad).toMatchObject({ status: "failed", error: { reason: "invalid" } })
+      expect(good).toEqual({ status: "stored" })
+    }
+    await driver.close()
+  })
+
+  test("half surrogates and zeros in fields of the index harm no neighbour", async () => {
+    const driver = await open("zeros")
+    const odd = posting("odd")
+    const index = { ...odd.index, task: "a\0\ud800" }
+    expect(await driver.publish([posting("one"), { ...odd, index }, posting("two")])).toEqual(
+      Array.from({ length: 3 }, () => ({ status: "stored" })),
+    )
+    expect((await driver.query?.({ task: "a\0\ud800", limit: 10 }))?.jobs.map(({ id }) => id)).toEqual(["odd"])
+    await driver.close()
+  })
+})
+
+describe("connecting", () => {
+  test("the durability is what the server's files give", async () => {
+    const found: Array<string> = []
+    for (const [appendonly, appendfsync] of [
+      ["no", "always"],
+      ["yes", "everysec"],
+      ["yes", "no"],
+      ["yes", "always"],
+    ] as const) {
+      await ask("CONFIG", "SET", "appendonly", appendonly, "appendfsync", appendfsync)
+      await using client = await connect(`${server.url}?ns=durable`)
+      found.push((await client.submit("a.b", { queue: "nowhere" })).receipt.durability)
+    }
+    expect(found).toEqual(["process", "process", "server", "fsync"])
+  })
+
+  test("a database, a prefix, and a namespace keep boards apart", async () => {
+    const one = await plugin.connect(new URL(`${server.url}/3?global_keyprefix=tenant:`), options("callboard"))
+    await one.publish([posting("a")])
+    await ask("SELECT", "3")
+    const keys = await texts("KEYS", "*")
+    await ask("SELECT", "0")
+    expect(keys).toContain("tenant:q")
+    expect(keys.filter((key) => !key.startsWith("tenant:"))).toEqual([])
+    await one.close()
+    const plain = await plugin.connect(new URL(`${server.url}/4`), options("callboard"))
+    await plain.publish([posting("a")])
+    await ask("SELECT", "4")
+    expect(await ask("LLEN", "q")).toBe(1)
+    await ask("SELECT", "0")
+    await plain.close()
+  })
+
+  test("what a URL cannot mean is invalid, and says what is wrong", async () => {
+    expect(await refusal(`${server.url}/mine`)).toEqual([
+      "invalid",
+      expect.stringContaining('the database is a number, not "mine"'),
+    ])
+    expect(await refusal(`${server.url}/99`)).toEqual(["invalid", expect.stringContaining("DB index is out of range")])
+    expect(await refusal(`${server.url}?colour=red`)).toEqual([
+      "invalid",
+      expect.stringContaining('knows no option "colour"'),
+    ])
+    expect(await refusal(`${server.url}?visibility_timeout=soon`)).toEqual([
+      "invalid",
+      expect.stringContaining("visibility_timeout is a number"),
+    ])
+    expect(await refusal("rediss://127.0.0.1:1?ssl_ca_certs=/nowhere.pem")).toEqual([
+      "invalid",
+      expect.stringContaining("ssl_ca_certs"),
+    ])
+    expect(await refusal("redis://127.0.0.1:1")).toEqual(["unavailable", expect.stringContaining("redis: ")])
+  })
+
+  test("over a socket, with a password, and over TLS", async () => {
+    const { folder } = server
+    execFileSync(
+      "openssl",
+      [
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "cert.pem",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+      ],
+      { cwd: folder, stdio: "pipe" },
+    )
+    const tlsPort = await import("../../../support/servers/process.ts").then(({ freePort }) => freePort())
+    await using guarded = await startRedis([
+      ...[
+        "--save",
+        "",
+        "--requirepass",
+        "secret",
+        "--unixsocket",
+        `${folder}/redis.sock`,
+        "--tls-port",
+        String(tlsPort),
+      ],
+      ...["--tls-cert-file", `${folder}/cert.pem`, "--tls-key-file", `${folder}/key.pem`, "--tls-auth-clients", "no"],
+    ])
+    const works = async (url: string) => {
+      const driver = await plugin.connect(new URL(url), options("way"))
+      const [receipt] = await driver.publish([posting("a")])
+      await driver.close()
+      return receipt?.status
+    }
+    expect(await works(`redis://:secret@127.0.0.1:${guarded.port}`)).toBe("stored")
+    expect(await works(`redis+socket://:secret@localhost${folder}/redis.sock?virtual_host=2`)).toBe("stored")
+    expect(await works(`redis+unix://:secret@localhost${folder}/redis.sock`)).toBe("duplicate")
+    expect(await works(`rediss://:secret@127.0.0.1:${tlsPort}?ssl_ca_certs=${folder}/cert.pem`)).toBe("duplicate")
+    expect(await works(`rediss://:secret@127.0.0.1:${tlsPort}/1?ssl_cert_reqs=none`)).toBe("stored")
+    expect(await refusal(`rediss://:secret@127.0.0.1:${tlsPort}`)).toEqual([
+      "unavailable",
+      expect.stringMatching(/certificate/),
+    ])
+    expect(await refusal(`redis://:wrong@127.0.0.1:${guarded.port}`)).toEqual([
+      "unauthorized",
+      expect.stringContaining("WRONGPASS"),
+    ])
+    expect(await refusal(`redis://127.0.0.1:${guarded.port}`)).toEqual([
+      "unauthorized",
+      expect.stringContaining("NOAUTH"),
+    ])
+  })
+
+  test("a server that may evict tasks is refused", async () => {
+    await ask("CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "allkeys-lru")
+    const message = "redis: maxmemory-policy allkeys-lru removes tasks when the memory is full: set it to noeviction"
+    expect(await refusal(server.url)).toEqual(["unsupported", message])
+    await ask("CONFIG", "SET", "maxmemory", "0", "maxmemory-policy", "noeviction")
+  })
+
+  test("the commands that the page lists are those that are used", () => {
+    const read = (path: string) => readFileSync(new URL(`../../../../${path}`, import.meta.url), "utf8")
+    const [, listed = ""] = /```text commands\n(.*?)```/s.exec(read("docs/redis.md")) ?? []
+    const scripts = [...read("plugins/redis/scripts.ts").matchAll(/\bcall\('([A-Z]+)'/g)]
+    const direct = ["link", "driver"].flatMap((file) => [
+      ...read(`plugins/redis/${file}.ts`).matchAll(/\bcommand\("([A-Z]+)"/g),
+    ])
+    // What the client library asks by itself when it connects and subscribes.
+    const library = ["AUTH", "HELLO", "SELECT", "SUBSCRIBE"]
+    const used = new Set([...scripts, ...direct].map(([, command = ""]) => command).concat(library))
+    expect(listed.split(/\s+/).filter(Boolean).toSorted()).toEqual([...used].toSorted())
+  })
+
+  test("scripts that an operator removes are loaded again", async () => {
+    const driver = await open("flushed")
+    await ask("SCRIPT", "FLUSH")
+    expect(await driver.publish([posting("a")])).toEqual([{ status: "stored" }])
+    await driver.close()
+  })
+})
+
+test("a list reads as much with 20,000 jobs as with 1,000", async () => {
+  // What waits is listed by its state alone, and what has succeeded among all: one list more would be written for each job.
+  const bounded = Object.entries(QUERIES).filter(([name]) => name !== "succeeded" && !name.startsWith("waiting"))
+  expect(growing(await readsOf((namespace) => open(namespace), Object.fromEntries(bounded)))).toEqual([])
+})
+
+test("a take whose signal fired on the way gives back, uncounted, what it took", async () => {
+  const driver = await open("aborted")
+  await driver.publish([posting("a")])
+  const stop = new AbortController()
+  const taking = driver.take(request("q"), stop.signal)
+  stop.abort()
+  expect(await taking).toEqual({ deliveries: [] })
+  expect(await takenFrom(driver, "q")).toMatchObject([{ first: true, deliveries: 1 }])
+  await driver.close()
+})
+
+test("the keys of many repetitions of a job are not kept for ever", async () => {
+  const driver = await open("repeats")
+  for (let run = 1; run <= 30; run++) {
+    await driver.publish([{ ...posting("a"), key: `a/${run}/0` }])
+    const [delivery] = await takenFrom(driver, "q")
+    // As if its task had left the queue three minutes ago.
+    await driver.commit([{ id: "a", task: { kind: "ack", token: delivery?.token ?? "" } }])
+    await ask("HSET", "repeats:callboard:repeats:p:a", `a/${run}/0`, `@${Date.now() - 180_000}`)
+  }
+  expect(Number(await ask("HLEN", "repeats:callboard:repeats:p:a"))).toBeLessThan(25)
+  await driver.close()
+})

@@ -1,0 +1,232 @@
+/** What a worker does for tasks of Celery's clients, with a back end in this process. */
+import { actor, connect } from "callboard"
+import { Result } from "effect"
+import { describe, expect, onTestFinished, test } from "vitest"
+import { Completion } from "../../../../runtime/celery/completion.ts"
+import { generateId } from "../../../../runtime/id.ts"
+import { makeLog } from "../../../../runtime/log/log.ts"
+import { type Embed, NO_EMBED } from "../../../../runtime/protocol/body.ts"
+import { parseSignature, type Signature } from "../../../../runtime/protocol/celery/signature.ts"
+import { decodeMeta, groupKey, metaKey } from "../../../../runtime/protocol/celery-result.ts"
+import { composeMessage } from "../../../../runtime/protocol/compose.ts"
+import { newTask, postingOf } from "../../../../runtime/protocol/headers.ts"
+import { isTerminal } from "../../../../runtime/protocol/state.ts"
+import { settingsOf } from "../../../../runtime/service/settings.ts"
+import type { CeleryResults } from "../../../../runtime/transport/celery.ts"
+import { TaskNames } from "../../../../runtime/worker/telemetry/observer.ts"
+import { startWorker } from "../../../../runtime/worker/worker.ts"
+import { eventually } from "../../../support/servers/process.ts"
+
+/** Results and counters in maps. `before`: called before each write, and may fail. */
+const backEnd = (before: (keys: ReadonlyArray<string>) => Promise<void> = async () => undefined) => {
+  const kept = new Map<string, Uint8Array>()
+  const members = new Map<string, Map<string, number>>()
+  const sizes = new Map<string, number>()
+  const written: Array<string> = []
+  const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes)
+  const results: CeleryResults = {
+    read: async (keys) => keys.map((key) => kept.get(key)),
+    write: async (all) => {
+      await before(all.map(({ key }) => key))
+      for (const { key, value } of all) {
+        kept.set(key, value)
+        written.push(key)
+      }
+    },
+    watch: async () => undefined,
+    count: async ({ group, index, value }) => {
+      const ended = members.get(group) ?? new Map<string, number>()
+      members.set(group, ended.set(text(value), index))
+      return { ended: ended.size, size: sizes.get(group) }
+    },
+    members: async (group) =>
+      [...(members.get(group) ?? [])]
+        .toSorted(([, a], [, b]) => a - b)
+        .map(([member]) => new TextEncoder().encode(member)),
+    expect: async (group, size) => void sizes.set(group, size),
+    forget: async (group) => {
+      members.delete(group)
+      sizes.delete(group)
+    },
+    close: async () => undefined,
+  }
+  const meta = (id: string) => {
+    const bytes = kept.get(metaKey(id))
+    return bytes === undefined ? undefined : Result.getOrThrow(decodeMeta(bytes))
+  }
+  return { results, kept, members, sizes, written, meta }
+}
+
+const sums = actor("sums", {
+  methods: {
+    add: { params: ["x", "y"], run: ({ x, y }: { readonly x: number; readonly y: number }) => x + y },
+    all: { params: ["values"], run: ({ values }: { readonly values: ReadonlyArray<number> }) => values.length },
+    fail: () => {
+      throw new RangeError("no")
+    },
+    told: { params: ["id"], run: ({ id }: { readonly id: string }) => id },
+  },
+})
+
+const open = async (end: ReturnType<typeof backEnd>) => {
+  const client = await connect(`memory:${generateId()}`)
+  const stop = new AbortController()
+  const log = makeLog({ level: "none" })
+  const names = new TaskNames([sums], new Map())
+  const completion = new Completion({ results: end.results, names, maxBody: 100_000, log, signal: stop.signal })
+  const worker = await startWorker({
+    ...settingsOf({ actors: [sums] }),
+    connection: client.connection,
+    client,
+    actors: [sums],
+    name: "sums",
+    leaseMs: 30_000,
+    log,
+    foreign: completion,
+    observers: [{ settled: (_, settlement) => completion.settled(settlement) }],
+  })
+  onTestFinished(async () => {
+    stop.abort()
+    await worker.stop({ now: true })
+    await client.close()
+  })
+  const { jobs } = client.connection
+  /** As a client of Celery does: without a header of ours. */
+  const send = async (
+    name: string,
+    args: ReadonlyArray<unknown>,
+    { embed = {}, ...fields }: Partial<Parameters<typeof newTask>[0]> & { readonly embed?: Partial<Embed> } = {},
+  ): Promise<string> => {
+    const id = fields.id ?? generateId()
+    const task = newTask({ ...fields, task: name, id, lang: "py" })
+    const message = Result.getOrThrow(composeMessage(task, { args, kwargs: {}, embed: { ...NO_EMBED, ...embed } }))
+    await jobs.publish([Result.getOrThrow(postingOf(message, "default"))])
+    return id
+  }
+  const ended = (id: string) => eventually(() => end.meta(id), { message: `${id} has a result`, deadline: 20_000 })
+  return { client, jobs, send, ended, completion }
+}
+
+const signature = (task: string, options: object): Signature => Result.getOrThrow(parseSignature({ task, options }))
+
+describe("a task of a client of Celery", () => {
+  test("has its result kept before its own record tells the end", async () => {
+    const states: Array<boolean> = []
+    let look = async (): Promise<void> => undefined
+    const end = backEnd(() => look())
+    const { jobs, send, ended } = await open(end)
+    const id = generateId()
+    look = async () => void states.push(isTerminal((await jobs.find(id))?.record.state ?? "queued"))
+    await send("sums.add", [2, 3], { id })
+    expect(await ended(id)).toMatchObject({ status: "SUCCESS", result: 5, task_id: id })
+    expect(states).toEqual([false])
+    await eventually(async () => (await jobs.find(id))?.record.state === "succeeded")
+  })
+
+  test("is kept once the back end is there again", async () => {
+    let left = 2
+    const end = backEnd(async () => {
+      if (left-- > 0) throw new Error("away")
+    })
+    const { send, ended } = await open(end)
+    expect(await ended(await send("sums.fail", []))).toMatchObject({
+      status: "FAILURE",
+      result: { exc_type: "RangeError", exc_message: ["no"] },
+      traceback: expect.stringContaining("RangeError"),
+    })
+  })
+
+  test("that nothing serves fails at once", async () => {
+    const { send, ended } = await open(backEnd())
+    expect(await ended(await send("sums.nothing", []))).toMatchObject({ result: { exc_type: "NotRegistered" } })
+  })
+
+  test("does not run once it is revoked", async () => {
+    const { completion, send, ended } = await open(backEnd())
+    const id = generateId()
+    completion.revoke([id])
+    await send("sums.add", [1, 1], { id })
+    expect(await ended(id)).toMatchObject({ status: "REVOKED", result: { exc_message: ["revoked"] } })
+  })
+
+  test("never overwrites a success when it is revoked", async () => {
+    const end = backEnd()
+    const { completion, send, ended } = await open(end)
+    const id = await send("sums.add", [1, 1])
+    await ended(id)
+    await completion.keepRevoked([id, "other"], "revoked")
+    expect(end.meta(id)).toMatchObject({ status: "SUCCESS" })
+    expect(end.meta("other")).toMatchObject({ status: "REVOKED" })
+  })
+
+  test("has follow-ups that are tasks of Celery's as well", async () => {
+    const end = backEnd()
+    const { send, ended } = await open(end)
+    const chain = [signature("sums.all", { task_id: "last" })]
+    const id = await send("sums.add", [[1], [2]], { embed: { chain } })
+    expect(await ended("last")).toMatchObject({ parent_id: id })
+    const failing = await send("sums.fail", [], {
+      embed: {
+        errbacks: [signature("sums.told", { task_id: "told" })],
+        chain: [signature("sums.add", { task_id: "never" })],
+      },
+    })
+    expect(await ended("told")).toMatchObject({ status: "SUCCESS", result: failing })
+    expect(await ended("never")).toMatchObject({ status: "FAILURE", result: { exc_type: "RangeError" } })
+  })
+})
+
+describe("a chord", () => {
+  const body = signature("sums.all", { task_id: "body", link_error: [signature("sums.told", { task_id: "told" })] })
+  const member = (index: number) => ({ group: "g", groupIndex: index, embed: { chord: body } })
+
+  test("has its body follow from the last member, once", async () => {
+    const end = backEnd()
+    end.sizes.set("g", 2)
+    const { send, ended } = await open(end)
+    await ended(await send("sums.add", [1, 1], member(0)))
+    expect(end.meta("body")).toBeUndefined()
+    await send("sums.add", [2, 2], member(1))
+    expect(await ended("body")).toMatchObject({ status: "SUCCESS", result: 2 })
+    expect(end.written.filter((key) => key === metaKey("body"))).toHaveLength(1)
+    await eventually(() => end.members.size === 0 && end.sizes.size === 0, { message: "its counters are removed" })
+  })
+
+  test("fails once all have ended, with its errbacks", async () => {
+    const end = backEnd()
+    end.sizes.set("g", 2)
+    const { send, ended } = await open(end)
+    await ended(await send("sums.fail", [], member(0)))
+    expect(end.meta("body")).toBeUndefined()
+    await send("sums.add", [2, 2], member(1))
+    expect(await ended("body")).toMatchObject({ status: "FAILURE", result: { exc_type: "ChordError" } })
+    expect(await ended("told")).toMatchObject({ result: "body" })
+  })
+
+  test("whose group was saved gets the results of nested members", async () => {
+    const end = backEnd()
+    end.sizes.set("g", 1)
+    const nested = {
+      result: [
+        ["g", null],
+        [
+          [["a", null], null],
+          [["h", null], [[["a", null], null]]],
+        ],
+      ],
+    }
+    end.kept.set(groupKey("g"), new TextEncoder().encode(JSON.stringify(nested)))
+    const { send, ended } = await open(end)
+    await send("sums.add", [1, 1], { ...member(0), id: "a" })
+    expect(await ended("body")).toMatchObject({ result: 2 })
+  })
+})
+
+test("jobs of Callboard's clients leave the back end alone", async () => {
+  const end = backEnd()
+  const { client } = await open(end)
+  const job = await client.submit("sums.add", { args: [1, 2], callbacks: [{ task: "sums.told", id: "after" }] })
+  expect(await job.result()).toBe(3)
+  await client.job("after").result()
+  expect(end.written).toEqual([])
+})

@@ -1,0 +1,26 @@
+/** An actor whose handlers run in processes of their own, with durable steps. */
+import { appendFileSync } from "node:fs"
+import { actor } from "callboard"
+
+export const isolated = actor("isolated", {
+  module: import.meta.url,
+  methods: {
+    saga: {
+      isolation: "process",
+      retry: { max: 1, interval: 0 },
+      run: async ({ log, fails }: { log: string; fails: boolean }, job) => {
+        const say = (line: string) => appendFileSync(log, `${line}\n`)
+        const a = await job.step("a", () => say("a"), { revert: () => say("-a") })
+        const large = await job.step("large", () => ({ text: "x".repeat(9_000) }))
+        const error = await job
+          .step("bad", () => Promise.reject(new RangeError("r")))
+          .catch((cause: Error) => cause.name)
+        await job.step("b", ({ key }) => say(key.endsWith("/b") ? "b" : key), { revert: ({ why }) => say(`-b ${why}`) })
+        if (job.retries === 0) process.exit(3)
+        if (fails)
+          await job.step("wait", ({ signal }) => new Promise((told) => signal.addEventListener("abort", () => told(0))))
+        return { a, large: large.text.length, error }
+      },
+    },
+  },
+})

@@ -1,0 +1,269 @@
+/** The rules of the journal, without I/O, and the journal over the memory store: every writer's write cut, lost or late. */
+import { describe, expect, test } from "vitest"
+import { MemoryStore } from "../../../../plugins/memory/store.ts"
+import { fold, kept, leftDone, outcomeFor, toRevert } from "../../../../runtime/steps/fold.ts"
+import { Journal } from "../../../../runtime/steps/journal.ts"
+import {
+  decodePage,
+  EMPTY,
+  type Entry,
+  encodePage,
+  fill,
+  flowPrefix,
+  judge,
+  type Page,
+  pageKey,
+  waiting,
+} from "../../../../runtime/steps/page.ts"
+import { keepFor, readJournal } from "../../../../runtime/steps/pages.ts"
+import { TransportError } from "../../../../runtime/transport/errors.ts"
+import type { Store } from "../../../../runtime/transport/store.ts"
+
+const noted = { at: 1, took: 2, tries: 1 }
+const ok = (step: string, more: object = {}): Entry => ({ kind: "ok", step, ...noted, value: step, ...more })
+const failure = { names: ["Declined", "Error"], message: "no" }
+const err = (step: string, retries = 0): Entry => ({ kind: "err", step, ...noted, failure, retries, revert: true })
+const rev = (step: string): Entry => ({ kind: "rev", step, ...noted })
+const rer = (step: string): Entry => ({ kind: "rer", step, ...noted, failure })
+const open = (fence: string, claims = 1): Entry => ({ kind: "open", fence, at: 1, claims })
+const to: Entry = { kind: "to", at: 1, ending: { why: "cancelled" } }
+const undo = { revert: true } as const
+
+describe("what entries say", () => {
+  test.each<[what: string, entries: ReadonlyArray<Entry>, name: string, retries: number, state: string | undefined]>([
+    ["nothing", [], "a", 0, undefined],
+    ["done", [ok("a")], "a", 0, "done"],
+    ["done at an earlier try of the job", [ok("a")], "a", 3, "done"],
+    ["failed", [err("a")], "a", 0, "failed"],
+    ["failed at an earlier try of the job", [err("a", 0)], "a", 1, undefined],
+    ["failed, then done", [err("a"), ok("a")], "a", 1, "done"],
+    ["failed, and the flow is undone at a later retry", [err("a"), to], "a", 1, "failed"],
+    ["reverted", [ok("a", undo), to, rev("a")], "a", 0, "reverted"],
+    ["reverted, and it may have run", [to, rev("a")], "a", 0, undefined],
+    ["no result", [ok("a", { value: undefined })], "a", 0, "done"],
+  ])("%s", (_what, entries, name, retries, state) => {
+    expect(outcomeFor(fold(entries), name, retries)?.state).toBe(state)
+  })
+
+  test.each<[entries: ReadonlyArray<Entry>, reached: ReadonlyArray<string>, order: ReadonlyArray<string>]>([
+    [
+      [ok("a"), ok("b"), err("c")],
+      ["a", "b", "c"],
+      ["c", "b", "a"],
+    ],
+    // The order of completion counts, not that of the code.
+    [
+      [ok("b"), ok("a")],
+      ["a", "b"],
+      ["a", "b"],
+    ],
+    // A step without an outcome may have run after all others; of two such the later one in the code is first.
+    [[ok("a")], ["a", "x", "y"], ["y", "x", "a"]],
+    [[ok("a"), ok("b"), to, rev("b")], ["a", "b"], ["a"]],
+    [[ok("a"), to, rev("x")], ["x", "a"], ["a"]],
+  ])("reverts %j", (entries, reached, order) => {
+    expect(toRevert(fold(entries), reached)).toEqual(order)
+  })
+
+  test("what is left done, and the last claim that got on", () => {
+    expect(leftDone(fold([ok("a", undo), ok("b"), ok("c", undo), to, rev("c")]))).toEqual(["a"])
+    expect(fold([open("1", 4), ok("a"), open("2", 5), open("3", 6)])).toMatchObject({ claims: 4, opened: "3" })
+  })
+
+  test.each<[what: string, entries: ReadonlyArray<Entry>, left: ReadonlyArray<string>]>([
+    ["that failed goes on with what is done", [open("1"), ok("a"), err("b")], ["ok"]],
+    ["that was undone begins anew", [ok("a", undo), to, rev("a")], []],
+    [
+      "whose revert failed goes on reverting",
+      [ok("a", undo), ok("b", undo), to, rev("b"), rer("a")],
+      ["ok", "ok", "to", "rev"],
+    ],
+  ])("a flow %s", (_what, entries, left) => {
+    expect(kept(entries).map(({ kind }) => kind)).toEqual(left)
+  })
+})
+
+describe("pages", () => {
+  const page = (by: string, n: number): Page => ({ v: 1, by, n, entries: [] })
+  test.each<[found: Page | undefined, revision: string, judgement: string]>([
+    [undefined, "", "again"],
+    [undefined, "7", "superseded"],
+    [page("me", 3), "7", "written"],
+    [page("me", 2), "7", "again"],
+    [page("other", 3), "7", "superseded"],
+    [page("other", 1), "", "superseded"],
+  ])("%j after a write over %j: %s", (found, revision, judgement) => {
+    expect(judge(found, { by: "me", n: 3, revision })).toBe(judgement)
+  })
+
+  test("is sealed at 32 entries, or at 8 KiB", () => {
+    const small = Array.from({ length: 40 }, (_, at) => waiting(ok(`s${at}`)))
+    expect(fill(EMPTY, small)).toMatchObject({ taken: 32, sealed: true })
+    expect(fill(EMPTY, small.slice(0, 31))).toMatchObject({ taken: 31, sealed: false })
+    const large = [1, 2, 3, 4].map((each) => waiting(ok(`l${each}`, { value: "x".repeat(4_000) })))
+    expect(fill(EMPTY, large)).toMatchObject({ taken: 3, sealed: true })
+    expect(fill({ ...EMPTY, held: small.slice(0, 31) }, large)).toMatchObject({ taken: 1, sealed: true })
+  })
+
+  test("is read as it was written, with any name, and a later version is refused", () => {
+    const held = [ok('\u0001"\\\ud800'), open("ä")].map(waiting)
+    expect(decodePage(encodePage({ by: "me", n: 1, sealed: true }, held))).toMatchObject({
+      sealed: true,
+      entries: held.map(({ entry }) => entry),
+    })
+    expect(() => decodePage(new TextEncoder().encode(`{"v":2,"by":"x","entries":[]}`))).toThrow("later version")
+  })
+})
+
+/** The memory store, whose writes can be cut: before (not stored), or after (stored, and the answer is lost). */
+const cutStore = () => {
+  const memory = new MemoryStore()
+  let writes = 0
+  let cut: { readonly at: number; readonly mode: "before" | "after"; readonly times: number } | undefined
+  const store: Store = {
+    get: async (keys) => memory.get(keys),
+    list: async (range) => memory.list(range),
+    now: async () => Date.now(),
+    write: async (operations) => {
+      const at = writes++
+      const isCut = cut !== undefined && at >= cut.at && at < cut.at + cut.times
+      const lost = new TransportError("unavailable", "cut", { outcome: "unknown" })
+      if (isCut && cut?.mode === "before") throw lost
+      const written = memory.write(operations)
+      if (isCut) throw lost
+      return written
+    },
+  }
+  return {
+    store,
+    writes: () => writes,
+    cut: (at: number, mode: "before" | "after", times = 1) => {
+      cut = { at, mode, times }
+    },
+  }
+}
+
+const journalOf = (
+  store: Store,
+  by: string,
+  more: { readonly from?: ReadonlyArray<number>; readonly run?: number } = {},
+) => {
+  const closed: Array<string> = []
+  return Object.assign(
+    new Journal({ store, id: "job/1", run: 1, by, fence: by, onClosed: (why) => closed.push(why), ...more }),
+    { why: closed },
+  )
+}
+const stepsIn = async (store: Store, run = 1) =>
+  (await readJournal(store, flowPrefix("job/1", run))).entries.flatMap((each) =>
+    each.kind === "ok" ? [each.step] : [],
+  )
+const names = (from: number, to: number) => Array.from({ length: to - from }, (_, at) => `s${from + at}`)
+
+describe("the journal", () => {
+  test("notes what completes together in few writes, and reads it in order", async () => {
+    const { store, writes } = cutStore()
+    const journal = journalOf(store, "w1")
+    await Promise.all(names(0, 100).map((name) => journal.append(ok(name))))
+    expect(writes()).toBeLessThanOrEqual(6)
+    for (const name of names(100, 140)) await journal.append(ok(name))
+    expect(await stepsIn(store)).toEqual(names(0, 140))
+  })
+
+  test.each([
+    [0, "before"],
+    [0, "after"],
+    [1, "before"],
+    [1, "after"],
+    [31, "after"],
+    [32, "before"],
+    [32, "after"],
+  ] as const)("settles a lost answer of write %i (%s) by what is stored", async (at, mode) => {
+    const { store, cut } = cutStore()
+    cut(at, mode)
+    const journal = journalOf(store, "w1")
+    for (const name of names(0, 35)) await journal.append(ok(name))
+    expect(await stepsIn(store)).toEqual(names(0, 35))
+    expect(journal.why).toEqual([])
+  })
+
+  test("is given up when the store stays away", async () => {
+    const { store, cut } = cutStore()
+    cut(1, "before", 3)
+    const journal = journalOf(store, "w1")
+    await journal.append(ok("a"))
+    void journal.append(ok("b")).then(() => expect.unreachable())
+    await expect.poll(() => journal.why).toEqual(["lost"])
+    expect(await stepsIn(store)).toEqual(["a"])
+  })
+
+  // The first writer freezes after some writes; the second one opens; the first wakes and writes.
+  test.each([0, 1, 5, 31, 32, 33, 64])("a writer that was followed after %i writes is refused", async (count) => {
+    const { store } = cutStore()
+    const first = journalOf(store, "w1")
+    for (const name of names(0, count)) await first.append(ok(name))
+    const second = journalOf(store, "w2")
+    await second.open(1, 1)
+    expect(second.folded.steps.size).toBe(count)
+    void first.append(ok("late")).then(() => expect.unreachable())
+    await expect.poll(() => first.why).toEqual(["superseded"])
+    await second.append(ok("next"))
+    expect(await stepsIn(store)).toEqual([...names(0, count), "next"])
+  })
+
+  test("a lower fence that opens later gives up", async () => {
+    const { store } = cutStore()
+    await journalOf(store, "w2").open(1, 1)
+    const first = journalOf(store, "w1")
+    await first.open(1, 1)
+    expect(first.why).toEqual(["superseded"])
+  })
+
+  test("the next run copies what is kept, also where a copy was cut short", async () => {
+    const counted = cutStore()
+    const fillFirst = async ({ store }: ReturnType<typeof cutStore>) => {
+      const first = journalOf(store, "w1")
+      const large = await first.putValue("x")
+      await first.append({ kind: "ok", step: "large", ...noted, large })
+      for (const name of names(0, 80)) await first.append(ok(name))
+      await first.append(err("bad"))
+    }
+    await fillFirst(counted)
+    const before = counted.writes()
+    await journalOf(counted.store, "w2", { run: 2, from: [1] }).open(1, 1)
+    for (let at = before; at < counted.writes(); at++) {
+      const cut = cutStore()
+      await fillFirst(cut)
+      cut.cut(at, "before", 100)
+      await journalOf(cut.store, "w2", { run: 2, from: [1] }).open(1, 1)
+      cut.cut(0, "before", 0)
+      const third = journalOf(cut.store, "w3", { run: 2, from: [1] })
+      await third.open(1, 1)
+      expect(await stepsIn(cut.store, 2), `cut at ${at}`).toEqual(["large", ...names(0, 80)])
+      expect(await third.value(third.folded.steps.get("large")?.large ?? "")).toBe("x")
+    }
+  })
+
+  test("gets a time to live once, and its first page stays for an hour at least", async () => {
+    const { store, writes } = cutStore()
+    const ttls: Array<number | undefined> = []
+    const watched: Store = {
+      ...store,
+      write: async (operations) => {
+        ttls.push(...operations.map(({ ttl }) => ttl))
+        return store.write(operations)
+      },
+    }
+    const small = journalOf(watched, "w1")
+    await small.append(ok("a"))
+    await small.keep(5_000)
+    expect(ttls).toEqual([undefined, 3_600_000])
+    for (let each = 0; each < 40; each++) await journalOf(watched, "w2", { run: 2 }).open(1, 1)
+    const count = writes()
+    await keepFor(watched, flowPrefix("job/1", 2), 7_200_000)
+    await keepFor(watched, flowPrefix("job/1", 2), 7_200_000)
+    expect(ttls.slice(count)).toEqual([7_200_000, 7_200_000])
+    const [page] = await store.get([pageKey(flowPrefix("job/1", 2), 0)])
+    expect(page && decodePage(page.value)).toMatchObject({ ended: true, sealed: true })
+  })
+})

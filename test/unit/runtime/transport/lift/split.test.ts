@@ -1,0 +1,182 @@
+/** Queues of one transport and records of another keep the promises of a driver, and lose nothing between the two. */
+import { describe, expect, test, vi } from "vitest"
+import { plugin } from "../../../../../plugins/memory/mod.ts"
+import { connectTransport } from "../../../../../runtime/connection/connect.ts"
+import { split, splitCapabilities } from "../../../../../runtime/transport/lift/split.ts"
+import type { ConnectOptions, Driver, QueuePlugin } from "../../../../../runtime/transport/mod.ts"
+import { overRuntime } from "../../../../kit/conformance.ts"
+import { LeastBoard, leastDriver } from "../../../../kit/driver/least-driver.ts"
+import { registerDriver } from "../../../../kit/driver/run.ts"
+import { driverPosting, idOf, messageOf, type PostingFields, recordOf } from "../../../../kit/driver/task.ts"
+import type { Harness } from "../../../../kit/mod.ts"
+import { registerLifted } from "../../../../kit/run.ts"
+import { capabilities } from "../../../../support/memory.ts"
+import { MemoryQueues, memoryQueue, queueCapabilities } from "../../../../support/memory-queue.ts"
+
+// Most of the time of a case is waiting.
+vi.setConfig({ maxConcurrency: 24 })
+
+const boards = new Map<string, MemoryQueues>()
+const boardOf = (namespace: string): MemoryQueues => {
+  const board = boards.get(namespace) ?? new MemoryQueues()
+  boards.set(namespace, board)
+  return board
+}
+
+const url = new URL("memory://split")
+
+const connect = async (options: ConnectOptions) => {
+  const home = await plugin.connect(url, options)
+  return split(memoryQueue(boardOf(options.namespace), options), home)
+}
+
+const harness: Harness = {
+  name: "split",
+  slack: 2_500,
+  capabilities: splitCapabilities(queueCapabilities, capabilities),
+  parts: ["query", "count", "broadcast", "watch"],
+  countsAborts: true,
+  connect,
+}
+
+registerDriver(test, harness, { spared: "omit" })
+
+describe("with the runtime", () => registerLifted(test, overRuntime(harness), { spared: "omit" }))
+
+const options = (namespace: string): ConnectOptions => ({ namespace, lease: 30_000, name: "test", timeout: 1_000 })
+
+const opened = async (namespace: string, guardMs?: number) => {
+  const queues = boardOf(namespace)
+  const driver = await split(
+    memoryQueue(queues, { lease: 30_000 }),
+    await plugin.connect(url, options(namespace)),
+    guardMs,
+  )
+  const take = async (wait = 5_000) => {
+    const { deliveries } = await driver.take(
+      { queues: ["a"], max: 1, wait, rotate: false },
+      new AbortController().signal,
+    )
+    return deliveries[0]
+  }
+  return { queues, driver, take }
+}
+
+const job = (id: string, fields: Partial<PostingFields> = {}) => driverPosting({ id, queue: "a", ...fields })
+
+describe("between queues and records", () => {
+  test("a task that the broker did not confirm comes from the records, once", async () => {
+    const { queues, driver, take } = await opened("unconfirmed", 300)
+    queues.isAway = true
+    expect(await driver.publish([job("one")])).toEqual([{ status: "stored" }])
+    expect(queues.tasks).toEqual([])
+    queues.isAway = false
+    const delivery = await take()
+    expect(delivery && idOf(delivery)).toBe("one")
+    const { token = "" } = delivery ?? {}
+    const record = recordOf(job("one"), "succeeded")
+    expect(await driver.commit([{ id: "one", record, task: { kind: "ack", token } }])).toMatchObject([
+      { status: "committed" },
+    ])
+    expect(await take(500)).toBeUndefined()
+    expect((await driver.read(["one"], "all"))[0]?.task).toBeUndefined()
+  })
+
+  test("a follow-up that the broker did not confirm comes from the records, although its worker is gone", async () => {
+    const { queues, driver, take } = await opened("follow-up", 300)
+    await driver.publish([job("first")])
+    const { token = "" } = (await take()) ?? {}
+    queues.isAway = true
+    const record = recordOf(job("first"), "succeeded")
+    const [answer] = await driver.commit([{ id: "first", record, post: [job("next")], task: { kind: "ack", token } }])
+    // The record counts. Whether the broker has taken its task off the queue cannot be known.
+    expect(answer).toMatchObject({ status: "committed", gone: true })
+    await driver.close()
+    queues.isAway = false
+    const other = await opened("follow-up")
+    const found = await other.take()
+    expect(found && idOf(found)).toBe("next")
+  })
+
+  test("a task that the broker confirmed is not delivered twice, however long it waits", async () => {
+    const { driver, take } = await opened("confirmed", 300)
+    await driver.publish([job("one")])
+    await vi.waitFor(async () => expect((await driver.read(["one"], "all"))[0]?.task?.due).toBeUndefined())
+    const first = await take()
+    expect(first && idOf(first)).toBe("one")
+    expect(await take(800)).toBeUndefined()
+  })
+
+  test("a task that another system has put into the queue is delivered, put off, and recorded", async () => {
+    const { queues, driver, take } = await opened("foreign")
+    const { message } = job("foreign")
+    queues.add({ queue: "a", level: 0, message, sequence: 0 })
+    const { token = "" } = (await take()) ?? {}
+    await driver.commit([{ id: "foreign", task: { kind: "release", token, delay: 300 } }])
+    expect(await take(0)).toBeUndefined()
+    const again = await take()
+    expect(again && messageOf(again).body).toEqual(message.body)
+    const record = recordOf(job("foreign"), "succeeded")
+    const end = { kind: "ack", token: again?.token ?? "" } as const
+    const [answer] = await driver.commit([{ id: "foreign", record, task: end }])
+    expect(answer?.status).toBe("committed")
+    const [known] = await driver.read(["foreign"], "all")
+    expect([known?.record, known?.task]).toEqual([record.bytes, undefined])
+  })
+
+  test("what is due later is kept by the records alone, and never asks the broker", async () => {
+    const { queues, driver, take } = await opened("later")
+    queues.isAway = true
+    const due = Date.now() + 400
+    await driver.publish([job("later", { due })])
+    await vi.waitFor(async () => expect((await driver.read(["later"], "all"))[0]?.task?.due).toBe(due))
+    expect(queues.tasks).toEqual([])
+    await vi.waitFor(async () => expect(await take(0)).toMatchObject({ queue: "a" }), 5_000)
+  })
+
+  test("the broker and the records are one connection: the loss of either is a loss, and both must be back", async () => {
+    const heard: Array<string> = []
+    const listeners: Array<(status: "connected" | "disconnected") => void> = []
+    const hears = (driver: Driver) => ({
+      ...driver,
+      onStatus: (listener: (typeof listeners)[0]) => {
+        listeners.push(listener)
+        return () => undefined
+      },
+    })
+    const home = hears(leastDriver(new LeastBoard(), { lease: 1_000 }))
+    const queue = memoryQueue(new MemoryQueues(), { lease: 1_000 })
+    const driver = await split({ ...queue, onStatus: home.onStatus }, home)
+    listeners.length = 0
+    driver.onStatus((status) => heard.push(status))
+    const [one, two] = listeners
+    for (const [which, status] of [
+      [one, "disconnected"],
+      [two, "disconnected"],
+      [one, "connected"],
+      [two, "connected"],
+    ] as const)
+      which?.(status)
+    expect(heard).toEqual(["disconnected", "connected"])
+  })
+})
+
+test("a transport of queues alone is refused without records, and with records of its own kind", async () => {
+  const closed: Array<string> = []
+  const queues: QueuePlugin = {
+    schemes: ["queues"],
+    connect: async () => {
+      const driver = memoryQueue(new MemoryQueues(), { lease: 1_000 })
+      return { ...driver, close: async () => void closed.push(driver.name) }
+    },
+  }
+  const transports = { queues }
+  const connecting = (target: string) => connectTransport(target, { transports })
+  await expect(connecting("queues://a")).rejects.toThrow("it keeps no records; name a transport that does: ?records=")
+  await expect(connecting("queues://a?records=nowhere")).rejects.toThrow('records: "nowhere" is no URL')
+  await expect(connecting("queues://a?records=queues://b")).rejects.toThrow("keeps no records")
+  expect(closed).toHaveLength(4)
+  const transport = await connecting("queues://a?records=memory://records&ns=here")
+  expect(transport.name).toBe("memory-queue")
+  await transport.close()
+})
