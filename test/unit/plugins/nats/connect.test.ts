@@ -52,7 +52,8 @@ const refusedElsewhere = (url: string): Record<string, string> => {
     })
   `
   for (let attempt = 0; attempt < 5; attempt++) {
-    const args = "bun" in process.versions ? ["--eval", script] : ["eval", script]
+    // With the installed packages, as all tests: else Deno fetches its own, and says so.
+    const args = "bun" in process.versions ? ["--eval", script] : ["eval", "--node-modules-dir=manual", script]
     const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 15_000 })
     if (stdout.trim() !== "") return JSON.parse(stdout)
     if (!stderr.includes("ECONNRESET")) throw new Error(stderr)
