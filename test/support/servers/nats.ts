@@ -4,7 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import { connect } from "node:net"
 import { join } from "node:path"
 import { type NatsRelease, natsProgram } from "./nats-program.ts"
-import { type Spawned, spawnProcess, temporaryFolder } from "./process.ts"
+import { freePort, type Spawned, spawnProcess, temporaryFolder } from "./process.ts"
 
 export interface NatsOptions {
   /** Defaults to a free one. */
@@ -57,7 +57,6 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
       options.jetstream === false
         ? ""
         : `jetstream { store_dir: ${JSON.stringify(storeDir)}, ${sync} ${options.limits ?? ""} }`
-    // -1 lets the server pick a free port itself, so that two servers never compete for one.
     writeFileSync(configFile, `host: 127.0.0.1\nport: ${port}\n${jetstream}\n${options.config ?? ""}\n`)
     const server = spawnProcess(path, ["--config", configFile])
     try {
@@ -80,7 +79,7 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
     clearTimeout(timer)
   }
 
-  let { server, port } = await launch(options.port ?? -1)
+  let { server, port } = await launch(options.port ?? (await freePort()))
 
   const stop = async () => {
     await endInOrder(server)

@@ -4,7 +4,7 @@
  */
 
 import { type ChildProcess, type StdioOptions, spawn } from "node:child_process"
-import { randomUUID } from "node:crypto"
+import { randomInt, randomUUID } from "node:crypto"
 import { appendFileSync, existsSync, mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs"
 import { createServer } from "node:net"
 import { tmpdir } from "node:os"
@@ -253,19 +253,26 @@ export function spawnOnTerminal(file: string, args: readonly string[] = [], opti
   return spawnProcess("script", ["-qefc", `stty cols 80 rows 24 -onlcr; exec ${command}`, "/dev/null"], options)
 }
 
-/** A TCP port of 127.0.0.1 that was free a moment ago. */
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
+/**
+ * Below the ports that systems give to outgoing connections and to servers that ask for any (from 32768 on Linux): while a server
+ * is killed and started again, nothing else takes its port.
+ */
+const PORTS = { from: 12_000, to: 32_000 }
+
+const isFree = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
     const server = createServer()
-    server.once("error", reject)
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address()
-      server.close(() => {
-        if (address !== null && typeof address === "object") resolve(address.port)
-        else reject(new Error("the system gave no port"))
-      })
-    })
+    server.once("error", () => resolve(false))
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)))
   })
+
+/** A TCP port of 127.0.0.1 that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  for (let tries = 0; tries < 100; tries++) {
+    const port = randomInt(PORTS.from, PORTS.to)
+    if (await isFree(port)) return port
+  }
+  throw new Error("no port is free")
 }
 
 export interface TemporaryFolder extends Disposable {
