@@ -112,5 +112,5 @@ export const denoTests = [
   // It replaces what the runtime calls timers and time.
   "test/unit/runtime/testing/virtual-clock",
   "test/e2e/http",
-  "test/support/servers/",
+  "test/support/servers/process",
 ]

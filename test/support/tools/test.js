@@ -39,6 +39,8 @@ const missing = new Set()
 
 /** What a developer has set for Callboard itself must not decide how tests end. */
 const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("CALLBOARD_")))
+// Bun's last tier of compilation pays for programs that run for minutes. Without it the tests take a tenth less processor time.
+environment.BUN_JSC_useFTLJIT = "0"
 if (!process.stdout.isTTY) {
   environment.NO_COLOR = "1"
   delete environment.FORCE_COLOR
@@ -134,6 +136,21 @@ async function vitest(runtime, command, args) {
   }
 }
 
+/** @param {string} project @returns {Promise<Outcome>} */
+function typesOf(project) {
+  // In one thread: several check the same types again, each for itself, and other stages need the cores.
+  const args = ["node_modules/typescript/bin/tsc", "--noEmit", "--singleThreaded", "--project", project]
+  return check(`types of ${project}`, args)
+}
+
+/** @param {readonly Outcome[]} outcomes @returns {Outcome} */
+function sum(outcomes) {
+  return {
+    passed: outcomes.reduce((total, { passed }) => total + passed, 0),
+    failures: outcomes.flatMap(({ failures }) => failures),
+  }
+}
+
 /** Programs that the stages share, looked for once. @type {string | undefined} */
 let bun
 async function prepare() {
@@ -169,19 +186,7 @@ const vitestRun = ["node_modules/vitest/vitest.mjs", "run", "--config", options.
 
 /** @type {Record<string, () => Promise<Outcome>>} */
 const stages = {
-  types: async () => {
-    const compiler = "node_modules/typescript/bin/tsc"
-    const outcomes = []
-    for (const project of [".", "runtime/page", "test/page"]) {
-      // In one thread: several check the same types again, each for itself, and other stages need the cores.
-      const args = [compiler, "--noEmit", "--singleThreaded", "--project", project]
-      outcomes.push(await check(`types of ${project}`, args))
-    }
-    return {
-      passed: outcomes.reduce((sum, { passed }) => sum + passed, 0),
-      failures: outcomes.flatMap(({ failures }) => failures),
-    }
-  },
+  types: async () => sum([await typesOf("."), await typesOf("runtime/page")]),
   lint: () =>
     check("lint", [
       "node_modules/@biomejs/biome/bin/biome",
@@ -207,7 +212,8 @@ const stages = {
   page: async () => {
     await preparedOnce()
     if (bun === undefined) return { passed: 0, failures: ["page: not run"] }
-    return vitest("page", bun, ["node_modules/vitest/vitest.mjs", "run", "--config", "test/vitest.page.config.ts"])
+    const args = ["node_modules/vitest/vitest.mjs", "run", "--config", "test/vitest.page.config.ts"]
+    return sum([await typesOf("test/page"), await vitest("page", bun, args)])
   },
   interop: async () => {
     await preparedOnce()

@@ -2,19 +2,11 @@
 import { describe, expect, test, vi } from "vitest"
 import { plugin } from "../../../../../plugins/memory/mod.ts"
 import { connectTransport } from "../../../../../runtime/connection/connect.ts"
-import { split, splitCapabilities } from "../../../../../runtime/transport/lift/split.ts"
+import { split } from "../../../../../runtime/transport/lift/split.ts"
 import type { ConnectOptions, Driver, QueuePlugin } from "../../../../../runtime/transport/mod.ts"
-import { overRuntime } from "../../../../kit/conformance.ts"
 import { LeastBoard, leastDriver } from "../../../../kit/driver/least-driver.ts"
-import { registerDriver } from "../../../../kit/driver/run.ts"
 import { driverPosting, idOf, messageOf, type PostingFields, recordOf } from "../../../../kit/driver/task.ts"
-import type { Harness } from "../../../../kit/mod.ts"
-import { registerLifted } from "../../../../kit/run.ts"
-import { capabilities } from "../../../../support/memory.ts"
-import { MemoryQueues, memoryQueue, queueCapabilities } from "../../../../support/memory-queue.ts"
-
-// Most of the time of a case is waiting.
-vi.setConfig({ maxConcurrency: 24 })
+import { MemoryQueues, memoryQueue } from "../../../../support/memory-queue.ts"
 
 const boards = new Map<string, MemoryQueues>()
 const boardOf = (namespace: string): MemoryQueues => {
@@ -24,24 +16,6 @@ const boardOf = (namespace: string): MemoryQueues => {
 }
 
 const url = new URL("memory://split")
-
-const connect = async (options: ConnectOptions) => {
-  const home = await plugin.connect(url, options)
-  return split(memoryQueue(boardOf(options.namespace), options), home)
-}
-
-const harness: Harness = {
-  name: "split",
-  slack: 2_500,
-  capabilities: splitCapabilities(queueCapabilities, capabilities),
-  parts: ["query", "count", "broadcast", "watch"],
-  countsAborts: true,
-  connect,
-}
-
-registerDriver(test, harness, { spared: "omit" })
-
-describe("with the runtime", () => registerLifted(test, overRuntime(harness), { spared: "omit" }))
 
 const options = (namespace: string): ConnectOptions => ({ namespace, lease: 30_000, name: "test", timeout: 1_000 })
 

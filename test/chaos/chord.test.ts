@@ -2,9 +2,9 @@
 import type { Client } from "callboard"
 import { describe, expect, test } from "vitest"
 import { decodePart } from "../../runtime/protocol/chord.ts"
+import { sharedBoards } from "../e2e/boards.ts"
+import { clientOf, DEADLINE, linesOf, startService } from "../e2e/processes.ts"
 import { eventually } from "../support/servers/process.ts"
-import { sharedBoards } from "./boards.ts"
-import { clientOf, DEADLINE, linesOf, startService } from "./processes.ts"
 
 const MEMBERS = 10_000
 
