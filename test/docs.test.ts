@@ -143,7 +143,7 @@ test("every example is run, or named as one that is not", () => {
   expect([...languages].toSorted()).toEqual(["conf", "dockerfile", "json", "sh", "sql", "text", "ts", "yaml"])
 })
 
-test("all examples compile", { timeout: 60_000 }, async () => {
+test("all examples compile", { timeout: 120_000 }, async () => {
   using project = makeExamples({ ...surroundings, ...examples })
   const template = JSON.parse(read("runtime/cli/templates/tsconfig.json"))
   // The sources need a newer library than the declarations of the package do, and some of them are plain JavaScript.
