@@ -1,6 +1,6 @@
 /**
- * What lies in Redis beside the queues of Celery: results and counters of chords under keys of its back end, and over pub/sub
- * commands and events. Every connection is opened again when it is lost, and listens as before.
+ * The parts of Celery on Redis beside its queues: commands and events over pub/sub, and the result back end with the results
+ * of tasks and the counters of chords. A lost connection is opened again, and its subscriptions are made again.
  */
 import type { RedisClientOptions } from "redis"
 import { groupKey } from "../../runtime/protocol/celery-result.ts"
@@ -33,7 +33,7 @@ const tried = async <A>(what: () => Promise<A>): Promise<A> => {
   }
 }
 
-/** What the URL says; a lost connection is opened again by the library. */
+/** The settings in the URL. The client library opens a lost connection again after 50 ms, then after up to 2 s. */
 const settingsIn = (
   url: URL,
   options: CeleryConnectOptions,
@@ -43,11 +43,12 @@ const settingsIn = (
   return { ...settings, client: { ...settings.client, socket: { ...settings.client.socket, reconnectStrategy } } }
 }
 
-/** A client that is connected, or fails within the timeout. */
+/** Connects a client. Fails with `unavailable` after the timeout, in milliseconds. */
 const opened = async (settings: RedisClientOptions, timeout: number): Promise<RedisClient> => {
   const { createClient } = await clientLibrary("redis", "redis", () => import("redis"))
   const client = createClient(settings)
-  // Without a listener an error would end the process; commands fail, or wait until the connection is back.
+  // An error event without a listener would end the process. Commands report the loss: they fail, or wait for the
+  // connection.
   client.on("error", () => undefined)
   let timer: ReturnType<typeof setTimeout> | undefined
   const late = new Promise<never>((_, reject) => {
@@ -68,7 +69,7 @@ const closed = (client: RedisClient | undefined): void => {
   if (client?.isOpen) client.destroy()
 }
 
-/** One more connection of the same settings, for what a connection cannot do beside commands. */
+/** A second connection with the same settings: one that subscribes, or waits for a message, can send no other commands. */
 const another = async (client: RedisClient): Promise<RedisClient> => {
   const made = client.duplicate()
   made.on("error", () => undefined)
@@ -78,10 +79,10 @@ const another = async (client: RedisClient): Promise<RedisClient> => {
 
 // ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Between the parts of a binding, as kombu writes them: routing key, pattern, queue. */
+/** kombu separates with this the parts of a binding (routing key, pattern, queue), and a queue from its priority step. */
 const SEPARATOR = "\u0006\u0016"
 
-/** How long one wait for a queue's next message lasts, in seconds: a stop need not wait longer. */
+/** How long one command waits for the next message, in seconds. A stop takes effect when that wait ends. */
 const WAIT_S = 1
 
 class RedisMessages implements CeleryMessages {
@@ -111,7 +112,7 @@ class RedisMessages implements CeleryMessages {
 
   async listen(exchange: string, listener: (message: Message) => void, signal: AbortSignal): Promise<void> {
     const channel = this.#channelOf(exchange)
-    const received = (text: string): void => tell(text, listener)
+    const received = (text: string): void => notify(text, listener)
     await tried(async () => {
       this.#listening ??= another(this.#client)
       const client = await this.#listening
@@ -151,7 +152,7 @@ class RedisMessages implements CeleryMessages {
     const take = async (): Promise<void> => {
       while (!signal.aborted && client.isOpen) {
         const found = await client.brPop(`${this.#prefix}${queue}`, WAIT_S).catch(() => null)
-        if (found !== null) tell(found.element, listener)
+        if (found !== null) notify(found.element, listener)
       }
       closed(client)
       await Promise.all([
@@ -168,7 +169,9 @@ class RedisMessages implements CeleryMessages {
   }
 }
 
-/** The list of a queue in which a message waits: kombu's steps of priority, of which the lowest is taken first. */
+/**
+ * The key of the list in which a message waits: kombu has one for each of four priority steps, and reads the lowest first.
+ */
 const listOf = (queue: string, { properties: { priority = 9 } }: Message): string => {
   const step = [9, 6, 3].find((each) => 9 - priority >= each)
   return step === undefined ? queue : `${queue}${SEPARATOR}${step}`
@@ -176,8 +179,8 @@ const listOf = (queue: string, { properties: { priority = 9 } }: Message): strin
 
 const encoder = new TextEncoder()
 
-/** What is no envelope is passed over: anybody may publish on a channel. */
-const tell = (text: string, listener: (message: Message) => void): void => {
+/** Passes a message on. Text that is no envelope is ignored, since any client of the server may publish on the channel. */
+const notify = (text: string, listener: (message: Message) => void): void => {
   const message = readEnvelope(encoder.encode(text))
   if (!isUndecodable(message)) listener(message)
 }
@@ -193,7 +196,7 @@ class RedisResults implements CeleryResults {
 
   constructor(client: RedisClient, { prefix }: RedisSettings) {
     this.#client = client
-    // As Celery joins it.
+    // Celery puts an underscore behind a prefix that does not end in a separator.
     this.#prefix = prefix === "" || /[:_.-]$/.test(prefix) ? prefix : `${prefix}_`
   }
 
@@ -201,7 +204,10 @@ class RedisResults implements CeleryResults {
     return `${this.#prefix}${key}`
   }
 
-  /** Where the counters of a chord lie: what ended, how many more there are than was said, and how many were said. */
+  /**
+   * Keys of the counters of a chord: the members that have ended; how many members there are; and how many more members
+   * tasks have added since they were counted.
+   */
   #counters(group: string) {
     const key = this.#keyOf(groupKey(group))
     return { ended: `${key}.j`, extra: `${key}.t`, size: `${key}.s` }
@@ -214,7 +220,7 @@ class RedisResults implements CeleryResults {
   }
 
   async write(results: ReadonlyArray<KeptResult>, expires: number): Promise<void> {
-    // Written in one turn, so that all go out in one packet; the server takes them one after the other.
+    // All commands are written in one turn of the event loop, so that they go out together. The server keeps their order.
     await tried(() =>
       Promise.all(
         results.flatMap(({ key, value }) => {
@@ -227,13 +233,13 @@ class RedisResults implements CeleryResults {
 
   async watch(keys: ReadonlyArray<string>, listener: (result: KeptResult) => void, signal: AbortSignal): Promise<void> {
     const names = keys.map((key) => this.#keyOf(key))
-    const told = (text: string, name: string): void =>
+    const received = (text: string, name: string): void =>
       listener({ key: name.slice(this.#prefix.length), value: encoder.encode(text) })
     await tried(async () => {
       this.#watching ??= another(this.#client)
       const client = await this.#watching
-      await client.subscribe(names, told)
-      const stop = () => void client.unsubscribe(names, told).catch(() => undefined)
+      await client.subscribe(names, received)
+      const stop = () => void client.unsubscribe(names, received).catch(() => undefined)
       if (signal.aborted) stop()
       else signal.addEventListener("abort", stop, { once: true })
     })
@@ -282,6 +288,7 @@ const open = async (url: URL, options: CeleryConnectOptions) => {
   return { client: await opened(settings.client, options.timeout), settings }
 }
 
+/** Connects to the messages and results of Celery at the URL of a Redis server. */
 export const celery: CeleryPlugin = {
   messages: async (url, options) => {
     const { client, settings } = await open(url, options)

@@ -1,19 +1,22 @@
-/** The driver: each method runs one script in the server and translates the reply. */
+/** The driver of the redis transport: each method runs one script in the server and translates the reply. */
 import { isMap } from "../../runtime/protocol/header-field.ts"
 import type * as contract from "../../runtime/transport/mod.ts"
 import { BaseDriver, matches, TransportError } from "../../runtime/transport/mod.ts"
 import { answerTogether, type Failed } from "../../runtime/transport/plain-driver.ts"
 import { envelopeOf, readEnvelope } from "./envelope.ts"
 import { type Argument, explain, type Library, openLink, type RedisLink, type Reply } from "./link.ts"
-import * as scripts from "./scripts.ts"
+import * as queueScripts from "./queue-scripts.ts"
+import * as recordScripts from "./record-scripts.ts"
+import { DEDUPE_MS, type Script } from "./scripts.ts"
 import type { RedisSettings } from "./settings.ts"
+import * as storeScripts from "./store-scripts.ts"
 
 export const capabilitiesOf = (durability: contract.Capabilities["durability"]): contract.Capabilities => ({
   durability,
   reach: "network",
   atomic: true,
   waits: false,
-  dedupeWindow: scripts.DEDUPE_MS,
+  dedupeWindow: DEDUPE_MS,
   delay: Number.POSITIVE_INFINITY,
   bands: 4,
   front: true,
@@ -23,18 +26,19 @@ export const capabilitiesOf = (durability: contract.Capabilities["durability"]):
   dueResolution: 50,
 })
 
-/** Names under which kombu and Callboard keep keys of their own: no queue may have one. */
+/** Names of the keys of kombu, of Celery's results and of Callboard. A queue with such a name would overwrite them. */
 const RESERVED = /^(unacked|unacked_index|unacked_mutex|_kombu\.|callboard:|celery-task(set)?-meta-)/
 
+/** Milliseconds between two runs of the script `sweep`. */
 const SWEEP_MS = 1_000
 
-/** How many tasks or commits one script stores. */
+/** How many tasks or commits one script stores at most; the server answers nothing else while a script runs. */
 const PART = 32
 
-/** How many jobs one step of a search reads. */
+/** How many jobs one step of a search reads at most. */
 const PORTION = 500
 
-/** Separates the queue from the step of priority in the name of a list. */
+/** Separates the queue from the priority step in the key of a list, as kombu does. */
 const SEPARATOR = "\u0006\u0016"
 const STEPS = ["", `${SEPARATOR}3`, `${SEPARATOR}6`, `${SEPARATOR}9`]
 
@@ -61,11 +65,12 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
   /** How many listeners each queue has. */
   readonly #queueListeners = new Map<string, number>()
   /** The channels to which this driver has subscribed, each with the connection that holds the subscription. */
-  readonly #heard = new Map<Channel, { readonly link: RedisLink; readonly done: Promise<void> }>()
+  readonly #subscribed = new Map<Channel, { readonly link: RedisLink; readonly done: Promise<void> }>()
   readonly #watchers = new Set<{ readonly prefix: string; readonly listener: (change: StoreChange) => void }>()
   /** Changed keys of the store that have yet to be read. */
   #unread = new Set<string>()
   #reading = false
+  /** Where the next sweep begins among the queued jobs; `-` is the beginning. */
   #cursor = "-"
 
   constructor(library: Library, settings: RedisSettings, options: contract.ConnectOptions) {
@@ -83,9 +88,9 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     const changed = (key: string | undefined) => this.#changed(link, key)
     const link: RedisLink = await openLink(this.#library, client, [prefix, own], { lost, changed }, signal)
     this.#capabilities = capabilitiesOf(await durabilityOf(link))
-    await link.run(scripts.open)
+    await link.run(queueScripts.open)
     await link.subscribe(`${own}cast`, (payload) => this.#announced(payload))
-    await Promise.all([...this.#heard.keys()].map((channel) => this.#hear(link, channel)))
+    await Promise.all([...this.#subscribed.keys()].map((channel) => this.#subscribeTo(link, channel)))
     if (this.#watched.size > 0) await link.watch([...this.#watched.keys()])
     return this.#sweepRegularly(link)
   }
@@ -106,7 +111,7 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     const sweep = async () => {
       if (sweeping) return
       sweeping = true
-      this.#cursor = textOf(await link.run(scripts.sweep, this.#cursor, this.#settings.visibilityTimeout))
+      this.#cursor = textOf(await link.run(queueScripts.sweep, this.#cursor, this.#settings.visibilityTimeout))
       sweeping = false
     }
     const timer = setInterval(() => void sweep().catch(() => undefined), SWEEP_MS)
@@ -120,17 +125,17 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     }
   }
 
-  #run(script: scripts.Script, ...args: ReadonlyArray<Argument>): Promise<Reply> {
+  #run(script: Script, ...args: ReadonlyArray<Argument>): Promise<Reply> {
     return this.call((link) => link.run(script, ...args))
   }
 
-  // ── News ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── Notifications ─────────────────────────────────────────────────────────────────────────────────────────────────
 
   override async listen(...args: Parameters<contract.Driver["listen"]>): Promise<void> {
     const [interest, , signal] = args
     await super.listen(...args)
     if (signal.aborted) return
-    if (interest.kind !== "queues") return this.call((link) => this.#hear(link, "jobs"))
+    if (interest.kind !== "queues") return this.call((link) => this.#subscribeTo(link, "jobs"))
     for (const queue of interest.queues) this.#queueListeners.set(queue, (this.#queueListeners.get(queue) ?? 0) + 1)
     const stop = () => {
       for (const queue of interest.queues) {
@@ -150,7 +155,10 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     return [...STEPS.map((step) => `${prefix}${queue}${step}`), `${own}l:${queue}`].map((key) => [key, queue])
   }
 
-  /** The server announces one change of a key. It is watched again before a listener is called, so that no change is missed. */
+  /**
+   * The server announces one change of a key. The key is watched again before a listener is called, so that no change is
+   * missed.
+   */
   #changed(link: RedisLink, key: string | undefined): void {
     const queue = this.#watched.get(key ?? "")
     if (key === undefined) this.emit({ kind: "missed" })
@@ -163,16 +171,16 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     }
   }
 
-  #hear(link: RedisLink, channel: Channel): Promise<void> {
-    const heard = this.#heard.get(channel)
-    if (heard?.link === link) return heard.done
+  #subscribeTo(link: RedisLink, channel: Channel): Promise<void> {
+    const known = this.#subscribed.get(channel)
+    if (known?.link === link) return known.done
     const done = link.subscribe(`${this.#settings.own}${channel}`, (payload) => {
       const names: unknown = JSON.parse(textOf(payload))
       if (!Array.isArray(names)) return
       if (channel === "jobs") for (const id of names) this.emit({ kind: "job", id: String(id) })
       else this.#stored(names.map(String))
     })
-    this.#heard.set(channel, { link, done })
+    this.#subscribed.set(channel, { link, done })
     return done
   }
 
@@ -219,15 +227,15 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
       const args = new Arguments()
       const prepare = (posting: contract.Posting) => args.posting(posting)
       return answerTogether(part, prepare, async (posted): Promise<ReadonlyArray<contract.Receipt>> => {
-        const answers = listOf(await link.run(scripts.publish, ...args.after(posted)))
+        const answers = listOf(await link.run(queueScripts.publish, ...args.after(posted)))
         return answers.map((answer) => ({ status: answer === 1 ? "stored" : "duplicate" }))
       })
     })
   }
 
   /**
-   * Runs a script for every few items, all written at once: the first are answered while the server works at the next. Parts fail
-   * alone.
+   * Runs a script for parts of the items. All parts are sent at once, so the server has the next part while the last reply
+   * is on its way. A part that fails does not fail the others.
    */
   async #inParts<I, A>(
     items: ReadonlyArray<I>,
@@ -248,7 +256,7 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
 
   protected async takeNow(link: RedisLink, { queues, max, rotate }: contract.TakeRequest): Promise<contract.Taken> {
     const { lease } = this.options
-    const taken = await link.run(scripts.take, max, rotate ? 1 : max, lease, JSON.stringify(queues))
+    const taken = await link.run(queueScripts.take, max, rotate ? 1 : max, lease, JSON.stringify(queues))
     if (typeof taken === "number") return taken < 0 ? { deliveries: [] } : { deliveries: [], next: taken }
     const answers = listOf(taken)
     const deliveries: Array<contract.Delivery> = []
@@ -257,17 +265,17 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
   }
 
   protected giveBack(link: RedisLink, deliveries: ReadonlyArray<contract.Delivery>): Promise<unknown> {
-    return link.run(scripts.giveBack, ...deliveries.map(({ token }) => token))
+    return link.run(queueScripts.giveBack, ...deliveries.map(({ token }) => token))
   }
 
   async extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {
-    return listOf(await this.#run(scripts.extend, this.options.lease, ...tokens)).map((answer) => answer === 1)
+    return listOf(await this.#run(queueScripts.extend, this.options.lease, ...tokens)).map((answer) => answer === 1)
   }
 
   // ── Records ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
   async read(ids: ReadonlyArray<string>, what: "record" | "all"): Promise<ReadonlyArray<contract.Known | undefined>> {
-    return listOf(await this.#run(scripts.read, what, ...ids)).map(knownOf)
+    return listOf(await this.#run(recordScripts.read, what, ...ids)).map(knownOf)
   }
 
   protected commitChecked(link: RedisLink, commits: ReadonlyArray<contract.Commit>) {
@@ -294,7 +302,7 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
       ...(unique && { unique }),
     })
     return answerTogether(commits, prepare, async (asked) =>
-      listOf(await link.run(scripts.commit, ...args.after(asked))).map(committedOf),
+      listOf(await link.run(recordScripts.commit, ...args.after(asked))).map(committedOf),
     )
   }
 
@@ -315,15 +323,16 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     const wanted = plainIndex(filter)
     const keys = keysOf(wanted)
     let portion = Math.min(4 * limit, PORTION)
-    return this.search(query, async (from = until === undefined ? "+" : `(${place(until, "")}`, most) => {
+    return this.search(query, async (from = until === undefined ? "+" : `(${memberOf(until, "")}`, most) => {
       if (after !== undefined && !/^\(\d{16}:/.test(from)) {
         throw new TransportError("invalid", `not a cursor of redis: ${from.slice(0, 40)}`)
       }
-      const least = `[${place(since, "")}`
-      const rows = await this.#run(scripts.scan, JSON.stringify(keys), from, least, portion)
+      const least = `[${memberOf(since, "")}`
+      const rows = await this.#run(recordScripts.scan, JSON.stringify(keys), from, least, portion)
       const found = new Map(listOf(rows).map((row) => rowOf(row)))
       // A job that is the root itself is listed under no root, so it is read by its id.
-      const root = wanted.root === undefined ? [] : listOf(await this.#run(scripts.whereabouts, wanted.root)).map(rowOf)
+      const root =
+        wanted.root === undefined ? [] : listOf(await this.#run(recordScripts.membersOf, wanted.root)).map(rowOf)
       for (const [member, index] of root) {
         if (index !== undefined && (from === "+" || isBefore(member, from.slice(1)))) found.set(member, index)
       }
@@ -349,12 +358,12 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     if (state === "succeeded") return undefined
     const counted = ["failed", "cancelled", "expired", "deferred"].includes(state)
     if (queue !== undefined && !counted) return undefined
-    const found = await this.#run(scripts.count, queue === undefined ? `s:${state}` : `c:${state}:${queue}`)
+    const found = await this.#run(recordScripts.count, queue === undefined ? `s:${state}` : `c:${state}:${queue}`)
     return Number(found)
   }
 
   async queues(): Promise<ReadonlyArray<contract.QueueDepth>> {
-    return listOf(await this.#run(scripts.queues)).map((row) => {
+    return listOf(await this.#run(queueScripts.queueDepths)).map((row) => {
       const [queue = "", ready, scheduled, held, oldest] = listOf(row)
       const counts = { ready: Number(ready), scheduled: Number(scheduled), held: Number(held) }
       return { queue: textOf(queue), ...counts, ...(typeof oldest === "number" ? { oldest } : {}) }
@@ -363,13 +372,13 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
 
   async waiting(what: Parameters<contract.QueueBrowser["waiting"]>[0], max: number): Promise<ReadonlyArray<string>> {
     const which = "queue" in what ? (["queue", what.queue] as const) : (["expired", what.expiredBy] as const)
-    return listOf(await this.#run(scripts.waiting, max, ...which)).map(textOf)
+    return listOf(await this.#run(queueScripts.waiting, max, ...which)).map(textOf)
   }
 
   // ── What workers share ────────────────────────────────────────────────────────────────────────────────────────────
 
   readonly store = this.createStore({
-    get: async (keys) => listOf(await this.#run(scripts.storeGet, ...keys)).map(entryOf),
+    get: async (keys) => listOf(await this.#run(storeScripts.getEntries, ...keys)).map(entryOf),
     write: async (operations) => {
       const args = new Arguments()
       const asked = operations.map(({ key, value, expect, ttl }) => ({
@@ -378,7 +387,7 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
         ...(expect === undefined ? {} : { expect }),
         ...(ttl === undefined ? {} : { ttl }),
       }))
-      const answers = await this.#run(scripts.storeWrite, ...args.after(asked))
+      const answers = await this.#run(storeScripts.writeEntries, ...args.after(asked))
       return answers === null ? "conflict" : listOf(answers).map(textOf)
     },
     list: async ({ prefix, after, limit, reverse = false }) => {
@@ -386,13 +395,13 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
       // No byte of UTF-8 is 255, so a bound that ends in it lies behind every text that begins with the prefix.
       const [least, most] = [`[${prefix}`, Buffer.concat([Buffer.from(`(${prefix}`), Uint8Array.of(255)])]
       const bounds = [!reverse && isWithin ? `(${after}` : least, reverse && after !== undefined ? `(${after}` : most]
-      const rows = listOf(await this.#run(scripts.storeList, ...bounds, limit, reverse ? 1 : 0))
+      const rows = listOf(await this.#run(storeScripts.listEntries, ...bounds, limit, reverse ? 1 : 0))
       return rows.map(entryOf).filter((entry) => entry !== undefined)
     },
-    now: async () => Number(await this.#run(scripts.open)),
+    now: async () => Number(await this.#run(queueScripts.open)),
     watch: async (prefix, listener, signal) => {
       this.subscribe(this.#watchers, { prefix, listener }, signal)
-      await this.call((link) => this.#hear(link, "store"))
+      await this.call((link) => this.#subscribeTo(link, "store"))
     },
   })
 }
@@ -425,7 +434,7 @@ const pairsOf = (reply: Reply): ReadonlyMap<string, string> => {
   return new Map(pairs)
 }
 
-/** Arguments of a script: items as JSON, then the bytes, to which items refer by their place. */
+/** Arguments of a script: items as JSON, then bytes, to which items refer by their position. */
 class Arguments {
   readonly #bytes: Array<Argument> = []
 
@@ -460,21 +469,23 @@ const contentOf = (value: Reply | undefined) => readEnvelope(value instanceof Ui
 const bytesOf = (reply: Reply | undefined): Uint8Array =>
   reply instanceof Uint8Array ? new Uint8Array(reply) : new Uint8Array(0)
 
-/** Halves of pairs, which are no JSON to the server's parser, as `JSON.stringify` writes them. */
-const HALF = /\\ud[89a-f]/
+/** An unpaired surrogate as `JSON.stringify` writes it. The server's JSON parser refuses it. */
+const UNPAIRED = /\\ud[89a-f]/
 
-/** Replaces unpaired surrogates, which the server's JSON parser refuses. */
+/** The same index with U+FFFD in place of unpaired surrogates. */
 const plainIndex = <T extends object>(index: T): T =>
   JSON.parse(JSON.stringify(index), (_, value: unknown) => (typeof value === "string" ? value.toWellFormed() : value))
 
 const indexText = (index: contract.Index): string => {
   const text = JSON.stringify(index)
-  return HALF.test(text) ? JSON.stringify(plainIndex(index)) : text
+  return UNPAIRED.test(text) ? JSON.stringify(plainIndex(index)) : text
 }
 
-const place = (at: number, id: string): string => `${String(Math.max(0, Math.min(at, 9e15))).padStart(16, "0")}:${id}`
+/** The member of a job in the lists of jobs: 16 digits of its submission time, and its id. */
+const memberOf = (at: number, id: string): string =>
+  `${String(Math.max(0, Math.min(at, 9e15))).padStart(16, "0")}:${id}`
 
-/** Whether a place comes before another one, by the bytes of their texts. */
+/** Whether a member comes before another one, in the order of bytes that the server uses. */
 const isBefore = (one: string, other: string): boolean => Buffer.compare(Buffer.from(one), Buffer.from(other)) < 0
 
 const deliveryOf = (
@@ -482,10 +493,10 @@ const deliveryOf = (
   value: Reply | undefined,
   queues: ReadonlyArray<string>,
 ): contract.Delivery => {
-  const [level, sequence, first, fence = "", deliveries, place, ...tag] = textOf(known).split(" ")
+  const [level, sequence, first, fence = "", deliveries, position, ...tag] = textOf(known).split(" ")
   return {
     token: `${fence}.${tag.join(" ")}`,
-    queue: queues[Number(place) - 1] ?? "",
+    queue: queues[Number(position) - 1] ?? "",
     level: Number(level),
     sequence: Number(sequence),
     first: first === "1",
@@ -530,7 +541,7 @@ const entryOf = (row: Reply): contract.Entry | undefined => {
   return row === null ? undefined : { key: textOf(key), value: bytesOf(value), revision: textOf(revision) }
 }
 
-/** The lists in which the jobs of a query are found; several are merged. */
+/** The lists in which the jobs of a query are found. The driver merges several. */
 const keysOf = ({
   states,
   dead,

@@ -1,6 +1,6 @@
 /**
- * kombu's envelope: the JSON text in which a message lies in a list of Redis. Its body is base64, and its priority counts
- * from the other end: 0 comes first.
+ * kombu's envelope: the JSON text of a message in a list of Redis. Its body is base64, and its priority is inverted: tasks
+ * with 0 are taken first.
  */
 import { randomUUID } from "node:crypto"
 import { parseExactJson } from "../../runtime/protocol/codec/exact-json.ts"
@@ -9,12 +9,12 @@ import type { Message, Undecodable } from "../../runtime/protocol/message.ts"
 import { decodeBase64, encodeBase64 } from "../../runtime/protocol/value.ts"
 
 /**
- * Name of the property that holds a message's priority where the envelope's number stands for another one: that of a
- * task at the front, and `null` for a message without a priority.
+ * Property with the priority of a message where the envelope's number differs from it: for a task at the front, and for a
+ * message without a priority, whose value is `null`.
  */
 const OWN_PRIORITY = "callboard_priority"
 
-/** Marks the address of a message that had none of its own. */
+/** Marks `delivery_info` that Callboard added, so that it is left out when the message is read. */
 const ADDED = { callboard: true }
 
 const HIGHEST = 9
@@ -26,8 +26,8 @@ export interface Envelope {
 }
 
 /**
- * The envelope of a message on its way to an exchange; the default one, which has no name, has every queue under its own
- * name. The scripts find the tag without reading the whole text, since it comes first.
+ * The envelope of a message to an exchange. In the default exchange, whose name is empty, the routing key is the name of the
+ * queue. The delivery tag comes first in the text, so that the scripts find it without parsing the rest.
  */
 export const envelopeOf = (message: Message, exchange: string, routingKey: string, level?: number): Envelope => {
   const { content_type, content_encoding, priority, delivery_info, ...properties } = message.properties
@@ -92,7 +92,7 @@ export const readEnvelope = (bytes: Uint8Array): Message | Undecodable => {
   }
 }
 
-/** Python writes NaN and Infinity too. */
+/** Parses JSON in which NaN and Infinity may occur, since Python writes them. */
 const parse = (text: string): unknown => {
   try {
     return JSON.parse(text)

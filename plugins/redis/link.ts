@@ -1,27 +1,33 @@
-/** A connection to Redis: one socket for commands, announcements, and notices of changed lists (RESP 3). */
+/** A connection to Redis: one socket for commands, announcements and notices about changed lists, which needs RESP 3. */
 import type { RedisClientOptions } from "redis"
 import { explainCode, type Link, type Reasons, type TransportError } from "../../runtime/transport/mod.ts"
-import { SCRIPTS, type Script } from "./scripts.ts"
+import * as queueScripts from "./queue-scripts.ts"
+import * as recordScripts from "./record-scripts.ts"
+import type { Script } from "./scripts.ts"
+import * as storeScripts from "./store-scripts.ts"
 
 export type Library = Pick<typeof import("redis"), "createClient" | "RESP_TYPES" | "ErrorReply">
 export type Settings = Pick<RedisClientOptions, "socket" | "username" | "password" | "database" | "name">
 
-/** What the server answers: values as bytes, its own words as text. */
+/** A reply of the server: stored values are bytes; states such as `OK` are text. */
 export type Reply = Uint8Array | string | number | null | ReadonlyArray<Reply>
 export type Argument = string | Uint8Array | number
 
 export interface RedisLink extends Link {
   command(...args: ReadonlyArray<Argument>): Promise<Reply>
+  /** Runs a script with the two prefixes and these arguments. */
   run(script: Script, ...args: ReadonlyArray<Argument>): Promise<Reply>
-  /** Calls the listener with every announcement on a channel, for as long as this is open. */
+  /** Calls the listener with every announcement on a channel until the connection closes. */
   subscribe(channel: string, listener: (payload: Uint8Array) => void): Promise<void>
   /** Asks the server to announce the next change of each of these keys, whichever client makes it. */
   watch(keys: ReadonlyArray<string>): Promise<unknown>
 }
 
+const SCRIPTS = [queueScripts, recordScripts, storeScripts].flatMap((scripts): Script[] => Object.values(scripts))
+
 export interface LinkEvents {
   readonly lost: (why: unknown) => void
-  /** Called when a watched key was changed; with `undefined` where any of them may have been. */
+  /** Called when a watched key has changed; with `undefined` when any watched key may have changed. */
   readonly changed: (key: string | undefined) => void
 }
 
@@ -53,8 +59,7 @@ export const openLink = async (
   client.on("invalidate", (key: unknown) => changed(key === null ? undefined : String(key)))
   await client.connect()
   const command = (...args: ReadonlyArray<Argument>): Promise<Reply> => client.sendCommand<Reply>(args.map(plain))
-  // The client has switched on announcements about every key that it reads: only those about keys named by `watch` are
-  // needed.
+  // The client library asks for notices about every key that it reads. Only notices about keys named by `watch` are needed.
   await command("CLIENT", "TRACKING", "OFF")
   await command("CLIENT", "TRACKING", "ON", "OPTIN")
   await Promise.all(SCRIPTS.map(({ source }) => command("SCRIPT", "LOAD", source)))
@@ -71,7 +76,7 @@ export const openLink = async (
       }
     },
     subscribe: (channel, listener) => client.subscribe(channel, listener, true),
-    // Both are written in one turn, since the permission holds for the next command alone.
+    // Both commands are written in one turn, since CACHING applies to the next command alone.
     watch: (keys) => Promise.all([command("CLIENT", "CACHING", "YES"), command("EXISTS", ...keys)]),
   }
 }

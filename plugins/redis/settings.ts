@@ -1,4 +1,4 @@
-/** What the URL of a Redis server sets. The names of options are kombu's. */
+/** The settings in the URL of a Redis server. Options have the names that they have in kombu. */
 import { readFileSync } from "node:fs"
 import { checkUrlOptions } from "../../runtime/transport/checks.ts"
 import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
@@ -6,13 +6,13 @@ import type { Settings } from "./link.ts"
 
 export interface RedisSettings {
   readonly client: Settings
-  /** Stands before every key and channel that Celery uses too: kombu's `global_keyprefix`. */
+  /** Prefix of every key and channel that Celery uses too: kombu's `global_keyprefix`. */
   readonly prefix: string
-  /** Stands before the keys of Callboard alone. */
+  /** Prefix of the keys that only Callboard uses. */
   readonly own: string
-  /** After how many milliseconds a message that a Celery worker holds counts as lost. */
+  /** How long a Celery worker may hold a message before it counts as lost, in milliseconds. */
   readonly visibilityTimeout: number
-  /** Number of the database, which kombu names in its channels. */
+  /** Number of the database. The names of kombu's channels contain it. */
   readonly database: number
 }
 
@@ -59,6 +59,7 @@ const tlsOf = (url: URL) => {
   }
 }
 
+/** Reads the settings. Fails with `invalid` for a URL or an option that has no meaning here. */
 export const settingsOf = (
   url: URL,
   { namespace, name, timeout }: Pick<ConnectOptions, "namespace" | "name" | "timeout">,

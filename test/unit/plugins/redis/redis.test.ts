@@ -488,11 +488,13 @@ describe("connecting", () => {
   test("the commands that the page lists are those that are used", () => {
     const read = (path: string) => readFileSync(new URL(`../../../../${path}`, import.meta.url), "utf8")
     const [, listed = ""] = /```text commands\n(.*?)```/s.exec(read("docs/redis.md")) ?? []
-    const scripts = [...read("plugins/redis/scripts.ts").matchAll(/\bcall\('([A-Z]+)'/g)]
+    const scripts = ["scripts", "queue-scripts", "record-scripts", "store-scripts"].flatMap((file) => [
+      ...read(`plugins/redis/${file}.ts`).matchAll(/\bcall\('([A-Z]+)'/g),
+    ])
     const direct = ["link", "driver"].flatMap((file) => [
       ...read(`plugins/redis/${file}.ts`).matchAll(/\bcommand\("([A-Z]+)"/g),
     ])
-    // What the client library asks by itself when it connects and subscribes.
+    // The client library sends these commands by itself when it connects and subscribes.
     const library = ["AUTH", "HELLO", "SELECT", "SUBSCRIBE"]
     const used = new Set([...scripts, ...direct].map(([, command = ""]) => command).concat(library))
     expect(listed.split(/\s+/).filter(Boolean).toSorted()).toEqual([...used].toSorted())
