@@ -1,6 +1,6 @@
 /**
- * A client of Celery: submits tasks to its workers, and reads their results, answers and events. Nothing of it is a job of
- * Callboard's: what becomes of a task is known by its result alone.
+ * A client for Celery's workers: submits tasks, reads their results, sends commands and receives events. These tasks are not
+ * jobs of Callboard: there is no record, so only the result in Celery's back end says what became of a task.
  */
 import { hostname } from "node:os"
 import * as Result from "effect/Result"
@@ -35,55 +35,66 @@ export interface CeleryConnectSettings {
   readonly resultBackend: string
   /** Queue of tasks that name none (`task_default_queue`). Defaults to `celery`. */
   readonly queue?: string
-  /** Name of the connections, which brokers show. Defaults to `callboard@<host>:<pid>`. */
+  /** Name of the connections, which the broker may show. Defaults to `callboard@<host>:<pid>`. */
   readonly name?: string
 }
 
-/** A task for a worker of Celery. */
+/** Arguments and options of a task for a worker of Celery. */
 export interface CeleryTask {
+  /** Positional arguments. Defaults to none. */
   readonly args?: ReadonlyArray<unknown>
+  /** Keyword arguments. Defaults to none. */
   readonly kwargs?: Readonly<Record<string, unknown>>
+  /** Defaults to the client's `queue`. */
   readonly queue?: string
-  /** Defaults to a new one. */
+  /** Id of the task. Defaults to a new one. */
   readonly id?: string
-  /** How long to wait before it begins (`countdown`). */
+  /** How long the worker waits before it starts the task (`countdown`). Defaults to not at all. */
   readonly delay?: DurationInput
-  /** How long it may wait before it begins. */
+  /** How long the task may wait; one that has not started by then is revoked. Defaults to no limit. */
   readonly expires?: DurationInput
-  /** 0–9, 9 first. */
+  /** A whole number from 0 to 9; 9 starts first. Defaults to none. */
   readonly priority?: number
+  /** Celery's `soft_time_limit` and `time_limit`. Default to the limits of the worker. */
   readonly timeLimit?: { readonly soft?: DurationInput; readonly hard?: DurationInput }
-  /** Headers of the application's own. */
+  /** Headers of the application. A name that Celery's protocol uses is refused. */
   readonly headers?: Readonly<Record<string, unknown>>
 }
 
-/** A link of a chain: a task by its name, with what it is given beside the result of the one before. */
+/** A link of a chain: the name of a task, and its arguments after the result of the link before. */
 export interface CeleryLink extends Pick<CeleryTask, "args" | "kwargs" | "queue"> {
   readonly task: string
 }
 
-/** A task that was submitted. */
+/** A handle on a task that was submitted. */
 export interface CeleryJob<R = unknown> {
   readonly id: string
-  /** What is kept about it now; `undefined` while nothing is (PENDING). */
+  /** The result as it is stored now; `undefined` while there is none (PENDING). Fails with `TransportError`. */
   meta(): Promise<ResultMeta | undefined>
   /**
-   * Waits for its result: 30 seconds unless said otherwise. Fails with `JobFailed`, whose error has type and message of the
-   * exception, with `JobCancelled` and `JobExpired` for a revoked task, and with `WaitTimeout`.
+   * Waits until the task has ended, and resolves with its return value. `timeout` defaults to 30 seconds. Fails with
+   * `JobFailed`, whose error has the type and the message of the exception; with `JobCancelled` or `JobExpired` for a
+   * revoked task; with `WaitTimeout`; and with `TransportError`.
    */
   result(options?: { readonly timeout?: DurationInput }): Promise<R>
 }
 
-/** A task that is sent to its workers by remote control. */
+/** Options of a remote control command. */
 export interface ControlOptions {
+  /** Arguments of the command, such as `task_id`. Defaults to none. */
   readonly arguments?: Readonly<Record<string, unknown>>
-  /** Names of the workers that are asked. Defaults to all. */
+  /** Names of the workers that are to execute the command. Defaults to all. */
   readonly destination?: ReadonlyArray<string>
-  /** How long to wait for answers; one of each worker that is named ends the wait. Defaults to 1 second. */
+  /**
+   * How long to wait for replies. The wait ends early when each worker in `destination` has replied. Defaults to 1 second.
+   */
   readonly timeout?: DurationInput
 }
 
-/** Connects to the broker and the result back end of an application of Celery. Fails with `TransportError`. */
+/**
+ * Connects to the broker and the result back end of a Celery application. Fails with `TransportError`: `unsupported` where
+ * the transport of a URL has no counterpart in Celery.
+ */
 export const connectCelery = async (settings: CeleryConnectSettings): Promise<CeleryClient> => {
   const name = settings.name ?? `callboard@${hostname()}:${process.pid}`
   const messages = await openCeleryMessages(settings.broker, { name })
@@ -103,8 +114,9 @@ export class CeleryClient implements AsyncDisposable {
   readonly #messages: CeleryMessages
   readonly #results: CeleryResults
   readonly #queue: string
-  /** Where answers come: one queue for as long as the client lives. */
+  /** Routing key of the queue for replies, which lives as long as the client. */
   readonly #oid = crypto.randomUUID()
+  /** Receivers of replies, by the ticket of their command. */
   readonly #asked = new Map<string, (reply: ControlReply) => void>()
   readonly #end = new AbortController()
   #receiving: Promise<void> | undefined
@@ -116,12 +128,15 @@ export class CeleryClient implements AsyncDisposable {
     this.#queue = queueOf(queue)
   }
 
-  /** Submits a task. Resolves once the broker has it. Fails with `CallboardError` `invalid-input`, and `TransportError`. */
+  /** Submits a task. Resolves once the broker has it. Fails with `CallboardError` (`invalid-input`) and `TransportError`. */
   async submit<R = unknown>(task: string, options: CeleryTask = {}): Promise<CeleryJob<R>> {
     return this.#submit<R>(task, options, [])
   }
 
-  /** Submits a chain: each link gets the result of the one before as its first argument. Returns the last one. */
+  /**
+   * Submits a chain: each link gets the result of the link before as its first argument. Resolves with a handle on the last
+   * link. Fails as `submit` does.
+   */
   async chain<R = unknown>(first: CeleryLink, ...rest: ReadonlyArray<CeleryLink>): Promise<CeleryJob<R>> {
     const links = rest.map((link) => this.#linkOf(link))
     const job = await this.#submit<R>(first.task, first, links.toReversed())
@@ -129,7 +144,7 @@ export class CeleryClient implements AsyncDisposable {
     return typeof last === "string" ? this.job<R>(last) : job
   }
 
-  /** A task that was submitted before, by any client. */
+  /** A handle on a task that any client has submitted. Nothing is checked: an id that does not exist is PENDING. */
   job<R = unknown>(id: string): CeleryJob<R> {
     return {
       id,
@@ -140,7 +155,10 @@ export class CeleryClient implements AsyncDisposable {
     }
   }
 
-  /** Sends a command of Celery's remote control (`ping`, `active`, `revoke` …), and resolves with what its workers answer. */
+  /**
+   * Sends a command of Celery's remote control (`ping`, `active`, `revoke` …). Resolves with the replies that come in time,
+   * perhaps none. Fails with `CallboardError` (`invalid-input`) and `TransportError`.
+   */
   async control(method: string, options: ControlOptions = {}): Promise<ReadonlyArray<ControlReply>> {
     const { destination = null, timeout } = options
     const waitMs = timeout === undefined ? ANSWERS_MS : milliseconds("timeout", timeout)
@@ -149,8 +167,8 @@ export class CeleryClient implements AsyncDisposable {
       (message) => {
         const parsed = parseReply(message)
         if (Result.isFailure(parsed)) return
-        const told = this.#asked.get(parsed.success.ticket ?? "")
-        for (const reply of parsed.success.replies) told?.(reply)
+        const receive = this.#asked.get(parsed.success.ticket ?? "")
+        for (const reply of parsed.success.replies) receive?.(reply)
       },
       this.#end.signal,
     )
@@ -178,7 +196,10 @@ export class CeleryClient implements AsyncDisposable {
     }
   }
 
-  /** Calls the listener with the events of all workers until the signal fires; resolves once it listens. */
+  /**
+   * Calls the listener with the events of all workers until the signal fires. Resolves once the subscription is made. Fails
+   * with `TransportError`.
+   */
   listen(listener: (event: ReceivedEvent) => void, signal: AbortSignal): Promise<void> {
     return this.#messages.listen(
       EVENT_EXCHANGE,
@@ -190,6 +211,7 @@ export class CeleryClient implements AsyncDisposable {
     )
   }
 
+  /** Closes both connections. A wait for a result that goes on meanwhile does not end before its timeout. */
   async close(): Promise<void> {
     this.#end.abort()
     await Promise.all([this.#messages.close(), this.#results.close()])
@@ -243,18 +265,18 @@ export class CeleryClient implements AsyncDisposable {
   async #ended(id: string, waitMs: number): Promise<ResultMeta> {
     const stop = new AbortController()
     const { promise, resolve, reject } = Promise.withResolvers<ResultMeta>()
-    const told = (meta: ResultMeta | undefined): void => {
+    const received = (meta: ResultMeta | undefined): void => {
       if (meta !== undefined && READY.has(meta.status)) resolve(meta)
     }
     const timer = setTimeout(() => reject(new WaitTimeout(id, waitMs)), waitMs)
     try {
-      // It listens first, so that no result comes between the look and the wait.
+      // The subscription comes before the read: a result that is written in between would be missed otherwise.
       await this.#results.watch(
         [metaKey(id)],
-        ({ value }) => told(Result.getOrUndefined(decodeMeta(value))),
+        ({ value }) => received(Result.getOrUndefined(decodeMeta(value))),
         stop.signal,
       )
-      told(await this.#meta(id))
+      received(await this.#meta(id))
       return await promise
     } finally {
       clearTimeout(timer)
@@ -266,7 +288,7 @@ export class CeleryClient implements AsyncDisposable {
 const queueOf = (queue: string): string =>
   Result.getOrElse(checkQueueName(queue), ({ message }) => refuseInput("queue", message))
 
-/** The value of a task that has succeeded. Throws for any other. */
+/** The return value of a task that has succeeded. Throws the error of any other. */
 const valueOf = (meta: ResultMeta): unknown => {
   if (meta.status === "SUCCESS") return meta.result
   const error = errorOfMeta(meta)

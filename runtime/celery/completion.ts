@@ -1,7 +1,7 @@
 /**
- * Completes tasks of Celery's clients: keeps their results where those look for them, counts the members of chords, and lets the
- * body of a chord follow from the last of them. All of that comes before the job's own record, as a worker with late
- * acknowledgement does it: if the worker dies in between, the task comes again, and everything is done once more.
+ * Completes tasks that clients of Celery have submitted: writes their results to Celery's back end, counts the members of
+ * chords, and submits the body of a chord after its last member. All of this is done before the job's own record is stored:
+ * if the worker dies in between, the task is delivered again and everything is repeated, as with `acks_late` of Celery.
  */
 import * as Result from "effect/Result"
 import { sleep } from "../async/timers.ts"
@@ -44,18 +44,18 @@ export interface CompletionOptions {
   readonly names: TaskNames
   readonly maxBody: number
   readonly log: Log
-  /** Ends what is tried again. */
+  /** Ends further tries to write a result. */
   readonly signal: AbortSignal
 }
 
-/** How often a result is tried to be kept: for about 12 seconds. */
+/** How often a result is tried to be written. The waits in between double from `WAIT_MS`: about 13 seconds in all. */
 const TRIES = 8
 const WAIT_MS = 100
 
-/** Ids of revoked tasks that are remembered, as Celery does: the oldest are forgotten first. */
+/** Most ids of revoked tasks that are kept, as many as Celery keeps: the oldest is removed first. */
 const MOST_REVOKED = 50_000
 
-/** A task that has ended here, with what follows from it. */
+/** A task of a Celery client whose attempt has ended in this worker. */
 interface EndedTask {
   readonly task: Task
   readonly posting: AddressedTask
@@ -69,7 +69,7 @@ export class Completion implements ForeignTasks {
   readonly countsChords = true
   readonly #options: CompletionOptions
   readonly #revoked = new Set<string>()
-  /** The chords whose bodies these tasks are, until they are submitted. */
+  /** Group id of the chord of each body that is to be submitted with a settlement. */
   readonly #bodies = new WeakMap<AddressedTask, string>()
 
   constructor(options: CompletionOptions) {
@@ -80,7 +80,7 @@ export class Completion implements ForeignTasks {
     return this.#revoked.has(task.id) && isForeign(task)
   }
 
-  /** The ids of tasks that were revoked. */
+  /** Ids of revoked tasks, oldest first. */
   get revoked(): ReadonlyArray<string> {
     return [...this.#revoked]
   }
@@ -152,8 +152,8 @@ export class Completion implements ForeignTasks {
     const meta = record === undefined ? revokedMeta(task, now, "terminated") : metaOfRecord(record, task, now, children)
     if (meta === undefined) return settlement
     const later = meta.status === "FAILURE" || meta.status === "REVOKED" ? stepsAfter(embed, meta) : []
-    const told = later.map((step) => step.meta)
-    await this.#write(task.ignoreResult ? told : [meta, ...told], isFirst)
+    const laterMetas = later.map((step) => step.meta)
+    await this.#write(task.ignoreResult ? laterMetas : [meta, ...laterMetas], isFirst)
     if (!READY.has(meta.status)) return settlement
     const chords = [
       ...(embed.chord === null ? [] : [{ body: embed.chord, of: task, meta }]),
@@ -164,7 +164,7 @@ export class Completion implements ForeignTasks {
     return bodies.length === 0 ? settlement : withFollowUps(settlement, bodies)
   }
 
-  /** Says how many members the chords have that begin here, before the first of them is submitted. */
+  /** Stores the sizes of the chords that these tasks begin, before their first member is submitted. */
   async #expect(followUps: ReadonlyArray<AddressedTask>): Promise<void> {
     const { results, maxBody } = this.#options
     const sizes = new Map<string, number>()
@@ -183,7 +183,7 @@ export class Completion implements ForeignTasks {
     for (const [group, size] of sizes) await results.expect(group, size, RESULT_EXPIRES_S)
   }
 
-  /** A success is never overwritten: of a task that came again, another worker may have written it. */
+  /** Writes results. A stored success is kept: when a task is delivered again, another worker may have completed it. */
   async #write(metas: ReadonlyArray<ResultMeta>, isFirst: boolean): Promise<void> {
     const { results } = this.#options
     const before = isFirst ? [] : await results.read(metas.map(({ task_id }) => metaKey(task_id)))
@@ -193,7 +193,7 @@ export class Completion implements ForeignTasks {
     if (kept.length > 0) await results.write(kept, RESULT_EXPIRES_S)
   }
 
-  /** Counts a member of a chord. What follows is the body, once all members have ended. */
+  /** Counts a member of a chord. Resolves with the tasks of the chord's body once all members have ended, else with none. */
   async #counted({ body, of, meta }: CountedMember, ended: Ended): Promise<ReadonlyArray<AddressedTask>> {
     const { results, log } = this.#options
     const { group } = of
@@ -208,13 +208,13 @@ export class Completion implements ForeignTasks {
         : await joinedResults(saved, (ids) => results.read(ids.map(metaKey)))
     const bodies = await this.bodyOf(body, values, ended)
     log.debug("the members of a chord have ended", { group, size: count.size })
-    // The counters stay until the body is stored: if this worker dies before, the member comes again and is counted anew.
+    // The counters are kept until the body is stored: if this worker dies before, the member is delivered and counted again.
     for (const posting of bodies) this.#bodies.set(posting, group)
     if (bodies.length === 0) await results.forget(group)
     return bodies
   }
 
-  /** The tasks of a chord's body. Where a member has failed the body fails instead, and its errbacks follow. */
+  /** The tasks of a chord's body. If a member has failed, the body gets a failed result, and its errbacks are the tasks. */
   async bodyOf(
     body: Signature,
     values: Result.Result<ReadonlyArray<unknown>, JobError>,
@@ -235,7 +235,7 @@ export class Completion implements ForeignTasks {
     return errbacks.length === 0 ? [] : afterFailure({ ...NO_EMBED, errbacks }, values.failure, failed)
   }
 
-  /** Called once a settlement is stored: the counters of a chord whose body was submitted are not needed any more. */
+  /** Called once a settlement is stored. Removes the counters of chords whose body was submitted with it. */
   settled(settlement: AttemptEnd): void {
     const { results, log } = this.#options
     for (const posting of settlement.followUps ?? []) {
@@ -249,7 +249,7 @@ export class Completion implements ForeignTasks {
     }
   }
 
-  /** Keeps that tasks were revoked, unless they have succeeded. */
+  /** Writes results that say that tasks were revoked, except for tasks that have succeeded. */
   async keepRevoked(ids: ReadonlyArray<string>, why: "revoked" | "terminated"): Promise<void> {
     await this.#write(
       ids.map((id) => revokedMeta({ id, task: "" }, Date.now(), why)),
@@ -258,6 +258,7 @@ export class Completion implements ForeignTasks {
   }
 }
 
+/** A member of a chord that is to be counted. `body`: the body of that chord; `of`: the member. */
 interface CountedMember {
   readonly body: Signature
   readonly of: OfTask & { readonly groupIndex?: number | null }
@@ -281,7 +282,10 @@ const isSuccess = (bytes: Uint8Array | undefined): boolean => {
 const stepsOf = (value: unknown): ReadonlyArray<Signature> =>
   Result.getOrElse(parseSignatures(value, "options"), () => null) ?? []
 
-/** The steps of a chain that will not run because the one before has failed: each fails alike, and counts in its chord. */
+/**
+ * The results of the links of a chain that will not run because a link before them has failed: each gets the same failure,
+ * and is counted in its chord.
+ */
 const stepsAfter = (
   { chain }: Embed,
   failed: ResultMeta,

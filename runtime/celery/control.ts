@@ -1,4 +1,4 @@
-/** Answers the remote control of Celery: `celery inspect`, `celery control`, `celery status`. */
+/** Executes commands of Celery's remote control, such as `celery inspect`, `celery control` and `celery status`. */
 import { hostname, loadavg } from "node:os"
 import * as Result from "effect/Result"
 import type { Client } from "../client/client.ts"
@@ -15,7 +15,7 @@ import type { Worker } from "../worker/control/worker.ts"
 import type { TaskNames } from "../worker/telemetry/observer.ts"
 import type { CeleryEvents } from "./events.ts"
 
-/** What is kept of revoked tasks. */
+/** The revoked tasks that this worker knows. */
 export interface Revoked {
   readonly revoked: ReadonlyArray<string>
   revoke(ids: ReadonlyArray<string>): void
@@ -29,13 +29,13 @@ export interface CeleryControlOptions {
   readonly worker: Worker
   readonly client: Client
   readonly names: TaskNames
-  /** Names of Celery's that stand for methods. */
+  /** Other names of methods, as the setting `taskNames` has them. */
   readonly taskNames: ReadonlyMap<string, string>
-  /** Name of the node. */
+  /** Name of the worker among Celery's, such as `callboard@host`. */
   readonly node: string
-  /** Tells monitors now that the worker lives. */
+  /** Sends a heartbeat to monitors now. */
   readonly heartbeat: () => void
-  /** Starts a soft stop of the service. */
+  /** Begins the orderly stop of the service. */
   readonly shutdown: () => void
   readonly log: Log
   readonly signal: AbortSignal
@@ -43,12 +43,12 @@ export interface CeleryControlOptions {
 
 type Arguments = ControlRequest["arguments"]
 
-/** What a command answers; `undefined`: nothing. */
+/** The value that a command replies with; `undefined` for a command without a reply. */
 type Answer = unknown
 
 const ok = (text: string) => ({ ok: text })
 const error = (text: string) => ({ error: text })
-/** What a command of Celery's says about an error: the repr of an exception. */
+/** An error in the form in which Celery's commands report one: the `repr` of a Python exception. */
 const exception = (name: string, text: string) => error(`${name}(${JSON.stringify(text).replaceAll('"', "'")})`)
 
 /** Executes commands until the signal fires. */
@@ -59,7 +59,7 @@ export const serveCeleryControl = async (options: CeleryControlOptions): Promise
 
 class CeleryControl {
   readonly #options: CeleryControlOptions
-  /** The clock of the mailbox is one of its own. */
+  /** Lamport clock of the commands and replies. The clock of events is another one. */
   #clock = 0
   readonly #startedAt = Date.now()
 
@@ -67,7 +67,7 @@ class CeleryControl {
     this.#options = options
   }
 
-  /** Never rejects. */
+  /** Executes a command and replies to it. Never rejects. */
   async receive(message: Message): Promise<void> {
     const { node, messages, log } = this.#options
     const parsed = parseControl(message)
@@ -108,7 +108,7 @@ class CeleryControl {
     dump_active: (given) => this.#commands["active"]?.(given),
     reserved: () => this.#options.worker.inspect().reserved.map((job) => this.#reserved(job)),
     dump_reserved: (given) => this.#commands["reserved"]?.(given),
-    // What is due later waits in the transport, not in a worker.
+    // Scheduled tasks wait in the transport, not in a worker.
     scheduled: () => [],
     dump_schedule: () => [],
     revoked: () => this.#options.revoked.revoked,
@@ -233,7 +233,10 @@ class CeleryControl {
     return ok(`terminate: ${ended.length === 0 ? "tasks unknown" : ended.join(", ")}`)
   }
 
-  /** Cancels the job of a revoked task, where there is one: a running one only if it is to be terminated. */
+  /**
+   * Cancels the job of a revoked task, if there is one, and resolves with its id. A running job is cancelled only with
+   * `terminate`.
+   */
   async #end(id: string, terminate: boolean): Promise<ReadonlyArray<string>> {
     const { client, log } = this.#options
     try {
@@ -243,7 +246,7 @@ class CeleryControl {
       await cancelJob(client.connection, id, { terminate })
       return [id]
     } catch (cause) {
-      // Every worker gets the command: another one may have cancelled the job, or it was never heard of.
+      // Every worker executes the command: another worker may have cancelled the job, or there is no job with this id.
       log.debug("a revoked task was not cancelled", { job: id, cause: String(cause) })
       return []
     }
@@ -321,7 +324,7 @@ const numberOf = (value: unknown): number | undefined =>
 const textsOf = (value: unknown): ReadonlyArray<string> =>
   (Array.isArray(value) ? value : [value]).filter((each) => typeof each === "string")
 
-/** Values by header, of a map, or of a list of `name=value`. */
+/** Values by header name, from a map or from a list of `name=value`. */
 const headersOf = (value: unknown): Readonly<Record<string, ReadonlyArray<string>>> => {
   if (Array.isArray(value)) {
     const pairs = textsOf(value).flatMap((pair) => {

@@ -1,4 +1,6 @@
-/** Events for monitors of Celery: those of one turn of the event loop in one message, as its workers send them. */
+/**
+ * Sends events to monitors of Celery. Task events of one turn of the event loop share a message, as with Celery's workers.
+ */
 import * as Result from "effect/Result"
 import type { Log } from "../log/log.ts"
 import { encodeEvents, joinEvents } from "../protocol/celery/event.ts"
@@ -6,26 +8,28 @@ import { jsonCodec } from "../protocol/codec/json.ts"
 import type { CeleryMessages } from "../transport/celery.ts"
 import type { EventEmitter } from "../worker/telemetry/event-emitter.ts"
 
-/** Exchange of events; the routing key is the type with a dot. */
+/** Exchange of events. The routing key is the type of the event with a dot in place of the hyphen. */
 export const EVENT_EXCHANGE = "celeryev"
 
-/** Most events in one message, as Celery has it, and most that wait: beyond that they are dropped. */
+/** Most events in one message, as in Celery. */
 const BATCH = 24
+/** Most events that wait to be sent; further ones are dropped. */
 const BUFFER = 1_000
 
 export interface CeleryEventsOptions {
   readonly messages: CeleryMessages
-  /** Name of the node in its events. */
+  /** Name of the worker in its events. */
   readonly node: string
+  /** Whether task events are sent from the start. Worker events are always sent. */
   readonly enabled: boolean
   readonly log: Log
 }
 
 export class CeleryEvents implements EventEmitter {
-  /** Whether events about tasks are wanted. */
+  /** Whether task events are sent. Commands of Celery's remote control change it. */
   enabled: boolean
   readonly #options: CeleryEventsOptions
-  /** Lamport clock: an event that is sent after another one was received has a larger value. */
+  /** Lamport clock: an event that is sent after a message was received has a larger value than that message. */
   #clock = 0
   #waiting: Array<Uint8Array> = []
   #sending: Promise<void> | undefined
@@ -39,7 +43,7 @@ export class CeleryEvents implements EventEmitter {
     return this.#clock
   }
 
-  /** Notes the clock of a message that was received. */
+  /** Sets the clock after a message that was received. */
   received(clock: number): void {
     this.#clock = Math.max(this.#clock, clock) + 1
   }
@@ -59,7 +63,7 @@ export class CeleryEvents implements EventEmitter {
       log.debug("an event has no JSON form", { type, cause: encoded.failure.message })
       return
     }
-    // Events of a worker are few, and other workers listen to them alone, by their routing key.
+    // Worker events are few, and are sent one by one: other workers select them by their routing key.
     if (!type.startsWith("task-")) {
       void this.#publish(type.replace("-", "."), encoded.success)
       return
@@ -89,7 +93,7 @@ export class CeleryEvents implements EventEmitter {
     try {
       await messages.broadcast(EVENT_EXCHANGE, routingKey, { headers: { hostname: node }, properties, body })
     } catch (cause) {
-      log.debug("events could not be told to monitors of Celery", { cause: String(cause) })
+      log.debug("events could not be sent to monitors of Celery", { cause: String(cause) })
     }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * A worker among those of Celery: its clients get results, its tools get answers, its monitors get events. All of it stands beside
- * the worker, which knows it by two seams alone: what completes foreign tasks, and observers.
+ * Lets a worker run among Celery's workers: writes results for Celery's clients, executes commands of its tools and sends
+ * events to its monitors. The worker itself depends on none of this: it is given the interface `ForeignTasks` and observers.
  */
 import { hostname } from "node:os"
 import type { ActorDefinition } from "../actor/actor.ts"
@@ -21,13 +21,14 @@ import { CeleryEvents } from "./events.ts"
 import { BUILTIN_ACTOR, builtinTasks } from "./tasks.ts"
 
 export interface CelerySideOptions {
-  /** Where the clients look for results. */
+  /** URL of the back end from which Celery's clients read results. */
   readonly resultBackend: string
-  /** The transport, whose broker also carries commands and events where it is one of Celery's. */
+  /** The worker's transport. Where Celery supports its broker, commands and events go over that broker too. */
   readonly transport: string | object
   readonly connection: Connection
   readonly client: Client
   readonly actors: ReadonlyArray<ActorDefinition>
+  /** Other names of methods, as the setting `taskNames` has them. */
   readonly taskNames: ReadonlyMap<string, string>
   readonly namespace?: string | undefined
   /** Name of the worker. */
@@ -39,7 +40,7 @@ export interface CelerySideOptions {
 }
 
 export class CelerySide {
-  /** The actors of the worker, and the tasks that every worker of Celery has. */
+  /** The actors of the worker, and an actor with the tasks that every worker of Celery has. */
   readonly actors: ReadonlyArray<ActorDefinition>
   readonly foreign: ForeignTasks
   readonly observers: ReadonlyArray<WorkerObserver>
@@ -82,7 +83,10 @@ export class CelerySide {
     ]
   }
 
-  /** Connects. Fails with `TransportError`: `invalid` or `unsupported` for a URL that names no back end. */
+  /**
+   * Connects to the back end and the broker. Fails with `TransportError`: `invalid` or `unsupported` for a URL that has no
+   * back end.
+   */
   static async open(options: CelerySideOptions): Promise<CelerySide> {
     const results = await openCeleryResults(options.resultBackend, options)
     try {
@@ -95,12 +99,12 @@ export class CelerySide {
     }
   }
 
-  /** Name of the worker among those of Celery. */
+  /** Name of the worker among Celery's workers. */
   get node(): string {
     return `${this.#options.name}@${hostname()}`
   }
 
-  /** Answers commands for a worker that has started. */
+  /** Begins to execute commands for a worker that has started. */
   async serve(worker: Worker, shutdown: () => void): Promise<void> {
     this.#worker = worker
     const [messages, events] = [this.#messages, this.#events]
@@ -122,7 +126,7 @@ export class CelerySide {
     })
   }
 
-  /** Ends all of it. The worker has stopped before. */
+  /** Sends the last events and closes the connections. The worker must have stopped before. */
   async close(): Promise<void> {
     this.#workerEvents?.end()
     await this.#events?.flush()

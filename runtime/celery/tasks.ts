@@ -1,4 +1,4 @@
-/** The tasks that every worker of Celery has, because its workflows need them, as an actor. */
+/** The built-in tasks of Celery's workers, which its workflows need, as an actor. */
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import { type ActorDefinition, actor } from "../actor/actor.ts"
@@ -20,18 +20,18 @@ export const BUILTIN_ACTOR = "celery"
 
 interface BuiltinOptions {
   readonly names: TaskNames
-  /** Set where results are kept. */
   readonly completion: Completion
   readonly results: CeleryResults
   readonly connection: Connection
 }
 
-/** How long the body of a chord waits before it looks again, in seconds, and how often it looks: for about a day. */
+/** Seconds between two looks of `chord_unlock` at the results of a chord's members, unless the client sets an interval. */
 const LOOK_S = 1
-const LOOKS = 10_000
+/** How often `chord_unlock` looks at most. */
+const MOST_LOOKS = 10_000
 
 export const builtinTasks = ({ names, completion, results, connection }: BuiltinOptions): ActorDefinition => {
-  /** Calls the method of a task once for each list of arguments, here and now. */
+  /** Calls the method of a task once for each item, one after the other, inside the current job. */
   const callEach = async (
     { task, it }: Readonly<Record<string, unknown>>,
     job: Job,
@@ -60,7 +60,7 @@ export const builtinTasks = ({ names, completion, results, connection }: Builtin
     return called
   }
 
-  /** The body of a chord whose members no counter counts waits for their results. */
+  /** Submits the body of a chord once all members have results. Clients use it where their back end has no counters. */
   const unlock = async (given: Readonly<Record<string, unknown>>, job: Job): Promise<void> => {
     const body = Result.getOrThrowWith(parseSignature(given.callback, "callback"), ({ message }) => refused(message))
     const nodes = new TextEncoder().encode(JSON.stringify({ result: [[given.group_id, null], given.result ?? []] }))
@@ -81,17 +81,17 @@ export const builtinTasks = ({ names, completion, results, connection }: Builtin
   }
 
   return actor(BUILTIN_ACTOR, {
-    description: "What workflows of Celery need",
+    description: "Built-in tasks of Celery's workflows",
     methods: {
       starmap: (given: Readonly<Record<string, unknown>>, job) => callEach(given, job, listOf),
       map: (given: Readonly<Record<string, unknown>>, job) => callEach(given, job, (item) => [item]),
       chord_unlock: {
         params: ["group_id", "callback", "interval", "max_retries", "result"],
-        retry: { max: LOOKS, on: [] },
+        retry: { max: MOST_LOOKS, on: [] },
         run: unlock,
       },
       accumulate: (given: unknown) => given,
-      // Results end by themselves.
+      // Results have a time to live in the back end, so there is nothing to remove.
       backend_cleanup: () => null,
     },
   })

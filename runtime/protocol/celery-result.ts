@@ -1,6 +1,6 @@
 /**
- * What Celery keeps about the end of a task, in a result back end or in a reply: written for clients of Celery, and read from
- * its workers. Names are those of the wire.
+ * The result of a task as Celery's result back end stores it: written for clients of Celery, and read where Celery's workers
+ * wrote it. Fields have their names on the wire. Pure.
  */
 import * as Result from "effect/Result"
 import type { CodecFailure } from "./codec/codec.ts"
@@ -12,16 +12,16 @@ import { formatTime } from "./time.ts"
 /** States of a task that has ended. */
 export const READY: ReadonlySet<string> = new Set(["SUCCESS", "FAILURE", "REVOKED"])
 
-/** Where the result of a task lies, and the channel on which it is announced. */
+/** Key of a task's result, which is also the channel on which it is announced. */
 export const metaKey = (id: string): string => `celery-task-meta-${id}`
 
-/** Where the results of a group lie; with `.j`, `.t` and `.s` behind it the counters of its chord. */
+/** Key of a group's saved results. With `.j`, `.t` and `.s` appended: keys of the counters of its chord. */
 export const groupKey = (group: string): string => `celery-taskset-meta-${group}`
 
-/** How long results are kept unless the settings say otherwise, as `result_expires` of Celery: a day, in seconds. */
+/** How long results are kept, in seconds: a day, the default of Celery's `result_expires`. */
 export const RESULT_EXPIRES_S = 86_400
 
-/** An exception of Python in a result. */
+/** A Python exception in a result. */
 export interface ExceptionMeta {
   readonly exc_type: string
   /** The arguments of its constructor. */
@@ -29,15 +29,16 @@ export interface ExceptionMeta {
   readonly exc_module: string
 }
 
-/** An id, with that of its parent; and the same of its members where it is a group. */
+/** The id of a result and that of its parent; for a group also the tuples of its members. */
 export type ResultTuple = readonly [readonly [id: string, parent: unknown], ReadonlyArray<unknown> | null]
 
 export interface ResultMeta {
-  /** SUCCESS, FAILURE, REVOKED, RETRY, STARTED, or a word of the application's own. */
+  /** SUCCESS, FAILURE, REVOKED, RETRY, STARTED, or a custom state of the application. */
   readonly status: string
-  /** The value; of a task that has failed, waits for a retry or was revoked, an {@link ExceptionMeta}. */
+  /** The return value; an {@link ExceptionMeta} for a task that has failed, was revoked, or waits for a retry. */
   readonly result: unknown
   readonly traceback: string | null
+  /** Results of the tasks that this task has submitted. */
   readonly children: ReadonlyArray<unknown>
   /** ISO 8601; `null` until the task has ended. */
   readonly date_done: string | null
@@ -46,7 +47,7 @@ export interface ResultMeta {
   readonly task_id: string
 }
 
-/** What is known of a task where its result is written. */
+/** The fields of a task that its result refers to. */
 export interface OfTask {
   readonly id: string
   readonly task: string
@@ -55,7 +56,7 @@ export interface OfTask {
   readonly timelimit?: Task["timelimit"]
 }
 
-/** The result of a job, from its record. `undefined` while nothing is to be told about it. */
+/** The result that follows from a job's record. `undefined` while the job is in a state that Celery's clients do not see. */
 export const metaOfRecord = (
   record: Pick<JobRecord, "state" | "result" | "error" | "timeline" | "endedAt">,
   of: OfTask,
@@ -89,11 +90,11 @@ export const failureMeta = (
   children: ReadonlyArray<ResultTuple> = [],
 ): ResultMeta => metaOf("FAILURE", exceptionOf(error, of), of, at, { traceback: error.traceback ?? null, children })
 
-/** The result of a task that was revoked before it began, ended while it ran, or came too late. */
+/** The result of a task that was revoked before it started, was terminated while it ran, or has expired. */
 export const revokedMeta = (of: OfTask, at: number, why: "revoked" | "terminated" | "expired"): ResultMeta =>
   metaOf("REVOKED", exception("celery.exceptions", "TaskRevokedError", why), of, at, {})
 
-/** The result of a task that has begun. */
+/** The result of a task that is running. */
 export const startedMeta = (of: OfTask, worker: { readonly pid: number; readonly hostname: string }): ResultMeta =>
   metaOf("STARTED", worker, of, null, {})
 
@@ -122,7 +123,7 @@ const exception = (module: string, type: string, ...message: ReadonlyArray<unkno
   exc_module: module,
 })
 
-/** Python's own exceptions that an error may be named after. */
+/** Built-in exceptions of Python. An error with one of these names is raised as that exception. */
 const BUILTINS: ReadonlySet<string> = new Set(
   (
     "ArithmeticError AssertionError AttributeError BufferError ConnectionError EOFError Exception FileExistsError " +
@@ -133,8 +134,9 @@ const BUILTINS: ReadonlySet<string> = new Set(
 )
 
 /**
- * The exception that a client of Celery raises for an error. What Celery itself has a class for is that class; a name with dots
- * is module and class (`shop.errors.OutOfStock`); a name of Python's own is that one. Of any other name clients make a class.
+ * The exception that a client of Celery raises for an error: Celery's own class where it has one for the reason; for a name
+ * with dots the class in that module (`shop.errors.OutOfStock`); for the name of a built-in exception that one. For any
+ * other name the client creates a class.
  */
 export const exceptionOf = (error: JobError, of: OfTask): ExceptionMeta => {
   const { name, message, reason } = error
@@ -158,7 +160,7 @@ export const exceptionOf = (error: JobError, of: OfTask): ExceptionMeta => {
   return exception(BUILTINS.has(name) ? "builtins" : "callboard", name, message)
 }
 
-/** The error of a task that a worker of Celery has not brought to a success. */
+/** The error in the result of a task that has not succeeded. */
 export const errorOfMeta = (meta: ResultMeta): JobError => {
   const { exc_type, exc_message, exc_module } = isMap(meta.result) ? meta.result : EMPTY
   const parts: ReadonlyArray<unknown> = Array.isArray(exc_message) ? exc_message : [exc_message ?? ""]
@@ -174,16 +176,16 @@ export const errorOfMeta = (meta: ResultMeta): JobError => {
 
 // ── bytes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** A result as the back end keeps it: in JSON. Fails where a value in it cannot be written. */
+/** Encodes a result as JSON. Fails for a value that JSON cannot hold. */
 export const encodeMeta = (meta: ResultMeta): Result.Result<Uint8Array, CodecFailure> => jsonCodec.encode(meta)
 
-/** Bytes that are no result. */
+/** The failure for bytes that are no result. */
 export interface InvalidMeta {
   readonly _tag: "InvalidMeta"
   readonly message: string
 }
 
-/** Reads a result. Fails with {@link InvalidMeta}. */
+/** Decodes a result. Fails with {@link InvalidMeta}. */
 export const decodeMeta = (bytes: Uint8Array): Result.Result<ResultMeta, InvalidMeta> => {
   const decoded = jsonCodec.decode(bytes)
   if (Result.isFailure(decoded)) return invalid(decoded.failure.message)
@@ -211,11 +213,11 @@ const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
 
 // ── chords ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** What the counter of a chord keeps of a member that has ended: `[1, id, state, result]`. */
+/** The value that the counter of a chord stores for a member that has ended: `[1, id, state, result]`. */
 export const encodeMember = (meta: ResultMeta): Result.Result<Uint8Array, CodecFailure> =>
   jsonCodec.encode([1, meta.task_id, meta.status, meta.result])
 
-/** The results of all members in their order; or the error with which the body fails, for the first of them that has failed. */
+/** The results of all members in their order. If one has failed: the error with which the body of the chord fails. */
 export const chordResults = (members: ReadonlyArray<Uint8Array>): Result.Result<ReadonlyArray<unknown>, JobError> => {
   const results: Array<unknown> = []
   for (const bytes of members) {
@@ -231,8 +233,8 @@ export const chordResults = (members: ReadonlyArray<Uint8Array>): Result.Result<
 }
 
 /**
- * The results of a group that was saved, since its members are more than single tasks: `{"result": [[id, parent], nodes]}`, where a
- * node that is a group has nodes itself. `read` answers with the results of tasks, in the order of their ids.
+ * The results of a group that its client has saved because members of it are groups themselves: `{"result": [[id, parent],
+ * nodes]}`, where a node that is a group has nodes in turn. `read`: reads results of tasks, in the order of the ids.
  */
 export const joinedResults = async (
   saved: Uint8Array,
@@ -278,7 +280,7 @@ const leavesOf = (node: unknown): ReadonlyArray<string> => {
   return id === undefined ? [] : [id]
 }
 
-/** As Celery says it: `Dependency <id> raised ValueError('no')`. */
+/** Celery's message for a member that has failed: `Dependency <id> raised ValueError('no')`. */
 const dependencyText = (id: string, result: unknown): string => {
   const { exc_type, exc_message } = isMap(result) ? result : EMPTY
   const args = Array.isArray(exc_message) ? exc_message.map(pythonText).join(", ") : pythonText(exc_message ?? "")
@@ -290,7 +292,7 @@ const pythonText = (value: unknown): string =>
     ? `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`
     : (JSON.stringify(value) ?? "None")
 
-/** The error of a chord's body whose members have not all succeeded. */
+/** The error with which the body of a chord fails when a member has not succeeded. */
 export const chordError = (message: string): JobError => ({
   name: "celery.exceptions.ChordError",
   message,

@@ -1,28 +1,31 @@
 /**
- * What a plugin offers beside its driver, for Callboard to stand among clients and workers of Celery: messages to all of them,
- * and the back end in which they keep results. Absent: tasks of Celery's clients run, and their results are not written.
+ * What a plugin may offer beside its driver, so that Callboard's workers can run among those of Celery: messages that are
+ * not tasks, and Celery's result back end. Without it tasks of Celery's clients run, but their results are not written.
  */
 import type { Message } from "../protocol/message.ts"
 import type { ConnectOptions } from "./driver.ts"
 
 export interface CeleryPlugin {
-  /** What the broker at this URL carries beside tasks: commands, answers, events. */
+  /** Connects to the broker at this URL for commands, replies and events. Fails with `TransportError`. */
   messages?(url: URL, options: CeleryConnectOptions): Promise<CeleryMessages>
-  /** The results that are kept at this URL. */
+  /** Connects to the result back end at this URL. Fails with `TransportError`. */
   results?(url: URL, options: CeleryConnectOptions): Promise<CeleryResults>
 }
 
 export type CeleryConnectOptions = Pick<ConnectOptions, "namespace" | "name" | "timeout">
 
-/** Messages that are not tasks. All methods fail with `TransportError`. Listening goes on after an outage. */
+/** Messages that are not tasks. All methods fail with `TransportError`. Subscriptions are made again after an outage. */
 export interface CeleryMessages {
-  /** To all that listen at this moment. */
+  /** Sends a message to all processes that listen to the exchange now. */
   broadcast(exchange: string, routingKey: string, message: Message): Promise<void>
-  /** Calls the listener with what is broadcast until the signal fires; resolves once it listens. */
+  /** Calls the listener with each broadcast message until the signal fires. Resolves once the subscription is made. */
   listen(exchange: string, listener: (message: Message) => void, signal: AbortSignal): Promise<void>
-  /** To the queues that are bound to a direct exchange with this key; nowhere where there is none. */
+  /** Sends a message to the queues that are bound to a direct exchange by this key. Without such a queue it is dropped. */
   send(exchange: string, routingKey: string, message: Message): Promise<void>
-  /** Binds a queue of this process, and calls the listener with what comes until the signal fires; then the queue is removed. */
+  /**
+   * Binds a queue that only this process reads, and calls the listener with its messages until the signal fires. Then the
+   * queue is removed.
+   */
   receive(
     binding: { readonly exchange: string; readonly routingKey: string; readonly queue: string },
     listener: (message: Message) => void,
@@ -31,24 +34,34 @@ export interface CeleryMessages {
   close(): Promise<void>
 }
 
-/** A result that is to be kept. */
+/** A result in the back end. */
 export interface KeptResult {
+  /** Key of the result in the back end, such as `celery-task-meta-<id>`. */
   readonly key: string
   readonly value: Uint8Array
 }
 
-/** Results of tasks and counters of chords. All methods fail with `TransportError`. */
+/**
+ * Celery's result back end: results of tasks, and counters of chords. Every `expires` is a time to live in seconds. All
+ * methods fail with `TransportError`.
+ */
 export interface CeleryResults {
+  /** Reads results, in the order of their keys; `undefined` for one that is not stored. */
   read(keys: ReadonlyArray<string>): Promise<ReadonlyArray<Uint8Array | undefined>>
-  /** Keeps results for so many seconds, and tells those that wait. */
+  /** Stores results, and notifies the clients that wait for them. */
   write(results: ReadonlyArray<KeptResult>, expires: number): Promise<void>
-  /** Calls the listener when one of these results is written, until the signal fires; resolves once it listens. */
+  /**
+   * Calls the listener with each of these results that is written, until the signal fires. Resolves once it is subscribed.
+   */
   watch(keys: ReadonlyArray<string>, listener: (result: KeptResult) => void, signal: AbortSignal): Promise<void>
-  /** Notes that a member of a chord has ended, once however often that is said, and answers how many have and how many are to. */
+  /**
+   * Notes that a member of a chord has ended. The same member is counted once, however often this is called. Resolves with
+   * how many members have ended and how many there are.
+   */
   count(member: ChordMember, expires: number): Promise<ChordCount>
-  /** What was noted about the members, in their order. */
+  /** The values that were noted for the members that have ended, in the order of their indexes. */
   members(group: string): Promise<ReadonlyArray<Uint8Array>>
-  /** Sets how many members a chord has, before the last of them is submitted. */
+  /** Sets how many members a chord has. Must be called before the last member is submitted. */
   expect(group: string, size: number, expires: number): Promise<void>
   /** Removes the counters of a chord. */
   forget(group: string): Promise<void>
@@ -56,14 +69,16 @@ export interface CeleryResults {
 }
 
 export interface ChordMember {
+  /** Id of the group that is the header of the chord. */
   readonly group: string
+  /** Position of the member in the group, from 0. */
   readonly index: number
-  /** What the body of the chord will get of it. */
+  /** The outcome of the member, from which the input of the chord's body is made. */
   readonly value: Uint8Array
 }
 
 export interface ChordCount {
   readonly ended: number
-  /** `undefined`: the size was never set, or the body was submitted already. */
+  /** Number of members; `undefined` where it was never set, or the body was submitted already. */
   readonly size: number | undefined
 }
