@@ -1,6 +1,6 @@
 /**
- * What the HTTP interface answers, as far as the page reads it. `test/unit/runtime/page/api.types.ts` compares these forms with
- * the schemas of the server.
+ * The answers of the HTTP interface, as far as the page reads them. `test/unit/runtime/page/api.types.ts` compares
+ * these types with the schemas of the server.
  */
 
 /** ISO 8601, in UTC. */
@@ -9,13 +9,13 @@ export type Time = string
 export interface Me {
   readonly name?: string
   readonly scopes: ReadonlyArray<string>
-  /** No token is needed here. */
+  /** Whether anybody may call without a token. */
   readonly open: boolean
-  /** What this board has: a view hides what is lacking. */
+  /** Features of this board; a view hides what the board lacks. */
   readonly features: ReadonlyArray<string>
 }
 
-/** Jobs by state, and those that wait for another attempt, and dead letters. */
+/** Number of jobs by state, of jobs that wait for a retry, and of dead letters. */
 export type Counts = Readonly<Record<string, number>>
 
 export interface JobError {
@@ -65,18 +65,18 @@ export interface JobSummary {
   readonly meta?: Readonly<Record<string, unknown>>
 }
 
-/** Durable steps that have ended, in that order. */
+/** The durable steps that have ended, in the order of their ends. */
 export interface StepPage {
   readonly steps: ReadonlyArray<{
     readonly name: string
     readonly state: string
     readonly at: Time
-    /** In seconds, with its retries. */
+    /** Duration in seconds, retries included. */
     readonly took: number
     readonly tries: number
-    /** It can be undone. */
+    /** The step has a function that reverts it. */
     readonly revert?: true
-    /** Its result as JSON, cut; the service hides what the method hides. */
+    /** The result as JSON, cut to a limit. The service hides it where the method hides it. */
     readonly value?: string
     readonly large?: true
     readonly error?: { readonly name: string; readonly message: string }
@@ -96,14 +96,14 @@ export interface Transition {
 }
 
 export interface Job extends JobSummary {
-  /** Why its durable steps are being undone. */
+  /** Why the durable steps are being reverted. */
   readonly reverting?: string
-  /** All of them that can be undone were. */
+  /** Every step that can be reverted was reverted. */
   readonly reverted?: true
-  /** Names of those that were not undone. */
+  /** Names of the steps that were not reverted. */
   readonly unreverted?: ReadonlyArray<string>
   readonly result?: unknown
-  /** As it is asked for by itself: of a long one the beginning. */
+  /** The input; for a long one its beginning. Absent unless it was requested. */
   readonly input?: unknown
   readonly headers?: Readonly<Record<string, unknown>>
   readonly transitions: ReadonlyArray<Transition>
@@ -113,29 +113,29 @@ export interface Attempt {
   readonly run: number
   readonly attempt: number
   readonly worker?: string
-  /** When it came into its queue. */
+  /** When the attempt's task entered its queue. */
   readonly queued?: Time
   readonly started: Time
   readonly ended?: Time
-  /** How it ended; absent while it runs. */
+  /** How the attempt ended; absent while it runs. */
   readonly outcome?: string
   readonly error?: { readonly name: string; readonly message: string }
 }
 
-/** A job that was asked for with its attempts, the last 20 of them. */
+/** A job with its last 20 attempts. */
 export interface FullJob extends Omit<Job, "attempts"> {
   readonly attempts: ReadonlyArray<Attempt>
 }
 
 export interface JobInput {
   readonly value?: unknown
-  /** Instead of the value: the beginning of a long one, or bytes. */
+  /** In place of the value: the beginning of a long one, or bytes. */
   readonly raw?: string
   readonly bytes: number
   readonly truncated: boolean
 }
 
-/** A number that was counted up to a bound: `gte` where there are at least so many. */
+/** A count. `gte`: there are at least so many, since counting stopped at a limit. */
 export interface Total {
   readonly value: number
   readonly relation: "eq" | "gte"
@@ -145,17 +145,17 @@ export interface JobList {
   readonly jobs: ReadonlyArray<JobSummary>
   readonly next?: string
   readonly total?: Total
-  /** The transport was asked for no longer than its budget: `next` goes on from there. */
+  /** The search reached its budget: `next` goes on from there. */
   readonly partial?: boolean
 }
 
-/** What changes while one looks. */
+/** The counts and jobs that the page refreshes every two seconds. */
 export interface Pulse {
   readonly at: Time
   readonly counts: Counts
-  /** Names of counts that may be higher. */
+  /** Names of counts that were cut at a limit: the true number may be higher. */
   readonly more: ReadonlyArray<string>
-  /** Those of the jobs that were asked for. */
+  /** Those of the requested jobs that exist. */
   readonly jobs: ReadonlyArray<JobSummary>
 }
 
@@ -183,39 +183,39 @@ export interface TreeNode {
 
 export interface Tree {
   readonly nodes: ReadonlyArray<TreeNode>
-  /** There are more jobs than these. */
+  /** There are more jobs than this page has. */
   readonly more: boolean
 }
 
-/** What a decision about many has done, or, as a dry run, would do. */
+/** The result of a bulk action, or of its dry run. */
 export interface BulkReport {
   readonly changed: number
   readonly refused: ReadonlyArray<{ readonly id: string; readonly code: string; readonly detail: string }>
   readonly more: boolean
   readonly next?: string
-  /** Those that were changed. */
+  /** Ids of the changed jobs. */
   readonly ids: ReadonlyArray<string>
 }
 
 export interface DryRun {
   readonly matches: Total
-  /** How many of those that were looked at will be changed. */
+  /** Number of examined jobs that would be changed. */
   readonly will: number
-  /** How many will not, by the reason. */
+  /** Number of examined jobs that would not be changed, by reason. */
   readonly refused: Readonly<Record<string, number>>
-  /** How many have come into another state since, and are left alone. */
+  /** Number of jobs that have changed their state since, and are left alone. */
   readonly changed: number
   readonly by: { readonly task: Readonly<Record<string, number>>; readonly queue: Readonly<Record<string, number>> }
   readonly warnings: ReadonlyArray<{ readonly code: string; readonly text: string }>
   readonly sample: ReadonlyArray<string>
-  /** Only jobs until then are meant. */
+  /** Only jobs that were submitted by then are meant. */
   readonly until: Time
 }
 
 export interface Cause {
   readonly fingerprint: string
   readonly name: string
-  /** The message without what differs from job to job: `order <n> is not there`. */
+  /** The message with placeholders for what differs between jobs: `order <n> is not there`. */
   readonly template: string
   readonly reason: string
   readonly tasks: ReadonlyArray<string>
@@ -248,7 +248,7 @@ export interface Finding {
   readonly title: string
   readonly detail: string
   readonly since: Time
-  /** Where the page shows more: a path of it. */
+  /** Path of the page that shows more. */
   readonly href: string
   readonly action?: { readonly label: string; readonly method: string; readonly href: string }
 }
@@ -267,7 +267,7 @@ export interface Stats {
   readonly wait?: { readonly p50: number; readonly p95: number; readonly p99: number }
   readonly handlers: { readonly busy: number; readonly all: number }
   readonly workers: { readonly alive: number; readonly lost: number }
-  /** What the findings say, in one sentence. */
+  /** The findings in one sentence. */
   readonly verdict: string
   readonly findings: ReadonlyArray<Finding>
   readonly partial?: boolean
@@ -276,7 +276,7 @@ export interface Stats {
 export interface Series {
   readonly from: Time
   readonly to: Time
-  /** Length of a point, in seconds. */
+  /** Length of the time that a point stands for, in seconds. */
   readonly step: number
   readonly series: ReadonlyArray<{ readonly key: string; readonly points: ReadonlyArray<number | null> }>
   readonly marks: ReadonlyArray<{ readonly at: Time; readonly kind: string; readonly text: string }>
@@ -297,7 +297,7 @@ export interface TaskStats {
   readonly failRate: number
   readonly wait?: Percentiles
   readonly run?: Percentiles
-  /** Attempts that ended in each thirtieth of the range. */
+  /** Number of attempts that ended, for each thirtieth of the range. */
   readonly spark: ReadonlyArray<number>
 }
 

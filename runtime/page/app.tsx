@@ -1,4 +1,4 @@
-/** The page: navigation, the bar about the connection, and the view of the address. */
+/** The page: the navigation, the bar about the connection, and the view of the current address. */
 import type { ComponentType, JSX } from "preact"
 import { useEffect } from "preact/hooks"
 import { useKey } from "./keys.ts"
@@ -7,7 +7,7 @@ import { Button, Empty, Note } from "./parts/basic.tsx"
 import { BulkBar, BulkDialog } from "./parts/bulk.tsx"
 import { Icon } from "./parts/icon.tsx"
 import { VIEWS } from "./parts/nav.ts"
-import { SaidBar } from "./parts/said.tsx"
+import { NoticeBar } from "./parts/notice.tsx"
 import { openSearch, Search } from "./parts/search.tsx"
 import { TokenForm } from "./parts/token.tsx"
 import { View } from "./parts/view.tsx"
@@ -25,13 +25,13 @@ import { Schedules } from "./views/schedules.tsx"
 import { WorkerOf } from "./views/worker.tsx"
 import { Workers } from "./views/workers.tsx"
 
-/** What each view is shown with. */
+/** The properties of every view. */
 export interface ViewProps {
-  /** The last part of the address, where it names something. */
+  /** The last part of the address, where it names a job, queue or worker. */
   readonly id: string
 }
 
-/** The view of each address. Another view is written into `views/`, and named here. */
+/** The component of each view. A new view is a file in `views/` and an entry here. */
 const SHOWN: Readonly<Record<ViewName, ComponentType<ViewProps>>> = {
   overview: Overview,
   queues: Queues,
@@ -46,7 +46,7 @@ const SHOWN: Readonly<Record<ViewName, ComponentType<ViewProps>>> = {
   error: Errors,
 }
 
-/** What the navigation tells beside a view: a number, and whether it is trouble. */
+/** The number beside an entry of the navigation, and whether it is a problem. */
 const noteOf = (name: ViewName): readonly [text: string, isBad: boolean] | undefined => {
   const of = counts.value
   if (of === undefined) return undefined
@@ -101,7 +101,7 @@ const Side = (): JSX.Element => (
   </aside>
 )
 
-/** Five tabs for a phone: the last one leads to all other views. */
+/** Five tabs for phones; the last one leads to the other views. */
 const TabBar = (): JSX.Element => (
   <nav class="tabbar" aria-label="Views">
     {VIEWS.filter(({ shown }) => shown())
@@ -122,7 +122,7 @@ const TabBar = (): JSX.Element => (
 const OfflineBar = (): JSX.Element | null => {
   const { state, since, nextAt, tries, why } = link.value
   if (state !== "offline" || since === undefined || nextAt === undefined) return null
-  // The clock of the page is the server's; these times are this machine's.
+  // Times of the connection are of this machine's clock, not of the server's.
   const left = Math.max(0, Math.ceil((nextAt - now.value + (serverNow() - Date.now())) / 1000))
   return (
     <div class="offline" role="status">
@@ -137,7 +137,7 @@ const OfflineBar = (): JSX.Element | null => {
   )
 }
 
-/** After three missed refreshes what is shown loses its colour. */
+/** After three missed refreshes the data loses its colour, since it is old. */
 const isStale = (): boolean =>
   link.value.state === "offline" && link.value.since !== undefined && now.value - link.value.since > 6_000
 
@@ -162,7 +162,7 @@ const Content = (): JSX.Element => {
 export const App = (): JSX.Element => {
   useKey("/", openSearch)
   useEffect(() => {
-    // The skeleton of the shell is gone.
+    // The first render replaces the placeholder of the shell.
     document.getElementById("main")?.removeAttribute("aria-busy")
   }, [])
   return (
@@ -179,7 +179,7 @@ export const App = (): JSX.Element => {
       </div>
       <TabBar />
       <BulkBar />
-      <SaidBar />
+      <NoticeBar />
       <Search />
       <BulkDialog />
     </>

@@ -1,22 +1,28 @@
-/** The attempts of a job as they are drawn, and how long each part of them is drawn. Pure. */
+/** Computes how the attempts of a job are drawn, and how wide each part of them is. Pure. */
 import type { Attempt, FullJob } from "./api.ts"
 
-/** Times are milliseconds. The last attempt may still wait, or run. */
+/** Times are milliseconds since the epoch. The last attempt may still wait or run. */
 export interface DrawnAttempt {
   readonly attempt: number
   readonly worker: string | undefined
-  /** When the attempt before it ended, whose back-off begins then. Absent: it is the first of its run, or that is not kept. */
+  /**
+   * When the attempt before it ended and the back-off began. Absent for the first attempt of a run, or where it is not
+   * stored.
+   */
   readonly freed: number | undefined
-  /** Since when it waited in its queue, when it was started, and when it ended. Absent: not kept, or not yet. */
+  /** When the attempt entered its queue, started and ended. Absent where that is not stored, or not yet the case. */
   readonly queued: number | undefined
   readonly started: number | undefined
   readonly ended: number | undefined
-  /** How it ended: a state, `retrying` where another attempt follows, `lost`, `handed-back`; `waiting` and `running` before. */
+  /**
+   * How the attempt ended: a state, `retrying` where another attempt follows, `lost` or `handed-back`; before its end
+   * `waiting` or `running`.
+   */
   readonly outcome: string
   readonly error: Attempt["error"]
 }
 
-/** The states in which nothing happens any more. */
+/** The states of a job that has ended. */
 export const ENDED = ["succeeded", "failed", "cancelled", "expired"]
 
 const timeOf = (at: string | undefined): number | undefined => (at === undefined ? undefined : Date.parse(at))
@@ -55,7 +61,7 @@ export const attemptsOf = ({ attempts, run, state, times }: Told): ReadonlyArray
   return [...shown, waiting]
 }
 
-/** A part of an attempt, as parts of the whole width. */
+/** The parts of an attempt as fractions of the whole width. */
 export type Span = readonly [from: number, to: number]
 
 export interface Drawn {
@@ -65,7 +71,7 @@ export interface Drawn {
   readonly run: Span
 }
 
-/** How long each part took or takes, in milliseconds. `undefined`: it is not kept, or there is none. */
+/** Duration of each part so far, in milliseconds; `undefined` where it is not stored or there is no such part. */
 export const lengthsOf = ({ freed, queued, started, ended }: DrawnAttempt, now: number) => {
   const until = (from: number | undefined, to: number): number | undefined =>
     from === undefined ? undefined : Math.max(0, to - from)
@@ -76,10 +82,13 @@ export const lengthsOf = ({ freed, queued, started, ended }: DrawnAttempt, now: 
   }
 }
 
-/** A second is drawn a third as long as ten, and a quarter as long as a minute: attempts of a second are seen beside hours. */
+/**
+ * Widths grow with the logarithm: a second has 0.4 of the width of ten seconds and 0.3 of that of a minute, so that
+ * short attempts are visible beside hours.
+ */
 const widthOf = (ms = 0): number => Math.log2(1 + ms / 250)
 
-/** Where each attempt is drawn, one after the other. `now` ends what goes on. */
+/** The position of each attempt, one after the other. `now`: the end of a part that is not over. */
 export const drawn = (attempts: ReadonlyArray<DrawnAttempt>, now: number): ReadonlyArray<Drawn> => {
   const widths = attempts.map((attempt) => {
     const { off, wait, run } = lengthsOf(attempt, now)

@@ -1,36 +1,36 @@
 /**
- * A decision about many jobs, as it goes: a wait in which it can be taken back, the first few, and then page after page until
- * none is left or it is stopped. The server holds nothing of it: it goes on for as long as the page is open.
+ * One bulk action on many jobs: a wait in which it can be undone, a trial on the first few jobs, then one call per page
+ * until no job is left or the reader stops it. It runs in the browser, so it ends when the page is closed.
  */
 import { ApiError } from "./client.ts"
 
-/** What one call has done. */
+/** The result of one call. */
 export interface Step {
   readonly changed: number
   readonly refused: ReadonlyArray<{ readonly id: string; readonly code: string }>
-  /** Ids of those that were changed, as far as the call tells them. */
+  /** Ids of the changed jobs, where the call returns them. */
   readonly ids?: ReadonlyArray<string>
-  /** Where it goes on; absent: nothing is left. */
+  /** Cursor of the next call; absent when no job is left. */
   readonly next?: string
 }
 
 export interface Progress {
   readonly phase: "waiting" | "trying" | "asking" | "running" | "over" | "stopped" | "undone"
-  /** When it begins, by the clock of this machine. */
+  /** When the action begins, in milliseconds of this machine's clock. */
   readonly startsAt: number
   readonly changed: number
-  /** How many could not be changed, by the reason. */
+  /** Number of jobs that could not be changed, by reason. */
   readonly refused: Readonly<Record<string, number>>
-  /** Those that were tried first. */
+  /** Ids of the jobs of the trial. */
   readonly tried: ReadonlyArray<string>
-  /** Why it ended before its time. */
+  /** Why the action ended early. */
   readonly error?: string
 }
 
 export interface BulkOptions {
-  /** Changes at most `limit` jobs, from `cursor` on. Rejects with an `ApiError`. */
+  /** Changes at most `limit` jobs from `cursor` on. Rejects with an `ApiError`. */
   readonly step: (limit: number, cursor: string | undefined) => Promise<Step>
-  /** How many are tried first; 0: none. */
+  /** Number of jobs in the trial; 0 for no trial. */
   readonly tryFirst: number
   readonly waitMs: number
   readonly onChange: (progress: Progress) => void
@@ -38,19 +38,19 @@ export interface BulkOptions {
   readonly sleep: (ms: number) => Promise<void>
 }
 
-/** Jobs of one call. */
+/** Most jobs per call. */
 const PAGE = 100
 
-/** How often a call is made again that nothing answered, and the wait before. */
+/** How often a call without an answer is repeated, and the wait before each repetition in milliseconds. */
 const TRIES = 5
 const AGAIN_MS = 2_000
 
-/** Jobs that are decided one by one in one call, so that a stop comes soon. */
+/** Most jobs per call when each job takes a request of its own: few, so that a stop takes effect soon. */
 const FEW = 10
 
-/** A call about the next of these jobs, each of which is decided by itself. */
+/** The call that changes the next of these jobs, one request for each. */
 export const idsStep =
-  (ids: ReadonlyArray<string>, decide: (id: string) => Promise<unknown>): BulkOptions["step"] =>
+  (ids: ReadonlyArray<string>, change: (id: string) => Promise<unknown>): BulkOptions["step"] =>
   async (limit, cursor) => {
     const from = Number(cursor ?? 0)
     const done: Array<string> = []
@@ -58,12 +58,12 @@ export const idsStep =
     const next = (): number => from + done.length + refused.length
     for (const id of ids.slice(from, from + Math.min(limit, FEW))) {
       try {
-        await decide(id)
+        await change(id)
         done.push(id)
       } catch (error) {
         if (!(error instanceof ApiError)) throw error
         if ([0, 401, 403, 503].includes(error.status)) {
-          // It says nothing of this job. What was decided before is told, and the next call begins here.
+          // The error is not about this job. The jobs before it are reported, and the next call begins with this one.
           if (next() === from) throw error
           break
         }
@@ -89,7 +89,7 @@ export class BulkRun {
     return this.#progress
   }
 
-  /** Resolves when it is over, stopped or undone. */
+  /** Resolves when the action has ended, was stopped or was undone. */
   async run(): Promise<void> {
     this.#set({})
     await this.#options.sleep(this.#options.waitMs)
@@ -97,7 +97,7 @@ export class BulkRun {
     const { tryFirst } = this.#options
     if (tryFirst > 0) {
       this.#set({ phase: "trying" })
-      // It may have been stopped while the call was under way.
+      // The reader may have stopped the action while the call was under way.
       if (!(await this.#step(tryFirst)) || this.#isEnded()) return
       const asked = new Promise<void>((resolve) => {
         this.#goOn = resolve
@@ -110,19 +110,19 @@ export class BulkRun {
     while (await this.#step(PAGE)) if (this.#isEnded()) return
   }
 
-  /** Before the first call: nothing happens. */
+  /** Undoes the action before its first call: no job is changed. */
   undo(): void {
     if (this.#progress.phase === "waiting") this.#set({ phase: "undone" })
   }
 
-  /** After the call that is under way no other one is made. */
+  /** Stops the action: after the call that is under way no further one is made. */
   stop(): void {
     if (this.#isEnded()) return
     this.#set({ phase: "stopped" })
     this.#goOn?.()
   }
 
-  /** After the first few: with the rest. */
+  /** Continues after the trial with the other jobs. */
   goOn(): void {
     this.#goOn?.()
   }
@@ -136,7 +136,7 @@ export class BulkRun {
     this.#options.onChange(this.#progress)
   }
 
-  /** One call. Returns whether more is left to do. */
+  /** Makes one call. Returns whether jobs are left. */
   async #step(limit: number): Promise<boolean> {
     for (let tries = 1; ; tries++) {
       try {
@@ -154,7 +154,7 @@ export class BulkRun {
         return next !== undefined
       } catch (error) {
         if (!(error instanceof ApiError)) throw error
-        // What was changed already is refused the second time, or does not match any more: repeating is safe.
+        // Repeating is safe: a job that was changed already is refused, or no longer matches the filter.
         const isPassing = error.status === 0 || error.status === 503
         if (this.#isEnded()) return false
         if (!isPassing || tries >= TRIES) {

@@ -1,4 +1,4 @@
-/** The decision about many jobs that is being made, or goes on: one at a time. */
+/** The bulk action that the reader is asked about, and the one that runs. There is one at a time. */
 import { signal } from "@preact/signals"
 import type { BulkReport, Total } from "./api.ts"
 import { BulkRun, idsStep, type Progress, type Step } from "./bulk-run.ts"
@@ -7,36 +7,36 @@ import { paused, refresh, send } from "./state.ts"
 
 export type Action = "retry" | "cancel" | "redrive"
 
-/** Jobs by their ids, or by filters of the server: what is seen is what is meant. */
+/** The jobs to change: by ids, or by the filters of the list that the reader sees. */
 export type Which = { readonly ids: ReadonlyArray<string> } | { readonly filter: Readonly<Record<string, string>> }
 
-export interface Decision {
+export interface BulkAction {
   readonly action: Action
   readonly which: Which
-  /** How many that were, where the reader decided. */
+  /** Number of these jobs when the reader decided. */
   readonly expected: Total | undefined
 }
 
-/** What the dialog asks about. */
-export const asked = signal<Decision | undefined>(undefined)
+/** The action that the dialog asks about; `undefined` while the dialog is closed. */
+export const pending = signal<BulkAction | undefined>(undefined)
 
-export interface Going {
-  readonly decision: Decision
-  /** How many it is about. */
+export interface RunningAction {
+  readonly decision: BulkAction
+  /** Number of jobs to change, where it is exact. */
   readonly total: number | undefined
   readonly progress: Progress
   readonly run: BulkRun
 }
 
-/** What goes on, or has ended and was not put away yet. */
-export const going = signal<Going | undefined>(undefined)
+/** The action that runs, or that has ended and was not dismissed yet. */
+export const running = signal<RunningAction | undefined>(undefined)
 
 const isOver = (): boolean =>
-  going.value === undefined || ["over", "stopped", "undone"].includes(going.value.progress.phase)
+  running.value === undefined || ["over", "stopped", "undone"].includes(running.value.progress.phase)
 
-/** Asks about a decision, unless another one goes on still. */
-export const startBulk = (decision: Decision): void => {
-  if (isOver()) asked.value = decision
+/** Opens the dialog about an action, unless another one still runs. */
+export const askBulk = (decision: BulkAction): void => {
+  if (isOver()) pending.value = decision
 }
 
 export const bulkPath = (action: Action): string => (action === "redrive" ? "/v1/dead/redrive" : `/v1/jobs/${action}`)
@@ -44,7 +44,7 @@ export const bulkPath = (action: Action): string => (action === "redrive" ? "/v1
 export const onePath = (action: Action, id: string): string =>
   action === "redrive" ? `/v1/dead/${encodeURIComponent(id)}/redrive` : jobPath(id, `/${action}`)
 
-/** How long it can be undone before it begins, in milliseconds. */
+/** How long an action can be undone before it begins, in milliseconds. */
 export const UNDO_MS = 8_000
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
@@ -52,15 +52,15 @@ const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 const filterStep =
   (action: Action, query: Query, expect: number | undefined) =>
   async (limit: number, cursor: string | undefined): Promise<Step> => {
-    // What is begun is not what was seen, where another number of jobs matches: then nothing is changed.
+    // `expect` makes the server refuse the first call where another number of jobs matches by now.
     const asked = { ...query, limit, cursor, expect: cursor === undefined ? expect : undefined }
     const { changed, refused, ids, next, more } = await send<BulkReport>("POST", bulkPath(action), asked)
     return { changed, refused, ids, ...(more && next !== undefined ? { next } : {}) }
   }
 
-/** Begins, after the time in which it can be undone. `until` freezes what the filters match. */
-export const goBulk = (
-  decision: Decision,
+/** Starts an action, which begins after `UNDO_MS`. `until`: only jobs that were submitted by then match the filters. */
+export const runBulk = (
+  decision: BulkAction,
   matches: Total | undefined,
   until: string | undefined,
   tryFirst: number,
@@ -78,19 +78,19 @@ export const goBulk = (
     now: Date.now,
     sleep,
     onChange: (progress) => {
-      const before = going.peek()
-      if (before !== undefined && before.run === run) going.value = { ...before, progress }
+      const before = running.peek()
+      if (before !== undefined && before.run === run) running.value = { ...before, progress }
       if (progress.phase === "over" || progress.phase === "stopped") refresh()
     },
   })
-  going.value = { decision, total, progress: run.progress, run }
-  asked.value = undefined
+  running.value = { decision, total, progress: run.progress, run }
+  pending.value = undefined
   paused.value = false
   void run.run()
 }
 
-/** The browser asks before a tab is closed on which jobs are still being changed. */
-export const startBulkGuard = (): void =>
+/** Makes the browser ask before it closes a tab whose action still changes jobs. */
+export const guardBulk = (): void =>
   window.addEventListener("beforeunload", (event) => {
-    if (!isOver() && going.value?.progress.phase !== "waiting") event.preventDefault()
+    if (!isOver() && running.value?.progress.phase !== "waiting") event.preventDefault()
   })

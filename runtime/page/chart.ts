@@ -1,7 +1,7 @@
-/** Where the bars of the chart of ended jobs stand. Pure: heights in the units of its SVG, widths as parts. */
+/** Computes the bars of the chart of ended jobs: heights in units of its SVG, widths as fractions. Pure. */
 import type { Series } from "./api.ts"
 
-/** The line from which successes stand up and failures hang down, and the room for each. */
+/** The line from which bars of successes rise and bars of failures hang, and the height for each. */
 export const BASE = 118
 const UP = 96
 const DOWN = 50
@@ -23,10 +23,10 @@ export const roundUp = (n: number): number => {
 
 export interface Chart {
   readonly bars: ReadonlyArray<Bar>
-  /** The number at the upper edge, and at the lower one. */
+  /** The values at the upper and at the lower edge. */
   readonly up: number
   readonly down: number
-  /** All that is shown, for the sentence that is read out. */
+  /** The totals, for the sentence that screen readers read. */
   readonly total: { readonly ok: number; readonly failed: number; readonly other: number }
 }
 
@@ -35,7 +35,9 @@ const pointsOf = ({ series }: Series, key: string): ReadonlyArray<number | null>
 
 const sum = (points: ReadonlyArray<number | null>): number => points.reduce<number>((all, each) => all + (each ?? 0), 0)
 
-/** Bars of a series by outcome. Failures have a scale of their own, so that 12 of 700,000 are seen. */
+/**
+ * The bars of a series by outcome. Failures have a scale of their own, so that 12 among 700,000 successes are visible.
+ */
 export const chartOf = (series: Series): Chart => {
   const [ok, failed, other] = ["ok", "failed", "other"].map((key) => pointsOf(series, key))
   const length = Math.max(ok?.length ?? 0, failed?.length ?? 0, other?.length ?? 0)
@@ -59,7 +61,7 @@ export const chartOf = (series: Series): Chart => {
   }
 }
 
-/** Where a moment stands between the edges, as a part; `undefined` outside. */
+/** The position of a moment between the edges as a fraction; `undefined` outside of them. */
 export const placeOf = ({ from, to }: Pick<Series, "from" | "to">, at: string): number | undefined => {
   const [begin, end, moment] = [from, to, at].map((time) => Date.parse(time))
   if (begin === undefined || end === undefined || moment === undefined || !(end > begin)) return undefined

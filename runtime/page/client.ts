@@ -1,10 +1,10 @@
 /** Calls of the HTTP interface, with the reader's token. Each call ends with a value or an {@link ApiError}. */
 
-/** Why a call failed. `status` 0: nothing answered. */
+/** Why a call failed. `status` is 0 where there was no answer. */
 export class ApiError extends Error {
   readonly status: number
   readonly code: string
-  /** The parameter that is wrong. */
+  /** The parameter that the service refuses. */
   readonly field: string | undefined
   /** The scope that the token lacks. */
   readonly scope: string | undefined
@@ -18,18 +18,18 @@ export class ApiError extends Error {
   }
 }
 
-/** Parameters of a query; what is `undefined` is left out. */
+/** Parameters of a query; `undefined` is left out. */
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>
 
 export interface Call {
   readonly query?: Query
   readonly body?: unknown
   readonly signal?: AbortSignal
-  /** Of what is known already: answered with `undefined` where it is the same still. */
+  /** The ETag of the value that the caller has: the answer is `undefined` where the value is still the same. */
   readonly etag?: string | undefined
 }
 
-/** An answer with its ETag. `value` is `undefined` where nothing has changed, or there is no body. */
+/** An answer with its ETag. `value` is `undefined` where the value has not changed, or where there is no body. */
 export interface Answer {
   readonly value: unknown
   readonly etag: string | undefined
@@ -40,9 +40,9 @@ export interface ClientOptions {
   readonly base: string
   readonly fetch: (url: string, init: RequestInit) => Promise<Response>
   readonly token: () => string | undefined
-  /** Told of each answer that has come, with the clock of the server. */
+  /** Called for each answer, with the server's time. */
   readonly onAnswer: (status: number, serverTime: number | undefined) => void
-  /** Told of each call that failed. */
+  /** Called for each call that failed. */
   readonly onError: (error: ApiError) => void
   /** How long a call may take, in milliseconds. Defaults to 20,000. */
   readonly timeoutMs?: number
@@ -67,7 +67,7 @@ const problemOf = async (response: Response): Promise<ApiError> => {
   try {
     body = Object(await response.json())
   } catch {
-    // A proxy may answer in its own words.
+    // A proxy may answer in another form than the service.
   }
   const message = textOf(body["detail"]) ?? `the service answered ${status}`
   return new ApiError(
@@ -90,7 +90,7 @@ export const apiClient = (options: ClientOptions): ApiClient => {
 
   const attempt = async (method: string, path: string, { query, body, signal, etag }: Call): Promise<Answer> => {
     const token = options.token()
-    // What no header can hold is no token of any board, and the browser would refuse to send it.
+    // Text that no header can hold is not the token of any board, and the browser would refuse to send it.
     if (token !== undefined && /[^\x21-\x7e]/.test(token))
       throw new ApiError(401, "unauthorized", "This token has characters that no token has.")
     const signals = [AbortSignal.timeout(options.timeoutMs ?? 20_000), ...(signal === undefined ? [] : [signal])]
@@ -141,13 +141,16 @@ export const apiClient = (options: ClientOptions): ApiClient => {
 
 const LONGEST_MS = 30_000
 
-/** How long to wait before the next try: 1, 2, 4 … 30 s, half of it by chance, so that many pages do not come back at once. */
+/**
+ * The wait before the next try in milliseconds: 1, 2, 4 … 30 s, half of it random, so that many open pages do not
+ * return at once.
+ */
 export const backOff = (tries: number, chance: number): number =>
   Math.min(LONGEST_MS, 1_000 * 2 ** Math.min(tries - 1, 10)) * (0.5 + chance / 2)
 
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
-/** A call as a command for a shell. It names the token, and never holds it. */
+/** A call as a shell command. The command refers to the token by the name of a variable and never contains it. */
 export const curlOf = (method: string, url: string, hasToken: boolean, body?: unknown): string =>
   [
     "curl",

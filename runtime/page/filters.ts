@@ -1,6 +1,9 @@
-/** The filters of a list as they stand in its address: named as the HTTP interface names them, and passed on as they are. */
+/**
+ * The filters in the address of a list. They have the names and values of the HTTP interface, and are passed on
+ * unchanged.
+ */
 
-/** What the page offers; the address may hold others, and the service says what it thinks of them. */
+/** The filters that the page offers. The address may hold others, which the service accepts or refuses. */
 export const FIELDS = [
   ["task", "Task", "mailer.send"],
   ["queue", "Queue", "default"],
@@ -14,21 +17,21 @@ export const FIELDS = [
 
 const NAMES: Readonly<Record<string, string>> = { idEnds: "id ends in" }
 
-/** How a filter is called on its chip. */
+/** The label of a filter. */
 export const filterName = (name: string): string => NAMES[name] ?? name
 
-/** What the address says besides filters. */
+/** Names in the query that are not filters. */
 const PLACE = ["cursor"]
 
-/** The filters of an address: each once, the last one where it stands there twice; what is empty is none. */
+/** The filters of a query. Of two with one name the last counts, and an empty one is left out. */
 export const filtersOf = (query: URLSearchParams): Readonly<Record<string, string>> =>
   Object.fromEntries([...query].filter(([name, value]) => !PLACE.includes(name) && value !== ""))
 
-/** The states that a list is of; empty: all. */
+/** The states of the listed jobs; none stands for all. */
 export const statesOf = (filters: Readonly<Record<string, string>>): ReadonlyArray<string> =>
   (filters["state"] ?? "").split(",").filter((state) => state !== "")
 
-/** Names a list: two addresses with the same filters in another order show the same. */
+/** A key for a list: the same for two queries with the same filters in another order. */
 export const listKey = (query: URLSearchParams): string =>
   JSON.stringify(
     [...Object.entries(filtersOf(query)), ["cursor", query.get("cursor") ?? ""]].sort(([a = ""], [b = ""]) =>

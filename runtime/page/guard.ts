@@ -1,6 +1,6 @@
 /**
- * Every text that the page shows passes through here, so that no view can forget it: text between tags, and the attributes that
- * are shown or read out. The values of fields stay as they are.
+ * Escapes every text that the page shows, between tags and in attributes that are shown or read out. It is a hook of
+ * Preact, so that no view can forget it. Values of input fields are not changed.
  */
 import { options } from "preact"
 import { seen } from "./seen.ts"
@@ -10,7 +10,7 @@ const SHOWN = ["title", "aria-label", "placeholder", "data-l"]
 const seenChildren = (children: unknown): unknown =>
   typeof children === "string" ? seen(children) : Array.isArray(children) ? children.map(seenChildren) : children
 
-/** Escapes what a new element shows. `type`: its tag, or the component that makes it. */
+/** Escapes the texts of a new element. `type`: its tag, or the component that makes it. */
 export const guard = (type: unknown, props: Record<string, unknown>): void => {
   if ("children" in props) props["children"] = seenChildren(props["children"])
   if (typeof type !== "string") return
@@ -22,7 +22,7 @@ export const guard = (type: unknown, props: Record<string, unknown>): void => {
 
 const before = options.vnode
 options.vnode = (vnode) => {
-  // A text that a component returns has no properties.
+  // A component may return a bare text, which has no properties.
   if (typeof vnode.props === "object" && vnode.props !== null) guard(vnode.type, vnode.props)
   before?.(vnode)
 }

@@ -1,9 +1,9 @@
-/** Values as lines of text, folded where they are deep. Pure. */
+/** Renders JSON values as lines of text, with deep parts folded. Pure. */
 
-/** What stands in the place of what is hidden. */
+/** The text in place of a hidden value. */
 export const HIDDEN = "***"
 
-/** How deep a value is shown before it is unfolded. */
+/** How many levels of a value are shown unfolded. */
 const DEPTH = 3
 
 class Folded {
@@ -24,19 +24,19 @@ const fold = (value: unknown, depth: number): unknown => {
   return Object.fromEntries(entries.map(([name, each]) => [name, fold(each, depth - 1)]))
 }
 
-/** Whether something of a value is deeper than what is shown at first. */
+/** Whether a value has more levels than are shown unfolded. */
 export const isDeep = (value: unknown, depth = DEPTH): boolean =>
   typeof value === "object" &&
   value !== null &&
   (depth === 0 ? Object.keys(value).length > 0 : Object.values(value).some((each) => isDeep(each, depth - 1)))
 
-/** A piece of a line, and what it is: a name, a text, a number or word, something hidden, or folded. */
+/** A piece of a line and its kind: a name, a text, a number or word, a hidden value, or a folded one. */
 export interface Piece {
   readonly text: string
   readonly kind: "" | "k" | "s" | "d" | "red" | "ph"
 }
 
-/** What has nothing inside, as one piece. */
+/** A value without members as one piece. */
 const leafOf = (value: unknown): readonly [text: string, kind: Piece["kind"]] | undefined => {
   if (value instanceof Folded) return [value.text, "ph"]
   if (value === HIDDEN) return ["redacted", "red"]
@@ -46,7 +46,7 @@ const leafOf = (value: unknown): readonly [text: string, kind: Piece["kind"]] | 
   return [Array.isArray(value) ? "[]" : "{}", ""]
 }
 
-/** A value as JSON, piece by piece, a list for each line. */
+/** A value as JSON: the pieces of each line. */
 export const linesOf = (value: unknown, unfolded: boolean): ReadonlyArray<ReadonlyArray<Piece>> => {
   const lines: Array<Array<Piece>> = [[]]
   const put = (text: string, kind: Piece["kind"] = ""): void => {

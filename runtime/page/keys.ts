@@ -1,4 +1,7 @@
-/** Keys: `/` searches, J and K go through lists, Enter opens, Escape closes, R retries. Letters can be switched off, for speech input. */
+/**
+ * Keyboard shortcuts: `/` searches, J and K move through a list, Enter opens, Escape closes, R retries. Letters can be
+ * switched off for people who use speech input.
+ */
 import { signal } from "@preact/signals"
 import { useEffect, useRef } from "preact/hooks"
 
@@ -19,14 +22,14 @@ export const toggleLetters = (): void => {
     if (letters.value) window.localStorage.removeItem(OFF)
     else window.localStorage.setItem(OFF, "1")
   } catch {
-    // It holds until the page is closed.
+    // Without a store the choice holds until the page is closed.
   }
 }
 
-/** What each key does now: the newest part of the page that wants it gets it. */
+/** The functions of each key. The one of the component that was mounted last is called. */
 const wanted = new Map<string, Array<() => void>>()
 
-/** While this part is there, the key calls `act`. */
+/** While the component is mounted, the key calls `act`. */
 export const useKey = (key: string, act: () => void): void => {
   const newest = useRef(act)
   newest.current = act
@@ -46,10 +49,10 @@ const isTyping = (target: EventTarget | null): boolean =>
   target instanceof Element &&
   target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]") !== null
 
-/** The links of rows, one in each, in the order of the page. */
+/** The links of the rows, one in each, in the order of the page. */
 const rows = (): ReadonlyArray<HTMLElement> => [...document.querySelectorAll<HTMLElement>("[data-row]")]
 
-/** Moves the focus to the next row, or the one before. */
+/** Moves the focus to the next row, or to the one before. */
 const step = (by: 1 | -1): void => {
   const all = rows()
   const at = all.findIndex(

@@ -1,24 +1,24 @@
 /**
- * The one request that goes on while the page is seen: `GET /v1/pulse`, every two seconds, whatever happens on the board. It says
- * how many jobs there are in each state, and what has become of the jobs in sight; and whether the service is within reach.
+ * Asks `GET /v1/pulse` every two seconds while the page is visible: how many jobs each state has, and how the jobs in
+ * view have changed. It is the only regular request, so it also notices that the service is out of reach.
  */
 import { effect, signal } from "@preact/signals"
 import type { JobSummary, Pulse } from "./api.ts"
 import { ApiError, backOff } from "./client.ts"
 import { access, api, askMe, beat, counts, cutCounts, epoch, get, link, me, paused, token } from "./state.ts"
 
-/** How often it is asked, in milliseconds. */
+/** Time between two requests, in milliseconds. */
 const EVERY_MS = 2_000
 
-/** The jobs in sight, 100 at most: whose changes are asked for. */
+/** Ids of the jobs in view, of which the first 100 are asked about. */
 export const watched = signal<ReadonlyArray<string>>([])
 
-/** What the pulse has told of jobs in sight, newest by id. */
+/** The newest state of the jobs in view, by id. */
 export const changes = signal<ReadonlyMap<string, JobSummary>>(new Map())
 
 let wake = (): void => undefined
 
-/** Tries at once. */
+/** Ends the wait for the next request. */
 export const tryNow = (): void => wake()
 
 const sleep = (ms: number): Promise<void> =>
@@ -30,11 +30,11 @@ const sleep = (ms: number): Promise<void> =>
     }
   })
 
-/** Resolves when the page is seen, not paused, and has been let in. */
+/** Resolves when the page is visible, is not paused, and has access. */
 const wanted = (): Promise<void> =>
   new Promise((resolve) => {
     const isWanted = (): boolean => {
-      // Read in any case, so that the effect follows both while the page is hidden.
+      // Both are read first: an effect follows only the signals that it has read.
       const [isPaused, state] = [paused.value, access.value]
       return !document.hidden && !isPaused && state !== "needed" && state !== "wrong"
     }
@@ -49,7 +49,7 @@ const wanted = (): Promise<void> =>
     end = effect(look)
   })
 
-/** What the service says of itself when its transport is away. */
+/** The message of the service where its transport is out of reach, else the message of the error. */
 const reasonOf = async (error: ApiError): Promise<string> => {
   if (error.status !== 503) return error.message
   try {
@@ -60,13 +60,13 @@ const reasonOf = async (error: ApiError): Promise<string> => {
   }
 }
 
-/** Goes on for as long as the page is open. */
+/** Runs for as long as the page is open. */
 export const startPulse = async (): Promise<never> => {
   let etag: string | undefined
   let askedFor = ""
   let tries = 0
   let since: number | undefined
-  // Another token may see other things: all is asked anew.
+  // Another token may have other rights, so everything is loaded again.
   let known = token.peek()
   effect(() => {
     if (token.value === known) return
@@ -87,13 +87,13 @@ export const startPulse = async (): Promise<never> => {
         const query = { ids: ids === "" ? undefined : ids }
         const by = token.peek()
         const answer = await api.call("GET", "/v1/pulse", { query, etag: ids === askedFor ? etag : undefined })
-        // It was told to another token.
+        // The token was changed while the request was under way, so the answer is not used.
         if (by !== token.peek()) continue
         askedFor = ids
         etag = answer.etag
         if (answer.value !== undefined) takePulse(answer.value as Pulse)
       } else await get("/healthz")
-      // What was missed meanwhile is asked for, not replayed.
+      // After an outage everything is loaded again: changes in between are not repeated by the server.
       if (tries > 0) epoch.value = epoch.peek() + 1
       tries = 0
       since = undefined
@@ -103,7 +103,7 @@ export const startPulse = async (): Promise<never> => {
     } catch (error) {
       if (!(error instanceof ApiError)) throw error
       if (error.status === 401 || error.status === 403) {
-        // The service is there; what the token lacks is said where it was asked for.
+        // The service answers. The call that lacks a scope shows that error itself.
         if (error.status === 403) link.value = { state: "live" }
         await sleep(EVERY_MS)
         continue
@@ -123,7 +123,7 @@ const takePulse = (pulse: Pulse): void => {
   if (pulse.jobs.length === 0) return
   const next = new Map(changes.value)
   for (const job of pulse.jobs) next.set(job.id, job)
-  // Only what is in sight is kept.
+  // Jobs that are no longer in view are removed.
   const inSight = new Set(watched.value)
   for (const id of next.keys()) if (!inSight.has(id)) next.delete(id)
   changes.value = next

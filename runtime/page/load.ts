@@ -1,21 +1,21 @@
-/** What a part of a view asks for. Each part asks for itself, so that each fails alone. */
+/** Loads the data of one part of a view. Each part loads its own, so that a failure concerns one part alone. */
 import { effect, useSignal } from "@preact/signals"
 import { useEffect } from "preact/hooks"
 import { ApiError } from "./client.ts"
 import { beat, epoch } from "./state.ts"
 
 export interface Loaded<T> {
-  /** The key that the value is of; another one than was asked for while the value before is kept. */
+  /** The key that the value belongs to. It differs from the requested key while the value before is kept. */
   readonly of: string
-  /** The newest value; an older one while the next is asked for, or after a failure. */
+  /** The newest value; an older one while the next is loaded, or after a failure. */
   readonly data: T | undefined
-  /** Why the last try failed. */
+  /** Why the last request failed. */
   readonly error: ApiError | undefined
-  /** When the value came, by the clock of this machine. */
+  /** When the value was loaded, by this machine's clock. */
   readonly at: number | undefined
-  /** It has taken so long that something is to be shown in its place. */
+  /** The request takes so long that a placeholder is to be shown. */
   readonly slow: boolean
-  /** Asks again now. */
+  /** Loads the value again now. */
   readonly reload: () => void
 }
 
@@ -30,16 +30,19 @@ interface Cell<T> {
 }
 
 export interface LoadOptions {
-  /** Asked again at each so many beats, which come every two seconds while the page is seen. Defaults to never. */
+  /**
+   * The value is loaded again after this number of beats; a beat comes every two seconds while the page is visible.
+   * Defaults to never.
+   */
   readonly every?: number
-  /** Whether the value before is shown until that of another key is there. Defaults to false. */
+  /** Whether the value before stays until that of another key is loaded. Defaults to false. */
   readonly keep?: boolean
 }
 
-/** After this many milliseconds a wait is shown. */
+/** Milliseconds after which a placeholder is shown. */
 const SLOW_MS = 150
 
-/** Asks for a value, and again when `key` changes; nothing is asked without a key. */
+/** Loads a value, and loads it again when `key` changes. Without a key nothing is loaded. */
 export const useLoad = <T>(
   key: string | undefined,
   ask: (signal: AbortSignal) => Promise<T>,
@@ -85,7 +88,7 @@ export const useLoad = <T>(
       const isAnew = next.epoch !== seen.epoch || next.again !== seen.again
       seen = next
       if (every > 0 && beat.value > 0) beats++
-      // What takes longer than its turn is not asked a second time meanwhile.
+      // A request that takes longer than its interval is not made a second time meanwhile.
       if (isAnew || (every > 0 && beats > every && !isAsking)) {
         beats = 0
         void run()

@@ -2,7 +2,7 @@
 import "./guard.ts"
 import { render } from "preact"
 import { App } from "./app.tsx"
-import { startBulkGuard } from "./bulk.ts"
+import { guardBulk } from "./bulk.ts"
 import { startKeys } from "./keys.ts"
 import { startPulse } from "./live.ts"
 import { startRouter } from "./router.ts"
@@ -14,8 +14,8 @@ if (root !== null) {
   startState()
   startRouter()
   startKeys()
-  startBulkGuard()
+  guardBulk()
   render(<App />, root)
-  // Goes on for as long as the page is open.
+  // The pulse runs for as long as the page is open.
   void startPulse()
 }

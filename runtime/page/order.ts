@@ -1,6 +1,9 @@
-/** The order of rows that a hand may be on. Pure. */
+/** The order of rows while the reader points at them. Pure. */
 
-/** The rows that were shown, with their newest values, in the order in which they stood. What is not there any more stays as it was. */
+/**
+ * The rows in the order in which they were shown, with their newest values. A row that no longer exists keeps its last
+ * value.
+ */
 export const keepOrder = <T>(
   shown: ReadonlyArray<T>,
   next: ReadonlyArray<T>,

@@ -1,6 +1,6 @@
 /**
- * The addresses of the page. The server answers each of them with the shell, and everything else with an honest 404; the page
- * shows the view of that name.
+ * The addresses of the page. The server answers each of them with the shell, and any other with 404; the page shows the
+ * view of that name.
  */
 export const PATHS = {
   overview: "/",

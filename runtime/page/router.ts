@@ -1,4 +1,4 @@
-/** Where the reader is: the path and query of the address, and the history behind it. The server serves the same addresses. */
+/** The address of the page: its path, its query and the history. The server serves the same addresses. */
 import { computed, signal } from "@preact/signals"
 import { PATHS, type ViewName } from "./paths.ts"
 
@@ -17,7 +17,7 @@ const here = (): Place => {
 
 export const place = signal<Place>(here())
 
-/** The filters of the address. */
+/** The query of the address, which holds the filters of a list. */
 export const query = computed(() => new URLSearchParams(place.value.query))
 
 export interface Match {
@@ -34,7 +34,7 @@ const decoded = (text: string): string => {
   }
 }
 
-/** The view at a path; `undefined` where there is none. An address of its own goes before one with a name in it. */
+/** The view at a path; `undefined` where there is none. A path without a name in it has precedence. */
 export const matchOf = (path: string): Match | undefined => {
   const named = Object.entries(PATHS) as ReadonlyArray<[ViewName, string]>
   const own = named.find(([, pattern]) => pattern === path)
@@ -48,14 +48,14 @@ export const matchOf = (path: string): Match | undefined => {
 
 export const match = computed(() => matchOf(place.value.path))
 
-/** The address of a view, for links. `id` names what is shown. */
+/** The address of a view. `id` names the job, queue or worker that it shows. */
 export const href = (name: ViewName, id = "", filters: Readonly<Record<string, string | undefined>> = {}): string => {
   const given = Object.entries(filters).flatMap(([key, value]) => (value === undefined ? [] : [[key, value]]))
   const text = given.length === 0 ? "" : `?${new URLSearchParams(given)}`
   return `${base}${PATHS[name].replace(":id", () => encodeURIComponent(id))}${text}`
 }
 
-/** The address of where the reader is, with some filters changed; `undefined` takes one away. */
+/** The current address with some filters changed; `undefined` removes a filter. */
 export const withQuery = (changes: Readonly<Record<string, string | undefined>>): string => {
   const next = new URLSearchParams(place.value.query)
   for (const [key, value] of Object.entries(changes)) {
@@ -65,7 +65,7 @@ export const withQuery = (changes: Readonly<Record<string, string | undefined>>)
   return `${base}${place.value.path}${next.size === 0 ? "" : `?${next}`}`
 }
 
-/** Remembers where the view was scrolled to, so that going back shows the same. */
+/** Stores the scroll position in the history, so that going back shows the same rows. */
 const remember = (): void => history.replaceState({ ...history.state, y: window.scrollY }, "")
 
 export const go = (to: string, { replace = false } = {}): void => {
@@ -75,11 +75,11 @@ export const go = (to: string, { replace = false } = {}): void => {
   place.value = here()
   if (replace) return
   window.scrollTo(0, 0)
-  // Readers of the screen learn that another view is shown.
+  // The focus moves, so that screen readers announce the new view.
   document.getElementById("main")?.focus({ preventScroll: true })
 }
 
-/** What a view keeps for this place of the history, such as what is selected. */
+/** State of a view in this entry of the history, such as the selection. */
 export const kept = <T>(name: string): T | undefined => history.state?.[name]
 export const keep = (name: string, value: unknown): void =>
   history.replaceState({ ...history.state, [name]: value }, "")
@@ -90,7 +90,7 @@ export const startRouter = (): void => {
   window.addEventListener("popstate", () => {
     const y = history.state?.y
     place.value = here()
-    // After the view is drawn from what it holds.
+    // The view must be drawn before the page can be scrolled.
     requestAnimationFrame(() => requestAnimationFrame(() => window.scrollTo(0, typeof y === "number" ? y : 0)))
   })
   document.addEventListener("click", (event) => {

@@ -1,9 +1,9 @@
 /**
- * Text of jobs as it is shown. What cannot be seen is written out: characters that control, that change the direction of
- * writing, or that have no width, so that no name can pass for another.
+ * Makes text of jobs safe to show. Characters that are invisible, that control a terminal, or that change the direction
+ * of writing are written as escapes, so that no name can look like another one.
  */
 
-/** Line breaks and tabs stay: they mean something in tracebacks, and between tags they are a space. */
+/** Line breaks and tabs are kept: tracebacks need them, and elsewhere HTML shows them as a space. */
 const HIDDEN =
   /(?![\n\t])(?:\p{Cc}|\p{Cf}|\p{Cs}|\p{Zl}|\p{Zp}|\u034f|[\u115f\u1160]|[\u17b4\u17b5]|[\u180b-\u180f]|[\u2800\u3164\uffa0]|[\ufe00-\ufe0f]|[\u{e0100}-\u{e01ef}])/gu
 
@@ -14,5 +14,7 @@ const written = (character: string): string => {
 
 export const seen = (text: string): string => text.replace(HIDDEN, written)
 
-/** The end of an id, as it is shown in lists: ids that were made one after the other begin alike. */
+/**
+ * The last characters of an id, as lists show them: ids that were created one after the other begin with the same ones.
+ */
 export const idEnd = (id: string): string => id.slice(-8)

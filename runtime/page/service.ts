@@ -1,4 +1,4 @@
-/** What the HTTP interface tells about the service: queues, limits, workers, schedules. As far as the page reads it. */
+/** The answers of the HTTP interface about queues, limits, workers and schedules, as far as the page reads them. */
 import type { Time } from "./api.ts"
 
 export interface Queue {
@@ -9,13 +9,13 @@ export interface Queue {
   readonly inFlight: number
   readonly oldestAge?: number
   readonly pausedSince?: Time
-  /** The name of the token that paused it. */
+  /** Name of the token that paused the queue. */
   readonly pausedBy?: string
-  /** Jobs that came and went, a minute, lately. */
+  /** Jobs per minute that were added and that left, lately. */
   readonly perMinute?: { readonly in: number; readonly out: number }
   readonly trend?: "empty" | "steady" | "growing" | "draining"
   readonly emptyAt?: Time
-  /** Of all workers that take from it. */
+  /** Sum over all workers that take from the queue. */
   readonly handlers: number
   readonly workers: number
 }
@@ -24,11 +24,11 @@ export interface Limit {
   readonly task: string
   readonly rate?: string
   readonly concurrency?: number
-  /** Whether each value of a key has a limit of its own. */
+  /** Whether each value of the limit's key has a limit of its own. */
   readonly keyed: boolean
   readonly running: number
   readonly held: number
-  /** How long the one waits that waits longest, in seconds. */
+  /** How long the oldest waiting task waits, in seconds. */
   readonly oldest?: number
   readonly keys?: { readonly total: number }
 }
@@ -38,7 +38,7 @@ export interface LimitKey {
   readonly running: number
   readonly held: number
   readonly oldest?: number
-  /** When the rate lets the next one start. */
+  /** When the rate lets the next task start. */
   readonly nextFree?: Time
 }
 
@@ -48,9 +48,9 @@ export interface RunningJob {
   readonly queue: string
   readonly attempt: number
   readonly startedAt: Time
-  /** When its time limit ends it. */
+  /** When the time limit ends the job. */
   readonly deadline?: Time
-  /** How much of it is done, from 0 to 1. */
+  /** Progress of the job, from 0 to 1. */
   readonly progress?: number
 }
 
@@ -71,13 +71,13 @@ export interface Worker {
   readonly processed: number
   readonly failed: number
   readonly perMinute?: number
-  /** Bytes of memory. */
+  /** Memory of the process in bytes. */
   readonly rss?: number
-  /** How late its event loop is, in seconds. */
+  /** Lag of the event loop in seconds. */
   readonly loopLag?: number
   readonly startedAt: Time
   readonly heartbeatAt: Time
-  /** It has gone, and this is the last that is known of it. */
+  /** The worker has ended; this is its last known state. */
   readonly lost?: { readonly lastSeen: Time; readonly goodbye: boolean }
 }
 
@@ -92,7 +92,7 @@ export interface Schedule {
   readonly name: string
   readonly state: "active" | "paused" | "over"
   readonly next?: Time
-  /** The next five; where one schedule was asked for. */
+  /** The next five starts; only where one schedule was requested. */
   readonly upcoming?: ReadonlyArray<Time>
   readonly fields: {
     readonly task: string

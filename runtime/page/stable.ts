@@ -1,4 +1,7 @@
-/** Nothing moves under a hand: while it is held, rows change in place, and neither come, go nor change places. */
+/**
+ * Keeps rows in place while the reader points at them or has the focus in them: values change, but no row is added,
+ * removed or moved.
+ */
 import { useRef } from "preact/hooks"
 import { keepOrder } from "./order.ts"
 
@@ -7,7 +10,7 @@ export const isHeld = (): boolean =>
   document.querySelector("[data-hold]:hover, [data-hold]:focus-within, dialog[open], details.menu[open]") !== null ||
   window.getSelection()?.isCollapsed === false
 
-/** Rows for a list that a hand may be on. `of` names what they are of: with another one they are all new. */
+/** The rows to show for a list. `of`: name of the list's content; under another name all rows are new. */
 export const useStable = <T>(of: string, rows: ReadonlyArray<T>, key: (row: T) => string): ReadonlyArray<T> => {
   const last = useRef<{ readonly of: string; readonly rows: ReadonlyArray<T> }>(undefined)
   const before = last.current

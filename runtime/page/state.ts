@@ -1,13 +1,16 @@
-/** What all views share: the token, what it may do, the clock of the server, the time zone, the theme, and the connection. */
+/**
+ * State that all views share: the token and its rights, the clock of the server, the time zone, the theme, and the
+ * connection.
+ */
 import { computed, effect, signal } from "@preact/signals"
 import type { Counts, Me } from "./api.ts"
 import { type ApiClient, ApiError, apiClient, type Query } from "./client.ts"
 import { base } from "./router.ts"
 
-/** Names of this board within an origin that may hold several. */
+/** Prefix of the names in the browser's store, since several boards may share an origin. */
 const named = (name: string): string => `callboard:${base}:${name}`
 
-/** A store of the browser. It may be switched off, or full: the page works without. */
+/** A store of the browser. The page works without it: it may be switched off, or full. */
 const stored = (area: "localStorage" | "sessionStorage") => ({
   get: (name: string): string | undefined => {
     try {
@@ -21,14 +24,14 @@ const stored = (area: "localStorage" | "sessionStorage") => ({
       if (value === undefined) window[area].removeItem(named(name))
       else window[area].setItem(named(name), value)
     } catch {
-      // It is held in memory meanwhile.
+      // The value is kept in memory, for as long as the page is open.
     }
   },
 })
 const device = stored("localStorage")
 const tab = stored("sessionStorage")
 
-/** The token of a link: taken at once, and removed from the address. A fragment is never sent to a server. */
+/** Takes the token out of a link and removes it from the address. A fragment is never sent to a server. */
 const tokenOfLink = (): string | undefined => {
   const token = new URLSearchParams(window.location.hash.slice(1)).get("token") ?? undefined
   if (token === undefined) return undefined
@@ -39,7 +42,7 @@ const tokenOfLink = (): string | undefined => {
 
 export const token = signal<string | undefined>(tokenOfLink() ?? tab.get("token") ?? device.get("token"))
 
-/** Takes another token, or none. It stays in this tab, or on this device if it is to be remembered. */
+/** Sets or removes the token. It is kept in this tab; with `remember` on this device. */
 export const setToken = (given: string | undefined, remembered = false): void => {
   tab.set("token", given)
   device.set("token", remembered ? given : undefined)
@@ -47,10 +50,10 @@ export const setToken = (given: string | undefined, remembered = false): void =>
   access.value = "asking"
 }
 
-/** `needed`: the board asks for a token. `wrong`: it does not know the one that it got. */
+/** `needed`: the board requires a token. `wrong`: the board does not know the token that was sent. */
 export const access = signal<"asking" | "open" | "needed" | "wrong">("asking")
 
-/** What the reader may do, and what this board has; `undefined` until it is known. */
+/** The rights of the token and the features of the board; `undefined` until they are loaded. */
 export const me = signal<Me | undefined>(undefined)
 
 export const may = (scope: string): boolean => {
@@ -64,18 +67,18 @@ export const has = (feature: string): boolean => me.value?.features.includes(fea
 
 export interface Link {
   readonly state: "connecting" | "live" | "offline"
-  /** Since when nothing has come, by the clock of this machine. */
+  /** Since when there was no answer, by this machine's clock. */
   readonly since?: number
-  /** When it is tried again, likewise. */
+  /** When the next try begins, by this machine's clock. */
   readonly nextAt?: number
   readonly tries?: number
-  /** What is wrong, as the service says it. */
+  /** The message of the service about what is wrong. */
   readonly why?: string
 }
 
 export const link = signal<Link>({ state: "connecting" })
 
-/** Nothing is refreshed while the reader has said so. */
+/** Whether the reader has paused all refreshing. */
 export const paused = signal(false)
 export const pausedAt = signal<number | undefined>(undefined)
 export const togglePause = (): void => {
@@ -83,29 +86,29 @@ export const togglePause = (): void => {
   pausedAt.value = paused.value ? Date.now() : undefined
 }
 
-/** Rises with each round of refreshing: views ask again. */
+/** Rises with each round of refreshing: views load their data again. */
 export const beat = signal(0)
 
-/** Rises when everything is to be asked anew: another token, a connection that is back. */
+/** Rises when everything must be loaded again: after a change of the token, and when the connection is back. */
 export const epoch = signal(0)
 
-/** Asks everything anew, after a decision. */
+/** Loads everything again after an action. */
 export const refresh = (): void => {
   epoch.value = epoch.peek() + 1
 }
 
-/** How many jobs there are in each state, as the pulse says it. */
+/** Number of jobs by state, from the last pulse. */
 export const counts = signal<Counts | undefined>(undefined)
-/** The counts that were cut: there may be more. */
+/** Names of counts that were cut at a limit: there may be more jobs. */
 export const cutCounts = signal<ReadonlyArray<string>>([])
 
 // ── Clocks ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** How far the clock of the server is ahead of this one, in milliseconds. */
+/** How far the server's clock is ahead of this machine's, in milliseconds. */
 let ahead = 0
 export const serverNow = (): number => Date.now() + ahead
 
-/** The time, each second, by the clock of the server: what is so many seconds ago moves on by itself. */
+/** The server's time, updated each second, so that "5 s ago" moves on without a request. */
 export const now = signal(serverNow())
 
 const startClock = (): void => {
@@ -134,7 +137,7 @@ export const nextTheme = (): void => {
 
 const onError = (error: ApiError): void => {
   if (error.status === 401) access.value = token.value === undefined ? "needed" : "wrong"
-  // The token may have lost the scope while the page was open: what may be done is asked again.
+  // The token may have lost the scope since the page was opened, so its rights are loaded again.
   if (error.status === 403) void askMe()
 }
 
@@ -144,24 +147,24 @@ export const api: ApiClient = apiClient({
   token: () => token.value,
   onAnswer: (_status, serverTime) => {
     if (serverTime === undefined) return
-    // The header has whole seconds. A clock that is off by less is right.
+    // The header has whole seconds, so a smaller difference is ignored.
     const off = serverTime + 500 - Date.now()
     ahead = Math.abs(off) < 2000 ? 0 : off
   },
   onError,
 })
 
-/** Asks for a value. The server and its page are one package: what it answers has the form that `api.ts` describes. */
+/** Loads a value. Server and page are one package, so the answer has the form that `api.ts` describes. */
 export const get = async <T>(path: string, given: Query = {}, signal?: AbortSignal): Promise<T> => {
   const { value } = await api.call("GET", path, { query: given, ...(signal === undefined ? {} : { signal }) })
   return value as T
 }
 
-/** The answers that were told with an ETag last, the newest at the end. */
+/** The last answers that had an ETag, newest at the end. */
 const tagged = new Map<string, { readonly etag: string; readonly value: unknown }>()
 const MOST_TAGGED = 4
 
-/** Asks for a value that may be large and seldom changes: it is sent again only when it has. */
+/** Loads a value that may be large and seldom changes: the server sends it again only when it has changed. */
 export const getTagged = async <T>(path: string, given: Query = {}, signal?: AbortSignal): Promise<T> => {
   const name = `${token.peek() ?? ""} ${api.url(path, given)}`
   const known = tagged.get(name)
@@ -184,7 +187,7 @@ export const send = async <T>(method: string, path: string, given: Query = {}, b
 
 let asking: Promise<void> | undefined
 
-/** Asks what the reader may do. Calls at a time are one. */
+/** Loads the rights of the token. Simultaneous calls share one request. */
 export const askMe = (): Promise<void> => {
   asking ??= (async () => {
     try {
@@ -200,10 +203,10 @@ export const askMe = (): Promise<void> => {
   return asking
 }
 
-/** Starts what goes on for as long as the page is open. */
+/** Starts the timers and listeners that run for as long as the page is open. */
 export const startState = (): void => {
   startClock()
-  // A link with a token that is opened where the page is open already changes nothing but the fragment.
+  // Opening a link with a token in a tab that shows the page changes only the fragment.
   window.addEventListener("hashchange", () => {
     const given = tokenOfLink()
     if (given === undefined) return

@@ -1,6 +1,6 @@
-/** Times and numbers as text. Pure: what time it is, and in which zone, is said by the caller. */
+/** Formats times and numbers. Pure: the caller passes the current time and the zone. */
 
-/** A day of seconds, and the other steps of a duration. */
+/** Lengths of the units of a duration, in seconds. */
 const [MINUTE, HOUR, DAY] = [60, 3600, 86_400]
 
 /** A duration in seconds: `240 ms`, `1.2 s`, `31 s`, `1 m 02 s`, `1 h 50 m`, `3 d`. Never negative: clocks differ. */
@@ -17,7 +17,7 @@ export const duration = (seconds: number): string => {
   return days < 10 ? `${days} d ${Math.floor((whole % DAY) / HOUR)} h` : `${days} d`
 }
 
-/** How long something lasts, in one unit: `5 s`, `9 m`, `3 h`, `9 d`. */
+/** A duration in one unit: `5 s`, `9 m`, `3 h`, `9 d`. */
 export const roughly = (seconds: number): string => {
   const s = Math.max(0, seconds)
   if (s < MINUTE) return `${Math.floor(s)} s`
@@ -26,7 +26,10 @@ export const roughly = (seconds: number): string => {
   return `${Math.floor(s / DAY)} d`
 }
 
-/** How far a time is from now: `5 s ago`, `in 2 m`. What lies less than a second ahead is now: clocks differ. */
+/**
+ * The distance of a time from now: `5 s ago`, `in 2 m`. A time less than a second ahead counts as now, since clocks
+ * differ.
+ */
 export const relative = (at: number, now: number): string =>
   at > now + 1000 ? `in ${roughly((at - now) / 1000)}` : `${roughly((now - at) / 1000)} ago`
 
@@ -72,13 +75,13 @@ export const stamp = (at: number, zone: string): string => {
   return `${year}-${month}-${day} ${clock(at, zone)}`
 }
 
-/** The time of day where it is of the same day as now, else with its date. */
+/** The time of day for a time of the current day, else date and time. */
 export const shortStamp = (at: number, now: number, zone: string): string => {
   const whole = stamp(at, zone)
   return whole.slice(0, 10) === stamp(now, zone).slice(0, 10) ? whole.slice(11) : whole
 }
 
-/** In both zones: `2026-11-22 03:07:19 UTC, 04:07:19 in Europe/Berlin`. */
+/** A time in both zones: `2026-11-22 03:07:19 UTC, 04:07:19 in Europe/Berlin`. */
 export const bothZones = (at: number, own: string): string => {
   const utc = stamp(at, "UTC")
   if (own === "UTC") return `${utc} UTC`
@@ -89,11 +92,11 @@ export const bothZones = (at: number, own: string): string => {
 /** A number with its thousands: `8,391`. */
 export const whole = (n: number): string => Math.round(n).toLocaleString("en")
 
-/** A number that may have been counted up to a bound: `8,391`, `more than 10,000`. */
+/** A number that may be a lower bound: `8,391`, `more than 10,000`. */
 export const counted = ({ value, relation }: { readonly value: number; readonly relation: "eq" | "gte" }): string =>
   relation === "eq" ? whole(value) : `more than ${whole(value)}`
 
-/** A number for little room: `437`, `8.4k`, `41.9k`, `1.2M`. */
+/** A short form of a number: `437`, `8.4k`, `41.9k`, `1.2M`. */
 export const short = (n: number): string => {
   if (n < 10_000) return whole(n)
   for (const [size, unit] of [
@@ -106,7 +109,7 @@ export const short = (n: number): string => {
   return whole(n)
 }
 
-/** A part as percent: `0`, `0.9 %`, `96 %`; never rounded to nothing or to all. */
+/** A fraction as percent: `0`, `0.9 %`, `96 %`. Rounding gives 0 or 100 % only for exactly nothing or all. */
 export const percent = (part: number): string => {
   if (part <= 0) return "0 %"
   if (part >= 1) return "100 %"

@@ -1,8 +1,11 @@
-/** Tracebacks: which lines are of the application, and which of libraries. Pure. */
+/** Finds the lines of a traceback that belong to the application, and those of libraries. Pure. */
 
 export interface TraceLine {
   readonly text: string
-  /** `own`: a place in the application. `other`: in a library, the runtime or Callboard. `cause`: what it was caused by. */
+  /**
+   * `own`: a line of the application. `other`: a line of a library, the runtime or Callboard. `cause`: the heading of
+   * the error's cause.
+   */
   readonly kind: "" | "own" | "other" | "cause"
 }
 

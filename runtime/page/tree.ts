@@ -6,7 +6,7 @@ export interface Line {
   readonly depth: number
 }
 
-/** Each job below the one that it belongs to, the oldest first. One whose parent is not there stands at the beginning of a line. */
+/** Each job below its parent, the oldest first. A job whose parent is not in the list is at the top level. */
 export const linesOf = (nodes: ReadonlyArray<TreeNode>): ReadonlyArray<Line> => {
   const ids = new Set(nodes.map(({ id }) => id))
   const below = new Map<string | undefined, Array<TreeNode>>()
@@ -27,7 +27,7 @@ export const linesOf = (nodes: ReadonlyArray<TreeNode>): ReadonlyArray<Line> => 
     }
   }
   walk(undefined, 0)
-  // Jobs that wait for each other in a circle hang on nothing.
+  // Jobs that depend on each other in a circle have no job above them.
   for (const node of nodes) if (!seen.has(node.id)) lines.push({ node, depth: 0 })
   return lines
 }

@@ -1,4 +1,4 @@
-/** The small parts that views are made of: buttons, panels, notes, and what is shown in the place of data. */
+/** The small components of all views: buttons, panels, notes, and placeholders for data. */
 import { useSignal } from "@preact/signals"
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks"
@@ -12,9 +12,9 @@ export interface ButtonProps {
   readonly children?: ComponentChildren
   readonly onClick?: (event: MouseEvent) => void
   readonly icon?: IconName
-  /** `main`, `danger`, `quiet`, `small`, `sq` for one with an icon alone. */
+  /** CSS classes: `main`, `danger`, `quiet`, `small`; `sq` for a button that has an icon alone. */
   readonly class?: string
-  /** What it does, where it has no words. */
+  /** Text for screen readers, for a button without words. */
   readonly label?: string
   readonly title?: string | undefined
   readonly disabled?: boolean
@@ -36,7 +36,7 @@ export const Button = ({ children, onClick, icon, class: more = "", label, title
   </button>
 )
 
-/** What a decision would call, for the command line of a person with the scope. */
+/** The request of an action. A reader without the scope can copy it as a command. */
 export interface Command {
   readonly method: string
   readonly path: string
@@ -44,16 +44,16 @@ export interface Command {
   readonly body?: unknown
 }
 
-export interface DecisionProps extends Omit<ButtonProps, "disabled"> {
-  /** The scope that it needs. */
+export interface ActionButtonProps extends Omit<ButtonProps, "disabled"> {
+  /** The scope that the action needs. */
   readonly scope: "operate" | "admin" | "submit" | "payload"
   readonly command?: Command
-  /** Why it cannot be decided now, whatever the token may do. */
+  /** Why the action is not possible now, for any token; `undefined` where it is possible. */
   readonly off?: string | undefined
 }
 
-/** A button that decides something. Without the scope it stays where it is, says what it needs, and offers the command. */
-export const Decision = ({ scope, command, off, ...button }: DecisionProps): JSX.Element => {
+/** A button for an action. Without the scope it is disabled, names the scope and offers the command. */
+export const ActionButton = ({ scope, command, off, ...button }: ActionButtonProps): JSX.Element => {
   if (off !== undefined) return <Button {...button} disabled title={off} />
   if (me.value === undefined || may(scope)) return <Button {...button} disabled={me.value === undefined} />
   const needs = `Your token needs the scope ${scope} for this`
@@ -78,11 +78,11 @@ export const Decision = ({ scope, command, off, ...button }: DecisionProps): JSX
   )
 }
 
-/** Copies text, and says that it has. */
+/** Copies text to the clipboard and confirms that. */
 export const Copy = ({ text, label }: { readonly text: () => string; readonly label: string }): JSX.Element => {
   const done = useSignal<"yes" | "no" | undefined>(undefined)
   const copy = (): void => {
-    // The clipboard is not there on a plain http address other than localhost.
+    // Browsers offer no clipboard on a plain http address other than localhost.
     const written = navigator.clipboard?.writeText(text()) ?? Promise.reject(new Error("no clipboard"))
     written.then(
       () => {
@@ -106,7 +106,7 @@ export interface PanelProps {
   readonly tools?: ComponentChildren
   readonly children?: ComponentChildren
   readonly class?: string
-  /** Nothing in it moves while a hand is on it. */
+  /** Whether the rows inside keep their places while the reader points at them (see `stable.ts`). */
   readonly hold?: boolean
 }
 
@@ -140,7 +140,7 @@ export const Note = ({
   </div>
 )
 
-/** Grey bars in the place of what is still to come. */
+/** Grey bars as a placeholder for data that is loaded. */
 export const Skeleton = ({ rows = 5 }: { readonly rows?: number }): JSX.Element => (
   <div class="body stackv skeleton" aria-busy="true">
     <span class="sr">Loading</span>
@@ -163,7 +163,7 @@ export const Empty = ({
   </div>
 )
 
-/** Why a part could not be loaded, in words. The connection has a bar of its own. */
+/** Why the data of a part could not be loaded. A lost connection is reported by a bar of its own. */
 export const Trouble = ({ error, reload }: { readonly error: ApiError; readonly reload: () => void }): JSX.Element => {
   if (error.status === 0 || error.status === 503) {
     return (
@@ -198,7 +198,7 @@ export const Trouble = ({ error, reload }: { readonly error: ApiError; readonly 
   )
 }
 
-/** What was loaded, or what stands in its place. An older value stays in sight when the next try fails. */
+/** The loaded data or a placeholder. An older value stays visible when the next request fails. */
 export const Part = <T,>({
   of,
   children,
@@ -223,7 +223,7 @@ export const Part = <T,>({
   </>
 )
 
-/** A dialog over everything. The browser keeps the focus in it, closes it by Escape, and gives the focus back. */
+/** A modal dialog. The browser keeps the focus inside, closes it on Escape, and returns the focus. */
 export const Dialog = ({
   title,
   lead,
@@ -239,7 +239,7 @@ export const Dialog = ({
 }): JSX.Element => {
   const ref = useRef<HTMLDialogElement>(null)
   const id = useId()
-  // Before the next key comes: what is typed at once belongs into its field.
+  // The focus is set before the next key press, so that text that is typed at once enters the field.
   useLayoutEffect(() => {
     const opener = document.activeElement
     ref.current?.showModal()
@@ -259,7 +259,7 @@ export const Dialog = ({
   )
 }
 
-/** A few further actions behind one button. */
+/** A menu with further actions behind one button. */
 export const Menu = ({ label, children }: { readonly label: string; readonly children: ComponentChildren }) => {
   const ref = useRef<HTMLDetailsElement>(null)
   const isOpen = useSignal(false)
@@ -268,7 +268,7 @@ export const Menu = ({ label, children }: { readonly label: string; readonly chi
     if (!isOpen.value || menu === null) return
     const onClick = (event: Event): void => {
       const isOpener = event.target instanceof Element && event.target.closest("summary")?.parentElement === menu
-      // A choice closes it, after it was taken.
+      // A click on an entry closes the menu, after the entry has handled it.
       if (!isOpener) menu.open = false
     }
     const onKey = (event: KeyboardEvent): void => {
@@ -300,7 +300,7 @@ export const Menu = ({ label, children }: { readonly label: string; readonly chi
   )
 }
 
-/** A choice among a few, of which one holds. */
+/** A choice of one value among a few. */
 export const Segments = <T extends string>({
   label,
   choices,

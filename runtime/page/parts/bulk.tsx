@@ -1,9 +1,18 @@
-/** The dialog about a decision on many jobs, and the bar that tells how it goes. */
+/** The dialog about a bulk action, and the bar that shows its progress. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useEffect } from "preact/hooks"
 import type { DryRun, JobSummary } from "../api.ts"
-import { type Action, asked, bulkPath, type Decision, type Going, goBulk, going, onePath } from "../bulk.ts"
+import {
+  type Action,
+  type BulkAction,
+  bulkPath,
+  onePath,
+  pending,
+  type RunningAction,
+  runBulk,
+  running,
+} from "../bulk.ts"
 import { curlOf, jobPath } from "../client.ts"
 import { filterName } from "../filters.ts"
 import { type Loaded, useLoad } from "../load.ts"
@@ -21,11 +30,11 @@ const VERB: Readonly<Record<Action, readonly [now: string, going: string, done: 
   redrive: ["Redrive", "Redriving", "redriven"],
 }
 
-/** From so many jobs on, a few are tried first unless the reader says otherwise. */
+/** Number of jobs from which on a trial on a few jobs is the default. */
 const MANY = 20
 const FIRST = 5
 
-/** Why a job cannot be changed, for people. */
+/** Why a job cannot be changed, in words. */
 const REASONS: Readonly<Record<string, string>> = {
   "job-exists": "their state does not allow it",
   "already-terminal": "have ended meanwhile",
@@ -35,9 +44,9 @@ const REASONS: Readonly<Record<string, string>> = {
 }
 
 export const BulkDialog = (): JSX.Element | null =>
-  asked.value === undefined ? null : <Ask key={JSON.stringify(asked.value)} decision={asked.value} />
+  pending.value === undefined ? null : <Ask key={JSON.stringify(pending.value)} decision={pending.value} />
 
-const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
+const Ask = ({ decision }: { readonly decision: BulkAction }): JSX.Element => {
   const { action, which, expected } = decision
   const filter = "filter" in which ? which.filter : undefined
   const plan = useLoad(filter === undefined ? undefined : "dry", () =>
@@ -52,10 +61,10 @@ const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
   const [verb] = VERB[action]
   const about = plan.data !== undefined && plan.data.matches.relation === "gte" ? "more than " : ""
   const close = (): void => {
-    asked.value = undefined
+    pending.value = undefined
   }
   const rest = (count ?? 0) - FIRST
-  // A selection is these jobs one by one: the call about many without a filter would mean others.
+  // A selection is sent job by job: a bulk request without a filter would change all jobs.
   const calls =
     "ids" in which
       ? which.ids.map((id) => api.url(onePath(action, id)))
@@ -83,7 +92,7 @@ const Ask = ({ decision }: { readonly decision: Decision }): JSX.Element => {
             class="main"
             disabled={!isReady || nothing}
             onClick={() =>
-              goBulk(decision, plan.data?.matches ?? expected, plan.data?.until, first && rest > 0 ? FIRST : 0)
+              runBulk(decision, plan.data?.matches ?? expected, plan.data?.until, first && rest > 0 ? FIRST : 0)
             }
           >
             {first && rest > 0
@@ -184,7 +193,7 @@ const tallied = (counts: Readonly<Record<string, number>>, word: string): string
   return `${entries.length} ${word}s (${named.join(", ")}${entries.length > 3 ? ", …" : ""})`
 }
 
-/** A few jobs, with their states as they change. */
+/** A few jobs with their current states. */
 const Few = ({ ids }: { readonly ids: ReadonlyArray<string> }): JSX.Element => (
   <ul class="few">
     {ids.slice(0, 10).map((id) => (
@@ -216,9 +225,9 @@ const refusedWords = (refused: Readonly<Record<string, number>>): string => {
     : `, ${entries.map(([code, count]) => `${whole(count)} refused (${REASONS[code] ?? code})`).join(", ")}`
 }
 
-export const BulkBar = (): JSX.Element | null => (going.value === undefined ? null : <Bar going={going.value} />)
+export const BulkBar = (): JSX.Element | null => (running.value === undefined ? null : <Bar bulk={running.value} />)
 
-const Bar = ({ going: { decision, total, progress, run } }: { readonly going: Going }): JSX.Element => {
+const Bar = ({ bulk: { decision, total, progress, run } }: { readonly bulk: RunningAction }): JSX.Element => {
   const [, doing, done] = VERB[decision.action]
   const { phase, changed, refused, tried, startsAt, error } = progress
   const all = Object.values(refused).reduce((sum, count) => sum + count, 0) + changed
@@ -234,7 +243,7 @@ const Bar = ({ going: { decision, total, progress, run } }: { readonly going: Go
     return () => clearInterval(timer)
   }, [startsAt, phase])
   const close = (): void => {
-    going.value = undefined
+    running.value = undefined
   }
   const isOver = phase === "over" || phase === "stopped" || phase === "undone"
   return (
@@ -285,7 +294,7 @@ const Bar = ({ going: { decision, total, progress, run } }: { readonly going: Go
           {error}
         </span>
       )}
-      {/* One place for what ends it: no other button comes where one was a moment ago. */}
+      {/* The button that ends the action is always in this place, so that no other one appears under the pointer. */}
       {isOver ? (
         <Button onClick={close}>Close</Button>
       ) : (

@@ -1,10 +1,12 @@
-/** Bars and meters in SVG: widths are percents, so that nothing is measured, and no style is set from here. */
+/**
+ * Bars and meters in SVG. Widths are percentages, so that nothing has to be measured, and no inline style is needed.
+ */
 import type { JSX } from "preact"
 
-/** A part of the whole, as an attribute of SVG. */
+/** A fraction as an attribute of SVG. */
 export const pct = (part: number): string => `${(part * 100).toFixed(2)}%`
 
-/** Small bars without an axis. They stand beside numbers that say the same, and are not read out. */
+/** Small bars without an axis. Screen readers skip them, since the numbers beside them say the same. */
 export const Spark = ({
   values,
   kind = "f-wait",
@@ -36,7 +38,7 @@ export const Spark = ({
   )
 }
 
-/** Parts of a whole, side by side. */
+/** The parts of a whole side by side. */
 export const Meter = ({
   parts,
   class: more = "",

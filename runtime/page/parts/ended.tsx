@@ -1,4 +1,7 @@
-/** Ended jobs over time: successes above the line, failures below it on a scale of their own, and what happened to the board. */
+/**
+ * The chart of ended jobs over time: successes above the line, failures below it on a scale of their own, and marks for
+ * events of the board.
+ */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import type { Series } from "../api.ts"

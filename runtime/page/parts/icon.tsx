@@ -1,4 +1,4 @@
-/** Signs that stand beside words, and the shapes of states: each state has one of its own, so that none is told by colour alone. */
+/** Icons, and the shapes of states: each state has a shape of its own, so that it can be told apart without colours. */
 import type { JSX } from "preact"
 
 const ICONS = {
@@ -111,7 +111,7 @@ const shapes = (name: GlyphName): ReadonlyArray<JSX.Element> =>
     <path class={look === undefined ? kind : `${kind} ${look}`} d={d} />
   ))
 
-/** The shape of a state; `label` is what is read out in its place. */
+/** The shape of a state. `label`: its text for screen readers. */
 export const Glyph = ({ name, label }: { readonly name: GlyphName; readonly label?: string }): JSX.Element => {
   const look = `g s-${name === "warn" ? "expired" : name}`
   return label === undefined ? (
@@ -125,7 +125,7 @@ export const Glyph = ({ name, label }: { readonly name: GlyphName; readonly labe
   )
 }
 
-/** A state as shape, word and colour. A later version of the server may have states that this page does not know. */
+/** A state as shape, word and colour. A newer server may report states that this page does not know. */
 export const StateWord = ({ name, word }: { readonly name: string; readonly word?: string }): JSX.Element =>
   isGlyph(name) ? (
     <span class={`st s-${name}`}>

@@ -1,4 +1,4 @@
-/** Values of a job: folded at first, 64 KiB at most, the whole of it by download. */
+/** Shows a value of a job: deep parts are folded, at most 64 KiB are shown, and the download contains all of it. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useMemo } from "preact/hooks"
@@ -11,7 +11,7 @@ const MOST_CHARACTERS = 65_536
 
 const textOf = (value: unknown): string => JSON.stringify(value, null, 2) ?? "undefined"
 
-/** Hands a text to the browser as a file. It is no document: nothing of it is ever shown. */
+/** Downloads a text as a file. The browser never opens it as a document, since it may contain HTML. */
 export const save = (name: string, text: string): void => {
   const url = URL.createObjectURL(new Blob([text], { type: "application/octet-stream" }))
   const link = document.createElement("a")
@@ -21,7 +21,7 @@ export const save = (name: string, text: string): void => {
   setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }
 
-/** Lines up to a number of characters. */
+/** The first lines, up to a number of characters. */
 const upTo = <T extends ReadonlyArray<{ readonly text: string }>>(
   lines: ReadonlyArray<T>,
   most: number,
@@ -41,7 +41,7 @@ export const ValuePanel = ({
 }: {
   readonly title: string
   readonly value: unknown
-  /** Of the file that it is downloaded as. */
+  /** Name of the downloaded file. */
   readonly name: string
 }): JSX.Element => {
   const isOpen = useSignal(false)

@@ -1,4 +1,4 @@
-/** The views that the navigation names, in its order. What a board lacks is left out. */
+/** The views in the navigation, in its order. A view whose feature the board lacks is left out. */
 
 import type { ViewName } from "../paths.ts"
 import { has } from "../state.ts"
@@ -8,7 +8,7 @@ export interface NamedView {
   readonly name: ViewName
   readonly title: string
   readonly icon: IconName
-  /** The views that belong to it: while one of them is shown, this one is marked. */
+  /** Views that belong to this one: while one of them is shown, this entry is marked. */
   readonly also: ReadonlyArray<ViewName>
   readonly shown: () => boolean
 }

@@ -1,9 +1,12 @@
-/** Leads from page to page of a list that goes on by cursors. */
+/** The buttons between the pages of a list that uses cursors. */
 import type { Signal } from "@preact/signals"
 import type { JSX } from "preact"
 import { Button } from "./basic.tsx"
 
-/** `cursors`: those of the pages before this one; `next`: that of the page behind it. Nothing where there is one page only. */
+/**
+ * `cursors`: of the pages up to the current one; `next`: of the page after it. Shows nothing where there is one page
+ * only.
+ */
 export const Pager = ({
   cursors,
   next,

@@ -1,4 +1,4 @@
-/** How far back a view looks: it stands in the address, so that a link shows the same. */
+/** The time range of a view. It is part of the address, so that a link shows the same range. */
 import type { JSX } from "preact"
 import { go, query, withQuery } from "../router.ts"
 import { Segments } from "./basic.tsx"

@@ -1,4 +1,4 @@
-/** One field to go anywhere: to a job by its id, to the jobs of a task, to a view. */
+/** The search field, which leads to a job by its id, to the jobs of a task or queue, or to a view. */
 import { signal, useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import type { JobList } from "../api.ts"
@@ -17,11 +17,11 @@ export const openSearch = (): void => {
 interface Target {
   readonly words: string
   readonly to: string
-  /** The end of an id: leads to the job itself, where there is one with it. */
+  /** The end of an id: where exactly one job has it, the target is that job. */
   readonly idEnds?: string
 }
 
-/** Where a text may lead, the likeliest first. */
+/** The targets of a text, the most likely first. */
 const targetsOf = (text: string): ReadonlyArray<Target> => {
   const wanted = text.trim()
   const views = VIEWS.filter(({ title, shown }) => shown() && title.toLowerCase().includes(wanted.toLowerCase()))
@@ -30,10 +30,10 @@ const targetsOf = (text: string): ReadonlyArray<Target> => {
   const job = { words: `Job ${wanted}`, to: href("job", wanted) }
   const task = { words: `Jobs of the task ${wanted}`, to: href("jobs", "", { task: wanted }) }
   const queue = { words: `Jobs in the queue ${wanted}`, to: href("jobs", "", { queue: wanted }) }
-  // Ids are UUIDs, unless the submitter has chosen them.
+  // Ids are UUIDs unless the submitter has chosen another one.
   const isId = /^[\da-f]{8}-[\da-f-]{27}$/i.test(wanted)
   if (isId) return [job, ...toViews]
-  // Lists show the last eight characters.
+  // Lists show the last eight characters of an id.
   const end = wanted.replace(/^…/, "").toLowerCase()
   if (/^[\da-f]{8}$/.test(end))
     return [
@@ -45,7 +45,7 @@ const targetsOf = (text: string): ReadonlyArray<Target> => {
   return [...toViews, task, queue, job]
 }
 
-/** Where a target leads. What cannot be found out leads to the list. */
+/** The address of a target. Where no single job is found it is the list. */
 const placeOf = async ({ to, idEnds }: Target): Promise<string> => {
   if (idEnds === undefined) return to
   try {

@@ -1,6 +1,6 @@
 /**
- * Tables. Each element says its role, which browsers take from it where CSS makes a card of a row, as on a phone: so it stays a
- * table for readers of the screen.
+ * Tables. Each element has its role as an attribute: on a phone CSS turns rows into cards, and browsers would no longer
+ * treat them as a table for screen readers.
  */
 import type { ComponentChildren, JSX } from "preact"
 
@@ -12,7 +12,7 @@ const ROLES = {
   cell: { role: "cell" },
 } as const
 
-/** A column by its title, with the classes of its head; `hidden`: it has a title for readers of the screen alone. */
+/** A column: its title and the classes of its head. `hidden`: only screen readers get the title. */
 export type Column = string | { readonly title: ComponentChildren; readonly class?: string; readonly hidden?: boolean }
 
 /** A column of numbers. */
@@ -26,7 +26,7 @@ export const Table = ({
   class: more = "",
   children,
 }: {
-  /** What is in it and in which order, for readers of the screen. */
+  /** The content and the order of the table, for screen readers. */
   readonly caption: string
   readonly columns: ReadonlyArray<Column>
   readonly class?: string
@@ -56,7 +56,7 @@ export const Row = (props: JSX.IntrinsicElements["tr"]): JSX.Element => <tr {...
 
 export interface CellProps {
   readonly class?: string
-  /** What stands before it on a phone, where the head of the table is not seen. */
+  /** The label before the value on a phone, where the head of the table is not shown. */
   readonly label?: string
   readonly span?: number
   readonly children?: ComponentChildren

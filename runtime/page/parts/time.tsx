@@ -1,4 +1,7 @@
-/** Moments and spans. The zone is that of the one switch; exact times are there for who points at them, or goes there by keys. */
+/**
+ * Moments and durations. One switch sets the time zone of the page; the exact time is shown when the element has the
+ * pointer or the focus.
+ */
 import type { JSX } from "preact"
 import { now, ownZone, zone } from "../state.ts"
 import { bothZones, clock, exactClock, relative, shortStamp } from "../times.ts"
@@ -6,11 +9,13 @@ import { bothZones, clock, exactClock, relative, shortStamp } from "../times.ts"
 export interface TimeProps {
   /** ISO 8601. */
   readonly at: string
-  /** `ago`: how far from now. `clock`: the time of day, with the date where it is another one. `exact`: with milliseconds. */
+  /**
+   * `ago`: the distance from now. `clock`: the time of day, with the date on another day. `exact`: with milliseconds.
+   */
   readonly as?: "ago" | "clock" | "exact"
 }
 
-/** A moment. What is no time is shown as it came. */
+/** A moment. Text that is no time is shown unchanged. */
 export const Moment = ({ at, as = "ago" }: TimeProps): JSX.Element => {
   const ms = Date.parse(at)
   if (Number.isNaN(ms)) return <span>{at}</span>
@@ -27,5 +32,5 @@ export const Moment = ({ at, as = "ago" }: TimeProps): JSX.Element => {
   )
 }
 
-/** A moment of this machine's clock. */
+/** A moment by this machine's clock. */
 export const Clock = ({ ms }: { readonly ms: number }): JSX.Element => <time>{clock(ms, zone.value)}</time>

@@ -1,4 +1,4 @@
-/** What stands in the place of a view while the board asks for a token. */
+/** The form that replaces a view while the board requires a token. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { access, setToken } from "../state.ts"

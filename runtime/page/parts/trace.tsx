@@ -1,4 +1,4 @@
-/** A traceback: the first place in the application stands out, and what is of libraries steps back. */
+/** A traceback: the first line of the application is emphasised, lines of libraries are dimmed. */
 import type { JSX } from "preact"
 import { traceOf } from "../trace.ts"
 

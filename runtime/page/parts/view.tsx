@@ -1,4 +1,4 @@
-/** The frame of each view: its title, what stands beside it, and what all views have at the top. */
+/** The frame of each view: its title, its tools, and what all views have at the top. */
 import type { ComponentChildren, JSX } from "preact"
 import { useEffect } from "preact/hooks"
 import type { ViewName } from "../paths.ts"
@@ -11,11 +11,11 @@ import { Icon } from "./icon.tsx"
 import { openSearch } from "./search.tsx"
 
 export interface ViewProps {
-  /** For the tab of the browser, and as the heading where there is no `crumb`. */
+  /** Title of the browser's tab, and the heading unless there is a `crumb`. */
   readonly title: string
-  /** How many there are, for the tab of the browser. */
+  /** A number for the browser's tab. */
   readonly count?: string | undefined
-  /** The way to this view, in the place of the heading: the view has a heading of its own then. */
+  /** The path to this view in place of the heading, for a view that has a heading of its own. */
   readonly crumb?: ComponentChildren
   readonly tools?: ComponentChildren
   readonly children: ComponentChildren
@@ -88,7 +88,7 @@ export const View = ({ title, count, crumb, tools, children }: ViewProps): JSX.E
   )
 }
 
-/** The way from a list to one of what it names. */
+/** The path from a list to one of its members. */
 export const Crumb = ({
   to,
   title,
@@ -105,7 +105,7 @@ export const Crumb = ({
   </>
 )
 
-/** What one thing is called, what is known of it in a line, and what can be decided about it. */
+/** The heading of a view about one job, queue or worker: its name, a line of details, and its actions. */
 export const Head = ({
   title,
   tools,

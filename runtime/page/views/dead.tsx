@@ -1,15 +1,15 @@
-/** Dead letters: by reason, with what each means and what to do, and the letters themselves. */
+/** Dead letters: a table of reasons with the meaning and a remedy of each, and the list of jobs. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useEffect } from "preact/hooks"
 import type { JobList, JobSummary } from "../api.ts"
-import { bulkPath, onePath, startBulk } from "../bulk.ts"
+import { askBulk, bulkPath, onePath } from "../bulk.ts"
 import type { Query } from "../client.ts"
 import { type Loaded, useLoad } from "../load.ts"
-import { Decision, Empty, Panel, Part } from "../parts/basic.tsx"
+import { ActionButton, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Glyph } from "../parts/icon.tsx"
+import { RequestButton } from "../parts/notice.tsx"
 import { Pager } from "../parts/pager.tsx"
-import { Act } from "../parts/said.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
@@ -19,7 +19,7 @@ import { useStable } from "../stable.ts"
 import { counts, cutCounts, get } from "../state.ts"
 import { whole } from "../times.ts"
 
-/** What a reason means, and what to do. */
+/** The meaning and the remedy of each reason. */
 const MEANINGS: Readonly<Record<string, string>> = {
   "unknown-actor": "No worker served its task. Start one that does, or look for a misspelt name.",
   "worker-lost": "Its workers died in the middle of it. Look at its input, and at their memory, before it runs again.",
@@ -35,9 +35,9 @@ const MEANINGS: Readonly<Record<string, string>> = {
 
 const reasonOf = ({ dead, error }: JobSummary): string => dead ?? error?.reason ?? "unknown"
 
-/** So many are looked at for the table of reasons. */
+/** Dead letters that the table of reasons is made of. */
 const LOOKED_AT = 200
-/** So many are listed. */
+/** Dead letters per page of the list. */
 const LISTED = 50
 
 interface Reason {
@@ -45,13 +45,13 @@ interface Reason {
   readonly jobs: ReadonlyArray<JobSummary>
 }
 
-/** The letters by reason, the most frequent one first. */
+/** The dead letters by reason, the most frequent reason first. */
 const reasonsOf = (jobs: ReadonlyArray<JobSummary>): ReadonlyArray<Reason> =>
   Object.entries(Object.groupBy(jobs, reasonOf))
     .map(([reason, of = []]) => ({ reason, jobs: of }))
     .toSorted((a, b) => b.jobs.length - a.jobs.length || a.reason.localeCompare(b.reason))
 
-/** Up to three names, and how many more there are. */
+/** Up to three names, and the number of the others. */
 const namesOf = (jobs: ReadonlyArray<JobSummary>): string => {
   const names = [...new Set(jobs.map(({ name }) => name))]
   return names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${whole(names.length - 3)} more` : names.join(", ")
@@ -60,7 +60,7 @@ const namesOf = (jobs: ReadonlyArray<JobSummary>): string => {
 const diedAt = ({ times }: JobSummary): string => times.ended ?? times.submitted
 
 const RedriveButton = ({ job }: { readonly job: JobSummary }): JSX.Element => (
-  <Act
+  <RequestButton
     scope="operate"
     class="small"
     icon="retry"
@@ -69,21 +69,21 @@ const RedriveButton = ({ job }: { readonly job: JobSummary }): JSX.Element => (
     title={`Run ${idEnd(job.id)} again`}
   >
     Redrive
-  </Act>
+  </RequestButton>
 )
 
-/** Asks about all letters of a reason, also those that are not among the ones that were looked at. */
+/** Opens the dialog about all dead letters of a reason, also those that the table does not count. */
 const RedriveAll = ({ reason }: { readonly reason: string }): JSX.Element => (
-  <Decision
+  <ActionButton
     scope="operate"
     class="small"
     icon="retry"
     command={{ method: "POST", path: bulkPath("redrive"), query: { reason } }}
     title={`Run all that died as ${reason} again`}
-    onClick={() => startBulk({ action: "redrive", which: { filter: { reason } }, expected: undefined })}
+    onClick={() => askBulk({ action: "redrive", which: { filter: { reason } }, expected: undefined })}
   >
     Redrive all…
-  </Decision>
+  </ActionButton>
 )
 
 const ReasonTable = ({ reasons }: { readonly reasons: ReadonlyArray<Reason> }): JSX.Element => {
@@ -192,7 +192,7 @@ const Letters = ({ list }: { readonly list: Loaded<JobList> }): JSX.Element => (
 )
 
 export const Dead = (): JSX.Element => {
-  /** Where the pages that are shown begin; the first one has no cursor. */
+  /** Cursors of the pages before the current one; the first page has none. */
   const cursors = useSignal<ReadonlyArray<string>>([])
   const cursor = cursors.value.at(-1)
   const reason = query.value.get("reason") ?? undefined

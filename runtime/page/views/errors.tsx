@@ -1,10 +1,10 @@
-/** Why jobs fail: causes instead of jobs, and one cause beside the list. */
+/** Why jobs fail: a list of causes, and the details of one cause beside it. */
 import type { ComponentChildren, JSX } from "preact"
 import type { Cause, ErrorDetails, ErrorList } from "../api.ts"
-import { startBulk } from "../bulk.ts"
+import { askBulk } from "../bulk.ts"
 import { useKey } from "../keys.ts"
 import { useLoad } from "../load.ts"
-import { Decision, Empty, Note, Panel, Part, Segments } from "../parts/basic.tsx"
+import { ActionButton, Empty, Note, Panel, Part, Segments } from "../parts/basic.tsx"
 import { Meter, Spark } from "../parts/chart.tsx"
 import { Icon } from "../parts/icon.tsx"
 import { RANGE_WORDS, RangeChoice, rangeNow } from "../parts/range.tsx"
@@ -113,7 +113,7 @@ export const Errors = ({ id }: { readonly id: string }): JSX.Element => {
   )
 }
 
-/** The address of the list, with the filters of this one. */
+/** The address of the list of jobs with the filters of this view. */
 const listHref = (): string => href("errors", "", Object.fromEntries(query.value))
 
 const MARKS: Readonly<Record<string, readonly [kind: string, words: string]>> = {
@@ -122,7 +122,7 @@ const MARKS: Readonly<Record<string, readonly [kind: string, words: string]>> = 
   quiet: ["", "quiet"],
 }
 
-/** A message with what was taken out of it marked. */
+/** A message with its placeholders marked. */
 const Template = ({ text }: { readonly text: string }): JSX.Element => (
   <span>
     {text.split(/(<(?:n|uuid|hex|id|text|email|url)>)/).map((part, at) =>
@@ -182,7 +182,7 @@ const Details = ({ id }: { readonly id: string }): JSX.Element => {
   )
   const data = error.data
   const filter = { error: id, state: "failed" }
-  const retry = (): void => startBulk({ action: "retry", which: { filter }, expected: undefined })
+  const retry = (): void => askBulk({ action: "retry", which: { filter }, expected: undefined })
   useKey("r", () => may("operate") && retry())
   return (
     <div class="stackv detail">
@@ -191,7 +191,7 @@ const Details = ({ id }: { readonly id: string }): JSX.Element => {
         hint={<span class="id">{id}</span>}
         tools={
           <>
-            <Decision
+            <ActionButton
               scope="operate"
               class="small main"
               icon="retry"
@@ -199,7 +199,7 @@ const Details = ({ id }: { readonly id: string }): JSX.Element => {
               command={{ method: "POST", path: "/v1/jobs/retry", query: filter }}
             >
               Retry…
-            </Decision>
+            </ActionButton>
             <a class="btn small quiet sq" href={listHref()} aria-label="Close" title="Close">
               <Icon name="x" />
             </a>
@@ -296,7 +296,7 @@ const Found = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element => (
   </div>
 )
 
-/** Whether one version alone has the cause, where several run. */
+/** Whether the cause occurs in one version of the application alone, where several run. */
 const Deploy = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element | null => {
   const [only, ...others] = cause.by.version
   if (only === undefined || only.key.startsWith("(") || others.length > 0 || cause.status !== "new" || cause.count < 5)

@@ -14,16 +14,16 @@ import { go, href } from "../router.ts"
 import { idEnd } from "../seen.ts"
 import { getTagged, may } from "../state.ts"
 import { percent } from "../times.ts"
+import { Actions } from "./job/actions.tsx"
 import { Errors, Waterfall } from "./job/attempts.tsx"
 import { Belongs } from "./job/belongs.tsx"
-import { Actions } from "./job/decisions.tsx"
 import { Facts, Steps, Values } from "./job/facts.tsx"
 import { DurableSteps } from "./job/steps.tsx"
 import { WhyPanel } from "./job/why.tsx"
 import { trail } from "./jobs.tsx"
 
 export const JobView = ({ id }: { readonly id: string }): JSX.Element => {
-  // Of a long input the beginning is enough; the whole of it is downloaded.
+  // The beginning of a long input is enough here; the download contains all of it.
   const parts = may("payload") ? "input,attempts" : "attempts"
   const job = useLoad(`${id} ${parts}`, (stop) => getTagged<FullJob>(jobPath(id), { with: parts }, stop), {
     every: 1,
@@ -79,7 +79,7 @@ export const JobView = ({ id }: { readonly id: string }): JSX.Element => {
   )
 }
 
-/** A job that is not there: whether it was, and what that means. */
+/** The view of a job that does not exist: whether it was deleted or never known, and what that means. */
 const Missing = ({
   id,
   isGone,

@@ -1,14 +1,16 @@
-/** The list of jobs, 50 rows. Rows change in place, and new ones are announced. */
+/**
+ * The list of jobs, 50 rows per page. Values change in place; new jobs are counted above the list and shown on request.
+ */
 import { signal, useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useEffect, useMemo, useRef } from "preact/hooks"
 import type { JobList, JobSummary } from "../api.ts"
-import { going, startBulk } from "../bulk.ts"
+import { askBulk, running } from "../bulk.ts"
 import { filtersOf, listKey, statesOf } from "../filters.ts"
 import { useKey } from "../keys.ts"
 import { changes, watched } from "../live.ts"
 import { type Loaded, useLoad } from "../load.ts"
-import { Button, Decision, Note, Part } from "../parts/basic.tsx"
+import { ActionButton, Button, Note, Part } from "../parts/basic.tsx"
 import { View } from "../parts/view.tsx"
 import { base, keep, kept, place, query, withQuery } from "../router.ts"
 import { get, may, token } from "../state.ts"
@@ -18,7 +20,7 @@ import { Footer, JobTable, NONE, type Selection } from "./jobs/table.tsx"
 
 const PAGE = 50
 
-/** The ids of the list that was seen last: from one of its jobs, J and K lead to the next. */
+/** Ids of the list that was shown last: in the view of a job, J and K lead to its neighbours in that list. */
 export const trail = signal<{ readonly from: string; readonly ids: ReadonlyArray<string> }>({ from: "", ids: [] })
 
 interface ShownList {
@@ -26,15 +28,16 @@ interface ShownList {
   readonly list: JobList
 }
 
-/** The list that was shown last: on the way back from one of its jobs it has the same rows, at the same place. */
+/** The list that was shown last: on the way back from the view of a job it has the same rows in the same place. */
 let lastShown: ShownList | undefined
 
 export const Jobs = (): JSX.Element => {
   const filters = filtersOf(query.value)
-  // What one token was shown is not shown to the next.
+  // Another token may have other rights, so it gets a list of its own.
   const key = `${listKey(query.value)} ${token.value ?? ""}`
   const cursor = query.value.get("cursor") ?? undefined
-  // What the list began with stays: later answers change rows, and are counted.
+  // The first answer decides which rows are shown. Later answers only change their values and are counted as newer
+  // jobs.
   const first = useSignal(lastShown)
   const isAnew = useRef(false)
   const selection = useSignal<Selection>(NONE)
@@ -132,31 +135,33 @@ export const Jobs = (): JSX.Element => {
   )
 }
 
-/** How many match. A count that its budget has cut short may be of fewer jobs than the page has. */
+/**
+ * The number of jobs that match. A count that was cut by its budget may be lower than the number of jobs on the page.
+ */
 const totalOf = (list: JobList | undefined, cursor: string | undefined): JobList["total"] => {
   if (list?.total === undefined || list.total.relation === "eq") return list?.total
   const isWhole = list.next === undefined && cursor === undefined
   return { value: Math.max(list.total.value, list.jobs.length), relation: isWhole ? "eq" : "gte" }
 }
 
-/** Of what is selected that which is in sight: a job that has left the list is not meant any more. */
+/** The selected jobs that are on the page. A job that has left the list is no longer selected. */
 const shownOf = (selection: Selection, rows: ReadonlyArray<JobSummary>): Selection =>
   selection === "all" ? selection : { ids: new Set(rows.flatMap(({ id }) => (selection.ids.has(id) ? [id] : []))) }
 
-/** Opens the dialog about what is selected. */
+/** Opens the dialog about an action on the selected jobs. */
 const begin = (
   action: "retry" | "cancel",
   selection: Selection,
   filters: Readonly<Record<string, string>>,
   list: JobList | undefined,
 ): void =>
-  startBulk({
+  askBulk({
     action,
     which: selection === "all" ? { filter: filters } : { ids: [...selection.ids] },
     expected: selection === "all" ? list?.total : { value: selection.ids.size, relation: "eq" },
   })
 
-/** The rows that were shown first, each with what is known of it last. */
+/** The rows of the first answer, each with its newest values. */
 const useRows = (list: JobList | undefined, latest: JobList | undefined): ReadonlyArray<JobSummary> => {
   const told = changes.value
   return useMemo(() => {
@@ -165,7 +170,9 @@ const useRows = (list: JobList | undefined, latest: JobList | undefined): Readon
   }, [list, latest, told])
 }
 
-/** What has come since, and what does not match any more. The line takes its room from the beginning of the list. */
+/**
+ * Says how many newer jobs match, and how many rows no longer match. The line overlaps the list, so that no row moves.
+ */
 const Newer = ({
   list,
   latest,
@@ -213,10 +220,10 @@ const SelectionBar = ({
   readonly act: (action: "retry" | "cancel") => void
 }): JSX.Element | null => {
   const isAll = selection === "all"
-  // While a decision about many is made or told, its bar stands here.
-  if (going.value !== undefined || (!isAll && selection.ids.size === 0)) return null
+  // The bar of the bulk action stands in this place while there is one.
+  if (running.value !== undefined || (!isAll && selection.ids.size === 0)) return null
   const isMore = total !== undefined && total.value > (isAll ? 0 : selection.ids.size)
-  // A count that its budget has cut short may be of fewer jobs than there are on the page.
+  // A count that was cut by its budget may be lower than the number of jobs on the page.
   const canBeAll = Object.keys(filters).length > 0 && (isMore || total?.relation === "gte")
   return (
     <div class="selbar" role="toolbar" aria-label="With the selected jobs">
@@ -229,12 +236,12 @@ const SelectionBar = ({
         </button>
       )}
       <span class="sep" />
-      <Decision scope="operate" class="main" icon="retry" onClick={() => act("retry")}>
+      <ActionButton scope="operate" class="main" icon="retry" onClick={() => act("retry")}>
         Retry…
-      </Decision>
-      <Decision scope="operate" onClick={() => act("cancel")}>
+      </ActionButton>
+      <ActionButton scope="operate" onClick={() => act("cancel")}>
         Cancel…
-      </Decision>
+      </ActionButton>
       <span class="sep" />
       <Button class="sq" icon="x" label="Clear the selection" onClick={() => select(NONE)} />
     </div>

@@ -1,4 +1,4 @@
-/** The limits of methods: what they hold back, and for whom. */
+/** The limits of methods: how many tasks each holds back, and for which keys. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { HIDDEN } from "../json.ts"
@@ -37,7 +37,7 @@ const Keys = ({ limit }: { readonly limit: Limit }): JSX.Element => {
                 <span class="num">Next starts</span>
               </li>
               {found.keys.map((each, at) => (
-                // Keys that their method hides are all called the same.
+                // Keys that the method hides all have the same text.
                 <li key={`${each.key} ${each.key === HIDDEN ? at : ""}`}>
                   {each.key === HIDDEN ? <i class="red">redacted</i> : <b>{each.key}</b>}
                   <span>{whole(each.running)}</span>

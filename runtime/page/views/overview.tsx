@@ -1,13 +1,13 @@
-/** Whether all is well, in a sentence; what is wrong, with what helps; and then the numbers. */
+/** The overview: a sentence about the state of the board, its problems with advice, then numbers. */
 import type { JSX } from "preact"
 import type { Finding, Series, Stats, TaskList } from "../api.ts"
 import { type Loaded, useLoad } from "../load.ts"
-import { Decision, Empty, Panel, Part } from "../parts/basic.tsx"
+import { ActionButton, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Spark } from "../parts/chart.tsx"
 import { EndedPanel } from "../parts/ended.tsx"
 import { Glyph, StateWord } from "../parts/icon.tsx"
+import { runAction } from "../parts/notice.tsx"
 import { RANGE_WORDS, RangeChoice, rangeNow } from "../parts/range.tsx"
-import { decide } from "../parts/said.tsx"
 import { Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
@@ -71,7 +71,7 @@ const Verdict = ({ stats }: { readonly stats: Loaded<Stats> }): JSX.Element => (
   </section>
 )
 
-/** What the service says in a sentence, and how soon jobs start. */
+/** The summary of the service, and how soon jobs start. */
 const sentence = ({ findings, verdict, wait }: Stats): JSX.Element => (
   <span>
     <span class={findings.some(({ severity }) => severity === "bad") ? "bad" : ""}>{verdict}</span>{" "}
@@ -99,14 +99,14 @@ const Find = ({ finding }: { readonly finding: Finding }): JSX.Element => {
           Look
         </a>
         {action !== undefined && (
-          <Decision
+          <ActionButton
             scope="operate"
             class="small"
-            onClick={() => void decide(action.label, action.method, action.href)}
+            onClick={() => void runAction(action.label, action.method, action.href)}
             command={{ method: action.method, path: action.href }}
           >
             {action.label}
-          </Decision>
+          </ActionButton>
         )}
       </span>
     </li>

@@ -2,7 +2,7 @@ import type { JSX } from "preact"
 import { useLoad } from "../load.ts"
 import { Empty, Panel, Part } from "../parts/basic.tsx"
 import { Icon } from "../parts/icon.tsx"
-import { Turn } from "../parts/said.tsx"
+import { PauseToggle } from "../parts/notice.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Crumb, Head, View } from "../parts/view.tsx"
 import { href } from "../router.ts"
@@ -18,18 +18,21 @@ interface QueueList {
 
 const loadQueues = (signal: AbortSignal): Promise<QueueList> => get<QueueList>("/v1/queues", {}, signal)
 
-/** Those whose oldest task has waited longest come first: age, not depth, says that a queue does not keep up. */
+/**
+ * Sorts queues by the wait of their oldest task, longest first: that wait, not the number of tasks, shows a queue that
+ * does not keep up.
+ */
 const worstFirst = (queues: ReadonlyArray<Queue>): ReadonlyArray<Queue> =>
   queues.toSorted(
     (a, b) => (b.oldestAge ?? 0) - (a.oldestAge ?? 0) || b.depth - a.depth || a.name.localeCompare(b.name),
   )
 
-/** After so many seconds a task has waited long. */
+/** Seconds after which a wait counts as long. */
 const LONG = 60
 
 const isBehind = ({ oldestAge = 0, paused }: Queue): boolean => !paused && oldestAge >= LONG
 
-/** In words what becomes of the queue. */
+/** Describes whether the queue grows or shrinks. */
 const trendOf = (queue: Queue): string => {
   const { paused, pausedBy, pausedSince, depth, perMinute, trend, emptyAt } = queue
   if (paused) {
@@ -43,7 +46,7 @@ const trendOf = (queue: Queue): string => {
 }
 
 const PauseButton = ({ queue: { name, paused } }: { readonly queue: Queue }): JSX.Element => (
-  <Turn
+  <PauseToggle
     name={name}
     isOff={paused}
     verbs={["Resume", "Pause"]}
@@ -61,7 +64,7 @@ const PausedTag = (): JSX.Element => (
 
 interface QueueRowProps {
   readonly queue: Queue
-  /** Whether rates are known. */
+  /** Whether the service knows rates; without them the columns are left out. */
   readonly isRated: boolean
 }
 
@@ -156,7 +159,7 @@ export const Queues = (): JSX.Element => {
 
 // ── One queue ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** How many of those that wait are shown. */
+/** Waiting jobs that are shown. */
 const SHOWN = 20
 
 const Waiting = ({ name }: { readonly name: string }): JSX.Element => {

@@ -1,11 +1,11 @@
-/** Schedules: when they start next, what became of their last runs, pause and run now. */
+/** Schedules: their next starts, the results of their last runs, pause and "run now". */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useLoad } from "../load.ts"
 import { Empty, Panel, Part } from "../parts/basic.tsx"
 import { StateWord } from "../parts/icon.tsx"
+import { PauseToggle, RequestButton } from "../parts/notice.tsx"
 import { Pager } from "../parts/pager.tsx"
-import { Act, Turn } from "../parts/said.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
@@ -20,7 +20,7 @@ interface ScheduleList {
   readonly next?: string
 }
 
-/** How many schedules a page of the list has. */
+/** Schedules per page of the list. */
 const PAGE = 50
 
 const taskOf = ({ fields: { task, meth } }: Schedule): string => (meth === undefined ? task : `${task}.${meth}`)
@@ -46,7 +46,7 @@ const Actions = ({ schedule }: { readonly schedule: Schedule }): JSX.Element => 
   const { name, state } = schedule
   return (
     <span class="row">
-      <Act
+      <RequestButton
         scope="operate"
         class="small"
         icon="play"
@@ -55,9 +55,9 @@ const Actions = ({ schedule }: { readonly schedule: Schedule }): JSX.Element => 
         command={{ method: "POST", path: path(name, "/run") }}
       >
         Run now
-      </Act>
+      </RequestButton>
       {state !== "over" && (
-        <Turn
+        <PauseToggle
           name={name}
           isOff={state === "paused"}
           verbs={["Resume", "Pause"]}
@@ -85,7 +85,7 @@ const Runs = ({ runs }: { readonly runs: ReadonlyArray<ScheduleRun> }): JSX.Elem
     </ol>
   )
 
-/** What is known of one schedule: the next starts and the last runs. */
+/** Details of one schedule: the next starts and the last runs. */
 const Details = ({ name }: { readonly name: string }): JSX.Element => {
   const one = useLoad(path(name), (signal) => get<Schedule>(path(name), {}, signal), { every: 3, keep: true })
   return (
@@ -207,7 +207,7 @@ const ScheduleTable = ({ schedules }: { readonly schedules: ReadonlyArray<Schedu
 }
 
 export const Schedules = (): JSX.Element => {
-  /** Where the pages that are shown begin; the first one has no cursor. */
+  /** Cursors of the pages before the current one; the first page has none. */
   const cursors = useSignal<ReadonlyArray<string>>([])
   const cursor = cursors.value.at(-1)
   const list = useLoad(

@@ -3,7 +3,7 @@ import { useLoad } from "../load.ts"
 import { Empty, Note, Panel, Part } from "../parts/basic.tsx"
 import { Meter } from "../parts/chart.tsx"
 import { Glyph } from "../parts/icon.tsx"
-import { Turn } from "../parts/said.tsx"
+import { PauseToggle } from "../parts/notice.tsx"
 import { Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { Crumb, Head, View } from "../parts/view.tsx"
@@ -23,23 +23,23 @@ export const loadWorkers = (signal: AbortSignal): Promise<WorkerList> =>
 
 export const isLost = ({ lost }: Worker): boolean => lost !== undefined && !lost.goodbye
 
-/** How long ago a moment was, in seconds. */
+/** Age of a moment in seconds. */
 export const since = (at: string): number => Math.max(0, (now.value - Date.parse(at)) / 1000)
 
-/** Of an event loop that is later than this many seconds, jobs suffer. */
+/** Seconds of event loop lag above which jobs suffer. */
 export const LATE = 0.03
 
-/** A handler near the end of its time limit. */
+/** Share of its time limit above which a job is near its end. */
 export const NEAR = 0.8
 
-/** How much of its time limit a job has used; `undefined` where it has none. */
+/** Share of its time limit that a job has used; `undefined` where it has no limit. */
 export const usedOf = ({ startedAt, deadline }: RunningJob): number | undefined => {
   if (deadline === undefined) return undefined
   const [from, to] = [Date.parse(startedAt), Date.parse(deadline)]
   return to <= from ? 1 : Math.min(1, Math.max(0, (now.value - from) / (to - from)))
 }
 
-/** What is wrong with a worker, in words. */
+/** The problems of a worker, in words. */
 export const noteOf = (worker: Worker): readonly [words: string, kind: string] | undefined => {
   const { lost, unhealthy = [], loopLag = 0, state } = worker
   if (lost !== undefined) {
@@ -65,7 +65,7 @@ export const StateSign = ({ worker }: { readonly worker: Worker }): JSX.Element 
 export const versionOf = ({ appVersion, version }: Worker): string => appVersion ?? version
 
 export const SuspendButton = ({ worker: { name, state } }: { readonly worker: Worker }): JSX.Element => (
-  <Turn
+  <PauseToggle
     name={name}
     isOff={state === "suspended"}
     verbs={["Resume", "Suspend"]}
@@ -74,7 +74,7 @@ export const SuspendButton = ({ worker: { name, state } }: { readonly worker: Wo
   />
 )
 
-/** A job with the worker that runs it. */
+/** A running job and its worker. */
 export interface OnWorker {
   readonly job: RunningJob
   readonly worker: string

@@ -1,4 +1,4 @@
-/** Workers: what their handlers do, how they are, and those that are gone. */
+/** Workers: the load and the health of each, and workers that have ended. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useLoad } from "../load.ts"
@@ -24,10 +24,10 @@ import {
   versionOf,
 } from "./worker.tsx"
 
-/** A worker that was started again has the name of the one that is gone. */
+/** A worker that was started again has the name of the ended one, so the key contains more than the name. */
 const keyOfWorker = ({ name, startedAt }: Worker): string => `${startedAt} ${name}`
 
-/** Shown one by one up to here; of more, the number alone. */
+/** Most handler slots that are drawn one by one; for more of them only their number is shown. */
 const MOST_SLOTS = 64
 
 const Slots = ({ worker }: { readonly worker: Worker }): JSX.Element => {
@@ -47,7 +47,7 @@ const Slots = ({ worker }: { readonly worker: Worker }): JSX.Element => {
 
 interface WorkerRowProps {
   readonly worker: Worker
-  /** Whether memory and lag are known. */
+  /** Whether memory and lag are known; without them the columns are left out. */
   readonly isMeasured: boolean
 }
 
@@ -143,7 +143,7 @@ const WorkerTable = ({
   )
 }
 
-/** How many of those that run longest are shown. */
+/** Number of longest running jobs that are shown. */
 const LONGEST = 10
 
 const longestOf = (workers: ReadonlyArray<Worker>): ReadonlyArray<OnWorker> =>

@@ -1,4 +1,4 @@
-/** What happened to a job: its attempts below each other, and their errors. */
+/** The attempts of a job as bars, and their errors. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import type { FullJob } from "../../api.ts"
@@ -24,7 +24,10 @@ const LOOKS: Readonly<Record<string, readonly [glyph: GlyphName, fill: string, w
 }
 export const lookOf = (outcome: string) => LOOKS[outcome] ?? (["queued", "f-wait", outcome] as const)
 
-/** The attempts below each other: how long each waited, and ran. Long times are drawn shorter, with their length beside them. */
+/**
+ * The attempts as bars below each other: how long each waited and ran. Long times are drawn compressed, with their
+ * length beside them.
+ */
 export const Waterfall = ({ attempts }: { readonly attempts: ReadonlyArray<DrawnAttempt> }): JSX.Element => {
   const bars = drawn(attempts, now.value)
   return (
@@ -92,7 +95,7 @@ export const Waterfall = ({ attempts }: { readonly attempts: ReadonlyArray<Drawn
   )
 }
 
-/** How long the attempt was off, waited and ran: `4.0 s off + 12 ms + 2.1 s`. */
+/** Durations of the attempt's back-off, wait and run: `4.0 s off + 12 ms + 2.1 s`. */
 const Lengths = ({ attempt }: { readonly attempt: DrawnAttempt }): JSX.Element => {
   const { started, queued } = attempt
   const { off, wait, run } = lengthsOf(attempt, now.value)
@@ -153,7 +156,7 @@ interface Failure {
   readonly more?: FullJob["error"]
 }
 
-/** The errors of the attempts, the newest first. Of earlier ones name and message are kept. */
+/** The errors of the attempts, the newest first. Of all but the newest only name and message are stored. */
 const failuresOf = (job: FullJob, attempts: ReadonlyArray<DrawnAttempt>): ReadonlyArray<Failure> => {
   const earlier = attempts.flatMap(({ attempt, error }) => (error === undefined ? [] : [{ attempt, ...error }]))
   const last: ReadonlyArray<Failure> =

@@ -2,10 +2,10 @@ import type { JSX } from "preact"
 import { useMemo } from "preact/hooks"
 import type { FullJob, Tree } from "../../api.ts"
 import { ENDED } from "../../attempts.ts"
-import { startBulk } from "../../bulk.ts"
+import { askBulk } from "../../bulk.ts"
 import { jobPath } from "../../client.ts"
 import { useLoad } from "../../load.ts"
-import { Decision, Panel, Part } from "../../parts/basic.tsx"
+import { ActionButton, Panel, Part } from "../../parts/basic.tsx"
 import { pct } from "../../parts/chart.tsx"
 import { Glyph, isGlyph, WORDS } from "../../parts/icon.tsx"
 import { href } from "../../router.ts"
@@ -17,7 +17,7 @@ import { lookOf } from "./attempts.tsx"
 
 const TREE = 200
 
-/** The workflow of the job, where it has one. */
+/** The workflow of a job that belongs to one. */
 export const Belongs = ({ job }: { readonly job: FullJob }): JSX.Element | null => {
   const tree = useLoad(job.id, (stop) => get<Tree>(jobPath(job.id, "/tree"), { limit: TREE }, stop), { every: 3 })
   const lines = useMemo(() => linesOf(tree.data?.nodes ?? []), [tree.data])
@@ -40,15 +40,15 @@ export const Belongs = ({ job }: { readonly job: FullJob }): JSX.Element | null 
       tools={
         open > 0 &&
         job.rootId !== undefined && (
-          <Decision
+          <ActionButton
             scope="operate"
             class="small quiet"
             onClick={() =>
-              startBulk({ action: "cancel", which: { filter: { root: job.rootId ?? job.id } }, expected: undefined })
+              askBulk({ action: "cancel", which: { filter: { root: job.rootId ?? job.id } }, expected: undefined })
             }
           >
             Cancel all that are open…
-          </Decision>
+          </ActionButton>
         )
       }
     >

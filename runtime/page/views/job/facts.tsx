@@ -5,7 +5,7 @@ import { ApiError, jobPath } from "../../client.ts"
 import { Button, Empty, Panel } from "../../parts/basic.tsx"
 import { Glyph, isGlyph, WORDS } from "../../parts/icon.tsx"
 import { save, ValuePanel } from "../../parts/json.tsx"
-import { say } from "../../parts/said.tsx"
+import { notify } from "../../parts/notice.tsx"
 import { Moment } from "../../parts/time.tsx"
 import { href } from "../../router.ts"
 import { idEnd } from "../../seen.ts"
@@ -181,7 +181,7 @@ export const Values = ({ job, isEnded }: { readonly job: FullJob; readonly isEnd
 const isInput = (value: unknown): value is JobInput =>
   typeof value === "object" && value !== null && "bytes" in value && "truncated" in value
 
-/** What the job was given. Of a long one the beginning is shown, and all of it asked for when it is downloaded. */
+/** The input of the job. The beginning of a long one is shown; the download contains all of it. */
 const Input = ({ job, name }: { readonly job: FullJob; readonly name: string }): JSX.Element => {
   if (!isInput(job.input)) return <ValuePanel title="Input" value={job.input} name={name} />
   const { value, raw, bytes: size, truncated } = job.input
@@ -192,7 +192,7 @@ const Input = ({ job, name }: { readonly job: FullJob; readonly name: string }):
       save(`${name}.json`, JSON.stringify(whole.input, null, 2))
     } catch (error) {
       if (!(error instanceof ApiError)) throw error
-      say({ words: `Download: ${error.message}`, isBad: true })
+      notify({ words: `Download: ${error.message}`, isBad: true })
     }
   }
   return (

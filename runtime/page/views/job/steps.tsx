@@ -1,4 +1,4 @@
-/** The durable steps of a job: what each came to, and which are left to be undone. */
+/** The durable steps of a job: the outcome of each, and which steps are still to be reverted. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import type { FullJob, StepPage } from "../../api.ts"
@@ -11,7 +11,7 @@ import { Moment } from "../../parts/time.tsx"
 import { get } from "../../state.ts"
 import { duration } from "../../times.ts"
 
-/** Most steps on a page. */
+/** Most steps per page. */
 const STEPS = 100
 
 const LOOKS: Readonly<Record<string, readonly [glyph: GlyphName, word: string]>> = {
@@ -22,8 +22,8 @@ const LOOKS: Readonly<Record<string, readonly [glyph: GlyphName, word: string]>>
 }
 
 /**
- * Most jobs have no durable steps, and only a job whose steps are undone says that it has some: those of any other job
- * are asked for once the reader wants to see them.
+ * Shows the steps of a job whose steps are being or were reverted at once; those of any other job when the reader opens
+ * the panel, since most jobs have no durable steps and a request for each would be wasted.
  */
 export const DurableSteps = ({ job, isEnded }: { readonly job: FullJob; readonly isEnded: boolean }): JSX.Element => {
   const { id, run, reverting, reverted, unreverted } = job
@@ -64,7 +64,7 @@ export const DurableSteps = ({ job, isEnded }: { readonly job: FullJob; readonly
   )
 }
 
-/** What is left to be undone: `names` once the job has ended; while its steps are undone, those of the `page`. */
+/** Names the steps that are still to be reverted: `names` once the job has ended, before that those of the `page`. */
 const Left = ({
   names,
   page,

@@ -3,7 +3,7 @@ import type { FullJob, Why } from "../../api.ts"
 import { jobPath } from "../../client.ts"
 import { useLoad } from "../../load.ts"
 import { Panel, Part } from "../../parts/basic.tsx"
-import { Act } from "../../parts/said.tsx"
+import { RequestButton } from "../../parts/notice.tsx"
 import { href } from "../../router.ts"
 import { idEnd } from "../../seen.ts"
 import { get, now } from "../../state.ts"
@@ -53,20 +53,26 @@ export const WhyPanel = ({ job }: { readonly job: FullJob }): JSX.Element => {
   )
 }
 
-/** What one can do about a cause, as a button or the way to it. */
+/** The action against a cause, as a button or as a link to where it is done. */
 const Remedy = ({ code, queue, job }: { readonly code: string; readonly queue: string; readonly job: FullJob }) => {
   if (code === "queue-paused") {
     const path = `/v1/queues/${encodeURIComponent(queue)}/resume`
     return (
-      <Act scope="operate" class="small" icon="play" words={`Resume ${queue}`} command={{ method: "POST", path }}>
+      <RequestButton
+        scope="operate"
+        class="small"
+        icon="play"
+        words={`Resume ${queue}`}
+        command={{ method: "POST", path }}
+      >
         Resume the queue
-      </Act>
+      </RequestButton>
     )
   }
   if (code === "scheduled" || code === "retrying") {
     const path = jobPath(job.id, "/run-now")
     return (
-      <Act
+      <RequestButton
         scope="operate"
         class="small"
         icon="play"
@@ -74,7 +80,7 @@ const Remedy = ({ code, queue, job }: { readonly code: string; readonly queue: s
         command={{ method: "POST", path }}
       >
         Run now
-      </Act>
+      </RequestButton>
     )
   }
   if (code.endsWith("-limit"))

@@ -1,4 +1,6 @@
-/** What a list of jobs is of: tabs of states, filters that stand in the address, and what is said where nothing matches. */
+/**
+ * The filters of the list of jobs: tabs of states, the filters in the address, and suggestions where nothing matches.
+ */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import type { JobList } from "../../api.ts"
@@ -14,7 +16,7 @@ const TABS = ["deferred", "scheduled", "queued", "started", "succeeded", "failed
 
 export const Tabs = ({ filters }: { readonly filters: Readonly<Record<string, string>> }): JSX.Element => {
   const states = statesOf(filters)
-  // The counts are of the whole board: beside other filters they would say something else than the list.
+  // The counts are of the whole board, so they are left out beside other filters, where the list has fewer jobs.
   const isWhole = Object.keys(filters).every((name) => name === "state")
   const count = (state: string): JSX.Element | null => {
     const value = counts.value?.[state]
@@ -155,7 +157,7 @@ const AddFilter = ({
   )
 }
 
-/** An empty board, or filters that nothing matches: each filter is offered to be dropped, with what that would show. */
+/** Shown where no job matches: for each filter an offer to remove it, with the number of jobs that would match then. */
 export const Nothing = ({
   filters,
   newer,

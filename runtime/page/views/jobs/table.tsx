@@ -1,16 +1,16 @@
 import type { JSX } from "preact"
 import type { JobList, JobSummary } from "../../api.ts"
 import { jobPath } from "../../client.ts"
-import { Button, Decision, Menu, Note } from "../../parts/basic.tsx"
+import { ActionButton, Button, Menu, Note } from "../../parts/basic.tsx"
 import { Glyph, Icon, isGlyph, WORDS } from "../../parts/icon.tsx"
-import { decide } from "../../parts/said.tsx"
+import { runAction } from "../../parts/notice.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../../parts/table.tsx"
 import { Moment } from "../../parts/time.tsx"
 import { href, withQuery } from "../../router.ts"
 import { idEnd } from "../../seen.ts"
 import { counted, duration, percent } from "../../times.ts"
 
-/** What is selected: jobs by their ids, or all that match, as they match when it is decided. */
+/** The selected jobs: by ids, or all that match the filters at the moment of the action. */
 export type Selection = { readonly ids: ReadonlySet<string> } | "all"
 export const NONE: Selection = { ids: new Set() }
 
@@ -68,7 +68,7 @@ export const JobTable = ({
   )
 }
 
-/** The time that says most about a job in its state. */
+/** The time that the row shows, which depends on the state of the job. */
 const whenOf = ({ times, state }: JobSummary): string =>
   times.ended ??
   (state === "scheduled" ? times.due : state === "started" ? times.started : times.enqueued) ??
@@ -130,20 +130,20 @@ const JobRow = ({
       </Cell>
       <Cell class="off">
         <Menu label={`Actions for job ${end}`}>
-          <Decision
+          <ActionButton
             scope="operate"
             icon="retry"
-            onClick={() => decide(`Retry ${end}`, "POST", jobPath(job.id, "/retry"))}
+            onClick={() => runAction(`Retry ${end}`, "POST", jobPath(job.id, "/retry"))}
           >
             Retry
-          </Decision>
-          <Decision
+          </ActionButton>
+          <ActionButton
             scope="operate"
             icon="x"
-            onClick={() => decide(`Cancel ${end}`, "POST", jobPath(job.id, "/cancel"))}
+            onClick={() => runAction(`Cancel ${end}`, "POST", jobPath(job.id, "/cancel"))}
           >
             Cancel
-          </Decision>
+          </ActionButton>
           <Button icon="copy" onClick={() => void navigator.clipboard?.writeText(job.id)}>
             Copy the id
           </Button>
@@ -153,7 +153,7 @@ const JobRow = ({
   )
 }
 
-/** What a row says beside the state: the error, which leads to the job; how far it is; what it waits for. */
+/** The details of a row: the error with a link to the job, the progress, or what the job waits for. */
 const Known = ({ job, to }: { readonly job: JobSummary; readonly to: string }): JSX.Element => {
   if (job.error !== undefined && job.state !== "succeeded")
     return (

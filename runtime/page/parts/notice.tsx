@@ -1,9 +1,12 @@
-/** Decisions about one thing: made at once, told at the bottom of the page, and taken back from there where that is possible. */
+/**
+ * Actions on one job, queue or worker: they are done at once, reported at the bottom of the page, and undone from there
+ * where that is possible.
+ */
 import { signal } from "@preact/signals"
 import type { JSX } from "preact"
 import { ApiError, type Query } from "../client.ts"
 import { refresh, send } from "../state.ts"
-import { Button, type Command, Decision, type DecisionProps } from "./basic.tsx"
+import { ActionButton, type ActionButtonProps, Button, type Command } from "./basic.tsx"
 import { Icon } from "./icon.tsx"
 
 interface Call {
@@ -12,41 +15,43 @@ interface Call {
   readonly query?: Query
 }
 
-interface Said {
+interface Notice {
   readonly words: string
   readonly isBad: boolean
   readonly undo?: Call
 }
 
-const said = signal<Said | undefined>(undefined)
+const notice = signal<Notice | undefined>(undefined)
 let timer: ReturnType<typeof setTimeout> | undefined
 
-/** Tells something for a while. */
-export const say = (next: Said): void => {
+/** Shows a message for some seconds. */
+export const notify = (next: Notice): void => {
   clearTimeout(timer)
-  said.value = next
+  notice.value = next
   timer = setTimeout(
     () => {
-      said.value = undefined
+      notice.value = undefined
     },
     next.undo === undefined ? 6_000 : 12_000,
   )
 }
 
-/** The states of a job that has not begun. */
+/** The states of a job that has not started. */
 const WAITING = "deferred,scheduled,queued"
 
-/** What takes a decision back: a job that has not started is cancelled again, a cancelled one is retried. */
+/**
+ * The request that undoes an action: a retried job that has not started is cancelled again, a cancelled one is retried.
+ */
 const undoOf = ({ path }: Call): Call | undefined => {
   const [, job, verb] = /^(\/v1\/jobs\/[^/]+)\/(retry|cancel|run-now)$/.exec(path) ?? []
   if (job === undefined || verb === "run-now") return undefined
-  // Once the job runs again it is not what was retried by mistake any more.
+  // Only a job that has not started is cancelled: a run that has begun has to go on.
   if (verb === "retry") return { method: "POST", path: `${job}/cancel`, query: { state: WAITING } }
   return { method: "POST", path: `${job}/retry` }
 }
 
-/** Decides, and says what came of it. Resolves to whether it was done. */
-export const decide = async (
+/** Makes the request of an action and shows its result. Resolves with whether it succeeded. */
+export const runAction = async (
   words: string,
   method: string,
   path: string,
@@ -56,17 +61,17 @@ export const decide = async (
   try {
     await send(method, path, query, body)
     const undo = undoOf({ method, path })
-    say({ words: `${words}: done`, isBad: false, ...(undo === undefined ? {} : { undo }) })
+    notify({ words: `${words}: done`, isBad: false, ...(undo === undefined ? {} : { undo }) })
     refresh()
     return true
   } catch (error) {
     if (!(error instanceof ApiError)) throw error
-    say({ words: `${words}: ${error.message}`, isBad: true })
+    notify({ words: `${words}: ${error.message}`, isBad: true })
     return false
   }
 }
 
-/** Why a decision cannot be taken back any more. */
+/** Why an action cannot be undone any more, by error code. */
 const TOO_LATE: Readonly<Record<string, string>> = {
   "matches-differ": "the job has started meanwhile, and goes on",
   "already-terminal": "the job has ended meanwhile",
@@ -76,30 +81,33 @@ const TOO_LATE: Readonly<Record<string, string>> = {
 const takeBack = async ({ method, path, query }: Call): Promise<void> => {
   try {
     await send(method, path, query)
-    say({ words: "Undo: done", isBad: false })
+    notify({ words: "Undo: done", isBad: false })
   } catch (error) {
     if (!(error instanceof ApiError)) throw error
     const late = TOO_LATE[error.code]
-    say({ words: `Undo: ${late === undefined ? error.message : `too late, ${late}`}`, isBad: true })
+    notify({ words: `Undo: ${late === undefined ? error.message : `too late, ${late}`}`, isBad: true })
   }
   refresh()
 }
 
-/** A button that decides at once. `words`: how the decision is told. */
-export const Act = ({
+/** A button whose action needs no dialog. `words`: the action in the message about its result. */
+export const RequestButton = ({
   words,
   command,
   ...button
-}: Omit<DecisionProps, "onClick" | "command"> & { readonly words: string; readonly command: Command }): JSX.Element => (
-  <Decision
+}: Omit<ActionButtonProps, "onClick" | "command"> & {
+  readonly words: string
+  readonly command: Command
+}): JSX.Element => (
+  <ActionButton
     {...button}
     command={command}
-    onClick={() => void decide(words, command.method, command.path, command.query)}
+    onClick={() => void runAction(words, command.method, command.path, command.query)}
   />
 )
 
-/** What is let go on or stopped, whichever it is not: one button, at one place. */
-export const Turn = ({
+/** One button that pauses or resumes a queue, schedule or worker, whichever applies. */
+export const PauseToggle = ({
   name,
   isOff,
   verbs,
@@ -108,15 +116,15 @@ export const Turn = ({
 }: {
   readonly name: string
   readonly isOff: boolean
-  /** What it says to begin again, and to stop. */
+  /** Texts of the button to resume and to pause. */
   readonly verbs: readonly [on: string, off: string]
   readonly titles: readonly [on: string, off: string]
-  /** What it calls, by its verb in an address. */
+  /** The request for a verb. */
   readonly command: (verb: string) => Command
 }): JSX.Element => {
   const at = isOff ? 0 : 1
   return (
-    <Act
+    <RequestButton
       scope="operate"
       class="small"
       icon={isOff ? "play" : "pause"}
@@ -125,13 +133,13 @@ export const Turn = ({
       command={command(verbs[at].toLowerCase())}
     >
       {verbs[at]}
-    </Act>
+    </RequestButton>
   )
 }
 
-/** Where decisions are told. It is always there, so that it is read out. */
-export const SaidBar = (): JSX.Element => {
-  const { value } = said
+/** The place of the messages. It is always in the document, so that screen readers announce its changes. */
+export const NoticeBar = (): JSX.Element => {
+  const { value } = notice
   return (
     <div class="said" role="status">
       {value !== undefined && (
@@ -149,7 +157,7 @@ export const SaidBar = (): JSX.Element => {
               Undo
             </Button>
           )}
-          <Button class="small quiet sq" icon="x" label="Close" onClick={() => (said.value = undefined)} />
+          <Button class="small quiet sq" icon="x" label="Close" onClick={() => (notice.value = undefined)} />
         </div>
       )}
     </div>

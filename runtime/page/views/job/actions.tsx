@@ -1,18 +1,18 @@
-/** What can be decided about a job: retry, run now, cancel, delete. */
+/** The actions on a job: retry, run now, cancel, delete. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import type { FullJob } from "../../api.ts"
 import { onePath } from "../../bulk.ts"
 import { jobPath } from "../../client.ts"
 import { useKey } from "../../keys.ts"
-import { Button, Decision, Dialog } from "../../parts/basic.tsx"
-import { Act, decide } from "../../parts/said.tsx"
+import { ActionButton, Button, Dialog } from "../../parts/basic.tsx"
+import { RequestButton, runAction } from "../../parts/notice.tsx"
 import { idEnd } from "../../seen.ts"
 import { may } from "../../state.ts"
 
 const RETRYABLE = ["failed", "cancelled", "expired"]
 
-/** Each decision has its place, whatever the state: none comes where another one was. */
+/** Every button is shown in every state, disabled where it does not apply: no button moves to where another one was. */
 export const Actions = ({ job, isEnded }: { readonly job: FullJob; readonly isEnded: boolean }): JSX.Element => {
   const isCancelling = useSignal(false)
   const isDeleting = useSignal(false)
@@ -20,13 +20,13 @@ export const Actions = ({ job, isEnded }: { readonly job: FullJob; readonly isEn
   const isDead = job.dead !== undefined
   const retryPath = onePath(isDead ? "redrive" : "retry", job.id)
   const retry = (): void => {
-    if (canRetry && may("operate")) void decide(`Retry ${idEnd(job.id)}`, "POST", retryPath)
+    if (canRetry && may("operate")) void runAction(`Retry ${idEnd(job.id)}`, "POST", retryPath)
   }
   useKey("r", retry)
   const canRun = job.state === "scheduled"
   return (
     <>
-      <Decision
+      <ActionButton
         scope="operate"
         class={canRetry ? "main" : ""}
         icon="retry"
@@ -35,8 +35,8 @@ export const Actions = ({ job, isEnded }: { readonly job: FullJob; readonly isEn
         off={canRetry ? undefined : isEnded ? "It has succeeded" : "It has not ended"}
       >
         Retry
-      </Decision>
-      <Act
+      </ActionButton>
+      <RequestButton
         scope="operate"
         class={canRun ? "main" : ""}
         icon="play"
@@ -45,16 +45,16 @@ export const Actions = ({ job, isEnded }: { readonly job: FullJob; readonly isEn
         off={canRun ? undefined : "It is not scheduled for later"}
       >
         Run now
-      </Act>
-      <Decision
+      </RequestButton>
+      <ActionButton
         scope="operate"
         onClick={() => (isCancelling.value = true)}
         command={{ method: "POST", path: jobPath(job.id, "/cancel") }}
         off={isEnded ? "It has ended" : undefined}
       >
         Cancel…
-      </Decision>
-      <Decision
+      </ActionButton>
+      <ActionButton
         scope="admin"
         class="danger"
         icon="trash"
@@ -63,7 +63,7 @@ export const Actions = ({ job, isEnded }: { readonly job: FullJob; readonly isEn
         off={isEnded ? undefined : "Cancel it first"}
       >
         Delete…
-      </Decision>
+      </ActionButton>
       {isCancelling.value && <Cancel job={job} onClose={() => (isCancelling.value = false)} />}
       {isDeleting.value && <Delete job={job} onClose={() => (isDeleting.value = false)} />}
     </>
@@ -90,7 +90,7 @@ const Cancel = ({ job, onClose }: { readonly job: FullJob; readonly onClose: () 
             onClick={() => {
               onClose()
               const query = terminate.value ? { terminate: true } : {}
-              void decide(`Cancel ${idEnd(job.id)}`, "POST", jobPath(job.id, "/cancel"), query)
+              void runAction(`Cancel ${idEnd(job.id)}`, "POST", jobPath(job.id, "/cancel"), query)
             }}
           >
             Cancel the job
@@ -133,7 +133,7 @@ const Delete = ({ job, onClose }: { readonly job: FullJob; readonly onClose: () 
             disabled={typed.value.trim() !== end}
             onClick={() => {
               onClose()
-              void decide(`Delete ${end}`, "DELETE", jobPath(job.id))
+              void runAction(`Delete ${end}`, "DELETE", jobPath(job.id))
             }}
           >
             Delete for ever
