@@ -15,18 +15,18 @@ import { milliseconds } from "../options/duration.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { jsonForm, ofJsonForm } from "../protocol/codec/json.ts"
 import { TransportError } from "../transport/errors.ts"
-import { errorOf, failureOf, named } from "./failure.ts"
+import { errorOf, failureNamed, failureOf } from "./failure.ts"
 import type { StepEntry, StepFailure } from "./page.ts"
 
 // ── What a step may be ──────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The most steps in one run of a job. */
 export const MOST_STEPS = 10_000
-/** With so many steps a job is near its end. */
+/** With this number of steps a job is near the limit, and a warning is logged. */
 export const MANY_STEPS = MOST_STEPS * 0.8
 const MOST_NAME_BYTES = 128
 
-/** What holds for one step, with its defaults. */
+/** The options of one step, with their defaults. */
 export interface Plan {
   readonly retry: ResolvedRetry
   readonly limitMs: number | undefined
@@ -53,7 +53,7 @@ export const checkName = (name: unknown): void => {
     refuseInput("name", "must be without control characters, and well-formed")
 }
 
-/** The key of each item. Refuses what is no text, and the second one of two that are equal. */
+/** The key of each item. Fails for a key that is no text, and for two equal keys. */
 export const keysOf = <In>(items: ReadonlyArray<In>, key: (item: In) => unknown): ReadonlyArray<string> => {
   const keys = new Set<string>()
   for (const item of items) {
@@ -76,7 +76,7 @@ export const planOf = ({ retry, timeLimit, revert }: StepOptions<never>): Plan =
   }
 }
 
-/** Refuses a step that the job may not begin now. `names`: those of the steps that it has begun. */
+/** Fails for a step that the job may not begin now. `names`: the steps that it has begun. */
 export const checkUse = (name: string, names: ReadonlySet<string>, isInside: boolean): void => {
   if (isInside) {
     const message = `the step ${name} was begun inside another step: begin it after that one, or make both one step`
@@ -98,7 +98,7 @@ const LONGEST_WAIT_MS = 600_000
 const REVERT_LIMIT_MS = 600_000
 const REVERT_RETRY = resolveRetry({ max: 5, baseMs: 1_000, maxMs: 60_000 }, undefined)
 
-/** Stores what steps have come to. A write never settles once another delivery has the job. */
+/** Stores the outcomes of steps. A write never settles once another delivery has the job. */
 export interface StepNotes {
   /** Resolves when the entry is stored. A large result is stored under a key of its own. */
   note(entry: StepEntry): Promise<void>
@@ -119,7 +119,7 @@ export interface CallOptions {
   readonly progress: Step["progress"]
   /** The job's signal. */
   readonly signal: () => AbortSignal
-  /** Whether the attempt was ended from outside: then nothing more begins. */
+  /** Whether the attempt was ended from outside, so that no further step or try begins. */
   readonly isOver: () => boolean
   /** Calls a function that may return a value, a promise or an Effect. */
   readonly invoke: (call: StepCall, run: () => unknown) => Promise<Exit.Exit<unknown, unknown>>
@@ -159,9 +159,9 @@ export class StepCalls {
   }
 
   /**
-   * Runs a step until it succeeds or may not be tried again, and stores what it came to. Resolves with its result, or
-   * with `undefined` where the attempt was ended from outside: then the step has not failed, and the next attempt runs
-   * it again. Fails with the error of the step. `isLast`: whether no further try begins.
+   * Runs a step until it succeeds or may not be tried again, and stores its outcome. Resolves with its result, or with
+   * `undefined` where the attempt was ended from outside: then the step has not failed, and the next attempt runs it
+   * again. Fails with the error of the step. `isLast`: whether no further try begins.
    */
   async perform(
     name: string,
@@ -189,7 +189,7 @@ export class StepCalls {
         } catch (cause) {
           if (!isTooLarge(cause)) throw cause
           const message = `${messageOf(cause)}; store large results elsewhere and return where they are`
-          outcome = { failure: named("ResultTooLarge", message), final: true }
+          outcome = { failure: failureNamed("ResultTooLarge", message), final: true }
         }
       }
       if (isOver()) return undefined
@@ -206,7 +206,7 @@ export class StepCalls {
   }
 
   /**
-   * Reverts a step, with retries, and stores whether that was done. Resolves with whether it was. `prepare`: makes the
+   * Reverts a step, with retries, and stores the outcome. Resolves with whether it was reverted. `prepare`: makes the
    * function that reverts it, anew for each try.
    */
   async revert(
@@ -276,7 +276,7 @@ export class StepCalls {
       this.#executing--
       this.#onReturn()
     }
-    // Around the whole call: an Effect that the function returns runs only after the function.
+    // The context covers the whole call, since an Effect that the function returns runs only after the function.
     const exit = await inside.run(this, () => invoke(call, () => run(step)))
     clearTimeout(timer)
     this.#calls.delete(call)
@@ -284,7 +284,7 @@ export class StepCalls {
     else void call.pending.then(ended, ended)
     if (isLate) {
       const message = `the step ${name} ran longer than its limit of ${(limitMs ?? 0) / 1000} s`
-      return { failure: named("TimeLimitExceeded", message), final: false }
+      return { failure: failureNamed("TimeLimitExceeded", message), final: false }
     }
     if (Exit.isFailure(exit)) {
       const failure = failureOf(Cause.squash(exit.cause))
@@ -292,7 +292,10 @@ export class StepCalls {
     }
     const form = jsonForm(exit.value, "result")
     if (Result.isSuccess(form)) return { value: form.success ?? null }
-    return { failure: named("ResultUnserialisable", `${form.failure}: return plain values from a step`), final: true }
+    return {
+      failure: failureNamed("ResultUnserialisable", `${form.failure}: return plain values from a step`),
+      final: true,
+    }
   }
 }
 

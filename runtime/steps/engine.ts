@@ -23,7 +23,7 @@ import {
   type StepNotes,
 } from "./calls.ts"
 import { errorOf } from "./failure.ts"
-import { type Folded, fold, leftDone, outcomeFor, type StepState, toRevert } from "./fold.ts"
+import { type Folded, fold, outcomeFor, type StepState, toRevert, unreverted } from "./fold.ts"
 import type { Entry } from "./page.ts"
 
 /** What the engine needs of the worker. A write never settles once another delivery has the job. */
@@ -45,18 +45,16 @@ export interface StepPort extends StepNotes {
 
 export interface EngineOptions extends CallOptions {
   readonly port: StepPort
-  /** Ends the wait for a handler that will not go on. */
+  /** Ends the wait for a handler that will not continue. */
   readonly leave: () => void
 }
 
-/**
- * How long the handler must have reached no further step, while steps are undone, before the first of them is reverted.
- */
+/** While steps are undone: how long the handler must have reached no further step before the first step is reverted. */
 const QUIET_MS = 10
 /** The same where the handler has not reached every step that is to be reverted. */
 const PATIENCE_MS = 1_000
 const LONGEST_REPLAY_MS = 30_000
-/** How long a handler may go on after its cancellation, before its steps are undone. */
+/** How long a cancelled handler may continue between two steps before its steps are undone. */
 const HEED_MS = 10_000
 
 const NEVER = new Promise<never>(() => undefined)
@@ -74,8 +72,8 @@ export class StepEngine {
   #opening: Promise<Folded> | undefined
   #folded: Folded | undefined
   /**
-   * `#begun`: steps without an end yet. `#running`: the ones of them whose function is called or whose outcome is
-   * stored.
+   * `#begun`: number of steps that have not ended. `#running`: number of steps whose function runs or whose outcome is
+   * being stored.
    */
   #begun = 0
   #running = 0
@@ -104,7 +102,8 @@ export class StepEngine {
   }
 
   /**
-   * What of the handler still runs after the wait for it, or its attempt, was ended; `undefined` where nothing does.
+   * The part of the handler that still runs after the wait for it, or its attempt, was ended; `undefined` where nothing
+   * runs.
    */
   pending(handler: Promise<unknown> | undefined): Promise<unknown> | undefined {
     if (this.#parked === 0) return handler
@@ -232,8 +231,8 @@ export class StepEngine {
   }
 
   /**
-   * Gives outcomes back in the order in which they were stored, so that a race of steps ends as it did in the first
-   * run.
+   * Resolves stored outcomes in the order in which they were stored, so that a race of steps ends as it did in the
+   * first run.
    */
   #inOrder(order: number): Promise<void> {
     return new Promise((resolve) => {
@@ -294,7 +293,7 @@ export class StepEngine {
       const now = performance.now()
       if (moves !== this.#moves || this.#replays.length > 0) quietSince = now
       moves = this.#moves
-      const missing = this.#folded === undefined || leftDone(this.#folded).some((name) => !this.#reverts.has(name))
+      const missing = this.#folded === undefined || unreverted(this.#folded).some((name) => !this.#reverts.has(name))
       const patience = this.#parked === 0 ? LONGEST_REPLAY_MS : missing ? PATIENCE_MS : QUIET_MS
       if (now - quietSince >= patience || now - began >= LONGEST_REPLAY_MS) return this.#leave()
     }

@@ -36,8 +36,8 @@ const ofStepError = ({ names, message, fields, stack, cause }: StepError, depth:
 export const errorOf = ({ cause, ...failure }: StepFailure): StepError =>
   new StepError({ ...failure, ...(cause === undefined ? {} : { cause: errorOf(cause) }) })
 
-/** A failure that the engine finds, not the function of the step. */
-export const named = (name: string, message: string): StepFailure => ({ names: [name], message })
+/** A failure that the engine detects, not one that the step's function throws. */
+export const failureNamed = (name: string, message: string): StepFailure => ({ names: [name], message })
 
 const namesOf = (thrown: unknown, first: string): ReadonlyArray<string> => {
   const names = [first]

@@ -1,11 +1,11 @@
-/** The state of each step that follows from a journal's entries. Pure. */
+/** Derives the state of each step from the entries of a journal. Pure. */
 import type { Undoing } from "../protocol/record.ts"
 import type { Entry, StepEntry, StepFailure } from "./page.ts"
 
 export interface StepState {
   readonly name: string
   readonly state: "done" | "failed" | "reverted" | "revert-failed"
-  /** Place of its outcome in the journal: steps are replayed in this order, and reverted in the reverse order. */
+  /** Position of the outcome in the journal: steps are replayed in this order, and reverted in the reverse order. */
   readonly order: number
   readonly at: number
   readonly took: number
@@ -16,7 +16,7 @@ export interface StepState {
   /** Key under which the result is stored, where it is too large for a page. */
   readonly large?: string
   readonly failure?: StepFailure
-  /** How many retries the job had behind it when the step failed. */
+  /** How many times the job had been retried when the step failed. */
   readonly retries?: number
   /** Why the revert of the step failed for good. */
   readonly undone?: StepFailure
@@ -24,7 +24,7 @@ export interface StepState {
 
 export interface Folded {
   readonly steps: ReadonlyMap<string, StepState>
-  /** Why the steps are undone; set once that has begun. */
+  /** Why the steps are undone; set once undoing has begun. */
   readonly ending: Undoing | undefined
   /** The highest fence of all deliveries that have opened the journal. */
   readonly opened: string
@@ -59,7 +59,7 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
     } else if (entry.kind === "ok" || entry.kind === "err") steps.set(entry.step, outcomeOf(entry, order))
     else {
       const { step: name, at, took, tries } = entry
-      // The outcome of this step was never stored: its worker may have died in it.
+      // The outcome of this step was not stored: its worker may have died while it ran.
       const before = steps.get(name) ?? { name, order, at, took, tries, revert: true }
       const after =
         entry.kind === "rev"
@@ -78,16 +78,16 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
  */
 export const outcomeFor = (folded: Folded, name: string, retries: number): StepState | undefined => {
   const step = folded.steps.get(name)
-  // A step whose worker died in it has been reverted without an outcome.
+  // A step during which the worker died has no outcome, but may have been reverted.
   if (step === undefined || (step.failure ?? step.large ?? step.value) === undefined) return undefined
   const isVoid = step.failure !== undefined && step.retries !== retries && folded.ending === undefined
   return isVoid ? undefined : step
 }
 
 /**
- * The steps to revert next, in that order, out of all with a revert that the handler has reached: the last completed
- * one first. A step without an outcome may have run, and comes before them, the last reached one first; it is left out
- * where `ending.sure` rules that it was under way.
+ * The steps to revert next, in order, out of all steps with a revert that the handler has reached: the last completed
+ * one first. A step without an outcome may have run: it comes before them, the last reached one first. `ending.sure`
+ * says that no step was under way, so steps without an outcome are left out.
  */
 export const toRevert = (folded: Folded, reached: ReadonlyArray<string>): ReadonlyArray<string> => {
   const orderOf = (name: string, at: number) => {
@@ -104,14 +104,14 @@ export const toRevert = (folded: Folded, reached: ReadonlyArray<string>): Readon
 const isUndone = (step: StepState | undefined): boolean => step?.state === "reverted"
 
 /** Names of the steps with a revert that were not reverted, oldest first. */
-export const leftDone = ({ steps }: Folded): ReadonlyArray<string> =>
+export const unreverted = ({ steps }: Folded): ReadonlyArray<string> =>
   [...steps.values()].filter((step) => step.revert && !isUndone(step)).map(({ name }) => name)
 
 /**
  * The entries with which the next run begins when a job is run again by hand. Completed steps are kept where nothing
  * was undone. A job whose revert failed for good goes on reverting. A job whose steps were undone begins with none.
  */
-export const kept = (entries: ReadonlyArray<Entry>): ReadonlyArray<Entry> => {
+export const keptEntries = (entries: ReadonlyArray<Entry>): ReadonlyArray<Entry> => {
   const folded = fold(entries)
   if (folded.ending === undefined) return entries.filter(({ kind }) => kind === "ok")
   const isStuck = [...folded.steps.values()].some(({ state }) => state === "revert-failed")

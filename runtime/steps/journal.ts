@@ -11,12 +11,12 @@ import {
   type Entry,
   encodePage,
   fill,
-  flowPrefix,
-  judge,
+  journalPrefix,
   pageKey,
   type Tail,
   type Waiting,
   waiting,
+  writeOutcome,
 } from "./page.ts"
 import { copyKept, keepFor, readJournal, readValue, ttlOf } from "./pages.ts"
 
@@ -40,7 +40,7 @@ export interface JournalOptions {
 
 const TRIES = 3
 const WAIT_MS = 100
-/** How often opening is tried, since another delivery may write in between; this many in a row are unlikely. */
+/** How often opening is tried: another delivery may write in between, but hardly so many times in a row. */
 const OPENINGS = 10
 
 interface Queued extends Waiting {
@@ -63,7 +63,7 @@ export class Journal {
 
   constructor(options: JournalOptions) {
     this.#options = options
-    this.#prefix = flowPrefix(options.id, options.run)
+    this.#prefix = journalPrefix(options.id, options.run)
   }
 
   get entries(): ReadonlyArray<Entry> {
@@ -87,7 +87,7 @@ export class Journal {
       try {
         let read = await readJournal(store, this.#prefix)
         if (read.entries.length === 0 && from.length > 0) {
-          const prefixes = from.map((run) => flowPrefix(id, run))
+          const prefixes = from.map((run) => journalPrefix(id, run))
           await copyKept(store, prefixes, this.#prefix, by)
           read = await readJournal(store, this.#prefix)
         }
@@ -200,9 +200,9 @@ export class Journal {
       }
       try {
         const [found] = await store.get([key])
-        const judged = judge(found && decodePage(found.value), { by, n, revision: expect })
-        if (judged === "written") return found?.revision ?? ""
-        if (judged === "superseded") return { closed: "superseded" }
+        const outcome = writeOutcome(found && decodePage(found.value), { by, n, revision: expect })
+        if (outcome === "written") return found?.revision ?? ""
+        if (outcome === "superseded") return { closed: "superseded" }
         expect = found?.revision ?? ""
       } catch (cause) {
         if (!(cause instanceof TransportError)) throw cause

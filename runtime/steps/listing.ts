@@ -1,4 +1,7 @@
-/** The steps of a job as people and programs see them, and the journals of ended jobs, which get the time to live of their record. */
+/**
+ * Lists the steps of a job for the page, HTTP and the command line; and gives journals of ended jobs the time to live
+ * of their record.
+ */
 import * as Schema from "effect/Schema"
 import { describedMethod } from "../cluster/directory.ts"
 import type { Connection } from "../connection/connection.ts"
@@ -10,7 +13,7 @@ import { parseTask } from "../protocol/headers.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { fold, type StepState } from "./fold.ts"
-import { decodePage, flowPrefix, SHELVES, shelfPrefix } from "./page.ts"
+import { decodePage, journalPrefix, SHARDS, shardPrefix } from "./page.ts"
 import { keepFor, readJournal } from "./pages.ts"
 
 const Step = Schema.Struct({
@@ -31,7 +34,10 @@ const Step = Schema.Struct({
   ),
 })
 
-/** The durable steps of a job, in the order in which they were stored. Steps that are under way are not among them. */
+/**
+ * A page of the durable steps of a job, in the order in which their outcomes were stored. Steps that are under way are
+ * not listed.
+ */
 export const StepPage = Schema.Struct({
   run: Schema.Int,
   steps: Schema.Array(Step),
@@ -39,7 +45,7 @@ export const StepPage = Schema.Struct({
 })
 export type StepPage = typeof StepPage.Type
 
-/** A page of the steps of a job's run, which is the last one. Fails with `not-found`, `gone`, and as the store does. */
+/** Reads a page of the steps of a job's last run. Fails with `not-found`, `gone`, and as the store does. */
 export const stepsOf = async (
   connection: Connection,
   id: string,
@@ -48,7 +54,7 @@ export const stepsOf = async (
   const { store } = connection
   const { record } = await findRecord(connection, id)
   if (record.tombstone) throw goneError(id)
-  const { entries } = await readJournal(store, flowPrefix(id, record.run))
+  const { entries } = await readJournal(store, journalPrefix(id, record.run))
   const from = after === "" ? -1 : Number(after)
   const all = [...fold(entries).steps.values()].sort((one, other) => one.order - other.order)
   const rest = all.filter(({ order }) => order > from)
@@ -78,7 +84,7 @@ const stepView = (step: StepState, redact: ReturnType<typeof hideAll>): typeof S
   }
 }
 
-/** What the method hides. Everything where that cannot be read. */
+/** The redaction of the job's method. Hides everything where it cannot be read. */
 const redactionOf = async (store: Connection["store"], { task, meth, message }: JobRecord) => {
   const parsed = message === undefined ? undefined : parseTask(message)
   const own = parsed?._tag === "Success" ? parsed.success.own.redact : undefined
@@ -88,20 +94,20 @@ const redactionOf = async (store: Connection["store"], { task, meth, message }: 
   )
 }
 
-/** Pages that one round of a sweep reads. */
+/** Pages that one round of the sweep reads at most. */
 const SLICE = 50
 
 /**
- * Finds journals of jobs that have ended, whose worker died before it could give them a time to live, or that were ended from
- * outside. One slice of one shelf per round.
+ * Finds journals of ended jobs that have no time to live yet, because the worker died before it could set one, or
+ * because the job was ended by another process. Each round reads one part of one shard.
  */
 export class JournalSweep {
-  #shelf = 0
+  #shard = 0
   #after: string | undefined
 
   /** Fails as the transport does. */
   async round({ jobs, store }: Pick<Connection, "jobs" | "store">): Promise<void> {
-    const prefix = shelfPrefix(this.#shelf)
+    const prefix = shardPrefix(this.#shard)
     const some = await store.list({
       prefix,
       limit: SLICE,
@@ -116,9 +122,9 @@ export class JournalSweep {
     for (const [id, run] of runs.values()) {
       const record = (await jobs.find(id))?.record
       const isOver = record === undefined || record.run > run || isTerminal(record.state)
-      if (isOver) await keepFor(store, flowPrefix(id, run), record?.run === run ? (record.keepMs ?? -1) : 0)
+      if (isOver) await keepFor(store, journalPrefix(id, run), record?.run === run ? (record.keepMs ?? -1) : 0)
     }
     this.#after = some.length < SLICE ? undefined : some.at(-1)?.key
-    if (this.#after === undefined) this.#shelf = (this.#shelf + 1) % SHELVES
+    if (this.#after === undefined) this.#shard = (this.#shard + 1) % SHARDS
   }
 }

@@ -6,7 +6,7 @@
 import { hashOf, keyPart } from "../jobs/dependencies/edges.ts"
 import type { Undoing } from "../protocol/record.ts"
 
-/** The failure of a step in its stored form. The first run throws it as every later one does. */
+/** The failure of a step in its stored form. The first run throws the same form as every later run. */
 export interface StepFailure {
   /** Class names and `_tag` of the thrown error, the most specific one first. */
   readonly names: ReadonlyArray<string>
@@ -25,8 +25,8 @@ interface Noted {
 }
 
 /**
- * What a step has done: `ok` completed, `err` failed, `rev` was reverted, `rer` its revert failed for good. `revert`:
- * the step has a function that reverts it.
+ * The event of a step: `ok` it completed, `err` it failed, `rev` it was reverted, `rer` its revert failed for good.
+ * `revert`: the step has a function that reverts it.
  */
 export type StepEntry =
   | (Noted & { readonly kind: "ok"; readonly revert?: true; readonly value?: unknown; readonly large?: string })
@@ -41,7 +41,7 @@ export type Entry =
    * included.
    */
   | { readonly kind: "open"; readonly fence: string; readonly at: number; readonly claims: number }
-  /** The steps are undone from here on. */
+  /** Undoing of the steps has begun. */
   | { readonly kind: "to"; readonly at: number; readonly ending: Undoing }
 
 export interface Page {
@@ -58,21 +58,21 @@ export interface Page {
 }
 
 const PREFIX = "flow/"
-export const SHELVES = 16
+export const SHARDS = 16
 const SEAL_BYTES = 8 * 1024
 const SEAL_ENTRIES = 32
 /** A result with more characters of JSON has a key of its own, which the entry names. */
 export const LARGE = 4 * 1024
 
-export const shelfPrefix = (shelf: number): string => `${PREFIX}${shelf}/`
+export const shardPrefix = (shard: number): string => `${PREFIX}${shard}/`
 
 /** Prefix of all keys of one run of a job. */
-export const flowPrefix = (id: string, run: number): string =>
-  `${shelfPrefix(hashOf(id) % SHELVES)}${keyPart(id)}/${run}/`
+export const journalPrefix = (id: string, run: number): string =>
+  `${shardPrefix(hashOf(id) % SHARDS)}${keyPart(id)}/${run}/`
 
 export const pageKey = (prefix: string, page: number): string => `${prefix}${String(page).padStart(6, "0")}`
 
-/** An entry with its JSON, so that a page that grows is not encoded anew each time. */
+/** An entry with its JSON, so that the entries of a page are not encoded again with each write. */
 export interface Waiting {
   readonly entry: Entry
   readonly text: string
@@ -139,11 +139,10 @@ export const tailAfter = (at: number, page: Page, revision: string): Tail =>
   page.sealed ? { page: at + 1, revision: "", held: [] } : { page: at, revision, held: page.entries.map(waiting) }
 
 /**
- * Judges by the stored page what became of a write that was refused, or whose answer was lost. `again`: it was not
- * stored, and no other writer has followed. `superseded`: another writer has followed, so that this one may write no
- * more.
+ * Decides by the stored page what became of a write that was refused, or whose answer was lost. `again`: it was not
+ * stored, and no other writer has followed. `superseded`: another writer has followed, so this one may write no more.
  */
-export const judge = (
+export const writeOutcome = (
   found: Page | undefined,
   sent: { readonly by: string; readonly n: number; readonly revision: string },
 ): "written" | "again" | "superseded" => {

@@ -3,7 +3,7 @@
  * run begins.
  */
 import type { Store } from "../transport/store.ts"
-import { kept } from "./fold.ts"
+import { keptEntries } from "./fold.ts"
 import {
   decodePage,
   EMPTY,
@@ -54,16 +54,16 @@ export const readValue = async (store: Store, prefix: string, name: string): Pro
 }
 
 /**
- * Copies what an ended run has done into the journal of the next one: from the first of `runs` that has a journal. The
- * first page is written last, so that a copy that was cut short does not count. A page that exists already was copied
- * before, from the same entries.
+ * Copies the completed steps of an ended run into the journal of the next one: from the first of `runs` that has a
+ * journal. The first page is written last, so that an unfinished copy does not count. A page that exists already was
+ * copied before, from the same entries.
  */
 export const copyKept = async (store: Store, runs: ReadonlyArray<string>, to: string, by: string): Promise<void> => {
   const [from, ...earlier] = runs
   if (from === undefined) return
   const { entries } = await readJournal(store, from)
   if (entries.length === 0) return copyKept(store, earlier, to, by)
-  let rest: ReadonlyArray<Waiting> = kept(entries).map(waiting)
+  let rest: ReadonlyArray<Waiting> = keptEntries(entries).map(waiting)
   for (const { entry } of rest) {
     if (entry.kind !== "ok" || entry.large === undefined) continue
     const value = new TextEncoder().encode(await readValue(store, from, entry.large))

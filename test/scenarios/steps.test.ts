@@ -16,7 +16,7 @@ import * as Effect from "effect/Effect"
 import { describe, expect, expectTypeOf, onTestFinished, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { JournalSweep } from "../../runtime/steps/listing.ts"
-import { decodePage, flowPrefix } from "../../runtime/steps/page.ts"
+import { decodePage, journalPrefix } from "../../runtime/steps/page.ts"
 import { faulty } from "../support/faulty-board.ts"
 import { startNats } from "../support/servers/nats.ts"
 import { eventually, temporaryFolder } from "../support/servers/process.ts"
@@ -312,7 +312,7 @@ describe("steps", () => {
       { name: "large", state: "failed", tries: 1, error: { name: "ResultTooLarge" } },
       { name: "small", state: "done", value: '"small"' },
     ])
-    const prefix = flowPrefix(job.id, 1)
+    const prefix = journalPrefix(job.id, 1)
     const kept = await client.connection.store.list({ prefix, limit: 10 })
     expect(kept.map(({ key }) => key.slice(prefix.length))).toEqual(["000000"])
   })
@@ -639,12 +639,12 @@ test("a journal whose job was ended from outside gets its time to live by the sw
   await begun.promise
   const { connection } = service.client
   const page = async () => {
-    const [found] = await connection.store.list({ prefix: flowPrefix(job.id, 1), limit: 1 })
+    const [found] = await connection.store.list({ prefix: journalPrefix(job.id, 1), limit: 1 })
     return found && decodePage(found.value)
   }
   const sweep = new JournalSweep()
   const round = async () => {
-    for (let shelf = 0; shelf < 16; shelf++) await sweep.round(connection)
+    for (let shard = 0; shard < 16; shard++) await sweep.round(connection)
   }
   await round()
   expect((await page())?.ended).toBeUndefined()

@@ -1,15 +1,16 @@
 /**
- * Joins the queues of one transport with the records, the store and the due times of another, the home: a driver as any
- * other. A task that may start at once lies in both:
+ * Joins a transport that keeps only queues (the broker) with another that keeps records, the store and due times (the
+ * home). The result is a driver like any other. A task that may start at once is stored in both:
  *
- * - **parked** in the home, under its own id and with a due time far away: so the job is found, listed, deduplicated and
- *   withdrawn as usual. What ends its delivery takes it away, in the same commit as the record.
- * - in the queue of the broker, from where workers get it.
+ * - in the home it is **parked**: under its own id, with a due time far in the future. So the job is found, listed,
+ *   deduplicated and withdrawn as usual. The commit that ends its delivery also withdraws it.
+ * - in a queue of the broker, from which workers take it.
  *
- * Before the broker is asked, a **guard** of the task is stored in the home beside it, due in a few seconds. It is withdrawn once the
- * broker has confirmed. So a process that dies in between, or a broker that is away, loses nothing: the guard falls
- * due, and the task is delivered from the home. Should it have reached the broker all the same, the second copy finds its
- * job claimed or over. Tasks that are due later, and those that are put off, are delivered from the home as well.
+ * Before the task is sent to the broker, the home also stores a **guard**: a copy of it that is due in a few seconds,
+ * and is withdrawn once the broker has confirmed the task. If the process dies in between, or the broker cannot be
+ * reached, the guard falls due and the home delivers the task. If the broker has the task all the same, its copy is
+ * delivered too, and finds that the job is claimed or over. Scheduled and deferred tasks are delivered by the home as
+ * well.
  */
 import { postingOf } from "../../protocol/headers.ts"
 import { isUndecodable, type Message } from "../../protocol/message.ts"
@@ -32,7 +33,7 @@ import { decodeContent, toPosting } from "./codec.ts"
 import { hash } from "./hash.ts"
 import { takeOnNews } from "./take.ts"
 
-/** Due time of parked tasks, in milliseconds since the epoch: no other task is due so late. */
+/** Due time of parked tasks, in milliseconds since the epoch. No other task is due so late. */
 const PARKED = Date.UTC(2100)
 
 /** How long the broker has to confirm a task before the home delivers it, in milliseconds. */
@@ -44,7 +45,7 @@ const GUARD = "\u0001"
 /** How long the difference to the home's clock is kept before it is measured again, in milliseconds. */
 const CLOCK_MS = 60_000
 
-/** The first letter of a token: whether the delivery came from the broker, as a guard, or from the home itself. */
+/** First letter of a token: whether the broker delivered the task, or the home, and then whether as a guard. */
 const QUEUE = "q"
 const GUARDED = "g"
 const HOME = "h"
@@ -72,8 +73,8 @@ const guardQueue = (queue: string): string => GUARD + hash(queue)
 const isLater = ({ due = 0 }: Posting, now: number): boolean => due > now
 
 /**
- * Makes fences. They rise over all deliveries of this process, and over those of all processes as far as these agree
- * about the home's clock.
+ * Makes fences. They rise over all deliveries of this process, and over the deliveries of all processes as far as their
+ * measurements of the home's clock agree.
  */
 const fences = async (home: Driver): Promise<() => string> => {
   let offset = 0
@@ -98,7 +99,7 @@ interface Held {
   readonly queue: string
 }
 
-/** A commit, the commit that the home gets for it, and how the delivery ends afterwards. */
+/** A commit, the commit that the home gets in its place, and how the delivery ends afterwards. */
 interface Planned {
   readonly commit: Commit
   /** Absent where nothing changes in the home. */
@@ -265,7 +266,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const withdrawing: Commit = { ...asked, task: { kind: "withdraw" } }
     const unchanged: Planned = { commit, ...(post || rest.record ? { home: asked } : {}), end: task }
     if (task.kind === "ack") {
-      // After an outage nothing is known of the delivery any more: a commit with a record ends its task.
+      // After an outage the delivery is no longer known here. A commit with a record ends the task all the same.
       const isToken = token.startsWith(QUEUE) || token.startsWith(GUARDED)
       const isOver = isToken && rest.record !== undefined && (mine === undefined || mine.id === commit.id)
       return isOver || (mine?.id === commit.id && (await isNewest(mine)))

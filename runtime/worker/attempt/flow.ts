@@ -11,9 +11,9 @@ import type { Log } from "../../log/log.ts"
 import type { JobError, JobRecord, Undoing } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { StepPort } from "../../steps/engine.ts"
-import { fold, leftDone } from "../../steps/fold.ts"
+import { fold, unreverted } from "../../steps/fold.ts"
 import { type Closed, Journal } from "../../steps/journal.ts"
-import { type Entry, flowPrefix, LARGE, type StepEntry } from "../../steps/page.ts"
+import { type Entry, journalPrefix, LARGE, type StepEntry } from "../../steps/page.ts"
 import { readJournal } from "../../steps/pages.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
@@ -193,7 +193,7 @@ export class Flow implements StepPort, RunFlow {
     if (!this.#finished) return { token: attempt.token, then: { kind: "release", delay: 1_000 } }
     const { folded } = this.#journal
     const stuck = [...folded.steps.values()].find(({ state }) => state === "revert-failed")
-    const left = leftDone(folded)
+    const left = unreverted(folded)
     const ending = folded.ending
     const undone = left.length === 0 ? { reverted: true as const } : { unreverted: left }
     const ended =
@@ -250,7 +250,7 @@ export const idleClaims = async (
   claims: number,
 ): Promise<number> => {
   try {
-    return claims - fold((await readJournal(store, flowPrefix(id, run))).entries).claims
+    return claims - fold((await readJournal(store, journalPrefix(id, run))).entries).claims
   } catch {
     return claims
   }

@@ -1,7 +1,7 @@
 /** The rules of the journal, without I/O, and the journal over the memory store: every writer's write cut, lost or late. */
 import { describe, expect, test } from "vitest"
 import { MemoryStore } from "../../../../plugins/memory/store.ts"
-import { fold, kept, leftDone, outcomeFor, toRevert } from "../../../../runtime/steps/fold.ts"
+import { fold, keptEntries, outcomeFor, toRevert, unreverted } from "../../../../runtime/steps/fold.ts"
 import { Journal } from "../../../../runtime/steps/journal.ts"
 import {
   decodePage,
@@ -9,11 +9,11 @@ import {
   type Entry,
   encodePage,
   fill,
-  flowPrefix,
-  judge,
+  journalPrefix,
   type Page,
   pageKey,
   waiting,
+  writeOutcome,
 } from "../../../../runtime/steps/page.ts"
 import { keepFor, readJournal } from "../../../../runtime/steps/pages.ts"
 import { TransportError } from "../../../../runtime/transport/errors.ts"
@@ -66,7 +66,7 @@ describe("what entries say", () => {
   })
 
   test("what is left done, and the last claim that got on", () => {
-    expect(leftDone(fold([ok("a", undo), ok("b"), ok("c", undo), to, rev("c")]))).toEqual(["a"])
+    expect(unreverted(fold([ok("a", undo), ok("b"), ok("c", undo), to, rev("c")]))).toEqual(["a"])
     expect(fold([open("1", 4), ok("a"), open("2", 5), open("3", 6)])).toMatchObject({ claims: 4, opened: "3" })
   })
 
@@ -79,7 +79,7 @@ describe("what entries say", () => {
       ["ok", "ok", "to", "rev"],
     ],
   ])("a flow %s", (_what, entries, left) => {
-    expect(kept(entries).map(({ kind }) => kind)).toEqual(left)
+    expect(keptEntries(entries).map(({ kind }) => kind)).toEqual(left)
   })
 })
 
@@ -93,7 +93,7 @@ describe("pages", () => {
     [page("other", 3), "7", "superseded"],
     [page("other", 1), "", "superseded"],
   ])("%j after a write over %j: %s", (found, revision, judgement) => {
-    expect(judge(found, { by: "me", n: 3, revision })).toBe(judgement)
+    expect(writeOutcome(found, { by: "me", n: 3, revision })).toBe(judgement)
   })
 
   test("is sealed at 32 entries, or at 8 KiB", () => {
@@ -155,7 +155,7 @@ const journalOf = (
   )
 }
 const stepsIn = async (store: Store, run = 1) =>
-  (await readJournal(store, flowPrefix("job/1", run))).entries.flatMap((each) =>
+  (await readJournal(store, journalPrefix("job/1", run))).entries.flatMap((each) =>
     each.kind === "ok" ? [each.step] : [],
   )
 const names = (from: number, to: number) => Array.from({ length: to - from }, (_, at) => `s${from + at}`)
@@ -260,10 +260,10 @@ describe("the journal", () => {
     expect(ttls).toEqual([undefined, 3_600_000])
     for (let each = 0; each < 40; each++) await journalOf(watched, "w2", { run: 2 }).open(1, 1)
     const count = writes()
-    await keepFor(watched, flowPrefix("job/1", 2), 7_200_000)
-    await keepFor(watched, flowPrefix("job/1", 2), 7_200_000)
+    await keepFor(watched, journalPrefix("job/1", 2), 7_200_000)
+    await keepFor(watched, journalPrefix("job/1", 2), 7_200_000)
     expect(ttls.slice(count)).toEqual([7_200_000, 7_200_000])
-    const [page] = await store.get([pageKey(flowPrefix("job/1", 2), 0)])
+    const [page] = await store.get([pageKey(journalPrefix("job/1", 2), 0)])
     expect(page && decodePage(page.value)).toMatchObject({ ended: true, sealed: true })
   })
 })
