@@ -1,7 +1,7 @@
 /**
- * The driver over AMQP, which keeps only queues. It takes tasks one by one (`basic.get`), so the server decides the order of
- * queues and priorities at that moment, and a worker never holds more tasks than it has room for. Where no task is
- * there, one consumer per queue waits for the first.
+ * The driver of the amqp transport, which keeps only queues. It takes tasks one by one (`basic.get`), so that the
+ * server applies the order of queues and priorities at that moment, and a worker never holds more tasks than it has
+ * handlers for. While there is no task, one consumer per queue waits for the first one.
  */
 import { randomUUID } from "node:crypto"
 import type { GetMessage, Message } from "amqplib"
@@ -126,7 +126,7 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
       await came.stop()
       return signal.aborted ? this.#giveBack(link, came.messages) : this.#inOrder(link, request, came.messages)
     })
-    // The loss of the connection gives back what came, and is of no interest to a take that has ended.
+    // When the connection is lost the server gives the tasks back, so an aborted take need not report the error.
     const found = await ending.catch((error: unknown) => (signal.aborted ? [] : Promise.reject(error)))
     const deliveries = found.map((each) => this.#deliver(each))
     this.rotateAfter(deliveries)
@@ -135,7 +135,7 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
 
   protected async takeNow(link: AmqpLink, request: contract.TakeRequest): Promise<contract.Taken> {
     const { queues, max, rotate } = request
-    // All of them first: what has come from one queue would be lost to a refusal of the next.
+    // All queues are declared first: a refused one would fail the take after tasks have come from another.
     await Promise.all(queues.map((queue) => link.declared(queue)))
     const found: Array<Came> = []
     const turn = rotate ? 1 : max
@@ -208,7 +208,7 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
     const first = new Promise<void>((resolve) => {
       wake = resolve
     })
-    // All of them first: a consumer that has begun before another queue is refused would keep a task.
+    // All queues are declared first: if one is refused, no consumer may have begun that could hold a task.
     const names = await Promise.all(queues.map(async (queue) => [queue, await link.declared(queue)] as const))
     link.worker.once("close", wake)
     const tags = await Promise.all(
@@ -263,8 +263,8 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
   }
 
   /**
-   * Gives back deliveries whose lease has ended. Where this process stood still it could not extend them meanwhile, so
-   * their leases get that time back.
+   * Gives back deliveries whose lease has ended. While this process stood still it could not extend them, so their
+   * leases are longer by that time.
    */
   #sweep(): void {
     const now = performance.now()

@@ -22,10 +22,10 @@ export interface AmqpLink extends Link {
   readonly forget: (queue: string) => void
 }
 
-/** How long a closing connection waits for what it has sent, at most. */
+/** How long a closing connection waits for the server to receive what was sent, in milliseconds. */
 const CLOSING_MS = 500
 
-/** How long it mostly takes until a quorum queue that was declared outlives the sudden end of its only server. */
+/** How long a new quorum queue usually needs until it survives the sudden end of its only server, in milliseconds. */
 const DECLARED_MS = 1_000
 
 const NOT_FOUND = 404
@@ -46,7 +46,7 @@ export const explain = (error: unknown): TransportError => {
     const why = "amqp: the virtual host in the path of the URL does not exist, or this user may not enter it"
     return new TransportError("unauthorized", why, { cause: error })
   }
-  // Where the handshake was refused, only the text has the code.
+  // When the handshake was refused, only the text contains the code.
   const said = error instanceof Error ? /\b(\d{3}) \(/.exec(error.message)?.[1] : undefined
   const code = codeOf(error)
   const isLost = error instanceof Error && /channel (closed|ended)|connection clos/i.test(error.message)
@@ -123,7 +123,7 @@ export const openLink = async (
       await channel.assertExchange(own, "direct", { durable: true })
       await channel.bindQueue(own, own, own)
     })
-    // An only server may forget a quorum queue that it has just declared, with all that it has confirmed for it.
+    // A server without others may lose a new quorum queue with all messages that it has confirmed for it.
     if ("x-queue-type" in queueArguments) await sleep(DECLARED_MS)
     return own
   }

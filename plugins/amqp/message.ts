@@ -85,7 +85,7 @@ export const toAmqp = (
 
 export interface FromAmqp {
   readonly message: Message
-  /** 0 where another system has published the task. */
+  /** Number by which tasks of equal priority are ordered; 0 for a message that another program published. */
   readonly sequence: number
   readonly deliveries: number
   readonly priority: number

@@ -1,6 +1,6 @@
 /**
- * The transport over AMQP 0-9-1 (RabbitMQ): queues as Celery declares and uses them. Such a broker keeps no records and
- * no due times: another transport does, which the option `records` of the URL names.
+ * The transport over AMQP 0-9-1 (RabbitMQ), with queues as Celery declares and uses them. RabbitMQ keeps neither
+ * records nor due times: the option `records` of the URL names another transport that does.
  */
 import type { QueuePlugin } from "../../runtime/transport/mod.ts"
 import { clientLibrary } from "../../runtime/transport/mod.ts"

@@ -1,4 +1,4 @@
-/** What the URL sets for the server and its queues. */
+/** The settings in the URL of an AMQP server. */
 import type { Options } from "amqplib"
 import { checkUrlOptions } from "../../runtime/transport/checks.ts"
 import { hash } from "../../runtime/transport/lift/hash.ts"
