@@ -1,4 +1,4 @@
-/** The transports of the end-to-end tests: all that several processes can share. */
+/** The boards of the end-to-end tests: one for each transport that several processes can share. */
 import { setTimeout as sleep } from "node:timers/promises"
 import { generateId } from "../../runtime/id.ts"
 import { startNats } from "../support/servers/nats.ts"
@@ -6,9 +6,9 @@ import { type PostgresServer, startPostgres } from "../support/servers/postgres.
 import { temporaryFolder } from "../support/servers/process.ts"
 import { startRedis } from "../support/servers/redis.ts"
 
-/** All that a test starts on a board ends with the board: so tests that run side by side end their own. */
+/** A board. What a test starts on it ends with it, so that tests that run side by side end only their own processes. */
 export interface SharedBoard extends AsyncDisposable {
-  /** Its URL, with a lease of so many seconds. */
+  /** The URL of the board. `lease`: in seconds, 30 by default. */
   url(lease?: number): string
   /** A folder for the files of the test. */
   readonly folder: string
@@ -16,7 +16,7 @@ export interface SharedBoard extends AsyncDisposable {
   keep<R extends AsyncDisposable>(resource: R): R
   /** Kills the broker and starts it again; absent where there is none. */
   restartBroker?(): Promise<void>
-  /** The broker answers nothing for so many milliseconds; absent where there is none. */
+  /** Keeps the broker from answering for this many milliseconds; absent where there is none. */
   outage?(ms: number): Promise<void>
 }
 
@@ -25,7 +25,7 @@ export interface BoardKind {
   open(): Promise<SharedBoard>
 }
 
-/** A board's folder, and what ends with the board. */
+/** The folder of a board, and the resources that end with it. */
 export const scope = () => {
   const stack = new AsyncDisposableStack()
   const folder = temporaryFolder()
@@ -45,50 +45,44 @@ const sqlite: BoardKind = {
   },
 }
 
-const nats: BoardKind = {
-  name: "nats",
+interface Broker extends AsyncDisposable {
+  readonly url: string
+  kill(): Promise<unknown>
+  restart(): Promise<unknown>
+  /** Freezes the process: its connections stay open, and it answers after `resume` what was sent to it meanwhile. */
+  pause?(): void
+  resume?(): void
+}
+
+/** A board on a broker of its own. In an outage the broker is frozen; one that cannot be frozen is killed. */
+const brokerBoard = (name: string, start: () => Promise<Broker>): BoardKind => ({
+  name,
   open: async () => {
     const own = scope()
-    const server = own.keep(await startNats())
+    const broker = own.keep(await start())
     return {
       ...own,
-      url: (lease = 30) => `${server.url}?lease=${lease}`,
+      url: (lease = 30) => `${broker.url}?lease=${lease}`,
       restartBroker: async () => {
-        await server.kill()
-        await server.restart()
+        await broker.kill()
+        await broker.restart()
       },
-      // Frozen, and not killed: its connections stay open, and what was sent to it is answered in the end.
       outage: async (ms) => {
-        server.pause()
+        if (broker.pause === undefined) await broker.kill()
+        else broker.pause()
         await sleep(ms)
-        server.resume()
+        if (broker.resume === undefined) await broker.restart()
+        else broker.resume()
       },
     }
   },
-}
+})
 
-const postgres: BoardKind = {
-  name: "postgres",
-  open: async () => {
-    const own = scope()
-    const server = own.keep(await startPostgres())
-    return {
-      ...own,
-      url: (lease = 30) => `${server.url}?lease=${lease}`,
-      restartBroker: async () => {
-        await server.kill()
-        await server.restart()
-      },
-      outage: async (ms) => {
-        await server.kill()
-        await sleep(ms)
-        await server.restart()
-      },
-    }
-  },
-}
+const nats = brokerBoard("nats", startNats)
+const postgres = brokerBoard("postgres", startPostgres)
+const redis = brokerBoard("redis", startRedis)
 
-/** Boards on a PostgreSQL server that runs already, each in a schema of its own: to start a server takes a second. */
+/** Boards on a PostgreSQL server that runs already, each in a schema of its own: starting a server takes a second. */
 export const postgresBoards = (server: () => PostgresServer): BoardKind => ({
   name: "postgres",
   open: async () => {
@@ -97,31 +91,10 @@ export const postgresBoards = (server: () => PostgresServer): BoardKind => ({
   },
 })
 
-const redis: BoardKind = {
-  name: "redis",
-  open: async () => {
-    const own = scope()
-    const server = own.keep(await startRedis())
-    return {
-      ...own,
-      url: (lease = 30) => `${server.url}?lease=${lease}`,
-      restartBroker: async () => {
-        await server.kill()
-        await server.restart()
-      },
-      outage: async (ms) => {
-        server.pause()
-        await sleep(ms)
-        server.resume()
-      },
-    }
-  },
-}
-
-/** In a run that shares a broker with Celery there is redis alone. */
+/** The interop tests use redis alone. */
 const isInterop = process.env["CALLBOARD_TEST_BOARDS"] === "redis"
 
 export const sharedBoards: ReadonlyArray<BoardKind> = isInterop ? [redis] : [sqlite, nats]
 
-/** Also the transports that are tested only where workers and brokers die. */
+/** With the transports that are tested only where workers and brokers die. */
 export const allBoards: ReadonlyArray<BoardKind> = isInterop ? [redis] : [...sharedBoards, postgres, redis]

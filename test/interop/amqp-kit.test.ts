@@ -10,7 +10,7 @@ import type { Harness } from "../kit/mod.ts"
 import { temporaryFolder } from "../support/servers/process.ts"
 import { type RabbitmqServer, startRabbitmq } from "../support/servers/rabbitmq.ts"
 
-// Most of the time of a case is waiting.
+// A case spends most of its time waiting, so many run at once.
 vi.setConfig({ maxConcurrency: 12 })
 
 let server: RabbitmqServer
@@ -45,7 +45,10 @@ const kill = async (): Promise<void> => {
   await server.restart()
 }
 
-/** Without a sudden end for quorum queues: an only server may forget what it has confirmed for a queue that is new. */
+/**
+ * Quorum queues are tested without a kill of the server: one without others may lose what it has confirmed for a new
+ * queue.
+ */
 const harnessOf = (name: string, query: string, more: Partial<Harness> = {}): Harness => {
   const url = () => new URL(`${server.url}/?${query}`)
   const connect = async (options: ConnectOptions) => {

@@ -1,11 +1,11 @@
-/** A task as a message of AMQP: what Celery's library can read, and what comes back unchanged. */
+/** A task as an AMQP message: whether Celery's library can read it, and whether it is the same when it comes back. */
 import { expect, test } from "vitest"
 import { fromAmqp, toAmqp } from "../../plugins/amqp/message.ts"
 
 const body = Uint8Array.of(1, 2, 3)
 const text = { content_type: "application/json", content_encoding: "utf-8" }
 
-/** What the client library writes for an object with a key `!`: the value beside it, of that type. */
+/** The bytes that the client library writes for an object with a key `!`: its `value`, with that type. */
 const written = (value: unknown): unknown => {
   if (typeof value !== "object" || value === null) return value
   if (Array.isArray(value)) return value.map(written)
@@ -44,7 +44,7 @@ test("headers, properties and body come back, and integers have types that Celer
     big: { "!": "long", value: 2 ** 40 },
     huge: { "!": "double", value: 1e300 },
   })
-  // The server would drop a message that expires.
+  // With a time to live the server would drop an expired message.
   expect(options).not.toHaveProperty("expiration")
   const back = fromAmqp({
     content,

@@ -1,4 +1,7 @@
-/** What a service over AMQP does beside RabbitMQ: tasks of Celery's form, a server that ends, queues that are deleted, bad input. */
+/**
+ * A service over AMQP with a real RabbitMQ: tasks in Celery's form, a server that ends, queues that are deleted, bad
+ * input.
+ */
 import { type ConfirmChannel, connect as connectAmqp } from "amqplib"
 import { actor, connect, serve } from "callboard"
 import { afterAll, beforeAll, expect, test } from "vitest"
@@ -29,7 +32,7 @@ afterAll(async () => {
 const optionsOf = (namespace: string): ConnectOptions => ({ namespace, lease: 30_000, name: "test", timeout: 5_000 })
 
 let boards = 0
-/** A transport of a board of its own: its queues have the names that a Celery application uses. */
+/** URL of a new board. Its queues have the names that a Celery application uses. */
 const freshUrl = (query = ""): string => `${server.url}?records=sqlite:${folder.path}/${++boards}.db${query}`
 
 const lab = actor("lab", {
@@ -52,7 +55,7 @@ const started = async (transport: string, queue: string) => {
   return keep(Object.assign(service, { [Symbol.asyncDispose]: () => service.stop() }))
 }
 
-/** A channel of the application's own, as Celery has one. */
+/** A channel without the transport, as a Celery application has one. */
 const channelOf = async () => {
   const connection = await connectAmqp(server.url)
   connection.on("error", () => undefined)
@@ -60,7 +63,7 @@ const channelOf = async () => {
   return connection.createConfirmChannel()
 }
 
-/** As Celery's client and worker do. */
+/** Declares a queue as Celery's client and worker do. */
 const declare = async (channel: ConfirmChannel, queue: string): Promise<void> => {
   await channel.assertQueue(queue, { durable: true })
   await channel.assertExchange(queue, "direct", { durable: true })
@@ -117,7 +120,7 @@ test("queues are declared as Celery declares them, and one that Celery has decla
   expect(await job.result({ timeout: 30 })).toBe(3)
   await using client = await connect(freshUrl())
   await client.submit("lab.add", { queue: "declared", input: { x: 1, y: 2 } })
-  // Declared differently, the server would refuse this.
+  // The server refuses a declaration with other arguments, so this one must be the same.
   await declare(channel, "declared")
   const message = await channel.get("declared")
   if (message === false) throw new Error("nothing was published")
@@ -174,7 +177,7 @@ test("jobs that run and wait while the server is killed end once each, and none 
   )
   await eventually(async () => (await jobs[0]?.find())?.state !== "queued", { message: "a job that runs" })
   await server.kill()
-  // Accepted by the records, and delivered from there.
+  // While the server is away the records accept these tasks, and deliver them later.
   const meanwhile = await service.client.submit("lab.slow", { queue: "killed" })
   await server.restart()
   for (const job of [...jobs, meanwhile]) {
@@ -196,7 +199,8 @@ test("tasks of a queue that is deleted come from the records, and the queue is d
   expect(await second.result({ timeout: 60 })).toBe(3)
   const third = await service.client.submit("lab.add", { queue: "deleted", input: { x: 1, y: 3 } })
   expect(await third.result({ timeout: 60 })).toBe(4)
-  // What an operator has deleted on the server is not brought back. It is still shown, and can be run again.
+  // Messages that an operator has deleted on the server do not come back. Their job is still shown, and can be run
+  // again.
   expect(await first.find()).toMatchObject({ state: "queued" })
   await first.cancel()
   await first.retry()

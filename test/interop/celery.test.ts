@@ -1,4 +1,4 @@
-/** Real clients, tools and workers of Celery beside ours, on one Redis. */
+/** Real clients, tools and workers of Celery beside Callboard's, on one Redis. */
 import { hostname } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -41,7 +41,7 @@ const startOurs = async (name: string, queues: ReadonlyArray<string>): Promise<S
   return service
 }
 
-/** Runs a program of Python to its end; what it prints line by line. */
+/** Runs a Python program to its end. Resolves with what it prints; rejects unless it succeeds. */
 const python = async (version: CeleryVersion, args: ReadonlyArray<string>, withoutInput = true): Promise<string> => {
   const run = await startCelery(version, home, args, { CELERY_BROKER: broker, CELERY_BACKEND: backend })
   try {
@@ -156,7 +156,7 @@ describe("the page about Celery", () => {
     await service.waitForLine(/ready/)
     const added = "from tasks import app; print(app.send_task('math.tasks.add', [2, 3]).get(timeout=20))"
     expect(await python("5.6", ["-c", added])).toBe("5\n")
-    // There is no worker of Python here, and ours knows math.add alone.
+    // No Celery worker runs here, and the Callboard worker serves math.add alone.
     await using client = spawnScript(join(project.path, "call-python.ts"), [], { cwd: project.path })
     await client.closed
     expect(client.output).toContain("NotRegistered")
@@ -226,7 +226,7 @@ describe("a worker of Celery", () => {
     expect(await client.control("ping", { destination, timeout: "20s" })).toEqual([
       { node: "python@lab", value: { ok: "pong" } },
     ])
-    // Those of both kinds answer a command to all.
+    // Workers of both kinds reply to a command without a destination.
     const all = await client.control("ping", { timeout: "3s" })
     expect(all.map(({ node }) => node).toSorted()).toEqual([`mixed@${hostname()}`, "python@lab"].toSorted())
     const seen: Array<string> = []

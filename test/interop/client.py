@@ -122,7 +122,7 @@ def suite(app, queue, protocol):
     check("link_error", errback)
     broken = chain(sign("lab.fail", "no", 1), sign("lab.add", 1), sign("lab.add", 1))
     if protocol == 2:
-        # Its last step, without what its client knows of those before.
+        # The handle knows the id of the last step only, not the steps before it.
         check("chain that fails", lambda: error(app.AsyncResult(broken.apply_async().id), "LabError"))
     bad = [sign("lab.add", 1, 1), sign("lab.fail", "no", 1)]
 
@@ -138,7 +138,7 @@ def suite(app, queue, protocol):
     check("group that fails", lambda: error(group(bad).apply_async().results[1], "LabError", text="no"))
 
     def unlocked():
-        """As clients do whose back end does not count."""
+        """Submits the task with which clients wait for a chord if their back end has no counters."""
         results = [send("lab.add", i, 1, countdown=0.2) for i in range(3)]
         signature = sign("lab.tsum")
         last = signature.freeze()
@@ -186,7 +186,7 @@ def traceback_of(result):
 
 def revoked(app, result, terminate, why):
     if terminate:
-        # Until it runs: what has not begun is revoked as any other.
+        # Waits until the task runs: one that has not begun would be revoked without termination.
         end = time.time() + TIMEOUT
         while time.time() < end:
             active = app.control.inspect(timeout=1).active() or {}
@@ -259,7 +259,7 @@ def main():
     else:
         mixed(app, queue, int(rest[0]), *rest[1:])
     print(json.dumps({"failed": failed}), flush=True)
-    # Threads that still listen do not keep it.
+    # Ends the process although threads still listen.
     os._exit(failed > 0)
 
 

@@ -10,7 +10,7 @@ class ValueError extends Error {
   override readonly name = "ValueError"
 }
 
-/** Resolves after so many seconds, or rejects with the reason of the signal. */
+/** Resolves after a number of seconds, or rejects with the reason of the signal. */
 const sleep = (seconds: number, signal: AbortSignal): Promise<void> =>
   new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, seconds * 1000)
@@ -28,7 +28,7 @@ interface Two {
 const isCall = (input: unknown): boolean =>
   typeof input === "object" && input !== null && "args" in input && "kwargs" in input
 
-/** The actor; `backend`: where `lab.mark` notes that it ran. */
+/** Makes the actor. `backend`: URL of the Redis in which `lab.mark` counts its runs. */
 export const labFor = (backend: string) =>
   actor("lab", {
     queue: "celery",

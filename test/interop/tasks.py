@@ -1,4 +1,4 @@
-"""The application of Celery that is tried with ours: tasks for its worker, with settings from the environment."""
+"""The Celery application of the interop tests: tasks for its worker, with settings from the environment."""
 
 import os
 import time
@@ -59,6 +59,6 @@ def sleep(seconds):
 
 @app.task(name="lab.mark")
 def mark(n):
-    """Notes that it ran, and says where."""
+    """Counts its runs in the result back end. Returns which side has run it."""
     redis.Redis.from_url(app.conf.result_backend).hincrby("ran", n, 1)
     return [n, "python"]

@@ -1,6 +1,6 @@
 /**
- * Programs of tests in few files. A process that is started often spends most of its time on reading the modules of the
- * runtime, hundreds of files; from a bundle it reads them in half the time. The threads of a run share what is built.
+ * Bundles the programs of tests. A process that is started often spends most of its time on reading the hundreds of
+ * modules of the runtime; from a bundle it reads them in half the time. The threads of a run share the bundles.
  */
 
 import { spawnSync } from "node:child_process"
@@ -10,20 +10,23 @@ import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { removeWithProcess } from "./process.ts"
 
-/** Threads and processes that a program starts: looked for next to the module that starts them. */
+/**
+ * Entry points of threads and processes that the runtime starts: it looks for them next to the module that starts them.
+ */
 const STARTED = ["leases/lease-thread.ts", "isolation/process.ts", "isolation/watch-thread.ts"].map((file) =>
   fileURLToPath(new URL(`../../../runtime/worker/${file}`, import.meta.url)),
 )
 
 /**
- * The file to start for a program in TypeScript: on Bun from a bundle, elsewhere the program itself. The files of `beside`
- * lie next to it and share its modules: what it loads or starts by path.
+ * The file to start for a TypeScript program: on Bun its bundle, elsewhere the program itself. `beside`: further files
+ * that the program loads or starts by path; they share its modules.
  */
 export const bundled = (program: string, beside: ReadonlyArray<string> = []): string => {
   if (!("bun" in process.versions)) return program
   const name = basename(program, ".ts")
   const folder = join(tmpdir(), `callboard-bundle-${process.pid}-${basename(dirname(program))}-${name}`)
-  // As deep as modules of the runtime lie: in a stack, what lies above the folder is not taken for the runtime.
+  // The bundle is as deep in its folder as a module of the runtime: in a stack trace the frames above that folder do
+  // not count as the runtime's.
   const inside = "runtime/bundle"
   const file = join(folder, inside, `${name}.js`)
   if (existsSync(file)) return file

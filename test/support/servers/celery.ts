@@ -1,5 +1,5 @@
 /**
- * Celery out of Debian's packages, in the versions of two suites, on the Python of this machine's own suite; nothing is
+ * Starts Celery from Debian's packages, in two versions, on the Python of the machine's own suite. Nothing is
  * installed.
  */
 import { existsSync } from "node:fs"
@@ -7,23 +7,23 @@ import { basename, delimiter, join } from "node:path"
 import { debianPackage, environmentOf, ownSuiteFirst } from "./debian.ts"
 import { type Spawned, spawnProcess } from "./process.ts"
 
-/** Where packages of Python lie in those of Debian. */
+/** The folder of Python packages in a Debian package. */
 export const PACKAGES = "usr/lib/python3/dist-packages"
 
-/** Python, which the Celery of its own suite brings along. */
+/** Python itself, as a dependency of the Celery package of the same suite. */
 export const PYTHON = {
   name: "python3-celery",
   program: "usr/bin/python3",
   libraries: /^(python3|lib(?!c6$|c-bin$|gcc|stdc))/,
 } as const
 
-/** The versions that clients and workers are tried with, and the suites that have them. */
+/** The tested versions of Celery, and the Debian suites that have them. */
 const SUITES = { "5.6": "forky", "5.5": "trixie" } as const
 export type CeleryVersion = keyof typeof SUITES
 
-/** Clients of Redis and of what bodies may be in: Celery only suggests them. */
+/** Packages that Celery only suggests: for Redis, and for the formats of bodies. */
 const ALSO = ["python3-redis", "python3-async-timeout", "python3-msgpack", "python3-yaml", "tzdata"]
-/** Packages that any Python runs: they were not compiled for the one of their suite. */
+/** Packages in plain Python: they run on the Python of another suite too. */
 const PORTABLE =
   /^python3-(amqp|async-timeout|billiard|click|click-.*|dateutil|kombu|packaging|prompt-toolkit|pyparsing|six|tz|tzlocal|typing-extensions|vine|wcwidth)$/
 
@@ -47,7 +47,7 @@ const celeryFolder = (version: CeleryVersion) =>
     },
   })
 
-/** The program of Python, and the environment in which it has Celery of a version; its own modules are in `home`. */
+/** The path of Python, and the environment in which it finds Celery and the modules of the folder `home`. */
 export const celeryProgram = async (version: CeleryVersion, home: string) => {
   const [python, celery] = [await pythonFolder(), await celeryFolder(version)]
   return {
@@ -59,13 +59,13 @@ export const celeryProgram = async (version: CeleryVersion, home: string) => {
       PYTHONDONTWRITEBYTECODE: "1",
       PYTHONUNBUFFERED: "1",
       PYTHONNOUSERSITE: "1",
-      // A worker that runs as root warns at length.
+      // Without this a worker that runs as root prints a long warning.
       C_FORCE_ROOT: "1",
     },
   }
 }
 
-/** Starts Python with Celery of a version; `home` is the folder of the program, in which it finds its own modules. */
+/** Starts Python with a version of Celery. `home`: the folder of the program, in which it finds its own modules. */
 export const startCelery = async (
   version: CeleryVersion,
   home: string,

@@ -1,4 +1,4 @@
-/** Where the browser of the tests comes from: Chromium without a window, and a font. */
+/** Finds the browser of the tests: Chromium without a window, and a font. */
 
 import { execFile } from "node:child_process"
 import { existsSync } from "node:fs"
@@ -7,7 +7,7 @@ import { promisify } from "node:util"
 import { debianPackage, environmentOf, ownSuiteFirst, unpackedAt } from "./debian.ts"
 import { type FoundProgram, foundEarlier, MissingServer } from "./missing.ts"
 
-/** The name in the findings and in the summary. */
+/** Name of the program in the results of the search and in the summary of `npm test`. */
 export const chromiumName = "chromium"
 
 /** The first release with everything that the page uses: `light-dark()`, Trusted Types, `URLPattern`. */
@@ -15,12 +15,12 @@ const OLDEST = 123
 
 const PACKAGE = "chromium-headless-shell"
 
-/** As Debian, other systems and the makers of Chromium call the program. */
+/** Names of the program on Debian, on other systems and in Chromium's own releases. */
 const NAMES = [PACKAGE, "chromium", "chromium-browser", "google-chrome-stable", "google-chrome"]
 
 /**
- * Dependencies that are unpacked: libraries, without those that every machine has and those of graphics cards, what the
- * browser shares with its other package, and one family of letters.
+ * Dependencies that are unpacked: libraries, except those of every machine and of graphics cards; files that the
+ * browser shares with its other package; and one family of fonts.
  */
 const LIBRARIES =
   /^(chromium-common|fontconfig-config|fonts-dejavu-core|lib(?!c6$|gcc|stdc|llvm|z3|gl1-mesa|glapi|glx|gl1$|drm-|sensors|debconf).*)$/
@@ -54,7 +54,7 @@ async function find(): Promise<FoundProgram> {
     name: PACKAGE,
     suites: ownSuiteFirst(["trixie", "bookworm"]),
     libraries: LIBRARIES,
-    // Not the script in usr/bin, which knows one place only.
+    // The script in usr/bin would look for the browser in one fixed place.
     accept: (folder) => accepted(join(folder, "usr/lib/chromium", PACKAGE)),
   })
 }

@@ -1,4 +1,4 @@
-/** A real Chromium for tests, without a window, with a profile of its own. */
+/** Starts a real Chromium for tests, without a window, with a new profile. */
 
 import { existsSync, mkdirSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
@@ -7,17 +7,17 @@ import { environmentOf, unpackedAt } from "./debian.ts"
 import { spawnProcess, temporaryFolder } from "./process.ts"
 
 export interface Chromium extends AsyncDisposable {
-  /** Where its tools for developers answer, by which tests steer it. */
+  /** URL of its developer tools, by which tests control it. */
   readonly url: string
   readonly version: string
 }
 
-/** Chromium refuses to shut itself in when it is root: then it runs as it is. It is shown pages of the tests alone. */
+/** As root Chromium cannot use its sandbox, so it runs without. It loads only pages of the tests. */
 const isRoot = process.getuid?.() === 0
 
 const ARGUMENTS = [
   "--headless",
-  // A number of its own choice, which it prints.
+  // Chromium chooses a free port and prints it.
   "--remote-debugging-port=0",
   "--no-first-run",
   "--no-default-browser-check",
@@ -31,21 +31,21 @@ const ARGUMENTS = [
   "--mute-audio",
   "--hide-scrollbars",
   "--force-color-profile=srgb",
-  // Containers have a small /dev/shm, and machines of tests seldom a graphics card.
+  // Containers have a small /dev/shm, and test machines seldom have a graphics card.
   "--disable-dev-shm-usage",
   "--disable-gpu",
-  // A tab that is not in front is as fast as the others; visibility is what tests set.
+  // A tab in the background must be as fast as others; tests set the visibility themselves.
   "--disable-backgrounding-occluded-windows",
   "--disable-renderer-backgrounding",
   "--disable-background-timer-throttling",
-  // Nothing but the loopback is ever asked, whatever a page wants.
+  // All hosts but the loopback are unreachable, whatever a page requests.
   "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
   "--no-proxy-server",
   "--lang=en-US",
   ...(isRoot ? ["--no-sandbox"] : []),
 ]
 
-/** The letters that were unpacked with the browser; what is installed otherwise. */
+/** The fonts that were unpacked with the browser, for a machine without fonts. */
 const fontsOf = (unpacked: string | undefined, folder: string): Readonly<Record<string, string>> => {
   const fonts = unpacked === undefined ? "" : join(unpacked, "usr/share/fonts")
   if (!existsSync(fonts)) return {}

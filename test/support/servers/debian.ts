@@ -1,7 +1,7 @@
 /**
- * Server programs out of Debian packages, without installing anything: the package of a suite newer (or older) than the
- * machine's own is downloaded by apt into a private place, checked against the suite's signature, and unpacked.
- * Works on Debian and Ubuntu, as any user.
+ * Gets server programs from Debian packages without installing them: apt downloads the package of a suite into a
+ * private folder and checks it against the suite's signature; then it is unpacked. Works on Debian and Ubuntu, as any
+ * user.
  */
 
 import { execFile } from "node:child_process"
@@ -24,12 +24,12 @@ import { promisify } from "node:util"
 
 const run = promisify(execFile)
 
-/** Outside the repository, so that every clone on a machine shares it. */
+/** The cache is outside the repository, so that all clones on a machine share it. */
 export const cacheFolder = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "callboard")
 
 const unpackedFolder = join(cacheFolder, "debian")
 
-/** The folders of a package that were unpacked before, newest version first. */
+/** The folders of the unpacked versions of a package, newest version first. */
 export function unpackedPackages(name: string): string[] {
   if (!existsSync(unpackedFolder)) return []
   return readdirSync(unpackedFolder)
@@ -44,19 +44,19 @@ export const unpackedAt = (program: string): string | undefined => {
   return folder
 }
 
-/** What a program from an unpacked package needs to find its libraries. */
+/** The environment in which a program from an unpacked package finds its libraries. */
 export const environmentOf = (folder: string | undefined): Readonly<Record<string, string>> => {
   if (folder === undefined) return {}
   const folders = ["usr/lib", "lib"].flatMap((name) => {
     const below = join(folder, name)
     const own = existsSync(below) ? readdirSync(below).filter((each) => each.includes("-linux-")) : []
-    // The sound library looks for a part of itself in a folder of the machine.
+    // The sound library has a part in a folder of its own.
     return own.flatMap((each) => [join(below, each), join(below, each, "pulseaudio")])
   })
   return { LD_LIBRARY_PATH: folders.filter((each) => existsSync(each)).join(delimiter) }
 }
 
-/** The suite of this machine first: its libraries fit the C library that is here. */
+/** The suites with that of this machine first: its packages need the C library that is installed here. */
 export const ownSuiteFirst = (suites: ReadonlyArray<string>): ReadonlyArray<string> => {
   const release = existsSync("/etc/os-release") ? readFileSync("/etc/os-release", "utf8") : ""
   const own = /^VERSION_CODENAME=(\S+)$/m.exec(release)?.[1]
@@ -75,7 +75,7 @@ async function configuredArchive(): Promise<string> {
   return debianArchive(stdout)
 }
 
-/** The keys that Debian signs its suites with; Ubuntu has them in a package. */
+/** The keys with which Debian signs its suites. Ubuntu has them in a package. */
 async function keyring(work: string): Promise<string> {
   const names = ["debian-archive-keyring.pgp", "debian-archive-keyring.gpg"]
   const find = (root: string) =>
@@ -106,12 +106,13 @@ async function download(
   for (const folder of ["state/lists/partial", "cache/archives/partial"])
     mkdirSync(join(work, folder), { recursive: true })
   writeFileSync(join(work, "status"), "")
-  // The archive may be a copy frozen at some day, whose lists count as expired. That means there may be newer packages,
-  // which does not matter here: signatures are checked all the same, and the caller checks the version.
+  // The archive may be an old copy, whose lists count as expired. Expiry only means that there may be newer packages;
+  // the signatures are checked all the same, and the caller checks the version.
   const source = `deb [signed-by=${keys} check-valid-until=no] ${uri} ${suite} main`
   writeFileSync(join(work, "sources.list"), `${source}\n`)
 
-  // Of the machine's configuration only the network settings are used: its hooks are about its own package lists.
+  // Of the machine's apt configuration only network settings are used, since its hooks concern the machine's own
+  // package lists.
   const { stdout: dump } = await run("apt-config", ["dump"])
   const network = dump.split("\n").filter((line) => /^Acquire::(http|https|socks|Proxy|ForceIPv)/i.test(line))
   const settings = {
@@ -204,7 +205,7 @@ export interface DebianPackage<A> {
   readonly also?: ReadonlyArray<string>
   /** Dependencies whose names match are unpacked with the package. Defaults to none. */
   readonly libraries?: RegExp
-  /** Looks at the folder of an unpacked package; `undefined` when it is not what is needed. */
+  /** Returns what is needed from the folder of an unpacked package; `undefined` where the package does not fit. */
   readonly accept: (folder: string) => A | undefined | Promise<A | undefined>
 }
 

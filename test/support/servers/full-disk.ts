@@ -1,5 +1,5 @@
 /**
- * Real disks that are full on command, for programs in processes of their own: a small file system, where one can be
+ * Disks that become full on command, for programs in processes of their own: a small file system where one can be
  * mounted, and a limit of the operating system on the size of files, which needs no rights.
  */
 import { spawnSync } from "node:child_process"
@@ -7,9 +7,9 @@ import { closeSync, openSync, rmSync, writeSync } from "node:fs"
 import { type Spawned, spawnProcess, spawnScript, temporaryFolder } from "./process.ts"
 
 export interface Disk extends AsyncDisposable {
-  /** A folder on it, as the programs see it. */
+  /** A folder on the disk, as the programs see it. */
   readonly folder: string
-  /** Starts a program that meets this disk: it is full for the program when it is full. */
+  /** Starts a program on this disk. When the disk is full, its writes fail. */
   run(script: string, args: ReadonlyArray<string>): Spawned
   /** Makes the disk full from now on. */
   fill(): void
@@ -22,7 +22,9 @@ export interface DiskKind {
   make(): Promise<Disk>
 }
 
-/** Limits the size of the files that a process writes. Beyond it a process that does not ignore SIGXFSZ is ended. */
+/**
+ * Limits the size of the files that a process writes. A process that exceeds it is ended, unless it ignores SIGXFSZ.
+ */
 export const limitFiles = (pid: number, bytes: number | "unlimited"): void =>
   tool("prlimit", "--pid", `${pid}`, `--fsize=${bytes}:unlimited`)
 
@@ -34,7 +36,7 @@ const tool = (command: string, ...args: ReadonlyArray<string>): void => {
 /** A limit below the size of any database, in bytes. */
 const LITTLE = 4096
 
-/** Over this limit SQLite reports an I/O error, and not that the disk is full. */
+/** SQLite reports a write beyond this limit as an I/O error, and not as a full disk. */
 const limited: DiskKind = {
   name: "whose files may not grow",
   make: async () => {
@@ -60,7 +62,7 @@ const limited: DiskKind = {
 const SIZE = "8m"
 const CHUNK = 4096
 
-/** Mounted in a namespace of a process of its own: when that process ends, nothing stays mounted. */
+/** The file system is mounted in the namespace of a separate process: when that process ends, it is unmounted. */
 const mounted: DiskKind = {
   name: "that is full",
   make: async () => {
@@ -79,7 +81,7 @@ const mounted: DiskKind = {
         try {
           for (;;) writeSync(file, chunk)
         } catch {
-          // No room is left.
+          // The write failed: the disk is full.
         } finally {
           closeSync(file)
         }

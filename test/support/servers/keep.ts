@@ -1,10 +1,10 @@
 /**
- * Disposes of what a test has started. The hook is registered by the test: modules are shared by the files of a run, and
- * a hook at the top of this one would belong to the first file alone.
+ * Disposes of the resources that a test has started. The test registers the hook: the files of a run share modules, so
+ * a hook at the top of this module would apply to the first file alone.
  */
 import { onTestFinished } from "vitest"
 
-/** Disposes of a resource when the test that runs is over, last kept first. */
+/** Disposes of a resource after the current test, last kept first. */
 export const keep = <R extends AsyncDisposable>(resource: R): R => {
   onTestFinished(async () => resource[Symbol.asyncDispose]())
   return resource

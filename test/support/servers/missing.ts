@@ -1,8 +1,5 @@
 /**
- * A server that a test needs and this machine does not have. The test fails with it; nothing is skipped.
- *
- * `npm test` looks for all servers first and passes its findings on in the environment, so that a missing
- * server is searched for once and named once in the summary, which finds these errors by the words "missing server:".
+ * The error of a test that needs a server which this machine does not have. The test fails with it; it is not skipped.
  */
 export class MissingServer extends Error {
   override readonly name = "MissingServer"
@@ -21,7 +18,7 @@ export interface FoundProgram {
 
 export type Findings = Readonly<Record<string, FoundProgram | { readonly missing: string }>>
 
-/** What `npm test` found out about a server; `undefined` when it did not look. */
+/** What `npm test` has found about a server; `undefined` when it did not look. */
 export function foundEarlier(server: string): FoundProgram | undefined {
   const text = process.env[serversVariable]
   if (!text) return undefined

@@ -5,19 +5,18 @@ import { type NatsServer, startNats } from "./nats.ts"
 import { freePort } from "./process.ts"
 
 export interface NatsCluster extends AsyncDisposable {
-  /** Names every server. */
+  /** A URL with the addresses of all servers. */
   readonly url: string
-  /** By the name that they have in the cluster: `n1`, `n2` … */
+  /** The servers by their names in the cluster: `n1`, `n2` … */
   readonly servers: ReadonlyMap<string, NatsServer>
-  /** Cuts the first server, `n1`, off from the others; its clients keep their connections. Returns what ends that. */
+  /**
+   * Cuts the first server, `n1`, off from the others; its clients keep their connections. Returns the function that
+   * ends this.
+   */
   isolateFirst(): Promise<() => Promise<void>>
 }
 
-/**
- * Starts so many servers. JetStream answers some seconds later, when they have chosen a leader.
- *
- * All routes from and to the first server pass proxies, and without these the others still reach each other.
- */
+/** Starts a cluster. JetStream answers some seconds later, once the servers have elected a leader. */
 export const startNatsCluster = async (count = 3): Promise<NatsCluster> => {
   const ports = await Promise.all(Array.from({ length: count }, freePort))
   const proxies: ReadonlyArray<Proxy> = await Promise.all(ports.map((port) => startProxy(() => port)))

@@ -1,4 +1,4 @@
-/** Where the nats-server program comes from. */
+/** Finds the nats-server program. */
 
 import { execFile } from "node:child_process"
 import { existsSync } from "node:fs"
@@ -11,10 +11,10 @@ export type NatsRelease = "current" | "old"
 
 type Version = readonly [major: number, minor: number, patch: number]
 
-/** The name of a release in the findings and in the summary. */
+/** Name of a release in the results of the search and in the summary of `npm test`. */
 export const natsServerName = (release: NatsRelease) => (release === "old" ? "nats-server (old)" : "nats-server")
 
-/** At least 2.12.15 or 2.14.5 or 2.15: what the nats transport asks for. */
+/** The versions that the nats transport accepts: at least 2.12.15, 2.14.5 or 2.15. */
 function isCurrent([major, minor, patch]: Version): boolean {
   if (major !== 2) return major > 2
   if (minor === 12) return patch >= 15
@@ -22,7 +22,7 @@ function isCurrent([major, minor, patch]: Version): boolean {
   return minor >= 15
 }
 
-/** Older than the transport accepts in any case. */
+/** A version that the transport refuses in any case. */
 const isOld = ([major, minor]: Version) => major === 2 && minor < 12
 
 async function versionOf(path: string): Promise<Version | undefined> {

@@ -7,13 +7,13 @@ import { type NatsRelease, natsProgram } from "./nats-program.ts"
 import { freePort, type Spawned, spawnProcess, temporaryFolder } from "./process.ts"
 
 export interface NatsOptions {
-  /** Defaults to a free one. */
+  /** Port. Defaults to a free one. */
   readonly port?: number
-  /** Defaults to a temporary folder that `stop` removes. */
+  /** Folder of its store. Defaults to a temporary folder that `stop` removes. */
   readonly storeDir?: string
-  /** Defaults to true. */
+  /** Whether JetStream is enabled. Defaults to true. */
   readonly jetstream?: boolean
-  /** How often JetStream syncs to disk, such as "always"; defaults to what the server does by itself. */
+  /** How often JetStream syncs to disk, such as "always". Defaults to the server's own default. */
   readonly syncInterval?: string
   /** Further settings of JetStream, such as "max_file: 20MB". */
   readonly limits?: string
@@ -28,17 +28,17 @@ export interface NatsOptions {
 export interface NatsServer extends AsyncDisposable {
   readonly url: string
   readonly port: number
-  /** Changes with `restart`. */
+  /** Process id. It changes with `restart`. */
   readonly pid: number
   readonly version: string
   readonly storeDir: string
-  /** What the server has written since it was last started. */
+  /** The output of the server since its last start. */
   readonly log: string
-  /** SIGKILL: what a crash of the process leaves behind. `restart` brings the server back. */
+  /** Ends the server by SIGKILL, as a crash does. `restart` starts it again. */
   kill(): Promise<void>
-  /** Ends the server in good order if it runs, and starts it again on the same port and store. */
+  /** Ends the server by SIGTERM if it runs, and starts it again with the same port and store. */
   restart(): Promise<void>
-  /** SIGSTOP: connections stay open and nothing answers. */
+  /** Freezes the server by SIGSTOP: connections stay open and nothing answers. */
   pause(): void
   resume(): void
   /** Ends the server, and removes its store unless the folder was given. */
@@ -71,7 +71,7 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
   }
 
   const endInOrder = async (server: Spawned) => {
-    // A paused server cannot end by itself.
+    // A frozen server does not react to SIGTERM.
     server.kill("SIGCONT")
     server.kill("SIGTERM")
     const timer = setTimeout(() => server.kill("SIGKILL"), 5_000)

@@ -1,4 +1,4 @@
-/** Where the program of PostgreSQL comes from. */
+/** Finds the program of PostgreSQL. */
 
 import { execFile } from "node:child_process"
 import { existsSync, readdirSync } from "node:fs"
@@ -7,13 +7,13 @@ import { promisify } from "node:util"
 import { debianPackage, environmentOf, ownSuiteFirst, unpackedAt } from "./debian.ts"
 import { type FoundProgram, foundEarlier, MissingServer } from "./missing.ts"
 
-/** The name in the findings and in the summary. */
+/** Name of the server in the results of the search and in the summary of `npm test`. */
 export const postgresServerName = "postgres"
 
-/** What the transport asks for. */
+/** The oldest version that the transport accepts. */
 const OLDEST = 13
 
-/** Packages by suite. Their libraries fit the C library of the suite: the machine's own suite comes first. */
+/** Packages by suite. Their libraries need the C library of the suite, so the machine's own suite comes first. */
 const PACKAGES: Readonly<Record<string, string>> = { trixie: "postgresql-17", bookworm: "postgresql-15" }
 
 /**

@@ -7,23 +7,23 @@ import { postgresProgram } from "./postgres-program.ts"
 import { eventually, freePort, isRunning, type Spawned, spawnProcess, temporaryFolder } from "./process.ts"
 
 export interface PostgresServer extends AsyncDisposable {
-  /** With user and password. */
+  /** URL with user and password. */
   readonly url: string
   readonly port: number
-  /** Changes with `restart`. */
+  /** Process id. It changes with `restart`. */
   readonly pid: number
   readonly version: string
-  /** What the server has written since it was last started. */
+  /** The output of the server since its last start. */
   readonly log: string
-  /** SIGKILL to the server and all of its processes. `restart` brings it back. */
+  /** Ends the server and all of its processes by SIGKILL. `restart` starts it again. */
   kill(): Promise<void>
-  /** Ends the server in good order if it runs, and starts it again on the same port and data. */
+  /** Ends the server by SIGINT if it runs, and starts it again with the same port and data. */
   restart(): Promise<void>
   /** Ends the server and removes its data. */
   stop(): Promise<void>
 }
 
-/** PostgreSQL refuses to run as root: then it runs as `nobody`. */
+/** The user of the server where the tests run as root, since PostgreSQL refuses to run as root. */
 const NOBODY = 65_534
 
 const isRoot = process.getuid?.() === 0
@@ -42,7 +42,7 @@ const settings = {
   // A test file opens many connections at once.
   max_connections: "300",
   shared_buffers: "64MB",
-  // In the folder of its data: what a killed server leaves is removed with it.
+  // The socket is in the folder of the data, so that the socket of a killed server is removed with it.
   dynamic_shared_memory_type: "mmap",
 }
 
@@ -104,7 +104,7 @@ export async function startPostgres(): Promise<PostgresServer> {
     }
   }
 
-  /** The processes of a server, which have sessions of their own and so are not ended with its group. */
+  /** The processes of a server. They have sessions of their own, so they do not end with its process group. */
   const childrenOf = (pid: number): number[] => {
     const file = `/proc/${pid}/task/${pid}/children`
     return existsSync(file) ? readFileSync(file, "utf8").trim().split(" ").filter(Boolean).map(Number) : []
@@ -114,7 +114,7 @@ export async function startPostgres(): Promise<PostgresServer> {
     const children = childrenOf(server.pid)
     await server.end()
     for (const pid of children) if (isRunning(pid)) process.kill(pid, "SIGKILL")
-    // As long as one of these processes lives, the next server refuses to start.
+    // The next server refuses to start as long as one of these processes lives.
     await eventually(() => !children.some(isRunning), { message: "processes of a killed server are still there" })
   }
 

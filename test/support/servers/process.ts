@@ -1,6 +1,6 @@
 /**
- * Processes, ports and folders for tests. Whatever is started or made here is gone when the test process is, however it
- * ends: a shell of its own, the watchdog, cleans up once its standard input closes.
+ * Processes, ports and folders for tests. All of them are ended or removed when the test process ends, even by SIGKILL:
+ * a separate shell, the watchdog, cleans up once its standard input closes.
  */
 
 import { type ChildProcess, type StdioOptions, spawn } from "node:child_process"
@@ -13,8 +13,8 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { runArguments } from "../../../runtime/cli/runtimes.js"
 
 /**
- * Waits for the end of its input; then kills the groups that the list in "$1" names (`+ pid`, taken back by `- pid`) and
- * removes its folders (`d path`).
+ * Waits for the end of its input. Then kills the process groups in the list "$1" (`+ pid` adds one, `- pid` removes it)
+ * and removes the folders in it (`d path`).
  */
 const watchdogScript = `
 while read -r _; do :; done
@@ -36,7 +36,7 @@ let watchdogList: string | undefined
 function tellWatchdog(line: string): void {
   if (watchdogList === undefined) {
     watchdogList = join(tmpdir(), `callboard-watchdog-${process.pid}-${randomUUID()}`)
-    // In a session of its own: Ctrl+C in the terminal must not end it before it has cleaned up.
+    // The watchdog has a session of its own, since Ctrl+C in the terminal would end it before it has cleaned up.
     const watchdog = spawn("sh", ["-c", watchdogScript, "watchdog", watchdogList], {
       detached: true,
       stdio: ["pipe", "ignore", "ignore"],
@@ -46,7 +46,7 @@ function tellWatchdog(line: string): void {
     input.on("error", () => {})
     if ("unref" in input && typeof input.unref === "function") input.unref()
   }
-  // A file, because a pipe is written to only when the event loop gets there; by then this process may be dead.
+  // The list is a file: a write to a pipe would wait for the event loop, and by then this process may be dead.
   appendFileSync(watchdogList, `${line}\n`)
 }
 
@@ -69,7 +69,7 @@ export interface Exit {
 
 export interface SpawnOptions {
   readonly cwd?: string
-  /** Added to the environment of the test process; `undefined` takes a variable away. */
+  /** Variables that are added to the environment of the test process; `undefined` removes one. */
   readonly env?: Readonly<Record<string, string | undefined>>
   /** A command that runs the following command, such as `nice`. Only {@link spawnScript} uses it. */
   readonly prefix?: ReadonlyArray<string>
@@ -79,11 +79,11 @@ export interface SpawnOptions {
 export class Spawned implements AsyncDisposable {
   readonly pid: number
   readonly exited: Promise<Exit>
-  /** Like `exited`, once all output has arrived: a child that still runs may hold the pipes open. */
+  /** Resolves as `exited` does, but after all output has arrived: a child process may hold the pipes open longer. */
   readonly closed: Promise<Exit>
   stdout = ""
   stderr = ""
-  /** Both streams, in the order in which they came. */
+  /** Both streams in the order of their chunks. */
   output = ""
   #child: ChildProcess
   #exit: Exit | undefined
@@ -93,7 +93,7 @@ export class Spawned implements AsyncDisposable {
   constructor(child: ChildProcess, pid: number) {
     this.#child = child
     this.pid = pid
-    // The whole group: a launcher's child must not outlive it either.
+    // The whole group is ended, since the child of a launcher must not outlive it.
     tellWatchdog(`+ ${pid}`)
     child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#take("stdout", text))
     child.stderr?.setEncoding("utf8").on("data", (text: string) => this.#take("stderr", text))
@@ -109,7 +109,7 @@ export class Spawned implements AsyncDisposable {
     })
   }
 
-  /** How it ended, once it has. */
+  /** How the process ended; `undefined` while it runs. */
   get exit(): Exit | undefined {
     return this.#exit
   }
@@ -135,8 +135,8 @@ export class Spawned implements AsyncDisposable {
   }
 
   /**
-   * Resolves with the first match in a line of the output, also in what is there already.
-   * Rejects with the output when the deadline passes or the process ends first.
+   * Resolves with the first match in a line of the output, past output included. Rejects with the output when the
+   * deadline passes or the process ends first.
    */
   waitForLine(pattern: RegExp, deadlineMs = 60_000): Promise<RegExpMatchArray> {
     return new Promise((resolve, reject) => {
@@ -186,7 +186,7 @@ export class Spawned implements AsyncDisposable {
     this.#child.stdin?.end()
   }
 
-  /** Ends it and its children at once. */
+  /** Ends the process and its children by SIGKILL. */
   async end(): Promise<void> {
     this.killGroup("SIGKILL")
     await this.exited
@@ -199,8 +199,8 @@ export class Spawned implements AsyncDisposable {
 }
 
 /**
- * PATH as a user has it: `bun --bun vitest` puts a folder in front in which `node` is Bun, and programs under test would
- * take it for Node.
+ * PATH without the folder that `bun --bun vitest` puts in front, in which `node` is Bun: programs under test would take
+ * it for Node.
  */
 export const searchPath = (process.env.PATH ?? "")
   .split(delimiter)
@@ -209,7 +209,7 @@ export const searchPath = (process.env.PATH ?? "")
 
 /** Starts a process in a group of its own. */
 export function spawnProcess(command: string, args: readonly string[] = [], options: SpawnOptions = {}): Spawned {
-  // Colours would come between a pattern and the line that it is meant for.
+  // Without colours, which would keep patterns from matching a line.
   const merged: Record<string, string | undefined> = {
     ...process.env,
     PATH: searchPath,
@@ -243,13 +243,13 @@ export function spawnScript(file: string, args: readonly string[] = [], options:
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 /**
- * Starts a program as {@link spawnScript} does, on a terminal of 80 columns: what it prints there, on both streams, is
+ * Starts a program as {@link spawnScript} does, on a terminal of 80 columns. The terminal joins both streams to
  * standard output.
  */
 export function spawnOnTerminal(file: string, args: readonly string[] = [], options: SpawnOptions = {}): Spawned {
   const name = "bun" in process.versions ? "bun" : "deno"
   const command = [process.execPath, ...runArguments(name, file), ...args].map(quoted).join(" ")
-  // Without translation of line ends: a line is what stands between two of them.
+  // The terminal must not change line ends, since lines are split at them.
   return spawnProcess("script", ["-qefc", `stty cols 80 rows 24 -onlcr; exec ${command}`, "/dev/null"], options)
 }
 
@@ -280,19 +280,19 @@ export interface TemporaryFolder extends Disposable {
   remove(): void
 }
 
-/** A folder that is gone at the end of this thread of the test process at the latest. */
+/** A folder that is removed when this thread of the test process ends at the latest. */
 export const removeAtEnd = (folder: string): void => tellWatchdog(`d ${folder}`)
 
-/** A folder that the threads of the test process share: it is gone soon after the whole process has ended. */
+/** A folder that the threads of the test process share. It is removed soon after the process has ended. */
 export const removeWithProcess = (folder: string): void => {
   const remover = `while kill -0 "$1" 2>/dev/null; do sleep 1; done; rm -rf -- "$2"`
   const args = ["-c", remover, "remover", `${process.pid}`, folder]
   spawn("sh", args, { detached: true, stdio: "ignore" }).unref()
 }
 
-/** An empty folder that is gone at the end of the test process at the latest. */
+/** Makes an empty folder that is removed when the test process ends at the latest. */
 export function temporaryFolder(): TemporaryFolder {
-  // Resolved, since on some systems the temporary folder is a link and programs report the path behind it.
+  // The path is resolved: on some systems the temporary folder is a link, and programs report the path behind it.
   const path = mkdtempSync(join(realpathSync(tmpdir()), "callboard-"))
   removeAtEnd(path)
   const remove = () => rmSync(path, { recursive: true, force: true, maxRetries: 3 })
@@ -300,16 +300,19 @@ export function temporaryFolder(): TemporaryFolder {
 }
 
 export interface EventuallyOptions {
-  /** Milliseconds. Defaults to a minute: a machine may be busy, and waiting costs nothing once it has happened. */
+  /**
+   * Most time to wait in milliseconds. Defaults to a minute, since a busy machine is slow, and a long limit costs
+   * nothing when the condition comes true.
+   */
   readonly deadline?: number
-  /** Milliseconds between two looks. Defaults to 20. */
+  /** Milliseconds between two tries. Defaults to 20. */
   readonly every?: number
   readonly message?: string
 }
 
 /**
- * Repeats a look until it gives something: neither an exception nor `undefined`, `null` or `false`.
- * Fails at the deadline with the message and the last exception.
+ * Calls a function until it returns something other than `undefined`, `null` or `false` and does not throw. Rejects at
+ * the deadline with the message and the last exception.
  */
 export async function eventually<A>(
   look: () => A | Promise<A>,

@@ -1,11 +1,11 @@
-/** RabbitMQ of a test: out of Debian's packages, with a port, a folder, a cookie and a port mapper of its own. */
+/** Starts RabbitMQ from Debian's packages for a test, with a port, a folder, a cookie and a port mapper of its own. */
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { delimiter, join } from "node:path"
 import { debianPackage, environmentOf, ownSuiteFirst, unpackedAt } from "./debian.ts"
 import { type FoundProgram, foundEarlier, MissingServer } from "./missing.ts"
 import { eventually, freePort, type Spawned, spawnProcess, temporaryFolder } from "./process.ts"
 
-/** The name in the findings and in the summary. */
+/** Name of the server in the results of the search and in the summary of `npm test`. */
 export const rabbitmqServerName = "rabbitmq"
 
 /** Erlang without its documentation, and the libraries that not every machine has. */
@@ -21,7 +21,10 @@ const serverBelow = (root: string): FoundProgram | undefined => {
 
 let search: Promise<FoundProgram> | undefined
 
-/** The server that is installed, else the one in the cache folder, which is filled from Debian. Rejects with `MissingServer`. */
+/**
+ * Finds an installed server, else the one in the cache folder, which is filled from Debian. Rejects with
+ * `MissingServer`.
+ */
 export const rabbitmqProgram = (): Promise<FoundProgram> => {
   search ??= (async () => {
     const earlier = foundEarlier(rabbitmqServerName) ?? serverBelow("/")
@@ -39,16 +42,16 @@ export const rabbitmqProgram = (): Promise<FoundProgram> => {
 
 export interface RabbitmqServer extends AsyncDisposable {
   readonly port: number
-  /** With user and password. */
+  /** URL with user and password. */
   readonly url: string
   readonly version: string
-  /** What the server has written since it was last started. */
+  /** The output of the server since its last start. */
   readonly log: string
   /** Runs a command of `rabbitmqctl`. */
   control(...command: ReadonlyArray<string>): Promise<void>
-  /** Ends it without warning. */
+  /** Ends the server by SIGKILL. */
   kill(): Promise<void>
-  /** Starts it again with its data, after it was ended in good order where it still runs. */
+  /** Ends the server by SIGTERM if it runs, and starts it again with its data. */
   restart(): Promise<void>
   stop(): Promise<void>
 }
@@ -61,7 +64,7 @@ export const startRabbitmq = async (): Promise<RabbitmqServer> => {
   const folder = temporaryFolder()
   const [port, mapperPort, nodePort] = [await freePort(), await freePort(), await freePort()]
   const inFolder = (name: string): string => join(folder.path, name)
-  // The script of an unpacked Erlang looks for itself where Debian would have installed it.
+  // Erlang's own script expects Erlang where Debian installs it, so an unpacked one needs this script.
   const [bin, program] = [join(erlang, erts, "bin"), inFolder("erl")]
   const variables = `ROOTDIR='${erlang}' BINDIR='${bin}' EMU=beam PROGNAME=erl`
   writeFileSync(program, `#!/bin/sh\nexport ${variables}\nexec "$BINDIR/erlexec" "$@"\n`, { mode: 0o755 })
@@ -89,7 +92,7 @@ export const startRabbitmq = async (): Promise<RabbitmqServer> => {
     RABBITMQ_CONFIG_FILE: inFolder("rabbitmq"),
     RABBITMQ_CONF_ENV_FILE: "/dev/null",
   }
-  // Erlang would start one that outlives it. This one belongs to the test.
+  // Erlang would start a port mapper that outlives the test, so the test starts its own.
   const mapper = spawnProcess(join(bin, "epmd"), ["-port", String(mapperPort), "-address", "127.0.0.1"], { env })
 
   const launch = async (): Promise<Spawned> => {
@@ -111,7 +114,7 @@ export const startRabbitmq = async (): Promise<RabbitmqServer> => {
 
   const endInOrder = async (): Promise<void> => {
     if (server.exit !== undefined) return
-    // The script waits for the server, whose own number stands in a file.
+    // The script waits for the server, whose process id is in a file.
     process.kill(Number(readFileSync(inFolder("pid"), "utf8")), "SIGTERM")
     const timer = setTimeout(() => void server.end(), 20_000)
     await server.exited

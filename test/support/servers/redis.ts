@@ -1,4 +1,4 @@
-/** Redis of a test or benchmark: out of Debian's package, on a port or socket and with a folder of its own. */
+/** Starts Redis from Debian's package for a test or benchmark, on a port or socket and with a folder of its own. */
 import { execFile } from "node:child_process"
 import { existsSync } from "node:fs"
 import { delimiter, join } from "node:path"
@@ -7,13 +7,15 @@ import { debianPackage, environmentOf, ownSuiteFirst, unpackedAt } from "./debia
 import { type FoundProgram, foundEarlier, MissingServer } from "./missing.ts"
 import { freePort, type Spawned, spawnProcess, temporaryFolder } from "./process.ts"
 
-/** The name in the findings and in the summary. */
+/** Name of the server in the results of the search and in the summary of `npm test`. */
 export const redisServerName = "redis"
 
-/** What the transport is tested with. */
+/** Oldest major version that the transport is tested with. */
 const OLDEST = 7
 
-/** Without what every machine has, and without Perl, which only a tool beside the server wants. */
+/**
+ * Dependencies that are unpacked: not the libraries of every machine, nor Perl, which only a tool of the package needs.
+ */
 const LIBRARIES = /^(redis-tools$|lib(?!c6$|c-bin$|gcc|stdc|perl|.*-perl$))/
 
 const programAt = async (path: string): Promise<FoundProgram | undefined> => {
@@ -62,21 +64,21 @@ export const redisProgram = (): Promise<FoundProgram> => {
 export interface RedisServer extends AsyncDisposable {
   readonly port: number
   readonly url: string
-  /** The folder of its files, in which it may also have a socket. */
+  /** Folder of its files. A socket may be in it too. */
   readonly folder: string
   readonly pid: number
   readonly version: string
   /** Freezes the process: its connections stay open and are not answered. */
   pause(): void
   resume(): void
-  /** Ends it without warning. */
+  /** Ends the server by SIGKILL. */
   kill(): Promise<void>
-  /** Starts it again with its data, after it was ended in good order where it still runs. */
+  /** Ends the server by SIGTERM if it runs, and starts it again with its data. */
   restart(): Promise<void>
   stop(): Promise<void>
 }
 
-/** Starts a server; without settings it answers once a change is in its file. */
+/** Starts a server. By default it answers a change once the change is in its file. */
 export const startRedis = async (
   settings: ReadonlyArray<string> = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"],
 ): Promise<RedisServer> => {

@@ -1,4 +1,4 @@
-/** The driver of nats under the conformance kit, against a real server behind a wire that can be cut. */
+/** The driver of nats under the conformance kit, against a real server behind a proxy. */
 import { connect } from "nats"
 import { afterAll, beforeAll, test } from "vitest"
 import { capabilitiesOf, Names, plugin } from "../../../../plugins/nats/mod.ts"
@@ -6,7 +6,7 @@ import { Bands } from "../../../../plugins/nats/streams/names.ts"
 import { registerPlugin } from "../../../kit/conformance.ts"
 import type { Harness } from "../../../kit/mod.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
-import { type Proxy, startProxy } from "./proxy.ts"
+import { faultsOf, type Proxy, startProxy } from "./proxy.ts"
 
 let server: NatsServer
 let proxy: Proxy
@@ -29,17 +29,10 @@ const harness: Harness = {
   lanewise: true,
   blindTokens: true,
   countsAborts: true,
-  restart: () => server.restart(),
-  kill: async () => {
-    await server.kill()
-    await server.restart()
-  },
-  cut: () => proxy.cut(),
-  freeze: async () => proxy.freeze(),
-  heal: async () => {
-    proxy.thaw()
-    await proxy.heal()
-  },
+  ...faultsOf(
+    () => server,
+    () => proxy,
+  ),
   corrupt: async (queue, bytes, namespace) => {
     const client = await connect({ servers: server.url })
     const id = Math.random().toString(36).slice(2)

@@ -1,4 +1,4 @@
-/** A wire between clients and a server that can be cut, and tapped: a small TCP proxy. */
+/** A TCP proxy between clients and a server. Tests cut or freeze its connections, and change what clients send. */
 import { createServer, connect as dial, type Socket } from "node:net"
 
 export interface Proxy {
@@ -7,13 +7,34 @@ export interface Proxy {
   cut(): Promise<void>
   /** Accepts connections again, on the same port. */
   heal(): Promise<void>
-  /** Keeps all connections open and lets nothing through. */
+  /** Keeps all connections open and forwards nothing until `thaw`. */
   freeze(): void
   thaw(): void
   stop(): Promise<void>
 }
 
-/** `before` sees what a client sends, as text of one byte each, and holds it until it resolves with what is sent instead. */
+/** The faults of a conformance harness for a server that clients reach through a proxy. Both are read when a fault begins. */
+export const faultsOf = (
+  server: () => { kill(): Promise<unknown>; restart(): Promise<void> },
+  proxy: () => Pick<Proxy, "cut" | "heal" | "freeze" | "thaw">,
+) => ({
+  restart: () => server().restart(),
+  kill: async () => {
+    await server().kill()
+    await server().restart()
+  },
+  cut: () => proxy().cut(),
+  freeze: async () => proxy().freeze(),
+  heal: async () => {
+    proxy().thaw()
+    await proxy().heal()
+  },
+})
+
+/**
+ * Starts a proxy to a port. `before` gets the bytes that a client sends, as text with one character for each byte, and resolves
+ * with the bytes to send in their place; `undefined` sends them unchanged.
+ */
 export const startProxy = async (
   target: () => number,
   before?: (sent: string) => Promise<string> | undefined,

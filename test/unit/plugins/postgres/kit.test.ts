@@ -1,4 +1,4 @@
-/** The postgres transport under the conformance kit, against a real server behind a wire that can be cut. */
+/** The postgres transport under the conformance kit, against a real server behind a proxy. */
 import pg from "pg"
 import { afterAll, beforeAll, test } from "vitest"
 import { capabilities, plugin } from "../../../../plugins/postgres/mod.ts"
@@ -6,7 +6,7 @@ import { schemaOf } from "../../../../plugins/postgres/schema.ts"
 import { registerPlugin } from "../../../kit/conformance.ts"
 import type { Harness } from "../../../kit/mod.ts"
 import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
-import { type Proxy, startProxy } from "../nats/proxy.ts"
+import { faultsOf, type Proxy, startProxy } from "../nats/proxy.ts"
 
 let server: PostgresServer
 let proxy: Proxy
@@ -21,7 +21,7 @@ afterAll(async () => {
   await server?.stop()
 })
 
-/** Asks the server, past the transport. */
+/** Runs a statement in the server without the transport. */
 const ask = async (text: string, values: ReadonlyArray<unknown> = []): Promise<void> => {
   const client = new pg.Client({ connectionString: server.url })
   await client.connect()
@@ -43,17 +43,10 @@ const harness: Harness = {
   },
   parts: ["query", "count", "browse", "broadcast"],
   slack: 5_000,
-  restart: () => server.restart(),
-  kill: async () => {
-    await server.kill()
-    await server.restart()
-  },
-  cut: () => proxy.cut(),
-  freeze: async () => proxy.freeze(),
-  heal: async () => {
-    proxy.thaw()
-    await proxy.heal()
-  },
+  ...faultsOf(
+    () => server,
+    () => proxy,
+  ),
   clean: async (namespace) => {
     await ask(`DROP SCHEMA IF EXISTS "${schemaOf(namespace)}" CASCADE`)
   },

@@ -1,11 +1,11 @@
-/** The redis transport under the conformance kit, against a real server behind a wire that can be cut. */
+/** The redis transport under the conformance kit, against a real server behind a proxy. */
 import { createClient } from "redis"
 import { afterAll, beforeAll, test } from "vitest"
 import { capabilitiesOf, plugin } from "../../../../plugins/redis/mod.ts"
 import { registerPlugin } from "../../../kit/conformance.ts"
 import type { DriverHarness } from "../../../kit/driver/harness.ts"
 import { type RedisServer, startRedis } from "../../../support/servers/redis.ts"
-import { type Proxy, startProxy } from "../nats/proxy.ts"
+import { faultsOf, type Proxy, startProxy } from "../nats/proxy.ts"
 
 let server: RedisServer
 let proxy: Proxy
@@ -20,7 +20,7 @@ afterAll(async () => {
   await server?.stop()
 })
 
-/** Asks the server, past the transport. */
+/** Sends commands to the server without the transport. */
 const ask = async (...commands: ReadonlyArray<ReadonlyArray<string | Buffer>>): Promise<void> => {
   const client = createClient({ url: server.url })
   await client.connect()
@@ -37,17 +37,10 @@ const harness: DriverHarness = {
   connect: (options) => plugin.connect(new URL(`redis://127.0.0.1:${proxy.port}`), options),
   parts: ["query", "count", "browse", "broadcast", "watch"],
   slack: 2_500,
-  restart: () => server.restart(),
-  kill: async () => {
-    await server.kill()
-    await server.restart()
-  },
-  cut: () => proxy.cut(),
-  freeze: async () => proxy.freeze(),
-  heal: async () => {
-    proxy.thaw()
-    await proxy.heal()
-  },
+  ...faultsOf(
+    () => server,
+    () => proxy,
+  ),
   clean: async (namespace) => {
     const remove = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end"
     await ask(["EVAL", remove, "0", `${namespace}:*`])

@@ -1,4 +1,6 @@
-/** What only the redis transport promises, against a real server. `kit.test.ts` has what all promise. */
+/**
+ * Rules of the redis transport beyond those that all transports keep, which `kit.test.ts` tests. Against a real server.
+ */
 import { execFileSync } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { connect } from "callboard"
@@ -60,7 +62,7 @@ const posting = (id: string, queue = "q", level = 9): Posting => ({
   },
 })
 
-/** What Celery's client puts into a list. */
+/** The envelope that Celery's client puts into a list. */
 const celeryMessage = (tag: string, more: object = {}): string =>
   JSON.stringify({
     body: Buffer.from("[[1], {}, {}]").toString("base64"),
@@ -77,14 +79,14 @@ const celeryMessage = (tag: string, more: object = {}): string =>
     },
   })
 
-/** How Python writes JSON. */
+/** JSON as Python writes it, with blanks between values. */
 const asPython = (text: string): string =>
   JSON.stringify(JSON.parse(text), undefined, 1)
     .replace(/\n */g, " ")
     .replace(/([[{]) /g, "$1")
     .replace(/ ([\]}])/g, "$1")
 
-/** What a Celery worker does that has popped a message. */
+/** Writes the notes of a Celery worker that has taken a message. */
 const heldByCelery = async (prefix: string, tag: string, message: string, at = Date.now() / 1_000): Promise<void> => {
   await ask("ZADD", `${prefix}unacked_index`, String(at), tag)
   await ask("HSET", `${prefix}unacked`, tag, `[${asPython(message)}, "", "q"]`)
@@ -92,7 +94,7 @@ const heldByCelery = async (prefix: string, tag: string, message: string, at = D
 
 const tagIn = (envelope: unknown): string => JSON.parse(String(envelope)).properties.delivery_tag
 
-/** How connecting fails. */
+/** The error with which connecting fails. */
 const refusal = async (url: string): Promise<unknown> => {
   try {
     await (await plugin.connect(new URL(url), options("refused"))).close()
@@ -135,7 +137,7 @@ describe("kombu's layout", () => {
     await driver.close()
   })
 
-  test("a message that a Celery client pushes comes at once, without a word to us, and is held as kombu holds it", async () => {
+  test("a message that a Celery client pushes is delivered at once, and is noted as kombu notes it", async () => {
     const driver = await open("pushed")
     const heard: Array<string> = []
     await driver.listen({ kind: "queues", queues: ["q"] }, ({ kind }) => heard.push(kind), never)
@@ -158,21 +160,21 @@ describe("kombu's layout", () => {
     await driver.commit([{ id: "id-tag-1", task: { kind: "ack", token: delivery?.token ?? "" } }])
     expect(await ask("EXISTS", "pushed:unacked", "pushed:unacked_index")).toBe(0)
     expect(await ask("KEYS", "pushed:callboard:*:t:*")).toEqual([])
-    // Every step of priority wakes.
+    // A message in the list of any priority step wakes the listener.
     heard.length = 0
     await ask("LPUSH", "pushed:q\u0006\u00169", celeryMessage("tag-2"))
     await eventually(() => heard.includes("queue"))
     await driver.close()
   })
 
-  test("one that came back to its queue before is not taken for a first delivery", async () => {
+  test("a message that was redelivered by kombu is no first delivery", async () => {
     const driver = await open("again")
     await ask("LPUSH", "again:q", celeryMessage("tag-1", { redelivered: true }))
     expect(await takenFrom(driver, "q")).toMatchObject([{ first: false, deliveries: 1 }])
     await driver.close()
   })
 
-  test("a task that a Celery worker takes is none of ours any more, and is forgotten when it is acked", async () => {
+  test("a task that a Celery worker takes is in flight, and is removed once that worker acks it", async () => {
     const driver = await open("theirs")
     await driver.publish([posting("a"), posting("b")])
     const message = String(await ask("RPOP", "theirs:q"))
@@ -187,7 +189,7 @@ describe("kombu's layout", () => {
     await driver.close()
   })
 
-  test("what Celery workers took is forgotten without anybody asking", async () => {
+  test("tasks that Celery workers have taken are removed although their jobs are not read", async () => {
     const driver = await open("forgotten")
     await driver.publish(Array.from({ length: 120 }, (_, at) => posting(`j${at}`)))
     await ask("DEL", "forgotten:q")
@@ -236,7 +238,7 @@ describe("kombu's layout", () => {
     await driver.close()
   })
 
-  test("what a dead Celery worker held comes back after the visibility timeout, as it was written; what we hold does not", async () => {
+  test("after the visibility timeout a dead Celery worker's message is back unchanged, and a leased task is not", async () => {
     const driver = await open("dead", 30_000, "?visibility_timeout=2")
     await driver.publish([posting("ours")])
     const [ours] = await takenFrom(driver, "q")
@@ -253,13 +255,13 @@ describe("kombu's layout", () => {
       properties: { delivery_info: { redelivered: true } },
     })
     expect(await ask("HKEYS", "dead:unacked")).toEqual([tag])
-    // An extension renews the note, so that kombu's timeout never comes upon a long job.
+    // An extension renews the note, so kombu's visibility timeout does not end a long job.
     expect(await driver.extend([ours?.token ?? ""])).toEqual([true])
     expect(Number(await ask("ZSCORE", "dead:unacked_index", tag))).toBeGreaterThan(Date.now() / 1_000 - 60)
     await driver.close()
   })
 
-  test("a task that falls due lies in the list, although no worker of ours looks", async () => {
+  test("a task that falls due is put into the list without a worker of Callboard", async () => {
     const driver = await open("due")
     await driver.publish([{ ...posting("a"), due: Date.now() + 500 }])
     expect(await ask("LLEN", "due:q")).toBe(0)
@@ -282,7 +284,7 @@ describe("kombu's layout", () => {
 })
 
 describe("bad input", () => {
-  test("what is no message says why, and harms no neighbour", async () => {
+  test("a value that is no message is delivered with the reason, and the next message is read", async () => {
     const driver = await open("poison")
     const good = JSON.parse(celeryMessage("good"))
     const bad = [
@@ -304,7 +306,7 @@ describe("bad input", () => {
     expect(found.slice(0, -1).map(({ content }) => "raw" in content && Buffer.from(content.raw).toString())).toEqual(
       bad.map(([text]) => text),
     )
-    // kombu's visibility timeout must not come upon them: it would fail to read them.
+    // A message without a tag is not noted for the visibility timeout: kombu could not read it.
     expect(await ask("ZCARD", "poison:unacked_index")).toBeLessThan(found.length)
     for (const { token } of found) await driver.commit([{ id: "x", task: { kind: "ack", token } }])
     expect(await ask("EXISTS", "poison:unacked")).toBe(0)
@@ -314,7 +316,7 @@ describe("bad input", () => {
     await driver.close()
   })
 
-  test("NaN in the headers of a message is read, a body of text too, and what is unknown travels on", async () => {
+  test("NaN in headers and a body of text are read, and unknown properties are kept", async () => {
     const driver = await open("odd")
     const { properties, ...rest } = JSON.parse(celeryMessage("odd"))
     const { body_encoding: _, ...plain } = properties
@@ -350,7 +352,7 @@ describe("bad input", () => {
     await driver.close()
   })
 
-  test("half surrogates and zeros in fields of the index harm no neighbour", async () => {
+  test("unpaired surrogates and zeros in fields of the index do not affect other tasks", async () => {
     const driver = await open("zeros")
     const odd = posting("odd")
     const index = { ...odd.index, task: "a\0\ud800" }
@@ -395,7 +397,7 @@ describe("connecting", () => {
     await plain.close()
   })
 
-  test("what a URL cannot mean is invalid, and says what is wrong", async () => {
+  test("a URL that has no meaning is invalid, and the error names the part", async () => {
     expect(await refusal(`${server.url}/mine`)).toEqual([
       "invalid",
       expect.stringContaining('the database is a number, not "mine"'),
@@ -509,7 +511,7 @@ describe("connecting", () => {
 })
 
 test("a list reads as much with 20,000 jobs as with 1,000", async () => {
-  // What waits is listed by its state alone, and what has succeeded among all: one list more would be written for each job.
+  // Lists of waiting and succeeded jobs search longer lists: one more list each would be one more write for every job.
   const bounded = Object.entries(QUERIES).filter(([name]) => name !== "succeeded" && !name.startsWith("waiting"))
   expect(growing(await readsOf((namespace) => open(namespace), Object.fromEntries(bounded)))).toEqual([])
 })
@@ -530,7 +532,7 @@ test("the keys of many repetitions of a job are not kept for ever", async () => 
   for (let run = 1; run <= 30; run++) {
     await driver.publish([{ ...posting("a"), key: `a/${run}/0` }])
     const [delivery] = await takenFrom(driver, "q")
-    // As if its task had left the queue three minutes ago.
+    // Sets the time back as if the task had left its queue three minutes ago.
     await driver.commit([{ id: "a", task: { kind: "ack", token: delivery?.token ?? "" } }])
     await ask("HSET", "repeats:callboard:repeats:p:a", `a/${run}/0`, `@${Date.now() - 180_000}`)
   }
