@@ -300,6 +300,25 @@ export const Menu = ({ label, children }: { readonly label: string; readonly chi
   )
 }
 
+/** A checkbox with its label, and perhaps a sentence below it. */
+export const Check = ({
+  label,
+  hint,
+  checked,
+  onChange,
+}: {
+  readonly label: string
+  readonly hint?: string
+  readonly checked: boolean
+  readonly onChange: (checked: boolean) => void
+}): JSX.Element => (
+  <label class="opt">
+    <input class="ck" type="checkbox" checked={checked} onChange={(event) => onChange(event.currentTarget.checked)} />
+    <span>{label}</span>
+    {hint !== undefined && <small>{hint}</small>}
+  </label>
+)
+
 /** A choice of one value among a few. */
 export const Segments = <T extends string>({
   label,

@@ -20,7 +20,7 @@ import { href } from "../router.ts"
 import { idEnd } from "../seen.ts"
 import { api, get, me, send } from "../state.ts"
 import { whole } from "../times.ts"
-import { Button, Copy, Dialog, Note, Skeleton, Trouble } from "./basic.tsx"
+import { Button, Check, Copy, Dialog, Note, Skeleton, Trouble } from "./basic.tsx"
 import { Meter } from "./chart.tsx"
 import { StateWord } from "./icon.tsx"
 
@@ -114,18 +114,14 @@ const Ask = ({ decision }: { readonly decision: BulkAction }): JSX.Element => {
         </div>
       )}
       {(count ?? 0) > FIRST && (
-        <label class="opt">
-          <input
-            class="ck"
-            type="checkbox"
-            checked={first}
-            onChange={(event) => {
-              chosen.value = event.currentTarget.checked
-            }}
-          />
-          <span>Try {FIRST} first</span>
-          <small>They are shown as they go; then you say whether the rest follows.</small>
-        </label>
+        <Check
+          label={`Try ${FIRST} first`}
+          hint="They are shown as they go; then you say whether the rest follows."
+          checked={first}
+          onChange={(checked) => {
+            chosen.value = checked
+          }}
+        />
       )}
       <p class="small dim">
         It begins after 8 seconds, in which it can be undone, and can be stopped at any time. It goes on while this page

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { access, setToken } from "../state.ts"
-import { Button, Note } from "./basic.tsx"
+import { Button, Check, Note } from "./basic.tsx"
 
 export const TokenForm = (): JSX.Element => {
   const text = useSignal("")
@@ -43,17 +43,13 @@ export const TokenForm = (): JSX.Element => {
             text.value = event.currentTarget.value
           }}
         />
-        <label class="opt">
-          <input
-            class="ck"
-            type="checkbox"
-            checked={remembered.value}
-            onChange={(event) => {
-              remembered.value = event.currentTarget.checked
-            }}
-          />
-          <span>Remember on this device</span>
-        </label>
+        <Check
+          label="Remember on this device"
+          checked={remembered.value}
+          onChange={(checked) => {
+            remembered.value = checked
+          }}
+        />
         <div class="row">
           <Button class="main" onClick={open}>
             Open the board

@@ -5,7 +5,7 @@ import type { FullJob } from "../../api.ts"
 import { onePath } from "../../bulk.ts"
 import { jobPath } from "../../client.ts"
 import { useKey } from "../../keys.ts"
-import { ActionButton, Button, Dialog } from "../../parts/basic.tsx"
+import { ActionButton, Button, Check, Dialog } from "../../parts/basic.tsx"
 import { RequestButton, runAction } from "../../parts/notice.tsx"
 import { idEnd } from "../../seen.ts"
 import { may } from "../../state.ts"
@@ -99,18 +99,14 @@ const Cancel = ({ job, onClose }: { readonly job: FullJob; readonly onClose: () 
       }
     >
       {job.state === "started" && (
-        <label class="opt">
-          <input
-            class="ck"
-            type="checkbox"
-            checked={terminate.value}
-            onChange={(event) => {
-              terminate.value = event.currentTarget.checked
-            }}
-          />
-          <span>End it at once</span>
-          <small>Only a handler in a process of its own can be ended from outside.</small>
-        </label>
+        <Check
+          label="End it at once"
+          hint="Only a handler in a process of its own can be ended from outside."
+          checked={terminate.value}
+          onChange={(checked) => {
+            terminate.value = checked
+          }}
+        />
       )}
     </Dialog>
   )
