@@ -1,20 +1,13 @@
 /** A worker without its broker, with real servers that are killed, restarted, frozen and locked. */
+
 import { fileURLToPath } from "node:url"
-import {
-  actor,
-  CallboardError,
-  type Client,
-  connect,
-  type Log,
-  type ServeOptions,
-  type Service,
-  serve,
-} from "callboard"
+import { actor, CallboardError, type Client, connect, type ServeOptions, type Service, serve } from "callboard"
 import { connect as dial } from "nats"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { Names } from "../../plugins/nats/mod.ts"
 import { generateId } from "../../runtime/id.ts"
 import { makeProject } from "../cli/project.ts"
+import { listingLog } from "../support/listing-log.ts"
 import { type NatsServer, startNats } from "../support/servers/nats.ts"
 import { startNatsCluster } from "../support/servers/nats-cluster.ts"
 import { eventually, freePort, isRunning, spawnScript } from "../support/servers/process.ts"
@@ -23,25 +16,9 @@ import { scope } from "./boards.ts"
 /** What ends with its test: the groups of this file run side by side, since each waits for most of its time. */
 type Kept = Pick<ReturnType<typeof scope>, "keep">
 
-/** A log that keeps its lines. */
-const listing = () => {
-  const lines: Array<string> = []
-  const add = (line: string) => void lines.push(line)
-  const log: Log = {
-    level: "info",
-    enabled: () => true,
-    debug: () => undefined,
-    info: add,
-    warn: add,
-    error: add,
-    with: () => log,
-  }
-  return { lines, log }
-}
-
 /** A worker with HTTP, which notes how often each job ran to its end, and when any did. */
 const startService = async ({ keep }: Kept, transport: string, options: ServeOptions = {}) => {
-  const { lines, log } = listing()
+  const { lines, log } = listingLog()
   const runs = new Map<string, number>()
   const ended: Array<number> = []
   const gates = new Map<string, () => void>()

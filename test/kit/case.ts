@@ -5,6 +5,10 @@ import type { Ground, Harness } from "./harness.ts"
 /** Whether a transport has what a case needs: `true`, or the reason why the case is skipped. */
 export type Need = NeedOf<Harness>
 export type NeedOf<H> = (harness: H) => true | string
+/** A need of cases of both levels. */
+type SharedNeed = NeedOf<{
+  readonly capabilities: { readonly delay: number; readonly durability: string; readonly leases?: string }
+}>
 
 export type Case = CaseOf<Harness, Context>
 
@@ -45,13 +49,13 @@ export const hook =
 
 /** The case needs a transport that can list jobs. */
 export const lists: Need = ({ canList = true }) => canList || "it cannot list jobs"
-export const delay: Need = ({ capabilities }) => capabilities.delay > 0 || "it keeps no due times (delay: 0)"
-export const durable: Need = ({ capabilities }) =>
+export const delay: SharedNeed = ({ capabilities }) => capabilities.delay > 0 || "it keeps no due times (delay: 0)"
+export const durable: SharedNeed = ({ capabilities }) =>
   capabilities.durability !== "none" || "nothing survives its process (durability: none)"
 /**
- * The case needs deliveries that may be `fresh`, tokens that work on every connection, and tasks that come by themselves: where
+ * The case needs deliveries that may be `fresh` (`first` for a driver), tokens that work on every connection, and tasks that come by themselves: where
  * queues and records lie apart, an older task of a job may come after it was withdrawn, or not at all once a newer one has ended,
  * and queues have no news.
  */
-export const freeLeases: Need = ({ capabilities }) =>
+export const freeLeases: SharedNeed = ({ capabilities }) =>
   capabilities.leases !== "connection" || "a delivery belongs to the connection that took it (leases: connection)"

@@ -15,7 +15,6 @@ export const part =
 export const waits: Need = ({ capabilities }) => capabilities.waits || "its take does not wait (waits: false)"
 /** The case needs a driver whose `take` does not wait by itself: only there news of a queue wake the taker. */
 export const looks: Need = ({ capabilities }) => !capabilities.waits || "its take waits by itself (waits: true)"
-export const delay: Need = ({ capabilities }) => capabilities.delay > 0 || "it keeps no due times (delay: 0)"
 export const boundedDelay: Need = ({ capabilities }) =>
   Number.isFinite(capabilities.delay) || "it keeps any due time (delay: Infinity)"
 export const front: Need = ({ capabilities }) => capabilities.front || "it has no front (front: false)"
@@ -24,15 +23,6 @@ export const strictOrder: Need = ({ lanewise }) =>
   lanewise !== true || "what is accepted while it takes may come after what that take brings (lanewise)"
 export const dedupe: Need = ({ capabilities }) =>
   capabilities.dedupeWindow > 0 || "it does not recognise publish keys (dedupeWindow: 0)"
-/**
- * The case needs deliveries that may be `first`, tokens that work on every connection, and tasks that come by themselves: where
- * queues and records lie apart, an older task of a job may come after it was withdrawn, or not at all once a newer one has ended,
- * and queues have no news.
- */
-export const freeLeases: Need = ({ capabilities }) =>
-  capabilities.leases !== "connection" || "a delivery belongs to the connection that took it (leases: connection)"
-export const durable: Need = ({ capabilities }) =>
-  capabilities.durability !== "none" || "nothing survives its process (durability: none)"
 export const atomic: Need = ({ capabilities }) => capabilities.atomic || "its commits have steps (atomic: false)"
 export const stepwise: Need = ({ capabilities }) => !capabilities.atomic || "its commits are whole (atomic: true)"
 export const ownTokens: Need = ({ blindTokens }) =>

@@ -1,10 +1,12 @@
 /** Lists of jobs, depths of queues, and what waits in them. */
+
 import type { Headers } from "../../../../runtime/protocol/message.ts"
 import type { Posting } from "../../../../runtime/transport/driver.ts"
 import type { Index } from "../../../../runtime/transport/known.ts"
 import type { Query, QueueDepth } from "../../../../runtime/transport/optional.ts"
+import { delay } from "../../case.ts"
 import { between, check, equal, refuses } from "../../check.ts"
-import { type DriverCase, delay, part } from "../case.ts"
+import { type DriverCase, part } from "../case.ts"
 import { type DriverContext, patience, size, sleep, taken } from "../context.ts"
 import { idsOf, recordOf, text } from "../task.ts"
 

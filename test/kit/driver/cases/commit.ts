@@ -1,18 +1,10 @@
 /** One change of one job: its record, then postings, then the task. */
+
 import type { Commit, Delivery, Posting } from "../../../../runtime/transport/driver.ts"
+import { delay, freeLeases } from "../../case.ts"
 import { between, check, equal, sameSet } from "../../check.ts"
 import { describe } from "../../peer.ts"
-import {
-  atomic,
-  boundedDelay,
-  type DriverCase,
-  dedupe,
-  delay,
-  freeLeases,
-  noFront,
-  offered,
-  stepwise,
-} from "../case.ts"
+import { atomic, boundedDelay, type DriverCase, dedupe, noFront, offered, stepwise } from "../case.ts"
 import { size, taken } from "../context.ts"
 import type { DriverPeer } from "../peer.ts"
 import { bytes, idOf, idsOf, recordOf, sized, text } from "../task.ts"

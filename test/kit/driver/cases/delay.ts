@@ -1,6 +1,7 @@
 /** Due times: a task is never early, and not later than the declared resolution. */
+import { delay } from "../../case.ts"
 import { between, equal, sameSet } from "../../check.ts"
-import { type DriverCase, dedupe, delay } from "../case.ts"
+import { type DriverCase, dedupe } from "../case.ts"
 import { idOf, idsOf } from "../task.ts"
 
 const group = "delay"

@@ -1,6 +1,7 @@
 /** Leases: a delivery has its task until the lease ends, or longer if extended; then another delivery may get it. */
+import { delay, freeLeases } from "../../case.ts"
 import { between, check, equal } from "../../check.ts"
-import { type DriverCase, delay, freeLeases, ownTokens } from "../case.ts"
+import { type DriverCase, ownTokens } from "../case.ts"
 import { sleep } from "../context.ts"
 import { idOf, recordOf } from "../task.ts"
 

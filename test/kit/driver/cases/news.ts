@@ -1,9 +1,11 @@
 /** News of jobs and queues for listeners, and announcements to all connections. */
+
 import { Buffer } from "node:buffer"
 import type { News } from "../../../../runtime/transport/driver.ts"
+import { freeLeases } from "../../case.ts"
 import { check, equal, refuses } from "../../check.ts"
 import { present } from "../../peer.ts"
-import { type DriverCase, freeLeases, looks, part } from "../case.ts"
+import { type DriverCase, looks, part } from "../case.ts"
 import { type DriverContext, sleep } from "../context.ts"
 import type { DriverPeer } from "../peer.ts"
 import { recordOf } from "../task.ts"

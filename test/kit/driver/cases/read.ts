@@ -1,6 +1,7 @@
 /** Reading jobs in every state. */
+import { delay } from "../../case.ts"
 import { between, check, equal } from "../../check.ts"
-import { type DriverCase, delay, part } from "../case.ts"
+import { type DriverCase, part } from "../case.ts"
 import { patience, size, sleep } from "../context.ts"
 import { idOf, messageOf, recordOf } from "../task.ts"
 

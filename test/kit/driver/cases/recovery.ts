@@ -1,8 +1,8 @@
 /** Stored data survives closed connections, restarts and cuts; calls end in time; listeners keep getting news. */
 import type { Committed, Delivery, Driver, News, Posting, Receipt } from "../../../../runtime/transport/driver.ts"
-import { hook } from "../../case.ts"
+import { delay, durable, hook } from "../../case.ts"
 import { check, equal, isTransportError, refuses, sameSet } from "../../check.ts"
-import { type DriverCase, delay, durable, offered, part } from "../case.ts"
+import { type DriverCase, offered, part } from "../case.ts"
 import { type DriverContext, patience, size, sleep, taken } from "../context.ts"
 import type { DriverPeer } from "../peer.ts"
 import { idOf, idsOf, recordOf, text } from "../task.ts"

@@ -1,7 +1,9 @@
 /** Taking tasks: waiting, limits, turns of queues, and one delivery of a task at a time. */
+
 import type { Delivery } from "../../../../runtime/transport/driver.ts"
+import { delay } from "../../case.ts"
 import { between, check, equal, sameSet } from "../../check.ts"
-import { type DriverCase, delay, uncountedAborts, waits } from "../case.ts"
+import { type DriverCase, uncountedAborts, waits } from "../case.ts"
 import { abortedTakes, type DriverContext, size, sleep } from "../context.ts"
 import { idOf, idsOf } from "../task.ts"
 

@@ -1,10 +1,12 @@
 /** A database that cannot grow: what is refused, how that is told, and that it goes on by itself once there is room. */
+
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
-import { actor, type Log, serve } from "callboard"
+import { actor, serve } from "callboard"
 import { afterAll, afterEach, expect, test } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
+import { listingLog } from "../../../support/listing-log.ts"
 import { eventually, temporaryFolder } from "../../../support/servers/process.ts"
 import { find, posted, take } from "./helpers.ts"
 
@@ -73,17 +75,7 @@ test("a worker on it lives on, tells of it now and then, however often it is ask
   timeout: 60_000,
 }, async () => {
   const { handle, fill, free } = database()
-  const lines: Array<string> = []
-  const add = (line: string) => void lines.push(line)
-  const log: Log = {
-    level: "info",
-    enabled: () => true,
-    debug: () => undefined,
-    info: add,
-    warn: add,
-    error: add,
-    with: () => log,
-  }
+  const { lines, log } = listingLog()
   const ran: Array<string> = []
   const gate = Promise.withResolvers<void>()
   const steps = actor("steps", {

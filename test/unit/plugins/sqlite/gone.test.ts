@@ -1,12 +1,14 @@
 /** A database that is removed or replaced while it is open: noticed, told, and gone on with in the file that comes after. */
+
 import { existsSync, mkdirSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
-import { actor, connect as connectClient, type Log, serve } from "callboard"
+import { actor, connect as connectClient, serve } from "callboard"
 import { afterAll, afterEach, describe, expect, test } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
+import { listingLog } from "../../../support/listing-log.ts"
 import { eventually, temporaryFolder } from "../../../support/servers/process.ts"
 import { ack, find, idOf, never, publish, take } from "./helpers.ts"
 
@@ -195,17 +197,7 @@ test("a worker whose file is removed says so, is red, and consumes what others s
   timeout: 40_000,
 }, async () => {
   const path = freshFile()
-  const lines: Array<string> = []
-  const add = (line: string) => void lines.push(line)
-  const log: Log = {
-    level: "info",
-    enabled: () => true,
-    debug: () => undefined,
-    info: add,
-    warn: add,
-    error: add,
-    with: () => log,
-  }
+  const { lines, log } = listingLog()
   const gate = Promise.withResolvers<void>()
   const steps = actor("steps", { methods: { run: () => "done", wait: () => gate.promise.then(() => "waited") } })
   const service = await serve({

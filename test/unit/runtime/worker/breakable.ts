@@ -1,16 +1,18 @@
 /** A memory transport behind a connection that can be cut, and the log of its worker. */
-import type { Log, ServeOptions } from "callboard"
+
+import type { ServeOptions } from "callboard"
 import { generateId } from "../../../../runtime/id.ts"
 import type { LiftedPlugin } from "../../../../runtime/transport/lift/plugin.ts"
 import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
+import { listingLog } from "../../../support/listing-log.ts"
 import { memory } from "../../../support/memory.ts"
 
 export interface Breakable {
   /** Options for `start`. */
   readonly options: ServeOptions
   /** The log lines, in order. */
-  readonly lines: Array<string>
+  readonly lines: ReadonlyArray<string>
   cut(): void
   republishOrphans(): void
   /** Whether the worker has its broadcast subscriptions. */
@@ -19,7 +21,7 @@ export interface Breakable {
 
 /** With `listensLater` the first two subscriptions fail. */
 export const breakable = ({ listensLater = false } = {}): Breakable => {
-  const lines: Array<string> = []
+  const { lines, log } = listingLog()
   const listeners = new Set<(status: "connected" | "disconnected") => void>()
   let isCut = false
   let refusals = listensLater ? 2 : 0
@@ -58,15 +60,6 @@ export const breakable = ({ listensLater = false } = {}): Breakable => {
   const wrapped: LiftedPlugin = {
     schemes: ["cut"],
     connect: async (_, options) => wrap(await memory.connect(new URL(`memory://${generateId()}`), options)),
-  }
-  const log: Log = {
-    level: "info",
-    enabled: () => true,
-    debug: () => undefined,
-    info: (text) => lines.push(text),
-    warn: (text) => lines.push(text),
-    error: (text) => lines.push(text),
-    with: () => log,
   }
   const tell = (status: "connected" | "disconnected") => {
     isCut = status === "disconnected"
