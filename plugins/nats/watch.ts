@@ -157,7 +157,7 @@ export class Subscriptions {
         // Also while the connection is lost: the client subscribes when it is back.
         subscribe()
       } catch {
-        // A connection that was closed meanwhile tells nothing any more.
+        // The connection was closed meanwhile, so there is nothing to subscribe to.
       }
     }
     if (soon) this.#link.soon(subscribeLate)

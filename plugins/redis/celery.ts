@@ -288,7 +288,7 @@ const open = async (url: URL, options: CeleryConnectOptions) => {
   return { client: await opened(settings.client, options.timeout), settings }
 }
 
-/** Connects to the messages and results of Celery at the URL of a Redis server. */
+/** Connects to the messages and the result back end of Celery at the URL of a Redis server. */
 export const celery: CeleryPlugin = {
   messages: async (url, options) => {
     const { client, settings } = await open(url, options)

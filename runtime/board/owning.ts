@@ -14,7 +14,7 @@ import { type BoardJobView, expiresIn, viewOf } from "./view.ts"
 
 /** Distinguishes a claim from an earlier one of an owner of the same name. */
 export interface HeldOptions {
-  /** Number of the claim. A handle that has claimed the job knows it. */
+  /** Number of the claim. A handle that has claimed the job has it. */
   readonly claim?: number
 }
 

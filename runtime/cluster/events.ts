@@ -1,6 +1,6 @@
 /**
  * Events in Celery's form (type `category-action`, sender, time), sent over broadcast. Best effort: only processes that
- * listen at that moment get them. Whatever must not be missed is in the records of jobs.
+ * listen at that moment get them. What must not be missed is in the records of jobs.
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"

@@ -16,7 +16,7 @@ export interface Token {
   readonly name?: string
 }
 
-/** The sender of a request, as far as its token tells. */
+/** The sender of a request, identified by its token. */
 export interface Caller {
   /** Hash of the token: differs between tokens, and does not reveal one. Empty where the service has no tokens. */
   readonly key: string

@@ -70,7 +70,7 @@ const onBun = (bun: BunLike, { host, port }: Address, handler: Handler): Listene
     port,
     fetch: handler,
     idleTimeout: IDLE_TIMEOUT,
-    // The application has a limit of its own and answers 413; Bun would close the connection without a word.
+    // The application has a limit of its own and answers 413; Bun would close the connection without an answer.
     maxRequestBodySize: Number.MAX_SAFE_INTEGER,
   })
   return { port: server.port, drain: () => server.stop(), kill: () => server.stop(true) }

@@ -132,7 +132,10 @@ export const route = <const P extends Parameters = Record<never, never>>(definit
   }
 }
 
-/** What a decision changes is not told as it was before. Submissions are too many to look again after each. */
+/**
+ * After a change the statistics are read again, so that the next answer contains it. Submissions are too frequent for
+ * that.
+ */
 const decided = async <P extends Parameters>(
   { handle, scope }: Pick<Definition<P>, "handle" | "scope">,
   request: RouteRequest<P>,

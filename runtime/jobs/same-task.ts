@@ -5,7 +5,7 @@ import { hash } from "node:crypto"
 import type { AddressedTask } from "../protocol/message.ts"
 import type { JobRecord } from "../protocol/record.ts"
 
-/** By this text two bodies of tasks are told apart: the first 96 bits of their SHA-256. */
+/** Identifies the body of a task: the first 96 bits of its SHA-256. */
 export const digestOf = (body: Uint8Array): string => hash("sha256", body, "base64url").slice(0, 16)
 
 /** Whether a posting has the task, method and body of a record's job. A record without task and digest is of an older version. */

@@ -35,7 +35,7 @@ export const hides = (redact: Redaction["redact"], ...names: ReadonlyArray<strin
 export const hidesKey = (redact: Redaction["redact"], field: string | undefined): boolean =>
   field === undefined ? hideAll(redact) !== undefined : hides(redact, field)
 
-/** The rule that hides whatever one of these rules hides. */
+/** A rule that hides all that any of these rules hides. */
 export const hideAll = (...all: ReadonlyArray<Redaction["redact"]>): true | ReadonlyArray<string> | undefined => {
   if (all.includes(true)) return true
   const names = all.flatMap((each) => (typeof each === "object" ? each : []))

@@ -24,7 +24,7 @@ const hasTaskHeader = (message: Message): boolean => message.headers.task !== un
 
 /** Whether the body may be a map, by its first byte: `{` after blanks in JSON, the map types of msgpack. */
 const mayBeMap = (message: Message): boolean => {
-  // Of a compressed body only decoding tells.
+  // The first byte of a compressed body says nothing about its content.
   if (typeof message.headers.compression === "string" && message.headers.compression !== "") return true
   const first = message.body.find((byte) => byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09)
   if (first === undefined) return false

@@ -85,9 +85,9 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
    */
   readonly cancelOnConnectionLoss?: boolean
   /**
-   * URL of the result back end of Celery's clients, such as `redis://127.0.0.1:6379/1`: the worker keeps results there for tasks
-   * that they submit, answers `celery inspect` and `celery control`, and tells `celery events`. Defaults to none: such tasks run,
-   * and their clients are told nothing.
+   * URL of the result back end of Celery's clients, such as `redis://127.0.0.1:6379/1`. The worker stores the results
+   * of tasks that they submit there, executes commands of `celery inspect` and `celery control`, and sends events to
+   * `celery events`. Defaults to none: such tasks run, but their clients get no result.
    */
   readonly resultBackend?: string
   /** Queue of the workers of another language, by the `lang` header: `{ py: "celery" }`. */
@@ -106,7 +106,7 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   readonly metrics?: boolean
   /** Stop on SIGINT, SIGTERM, SIGQUIT and SIGHUP. Defaults to true. */
   readonly signals?: boolean
-  /** Least level that is logged. Defaults to `info`, or to what `log` wants. */
+  /** Least level that is logged. Defaults to the level of `log`, else to `info`. */
   readonly logLevel?: LogLevel
   /** Levels of loggers by name: `{"callboard.http": "warn"}`. Defaults to none. */
   readonly logLevels?: Readonly<Record<string, LogLevel>>

@@ -174,7 +174,7 @@ export class FailureTally {
     }
   }
 
-  /** What is to be written: the slots that are over and the one that goes on, where anything was added. */
+  /** The slots to write: those that are over and the current one, if anything was added. */
   report(now: number): PendingFailures {
     this.#turn(now)
     const isChanged = this.#changes > this.#written

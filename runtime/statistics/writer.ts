@@ -127,7 +127,7 @@ export class StatisticsWriter {
     const now = this.#options.now()
     const at = Math.min(now, (slot + 1) * SLOT_MS - 1)
     const since = Math.round(now - (performance.now() - this.#began))
-    // Told once, unless the clock was set since.
+    // The start time stays the same in all entries, unless the clock was set since.
     this.#since = this.#since === undefined || this.#since > since + SLOT_MS ? since : this.#since
     const value = { ...described, id: this.#id, since: this.#since, at, cells, ...(isLast ? GOODBYE : {}) }
     return SLOTS.put(slotName(slot, described.worker, this.#id), value)

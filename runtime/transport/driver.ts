@@ -23,7 +23,7 @@ export interface Plugin {
   adopt?(client: unknown, options: ConnectOptions): Promise<Driver> | undefined
 }
 
-/** What the runtime tells a plugin that connects. */
+/** The options with which the runtime connects a plugin. */
 export interface ConnectOptions {
   /** Prefix of every stream, subject, key and row, so that several boards can share a server. `[A-Za-z0-9_-]{1,64}`. */
   readonly namespace: string

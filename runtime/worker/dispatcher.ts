@@ -252,7 +252,7 @@ export class Dispatcher {
    * Returns their number.
    */
   interrupt(): number {
-    // Counted before they are told, because most are being settled already when `end` returns.
+    // The handlers are counted first, because most deliveries are being settled already when `end` returns.
     const running = [...this.#buffer.inFlight.values()].filter(
       ({ phase, stop, offQueue }) => phase === "running" && stop === undefined && !offQueue,
     ).length
@@ -342,7 +342,7 @@ export class Dispatcher {
       this.#handlerEnded(inFlight)
       this.#pump()
     } catch (cause) {
-      // The outcome is stored whatever else fails.
+      // The outcome is stored even if something else fails.
       this.#ender.fault(inFlight, cause)
     }
     if (settlement === undefined) {
@@ -359,7 +359,7 @@ export class Dispatcher {
     if (pending === undefined) release?.()
     else {
       if (release !== undefined) void pending.then(release, release)
-      // At a hand-back the handler was told to stop only just now, so there is nothing to warn about.
+      // At a hand-back the signal of the handler fired only just now, so there is nothing to warn about.
       if (inFlight.run?.stop !== "hand-back")
         this.#options.worker.log.warn(
           "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",

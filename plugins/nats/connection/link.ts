@@ -174,7 +174,7 @@ export class Link {
         answered = true
       }),
     )
-    // A server that is frozen answers later, or never: the message is on its way, as far as can be told.
+    // A frozen server answers later, or never: the message is on its way, and whether it arrives is not known.
     if (!answered) return
     // The client passes on what the server has refused in a later step than the reply to the flush.
     await new Promise((resolve) => setTimeout(resolve))

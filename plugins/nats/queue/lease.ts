@@ -1,8 +1,8 @@
 /**
  * Extends leases. For JetStream any acknowledgement of progress renews the lease, also one from a delivery whose task
  * another delivery has by now; so a lease that may have ended is not extended. When a transport extends a delivery that
- * another one received, it tells that one: a worker extends leases from a thread of its own, and its main thread would
- * take the tasks for lost without that.
+ * another transport has received, it notifies that one: a worker extends leases from a thread of its own, and its main
+ * thread would otherwise consider the tasks lost.
  */
 import { listAt, numberAt } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"

@@ -219,6 +219,6 @@ const endText = ({ running }, exitCode, signal) => {
  * @param {SupervisorMessage} message
  */
 const send = ({ child }, message) => {
-  // A process that has just ended hears nothing.
+  // A process that has just ended can receive no message.
   if (child.connected) child.send(message, () => undefined)
 }

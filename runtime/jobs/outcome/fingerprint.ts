@@ -20,7 +20,7 @@ const NUMBER = /\d+(?:[.,:]\d+)*/g
 const WORD = /[a-z0-9]+/gi
 const SCHEME = /^[^a-z]{0,8}[a-z][a-z0-9+.-]{0,20}:\/\//i
 
-/** From this length on a word of letters and digits that change places is an id. */
+/** Length from which on a word that alternates letters and digits counts as an id. */
 const LEAST_ID = 8
 
 const wordOf = (word: string): string => {

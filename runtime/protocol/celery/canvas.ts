@@ -99,7 +99,7 @@ const tasksOf = (signature: Signature, at: string, countsChords: boolean): Signa
 
 /** The first task of a chain, with the others as the rest. */
 const withRest = (first: Signature, rest: Signatures, at: string): Signature => {
-  // A chain of protocol 1 is told twice: each link also has the next one as its callback.
+  // Protocol 1 names the links of a chain twice: each link also has the next one as its callback.
   if (rest.length === 0 || isLinked(first, rest[0])) return first
   const before = listOf(first.options.chain, `${at}.options.chain`)
   return { ...first, options: { ...first.options, chain: [...before, ...rest.toReversed()] } }

@@ -203,7 +203,7 @@ const survey = (text: string): void => {
   let before = ""
   let at = 0
   for (const token of new Lexer().lex(text)) {
-    // The text of a word may look like a sign.
+    // The text of a scalar may be that of a bracket, brace or comma.
     const sign = before === SCALAR ? "" : token
     before = token
     const closer = CLOSERS.get(sign)

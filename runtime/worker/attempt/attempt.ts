@@ -66,7 +66,8 @@ const returned = (run: AttemptedRun, value: unknown, job: AttemptedJob): Effect.
     // The JSON form is made before `onSuccess` runs, because the hook may change the value that it gets.
     const form = jsonForm(checked.success, "result")
     if (Result.isFailure(form)) {
-      // A placeholder does for people who look at the job, not for a task that computes with it.
+      // A placeholder is enough for people who look at the job, but not for a follow-up task that computes with the
+      // result.
       if (run.handsOn) return failed(run, Cause.fail(unserialisable(form.failure)), job)
       job.log.warn("its result cannot be kept", { cause: form.failure })
     }

@@ -136,7 +136,7 @@ export class WorkerEventEmitter implements WorkerObserver {
     this.#heartbeat ??= setInterval(() => this.#emit("worker-heartbeat"), HEARTBEAT_MS)
   }
 
-  /** Tells now that the worker lives, as it does at each interval. */
+  /** Sends a heartbeat now, as at each interval. */
   beat(): void {
     this.#emit("worker-heartbeat")
   }
