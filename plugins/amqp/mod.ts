@@ -9,6 +9,7 @@ import { capabilitiesOf, settingsOf } from "./settings.ts"
 
 export { capabilitiesOf, settingsOf }
 
+/** Opens `amqp:` and `amqps:` URLs. Needs the package `amqplib`. */
 export const plugin: QueuePlugin = {
   schemes: ["amqp", "amqps"],
   connect: async (url, options) => {

@@ -63,6 +63,7 @@ export const settingsOf = (url: URL, { namespace, heartbeat = 20_000 }: ConnectO
   }
 }
 
+/** What queues with these settings can do: priorities and durability follow from the arguments of the queues. */
 export const capabilitiesOf = ({ maxPriority, queueArguments }: Omit<AmqpSettings, "server">): Capabilities => ({
   durability: "x-queue-type" in queueArguments ? "quorum" : "fsync",
   reach: "network",

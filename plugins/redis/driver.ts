@@ -11,6 +11,7 @@ import { DEDUPE_MS, type Script } from "./scripts.ts"
 import type { RedisSettings } from "./settings.ts"
 import * as storeScripts from "./store-scripts.ts"
 
+/** What a board on a Redis server can do. `durability`: what the settings of the server give, see `durabilityOf`. */
 export const capabilitiesOf = (durability: contract.Capabilities["durability"]): contract.Capabilities => ({
   durability,
   reach: "network",

@@ -7,6 +7,7 @@ import { settingsOf } from "./settings.ts"
 export { celery } from "./celery.ts"
 export { capabilitiesOf } from "./driver.ts"
 
+/** Opens `redis:`, `rediss:`, `redis+socket:` and `redis+unix:` URLs. Needs the package `redis`. */
 export const plugin: Plugin = {
   schemes: ["redis", "rediss", "redis+socket", "redis+unix"],
   connect: async (url, options) => {

@@ -40,6 +40,7 @@ export interface Undo<Out> {
   readonly result: Out | undefined
   /** Why the step failed. Without `result` and `error` the worker died in the step, which may have run or not. */
   readonly error: StepError | undefined
+  /** Whether the steps are undone because the job failed for good, or because it was cancelled. */
   readonly why: "failed" | "cancelled"
   /** As the step's own function gets it: `key` is the same, `attempt` counts the tries of the revert. */
   readonly step: Step
@@ -50,9 +51,13 @@ export interface StepRetry {
   /** Retries after the first try. Defaults to 0. */
   readonly max?: number
   readonly backoff?: {
+    /** Wait before the first retry. Defaults to 1 second. */
     readonly base?: DurationInput
+    /** Factor between one wait and the next. Defaults to 2. */
     readonly factor?: number
+    /** Longest wait. Defaults to 10 minutes. */
     readonly max?: DurationInput
+    /** Whether waits are shortened at random, so that many jobs do not retry at the same moment. Defaults to true. */
     readonly jitter?: boolean
   }
   /** Retry only after errors with the names in `on`, and never after those in `except`. */

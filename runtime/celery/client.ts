@@ -110,6 +110,7 @@ export const connectCelery = async (settings: CeleryConnectSettings): Promise<Ce
 const WAIT_MS = 30_000
 const ANSWERS_MS = 1_000
 
+/** A client for the workers of a Celery application. Made by {@link connectCelery}; close it when it is no longer needed. */
 export class CeleryClient implements AsyncDisposable {
   readonly #messages: CeleryMessages
   readonly #results: CeleryResults

@@ -87,7 +87,7 @@ const celeryTask = (id: string, task: string) => ({
 const bodyOf = (kwargs: object): Buffer =>
   Buffer.from(JSON.stringify([[], kwargs, { callbacks: null, errbacks: null, chain: null, chord: null }]))
 
-test("jobs are submitted, put off, retried and cancelled, and the broker is left empty", async () => {
+test("jobs are submitted, deferred, retried and cancelled, and the broker is empty afterwards", async () => {
   const transport = freshUrl()
   const service = await started(transport, "plain")
   const { client } = service
@@ -149,7 +149,7 @@ test("a task that Celery publishes runs, and is found by its id", async () => {
   expect(await service.client.job(id).result()).toBe(6895)
 })
 
-test("what is no task is recorded as a dead letter, and the worker lives on", async () => {
+test("a message that is no task becomes a dead letter, and the worker continues", async () => {
   const service = await started(freshUrl(), "hostile")
   const { client } = service
   const channel = await channelOf()
@@ -187,7 +187,7 @@ test("jobs that run and wait while the server is killed end once each, and none 
   }
 }, 200_000)
 
-test("tasks of a queue that is deleted come from the records, and the queue is declared again", async () => {
+test("tasks of a deleted queue are delivered by the records, and the queue is declared again", async () => {
   const transport = freshUrl()
   await using client = await connect(transport)
   const first = await client.submit("lab.add", { queue: "deleted", input: { x: 1, y: 1 } })
@@ -207,7 +207,7 @@ test("tasks of a queue that is deleted come from the records, and the queue is d
   expect(await first.result({ timeout: 60 })).toBe(2)
 })
 
-test("while the server takes nothing in, tasks are accepted by the records, and come from there", async () => {
+test("while the server accepts no message, the records accept tasks and deliver them", async () => {
   const transport = freshUrl()
   const service = await started(transport, "blocked")
   const submit = () => service.client.submit("lab.add", { queue: "blocked", input: { x: 1, y: 2 } })
@@ -235,7 +235,7 @@ test.each([
   for (const job of jobs) expect(await job.result({ timeout: 60 })).toBe(3)
 })
 
-test("a server that falls silent is a lost connection, and works again afterwards", async () => {
+test("a server that does not answer counts as a lost connection, and works again afterwards", async () => {
   const proxy = await startProxy(() => server.port)
   keep({ [Symbol.asyncDispose]: () => proxy.stop() })
   const url = new URL(server.url)
@@ -264,7 +264,7 @@ test("a server that falls silent is a lost connection, and works again afterward
   await queues.close()
 })
 
-test("a queue that the server refuses takes no task of another with it", async () => {
+test("a queue that the server refuses loses no task of another queue", async () => {
   const queues = await plugin.connect(new URL(server.url), optionsOf("callboard"))
   const take = (names: ReadonlyArray<string>, wait: number) =>
     queues.take({ queues: names, max: 5, wait, rotate: false }, new AbortController().signal)
@@ -276,7 +276,7 @@ test("a queue that the server refuses takes no task of another with it", async (
 
 test("job boards work over it", () => workBoard(freshUrl()))
 
-test("what is wrong with the URL or the permissions is said", async () => {
+test("errors name what is wrong with the URL or the permissions", async () => {
   const refusal = (change: { [Part in "password" | "pathname" | "search" | "port"]?: string }) => {
     const url = Object.assign(new URL(server.url), change)
     return plugin.connect(url, optionsOf("a")).then(

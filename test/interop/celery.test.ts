@@ -60,7 +60,7 @@ const celery = (...args: ReadonlyArray<string>): Promise<string> =>
 const client = (version: CeleryVersion, ...args: ReadonlyArray<string>): Promise<string> =>
   python(version, [join(home, "client.py"), ...args])
 
-describe("a worker of ours", () => {
+describe("a worker of Callboard", () => {
   let ours: Service
   const queues = ["q562", "q561", "q552", "q551"]
 
@@ -197,7 +197,7 @@ describe("a worker of Celery", () => {
     await worker?.end()
   })
 
-  test("runs what our client submits, and its results are read", async () => {
+  test("runs the tasks of a Callboard client, which reads their results", async () => {
     const add = await client.submit<number>("lab.add", { args: [2, 3] })
     expect(await add.result()).toBe(5)
     expect(await add.meta()).toMatchObject({ status: "SUCCESS", result: 5, task_id: add.id })
@@ -221,7 +221,7 @@ describe("a worker of Celery", () => {
     await expect(expired.result()).rejects.toMatchObject({ name: "JobExpired" })
   }, 60_000)
 
-  test("answers our commands, and its events are heard", async () => {
+  test("answers commands of a Callboard client, which receives its events", async () => {
     const destination = ["python@lab"]
     expect(await client.control("ping", { destination, timeout: "20s" })).toEqual([
       { node: "python@lab", value: { ok: "pong" } },
@@ -245,7 +245,7 @@ describe("a worker of Celery", () => {
     await expect(waiting.result()).rejects.toMatchObject({ name: "JobCancelled" })
   }, 120_000)
 
-  test("and one of ours share a queue: every result is right, and none ran twice", async () => {
+  test("and one of Callboard share a queue: every result is right, and no task ran twice", async () => {
     const said = await python("5.6", [
       join(home, "client.py"),
       "mixed",
