@@ -3,6 +3,8 @@
  * treat them as a table for screen readers.
  */
 import type { ComponentChildren, JSX } from "preact"
+import { href } from "../router.ts"
+import { idEnd } from "../seen.ts"
 
 const ROLES = {
   table: { role: "table" },
@@ -71,4 +73,14 @@ export const Cell = ({ class: more, label, span, children }: CellProps): JSX.Ele
   >
     {children}
   </td>
+)
+
+/** The cell with a job's name, which leads to the job, and the end of its id. */
+export const JobCell = ({ id, name }: { readonly id: string; readonly name: string }): JSX.Element => (
+  <Cell class="wide">
+    <a class="b" href={href("job", id)} data-row="">
+      {name}
+    </a>{" "}
+    <span class="id">{idEnd(id)}</span>
+  </Cell>
 )

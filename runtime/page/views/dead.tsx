@@ -10,10 +10,10 @@ import { ActionButton, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Glyph } from "../parts/icon.tsx"
 import { RequestButton } from "../parts/notice.tsx"
 import { Pager } from "../parts/pager.tsx"
-import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
+import { ACTIONS, Cell, JobCell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
-import { href, query, withQuery } from "../router.ts"
+import { query, withQuery } from "../router.ts"
 import { idEnd } from "../seen.ts"
 import { useStable } from "../stable.ts"
 import { counts, cutCounts, get } from "../state.ts"
@@ -136,12 +136,7 @@ const LetterTable = ({ jobs }: { readonly jobs: ReadonlyArray<JobSummary> }) => 
     >
       {rows.map((job) => (
         <Row key={job.id}>
-          <Cell class="wide">
-            <a class="b" href={href("job", job.id)} data-row="">
-              {job.name}
-            </a>{" "}
-            <span class="id">{idEnd(job.id)}</span>
-          </Cell>
+          <JobCell id={job.id} name={job.name} />
           <Cell class="mono small s-dead" label="">
             {reasonOf(job)}
           </Cell>

@@ -4,11 +4,10 @@ import { Empty, Note, Panel, Part } from "../parts/basic.tsx"
 import { Meter } from "../parts/chart.tsx"
 import { Glyph } from "../parts/icon.tsx"
 import { PauseToggle } from "../parts/notice.tsx"
-import { Cell, num, Row, Table } from "../parts/table.tsx"
+import { Cell, JobCell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { Crumb, Head, View } from "../parts/view.tsx"
 import { href } from "../router.ts"
-import { idEnd } from "../seen.ts"
 import type { RunningJob, Worker } from "../service.ts"
 import { useStable } from "../stable.ts"
 import { get, now } from "../state.ts"
@@ -92,12 +91,7 @@ export const RunningTable = ({ jobs }: { readonly jobs: ReadonlyArray<OnWorker> 
         const used = usedOf(job)
         return (
           <Row key={job.id}>
-            <Cell class="wide">
-              <a class="b" href={href("job", job.id)} data-row="">
-                {job.name}
-              </a>{" "}
-              <span class="id">{idEnd(job.id)}</span>
-            </Cell>
+            <JobCell id={job.id} name={job.name} />
             <Cell class="mid word" label="on">
               {worker}
             </Cell>
