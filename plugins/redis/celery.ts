@@ -14,7 +14,7 @@ import type {
   KeptResult,
 } from "../../runtime/transport/celery.ts"
 import { clientLibrary, TransportError } from "../../runtime/transport/mod.ts"
-import { envelopeOf, readEnvelope } from "./envelope.ts"
+import { envelopeOf, readEnvelope, SEPARATOR } from "./envelope.ts"
 import { type RedisSettings, settingsOf } from "./settings.ts"
 
 type Library = Pick<typeof import("redis"), "createClient">
@@ -78,9 +78,6 @@ const another = async (client: RedisClient): Promise<RedisClient> => {
 }
 
 // ── messages ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** kombu separates with this the parts of a binding (routing key, pattern, queue), and a queue from its priority step. */
-const SEPARATOR = "\u0006\u0016"
 
 /** How long one command waits for the next message, in seconds. A stop takes effect when that wait ends. */
 const WAIT_S = 1

@@ -3,10 +3,25 @@ import { isMap } from "../../runtime/protocol/header-field.ts"
 import type * as contract from "../../runtime/transport/mod.ts"
 import { BaseDriver, matches, TransportError } from "../../runtime/transport/mod.ts"
 import { answerTogether, type Failed } from "../../runtime/transport/plain-driver.ts"
-import { envelopeOf, readEnvelope } from "./envelope.ts"
+import { SEPARATOR } from "./envelope.ts"
 import { type Argument, explain, type Library, openLink, type RedisLink, type Reply } from "./link.ts"
 import * as queueScripts from "./queue-scripts.ts"
 import * as recordScripts from "./record-scripts.ts"
+import {
+  Arguments,
+  committedOf,
+  deliveryOf,
+  entryOf,
+  indexText,
+  isBefore,
+  keysOf,
+  knownOf,
+  listOf,
+  memberOf,
+  plainIndex,
+  rowOf,
+  textOf,
+} from "./replies.ts"
 import { DEDUPE_MS, type Script } from "./scripts.ts"
 import type { RedisSettings } from "./settings.ts"
 import * as storeScripts from "./store-scripts.ts"
@@ -27,9 +42,6 @@ export const capabilitiesOf = (durability: contract.Capabilities["durability"]):
   dueResolution: 50,
 })
 
-/** Names of the keys of kombu, of Celery's results and of Callboard. A queue with such a name would overwrite them. */
-const RESERVED = /^(unacked|unacked_index|unacked_mutex|_kombu\.|callboard:|celery-task(set)?-meta-)/
-
 /** Milliseconds between two runs of the script `sweep`. */
 const SWEEP_MS = 1_000
 
@@ -39,8 +51,7 @@ const PART = 32
 /** How many jobs one step of a search reads at most. */
 const PORTION = 500
 
-/** Separates the queue from the priority step in the key of a list, as kombu does. */
-const SEPARATOR = "\u0006\u0016"
+/** What follows the queue's name in the keys of its four lists. */
 const STEPS = ["", `${SEPARATOR}3`, `${SEPARATOR}6`, `${SEPARATOR}9`]
 
 type Channel = "jobs" | "store"
@@ -433,140 +444,4 @@ const pairsOf = (reply: Reply): ReadonlyMap<string, string> => {
   const pairs: Array<[string, string]> = []
   if (isMap(reply)) for (const [name, value] of Object.entries(reply)) pairs.push([name, String(value)])
   return new Map(pairs)
-}
-
-/** Arguments of a script: items as JSON, then bytes, to which items refer by their position. */
-class Arguments {
-  readonly #bytes: Array<Argument> = []
-
-  put(bytes: Argument): number {
-    // Two prefixes and the items come first, and Lua counts from one.
-    return this.#bytes.push(bytes) + 3
-  }
-
-  posting(posting: contract.Posting): object {
-    const { id, key, queue, level, due, expires, index } = posting
-    if (RESERVED.test(queue) || queue.includes(SEPARATOR))
-      throw new TransportError("invalid", `${id}: ${queue} is a key that kombu or Callboard uses`)
-    const { tag, text } = envelopeOf(posting.message, "", queue, level)
-    const times = { ...(due === undefined ? {} : { due }), ...(expires === undefined ? {} : { expires }) }
-    return { id, key, queue, level, tag, env: this.put(text), index: indexText(index), ...times }
-  }
-
-  after(items: object): ReadonlyArray<Argument> {
-    return [JSON.stringify(items), ...this.#bytes]
-  }
-}
-
-const textOf = (reply: Reply | undefined): string =>
-  reply instanceof Uint8Array
-    ? Buffer.from(reply.buffer, reply.byteOffset, reply.length).toString()
-    : String(reply ?? "")
-
-const listOf = (reply: Reply): ReadonlyArray<Reply> => (Array.isArray(reply) ? reply : [])
-
-const contentOf = (value: Reply | undefined) => readEnvelope(value instanceof Uint8Array ? value : new Uint8Array(0))
-
-const bytesOf = (reply: Reply | undefined): Uint8Array =>
-  reply instanceof Uint8Array ? new Uint8Array(reply) : new Uint8Array(0)
-
-/** An unpaired surrogate as `JSON.stringify` writes it. The server's JSON parser refuses it. */
-const UNPAIRED = /\\ud[89a-f]/
-
-/** The same index with U+FFFD in place of unpaired surrogates. */
-const plainIndex = <T extends object>(index: T): T =>
-  JSON.parse(JSON.stringify(index), (_, value: unknown) => (typeof value === "string" ? value.toWellFormed() : value))
-
-const indexText = (index: contract.Index): string => {
-  const text = JSON.stringify(index)
-  return UNPAIRED.test(text) ? JSON.stringify(plainIndex(index)) : text
-}
-
-/** The member of a job in the lists of jobs: 16 digits of its submission time, and its id. */
-const memberOf = (at: number, id: string): string =>
-  `${String(Math.max(0, Math.min(at, 9e15))).padStart(16, "0")}:${id}`
-
-/** Whether a member comes before another one, in the order of bytes that the server uses. */
-const isBefore = (one: string, other: string): boolean => Buffer.compare(Buffer.from(one), Buffer.from(other)) < 0
-
-const deliveryOf = (
-  known: Reply | undefined,
-  value: Reply | undefined,
-  queues: ReadonlyArray<string>,
-): contract.Delivery => {
-  const [level, sequence, first, fence = "", deliveries, position, ...tag] = textOf(known).split(" ")
-  return {
-    token: `${fence}.${tag.join(" ")}`,
-    queue: queues[Number(position) - 1] ?? "",
-    level: Number(level),
-    sequence: Number(sequence),
-    first: first === "1",
-    fence,
-    deliveries: Number(deliveries),
-    content: contentOf(value),
-  }
-}
-
-const committedOf = (answer: Reply): contract.Committed => {
-  const text = textOf(answer)
-  const [status = "", revision = ""] = text.split(" ")
-  if (status === "conflict") return { status }
-  if (status === "known") return { status: "conflict", known: JSON.parse(text.slice(status.length)) }
-  return status === "gone" ? { status: "committed", revision, gone: true } : { status: "committed", revision }
-}
-
-const knownOf = (row: Reply): contract.Known | undefined => {
-  const [revision, record, queue, due, expires, at, held, value] = listOf(row)
-  const known = { revision: textOf(revision), ...(record instanceof Uint8Array ? { record: bytesOf(record) } : {}) }
-  if (!(queue instanceof Uint8Array)) return known.revision === "" ? undefined : known
-  return {
-    ...known,
-    task: {
-      queue: textOf(queue),
-      at: Number(textOf(at)),
-      held: held === 1,
-      ...(due instanceof Uint8Array ? { due: Number(textOf(due)) } : {}),
-      ...(expires instanceof Uint8Array ? { expires: Number(textOf(expires)) } : {}),
-      content: contentOf(value),
-    },
-  }
-}
-
-const rowOf = (row: Reply): [string, contract.Index | undefined] => {
-  const [member, index] = listOf(row)
-  return [textOf(member), index instanceof Uint8Array ? JSON.parse(textOf(index)) : undefined]
-}
-
-const entryOf = (row: Reply): contract.Entry | undefined => {
-  const [key, value, revision] = listOf(row)
-  return row === null ? undefined : { key: textOf(key), value: bytesOf(value), revision: textOf(revision) }
-}
-
-/** The lists in which the jobs of a query are found. The driver merges several. */
-const keysOf = ({
-  states,
-  dead,
-  error,
-  task,
-  queue,
-  root,
-  parent,
-  group,
-}: Omit<contract.Query, "limit">): ReadonlyArray<string> => {
-  if (root !== undefined) return [`r:${root}`]
-  if (parent !== undefined) return [`p:${parent}`]
-  if (group !== undefined) return [`g:${group}`]
-  if (error !== undefined) return [`e:${error}`]
-  const ended = dead ? (["failed", "cancelled", "expired"] as const) : undefined
-  const wanted = states ?? ended
-  if (wanted !== undefined && !wanted.includes("succeeded")) {
-    // A task that was posted as scheduled may be due by now.
-    const waits = wanted.some((state) => state === "queued" || state === "scheduled")
-    return [...new Set([...wanted, ...(waits ? ["queued", "scheduled"] : [])])].map((state) => `s:${state}`)
-  }
-  if (task !== undefined) {
-    const actor = task.slice(0, task.includes(".") ? task.lastIndexOf(".") : undefined)
-    return [...new Set([task, actor])].map((name) => `t:${name}`)
-  }
-  return queue === undefined ? ["all"] : [`q:${queue}`]
 }

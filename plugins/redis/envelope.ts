@@ -8,6 +8,9 @@ import { isMap } from "../../runtime/protocol/header-field.ts"
 import type { Message, Undecodable } from "../../runtime/protocol/message.ts"
 import { decodeBase64, encodeBase64 } from "../../runtime/protocol/value.ts"
 
+/** kombu separates with this the parts of a binding (routing key, pattern, queue), and a queue from its priority step. */
+export const SEPARATOR = "\u0006\u0016"
+
 /**
  * Property with the priority of a message where the envelope's number differs from it: for a task at the front, and for a
  * message without a priority, whose value is `null`.
