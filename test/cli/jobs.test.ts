@@ -347,7 +347,13 @@ test("dead lists what was given up, and redrives it", async () => {
   })
   expect(list.map((job) => job.dead)).toEqual(["unknown-actor", "unknown-actor"])
   expect((await dead.ask("dead")).stdout).toMatch(/ENDED .*\n.*lost/)
+  const idsFor = async (reason: string) =>
+    (await dead.json<{ jobs: Job[] }>("dead", "--reason", reason)).jobs.map(({ id }) => id).toSorted()
+  expect(await idsFor("unknown-actor")).toEqual(["lost1", "lost2"])
+  expect(await idsFor("worker-lost")).toEqual([])
   await strict.end()
+  const none = await dead.ask("dead", "redrive", "--all", "--reason", "worker-lost")
+  expect(none).toMatchObject({ code: 0, stdout: "", stderr: "no dead letters\n" })
   expect(await dead.ask("dead", "redrive", "--all", "--task", "nobody.home")).toMatchObject({
     code: 0,
     stdout: "lost1  queued\n",

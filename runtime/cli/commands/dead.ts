@@ -7,14 +7,29 @@ import { runs } from "../invocation.ts"
 import { addFilter, decideAll, filterOf, idsOf, type JobFilter } from "./decide.ts"
 import { limitOf } from "./jobs.ts"
 
+interface DeadFilter extends JobFilter {
+  readonly reason?: string
+}
+
+const addDeadFilter = (command: Command): Command =>
+  addFilter(command).option("--reason <reason>", "only those given up for this reason, such as worker-lost")
+
+const queryOf = ({ reason, ...filter }: DeadFilter) => ({
+  dead: true,
+  ...filterOf(filter),
+  ...(reason === undefined ? {} : { reason }),
+})
+
 export const addDead = (program: Command): void => {
-  const command = addFilter(program.command("dead").description("list the tasks that were given up, with the reason"))
+  const command = addDeadFilter(
+    program.command("dead").description("list the tasks that were given up, with the reason"),
+  )
     .option("--limit <count>", "tasks on a page", "50")
     .option("--cursor <cursor>", "the page after this one")
   runs(command, async ({ output, withClient }) => {
-    const options = command.opts<JobFilter & { readonly limit: string; readonly cursor?: string }>()
+    const options = command.opts<DeadFilter & { readonly limit: string; readonly cursor?: string }>()
     const { cursor } = options
-    const query = { dead: true, limit: limitOf(options.limit), ...filterOf(options) }
+    const query = { ...queryOf(options), limit: limitOf(options.limit) }
     const page = await withClient((client) =>
       client.jobs({ ...query, ...(cursor === undefined ? {} : { after: cursor }) }),
     )
@@ -31,18 +46,18 @@ export const addDead = (program: Command): void => {
     if (page.next !== undefined) output.note(`there are more: --cursor ${page.next}`)
   })
 
-  const redrive = addFilter(command.command("redrive").description("run dead letters again")).argument(
+  const redrive = addDeadFilter(command.command("redrive").description("run dead letters again")).argument(
     "[id...]",
     ID_HELP,
   )
   redrive.option("--all", "all of them, or all that the filters name")
   runs(redrive, ({ output, withClient }) => {
     // `dead` has the same filter options, and commander gives them to `dead` instead of to `redrive`.
-    const { all = false, ...filter } = redrive.optsWithGlobals<JobFilter & { readonly all?: boolean }>()
+    const { all = false, ...filter } = redrive.optsWithGlobals<DeadFilter & { readonly all?: boolean }>()
     const ids = redrive.args
     if (all === ids.length > 0) wrongUsage("dead redrive: name jobs, or say --all")
     return withClient(async (client) => {
-      const chosen = all ? await idsOf(client, { dead: true, ...filterOf(filter) }) : ids
+      const chosen = all ? await idsOf(client, queryOf(filter)) : ids
       if (chosen.length === 0 && !output.json) output.note("no dead letters")
       await decideAll(client, output, chosen, (job) => job.retry(), "queued")
     })
