@@ -157,7 +157,7 @@ const assemble = ({ link, names, settings, clock }: Opened, { lease }: ConnectOp
     waiting: (what, max) =>
       whileOpen(() => ("queue" in what ? stats.waiting(what.queue, max) : stats.expired(what.expiredBy, max))),
     query: (query) => whileOpen(() => lister.query(query)),
-    count: (state, queue) => whileOpen(() => lister.count(state, queue)),
+    count: (state, queue, most) => whileOpen(() => lister.count(state, queue, most)),
     store: {
       get: (keys) => whileOpen(() => store.get(keys)),
       write: (operations) => whileOpen(() => store.write(operations)),

@@ -3,6 +3,7 @@ import type { QueueDepth } from "../../runtime/transport/optional.ts"
 import type { Consumers, LaneInfo } from "./queue/consumers.ts"
 import { expiresOf } from "./records/read.ts"
 import type { Records } from "./records/records.ts"
+import { COUNTABLE } from "./records/scan.ts"
 import type { Names } from "./streams/names.ts"
 import type { StoredMessage, StreamReader } from "./streams/reader.ts"
 import { indexOf } from "./streams/reader.ts"
@@ -84,16 +85,21 @@ export class QueueStats {
 
   async #statsOf(queue: string, lanes: ReadonlyArray<LaneInfo>): Promise<QueueDepth> {
     const { names, tasks } = this.#parts
+    const readyIn = async ({ band, delivered, pending }: LaneInfo) => {
+      const filter = names.band(queue, band)
+      if (pending <= COUNTABLE) return tasks.from(delivered + 1, filter, 1)
+      const oldest = await tasks.next(delivered + 1, filter)
+      return { messages: oldest === undefined ? [] : [oldest], more: pending - 1 }
+    }
     const [scheduled, ...ready] = await Promise.all([
       tasks.count(names.tasksIn("s", queue)),
-      ...lanes
-        .filter(({ pending }) => pending > 0)
-        .map(({ band, delivered }) => tasks.from(delivered + 1, names.band(queue, band), 1)),
+      ...lanes.filter(({ pending }) => pending > 0).map(readyIn),
     ])
     const times = ready.flatMap(({ messages }) => messages.map((message) => indexOf(message)?.at ?? message.time))
     return {
       queue,
-      // What the consumers say (`pending`) may still count tasks that were taken off the queue since.
+      // What the consumers say (`pending`) may still count tasks that were taken off the queue since, which matters little
+      // among many.
       ready: ready.reduce((sum, { messages, more }) => sum + messages.length + more, 0),
       scheduled,
       held: lanes.reduce((sum, { inFlight }) => sum + inFlight, 0),

@@ -131,7 +131,8 @@ export class Backlog {
   /** Counts what is about to be submitted; why it may not be. */
   async admit(postings: ReadonlyArray<Posting>): Promise<TransportError | undefined> {
     const now = performance.now()
-    if (now >= this.#measured.until) this.#measured = { bytes: await this.#tasks.bytes(), until: now + MEASURED_MS }
+    if (now >= this.#measured.until)
+      this.#measured = { bytes: (await this.#tasks.bounds()).bytes, until: now + MEASURED_MS }
     const { bytes } = this.#measured
     if (bytes < this.#max) {
       this.#measured.bytes += postings.reduce((sum, { frame }) => sum + frame.length, 0)

@@ -7,10 +7,11 @@ import type { Index } from "../../../runtime/transport/known.ts"
 import { matches, TransportError } from "../../../runtime/transport/mod.ts"
 import type { FoundJob, FoundJobs, Query } from "../../../runtime/transport/optional.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
-import type { Names } from "../streams/names.ts"
-import { indexOf, type StoredMessage, type StreamReader } from "../streams/reader.ts"
+import { type Names, SHARES } from "../streams/names.ts"
+import { indexOf, type StoredMessage, type StreamBounds, type StreamReader } from "../streams/reader.ts"
 import { type JobReader, knownOf, type Located } from "./read.ts"
 import { classOf, type Records, recordIn, STALE_MS } from "./records.ts"
+import { COUNTABLE, FilteredScan, type ReverseScan, WholeScan } from "./scan.ts"
 
 type SourceKind = "tasks" | "records" | "entries"
 
@@ -55,7 +56,8 @@ export class JobLister {
   }
 
   async query(query: Query): Promise<FoundJobs> {
-    const sources = this.#sources(query)
+    const bounds = boundsOf(this.#parts)
+    const sources = this.#sources(query, bounds)
     const jobs: Array<FoundJob> = []
     const end = performance.now() + (query.budget ?? BUDGET_MS)
     const isOver = () => query.signal?.aborted === true || performance.now() >= end
@@ -67,7 +69,8 @@ export class JobLister {
     await peek(true)
     await peek(false)
     // A record from here on is above what is scanned; on a page that goes on it may have been listed before.
-    const top = query.after === undefined ? topOf(sources) : Infinity
+    const isSorted = query.after === undefined && sources.some(({ kind }) => kind !== "tasks")
+    const top = isSorted ? (await bounds.states()).last + 1 : Infinity
     let left = true
     do {
       const candidates = await this.#next(sources, query, Math.min(query.limit - jobs.length, CHUNK), isOver)
@@ -83,36 +86,56 @@ export class JobLister {
    * Counted by the server, as entries. An entry that a process left behind when it died between two steps is counted until
    * a list meets it.
    */
-  async count(state: State, queue: string | undefined): Promise<number | undefined> {
+  async count(state: State, queue: string | undefined, most = Infinity): Promise<number | undefined> {
     // Jobs that succeeded have no entry, and deferred ones share their class with others.
     if (state === "succeeded" || !isTerminal(state)) return undefined
     const { names, states } = this.#parts
-    const counts = await Promise.all(classesOf([state]).map((kind) => states.count(names.entries(kind, queue))))
-    return counts.reduce((sum, count) => sum + count, 0)
+    const kinds = classesOf([state])
+    const countAll = async (filters: ReadonlyArray<string>) =>
+      (await Promise.all(filters.map((filter) => states.count(filter)))).reduce((sum, count) => sum + count, 0)
+    const inShare = (share: number) => kinds.map((kind) => names.entriesIn(share, kind, queue))
+    const isSmall = most === Infinity || (await states.bounds()).messages <= COUNTABLE
+    const sample = isSmall ? 0 : await countAll(inShare(0))
+    if (sample * SHARES <= COUNTABLE) return countAll(kinds.map((kind) => names.entries(kind, queue)))
+    // The server looks at each entry that it counts, so that no more are counted than it takes to know that there are more.
+    let total = sample
+    for (let share = 1; share < SHARES && total <= most; share++) total += await countAll(inShare(share))
+    return total
   }
 
   /** The sources that may hold jobs of this query. */
-  #sources({ states, queue, task, dead, after }: Query): ReadonlyArray<Source> {
+  #sources({ states, queue, task, dead, after }: Query, bounds: Bounds): ReadonlyArray<Source> {
     const { names, tasks, states: stored } = this.#parts
-    const below = positionsOf(after)
-    const source = (kind: SourceKind, name: string, filter: string, of = name): Source => {
+    const positions = positionsOf(after)
+    const source = (kind: SourceKind, name: string, of: string, scan: (below: number) => ReverseScan): Source => {
       const key = `${kind}.${name}`
-      const reader = kind === "tasks" ? tasks : stored
-      return { key, kind, of, scan: new ReverseScan(reader, filter, below?.get(key) ?? Infinity) }
+      return { key, kind, of, scan: scan(positions?.get(key) ?? Infinity) }
     }
     const asksFor = (state: State): boolean => !dead && (states === undefined || states.includes(state))
     const sources: Array<Source> = []
     // All messages of the stream, of which entries are left out: for a part of them the server looks through all subjects.
-    if (asksFor("succeeded")) sources.push(source("records", "t", ">"))
+    if (asksFor("succeeded"))
+      sources.push(source("records", "t", "", (below) => new WholeScan(stored, bounds.states, below)))
     else {
-      for (const each of dead ? ["dead"] : classesOf(states ?? [])) {
-        for (const [at, reading] of readingsOf(task).entries())
-          sources.push(source("entries", `${each}${at === 0 ? "" : at}`, names.entries(each, queue, ...reading), each))
+      for (const kind of dead ? ["dead"] : classesOf(states ?? [])) {
+        for (const [at, reading] of readingsOf(task).entries()) {
+          const sample = { filter: names.entriesIn(0, kind, queue, ...reading), share: SHARES }
+          const filter = names.entries(kind, queue, ...reading)
+          const scan = (below: number) => new FilteredScan(stored, filter, bounds.states, below, { sample })
+          sources.push(source("entries", `${kind}${at === 0 ? "" : at}`, kind, scan))
+        }
       }
     }
     // A task that is due is queued, even if the server has not moved it from its schedule yet.
-    if (asksFor("queued")) sources.push(source("tasks", "j", names.tasksIn("j", queue)))
-    if (asksFor("queued") || asksFor("scheduled")) sources.push(source("tasks", "s", names.tasksIn("s", queue)))
+    if (asksFor("queued") && queue === undefined)
+      sources.push(source("tasks", "all", "", (below) => new WholeScan(tasks, bounds.tasks, below)))
+    else {
+      for (const kind of [...(asksFor("queued") ? ["j" as const] : []), "s" as const]) {
+        if (!asksFor("queued") && !asksFor("scheduled")) break
+        const scan = (below: number) => new FilteredScan(tasks, names.tasksIn(kind, queue), bounds.tasks, below)
+        sources.push(source("tasks", kind, "", scan))
+      }
+    }
     return sources
   }
 
@@ -182,9 +205,22 @@ export class JobLister {
   }
 }
 
-/** The sequence from which on records were stored after these sources were looked at. */
-const topOf = (sources: ReadonlyArray<Source>): number =>
-  Math.min(...sources.map(({ kind, scan }) => (kind === "tasks" ? Infinity : scan.top)))
+/** What the streams held when they were first looked at for a list. */
+interface Bounds {
+  readonly tasks: () => Promise<StreamBounds>
+  readonly states: () => Promise<StreamBounds>
+}
+
+const boundsOf = ({ tasks, states }: JobListerParts): Bounds => {
+  const once = (reader: StreamReader) => {
+    let found: Promise<StreamBounds> | undefined
+    return () => {
+      found ??= reader.bounds()
+      return found
+    }
+  }
+  return { tasks: once(tasks), states: once(states) }
+}
 
 /** `undefined` at the end, and where the search is over before the newest is known. */
 const newest = async (
@@ -240,79 +276,4 @@ const positionsOf = (cursor: string | undefined): ReadonlyMap<string, number> | 
       return [key, position === "" ? Infinity : Number(position)] as const
     }),
   )
-}
-
-// ── reading a stream backwards ───────────────────────────────────────────────────────────────────────────────────────
-
-/** Most messages per answer; the first window has as many sequences, so that it fits into one answer. */
-const BATCH = 256
-
-/** Factor by which a window grows after it was nearly empty, or shrinks when it was too full. */
-const WIDEN = 8
-
-/**
- * Reads a stream from its end, newest message first. The server only reads upwards, so that windows of sequences are
- * read from the top down: narrow ones where messages are dense, wide ones where they are sparse.
- */
-export class ReverseScan {
-  readonly #reader: StreamReader
-  readonly #filter: string
-  #first = 1
-  /** All sequences from this one on were read. */
-  #below: number
-  #width = BATCH
-  /** Messages that were read and not taken, the next one last. */
-  #ready: Array<StoredMessage> = []
-  #bounded = false
-  /** How many messages were read. */
-  scanned = 0
-  /** The sequence behind the last one that is scanned. */
-  top = Infinity
-
-  /** Begins below the sequence `below`; `Infinity` is the end of the stream. */
-  constructor(reader: StreamReader, filter: string, below: number) {
-    this.#reader = reader
-    this.#filter = filter
-    this.#below = below
-  }
-
-  /** The `below` for a scan that goes on here; 0 if there are no more messages. */
-  get position(): number {
-    const next = this.#ready[this.#ready.length - 1]
-    if (next !== undefined) return next.seq + 1
-    return this.#bounded && this.#below <= this.#first ? 0 : this.#below
-  }
-
-  /** The next message, which stays; `undefined` at the end of the stream, or where the search is over before it is read. */
-  async peek(isOver: () => boolean): Promise<StoredMessage | undefined> {
-    if (!this.#bounded && this.#below > 0) {
-      const { first, last } = await this.#reader.bounds()
-      this.#first = Math.max(first, 1)
-      this.#below = Math.min(this.#below, last + 1)
-      this.top = this.#below
-    }
-    this.#bounded = true
-    while (this.#ready.length === 0 && this.#below > this.#first && !isOver()) await this.#read()
-    return this.#ready[this.#ready.length - 1]
-  }
-
-  take(): void {
-    this.#ready.pop()
-  }
-
-  async #read(): Promise<void> {
-    const low = Math.max(this.#first, this.#below - this.#width)
-    const { messages, more } = await this.#reader.from(low, this.#filter, BATCH)
-    this.scanned += messages.length
-    const inside = messages.filter(({ seq }) => seq < this.#below)
-    const last = messages[messages.length - 1]?.seq ?? Infinity
-    // The answer does not reach the top of the window, which must come first: the window is read again, narrower.
-    if (more > 0 && last < this.#below - 1 && this.#width > 1) {
-      this.#width = Math.max(Math.floor(Math.min(this.#width, this.#below - low) / WIDEN), 1)
-      return
-    }
-    this.#below = low
-    this.#ready = inside
-    if (inside.length < BATCH / WIDEN) this.#width *= WIDEN
-  }
 }

@@ -6,7 +6,7 @@
  * <ns>_queue   <ns>.j.<queue>.<band>.<id>    a task that is due
  *              <ns>.s.<queue>.<band>.<id>    a task that is due later; the server moves it to its j subject
  * <ns>_state   <ns>.t.<id>                   the record of a job
- *              <ns>.x.<class>.<queue>.<task>.<method>.<id>
+ *              <ns>.x.<class>.<queue>.<task>.<method>.<share>.<id>
  *                                            the entry of a record that lists and searches read
  * <ns>_store   <ns>.k.<piece>[.<piece>…]     a value of the store
  *              <ns>.c.<n>                    checks the revision of a value without writing it
@@ -59,6 +59,15 @@ const entryToken = (text: string): string => {
 /** The beginning of an entry's subject: the class and names of the job. */
 export const listName = (kind: string, queue: string, task: string, method = ""): string =>
   [kind, ...[queue, task, method].map(entryToken)].join(".")
+
+/** Into how many shares the entries of a list fall, by the ids of their jobs, so that a part of them can be counted. */
+export const SHARES = 64
+
+const shareOf = (id: string): number => {
+  let sum = 0
+  for (let at = 0; at < id.length; at++) sum = (Math.imul(sum, 31) + id.charCodeAt(at)) | 0
+  return (sum >>> 0) % SHARES
+}
 
 /** The parts of a task's subject. */
 export interface TaskAddress {
@@ -173,13 +182,22 @@ export class Names {
 
   /** Subject of a job's entry; `list` is that of {@link listName}. */
   entry(list: string, id: string): string {
-    return `${this.namespace}.x.${list}.${escapeToken(id)}`
+    return `${this.namespace}.x.${list}.${shareOf(id)}.${escapeToken(id)}`
   }
 
   /** Filter for the entries of a class. */
   entries(kind: string, queue?: string, task?: string, method?: string): string {
-    const tokens = [queue, task, method].map((text) => (text === undefined ? "*" : entryToken(text)))
-    return [this.namespace, "x", kind, ...tokens, "*"].join(".")
+    return this.#entries(kind, [queue, task, method], "*")
+  }
+
+  /** Filter for about one in {@link SHARES} of these entries, always of the same jobs. */
+  entriesIn(share: number, kind: string, queue?: string, task?: string, method?: string): string {
+    return this.#entries(kind, [queue, task, method], String(share))
+  }
+
+  #entries(kind: string, names: ReadonlyArray<string | undefined>, share: string): string {
+    const tokens = names.map((text) => (text === undefined ? "*" : entryToken(text)))
+    return [this.namespace, "x", kind, ...tokens, share, "*"].join(".")
   }
 
   /** The id in the subject of a record or of an entry. */

@@ -19,6 +19,17 @@ export interface StoredMessage {
   header(name: string): string
 }
 
+/** What a stream holds. */
+export interface StreamBounds {
+  /** Sequence of the first message. */
+  readonly first: number
+  /** Sequence of the last message that was stored. */
+  readonly last: number
+  readonly messages: number
+  /** What all messages take. */
+  readonly bytes: number
+}
+
 /** Most filters in one request. The server answers with at most 1,024 messages, and a filter may match several. */
 const FILTERS_AT_ONCE = 128
 
@@ -100,21 +111,35 @@ export class StreamReader {
     }
   }
 
-  /** Number of messages that match a filter, from a sequence on. */
-  async count(filter: string, seq = 1): Promise<number> {
-    const { messages, more } = await this.from(seq, filter, 1)
+  /**
+   * The first message from a sequence on that a filter matches; by default any. Unlike {@link from} it counts nothing, which
+   * makes the server look at every subject that matches.
+   */
+  async next(seq: number, filter = ">"): Promise<StoredMessage | undefined> {
+    const [found] = await this.#direct({ seq: Math.max(seq, 1), next_by_subj: filter })
+    return found
+  }
+
+  /** The last message that a filter matches. The server looks at the subject of each that it matches. */
+  async newest(filter: string): Promise<StoredMessage | undefined> {
+    const [found] = await this.#direct({ last_by_subj: filter })
+    return found
+  }
+
+  /** Number of messages that match a filter. The server looks at the subject of each. */
+  async count(filter: string): Promise<number> {
+    const { messages, more } = await this.from(1, filter, 1)
     return messages.length + more
   }
 
-  /** Sequences of the first and last message. */
-  async bounds(): Promise<{ readonly first: number; readonly last: number }> {
+  async bounds(): Promise<StreamBounds> {
     const info = await this.#link.api(`STREAM.INFO.${this.#stream}`)
-    return { first: numberAt(info, "state", "first_seq"), last: numberAt(info, "state", "last_seq") }
-  }
-
-  /** What all messages take, in bytes. */
-  async bytes(): Promise<number> {
-    return numberAt(await this.#link.api(`STREAM.INFO.${this.#stream}`), "state", "bytes")
+    return {
+      first: numberAt(info, "state", "first_seq"),
+      last: numberAt(info, "state", "last_seq"),
+      messages: numberAt(info, "state", "messages"),
+      bytes: numberAt(info, "state", "bytes"),
+    }
   }
 
   /** Removes messages. One that does not exist is no error. */

@@ -21,7 +21,7 @@ const BANDS_KEY = "callboard.bands"
 
 /** Version of the subjects and of the messages on them. */
 const VERSION_KEY = "callboard.board"
-const VERSION = "3"
+const VERSION = "4"
 
 /** How long the server remembers publish keys. Each takes 100 to 150 bytes of its memory. */
 export const DEDUPE_MS = 120_000

@@ -13,7 +13,6 @@ import { taskOf } from "../../../kit/task.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { startNatsCluster } from "../../../support/servers/nats-cluster.ts"
 import { eventually } from "../../../support/servers/process.ts"
-import { growing, QUERIES, readsOf } from "../bounded-lists.ts"
 import { type Proxy, startProxy } from "./proxy.ts"
 
 const closing = (client: NatsConnection): NatsConnection & AsyncDisposable =>
@@ -643,22 +642,4 @@ test("a job that ends while a list looks for it is in the list, once", async () 
   expect(ended).toBeDefined()
   expect(page?.jobs.map(({ id }) => id)).toEqual(["moving"])
   expect((await driver.query?.({ limit: 10 }))?.jobs.map(({ id }) => id)).toEqual(["moving"])
-})
-
-test("a list of jobs that did not succeed, or wait in a queue, reads as much with 20,000 jobs as with 1,000", async () => {
-  const indexed = ["newest", "failed", "failed of a task", "failed of a queue", "failed by its cause"]
-  const names = [...indexed, "the newest since", "waiting in a queue"]
-  const wanted = Object.fromEntries(Object.entries(QUERIES).filter(([name]) => names.includes(name)))
-  const reads = await readsOf(
-    (name) =>
-      plugin.connect(new URL(server.url), {
-        namespace: `${namespace}-${name}`,
-        lease: 30_000,
-        name: "test",
-        timeout: 5_000,
-      }),
-    wanted,
-  )
-  // Messages are read 256 at a time.
-  expect(growing(reads, 1_000)).toEqual([])
 })

@@ -1,0 +1,158 @@
+/** What lists and counts ask of the server: as much on a board with many jobs as on one with few. */
+import { connect, type NatsConnection } from "nats"
+import { afterAll, beforeAll, expect, test, vi } from "vitest"
+import { Link } from "../../../../plugins/nats/connection/link.ts"
+import { plugin } from "../../../../plugins/nats/mod.ts"
+import { FilteredScan, type ReverseScan, WholeScan } from "../../../../plugins/nats/records/scan.ts"
+import { Names, SHARES } from "../../../../plugins/nats/streams/names.ts"
+import { StreamReader } from "../../../../plugins/nats/streams/reader.ts"
+import { generateId } from "../../../../runtime/id.ts"
+import type { Driver } from "../../../../runtime/transport/driver.ts"
+import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
+import { growing, QUERIES, readsOf } from "../bounded-lists.ts"
+
+let server: NatsServer
+let connection: NatsConnection
+let link: Link
+
+beforeAll(async () => {
+  server = await startNats()
+  connection = await connect({ servers: server.url })
+  link = new Link({ connection, owned: true })
+})
+
+afterAll(async () => {
+  await link?.close()
+  await server?.stop()
+})
+
+const open = (namespace: string): Promise<Driver> =>
+  plugin.connect(new URL(server.url), { namespace, lease: 30_000, name: "test", timeout: 5_000 })
+
+const decoder = new TextDecoder()
+
+/** Every request to read a stream, with how it was answered. */
+const watchRequests = () => {
+  const requests: Array<{ readonly request: string; readonly seq?: number; readonly filter?: string; found: boolean }> =
+    []
+  const send = Link.prototype.requestMany
+  const spy = vi.spyOn(Link.prototype, "requestMany").mockImplementation(async function (this: Link, ...args) {
+    const answers = await send.apply(this, args)
+    const [subject, payload] = args
+    const found = answers[0]?.headers?.code !== 404
+    const { seq, next_by_subj: filter } = /DIRECT\.GET\.[^.]+$/.test(subject) ? JSON.parse(decoder.decode(payload)) : {}
+    requests.push({ request: subject, seq, filter, found })
+    return answers
+  })
+  return { requests, [Symbol.dispose]: () => spy.mockRestore() }
+}
+
+test("a list reads and asks as much with 20,000 jobs as with 1,000, and for nothing that is not there", async () => {
+  const indexed = ["newest", "failed", "failed of a task", "failed of a queue", "failed by its cause"]
+  const names = [...indexed, "the newest since", "waiting in a queue"]
+  const wanted = Object.fromEntries(Object.entries(QUERIES).filter(([name]) => names.includes(name)))
+  const asked: Record<string, Array<number>> = {}
+  const walks: Array<string> = []
+  const namespace = generateId()
+  const counting = async (name: string): Promise<Driver> => {
+    const driver = await open(`${namespace}-${name}`)
+    const reader = new StreamReader(link, new Names(`${namespace}-${name}`).stateStream, false)
+    const query: Driver["query"] = async (given) => {
+      using watched = watchRequests()
+      const page = await driver.query?.(given)
+      const label = JSON.stringify(given)
+      asked[label] = [...(asked[label] ?? []), watched.requests.length]
+      // A filter that matches nothing above makes the server look through the stream from there to its end.
+      const { last } = await reader.bounds()
+      for (const { seq = 1, filter = ">", found, request } of watched.requests)
+        if (!found && filter !== ">" && seq > 1 && seq < last - 5_000) walks.push(`${request} ${filter} from ${seq}`)
+      return page ?? { jobs: [] }
+    }
+    return { ...driver, query }
+  }
+  const reads = await readsOf(counting, {
+    ...wanted,
+    "of a state in which none is": { states: ["expired"] },
+    "dead ones": { dead: true },
+  })
+  const { "of a state in which none is": none, "dead ones": dead, ...others } = reads
+  expect([none?.found, none?.scanned, dead?.found, dead?.scanned]).toEqual(Array(4).fill([0, 0]))
+  expect(growing(others, 1_000)).toEqual([])
+  expect(walks).toEqual([])
+  for (const [query, [few = 0, many = 0]] of Object.entries(asked))
+    expect(many, `${query} with few jobs: ${few} requests`).toBeLessThanOrEqual(2 * few + 10)
+})
+
+test("more than so many are counted by some of the shares of their ids, and few exactly", async () => {
+  const namespace = generateId()
+  const driver = await open(namespace)
+  try {
+    const index = { state: "failed", queue: "q", task: "a", at: 1_700_000_000_000 } as const
+    const ids = Array.from({ length: 500 }, () => generateId())
+    const bytes = new TextEncoder().encode("{}")
+    await driver.commit(ids.map((id) => ({ id, record: { expect: "", bytes, index } })))
+    expect(await driver.count?.("failed", undefined)).toBe(500)
+    expect(await driver.count?.("failed", "q", 100)).toBe(500)
+    const names = new Names(namespace)
+    const reader = new StreamReader(link, names.stateStream, false)
+    const shares = await Promise.all(
+      Array.from({ length: SHARES }, (_, share) => reader.count(names.entriesIn(share, "failed"))),
+    )
+    expect(shares.reduce((sum, share) => sum + share, 0)).toBe(500)
+    expect(Math.max(...shares)).toBeLessThan(50)
+  } finally {
+    await driver.close()
+  }
+})
+
+/** Sequences in the order of a scan that begins anew, by its position, after each `every` messages. */
+const drain = async (scanOf: (below: number) => ReverseScan, every: number): Promise<ReadonlyArray<number>> => {
+  const found: Array<number> = []
+  let below = Number.POSITIVE_INFINITY
+  while (below > 0) {
+    const scan = scanOf(below)
+    for (let n = 0; n < every; n++) {
+      const message = await scan.peek(() => false)
+      if (message === undefined) break
+      found.push(message.seq)
+      scan.take()
+    }
+    below = scan.position
+  }
+  return found
+}
+
+test("a stream is read from its end, also where most was removed and where matches are rare", async () => {
+  const stream = generateId()
+  await link.api(`STREAM.CREATE.${stream}`, { name: stream, subjects: [`${stream}.>`], allow_direct: true })
+  const LENGTH = 6_000
+  const removed: Array<number> = []
+  for (let seq = 1; seq <= LENGTH; seq++) {
+    const isRare = seq % 997 === 0 || (seq > 400 && seq < 480)
+    const [kind, share] = isRare ? ["rare", seq % 2] : seq % 3 === 0 ? ["often", seq % 2] : ["other", 0]
+    link.send(`${stream}.${kind}.${share}.${seq}`, new Uint8Array(0))
+    if (seq > 2_000 && seq < 5_000 && seq % 50 > 0) removed.push(seq)
+  }
+  await link.flush()
+  const reader = new StreamReader(link, stream, false)
+  await vi.waitFor(async () => expect((await reader.bounds()).last).toBe(LENGTH), 5_000)
+  await reader.remove(removed)
+  const gone = new Set(removed)
+  const left = Array.from({ length: LENGTH }, (_, at) => LENGTH - at).filter((seq) => !gone.has(seq))
+  const isRare = (seq: number) => seq % 997 === 0 || (seq > 400 && seq < 480)
+  const matches = {
+    rare: left.filter(isRare),
+    often: left.filter((seq) => !isRare(seq) && seq % 3 === 0),
+    none: [],
+  }
+  const bounds = () => reader.bounds()
+  expect(await drain((below) => new WholeScan(reader, bounds, below), 700)).toEqual(left)
+  for (const [kind, expected] of Object.entries(matches)) {
+    const sample = { filter: `${stream}.${kind}.0.*`, share: 2 }
+    // Whether or not the server may be asked where the first and the last of them are.
+    for (const options of [{ near: 64 }, { near: 64, most: 5, sample }, { near: 16, most: 5 }, {}]) {
+      const scanOf = (below: number) => new FilteredScan(reader, `${stream}.${kind}.*.*`, bounds, below, options)
+      expect(await drain(scanOf, 300), `${kind} ${JSON.stringify(options)}`).toEqual(expected)
+    }
+  }
+})
