@@ -156,7 +156,8 @@ export class JobLister {
       const id = this.#parts.names.idIn(next.message.subject)
       if (!id.toLowerCase().endsWith(query.idEnds ?? "")) continue
       if (index === undefined || fits(index, query, next.source.kind)) found.push({ ...next, index, id })
-    } while (found.length < count && !isOver())
+      // What was read is used also where the search is over by now.
+    } while (found.length < count)
     return found
   }
 

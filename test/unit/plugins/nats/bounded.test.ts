@@ -105,6 +105,23 @@ test("more than so many are counted by some of the shares of their ids, and few 
   }
 })
 
+test("a page whose budget is over has what was read by then, and the next one goes on behind it", async () => {
+  const driver = await open(generateId())
+  try {
+    const index = { state: "failed", queue: "q", task: "a", at: 1_700_000_000_000 } as const
+    const ids = Array.from({ length: 80 }, () => generateId())
+    const bytes = new TextEncoder().encode("{}")
+    await driver.commit(ids.map((id) => ({ id, record: { expect: "", bytes, index } })))
+    const first = await driver.query?.({ states: ["failed"], limit: 50, budget: 0 })
+    expect(first?.jobs).toHaveLength(50)
+    const second = await driver.query?.({ states: ["failed"], limit: 50, budget: 0, after: first?.next ?? "" })
+    const found = [...(first?.jobs ?? []), ...(second?.jobs ?? [])].map(({ id }) => id)
+    expect(found.toSorted()).toEqual(ids.toSorted())
+  } finally {
+    await driver.close()
+  }
+})
+
 /** Sequences in the order of a scan that begins anew, by its position, after each `every` messages. */
 const drain = async (scanOf: (below: number) => ReverseScan, every: number): Promise<ReadonlyArray<number>> => {
   const found: Array<number> = []
