@@ -140,7 +140,18 @@ test("every example is run, or named as one that is not", () => {
   expect(Object.keys(examples).toSorted()).toEqual([...run, "kit.ts"].toSorted())
   expect(shell.map(({ first }) => first)).toEqual(expect.arrayContaining(runElsewhere))
   const languages = new Set(pages.flatMap(({ blocks }) => blocks.map(({ language }) => language)))
-  expect([...languages].toSorted()).toEqual(["conf", "dockerfile", "json", "sh", "sql", "text", "ts", "yaml"])
+  expect([...languages].toSorted()).toEqual([
+    "conf",
+    "dockerfile",
+    "js",
+    "json",
+    "python",
+    "sh",
+    "sql",
+    "text",
+    "ts",
+    "yaml",
+  ])
 })
 
 test("all examples compile", { timeout: 120_000 }, async () => {

@@ -96,6 +96,12 @@ export const encodeEnvelope = (message: Message): Result.Result<Uint8Array, Inva
   return Result.succeed(framed(scratch.subarray(0, written), message.body))
 }
 
+/** Whether bytes look like a frame of this version, by its first bytes alone. {@link decodeEnvelope} may still refuse them. */
+export const isFrame = (bytes: Uint8Array): boolean =>
+  bytes[0] === ENVELOPE_VERSION &&
+  bytes.length >= ENVELOPE_OVERHEAD &&
+  bytes.length === ENVELOPE_OVERHEAD + lengthAt(bytes, 1) + lengthAt(bytes, 5)
+
 /** Longest part of a frame that is copied, in bytes. The first view of an array costs as much as copying so much of it. */
 const COPIED_BYTES = 4096
 

@@ -268,7 +268,10 @@ export const newTask = (fields: Partial<Task> & Pick<Task, "task" | "id">): Task
 const priorityOf = (value: unknown): number | HeaderProblem => {
   if (value === undefined || value === null) return DEFAULT_PRIORITY
   if (!isFiniteNumber(value))
-    return new HeaderProblem("priority", `must be a number from 0 to 9, not ${describe(value)}`)
+    return new HeaderProblem(
+      "priority",
+      `must be a number from 0 to 9, not ${typeof value === "number" ? value : describe(value)}`,
+    )
   return Math.min(Math.max(Math.trunc(value), 0), 9)
 }
 

@@ -8,6 +8,7 @@
 import { createInbox, type Msg, type NatsConnection, type Subscription } from "nats"
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { noResponders, notAllowed, timedOut } from "./answers.ts"
+import { statusOf } from "./header-block.ts"
 
 /** The sender of one or more requests, which have consecutive tokens. */
 export interface Requester {
@@ -37,7 +38,7 @@ export const MAX_REQUESTS = 256
 const SWEEP_MS = 250
 
 /** Whether the server sent this empty message because the subject has no subscriber. */
-const isNoResponders = (message: Msg): boolean => message.data.length === 0 && message.headers?.code === 503
+const isNoResponders = (message: Msg): boolean => message.data.length === 0 && statusOf(message) === 503
 
 /** The part of a connection that an inbox needs. */
 interface Subscriber {

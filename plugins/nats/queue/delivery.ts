@@ -3,9 +3,12 @@
  * stream and the number of deliveries: together they rise with every delivery of a task, and begin the fence.
  */
 import type { Msg } from "nats"
+import { isFrame } from "../../../runtime/protocol/envelope.ts"
 import type { Delivery } from "../../../runtime/transport/driver.ts"
 import { copyOf } from "../connection/answers.ts"
+import { blockOf } from "../connection/header-block.ts"
 import type { Lane } from "./consumers.ts"
+import { readNative } from "./native.ts"
 
 /** The parts of a token. */
 export interface Token {
@@ -84,6 +87,12 @@ export class DeliveryFactory {
   /** When the last delivery was received, as text: writing a number so large in base 36 takes long. */
   #received = { at: 0, text: "0" }
   #count = 0
+  readonly #maxTask: number
+
+  /** `maxTask`: largest task, in bytes. */
+  constructor(maxTask: number) {
+    this.#maxTask = maxTask
+  }
 
   /**
    * A delivery of a lane's message. `undefined` if the acknowledgement subject cannot be read; only the server sends to
@@ -93,6 +102,8 @@ export class DeliveryFactory {
     const parts = partsIn(ack, lane)
     if (parts === undefined) return undefined
     const { consumer, deliveries, seq } = parts
+    const { band } = lane
+    const { data } = message
     // A consumer delivers new messages in rising order. A message that is not above the last one was delivered before,
     // even if the server was killed and has forgotten that.
     const first = deliveries === 1 && seq > lane.highest
@@ -104,11 +115,13 @@ export class DeliveryFactory {
         token: `${this.nonce}.${number}.${this.#timeOf(receivedAt)}.${ack.slice(ACK_PREFIX.length)}`,
         fence,
         queue: lane.queue,
-        level: lane.band,
+        level: band,
         sequence: seq,
         first,
         deliveries,
-        content: copyOf(message.data),
+        content: isFrame(data)
+          ? copyOf(data)
+          : readNative({ subject: message.subject, band, block: blockOf(message), data }, this.#maxTask),
       },
       token: { nonce: this.nonce, number, ack, consumer, seq, receivedAt, until: 0 },
     }

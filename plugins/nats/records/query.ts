@@ -7,6 +7,7 @@ import type { Index } from "../../../runtime/transport/known.ts"
 import { matches, TransportError } from "../../../runtime/transport/mod.ts"
 import type { FoundJob, FoundJobs, Query } from "../../../runtime/transport/optional.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
+import { nativeIndex } from "../queue/native.ts"
 import { type Names, SHARES } from "../streams/names.ts"
 import { indexOf, type StoredMessage, type StreamBounds, type StreamReader } from "../streams/reader.ts"
 import { type JobReader, knownOf, type Located } from "./read.ts"
@@ -152,8 +153,10 @@ export class JobLister {
       if (next === undefined) break
       next.source.scan.take()
       if (next.source.kind === "records" && !this.#parts.names.isRecord(next.message.subject)) continue
-      const index = indexOf(next.message)
-      const id = this.#parts.names.idIn(next.message.subject)
+      const { subject } = next.message
+      const native = () => nativeIndex(next.message, this.#parts.names.parseTask(subject))
+      const index = indexOf(next.message) ?? (next.source.kind === "tasks" ? native() : undefined)
+      const id = this.#parts.names.idIn(subject)
       if (!id.toLowerCase().endsWith(query.idEnds ?? "")) continue
       if (index === undefined || fits(index, query, next.source.kind)) found.push({ ...next, index, id })
       // What was read is used also where the search is over by now.

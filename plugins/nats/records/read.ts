@@ -2,8 +2,10 @@
  * Reads jobs, and finds those that are orphaned. A job moves from the queue to its record, so that the queue is read
  * first: then a moving job is seen at least once. A miss is confirmed once, on the leader.
  */
+import { isFrame } from "../../../runtime/protocol/envelope.ts"
 import type { Index, Known, QueuedTask } from "../../../runtime/transport/known.ts"
 import { copyOf } from "../connection/answers.ts"
+import { nativeExpires, readNative } from "../queue/native.ts"
 import { EXPIRES_HEADER, SCHEDULE_HEADER } from "../queue/publish.ts"
 import type { Names } from "../streams/names.ts"
 import { indexOf, type StoredMessage, type StreamReader } from "../streams/reader.ts"
@@ -27,12 +29,14 @@ export class JobReader {
   readonly #names: Names
   readonly #tasks: StreamReader
   readonly #records: Records
+  readonly #maxTask: number
 
-  /** `tasks` reads the queue stream. */
-  constructor(parts: { names: Names; tasks: StreamReader; records: Records }) {
+  /** `tasks` reads the queue stream; `maxTask` is the largest task, in bytes. */
+  constructor(parts: { names: Names; tasks: StreamReader; records: Records; maxTask: number }) {
     this.#names = parts.names
     this.#tasks = parts.tasks
     this.#records = parts.records
+    this.#maxTask = parts.maxTask
   }
 
   async read(ids: ReadonlyArray<string>): Promise<ReadonlyArray<Known | undefined>> {
@@ -53,7 +57,7 @@ export class JobReader {
     const tasks = new Map<string, FoundTask>()
     // Of several tasks of a job the newest counts; the messages come in order.
     for (const message of messages) {
-      const task = taskIn(message, this.#names)
+      const task = taskIn(message, this.#names, this.#maxTask)
       if (task !== undefined && task.seq > (tasks.get(task.id)?.seq ?? 0)) tasks.set(task.id, task)
     }
     return new Map(ids.map((id) => [id, { task: tasks.get(id), record: records.get(id) }]))
@@ -68,10 +72,11 @@ export const knownOf = (located: Located | undefined): Known | undefined => {
 }
 
 /** The task in a message of the queue stream. */
-const taskIn = (message: StoredMessage, names: Names): FoundTask | undefined => {
+const taskIn = (message: StoredMessage, names: Names, maxTask: number): FoundTask | undefined => {
   const address = names.parseTask(message.subject)
   if (address === undefined) return undefined
-  const { id, queue, scheduled } = address
+  const { id, queue, band, scheduled } = address
+  const { subject, data, block } = message
   const due = Date.parse(message.header(SCHEDULE_HEADER).slice("@at ".length))
   const expires = expiresOf(message)
   return {
@@ -81,7 +86,7 @@ const taskIn = (message: StoredMessage, names: Names): FoundTask | undefined => 
     task: {
       queue,
       at: message.time,
-      content: copyOf(message.data),
+      content: isFrame(data) ? copyOf(data) : readNative({ subject, band, block, data }, maxTask),
       ...(scheduled && Number.isFinite(due) ? { due } : {}),
       ...(expires === undefined ? {} : { expires }),
     },
@@ -90,7 +95,7 @@ const taskIn = (message: StoredMessage, names: Names): FoundTask | undefined => 
 
 export const expiresOf = (message: StoredMessage): number | undefined => {
   const text = message.header(EXPIRES_HEADER)
-  return text === "" ? undefined : Number(text)
+  return text === "" ? nativeExpires(message) : Number(text)
 }
 
 // ── orphaned jobs ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,11 +2,12 @@
  * Reads one stream by subject and sequence, in batches. Followers of a replicated stream may lag behind, so that a
  * caller that must see every write answered before reads from the leader.
  */
-import { Empty, type Msg, MsgHdrsImpl } from "nats"
+import { Empty, type Msg } from "nats"
 import { isState } from "../../../runtime/protocol/state.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { at, fromApiError, NO_MESSAGE, numberAt, textAt } from "../connection/answers.ts"
+import { blockOf, lastHeaders, statusOf } from "../connection/header-block.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
 
 /** A stored message. */
@@ -16,6 +17,9 @@ export interface StoredMessage {
   /** When it was stored, by the clock of the server, in milliseconds since the epoch. */
   readonly time: number
   readonly data: Uint8Array
+  /** Its header block, behind which the server may have put lines of its own. */
+  readonly block: Uint8Array
+  /** The last header of this name; empty where there is none. */
   header(name: string): string
 }
 
@@ -75,9 +79,9 @@ export class StreamReader {
   async all(filter: string): Promise<ReadonlyArray<StoredMessage> | undefined> {
     const subject = this.#link.apiSubject(`DIRECT.GET.${this.#stream}`)
     const request = encoder.encode(JSON.stringify({ multi_last: [filter] }))
-    const answers = await this.#link.requestMany(subject, request, (message) => (message.headers?.code ?? 0) > 0)
-    const end = answers[answers.length - 1]?.headers
-    if (end?.code === TOO_MANY || Number(end?.get("Nats-Num-Pending") ?? 0) > 0) return undefined
+    const answers = await this.#link.requestMany(subject, request, (message) => statusOf(message) > 0)
+    const end = answers[answers.length - 1]
+    if (end !== undefined && (statusOf(end) === TOO_MANY || pendingIn(end) > 0)) return undefined
     return answers.flatMap((message) => this.#read(message) ?? [])
   }
 
@@ -96,7 +100,7 @@ export class StreamReader {
     let more = 0
     const request = { seq: Math.max(seq, 1), next_by_subj: filter, batch, max_bytes: MAX_BATCH_BYTES }
     const messages = await this.#direct(request, (end) => {
-      more = Number(end.headers?.get("Nats-Num-Pending") ?? 0) || 0
+      more = pendingIn(end)
     })
     return { messages, more }
   }
@@ -166,7 +170,7 @@ export class StreamReader {
     const subject = this.#link.apiSubject(`DIRECT.GET.${this.#stream}`)
     const single =
       typeof request === "object" && request !== null && !("batch" in request) && !("multi_last" in request)
-    const isLast = (message: Msg): boolean => single || (message.headers?.code ?? 0) > 0
+    const isLast = (message: Msg): boolean => single || statusOf(message) > 0
     const answers = await this.#link.requestMany(subject, encoder.encode(JSON.stringify(request)), isLast)
     const end = answers[answers.length - 1]
     if (end !== undefined) atEnd?.(end)
@@ -175,18 +179,24 @@ export class StreamReader {
 
   /** The message in an answer; `undefined` when the answer says that there is none. */
   #read(message: Msg): StoredMessage | undefined {
-    const { headers } = message
-    const code = headers?.code ?? 0
+    const code = statusOf(message)
     if (code === 404 || code === 204) return undefined
-    if (headers === undefined || code > 0) {
-      throw new TransportError("internal", `${this.#stream}: reading failed: ${headers?.status ?? "no headers"}`)
+    const block = blockOf(message)
+    if (block.length === 0 || code > 0) {
+      const why = code > 0 ? message.headers?.status : "no headers"
+      throw new TransportError("internal", `${this.#stream}: reading failed: ${why}`)
     }
+    const headers = lastHeaders(block)
+    const header = (name: string): string => headers.get(name) ?? ""
+    // The server writes its lines over the last two bytes of a block, and so into the last line of one that was cut.
+    const isCut = header("Nats-Stream") === ""
     return {
-      subject: headers.get("Nats-Subject"),
-      seq: Number(headers.get("Nats-Sequence")),
-      time: Date.parse(headers.get("Nats-Time-Stamp")),
+      subject: header("Nats-Subject"),
+      seq: Number(header("Nats-Sequence")),
+      time: Date.parse(header("Nats-Time-Stamp")),
       data: message.data,
-      header: (name) => headers.get(name),
+      block: isCut ? block.subarray(0, 1) : block,
+      header,
     }
   }
 
@@ -196,16 +206,21 @@ export class StreamReader {
     const { answer, error } = await this.#link.tryApi(name, request, ANSWER_MS)
     if (error !== undefined && NO_MESSAGE.has(error.err_code)) return undefined
     if (error !== undefined) throw fromApiError(error, name)
-    const headers = MsgHdrsImpl.decode(Buffer.from(textAt(answer, "message", "hdrs"), "base64"))
+    const block = new Uint8Array(Buffer.from(textAt(answer, "message", "hdrs"), "base64"))
+    const headers = lastHeaders(block)
     return {
       subject: textAt(answer, "message", "subject"),
       seq: numberAt(answer, "message", "seq"),
       time: Date.parse(textAt(answer, "message", "time")),
       data: new Uint8Array(Buffer.from(textAt(answer, "message", "data"), "base64")),
-      header: (header) => headers.get(header),
+      block,
+      header: (header) => headers.get(header) ?? "",
     }
   }
 }
+
+/** How many messages the server has behind those of an answer. */
+const pendingIn = (end: Msg): number => Number(lastHeaders(blockOf(end)).get("Nats-Num-Pending") ?? 0) || 0
 
 /** Most bytes of one batch of an answer. */
 const MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -213,7 +228,7 @@ const MAX_BATCH_BYTES = 8 * 1024 * 1024
 // ── the index header ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Header with the fields that lists search, so that a list need not read the payloads of records and tasks. */
-const INDEX_HEADER = "Callboard-Index"
+export const INDEX_HEADER = "Callboard-Index"
 
 export const indexLine = (index: Index): string => `${INDEX_HEADER}: ${JSON.stringify(index)}\r\n`
 

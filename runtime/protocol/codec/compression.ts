@@ -53,7 +53,8 @@ const METHODS: ReadonlyMap<string, Method> = new Map([
   ["bzip2", bzip2],
 ])
 
-const KNOWN = "use application/x-gzip, application/x-brotli or application/zstd"
+const KNOWN =
+  "use application/x-gzip, application/x-brotli or application/zstd (in Celery: task_compression = 'gzip', 'brotli' or 'zstd')"
 
 const fail = (reason: CompressionFailure["reason"], message: string): Result.Result<never, CompressionFailure> =>
   Result.fail({ _tag: "CompressionFailure", reason, message })

@@ -69,6 +69,9 @@ const ACTOR_DOWN_DELAY_MS = 2_000
 /** What is due so soon may run: a transport may deliver that much too early. */
 const EARLY_MS = 50
 
+/** Longest wait for what is due later: the task comes again then, and goes on waiting. No transport refuses one so long. */
+const LONGEST_WAIT_MS = 7 * 86_400_000
+
 /** A task whose handler may be called, with what the call needs. */
 export class PreparedTask {
   readonly run: Run
@@ -151,7 +154,7 @@ export class Preparation {
       endsOnLoss: target.found && target.method.onLost === "fail" && !acksEarly(target.method),
     }
     // A broker of Celery's delivers at once what is due later, and leaves the wait to its workers.
-    const early = options.foreign !== undefined && isForeign(task) ? (posting.due ?? 0) - transportNow : 0
+    const early = isForeign(task) ? Math.min((posting.due ?? 0) - transportNow, LONGEST_WAIT_MS) : 0
     if (early > EARLY_MS && !candidate.isOver) {
       const { token } = delivery
       return Effect.succeed(new SettledWithoutRun({ token, then: { kind: "release", delay: early } }))

@@ -58,6 +58,12 @@ export const celeryBlocks = {
   move: shellBlock("python3 -c 'from proj.tasks import add; print(add.delay(2, 3).get(timeout=20))'"),
 }
 
+/** The programs that submit over NATS with nothing of Callboard's: in test/e2e and test/interop. */
+export const producers = {
+  "producer.mjs": firstOf(readPage("docs/wire-nats.md"), "js").text,
+  "producer.py": firstOf(readPage("docs/wire-nats.md"), "python").text,
+} as const
+
 /** Blocks of shell that need an installed package, by their first line: `test/cli/package.test.ts` runs them. */
 export const installedBlocks = {
   project: "mkdir ../my-tasks",

@@ -1,10 +1,12 @@
 /** What the nats transport derives without a server: names, URLs, versions, fences. */
+import { Result } from "effect"
 import fc from "fast-check"
 import { expect, test } from "vitest"
 import { readConfig } from "../../../../plugins/nats/connection/config.ts"
 import { checkVersion } from "../../../../plugins/nats/connection/connect.ts"
 import { DeliveryFactory, numberIn, readToken } from "../../../../plugins/nats/queue/delivery.ts"
 import { Bands, escapeToken, Names, unescapeToken } from "../../../../plugins/nats/streams/names.ts"
+import { encodeEnvelope } from "../../../../runtime/protocol/envelope.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 
 const names = new Names("board")
@@ -108,15 +110,17 @@ const lane = {
 }
 
 test("the content of a delivery is a copy: the client reads into one buffer for many messages", () => {
-  const bytes = Buffer.from("a task")
+  const properties = { content_type: "application/json", content_encoding: "utf-8" }
+  const frame = Result.getOrThrow(encodeEnvelope({ headers: {}, properties, body: new Uint8Array([1]) }))
+  const bytes = Buffer.from(frame)
   const message = Object.assign(Object.create(null), { subject: "board.j.q.4.id", data: bytes })
-  const made = new DeliveryFactory().create(message, "$JS.ACK.board_queue.q-4.1.1.1.1795202926817735997.0", lane, 1)
+  const made = new DeliveryFactory(1024).create(message, "$JS.ACK.board_queue.q-4.1.1.1.1795202926817735997.0", lane, 1)
   bytes.fill(0)
-  expect(made?.delivery.content).toEqual(new Uint8Array(Buffer.from("a task")))
+  expect(made?.delivery.content).toEqual(frame)
 })
 
 test("fences rise with the sequence, then with the count, then with time, compared as text", () => {
-  const deliveryFactory = new DeliveryFactory()
+  const deliveryFactory = new DeliveryFactory(1024)
   const at = (seq: number, count: number, time: number): string => {
     const reply = `$JS.ACK.board_queue.q-4.${count}.${seq}.1.1795202926817735997.0`
     const message = { subject: "board.j.q.4.id", data: new Uint8Array(0) }
@@ -134,7 +138,7 @@ test("fences rise with the sequence, then with the count, then with time, compar
 })
 
 test("tokens are read in both forms of acknowledgement subjects, and nothing else is a token", () => {
-  const deliveryFactory = new DeliveryFactory()
+  const deliveryFactory = new DeliveryFactory(1024)
   const lane = {
     queue: "q",
     band: 4,

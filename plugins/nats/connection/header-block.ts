@@ -1,0 +1,76 @@
+/**
+ * Header blocks as bytes. The client's own reader throws on a block that it would not write itself, and any program may
+ * have published one: here such a block is refused with a reason, or read as far as that goes.
+ */
+import type { Msg } from "nats"
+
+const VERSION = "NATS/1.0"
+const SPACE = 0x20
+
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+const strictDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
+
+const bytesIn = (text: string): number => (text === "" ? 0 : encoder.encode(text).length)
+
+/** The client's messages know their size: that of subject, reply subject, headers and data together. Its type does not show that. */
+const isSized = (message: Msg): message is Msg & { size(): number } =>
+  "size" in message && typeof message.size === "function"
+
+const NONE = new Uint8Array(0)
+
+/** The header block of a message, whose bytes lie before the data in the client's buffer; empty where it has none. */
+export const blockOf = (message: Msg): Uint8Array => {
+  if (!isSized(message)) return NONE
+  const { data, subject, reply = "" } = message
+  const length = Math.min(message.size() - bytesIn(subject) - bytesIn(reply) - data.length, data.byteOffset)
+  return length > 0 ? new Uint8Array(data.buffer, data.byteOffset - length, length) : NONE
+}
+
+/** The status code of a message of the server, such as 404; 0 for a message without one. */
+export const statusOf = (message: Msg): number => {
+  const block = blockOf(message)
+  if (block[VERSION.length] !== SPACE) return 0
+  return Number.parseInt(decoder.decode(block.subarray(VERSION.length + 1, VERSION.length + 4)), 10) || 0
+}
+
+/**
+ * The headers of a block as far as they can be read. Of several with one name the last counts: the server puts its own
+ * behind those of the message.
+ */
+export const lastHeaders = (block: Uint8Array): ReadonlyMap<string, string> => {
+  const headers = new Map<string, string>()
+  for (const line of decoder.decode(block).split("\r\n")) {
+    const colon = line.indexOf(":")
+    if (colon > 0) headers.set(line.slice(0, colon), line.slice(colon + 1).trim())
+  }
+  return headers
+}
+
+const NAME = /^[!-9;-~]+$/
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+const CONTROL = /[\u0000-\u0008\u000a-\u001f\u007f]/
+
+/** All headers of a block, each with its values in order; or why the block is none. */
+export const readHeaders = (block: Uint8Array): ReadonlyMap<string, ReadonlyArray<string>> | string => {
+  const headers = new Map<string, Array<string>>()
+  if (block.length === 0) return headers
+  let text: string
+  try {
+    text = strictDecoder.decode(block)
+  } catch {
+    return "its headers are not UTF-8"
+  }
+  const [version, ...lines] = text.split("\r\n")
+  if (version !== VERSION || lines.pop() !== "" || lines.pop() !== "") return "its headers are cut short"
+  for (const line of lines) {
+    const colon = line.indexOf(":")
+    const name = line.slice(0, Math.max(colon, 0))
+    if (!NAME.test(name)) return `a header has no name: ${JSON.stringify(line.slice(0, 40))}`
+    if (CONTROL.test(line)) return `the header ${JSON.stringify(name)} holds control characters`
+    const values = headers.get(name)
+    if (values === undefined) headers.set(name, [line.slice(colon + 1).trim()])
+    else values.push(line.slice(colon + 1).trim())
+  }
+  return headers
+}

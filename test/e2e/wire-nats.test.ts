@@ -1,0 +1,28 @@
+/** The producer of docs/wire-nats.md on Node: it has nothing of Callboard's, only the package of NATS. */
+import { symlinkSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { actor, connect } from "callboard"
+import { expect, test } from "vitest"
+import { makeProject } from "../cli/project.ts"
+import { keep } from "../support/servers/keep.ts"
+import { startNats } from "../support/servers/nats.ts"
+import { spawnProcess } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
+import { producers } from "../support/tools/pages.ts"
+
+const hello = actor("hello", { methods: { count: ({ to }: { readonly to: number }) => ({ counted: to }) } })
+
+test("a program on Node submits with native headers, and hears of the end", async () => {
+  const nats = keep(await startNats())
+  await start([hello], { transport: nats.url })
+  using project = makeProject({ "producer.mjs": producers["producer.mjs"] })
+  symlinkSync(fileURLToPath(new URL("../../node_modules", import.meta.url)), `${project.path}/node_modules`)
+  await using run = spawnProcess("node", ["producer.mjs"], { cwd: project.path, env: { NATS_URL: nats.url } })
+  const { code } = await run.closed
+  expect({ code, output: run.output }).toEqual({
+    code: 0,
+    output: 'stored in callboard_queue\nsucceeded {"counted":3}\n',
+  })
+  const client = keep(await connect(nats.url))
+  expect((await client.jobs()).jobs).toMatchObject([{ name: "hello.count", state: "succeeded", attempts: 1 }])
+})
