@@ -195,7 +195,7 @@ export class Client implements AsyncDisposable {
     const [answer] = await this.submitMany([{ ...fields, task }], context)
     if (answer === undefined) throw new CallboardError("internal", "the submission was lost")
     if (answer instanceof CallboardError) throw answer
-    return this.#submitted(answer)
+    return this.#submitted(answer, fields)
   }
 
   /**
@@ -231,8 +231,8 @@ export class Client implements AsyncDisposable {
     return actorHandle<A>(name, {
       submit: (task, fields) => this.submit(task, fields),
       submitMany: async (submissions) =>
-        (await this.submitMany(submissions)).map((each) =>
-          each instanceof CallboardError ? each : this.#submitted(each),
+        (await this.submitMany(submissions)).map((each, at) =>
+          each instanceof CallboardError ? each : this.#submitted(each, submissions[at]),
         ),
     })
   }
@@ -262,8 +262,8 @@ export class Client implements AsyncDisposable {
       handle,
       submit: (task, fields) => this.submit(task, fields),
       submitMany: async (submissions) =>
-        (await this.submitMany(submissions)).map((each) =>
-          each instanceof CallboardError ? each : this.#submitted(each),
+        (await this.submitMany(submissions)).map((each, at) =>
+          each instanceof CallboardError ? each : this.#submitted(each, submissions[at]),
         ),
     })
   }
@@ -289,9 +289,11 @@ export class Client implements AsyncDisposable {
     return listGroups(this.connection, page)
   }
 
-  #submitted(receipt: Receipt): SubmittedJob {
+  #submitted(receipt: Receipt, { expires, ttl }: SubmissionFields = {}): SubmittedJob {
     const acceptedAt = performance.now()
-    const isNew = () => !receipt.duplicate && performance.now() - acceptedAt < REPORT_DELAY_MS
+    // A wait for the end of a job that may expire reads when that is.
+    const mayExpire = expires !== undefined || ttl !== undefined
+    const isNew = () => !receipt.duplicate && !mayExpire && performance.now() - acceptedAt < REPORT_DELAY_MS
     return { ...jobHandle(this.connection, receipt.id, isNew), receipt }
   }
 

@@ -144,7 +144,7 @@ export const waitForEnd = async (
   const stop = new AbortController()
   const began = performance.now()
   return new Promise<JobRecord>((resolve, reject) => {
-    let look: ReturnType<typeof setInterval> | undefined
+    let look: ReturnType<typeof setTimeout> | undefined
     const timer = Number.isFinite(timeoutMs)
       ? setTimeout(() => finish(() => reject(new WaitTimeout(id, timeoutMs))), Math.min(timeoutMs, 2 ** 31 - 1))
       : undefined
@@ -153,16 +153,34 @@ export const waitForEnd = async (
       if (stop.signal.aborted) return
       stop.abort(OVER)
       clearTimeout(timer)
-      clearInterval(look)
+      clearTimeout(look)
       signal?.removeEventListener("abort", aborted)
       then()
     }
     const seen = (record: JobRecord) => {
       if (isTerminal(record.state)) finish(() => resolve(record))
     }
+    // A job that nothing serves has expired only once a process looks at it: the caller looks when that time has come.
+    const lookLater = (expiresAt = Number.POSITIVE_INFINITY): void => {
+      if (stop.signal.aborted) return
+      clearTimeout(look)
+      const left = expiresAt + REPORT_DELAY_MS - Date.now()
+      look = setTimeout(
+        () => {
+          lookLater()
+          // A transport that is down may be back at the next read; the timeout bounds the wait.
+          lookNow().catch((cause: unknown) => {
+            if (cause instanceof CallboardError) finish(() => reject(cause))
+          })
+        },
+        left > 0 ? Math.min(left, POLL_MS) : POLL_MS,
+      )
+    }
     const lookNow = async () => {
       try {
-        seen((await findRecord(connection, id)).record)
+        const { record } = await findRecord(connection, id)
+        seen(record)
+        lookLater(record.expiresAt)
       } catch (cause) {
         if (!(cause instanceof CallboardError) || cause.code !== "not-found") throw cause
         const promised = (await findPromised(connection, [id])).get(id)
@@ -174,22 +192,14 @@ export const waitForEnd = async (
     signal?.addEventListener("abort", aborted, { once: true })
     const lookFirst = async () => {
       const ended = await connection.jobs.ended(id)
-      if (ended !== undefined) seen(ended)
-      else if (!isNew && !stop.signal.aborted) await lookNow()
+      if (ended !== undefined) return seen(ended)
+      lookLater()
+      if (!isNew && !stop.signal.aborted) await lookNow()
     }
     // The watch begins before the first read, so that an end in between is seen by one of them.
     connection.jobs
       .watch({ id, ends: true }, seen, stop.signal)
       .then(() => (stop.signal.aborted ? undefined : lookFirst()))
-      .then(() => {
-        if (stop.signal.aborted) return
-        look = setInterval(() => {
-          // A transport that is down may be back at the next read; the timeout bounds the wait.
-          lookNow().catch((cause: unknown) => {
-            if (cause instanceof CallboardError) finish(() => reject(cause))
-          })
-        }, POLL_MS)
-      })
       .catch((cause: unknown) => finish(() => reject(cause)))
   })
 }
