@@ -48,6 +48,7 @@ export const JobTree = Schema.Struct({
       state: StateSchema,
       times: JobSummary.fields.times,
       parentId: Schema.optionalKey(Schema.String),
+      group: Schema.optionalKey(Schema.String),
       kind: Schema.Literals(["root", "child", "callback", "errback", "chain"]),
       after: Schema.optionalKey(
         Schema.Array(Schema.String).annotate({ description: "Jobs that it waits for, or waited for" }),

@@ -9,7 +9,7 @@ import { edgePrefixOf, parseEdge } from "./dependencies/edges.ts"
 import { findAll, findRecord, goneError, judged } from "./tracking/finding.ts"
 import { type JobView, jobView } from "./view.ts"
 
-export interface TreeNode extends Pick<JobView, "id" | "name" | "state" | "times" | "parentId"> {
+export interface TreeNode extends Pick<JobView, "id" | "name" | "state" | "times" | "parentId" | "group"> {
   /** `root`; `callback`, `errback` and `chain`: what followed the end of its parent; `child`: any other. */
   readonly kind: "root" | "child" | "callback" | "errback" | "chain"
   /** Jobs that it waits for, or waited for. */
@@ -55,9 +55,10 @@ export const treeOf = async (connection: Connection, id: string, options: TreeOp
     page.next === undefined && edges.length < limit && named.length <= limit && shown.length === records.size
   const kinds = kindsOf(records)
   const order = (each: JobRecord): number => (each.id === root ? Number.NEGATIVE_INFINITY : each.submittedAt)
+  const inOrder = (a: JobRecord, b: JobRecord): number => order(a) - order(b) || (a.id < b.id ? -1 : 1)
   return {
     root,
-    nodes: shown.sort((a, b) => order(a) - order(b)).map((each) => nodeOf(each, root, kinds)),
+    nodes: shown.sort(inOrder).map((each) => nodeOf(each, root, kinds)),
     more: !isAll,
   }
 }
@@ -77,13 +78,14 @@ const kindOf = ({ message }: AddressedTask, parent: State): TreeNode["kind"] => 
 }
 
 const nodeOf = (record: JobRecord, root: string, kinds: ReadonlyMap<string, TreeNode["kind"]>): TreeNode => {
-  const { id, name, state, times, parentId, after } = jobView(record)
+  const { id, name, state, times, parentId, group, after } = jobView(record)
   return {
     id,
     name,
     state,
     times,
     ...(parentId === undefined ? {} : { parentId }),
+    ...(group === undefined ? {} : { group }),
     kind: id === root ? "root" : (kinds.get(id) ?? "child"),
     ...(after === undefined ? {} : { after: after.ids }),
   }

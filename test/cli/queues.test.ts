@@ -173,13 +173,24 @@ test("a workflow as a tree", { timeout: 60_000 }, async () => {
       "",
     ].join("\n"),
   )
-  expect(await project.json("job", "below", "--tree")).toMatchObject({
-    jobs: [
-      { id: "top", children: [{ id: "a", group: "both", children: [{ id: "below" }] }, { id: "b" }, { id: "last" }] },
-    ],
-    more: false,
-  })
   expect((await project.ask("job", "a", "--tree", "--watch")).code).toBe(2)
+  // What waits for it, and for what it waits.
+  await client.submit("math.echo", { id: "waits", after: ["below", "other"] })
+  expect((await project.ask("job", "below", "--tree")).stdout).toContain(
+    "      math.fail  below  queued  <-\n        math.echo  waits  deferred, after below, other\n",
+  )
+  expect((await project.ask("job", "waits", "--tree")).stdout).toBe(
+    [
+      "math.fail  below  queued",
+      "  math.echo  waits  deferred, after below, other  <-",
+      "math.echo  other  queued",
+      "",
+    ].join("\n"),
+  )
+  const app = new Hono().route("/", http(client, { open: true }))
+  const answer: unknown = await (await app.request("http://localhost/v1/jobs/below/tree")).json()
+  expect(answer).toMatchObject({ nodes: [{}, {}, {}, {}, {}, { id: "waits", after: ["below", "other"] }] })
+  expect(await project.json("job", "below", "--tree")).toEqual(answer)
   // Each says that the other one is its parent.
   await client.submit("math.echo", { id: "egg", parentId: "hen", rootId: "farm" })
   await client.submit("math.echo", { id: "hen", parentId: "egg", rootId: "farm" })

@@ -1,7 +1,10 @@
-/** `callboard job ID --tree`: the workflow of a job, each job below the one that submitted it or that it follows. */
-import type { Client } from "../../client/client.ts"
-import type { JobView } from "../../jobs/view.ts"
-import { oneLine, stateText } from "../format.ts"
+/**
+ * `callboard job ID --tree`: the workflow of a job, each job below the one that submitted it or that it follows, and one that
+ * waits for others below the first of these.
+ */
+import type { Connection } from "../../connection/connection.ts"
+import { type TreeNode, treeOf } from "../../jobs/tree.ts"
+import { listText, oneLine, stateText } from "../format.ts"
 import type { Output } from "../output.ts"
 
 /** Most jobs in a tree. */
@@ -10,78 +13,57 @@ const MOST_JOBS = 1_000
 /** Longest search for them, in milliseconds. */
 const LONGEST_MS = 30_000
 
-/** A job and its children, in the order of submission. */
-interface JobTree {
-  readonly job: JobView
-  readonly children: ReadonlyArray<JobTree>
+/** A job and the jobs below it, in the order of submission. */
+interface Branch {
+  readonly job: TreeNode
+  readonly below: ReadonlyArray<Branch>
 }
 
-const inOrder = (a: JobView, b: JobView): number =>
-  a.times.submitted.localeCompare(b.times.submitted) || a.id.localeCompare(b.id)
-
 /** The trees of these jobs: one, unless jobs in between are missing. */
-const treesOf = (jobs: ReadonlyArray<JobView>): ReadonlyArray<JobTree> => {
+const branchesOf = (jobs: ReadonlyArray<TreeNode>): ReadonlyArray<Branch> => {
   const known = new Set(jobs.map(({ id }) => id))
-  const children = new Map<string, Array<JobView>>()
-  const tops: Array<JobView> = []
-  for (const job of [...jobs].sort(inOrder)) {
-    const { id, parentId } = job
-    if (parentId === undefined || parentId === id || !known.has(parentId)) tops.push(job)
-    else children.set(parentId, [...(children.get(parentId) ?? []), job])
+  const below = new Map<string, Array<TreeNode>>()
+  const tops: Array<TreeNode> = []
+  for (const job of jobs) {
+    const { id, parentId, after = [] } = job
+    const above = [parentId, ...after].find((each) => each !== undefined && each !== id && known.has(each))
+    if (above === undefined) tops.push(job)
+    else below.set(above, [...(below.get(above) ?? []), job])
   }
   const placed = new Set<string>()
-  const treeOf = (job: JobView): JobTree => {
+  const branchOf = (job: TreeNode): Branch => {
     placed.add(job.id)
-    return { job, children: (children.get(job.id) ?? []).flatMap(place) }
+    return { job, below: (below.get(job.id) ?? []).flatMap(place) }
   }
-  const place = (job: JobView): ReadonlyArray<JobTree> => (placed.has(job.id) ? [] : [treeOf(job)])
+  const place = (job: TreeNode): ReadonlyArray<Branch> => (placed.has(job.id) ? [] : [branchOf(job)])
   // Parents are what submitters say: of jobs that are in a circle the first one is a top.
-  return [...tops, ...[...jobs].sort(inOrder)].flatMap(place)
+  return [...tops, ...jobs].flatMap(place)
 }
 
 /** Indented lines; the members of a group stand below its name. */
-const linesOf = (trees: ReadonlyArray<JobTree>, depth: number, asked: string, output: Output): Array<string> => {
+const linesOf = (branches: ReadonlyArray<Branch>, depth: number, asked: string, output: Output): Array<string> => {
   const lines: Array<string> = []
   let group: string | undefined
   // A group stands where its first member does.
-  const byGroup = [...Map.groupBy(trees, ({ job }) => job.group ?? job.id).values()].flat()
-  for (const { job, children } of byGroup) {
+  const byGroup = [...Map.groupBy(branches, ({ job }) => job.group ?? job.id).values()].flat()
+  for (const { job, below } of byGroup) {
     if (job.group !== undefined && job.group !== group) lines.push(`${"  ".repeat(depth)}group ${oneLine(job.group)}`)
     group = job.group
     const own = depth + (group === undefined ? 0 : 1)
     const name = oneLine(job.name)
+    const after = job.after === undefined ? "" : `, after ${listText(job.after)}`
     const mark = job.id === asked ? "  <-" : ""
-    const text = `${output.paint(name, "bold")}  ${job.id}  ${stateText(output.paint, job.state)}${mark}`
-    lines.push(`${"  ".repeat(own)}${text}`, ...linesOf(children, own + 1, asked, output))
+    const text = `${output.paint(name, "bold")}  ${job.id}  ${stateText(output.paint, job.state)}${after}${mark}`
+    lines.push(`${"  ".repeat(own)}${text}`, ...linesOf(below, own + 1, asked, output))
   }
   return lines
 }
 
-const documentOf = ({ job, children }: JobTree): object => ({
-  id: job.id,
-  name: job.name,
-  state: job.state,
-  ...(job.group === undefined ? {} : { group: job.group }),
-  children: children.map(documentOf),
-})
-
-export const printTree = async (client: Client, id: string, output: Output): Promise<void> => {
-  const asked = await client.job(id).find()
-  const jobs: Array<JobView> = []
-  let after: string | undefined
-  // A page ends early where the search for its jobs took long, as in many others on nats.
-  const began = performance.now()
-  do {
-    const limit = MOST_JOBS - jobs.length
-    const page = await client.jobs({ rootId: asked.rootId ?? id, limit, ...(after === undefined ? {} : { after }) })
-    jobs.push(...page.jobs)
-    after = page.next
-  } while (after !== undefined && jobs.length < MOST_JOBS && performance.now() - began < LONGEST_MS)
-  // The job itself is shown also where so many jobs are newer that it is not among those found.
-  if (!jobs.some((job) => job.id === id)) jobs.push(asked)
-  const trees = treesOf(jobs)
-  const more = after !== undefined
-  if (output.json) return output.document({ jobs: trees.map(documentOf), more })
-  for (const line of linesOf(trees, 0, id, output)) output.line(line)
-  if (more) output.note(`there may be more: these are the newest ${jobs.length}`)
+/** As JSON the tree is what `GET /v1/jobs/{id}/tree` answers. */
+export const printTree = async (connection: Connection, id: string, output: Output): Promise<void> => {
+  const { signal } = new AbortController()
+  const tree = await treeOf(connection, id, { limit: MOST_JOBS, budget: LONGEST_MS, signal })
+  if (output.json) return output.document(tree)
+  for (const line of linesOf(branchesOf(tree.nodes), 0, id, output)) output.line(line)
+  if (tree.more) output.note(`there may be more: these are the newest ${tree.nodes.length}`)
 }

@@ -30,7 +30,7 @@ export const addJob = (program: Command): void => {
       if ([watch, tree, results, steps].filter(Boolean).length > 1)
         wrongUsage("--watch, --tree, --steps and --results show different things: give one of them")
       const job = client.job(await fullId(client, command.args[0] ?? ""))
-      if (tree) return printTree(client, job.id, output)
+      if (tree) return printTree(client.connection, job.id, output)
       if (steps) {
         const all: Array<StepPage["steps"][number]> = []
         for (let after: string | undefined = ""; after !== undefined; ) {
