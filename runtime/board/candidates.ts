@@ -65,18 +65,23 @@ export class Candidates {
     this.#reclaimAfterMs = reclaimAfterMs
   }
 
+  /** The next job to try, where one is known. */
+  known(): Known | undefined {
+    if (performance.now() - this.#at > KEPT_MS) this.#list = []
+    const next = this.#list.shift()
+    if (next === undefined) return undefined
+    this.#given.set(next.record.id, next.revision)
+    // What fails here fails again where it is waited for.
+    if (this.#isCut && this.#list.length < FEW) this.#lookAgain().catch(() => undefined)
+    return next
+  }
+
   /** The next job to try; `undefined` once a look that began after this call has found none. */
   async next(): Promise<Known | undefined> {
     const before = this.#looks
     for (;;) {
-      if (performance.now() - this.#at > KEPT_MS) this.#list = []
-      const next = this.#list.shift()
-      if (next !== undefined) {
-        this.#given.set(next.record.id, next.revision)
-        // What fails here fails again where it is waited for.
-        if (this.#isCut && this.#list.length < FEW) this.#lookAgain().catch(() => undefined)
-        return next
-      }
+      const next = this.known()
+      if (next !== undefined) return next
       const { number, isEmpty } = await this.#lookAgain()
       if (isEmpty && number > before) return undefined
     }

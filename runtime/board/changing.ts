@@ -21,6 +21,12 @@ interface Change<A> {
 
 export type Rule<A> = (record: BoardRecord | undefined, now: number) => Result.Result<Change<A>, BoardRefusal>
 
+const hasSequence = (record: BoardRecord): record is Known["record"] => record.sequence !== undefined
+
+/** The record with its sequence, which what a rule has made of a known record has already. */
+export const inOrder = (record: BoardRecord, sequence: number): Known["record"] =>
+  hasSequence(record) ? record : { ...record, sequence }
+
 /**
  * Changes a job: `to` is the new entry, `null` removes it, and without one nothing is written. The entry that the
  * handle knows is tried first; the rule refuses only by the entry that the store has now.
@@ -30,7 +36,13 @@ export const change = async <A>(
   held: KnownJob | undefined,
   id: string,
   rule: Rule<A>,
-): Promise<{ readonly answer: A; readonly known: Known | undefined; readonly sequence: number }> => {
+): Promise<{
+  readonly answer: A
+  readonly known: Known | undefined
+  readonly sequence: number
+  /** Key of the entry that was changed. */
+  readonly key?: string
+}> => {
   let known = held?.known
   let isFresh = false
   for (let tries = 0; tries < TRIES; tries++) {
@@ -45,10 +57,10 @@ export const change = async <A>(
       const sequence = known?.record.sequence ?? 0
       if (known === undefined || to === undefined) return { answer, known, sequence }
       const { key, revision } = known
-      const next = to === null ? undefined : { ...to, sequence }
+      const next = to === null ? undefined : inOrder(to, sequence)
       const changed = { key, value: next === undefined ? null : entries.encode(next), expect: revision }
       const kept =
-        trash === undefined ? [] : [{ key: entries.trashed(id), value: entries.encode({ ...trash, sequence }) }]
+        trash === undefined ? [] : [{ key: entries.trashed(id), value: entries.encode(inOrder(trash, sequence)) }]
       const written = await entries.store.write([changed, ...kept])
       if (written !== "conflict") {
         const now = next && { key, record: next, revision: written[0] ?? "" }
@@ -56,7 +68,7 @@ export const change = async <A>(
           held.known = now
           if (now !== undefined) held.last = now.record
         }
-        return { answer, known: now, sequence }
+        return { answer, known: now, sequence, key }
       }
     } else if (isFresh) accepted(decided)
     known = undefined

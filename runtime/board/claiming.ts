@@ -7,7 +7,7 @@ import { change } from "./changing.ts"
 import { accepted, missing } from "./failure.ts"
 import { type GivenJob, idOf, type KnownJob } from "./handles.ts"
 import { BoardJob } from "./job.ts"
-import { type End, end, extend, renewalOf } from "./owning.ts"
+import { type End, endClaim, extend, renewalOf } from "./owning.ts"
 import { Loss } from "./renewals.ts"
 import { checkOptions, expiryOf } from "./requests.ts"
 import type { BoardParts, Run, Session } from "./session.ts"
@@ -78,7 +78,8 @@ export const take = async (
   const ms = milliseconds("wait", wait)
   const taken = await waiting(run, ms, signal, async (session) => {
     for (;;) {
-      const known = signal?.aborted ? undefined : await session.candidates.next()
+      if (signal?.aborted) return undefined
+      const known = session.candidates.known() ?? (await session.candidates.next())
       if (known === undefined) return undefined
       const handle = board.handles.handle(known)
       try {
@@ -130,7 +131,7 @@ const claimFor = async (
         extend(session, undefined, id, leaseMs, { owner, claim: number }, () => renewals.has(renewal)),
       )
     : new Loss()
-  const ended = (how: End) => end(run, how, job, owner, { claim: number })
+  const ended = (how: End) => endClaim(run, how, job, id, owner, number)
   const made: BoardClaim = {
     job,
     owner,

@@ -141,9 +141,10 @@ export class BoardNotifications {
   }
 
   #heard(payload: Uint8Array, listener: Listener): void {
-    const text = decoder.decode(payload)
-    if (!text.startsWith(this.#ofBoard)) return
-    listener(() => read(text), text.startsWith(this.#own))
+    // The beginning is ASCII. The rest of an own message is as a rule not needed.
+    const beginning = decoder.decode(payload.subarray(0, this.#own.length))
+    if (!beginning.startsWith(this.#ofBoard)) return
+    listener(() => read(decoder.decode(payload)), beginning === this.#own)
     this.#heardCount++
     for (const wake of [...this.#waiters]) wake()
   }

@@ -5,7 +5,7 @@
 import * as Result from "effect/Result"
 import type { DurationInput } from "../options/duration.ts"
 import { type BoardRecord, checkOwner, claimEnded, extended, liveClaim } from "../protocol/board.ts"
-import { change, type Rule } from "./changing.ts"
+import { change, inOrder, type Rule } from "./changing.ts"
 import { accepted } from "./failure.ts"
 import { type GivenJob, idOf, type KnownJob } from "./handles.ts"
 import { checkClaimNumber, checkOptions, expiryOf } from "./requests.ts"
@@ -41,29 +41,42 @@ export const end = async (
   checkOptions(CALLS[how], options)
   const owner = accepted(checkOwner(given))
   checkClaimNumber(options.claim)
-  const id = idOf(job)
-  return run(async ({ entries, renewals, candidates, places, notifications, board }) => {
+  return endClaim(run, how, job, idOf(job), owner, options.claim)
+}
+
+/** {@link end}, of what was checked already. */
+export const endClaim = (
+  run: Run,
+  how: End,
+  job: GivenJob,
+  id: string,
+  owner: string,
+  number: number | undefined,
+): Promise<BoardJobView> =>
+  run(async ({ entries, renewals, candidates, places, notifications, board }) => {
     const held = board.handles.knownOf(job)
-    const claim = options.claim ?? (held?.claim?.owner === owner ? held.claim.number : undefined)
-    const request = { id, owner, ...(claim === undefined ? {} : { claim }) }
+    const claim = number ?? (held?.claim?.owner === owner ? held.claim.number : undefined)
+    const request = claim === undefined ? { id, owner } : { id, owner, claim }
     const rule: Rule<{ readonly record: BoardRecord; readonly now: number; readonly number: number }> = (record, now) =>
       Result.map(claimEnded(record, how, request, now), (ended) => ({
         to: how === "abandoned" ? ended : null,
         ...(how === "trashed" ? { trash: ended } : {}),
         answer: { record: ended, now, number: record?.claim?.number ?? 0 },
       }))
-    const { answer, sequence } = await change(entries, held, id, rule)
+    const { answer, sequence, key } = await change(entries, held, id, rule)
     renewals.remove(renewalOf(id, answer.number))
-    const last = { ...answer.record, sequence }
-    if (held !== undefined) Object.assign(held, { last, claim: undefined })
+    const last = inOrder(answer.record, sequence)
+    if (held !== undefined) {
+      held.last = last
+      held.claim = undefined
+    }
     if (how === "abandoned") candidates.clear()
     else {
-      places.freed(id)
+      if (key !== undefined) places.freed(key)
       notifications.announce("REMOVAL", last)
     }
     return viewOf(last, answer.now, how === "abandoned" ? "UNCLAIMED" : "COMPLETE")
   })
-}
 
 /**
  * Sets how long a claim holds from now on; false where no claim holds. Fails with `not-owner` and with `invalid-input`.

@@ -7,7 +7,7 @@
  * after they first saw a later one ({@link RETIRE_MS}). So a job that was stored within five seconds of the reading of the
  * index ({@link TRUSTED_MS}) is seen; one that took longer is checked, and posted again where its bucket is not the last one.
  */
-import { type BoardPriority, BUCKET_SIZE, bucketOpened, lineOf, type Place, slotIn, tailOf } from "../protocol/board.ts"
+import { type BoardPriority, BUCKET_SIZE, bucketOpened, lineOf, type Place, tailOf } from "../protocol/board.ts"
 import { type BoardEntries, RETIRE_MS } from "./entries.ts"
 
 /** How old the reading of the index may be when a job is stored by it. */
@@ -32,6 +32,8 @@ const since = ({ monotonic, wall }: Moment): number => Math.max(performance.now(
 
 interface Tail {
   readonly bucket: number
+  /** Of the keys of all entries in this bucket, and of no other. */
+  readonly beginning: string
   readonly free: Array<number>
   /** When this process began to read the index that names this bucket as the last one. */
   readAt: Moment
@@ -43,6 +45,8 @@ interface Tail {
 
 /** A place to post into, and when it was known to be in the last bucket. */
 export interface Offer extends Place {
+  /** Of the entry. */
+  readonly key: string
   readonly readAt: Moment
 }
 
@@ -55,8 +59,8 @@ const inTurn = (places: ReadonlyArray<number>): Array<number> => {
   return [...places.slice(first), ...places.slice(0, first)].reverse()
 }
 
-/** Nothing is known yet of what is in a bucket. */
-const unread = () => ({ free: [], misses: 0, stored: [], newest: 0 })
+/** The place of an entry in its bucket. */
+const slotOf = (key: string, beginning: string): number => parseInt(key.slice(beginning.length), 36)
 
 const ALL = Array.from({ length: BUCKET_SIZE }, (_, slot) => slot)
 
@@ -87,9 +91,9 @@ export class Places {
   known(priority: BoardPriority): Offer | undefined {
     const tail = this.#tails.get(priority)
     const slot = tail === undefined || since(tail.readAt) > STALE_MS ? undefined : tail.free.pop()
-    return tail === undefined || slot === undefined
-      ? undefined
-      : { priority, bucket: tail.bucket, slot, readAt: tail.readAt }
+    if (tail === undefined || slot === undefined) return undefined
+    const { bucket, beginning, readAt } = tail
+    return { priority, bucket, slot, key: `${beginning}${slot.toString(36)}`, readAt }
   }
 
   /** Another poster was faster. */
@@ -109,11 +113,10 @@ export class Places {
     if (tail.stored.length < BUCKET_SIZE) tail.stored.push(slot)
   }
 
-  /** The job with this id is gone from the board. */
-  freed(id: string): void {
-    for (const [priority, { bucket, free }] of this.#tails) {
-      const slot = slotIn(id, priority, bucket)
-      if (slot !== undefined && free.length < BUCKET_SIZE) free.push(slot)
+  /** The entry of a job is gone from the board. */
+  freed(key: string): void {
+    for (const { beginning, free } of this.#tails.values()) {
+      if (key.startsWith(beginning) && free.length < BUCKET_SIZE) free.push(slotOf(key, beginning))
     }
   }
 
@@ -149,11 +152,11 @@ export class Places {
     const highest = tail === before ? await this.#highestOfFull(priority, tail) : undefined
     if (highest !== undefined) return this.#open(priority, bucket, highest)
     const entries = await this.#entries.bucketOf(priority, bucket)
-    const taken = new Set(entries.map(({ key }) => key))
-    const free = ALL.filter((slot) => !taken.has(this.#entries.slot({ priority, bucket, slot })))
+    const taken = new Set(entries.map(({ key }) => slotOf(key, tail.beginning)))
+    const free = ALL.filter((slot) => !taken.has(slot))
     const newest = Math.max(0, ...entries.map((entry) => this.#entries.decode(entry)?.record.sequence ?? 0))
     if (free.length < FEW) return this.#open(priority, bucket, newest)
-    this.#tails.set(priority, { bucket, free: inTurn(free), readAt, misses: 0, stored: [], newest })
+    this.#tails.set(priority, { ...this.#unread(priority, bucket, readAt), free: inTurn(free), newest })
   }
 
   /**
@@ -179,7 +182,7 @@ export class Places {
   async #last(priority: BoardPriority): Promise<Tail> {
     const readAt = moment()
     const line = lineOf(await this.#entries.index(), priority)
-    return line === undefined ? this.#opened(priority, undefined, 0) : { bucket: tailOf(line), readAt, ...unread() }
+    return line === undefined ? this.#opened(priority, undefined, 0) : this.#unread(priority, tailOf(line), readAt)
   }
 
   /** Opens the first bucket, or the one after `full`. */
@@ -187,6 +190,12 @@ export class Places {
     const readAt = moment()
     const index = await this.#entries.changeIndex((found) => bucketOpened(found, priority, full, newest))
     const line = lineOf(index, priority)
-    return { bucket: line === undefined ? 0 : tailOf(line), readAt, ...unread() }
+    return this.#unread(priority, line === undefined ? 0 : tailOf(line), readAt)
+  }
+
+  /** Nothing is known yet of what is in a bucket. */
+  #unread(priority: BoardPriority, bucket: number, readAt: Moment): Tail {
+    const beginning = this.#entries.bucket(priority, bucket)
+    return { bucket, beginning, readAt, free: [], misses: 0, stored: [], newest: 0 }
   }
 }

@@ -19,9 +19,10 @@ export interface Posting {
 
 /** Checks a job that is to be posted. Fails with `invalid-input`, naming the field. */
 export const postingOf = (name: string, options: PostOptions): Posting => {
-  const { details: given, priority = "NORMAL", ...job } = parsePost({ ...options, name })
+  const { details: given, priority = "NORMAL", book } = parsePost({ ...options, name })
   const { details, length } = detailsOf(given)
-  return { content: { ...job, priority: accepted(parsePriority(priority)), details }, length }
+  const content = { name, priority: accepted(parsePriority(priority)), details }
+  return { content: book === undefined ? content : { ...content, book }, length }
 }
 
 export const post = async (session: Session, { content, length }: Posting): Promise<BoardJob> => {
@@ -47,7 +48,7 @@ const BYTES = 3
 const checkSize = (entries: BoardEntries, content: Content, length: number, maxRecord: number): void => {
   const most = maxRecord - BOARD_RESERVE_BYTES
   if ((length + SHORT) * BYTES <= most) return
-  const size = entries.encode(posted({ id: "", ...content }, 0)).length
+  const size = entries.encode(posted("", content, 0)).length
   if (size <= most) return
   const message = `a job of ${size} bytes, ${most} are allowed: store large data elsewhere and post its address`
   throw new CallboardError("too-large", message, { field: "details" })
@@ -56,8 +57,8 @@ const checkSize = (entries: BoardEntries, content: Content, length: number, maxR
 /** Creates the entry; `undefined` where its place was taken, or where readers do not look there any more. */
 const store = async ({ entries, places }: Session, content: Content, now: number): Promise<Known | undefined> => {
   const place = places.known(content.priority) ?? (await places.offer(content.priority))
-  const key = entries.slot(place)
-  const record = posted({ id: boardJobId(generateId(), place), ...content }, now)
+  const { key } = place
+  const record = posted(boardJobId(generateId(), place), content, now)
   const written = await entries.store.write([{ key, value: entries.encode(record), expect: "" }])
   if (written === "conflict") {
     places.missed(place)

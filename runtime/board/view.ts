@@ -104,10 +104,8 @@ export const viewOf = (
       ended,
       endedAt: formatTime(endedAt),
     })),
-    story: story.map(({ at, step, owner }) => ({
-      at: formatTime(at),
-      step,
-      ...(owner === undefined ? {} : { owner }),
-    })),
+    story: story.map(({ at, step, owner }) =>
+      owner === undefined ? { at: formatTime(at), step } : { at: formatTime(at), step, owner },
+    ),
   }
 }

@@ -145,10 +145,10 @@ export const boardRoutes: ReadonlyArray<Route> = [
     problems: BODY,
     handle: async (request) => {
       const { name, ...options } = parsePost(await bodyOf(request))
-      const { book, ...job } = await boardOf(request).post(name, options)
+      const { id, book, ...job } = await boardOf(request).post(name, options)
       const now = job.createdAt.getTime()
       // The job is not read again: if that failed, the client would post a second job.
-      const record = posted({ ...job, ...(book === null ? {} : { book }) }, now)
+      const record = posted(id, { ...job, ...(book === null ? {} : { book }) }, now)
       return json<BoardJobView>(viewOf({ ...record, sequence: job.sequence }, now), 201)
     },
   }),

@@ -44,7 +44,10 @@ const MAX_OWNER_BYTES = 255
 export const checkOwner = (owner: unknown): Result.Result<string, BoardRefusal> => {
   // In the words of the schema that HTTP goes by.
   if (typeof owner !== "string") return invalid("owner", owner === undefined ? "Missing key" : "Expected string")
-  const isShort = owner.length > 0 && new TextEncoder().encode(owner).length <= MAX_OWNER_BYTES
+  // Three bytes at most for each character: the bytes of a short name need not be counted.
+  const isShort =
+    owner.length > 0 &&
+    (owner.length * 3 <= MAX_OWNER_BYTES || new TextEncoder().encode(owner).length <= MAX_OWNER_BYTES)
   // Control characters would take six bytes each in the entry, whose size is bounded.
   return isShort && owner.isWellFormed() && !/\p{Cc}/u.test(owner)
     ? Result.succeed(owner)
@@ -171,18 +174,21 @@ export const parseBoardRecord = (text: string): BoardRecord | undefined => {
 export const BOARD_RESERVE_BYTES = (STORY_LENGTH + 1) * (2 * MAX_OWNER_BYTES + 80) + 1_024
 
 export const posted = (
-  job: Pick<BoardRecord, "id" | "name" | "priority" | "details" | "book">,
+  id: string,
+  job: Pick<BoardRecord, "name" | "priority" | "details" | "book">,
   now: number,
-): BoardRecord => ({ ...job, createdAt: now, modifiedAt: now, claims: 0, story: [{ at: now, step: "posted" }] })
+): BoardRecord => ({ id, ...job, createdAt: now, modifiedAt: now, claims: 0, story: [{ at: now, step: "posted" }] })
 
-/** The entry with further steps in its story. Neither its times nor the order of its steps go back. */
-const withSteps = (record: BoardRecord, steps: ReadonlyArray<BoardStep>, now: number): BoardRecord => {
+/** What changes with further steps in the story of an entry. Neither its times nor the order of its steps go back. */
+const withSteps = (
+  record: BoardRecord,
+  steps: ReadonlyArray<BoardStep>,
+  now: number,
+): Pick<BoardRecord, "modifiedAt" | "story"> => {
   const story = [...record.story, ...steps]
   if (story.length > STORY_LENGTH) story.splice(1, story.length - STORY_LENGTH)
-  return { ...record, modifiedAt: Math.max(record.modifiedAt, now), story }
+  return { modifiedAt: Math.max(record.modifiedAt, now), story }
 }
-
-const withoutClaim = ({ claim: _claim, ...rest }: BoardRecord): BoardRecord => rest
 
 /** The claim that holds at this time. */
 export const liveClaim = (record: BoardRecord | undefined, now: number): StoredClaim | undefined => {
@@ -267,11 +273,8 @@ export const claimed = (
   const loss = rollsBack ? lossOf(lost) : undefined
   const until = expiryMs === null ? null : now + expiryMs
   const claim = { owner, number, at: now, until, ...(loss === undefined ? {} : { rollsBack: loss }) }
-  return Result.succeed({
-    ...withSteps(record, [...lapse(record, now), { at: now, step, owner }], now),
-    claims: number,
-    claim,
-  })
+  const { modifiedAt, story } = withSteps(record, [...lapse(record, now), { at: now, step, owner }], now)
+  return Result.succeed({ ...record, modifiedAt, story, claims: number, claim })
 }
 
 export interface OwnerRequest {
@@ -318,7 +321,9 @@ export const claimEnded = (
   const held = liveClaim(record, now)
   if (held === undefined) return notClaimed(id)
   if (!isOf(held, request)) return notOwner(id, held, request)
-  const ended = withoutClaim(withSteps(record, [{ at: now, step: end, owner }], now))
+  const { claim: _claim, ...rest } = record
+  const { modifiedAt, story } = withSteps(record, [{ at: now, step: end, owner }], now)
+  const ended = { ...rest, modifiedAt, story }
   const isLeft = end === "abandoned" && held.rollsBack !== undefined
   return Result.succeed(isLeft ? { ...ended, claim: held.rollsBack } : ended)
 }
@@ -349,11 +354,13 @@ export const extended = (
   const asked = { owner: owner ?? held.owner, ...(claim === undefined ? {} : { claim }) }
   if (!isOf(held, asked)) return notOwner(id, held, asked)
   const until = expiryMs === null ? null : now + expiryMs
-  return Result.succeed({ ...withSteps(record, [], now), claim: { ...held, until } })
+  return Result.succeed({ ...record, ...withSteps(record, [], now), claim: { ...held, until } })
 }
 
-export const restored = (record: BoardRecord, now: number): BoardRecord =>
-  withSteps(record, [{ at: now, step: "restored" }], now)
+export const restored = (record: BoardRecord, now: number): BoardRecord => ({
+  ...record,
+  ...withSteps(record, [{ at: now, step: "restored" }], now),
+})
 
 // ── Where jobs are ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -372,14 +379,6 @@ const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-4])-([0-9a-z]{1,8})
 export const boardJobId = (uuid: string, { priority, bucket, slot }: Place): string =>
   `${uuid}-${BOARD_PRIORITIES.indexOf(priority)}-${bucket.toString(36)}-${slot.toString(36)}`
 
-const UUID_LENGTH = 36
-
-/** The place of a job in a bucket, where its id says that it is in that one. Faster than {@link placeOf}. */
-export const slotIn = (id: string, priority: BoardPriority, bucket: number): number | undefined => {
-  const beginning = `-${BOARD_PRIORITIES.indexOf(priority)}-${bucket.toString(36)}-`
-  return id.startsWith(beginning, UUID_LENGTH) ? parseInt(id.slice(UUID_LENGTH + beginning.length), 36) : undefined
-}
-
 export const placeOf = (id: string): Place | undefined => {
   const [, rank, bucket = "", slot = ""] = ID.exec(id) ?? []
   const priority = BOARD_PRIORITIES[Number(rank)]
@@ -391,14 +390,24 @@ export const placeOf = (id: string): Place | undefined => {
  * that is lower than those of its jobs: what an earlier bucket has above it comes after some of this one. Jobs are posted
  * into the last one. `restored`: jobs came back from the trash.
  */
-const Line = Schema.Struct({
-  head: Schema.Finite,
-  opened: Schema.Array(Schema.Finite),
-  restored: Schema.optionalKey(Schema.Boolean),
-})
-export type BoardLine = typeof Line.Type
-export const BoardIndex = Schema.Record(Schema.String, Line)
-export type BoardIndex = typeof BoardIndex.Type
+export interface BoardLine {
+  readonly head: number
+  readonly opened: ReadonlyArray<number>
+  readonly restored?: boolean
+}
+export type BoardIndex = Readonly<Record<string, BoardLine>>
+
+const isLine = (value: unknown): value is BoardLine =>
+  isObject(value) &&
+  isNumber(value["head"]) &&
+  Array.isArray(value["opened"]) &&
+  value["opened"].every(isNumber) &&
+  isOr(value["restored"], (restored) => typeof restored === "boolean")
+
+/** By hand as {@link isRecord}: a board with 200,000 jobs has 800 buckets. */
+export const BoardIndex = Schema.declare(
+  (value: unknown): value is BoardIndex => isObject(value) && Object.values(value).every(isLine),
+)
 
 const FIRST: BoardLine = { head: 0, opened: [0] }
 

@@ -28,7 +28,7 @@ const post = async (places: Places, name = "a"): Promise<string> => {
   for (;;) {
     const offer = await places.offer("NORMAL")
     const key = entries.slot(offer)
-    const record = posted({ id: boardJobId(generateId(), offer), name, priority: "NORMAL", details: {} }, 0)
+    const record = posted(boardJobId(generateId(), offer), { name, priority: "NORMAL", details: {} }, 0)
     const written = await store.write([{ key, value: entries.encode(record), expect: "" }])
     if (written === "conflict") {
       places.missed(offer)
@@ -88,7 +88,7 @@ test("a poster reads neither the buckets that it fills, nor those whose places i
     const [found] = await store.get([key])
     await store.write([{ key, value: null }])
     const known = found && entries.decode(found)
-    if (known !== undefined) places.freed(known.record.id)
+    if (known !== undefined) places.freed(known.key)
   }
   expect(lists.mock.calls.length).toBeLessThan(4)
   expect(await entries.index()).toEqual(index)
@@ -237,7 +237,7 @@ describe("with clocks that are set", () => {
     await jobs.next()
     expect(await head()).toBe(0)
     const key = entries.slot(offer)
-    const record = posted({ id: boardJobId(generateId(), offer), name: "late", priority: "NORMAL", details: {} }, 0)
+    const record = posted(boardJobId(generateId(), offer), { name: "late", priority: "NORMAL", details: {} }, 0)
     await store.write([{ key, value: entries.encode(record), expect: "" }])
     const isRead = await early.isRead(offer)
     for await (const _ of jobs);

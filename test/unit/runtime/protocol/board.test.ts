@@ -24,7 +24,7 @@ import {
   storyOf,
 } from "../../../../runtime/protocol/board.ts"
 
-const fresh = posted({ id: "j", name: "a", priority: "NORMAL", details: {} }, 1_000)
+const fresh = posted("j", { name: "a", priority: "NORMAL", details: {} }, 1_000)
 
 const claim = (record: BoardRecord | undefined, owner: string, at: number, expiryMs: number | null = 100, wait = 0) =>
   claimed(record, { id: "j", owner, expiryMs, reclaimAfterMs: wait }, at)
