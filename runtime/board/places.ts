@@ -35,6 +35,8 @@ interface Tail {
   /** Of the keys of all entries in this bucket, and of no other. */
   readonly beginning: string
   readonly free: Array<number>
+  /** Places into which this process is posting: they are free in the store, and not to be offered again. */
+  readonly underWay: Set<number>
   /** When this process began to read the index that names this bucket as the last one. */
   readAt: Moment
   misses: number
@@ -92,14 +94,16 @@ export class Places {
     const tail = this.#tails.get(priority)
     const slot = tail === undefined || since(tail.readAt) > STALE_MS ? undefined : tail.free.pop()
     if (tail === undefined || slot === undefined) return undefined
-    const { bucket, beginning, readAt } = tail
+    const { bucket, beginning, underWay, readAt } = tail
+    underWay.add(slot)
     return { priority, bucket, slot, key: `${beginning}${slot.toString(36)}`, readAt }
   }
 
   /** Another poster was faster. */
-  missed({ priority, bucket }: Offer): void {
+  missed({ priority, bucket, slot }: Offer): void {
     const tail = this.#tails.get(priority)
     if (tail?.bucket !== bucket) return
+    tail.underWay.delete(slot)
     if (++tail.misses >= MISSES) tail.free.length = 0
   }
 
@@ -108,8 +112,10 @@ export class Places {
     const tail = this.#tails.get(priority)
     if (tail === undefined) return
     tail.misses = 0
-    if (tail.bucket !== bucket) return
+    // Also of a job in an earlier bucket: all in the bucket after this one come after it.
     tail.newest = Math.max(tail.newest, sequence)
+    if (tail.bucket !== bucket) return
+    tail.underWay.delete(slot)
     if (tail.stored.length < BUCKET_SIZE) tail.stored.push(slot)
   }
 
@@ -153,10 +159,11 @@ export class Places {
     if (highest !== undefined) return this.#open(priority, bucket, highest)
     const entries = await this.#entries.bucketOf(priority, bucket)
     const taken = new Set(entries.map(({ key }) => slotOf(key, tail.beginning)))
-    const free = ALL.filter((slot) => !taken.has(slot))
-    const newest = Math.max(0, ...entries.map((entry) => this.#entries.decode(entry)?.record.sequence ?? 0))
+    const { underWay } = tail
+    const free = ALL.filter((slot) => !taken.has(slot) && !underWay.has(slot))
+    const newest = Math.max(tail.newest, ...entries.map((entry) => this.#entries.decode(entry)?.record.sequence ?? 0))
     if (free.length < FEW) return this.#open(priority, bucket, newest)
-    this.#tails.set(priority, { ...this.#unread(priority, bucket, readAt), free: inTurn(free), newest })
+    this.#tails.set(priority, { ...this.#unread(priority, bucket, readAt), free: inTurn(free), underWay, newest })
   }
 
   /**
@@ -175,7 +182,8 @@ export class Places {
   async #open(priority: BoardPriority, full: number, newest: number): Promise<void> {
     const opened = await this.#opened(priority, full, newest)
     // Other posters may use the new bucket already; a place that they have taken is found to be taken.
-    this.#tails.set(priority, { ...opened, free: inTurn(ALL) })
+    const before = this.#tails.get(priority)
+    this.#tails.set(priority, { ...opened, free: inTurn(ALL), newest: Math.max(newest, before?.newest ?? 0) })
   }
 
   /** The last bucket, by the index as it is now; none of its places is known to be free. */
@@ -196,6 +204,6 @@ export class Places {
   /** Nothing is known yet of what is in a bucket. */
   #unread(priority: BoardPriority, bucket: number, readAt: Moment): Tail {
     const beginning = this.#entries.bucket(priority, bucket)
-    return { bucket, beginning, readAt, free: [], misses: 0, stored: [], newest: 0 }
+    return { bucket, beginning, readAt, free: [], underWay: new Set(), misses: 0, stored: [], newest: 0 }
   }
 }

@@ -8,13 +8,13 @@ import { BUCKET_SIZE, boardJobId, posted } from "../../../../runtime/protocol/bo
 import type { Store } from "../../../../runtime/transport/store.ts"
 import { memory } from "../../../support/memory.ts"
 
-let store: Store
+let store: { -readonly [Name in keyof Store]: Store[Name] }
 let entries: BoardEntries
 let close: () => Promise<void>
 beforeEach(async () => {
   const options = { namespace: "places", lease: 30_000, name: "test", timeout: 1_000 }
   const transport = await memory.connect(new URL(`memory://${generateId()}`), options)
-  store = transport.store
+  store = { ...transport.store }
   close = () => transport.close()
   entries = new BoardEntries(store, "b")
 })
@@ -67,6 +67,29 @@ test("several posters fill buckets of 256 places, most of them nearly full", asy
   expect(sizes.reduce((sum, each) => sum + each, 0)).toBe(2_000)
   expect(sizes.length).toBeLessThan(20)
   expect(await namesOf()).toHaveLength(2_000)
+})
+
+test("posts that are under way at the same time try no place that another one of them has", async () => {
+  let conflicts = 0
+  const { write } = store
+  store.write = async (operations) => {
+    await new Promise((resolve) => setImmediate(resolve))
+    const written = await write(operations)
+    if (written === "conflict") conflicts++
+    return written
+  }
+  const places = new Places(entries)
+  await Promise.all(
+    Array.from({ length: 600 }, async (_, lane) => {
+      for (let at = 0; at < 5; at++) await post(places, `${lane} ${at}`)
+    }),
+  )
+  expect(conflicts).toBe(0)
+  expect(new Set(await namesOf()).size).toBe(3_000)
+  // Readers know after which jobs those of a bucket come, or they would read all buckets for the first job.
+  const { opened = [] } = (await entries.index())["NORMAL"] ?? {}
+  expect(opened.length).toBeGreaterThan(10)
+  expect(opened.filter((sequence) => sequence === 0).length).toBeLessThan(4)
 })
 
 test("a board that stays small stays in one bucket", async () => {
