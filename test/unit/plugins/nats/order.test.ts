@@ -118,7 +118,7 @@ describe.each([
       expect(started.toSorted()).toEqual(submitted.toSorted())
       expect([...attempts]).toEqual([1])
     },
-    60_000,
+    180_000,
   )
 })
 
