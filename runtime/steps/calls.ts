@@ -248,12 +248,14 @@ export class StepCalls {
     run: (step: Step) => unknown,
   ): Promise<Outcome> {
     const { id, run: number, log, progress, invoke } = this.#options
-    const abort = new AbortController()
+    // Most steps use neither.
+    let abort: AbortController | undefined
     let signal: AbortSignal | undefined
     const step: Step = {
       key: `${id}/${number}/${name}`,
       attempt,
       get signal() {
+        abort ??= new AbortController()
         signal ??= AbortSignal.any([parent, abort.signal])
         return signal
       },
@@ -266,6 +268,7 @@ export class StepCalls {
     let isLate = false
     const late = () => {
       isLate = true
+      abort ??= new AbortController()
       abort.abort(new DOMException(`it ran longer than its limit of ${(limitMs ?? 0) / 1000} s`, "TimeoutError"))
       call.interrupt?.()
     }

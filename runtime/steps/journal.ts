@@ -12,6 +12,7 @@ import {
   encodePage,
   fill,
   journalPrefix,
+  LARGE,
   pageKey,
   type Tail,
   type Waiting,
@@ -107,17 +108,25 @@ export class Journal {
     this.#close("lost")
   }
 
-  /** Resolves when the entry is stored. Never settles once the journal is closed. */
+  /**
+   * Resolves when the entry is stored; a large result is stored before it, under a key of its own. Never settles once
+   * the journal is closed. Fails for what the store can never take.
+   */
   append(entry: Entry): Promise<void> {
+    const { text } = waiting(entry)
+    if (entry.kind === "ok" && text.length > LARGE) {
+      const { value, ...rest } = entry
+      const large = JSON.stringify(value)
+      if (large.length > LARGE) return this.#putValue(large).then((large) => this.append({ ...rest, large }))
+    }
     return new Promise((resolve, reject) => {
       if (this.closed !== undefined) return
-      this.#queue.push({ ...waiting(entry), resolve, reject })
+      this.#queue.push({ entry, text, resolve, reject })
       if (!this.#writing) void this.#drain()
     })
   }
 
-  /** Stores a result that is too large for a page and resolves with its key. Fails as the store does. */
-  async putValue(text: string): Promise<string> {
+  async #putValue(text: string): Promise<string> {
     const name = `v/${this.#options.by}.${++this.#values}`
     await this.#options.store.write([{ key: this.#prefix + name, value: new TextEncoder().encode(text) }])
     return name
@@ -130,10 +139,10 @@ export class Journal {
   /** Gives the journal of an ended job its time to live. Fails as the store does. */
   async keep(keepMs: number): Promise<void> {
     const { store, by } = this.#options
-    const { page, revision, held } = this.#tail
+    const { page, revision, text } = this.#tail
     if (this.#entries.length === 0) return
     if (page > 0 || this.#opened || this.#values > 0) return keepFor(store, this.#prefix, keepMs)
-    const value = encodePage({ by, n: this.#writes, ended: true }, held)
+    const value = encodePage({ by, n: this.#writes, ended: true }, text)
     await store.write([{ key: pageKey(this.#prefix, 0), value, expect: revision, ...ttlOf(keepMs) }])
   }
 
@@ -171,13 +180,13 @@ export class Journal {
   async #write(entries: ReadonlyArray<Waiting>): Promise<number | Closed> {
     const { by } = this.#options
     const { page } = this.#tail
-    const { held, taken, sealed } = fill(this.#tail, entries)
+    const { count, text, taken, sealed } = fill(this.#tail, entries)
     const n = ++this.#writes
-    const revision = await this.#put(pageKey(this.#prefix, page), encodePage({ by, n, sealed }, held), n)
+    const revision = await this.#put(pageKey(this.#prefix, page), encodePage({ by, n, sealed }, text), n)
     if (typeof revision === "object") return revision.closed
-    this.#entries.push(...entries.slice(0, taken).map(({ entry }) => entry))
+    for (const { entry } of entries.length === taken ? entries : entries.slice(0, taken)) this.#entries.push(entry)
     this.#folded = undefined
-    this.#tail = sealed ? { page: page + 1, revision: "", held: [] } : { page, revision, held }
+    this.#tail = sealed ? { ...EMPTY, page: page + 1 } : { page, revision, count, text }
     return taken
   }
 

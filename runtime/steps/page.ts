@@ -72,7 +72,7 @@ export const journalPrefix = (id: string, run: number): string =>
 
 export const pageKey = (prefix: string, page: number): string => `${prefix}${String(page).padStart(6, "0")}`
 
-/** An entry with its JSON, so that the entries of a page are not encoded again with each write. */
+/** An entry with its JSON. */
 export interface Waiting {
   readonly entry: Entry
   readonly text: string
@@ -80,41 +80,43 @@ export interface Waiting {
 
 export const waiting = (entry: Entry): Waiting => ({ entry, text: JSON.stringify(entry) })
 
+/** The entries of a page as JSON, one after the other, so that a page that grows is not encoded anew each time. */
+export interface Held {
+  readonly count: number
+  readonly text: string
+}
+
 /** The last page, as its writer knows it. */
-export interface Tail {
+export interface Tail extends Held {
   readonly page: number
   /** Empty where the page does not exist yet. */
   readonly revision: string
-  readonly held: ReadonlyArray<Waiting>
 }
 
-export const EMPTY: Tail = { page: 0, revision: "", held: [] }
+export const EMPTY: Tail = { page: 0, revision: "", count: 0, text: "" }
 
 /** The next write: as many of the entries as the page takes, at least one, and whether they seal the page. */
 export const fill = (
-  { held }: Tail,
+  held: Held,
   entries: ReadonlyArray<Waiting>,
-): { readonly held: ReadonlyArray<Waiting>; readonly taken: number; readonly sealed: boolean } => {
-  let bytes = held.reduce((sum, { text }) => sum + text.length, 0)
+): Held & { readonly taken: number; readonly sealed: boolean } => {
+  let { count, text } = held
   let taken = 0
-  const isFull = () => held.length + taken >= SEAL_ENTRIES || bytes >= SEAL_BYTES
-  do bytes += entries[taken++]?.text.length ?? 0
-  while (taken < entries.length && !isFull())
-  return { held: [...held, ...entries.slice(0, taken)], taken, sealed: isFull() }
+  const isFull = () => count >= SEAL_ENTRIES || text.length >= SEAL_BYTES
+  do {
+    text = count++ === 0 ? (entries[taken++]?.text ?? "") : `${text},${entries[taken++]?.text}`
+  } while (taken < entries.length && !isFull())
+  return { count, text, taken, sealed: isFull() }
 }
 
+const encoder = new TextEncoder()
+
 export const encodePage = (
-  {
-    by,
-    n,
-    sealed,
-    ended,
-  }: { readonly by: string; readonly n: number; readonly sealed?: boolean; readonly ended?: boolean },
-  held: ReadonlyArray<Waiting>,
+  { by, n, sealed, ended }: Pick<Page, "by" | "n"> & { readonly sealed?: boolean; readonly ended?: boolean },
+  entries: string,
 ): Uint8Array => {
   const flags = `${sealed ? `,"sealed":true` : ""}${ended ? `,"ended":true` : ""}`
-  const entries = held.map(({ text }) => text).join(",")
-  return new TextEncoder().encode(`{"v":1,"by":${JSON.stringify(by)},"n":${n}${flags},"entries":[${entries}]}`)
+  return encoder.encode(`{"v":1,"by":${JSON.stringify(by)},"n":${n}${flags},"entries":[${entries}]}`)
 }
 
 const isPage = (value: unknown): value is Page =>
@@ -135,8 +137,11 @@ export const decodePage = (bytes: Uint8Array): Page => {
 }
 
 /** The tail after the last page that was read. */
-export const tailAfter = (at: number, page: Page, revision: string): Tail =>
-  page.sealed ? { page: at + 1, revision: "", held: [] } : { page: at, revision, held: page.entries.map(waiting) }
+export const tailAfter = (at: number, { sealed, entries }: Page, revision: string): Tail =>
+  sealed ? { ...EMPTY, page: at + 1 } : { page: at, revision, count: entries.length, text: textOf(entries) }
+
+/** The entries of a page as {@link encodePage} takes them. */
+export const textOf = (entries: ReadonlyArray<Entry>): string => JSON.stringify(entries).slice(1, -1)
 
 /**
  * Decides by the stored page what became of a write that was refused, or whose answer was lost. `again`: it was not

@@ -14,6 +14,7 @@ import {
   pageKey,
   type Tail,
   tailAfter,
+  textOf,
   type Waiting,
   waiting,
 } from "./page.ts"
@@ -71,8 +72,8 @@ export const copyKept = async (store: Store, runs: ReadonlyArray<string>, to: st
   }
   const pages: Array<Uint8Array> = []
   while (rest.length > 0) {
-    const { held, taken, sealed } = fill(EMPTY, rest)
-    pages.push(encodePage({ by, n: pages.length, sealed }, held))
+    const { text, taken, sealed } = fill(EMPTY, rest)
+    pages.push(encodePage({ by, n: pages.length, sealed }, text))
     rest = rest.slice(taken)
   }
   for (const [at, value] of [...pages.entries()].reverse())
@@ -97,7 +98,7 @@ export const keepFor = async (store: Store, prefix: string, ttlMs: number): Prom
 
 /** `undefined` where the page is marked already. */
 const endedPage = ({ ended, ...page }: Page): Uint8Array | undefined =>
-  ended ? undefined : encodePage({ ...page, ended: true }, page.entries.map(waiting))
+  ended ? undefined : encodePage({ ...page, ended: true }, textOf(page.entries))
 
 /** Options of a write that is kept this long, but at least an hour; a negative `keepMs` keeps it for ever. */
 export const ttlOf = (keepMs: number): { readonly ttl?: number } =>

@@ -13,7 +13,7 @@ import { isTerminal } from "../../protocol/state.ts"
 import type { StepPort } from "../../steps/engine.ts"
 import { fold, unreverted } from "../../steps/fold.ts"
 import { type Closed, Journal } from "../../steps/journal.ts"
-import { type Entry, journalPrefix, LARGE, type StepEntry } from "../../steps/page.ts"
+import { type Entry, journalPrefix, type StepEntry } from "../../steps/page.ts"
 import { readJournal } from "../../steps/pages.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
@@ -67,7 +67,7 @@ export class Flow implements StepPort, RunFlow {
 
   /** Whether this delivery only undoes steps. */
   get isEnding(): boolean {
-    return this.#journal.folded.ending !== undefined
+    return this.#journal.entries.some(({ kind }) => kind === "to")
   }
 
   async open(): Promise<ReadonlyArray<Entry>> {
@@ -91,12 +91,8 @@ export class Flow implements StepPort, RunFlow {
     await this.#unlessClosed(this.#journal.append({ kind: "to", at: clock.now(), ending: undo }))
   }
 
-  async note(entry: StepEntry): Promise<void> {
-    const text = entry.kind === "ok" ? JSON.stringify(entry.value) : ""
-    if (entry.kind !== "ok" || text.length <= LARGE) return this.#journal.append(entry)
-    const large = await this.#journal.putValue(text)
-    const { value: _value, ...rest } = entry
-    return this.#journal.append({ ...rest, large })
+  note(entry: StepEntry): Promise<void> {
+    return this.#journal.append(entry)
   }
 
   async value(name: string): Promise<unknown> {

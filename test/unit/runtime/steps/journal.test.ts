@@ -10,8 +10,10 @@ import {
   encodePage,
   fill,
   journalPrefix,
+  LARGE,
   type Page,
   pageKey,
+  textOf,
   waiting,
   writeOutcome,
 } from "../../../../runtime/steps/page.ts"
@@ -102,15 +104,14 @@ describe("pages", () => {
     expect(fill(EMPTY, small.slice(0, 31))).toMatchObject({ taken: 31, sealed: false })
     const large = [1, 2, 3, 4].map((each) => waiting(ok(`l${each}`, { value: "x".repeat(4_000) })))
     expect(fill(EMPTY, large)).toMatchObject({ taken: 3, sealed: true })
-    expect(fill({ ...EMPTY, held: small.slice(0, 31) }, large)).toMatchObject({ taken: 1, sealed: true })
+    expect(fill(fill(EMPTY, small.slice(0, 31)), large)).toMatchObject({ taken: 1, sealed: true })
   })
 
   test("is read as it was written, with any name, and a later version is refused", () => {
-    const held = [ok('\u0001"\\\ud800'), open("ä")].map(waiting)
-    expect(decodePage(encodePage({ by: "me", n: 1, sealed: true }, held))).toMatchObject({
-      sealed: true,
-      entries: held.map(({ entry }) => entry),
-    })
+    const entries = [ok('\u0001"\\\ud800'), open("ä"), ok("last")]
+    const { text } = fill(EMPTY, entries.map(waiting))
+    expect(text).toBe(textOf(entries))
+    expect(decodePage(encodePage({ by: "me", n: 1, sealed: true }, text))).toMatchObject({ sealed: true, entries })
     expect(() => decodePage(new TextEncoder().encode(`{"v":2,"by":"x","entries":[]}`))).toThrow("later version")
   })
 })
@@ -223,8 +224,7 @@ describe("the journal", () => {
     const counted = cutStore()
     const fillFirst = async ({ store }: ReturnType<typeof cutStore>) => {
       const first = journalOf(store, "w1")
-      const large = await first.putValue("x")
-      await first.append({ kind: "ok", step: "large", ...noted, large })
+      await first.append(ok("large", { value: "x".repeat(LARGE) }))
       for (const name of names(0, 80)) await first.append(ok(name))
       await first.append(err("bad"))
     }
@@ -240,7 +240,7 @@ describe("the journal", () => {
       const third = journalOf(cut.store, "w3", { run: 2, from: [1] })
       await third.open(1, 1)
       expect(await stepsIn(cut.store, 2), `cut at ${at}`).toEqual(["large", ...names(0, 80)])
-      expect(await third.value(third.folded.steps.get("large")?.large ?? "")).toBe("x")
+      expect(await third.value(third.folded.steps.get("large")?.large ?? "")).toBe(JSON.stringify("x".repeat(LARGE)))
     }
   })
 
