@@ -8,6 +8,8 @@
  *   exits 1 when a job does not run once and to its end.
  * - `npm run chaos -- ledger [sqlite] [nats] [--jobs 100000]`: future jobs and schedules, with workers that die at every fiftieth due
  *   time, restarts of the broker, and an outage longer than it knows publish keys; exits 1 unless each runs once, and in time.
+ * - `npm run chaos -- steps [sqlite] [nats] [postgres]`: kills and freezes a worker at every write of flows with durable steps, and
+ *   exits 1 when one does not end as without; `-- steps-faults [nats] [no-open …]`: broken builds of steps, on sqlite unless said.
  * - `npm run chaos -- faults [no-fence …]`: broken builds, all or these; exits 1 when the checker does not catch each of them.
  */
 import { parseArgs } from "node:util"
@@ -18,6 +20,8 @@ import { FAULTS, type Fault } from "./faulty.ts"
 import { describeLedger, runLedger } from "./ledger.ts"
 import { runRollout } from "./rollout.ts"
 import { runChaos } from "./run.ts"
+import { mutantWorker, stepMutants } from "./step-mutants.ts"
+import { runStepDeaths } from "./steps.ts"
 
 const { values, positionals } = parseArgs({
   args: process.argv.slice(2),
@@ -68,7 +72,7 @@ const longRuns = async (): Promise<boolean> => {
   return ok
 }
 
-const named = positionals.filter((word) => !["rollout", "faults", "ledger"].includes(word))
+const named = positionals.filter((word) => !["rollout", "faults", "ledger", "steps", "steps-faults"].includes(word))
 
 /** Whether a board, or a broken build, is named, or none is. */
 const isWanted = (name: string): boolean => named.length === 0 || named.includes(name)
@@ -121,6 +125,36 @@ const ledgers = async (): Promise<boolean> => {
   return ok
 }
 
+const deathsInSteps = async (): Promise<boolean> => {
+  let ok = true
+  for (const kind of allBoards.filter(({ name }) => isWanted(name))) {
+    const began = Date.now()
+    await using board = await kind.open()
+    const { points, problems } = await runStepDeaths(board)
+    ok &&= problems.length === 0
+    const seconds = Math.round((Date.now() - began) / 1_000)
+    console.log(`${kind.name}: ${points} points, ${problems.length} problems, ${seconds} s`)
+    for (const problem of problems.slice(0, 20)) console.log(`  ${problem}`)
+  }
+  return ok
+}
+
+const brokenSteps = async (): Promise<boolean> => {
+  let ok = true
+  const named = allBoards.filter(({ name }) => positionals.includes(name))
+  const chosen = stepMutants.filter(({ name }) => positionals.includes(name))
+  for (const kind of named.length > 0 ? named : sharedBoards.slice(0, 1)) {
+    for (const mutant of chosen.length > 0 ? chosen : stepMutants) {
+      await using board = await kind.open()
+      const program = mutantWorker(mutant)
+      const { points, problems } = await runStepDeaths(board, { flows: [mutant.flow], program, untilProblem: true })
+      ok &&= problems.length > 0
+      console.log(`${kind.name}, ${mutant.name}: ${problems[0] ?? "not caught"} (${points} points)`)
+    }
+  }
+  return ok
+}
+
 /** What each fault must be caught by: any of these. */
 const CATCHES: Readonly<Record<Fault, ReadonlyArray<Problem>>> = {
   "ack-first": ["lost", "stuck", "missing", "wrong"],
@@ -169,7 +203,13 @@ const brokenRun = async (fault: Fault): Promise<Report> => {
   return check(history)
 }
 
-const modes = { faults: brokenBuilds, rollout: rollouts, ledger: ledgers }
+const modes = {
+  faults: brokenBuilds,
+  rollout: rollouts,
+  ledger: ledgers,
+  steps: deathsInSteps,
+  "steps-faults": brokenSteps,
+}
 const [mode] = Object.entries(modes).flatMap(([name, run]) => (positionals.includes(name) ? [run] : []))
 const ok = await (mode ?? longRuns)()
 process.exit(ok ? 0 : 1)

@@ -5,9 +5,9 @@ import { fileURLToPath } from "node:url"
 import type { Client, ReceivedEvent } from "callboard"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
-import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
+import { eventually, spawnScript } from "../support/servers/process.ts"
 import { postgresBoards, type SharedBoard, sharedBoards } from "./boards.ts"
-import { clientOf, DEADLINE, linesOf, serviceProgram, startService } from "./processes.ts"
+import { clientOf, DEADLINE, freeze, linesOf, serviceProgram, startService } from "./processes.ts"
 
 /** The outcomes that were refused, as workers tell them. */
 const refusalsOf = async (board: SharedBoard, client: Client): Promise<ReadonlyArray<ReceivedEvent>> => {
@@ -22,17 +22,6 @@ const refusalsOf = async (board: SharedBoard, client: Client): Promise<ReadonlyA
 
 /** Seconds: long enough that a worker on a busy machine keeps its lease. */
 const FROZEN_LEASE = 3
-
-/** Stops a process outside of a write: within one it keeps the lock of an SQLite file, and then no other process can do anything. */
-const freeze = async (service: Spawned, client: Client): Promise<void> => {
-  for (let isFree = false; !isFree; ) {
-    service.kill("SIGSTOP")
-    const written = client.connection.store.write([{ key: "probe", value: new Uint8Array(1), ttl: 60_000 }])
-    isFree = await Promise.race([written.then(() => true), sleep(1_000, false)])
-    if (!isFree) service.kill("SIGCONT")
-    await written
-  }
-}
 
 /** Two workers and one job: the first is frozen in the middle of it, and the second has started it. */
 const frozenFirst = async (board: SharedBoard) => {

@@ -1,5 +1,6 @@
 /** What end-to-end tests begin with: services in processes of their own, clients, ledgers. All of it ends with its board. */
 import { existsSync, readFileSync } from "node:fs"
+import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { type Client, connect } from "callboard"
 import { bundled } from "../support/servers/bundle.ts"
@@ -23,6 +24,17 @@ export const startService = async (board: Place, lease: number, options: object 
 }
 
 export const clientOf = async (board: Place, lease = 30): Promise<Client> => board.keep(await connect(board.url(lease)))
+
+/** Stops a process outside of a write: within one it keeps the lock of an SQLite file, and then no other process can do anything. */
+export const freeze = async (service: Spawned, client: Client): Promise<void> => {
+  for (let isFree = false; !isFree; ) {
+    service.kill("SIGSTOP")
+    const written = client.connection.store.write([{ key: "probe", value: new Uint8Array(1), ttl: 60_000 }])
+    isFree = await Promise.race([written.then(() => true), sleep(1_000, false)])
+    if (!isFree) service.kill("SIGCONT")
+    await written
+  }
+}
 
 /** The whole lines of a ledger: what is being written is no line yet. */
 export const linesOf = (file: string): ReadonlyArray<string> =>

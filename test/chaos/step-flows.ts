@@ -1,0 +1,111 @@
+/** Flows of durable steps in which workers die, and how each must end wherever that happens. */
+import type { Job } from "callboard"
+
+/** Makes the function of a step, which notes that it began. */
+export type Act = (what: string) => () => string | Promise<string>
+/** Makes the options of a step whose revert notes that it began. */
+export type Undo = (what: string) => { readonly revert: () => unknown }
+
+export interface StepFlow {
+  readonly run: (job: Job, act: Act, undo: Undo) => Promise<unknown>
+  readonly state: "succeeded" | "failed" | "cancelled"
+  /** What begins in a run without a death, in order; a revert with a minus. */
+  readonly log: string
+  /** Steps that may be under way when a worker dies, so that they run twice. */
+  readonly atOnce: number
+}
+
+const no = (act: () => string | Promise<string>) => async () => {
+  throw new Error(`no ${await act()}`)
+}
+
+export const stepFlows: Readonly<Record<string, StepFlow>> = {
+  plain: {
+    state: "succeeded",
+    log: "a b c d",
+    atOnce: 2,
+    run: async (job, act) => {
+      await job.step("a", act("a"))
+      await Promise.all([job.step("b", act("b")), job.step("c", act("c"))])
+      return job.step("d", act("d"))
+    },
+  },
+  parallel: {
+    state: "succeeded",
+    log: "n1 n2 n3 n4",
+    atOnce: 2,
+    run: (job, act) => job.each("n", [1, 2, 3, 4], (n) => act(`n${n}`)(), { key: String, parallel: 2 }),
+  },
+  caught: {
+    state: "succeeded",
+    log: "a b instead c",
+    atOnce: 1,
+    run: async (job, act, undo) => {
+      await job.step("a", act("a"), undo("a"))
+      await job.step("b", no(act("b")), undo("b")).catch(() => job.step("instead", act("instead"), undo("instead")))
+      await job.step("c", act("c"))
+    },
+  },
+  saga: {
+    state: "failed",
+    log: "a b x c -c -b -a",
+    atOnce: 2,
+    run: async (job, act, undo) => {
+      await job.step("a", act("a"), undo("a"))
+      await Promise.all([job.step("b", act("b"), undo("b")), job.step("x", act("x"))])
+      await job.step("c", no(act("c")), undo("c"))
+    },
+  },
+  cancelled: {
+    state: "cancelled",
+    log: "a b -b -a",
+    atOnce: 1,
+    run: async (job, act, undo) => {
+      await job.step("a", act("a"), undo("a"))
+      const cancels = async () => {
+        await act("b")()
+        await job.job(job.id).cancel()
+      }
+      await job.step("b", cancels, undo("b"))
+      await job.step("c", act("c"))
+    },
+  },
+}
+
+/** Something that began, and the process in which it did. */
+export interface Begun {
+  readonly what: string
+  readonly pid: number
+}
+
+export interface FlowEnd {
+  readonly state: string
+  readonly begun: ReadonlyArray<Begun>
+  /** The process that died or stood still. */
+  readonly victim: number
+  /** What the journal had of it then: names of steps with an outcome, and of reverted ones with a minus. */
+  readonly stored: ReadonlySet<string>
+}
+
+/** What is wrong with the end of a flow. */
+export const problemsOf = (flow: StepFlow, { state, begun, victim, stored }: FlowEnd): ReadonlyArray<string> => {
+  const problems: Array<string> = []
+  if (state !== flow.state) problems.push(`it ends ${state}`)
+  const names = begun.map(({ what }) => what)
+  const wanted = flow.log.split(" ")
+  const [twice, twiceReverted] = [new Set<string>(), new Set<string>()]
+  for (const what of new Set([...wanted, ...names])) {
+    const count = names.filter((each) => each === what).length
+    if (!wanted.includes(what) || count === 0 || count > 2) problems.push(`${what} began ${count} times`)
+    if (count === 2) (what.startsWith("-") ? twiceReverted : twice).add(what)
+    if (stored.has(what) && begun.some((each) => each.what === what && each.pid !== victim))
+      problems.push(`${what} was stored and began again`)
+    const undone = names.lastIndexOf(`-${what}`)
+    if (wanted.includes(`-${what}`) && undone < names.lastIndexOf(what)) problems.push(`${what} stays done`)
+  }
+  if (twice.size > flow.atOnce || twiceReverted.size > 1)
+    problems.push(`${[...twice, ...twiceReverted]} began twice, and ${flow.atOnce} run at a time`)
+  const reverts = (log: ReadonlyArray<string>) => [...new Set(log.filter((each) => each.startsWith("-")))].join(" ")
+  if (reverts(names) !== reverts(wanted)) problems.push(`reverted ${reverts(names)}`)
+  return problems
+}

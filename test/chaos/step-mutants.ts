@@ -1,0 +1,94 @@
+/** Builds whose durable steps break one rule, made by changing a line of their source. Deaths in steps must find each. */
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { bundled } from "../support/servers/bundle.ts"
+import { removeAtEnd, temporaryFolder } from "../support/servers/process.ts"
+
+export interface StepMutant {
+  readonly name: string
+  /** The flow in which it is found. */
+  readonly flow: string
+  readonly file: string
+  readonly from: string
+  readonly to: string
+}
+
+export const stepMutants: ReadonlyArray<StepMutant> = [
+  {
+    name: "entry-late",
+    flow: "plain",
+    file: "runtime/steps/calls.ts",
+    from: `await port.note({ kind: "ok", ...noted(), value })`,
+    to: `setTimeout(() => void port.note({ kind: "ok", ...noted(), value }), 100)`,
+  },
+  {
+    name: "no-open",
+    flow: "plain",
+    file: "runtime/steps/journal.ts",
+    from: `await this.#write([waiting({ kind: "open", fence, at, claims })])`,
+    to: "1",
+  },
+  {
+    name: "no-fence",
+    flow: "plain",
+    file: "runtime/steps/journal.ts",
+    from: "store.write([{ key, value, expect }])",
+    to: "store.write([{ key, value }])",
+  },
+  {
+    name: "first-reverted-first",
+    flow: "saga",
+    file: "runtime/steps/fold.ts",
+    from: "other.order - one.order",
+    to: "one.order - other.order",
+  },
+  {
+    name: "one-stays-done",
+    flow: "saga",
+    file: "runtime/steps/engine.ts",
+    from: "toRevert(folded, [...this.#reverts.keys()])",
+    to: "toRevert(folded, [...this.#reverts.keys()]).slice(0, -1)",
+  },
+  {
+    name: "reverts-again",
+    flow: "saga",
+    file: "runtime/steps/fold.ts",
+    from: `step?.state === "reverted"`,
+    to: "step === null",
+  },
+  {
+    name: "no-mark",
+    flow: "saga",
+    file: "runtime/steps/engine.ts",
+    from: "if (plan.revert !== undefined && !this.#marked)",
+    to: "if (false)",
+  },
+  {
+    name: "cancel-forgets",
+    flow: "cancelled",
+    file: "runtime/jobs/commands/cancel.ts",
+    from: "if (record.reverts && !terminate) return toBeUndone(record, now)",
+    to: "",
+  },
+]
+
+const root = fileURLToPath(new URL("../../", import.meta.url))
+
+/** The program of test/chaos/step-worker.ts in a build with this fault. Fails where its source has no such line. */
+export const mutantWorker = ({ name, file, from, to }: StepMutant): string => {
+  const { path } = temporaryFolder()
+  removeAtEnd(path)
+  for (const part of ["runtime", "plugins", "package.json", "tsconfig.json"])
+    cpSync(join(root, part), join(path, part), { recursive: true })
+  for (const part of ["step-worker.ts", "step-flows.ts"])
+    cpSync(join(root, "test/chaos", part), join(path, "test", name, part))
+  symlinkSync(join(root, "node_modules"), join(path, "node_modules"))
+  const source = readFileSync(join(path, file), "utf8")
+  if (source.split(from).length !== 2) throw new Error(`${name}: ${file} has not exactly one ${from}`)
+  writeFileSync(
+    join(path, file),
+    source.replace(from, () => to),
+  )
+  return bundled(join(path, "test", name, "step-worker.ts"))
+}

@@ -1,0 +1,15 @@
+/** The short form of deaths in durable steps; `npm run chaos -- steps` has all points, `-- steps-faults` broken builds. */
+import { expect, test } from "vitest"
+import { allBoards } from "../e2e/boards.ts"
+import { runStepDeaths } from "./steps.ts"
+
+test.each(allBoards.filter(({ name }) => name !== "redis"))(
+  "workers that die or freeze at a write of their steps change no end, on $name",
+  async (kind) => {
+    await using board = await kind.open()
+    const { points, problems } = await runStepDeaths(board, { every: kind.name === "sqlite" ? 3 : 11 })
+    expect(problems).toEqual([])
+    expect(points).toBeGreaterThan(10)
+  },
+  300_000,
+)
