@@ -76,6 +76,8 @@ export const WorkerDescription = Schema.Struct({
         startedAt: Schema.String,
         /** When its time limit ends it; absent where it has none, or its handler has not begun. */
         deadline: Schema.optionalKey(Schema.String),
+        /** Its durable step that runs, or is undone. */
+        step: Schema.optionalKey(Schema.String),
         /** How far its handler says that it has come, 0 to 1. */
         progress: Schema.optionalKey(Schema.Finite),
       }),

@@ -186,7 +186,7 @@ const MAX_BYTES = 64 * 1024
 /** At least two lower case words. */
 const TYPE = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)+$/
 /** Categories of Callboard's own events. An application must not send such events, because readers trust them. */
-const CATEGORIES = ["task", "worker"]
+const CATEGORIES = ["task", "worker", "step"]
 /** Fields that every event has, which the sender sets. */
 const COMMON = ["type", "hostname", "timestamp", "utcoffset", "pid", "clock"]
 /** Names that are no plain fields: `__type__` marks a typed value on the wire, the others reach into prototypes. */

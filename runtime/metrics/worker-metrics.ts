@@ -3,7 +3,7 @@ import { Counter, Gauge, Histogram, type Registry } from "prom-client"
 import type { JobRecord } from "../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../transport/lift/transport.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
-import type { InFlight, Run } from "../worker/in-flight.ts"
+import type { InFlight, Run, StepChange } from "../worker/in-flight.ts"
 import {
   OUTCOMES,
   type OutcomeName,
@@ -28,6 +28,8 @@ interface TaskMetrics {
 export class WorkerMetrics implements WorkerObserver {
   readonly #names: TaskNames
   readonly #tasks = new Map<string | undefined, TaskMetrics>()
+  readonly #steps: Counter<"task" | "outcome">
+  readonly #stepTime: Histogram<"task">
   readonly #redeliveries: Counter
   readonly #handedBack: Counter
   readonly #superseded: Counter
@@ -55,6 +57,20 @@ export class WorkerMetrics implements WorkerObserver {
     const waitTime = new Histogram({
       name: "callboard_job_wait_seconds",
       help: "Time that a task which was due had waited when its attempt started",
+      labelNames,
+      buckets: BUCKETS,
+      registers,
+    })
+    // Most tasks have no durable steps, so these have no labels from the start.
+    this.#steps = new Counter({
+      name: "callboard_steps_total",
+      help: "Durable steps that ended here, by what came of them",
+      labelNames: ["task", "outcome"],
+      registers,
+    })
+    this.#stepTime = new Histogram({
+      name: "callboard_step_run_seconds",
+      help: "Time that a durable step, or its revert, took with its retries",
       labelNames,
       buckets: BUCKETS,
       registers,
@@ -105,6 +121,13 @@ export class WorkerMetrics implements WorkerObserver {
   started(held: InFlight, run: Run): void {
     const waited = waitedMs(run.record)
     if (waited !== undefined) this.#of(held)?.waitTime.observe(waited / 1000)
+  }
+
+  step(held: InFlight, change: StepChange): void {
+    if (!("took" in change)) return
+    const task = this.#names.of(held, undefined) ?? UNKNOWN
+    this.#steps.inc({ task, outcome: change.state })
+    this.#stepTime.observe({ task }, change.took / 1_000)
   }
 
   settled(held: InFlight, settlement: AttemptEnd): void {

@@ -22,8 +22,10 @@ import type { StepEntry, StepFailure } from "./page.ts"
 
 /** The most steps in one run of a job. */
 export const MOST_STEPS = 10_000
-/** With this number of steps a job is near the limit, and a warning is logged. */
-export const MANY_STEPS = MOST_STEPS * 0.8
+/** The most bytes of a journal with which a further step begins. Reverts are stored beyond it. */
+export const MOST_BYTES = 64 * 1024 * 1024
+/** With this part of either a job is near its end. */
+export const MUCH = 0.8
 const MOST_NAME_BYTES = 128
 
 /** The options of one step, with their defaults. */
@@ -92,6 +94,14 @@ export const checkUse = (name: string, names: ReadonlySet<string>, isInside: boo
   }
 }
 
+/** Refuses a step of a job that has no room for its outcome. */
+export const checkRoom = (name: string, bytes: number): void => {
+  if (bytes < MOST_BYTES) return
+  const most = `${MOST_BYTES / 2 ** 20} MiB`
+  const message = `the step ${name} does not begin, since the steps of a job have ${most} at most: store large results elsewhere and return where they are, or submit jobs of their own`
+  throw new InvalidStep("JournalFull", message)
+}
+
 // ── How it is called ────────────────────────────────────────────────────────────────────────────────────────────────
 
 const LONGEST_WAIT_MS = 600_000
@@ -100,8 +110,10 @@ const REVERT_RETRY = resolveRetry({ max: 5, baseMs: 1_000, maxMs: 60_000 }, unde
 
 /** Stores the outcomes of steps. A write never settles once another delivery has the job. */
 export interface StepNotes {
-  /** Resolves when the entry is stored. A large result is stored under a key of its own. */
-  note(entry: StepEntry): Promise<void>
+  /**
+   * Resolves when the entry is stored, with the bytes of the journal. A large result is stored under a key of its own.
+   */
+  note(entry: StepEntry): Promise<number>
 }
 
 /** One call of a step's function, or of its revert. */
@@ -131,6 +143,8 @@ const inside = new AsyncLocalStorage<StepCalls>()
 
 /** The calls of one attempt. */
 export class StepCalls {
+  /** Bytes of the journal, as far as this process knows. */
+  bytes = 0
   readonly #options: CallOptions
   /** Called when a function has returned. */
   readonly #onReturn: () => void
@@ -184,7 +198,7 @@ export class StepCalls {
       if ("value" in outcome) {
         const { value } = outcome
         try {
-          await port.note({ kind: "ok", ...noted(), value })
+          this.bytes = await port.note({ kind: "ok", ...noted(), value })
           return { value: ofJsonForm(typeof value === "object" ? structuredClone(value) : value) }
         } catch (cause) {
           if (!isTooLarge(cause)) throw cause

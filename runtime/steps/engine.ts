@@ -13,10 +13,12 @@ import { ofJsonForm } from "../protocol/codec/json.ts"
 import {
   type CallOptions,
   checkName,
+  checkRoom,
   checkUse,
   keysOf,
-  MANY_STEPS,
+  MOST_BYTES,
   MOST_STEPS,
+  MUCH,
   type Plan,
   planOf,
   StepCalls,
@@ -24,12 +26,12 @@ import {
 } from "./calls.ts"
 import { errorOf } from "./failure.ts"
 import { type Folded, fold, outcomeFor, type StepState, toRevert, unreverted } from "./fold.ts"
-import type { Entry } from "./page.ts"
+import type { Read } from "./pages.ts"
 
 /** What the engine needs of the worker. A write never settles once another delivery has the job. */
 export interface StepPort extends StepNotes {
-  /** Opens the journal and resolves with its entries. */
-  open(): Promise<ReadonlyArray<Entry>>
+  /** Opens the journal and resolves with its entries, and with how many bytes it has. */
+  open(): Promise<Pick<Read, "entries" | "bytes">>
   /** The result that is stored under this key. */
   value(name: string): Promise<unknown>
   /** Marks the job's record before its first step with a revert: from then on a cancellation undoes the steps. */
@@ -39,6 +41,8 @@ export interface StepPort extends StepNotes {
    * job.
    */
   doubt(): Promise<void> | undefined
+  /** Told when a step, or the revert of one, begins. */
+  began(name: string, state: "started" | "reverting"): void
   /** Called when every step that can be reverted is, or when a revert has failed for good. */
   finished(): Promise<void>
 }
@@ -82,7 +86,8 @@ export class StepEngine {
   #marked = false
   #halted = false
   #returned = false
-  #warned = false
+  #hasWarnedOfLate = false
+  #hasWarnedOfRoom = false
 
   constructor(options: EngineOptions) {
     this.#options = options
@@ -147,8 +152,9 @@ export class StepEngine {
   #track<T>(work: () => Promise<T>): Promise<T> {
     this.#moves++
     if (this.#returned) {
-      if (!this.#warned) this.#options.log().warn("a step was begun after the handler had returned, and does not run")
-      this.#warned = true
+      if (!this.#hasWarnedOfLate)
+        this.#options.log().warn("a step was begun after the handler had returned, and does not run")
+      this.#hasWarnedOfLate = true
       return NEVER
     }
     this.#begun++
@@ -180,7 +186,6 @@ export class StepEngine {
     const plan = planOf(options)
     checkUse(name, this.#names, this.#calls.isInside)
     this.#names.add(name)
-    if (this.#names.size === MANY_STEPS) this.#options.log().warn(`${MANY_STEPS} of ${MOST_STEPS} steps are used`)
     const folded = this.#folded ?? (await this.#open())
     if (plan.revert !== undefined) this.#reverts.set(name, plan)
     const known = outcomeFor(folded, name, this.#options.retries)
@@ -204,8 +209,9 @@ export class StepEngine {
   }
 
   #open(): Promise<Folded> {
-    this.#opening ??= this.#options.port.open().then((entries) => {
+    this.#opening ??= this.#options.port.open().then(({ entries, bytes }) => {
       this.#folded = fold(entries)
+      this.#calls.bytes = bytes
       if (this.#isEnding) void this.#collect()
       const signal = this.#options.signal()
       signal.addEventListener("abort", () => this.#aborted(signal))
@@ -267,12 +273,15 @@ export class StepEngine {
   async #begin(name: string, run: (step: Step) => unknown, plan: Plan): Promise<unknown> {
     const { port } = this.#options
     if (this.#mustStop) return this.#park()
+    checkRoom(name, this.#calls.bytes)
+    this.#warnInTime()
     if (plan.revert !== undefined && !this.#marked) {
       await port.mark()
       this.#marked = true
     }
     await port.doubt()
     if (this.#mustStop) return this.#park()
+    port.began(name, "started")
     this.#running++
     try {
       const done = await this.#calls.perform(name, run, plan, () => this.#halted)
@@ -281,6 +290,16 @@ export class StepEngine {
       this.#running--
       this.#check()
     }
+  }
+
+  #warnInTime(): void {
+    const used = Math.max(this.#names.size / MOST_STEPS, this.#calls.bytes / MOST_BYTES)
+    if (used < MUCH || this.#hasWarnedOfRoom) return
+    this.#hasWarnedOfRoom = true
+    const mebibytes = Math.round(this.#calls.bytes / 2 ** 20)
+    this.#options
+      .log()
+      .warn(`it has ${this.#names.size} steps of ${MOST_STEPS}, and ${mebibytes} MiB of ${MOST_BYTES / 2 ** 20}`)
   }
 
   /** Ends the wait for the handler while steps are undone, once the handler reaches no further step. */
@@ -308,6 +327,7 @@ export class StepEngine {
       const plan = this.#reverts.get(name)
       if (this.#options.isOver() || plan === undefined) return
       await this.#options.port.doubt()
+      this.#options.port.began(name, "reverting")
       if (!(await this.#revert(name, plan, outcomeFor(folded, name, 0), folded.ending.why))) return
     }
   }

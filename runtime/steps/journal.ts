@@ -61,6 +61,8 @@ export class Journal {
   #writes = 0
   #values = 0
   #opened = false
+  /** Bytes of all pages and large results. */
+  #bytes = 0
 
   constructor(options: JournalOptions) {
     this.#options = options
@@ -69,6 +71,10 @@ export class Journal {
 
   get entries(): ReadonlyArray<Entry> {
     return this.#entries
+  }
+
+  get bytes(): number {
+    return this.#bytes
   }
 
   get folded(): Folded {
@@ -95,6 +101,7 @@ export class Journal {
         this.#entries.splice(0, this.#entries.length, ...read.entries)
         this.#folded = undefined
         this.#tail = read.tail
+        this.#bytes = read.bytes
         if (this.folded.opened > fence) return this.#close("superseded")
         const answer = await this.#write([waiting({ kind: "open", fence, at, claims })])
         if (answer === "lost") return this.#close(answer)
@@ -117,7 +124,7 @@ export class Journal {
     if (entry.kind === "ok" && text.length > LARGE) {
       const { value, ...rest } = entry
       const large = JSON.stringify(value)
-      if (large.length > LARGE) return this.#putValue(large).then((large) => this.append({ ...rest, large }))
+      if (large.length > LARGE) return this.#putValue(large).then((stored) => this.append({ ...rest, ...stored }))
     }
     return new Promise((resolve, reject) => {
       if (this.closed !== undefined) return
@@ -126,10 +133,12 @@ export class Journal {
     })
   }
 
-  async #putValue(text: string): Promise<string> {
-    const name = `v/${this.#options.by}.${++this.#values}`
-    await this.#options.store.write([{ key: this.#prefix + name, value: new TextEncoder().encode(text) }])
-    return name
+  async #putValue(text: string): Promise<{ readonly large: string; readonly bytes: number }> {
+    const large = `v/${this.#options.by}.${++this.#values}`
+    const value = new TextEncoder().encode(text)
+    await this.#options.store.write([{ key: this.#prefix + large, value }])
+    this.#bytes += value.length
+    return { large, bytes: value.length }
   }
 
   value(name: string): Promise<string> {
@@ -186,6 +195,7 @@ export class Journal {
     if (typeof revision === "object") return revision.closed
     for (const { entry } of entries.length === taken ? entries : entries.slice(0, taken)) this.#entries.push(entry)
     this.#folded = undefined
+    this.#bytes += text.length - this.#tail.text.length
     this.#tail = sealed ? { ...EMPTY, page: page + 1 } : { page, revision, count, text }
     return taken
   }

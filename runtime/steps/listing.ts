@@ -12,7 +12,7 @@ import { hideAll, textOf } from "../log/redaction.ts"
 import { parseTask } from "../protocol/headers.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
-import { fold, type StepState } from "./fold.ts"
+import { fold, type StepState, unreverted } from "./fold.ts"
 import { decodePage, journalPrefix, SHARDS, shardPrefix } from "./page.ts"
 import { keepFor, readJournal } from "./pages.ts"
 
@@ -41,6 +41,11 @@ const Step = Schema.Struct({
 export const StepPage = Schema.Struct({
   run: Schema.Int,
   steps: Schema.Array(Step),
+  unreverted: Schema.optionalKey(
+    Schema.Array(Schema.String).annotate({
+      description: "Names of the steps that can be undone and were not, where the job has failed or was cancelled",
+    }),
+  ),
   next: Schema.optionalKey(Schema.String.annotate({ description: "Where the next page begins; absent on the last" })),
 })
 export type StepPage = typeof StepPage.Type
@@ -56,14 +61,17 @@ export const stepsOf = async (
   if (record.tombstone) throw goneError(id)
   const { entries } = await readJournal(store, journalPrefix(id, record.run))
   const from = after === "" ? -1 : Number(after)
-  const all = [...fold(entries).steps.values()].sort((one, other) => one.order - other.order)
+  const folded = fold(entries)
+  const all = [...folded.steps.values()].sort((one, other) => one.order - other.order)
   const rest = all.filter(({ order }) => order > from)
   const redact = await redactionOf(store, record)
   const steps = rest.slice(0, limit)
   const last = steps.at(-1)
+  const left = record.state === "failed" || record.state === "cancelled" ? unreverted(folded) : []
   return {
     run: record.run,
     steps: steps.map((step) => stepView(step, redact)),
+    ...(left.length === 0 ? {} : { unreverted: left }),
     ...(last === undefined || rest.length <= limit ? {} : { next: String(last.order) }),
   }
 }

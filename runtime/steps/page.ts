@@ -16,6 +16,12 @@ export interface StepFailure {
   readonly cause?: StepFailure
 }
 
+/** Where a result is stored that is too large for a page, and how large it is. */
+interface LargeValue {
+  readonly large: string
+  readonly bytes: number
+}
+
 interface Noted {
   readonly step: string
   /** When it ended, in milliseconds since the epoch. */
@@ -29,7 +35,7 @@ interface Noted {
  * `revert`: the step has a function that reverts it.
  */
 export type StepEntry =
-  | (Noted & { readonly kind: "ok"; readonly revert?: true; readonly value?: unknown; readonly large?: string })
+  | (Noted & { readonly kind: "ok"; readonly revert?: true; readonly value?: unknown } & Partial<LargeValue>)
   | (Noted & { readonly kind: "err"; readonly revert?: true; readonly failure: StepFailure; readonly retries: number })
   | (Noted & { readonly kind: "rev" })
   | (Noted & { readonly kind: "rer"; readonly failure: StepFailure })

@@ -28,21 +28,26 @@ export const LEAST_TTL_MS = 3_600_000
 export interface Read {
   readonly entries: ReadonlyArray<Entry>
   readonly tail: Tail
+  /** Bytes of the pages, and of the results that have keys of their own. */
+  readonly bytes: number
 }
 
 /** Reads a journal from its first page to one that is not sealed. Fails as the store does. */
 export const readJournal = async (store: Store, prefix: string): Promise<Read> => {
   const entries: Array<Entry> = []
   let tail: Tail = EMPTY
+  let bytes = 0
   for (let at = 0, count = 1; ; at += count, count = Math.min(16, count * 4)) {
     const first = at
     const found = await store.get(Array.from({ length: count }, (_, each) => pageKey(prefix, first + each)))
     for (const each of found) {
-      if (each === undefined) return { entries, tail }
+      if (each === undefined) return { entries, tail, bytes }
       const page = decodePage(each.value)
       entries.push(...page.entries)
+      bytes += each.value.length
+      for (const entry of page.entries) if ("bytes" in entry) bytes += entry.bytes ?? 0
       tail = tailAfter(tail.page, page, each.revision)
-      if (!page.sealed) return { entries, tail }
+      if (!page.sealed) return { entries, tail, bytes }
     }
   }
 }

@@ -142,6 +142,7 @@ export class Dispatcher {
         return this.#stalls.freezes
       },
       isOurs: (inFlight) => this.#isOurs(inFlight),
+      onStep: (inFlight, change) => observers.step(inFlight, change),
       events: options.events,
       log,
       worker: worker.name,

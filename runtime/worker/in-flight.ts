@@ -10,6 +10,7 @@ import { OWN_HEADER, type Task } from "../protocol/headers.ts"
 import { type AddressedTask, isUndecodable } from "../protocol/message.ts"
 import { DEFAULT_METHOD, isId, resolveName } from "../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
+import type { StepFailure } from "../steps/page.ts"
 import type { Trace } from "../tracing/context.ts"
 import type { AttemptEnd, JobDelivery } from "../transport/lift/transport.ts"
 
@@ -108,8 +109,24 @@ export class InFlight {
 /** A run that lasts this long is a long one. */
 const LONG_MS = 1_000
 
+/** A durable step, or the revert of one, that begins, or what it has come to. */
+export type StepChange =
+  | { readonly name: string; readonly state: "started" | "reverting" }
+  | {
+      readonly name: string
+      readonly state: "done" | "failed" | "reverted" | "revert-failed"
+      /** When it ended, in milliseconds since the epoch. */
+      readonly at: number
+      /** Milliseconds, its retries included. */
+      readonly took: number
+      readonly tries: number
+      readonly failure?: StepFailure
+    }
+
 /** The durable steps of a run, as far as the worker's other parts use them. */
 export interface RunFlow {
+  /** Name of the step that runs, or is reverted, and of several the one that began first. */
+  readonly step: string | undefined
   /** Called when the job is cancelled while this delivery runs it. */
   cancel(): void
   /** Called when the settlement is stored. */

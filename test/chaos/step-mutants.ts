@@ -19,7 +19,7 @@ export const stepMutants: ReadonlyArray<StepMutant> = [
     name: "entry-late",
     flow: "plain",
     file: "runtime/steps/calls.ts",
-    from: `await port.note({ kind: "ok", ...noted(), value })`,
+    from: `this.bytes = await port.note({ kind: "ok", ...noted(), value })`,
     to: `setTimeout(() => void port.note({ kind: "ok", ...noted(), value }), 100)`,
   },
   {

@@ -10,7 +10,7 @@ import { type Client, connect } from "callboard"
 import { inLanes } from "../../runtime/async/timers.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { fold } from "../../runtime/steps/fold.ts"
-import { flowPrefix } from "../../runtime/steps/page.ts"
+import { journalPrefix } from "../../runtime/steps/page.ts"
 import { readJournal } from "../../runtime/steps/pages.ts"
 import type { SharedBoard } from "../e2e/boards.ts"
 import { DEADLINE, freeze, linesOf } from "../e2e/processes.ts"
@@ -91,7 +91,7 @@ const endWith = async ({ board, client, start }: Scene, flow: string, death: { a
   const input: StepInput = { flow, ...files }
   const job = await client.submit("flows.run", { queue, input })
   const outcome = job.outcome({ timeout: DEADLINE / 1_000 })
-  const entries = async () => (await readJournal(client.connection.store, flowPrefix(job.id, 1))).entries
+  const entries = async () => (await readJournal(client.connection.store, journalPrefix(job.id, 1))).entries
   const begun = (): ReadonlyArray<Begun> =>
     linesOf(files.ledger).map((line) => {
       const [what = "", pid = ""] = line.split(" ")

@@ -102,37 +102,6 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
     expect(refusals).toMatchObject([{ uuid: job.id, name: "e2e.step", pid: first.pid }])
   })
 
-  test.sequential.each(["SIGKILL", "SIGSTOP"] as const)(
-    "a job whose worker gets %s in a durable step goes on there, and what is done is undone once",
-    async (signal) => {
-      await using board = await kind.open()
-      const client = await clientOf(board, FROZEN_LEASE)
-      const [ledger, ownGate] = [`${board.folder}/ledger`, `${board.folder}/gate-`]
-      const said = (count: number) =>
-        eventually(() => linesOf(ledger).length === count, { deadline: DEADLINE, message: `${count} lines` })
-      const first = await startService(board, FROZEN_LEASE)
-      const job = await client.submit("e2e.saga", { input: { ledger, ownGate } })
-      await said(2)
-      if (signal === "SIGSTOP") await freeze(first, client)
-      else first.kill(signal)
-      const second = await startService(board, FROZEN_LEASE)
-      await said(3)
-      writeFileSync(`${ownGate}${second.pid}`, "")
-      expect(await job.outcome({ timeout: 60 })).toMatchObject({ state: "failed", error: { message: "no" } })
-      writeFileSync(`${ownGate}${first.pid}`, "")
-      if (signal === "SIGSTOP") {
-        first.kill("SIGCONT")
-        // A full second of its own: what it would do, it has tried to do.
-        await sleep(1_000)
-      }
-      expect(linesOf(ledger)).toEqual([
-        ...["a", "b"].map((what) => `${what} ${first.pid}`),
-        ...["b", "c", "-b", "-a"].map((what) => `${what} ${second.pid}`),
-      ])
-      expect(await job.find()).toMatchObject({ state: "failed", reverted: true })
-    },
-  )
-
   test.sequential("two workers share the work, and every job runs once", async () => {
     await using board = await kind.open()
     const ledger = `${board.folder}/ledger`
@@ -219,6 +188,37 @@ describe.concurrent.each(kinds.slice(0, 1))("by records, on $name", (kind) => {
     await first.exited
     expect((await job.find()).result).toEqual(result)
   })
+
+  test.sequential.each(["SIGKILL", "SIGSTOP"] as const)(
+    "a job whose worker gets %s in a durable step goes on there, and what is done is undone once",
+    async (signal) => {
+      await using board = await kind.open()
+      const client = await clientOf(board, FROZEN_LEASE)
+      const [ledger, ownGate] = [`${board.folder}/ledger`, `${board.folder}/gate-`]
+      const said = (count: number) =>
+        eventually(() => linesOf(ledger).length === count, { deadline: DEADLINE, message: `${count} lines` })
+      const first = await startService(board, FROZEN_LEASE)
+      const job = await client.submit("e2e.saga", { input: { ledger, ownGate } })
+      await said(2)
+      if (signal === "SIGSTOP") await freeze(first, client)
+      else first.kill(signal)
+      const second = await startService(board, FROZEN_LEASE)
+      await said(3)
+      writeFileSync(`${ownGate}${second.pid}`, "")
+      expect(await job.outcome({ timeout: 60 })).toMatchObject({ state: "failed", error: { message: "no" } })
+      writeFileSync(`${ownGate}${first.pid}`, "")
+      if (signal === "SIGSTOP") {
+        first.kill("SIGCONT")
+        // A full second of its own: what it would do, it has tried to do.
+        await sleep(1_000)
+      }
+      expect(linesOf(ledger)).toEqual([
+        ...["a", "b"].map((what) => `${what} ${first.pid}`),
+        ...["b", "c", "-b", "-a"].map((what) => `${what} ${second.pid}`),
+      ])
+      expect(await job.find()).toMatchObject({ state: "failed", reverted: true })
+    },
+  )
 
   test.sequential("S175 worker and job process die: with onLost fail the job has failed for it, once, unless a retry is left", async () => {
     await using board = await kind.open()

@@ -7,6 +7,7 @@ import {
   type Client,
   http,
   type Job,
+  type ReceivedEvent,
   Reject,
   type ServeOptions,
   StepError,
@@ -315,6 +316,9 @@ describe("steps", () => {
     const prefix = journalPrefix(job.id, 1)
     const kept = await client.connection.store.list({ prefix, limit: 10 })
     expect(kept.map(({ key }) => key.slice(prefix.length))).toEqual(["000000"])
+    const service = await start([isolated], { transport: `${server.url}?ns=${generateId()}` })
+    const inside = await service.client.actor<typeof isolated>("isolated").large.submit({ bytes: 2 ** 21 })
+    expect(await inside.result(WAIT)).toEqual(["ResultTooLarge", expect.stringMatching(words), "small"])
   })
 
   test("that nobody awaits are waited for, and their failure is the job's; after the end none begins", async () => {
@@ -455,6 +459,8 @@ describe("reverting", () => {
       )
       const view = await job.find()
       expect(view.reverted).toBe(terminate ? undefined : true)
+      const { unreverted } = await service.client.steps(job.id)
+      expect(unreverted).toEqual(terminate ? ["a", "b"] : undefined)
     }
   })
 
@@ -555,6 +561,42 @@ describe("looking at the steps of a job", () => {
     expect((await app(client).request("/v1/jobs/nowhere/steps")).status).toBe(404)
   })
 
+  test("is told by events, metrics and why while they run", async () => {
+    const gate = Promise.withResolvers<void>()
+    const scene = actor("scene", {
+      methods: {
+        run: async (_input: unknown, job) => {
+          await job.step("a", () => gate.promise, { revert: () => undefined })
+          await job.step("b", () => Promise.reject(new Declined("no")), { retry: { max: 1, backoff: { base: 0 } } })
+        },
+      },
+    })
+    const service = await start([scene], { events: true, http: { port: 0 } })
+    const { client } = service
+    const told: Array<ReceivedEvent> = []
+    const stop = new AbortController()
+    onTestFinished(() => stop.abort())
+    await client.listen((event) => void (event.type.startsWith("step-") && told.push(event)), stop.signal)
+    const job = await client.submit("scene.run")
+    const why = async () => (await client.why(job.id)).causes[0]?.message
+    await expect.poll(why, { timeout: 10_000 }).toContain("in the step a")
+    gate.resolve()
+    await job.outcome(WAIT)
+    await expect.poll(() => told.length, { timeout: 10_000 }).toBe(6)
+    expect(told).toMatchObject([
+      { type: "step-started", uuid: job.id, step: "a" },
+      { type: "step-done", step: "a", tries: 1, took: expect.any(Number) },
+      { type: "step-started", step: "b" },
+      { type: "step-failed", step: "b", tries: 2, exception: 'Declined("no")' },
+      { type: "step-reverting", step: "a" },
+      { type: "step-reverted", step: "a" },
+    ])
+    const metrics = await (await fetch(`${service.url}/metrics`)).text()
+    for (const outcome of ["done", "failed", "reverted"])
+      expect(metrics).toContain(`callboard_steps_total{task="scene.run",outcome="${outcome}"} 1`)
+    expect(metrics).toContain('callboard_step_run_seconds_count{task="scene.run"} 3')
+  })
+
   test("hides what the method hides", async () => {
     const hidden = await runOnce((_input, job) => job.step("a", () => ({ card: "4111", to: "Ada" })), {
       redact: ["card"],
@@ -620,6 +662,26 @@ test("10,000 steps are enough for anybody, and the one after them says what to d
     await job.step("more", () => 1)
   })
   expect(error).toMatchObject({ name: "JournalFull", message: expect.stringContaining("10000 steps at most") })
+})
+
+test("64 MiB of results are enough, and the step after them does not begin", async () => {
+  const big = "x".repeat(2 ** 19)
+  let ran = 0
+  const { view, client, job } = await runOnce(
+    async (_input, job) => {
+      for (let n = 0; n < 200; n++)
+        await job.step(`n${n}`, () => {
+          ran++
+          return big
+        })
+    },
+    { retry: { max: 1, interval: 0 } },
+  )
+  const message = expect.stringMatching(/n128 does not begin.*64 MiB at most: store large results elsewhere/)
+  expect(view).toMatchObject({ retries: 1, error: { name: "JournalFull", message } })
+  // The second attempt has counted what the first one had stored.
+  expect(ran).toBe(128)
+  expect((await client.steps(job.id, { limit: 1_000 })).steps).toHaveLength(128)
 })
 
 test("a journal whose job was ended from outside gets its time to live by the sweep", async () => {

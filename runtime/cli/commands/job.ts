@@ -33,12 +33,19 @@ export const addJob = (program: Command): void => {
       if (tree) return printTree(client.connection, job.id, output)
       if (steps) {
         const all: Array<StepPage["steps"][number]> = []
+        let left: StepPage["unreverted"]
         for (let after: string | undefined = ""; after !== undefined; ) {
           const page: StepPage = await client.steps(job.id, { limit: 1_000, after })
           all.push(...page.steps)
           after = page.next
+          left = page.unreverted
         }
-        return output.json ? output.document({ id: job.id, steps: all }) : output.line(stepsReport(all, output))
+        const unreverted = left === undefined ? {} : { unreverted: left }
+        if (output.json) return output.document({ id: job.id, steps: all, ...unreverted })
+        output.line(stepsReport(all, output))
+        return left === undefined
+          ? undefined
+          : output.line(`not undone: ${left.map((name) => oneLine(name, 60)).join(", ")}`)
       }
       if (results) {
         const runs = await job.results()

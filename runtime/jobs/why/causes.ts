@@ -55,7 +55,7 @@ const ended = ({ id, state, endedAt, error, dead, timeline }: JobRecord): Cause 
 const runningOn = ({ record, workers, now }: Facts): Cause | undefined => {
   for (const { name, jobs = [] } of workers ?? []) {
     const job = jobs.find(({ id }) => id === record.id)
-    if (job !== undefined) return running(name, Date.parse(job.startedAt), job.attempt, now, record)
+    if (job !== undefined) return running(name, Date.parse(job.startedAt), job.attempt, now, record, job.step)
   }
   if (record.state !== "started") return undefined
   const { worker, startedAt = record.submittedAt, attempt } = record
@@ -82,9 +82,10 @@ const running = (
   attempt: number,
   now: number,
   record: JobRecord,
+  step?: string,
 ): Cause => ({
   code: "running",
-  message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${undoing(record)}`,
+  message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${step === undefined ? "" : `, in the step ${step}`}${undoing(record)}`,
   since: iso(since),
   attempt,
   ...(worker === undefined ? {} : { workers: [worker] }),

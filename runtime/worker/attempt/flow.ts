@@ -13,11 +13,11 @@ import { isTerminal } from "../../protocol/state.ts"
 import type { StepPort } from "../../steps/engine.ts"
 import { fold, unreverted } from "../../steps/fold.ts"
 import { type Closed, Journal } from "../../steps/journal.ts"
-import { type Entry, journalPrefix, type StepEntry } from "../../steps/page.ts"
+import { journalPrefix, type StepEntry } from "../../steps/page.ts"
 import { readJournal } from "../../steps/pages.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
-import type { InFlight, Run, RunFlow } from "../in-flight.ts"
+import type { InFlight, Run, RunFlow, StepChange } from "../in-flight.ts"
 import { claimWithRetries } from "./claim.ts"
 
 /** What the steps of a job need of its worker. */
@@ -30,7 +30,10 @@ export interface FlowServices {
   readonly freezes: () => number
   /** Whether this delivery still has the job; `undefined` while the transport cannot be reached. */
   readonly isOurs: (inFlight: InFlight) => Promise<boolean | undefined>
+  readonly onStep: (inFlight: InFlight, change: StepChange) => void
 }
+
+const OUTCOMES = { ok: "done", err: "failed", rev: "reverted", rer: "revert-failed" } as const
 
 const DOUBT_TRIES = 3
 const DOUBT_WAIT_MS = 500
@@ -41,6 +44,8 @@ export class Flow implements StepPort, RunFlow {
   readonly #services: FlowServices
   readonly #journal: Journal
   readonly #fresh: boolean
+  /** Names of the steps that run, or are reverted, the one that began first in front. */
+  readonly #running = new Set<string>()
   #opening: Promise<void> | undefined
   #verified: number
   /** Whether the job was cancelled while it ran: its steps are undone as soon as none runs any more. */
@@ -70,10 +75,10 @@ export class Flow implements StepPort, RunFlow {
     return this.#journal.entries.some(({ kind }) => kind === "to")
   }
 
-  async open(): Promise<ReadonlyArray<Entry>> {
+  async open(): ReturnType<StepPort["open"]> {
     if (this.#inFlight.offQueue)
       throw new CallboardError("unsupported", "a method that acks early has no durable steps: let it ack late")
-    return (await this.begin()) ? this.#journal.entries : NEVER
+    return (await this.begin()) ? this.#journal : NEVER
   }
 
   /** Opens the journal. Resolves with `false` where another delivery has it, or the store cannot be reached. */
@@ -91,8 +96,22 @@ export class Flow implements StepPort, RunFlow {
     await this.#unlessClosed(this.#journal.append({ kind: "to", at: clock.now(), ending: undo }))
   }
 
-  note(entry: StepEntry): Promise<void> {
-    return this.#journal.append(entry)
+  began(name: string, state: "started" | "reverting"): void {
+    this.#running.add(name)
+    this.#services.onStep(this.#inFlight, { name, state })
+  }
+
+  async note(entry: StepEntry): Promise<number> {
+    await this.#journal.append(entry)
+    const { kind, step: name, at, took, tries } = entry
+    this.#running.delete(name)
+    const failure = "failure" in entry ? { failure: entry.failure } : {}
+    this.#services.onStep(this.#inFlight, { name, state: OUTCOMES[kind], at, took, tries, ...failure })
+    return this.#journal.bytes
+  }
+
+  get step(): string | undefined {
+    return this.#running.values().next().value
   }
 
   async value(name: string): Promise<unknown> {

@@ -140,6 +140,7 @@ export const jobsIn = ({ inFlight }: DeliveryBuffer): WorkerJobs => {
       attempt: run.record.attempt,
       startedAt: new Date(run.startedAt).toISOString(),
       ...deadlineOf(run),
+      ...(run.flow?.step === undefined ? {} : { step: run.flow.step }),
       ...(run.progress === undefined ? {} : { progress: run.progress.fraction }),
     })
   }

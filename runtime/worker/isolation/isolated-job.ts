@@ -15,7 +15,6 @@ import type { DurationInput } from "../../options/duration.ts"
 import { ofJsonForm, renderJson } from "../../protocol/codec/json.ts"
 import type { Headers } from "../../protocol/message.ts"
 import { type EngineOptions, StepEngine, type StepPort } from "../../steps/engine.ts"
-import type { Entry } from "../../steps/page.ts"
 import { fractionOf, JOB_FIELDS, progressDetail } from "../attempt/job-context.ts"
 import { cutLine, MAX_DETAIL, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
@@ -186,15 +185,14 @@ const portOf = (channel: WorkerChannel, run: number): StepPort => {
     channel.ask({ run, what: "steps", about, ...(fields === undefined ? {} : { fields: JSON.stringify(fields) }) })
   return {
     // The worker sends the entries as the engine wrote them.
-    open: async () => (await ask("open")) as ReadonlyArray<Entry>,
-    note: async (entry) => {
-      await ask("note", entry)
-    },
+    open: async () => (await ask("open")) as Awaited<ReturnType<StepPort["open"]>>,
+    note: async (entry) => (await ask("note", entry)) as number,
     value: (name) => ask("value", name),
     mark: async () => {
       await ask("mark")
     },
     doubt: () => undefined,
+    began: (name, state) => void ask("began", { name, state }).catch(() => undefined),
     finished: async () => {
       await ask("finished")
     },

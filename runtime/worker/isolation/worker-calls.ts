@@ -60,23 +60,28 @@ export const performCall = async (
 const performStep = async (what: string, fields: string, flow: Flow): Promise<unknown> => {
   switch (what) {
     case "open": {
-      const entries = await flow.open()
+      const { entries, bytes } = await flow.open()
       await flow.doubt()
-      return entries
+      return { entries, bytes }
     }
     case "note":
       try {
-        await flow.note(JSON.parse(fields) as StepEntry)
+        const bytes = await flow.note(JSON.parse(fields) as StepEntry)
+        await flow.doubt()
+        return bytes
       } catch (cause) {
         if (cause instanceof TransportError && cause.reason === "too-large")
           throw new CallboardError("too-large", cause.message)
         throw cause
       }
-      return flow.doubt()
     case "value":
       return flow.value(JSON.parse(fields) as string)
     case "mark":
       return flow.mark()
+    case "began": {
+      const { name, state } = JSON.parse(fields) as { readonly name: string; readonly state: "started" | "reverting" }
+      return flow.began(name, state)
+    }
     default:
       return flow.finished()
   }

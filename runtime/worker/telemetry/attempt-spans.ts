@@ -4,7 +4,7 @@ import { isUndecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, spanContextOf, traceOf } from "../../tracing/context.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
-import type { InFlight, Run } from "../in-flight.ts"
+import type { InFlight, Run, StepChange } from "../in-flight.ts"
 import { outcomeNameOf, type TaskNames, type WorkerObserver } from "./observer.ts"
 
 export class AttemptSpans implements WorkerObserver {
@@ -28,6 +28,23 @@ export class AttemptSpans implements WorkerObserver {
     // Without a configured provider a span has no valid context.
     if (!api.isSpanContextValid(context)) return
     run.trace = traceOf(api, context, api.trace.setSpan(parent, span))
+  }
+
+  /** A span for each step that has ended here, within that of the attempt. */
+  step(inFlight: InFlight, change: StepChange): void {
+    const attempt = this.#open.get(inFlight)
+    if (attempt === undefined || !("took" in change)) return
+    const { name, state, at, took, tries, failure } = change
+    const api = this.#api
+    const attributes = { "callboard.step": name, "callboard.outcome": state, "callboard.tries": tries }
+    const parent = api.trace.setSpan(api.ROOT_CONTEXT, attempt)
+    const title = state.startsWith("revert") ? `revert ${name}` : `step ${name}`
+    const span = this.#tracer.startSpan(title, { attributes, startTime: at - took }, parent)
+    if (failure !== undefined) {
+      span.setAttribute("error.type", failure.names[0] ?? "Error")
+      span.setStatus({ code: api.SpanStatusCode.ERROR, message: failure.message })
+    }
+    span.end(at)
   }
 
   settled(inFlight: InFlight, settlement: AttemptEnd): void {

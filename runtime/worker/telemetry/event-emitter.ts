@@ -14,7 +14,7 @@ import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import { VERSION } from "../../version.ts"
 import { parseDelivery } from "../attempt/parsed-delivery.ts"
-import type { InFlight, Run } from "../in-flight.ts"
+import type { InFlight, Run, StepChange } from "../in-flight.ts"
 import type { WorkerObserver } from "./observer.ts"
 
 /** Where events go. */
@@ -50,6 +50,21 @@ export class TaskEventEmitter implements WorkerObserver {
 
   started(_held: InFlight, run: Run): void {
     if (this.#events.enabled) this.#events.emit("task-started", { uuid: run.posting.id })
+  }
+
+  step(inFlight: InFlight, change: StepChange): void {
+    if (!this.#events.enabled) return
+    const fields: Record<string, unknown> = { uuid: inFlight.id ?? "", step: change.name }
+    if ("took" in change) {
+      const { took, tries, failure: why } = change
+      Object.assign(fields, { took: took / 1_000, tries })
+      if (why !== undefined) {
+        const { names, message, traceback = "" } = why
+        const error = { name: names[0] ?? "Error", message, traceback, reason: "handler" }
+        Object.assign(fields, failure(error, inFlight.method))
+      }
+    }
+    this.#events.emit(`step-${change.state}`, fields)
   }
 
   settled(inFlight: InFlight, { record }: AttemptEnd): void {

@@ -8,7 +8,7 @@ import type { Log } from "../../log/log.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
-import type { InFlight, Run } from "../in-flight.ts"
+import type { InFlight, Run, StepChange } from "../in-flight.ts"
 
 /** An observer. Each method is optional and must not block; an error that it throws is logged. */
 export interface WorkerObserver {
@@ -16,6 +16,8 @@ export interface WorkerObserver {
   received?(deliveries: ReadonlyArray<JobDelivery>): void
   /** A handler is about to be called. */
   started?(inFlight: InFlight, run: Run): void
+  /** A durable step of its handler has begun, or its outcome is stored. */
+  step?(inFlight: InFlight, change: StepChange): void
   /** A delivery was settled: `settlement` is what was stored. */
   settled?(inFlight: InFlight, settlement: AttemptEnd): void
   /** A task was given back; the delivery does not count as an attempt. */
@@ -49,6 +51,10 @@ export class Observers implements Required<WorkerObserver> {
 
   started(inFlight: InFlight, run: Run): void {
     this.#notify((observer) => observer.started?.(inFlight, run))
+  }
+
+  step(inFlight: InFlight, change: StepChange): void {
+    this.#notify((observer) => observer.step?.(inFlight, change))
   }
 
   settled(inFlight: InFlight, settlement: AttemptEnd): void {

@@ -5,6 +5,14 @@ import { actor } from "callboard"
 export const isolated = actor("isolated", {
   module: import.meta.url,
   methods: {
+    large: {
+      isolation: "process",
+      run: async ({ bytes }: { bytes: number }, job) => {
+        const failed = await job.step("large", () => "x".repeat(bytes)).catch((cause: Error) => cause)
+        const small = await job.step("small", () => "small")
+        return failed instanceof Error ? [failed.name, failed.message, small] : "no error"
+      },
+    },
     saga: {
       isolation: "process",
       retry: { max: 1, interval: 0 },

@@ -49,6 +49,10 @@ const traced = actor("traced", {
       },
       onSuccess: () => tracer.startSpan("hook").end(),
     },
+    steps: async (_input: unknown, job) => {
+      await job.step("pay", () => "paid", { revert: () => undefined })
+      await job.step("ship", () => Promise.reject(new TypeError("no van")))
+    },
     child: () => "child",
     after: () => "after",
     effect: () => Effect.map(Effect.currentParentSpan, ({ traceId, spanId }) => ({ traceId, spanId })),
@@ -72,6 +76,27 @@ const spansOf = (...names: ReadonlyArray<string>) =>
 const idOf = (span: ReadableSpan | undefined) => span?.spanContext().spanId
 
 onEveryBoard((newBoard) => {
+  test("durable steps are spans within the one of their attempt", async () => {
+    const { client } = await start([traced], { transport: newBoard(), tracing: tracer })
+    await (await client.submit("traced.steps")).outcome(WAIT)
+    const [failed, undoing] = await spansOf("process traced.steps", "process traced.steps")
+    const [pay, ship, revert] = await spansOf("step pay", "step ship", "revert pay")
+    expect([pay, ship, revert].map((span) => span?.parentSpanContext?.spanId)).toEqual([
+      idOf(failed),
+      idOf(failed),
+      idOf(undoing),
+    ])
+    expect(pay?.attributes).toMatchObject({
+      "callboard.step": "pay",
+      "callboard.outcome": "done",
+      "callboard.tries": 1,
+    })
+    expect(ship).toMatchObject({
+      status: { code: SpanStatusCode.ERROR, message: "no van" },
+      attributes: { "callboard.outcome": "failed", "error.type": "TypeError" },
+    })
+  })
+
   test("one trace from an HTTP request over a failed attempt and its retry to callback and child", async () => {
     const { url, client } = await start([traced], { transport: newBoard(), http: { port: 0 }, tracing: tracer })
     const response = await fetch(`${url}/v1/jobs`, {
