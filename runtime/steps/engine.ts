@@ -43,6 +43,8 @@ export interface StepPort extends StepNotes {
   doubt(): Promise<void> | undefined
   /** Told when a step, or the revert of one, begins. */
   began(name: string, state: "started" | "reverting"): void
+  /** Fires the job's signal where it was cancelled: the announcement of that may be late, or lost. */
+  heed(): Promise<void>
   /** Called when every step that can be reverted is, or when a revert has failed for good. */
   finished(): Promise<void>
 }
@@ -128,6 +130,7 @@ export class StepEngine {
       return exit
     }
     await this.#until(() => (this.#mustStop ? this.#running === 0 || this.#options.isOver() : this.#begun === 0))
+    if (this.#folded !== undefined && !this.#mustStop) await this.#options.port.heed()
     if (this.#mustStop || this.#isLeft) return exit
     const missed = Exit.isSuccess(exit) ? this.#failures.find(({ promise }) => !promise.isAwaited) : undefined
     const failed = missed === undefined ? exit : Exit.fail(missed.cause)

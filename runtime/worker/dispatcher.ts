@@ -142,6 +142,7 @@ export class Dispatcher {
         return this.#stalls.freezes
       },
       isOurs: (inFlight) => this.#isOurs(inFlight),
+      isCancelled: (inFlight) => this.#isCancelled(inFlight),
       onStep: (inFlight, change) => observers.step(inFlight, change),
       events: options.events,
       log,
@@ -475,6 +476,12 @@ export class Dispatcher {
     } catch {
       return undefined
     }
+  }
+
+  /** Whether the job was cancelled, and its steps are to be undone. Never rejects. */
+  async #isCancelled({ id = "", jobRun }: InFlight): Promise<boolean> {
+    const found = await this.#options.worker.connection.jobs.find(id).catch(() => undefined)
+    return found?.record.run === jobRun && found.record.undo !== undefined
   }
 
   /** Applies a cancellation. */

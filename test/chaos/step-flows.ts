@@ -67,7 +67,8 @@ export const stepFlows: Readonly<Record<string, StepFlow>> = {
         await job.job(job.id).cancel()
       }
       await job.step("b", cancels, undo("b"))
-      await job.step("c", act("c"))
+      // It may begin before the worker hears of the cancellation.
+      await job.step("c", () => undefined)
     },
   },
 }

@@ -7,7 +7,7 @@ test.each(allBoards.filter(({ name }) => name !== "redis"))(
   "workers that die or freeze at a write of their steps change no end, on $name",
   async (kind) => {
     await using board = await kind.open()
-    const { points, problems } = await runStepDeaths(board, { every: kind.name === "sqlite" ? 3 : 11 })
+    const { points, problems } = await runStepDeaths(board, { every: kind.name === "sqlite" ? 5 : 17 })
     expect(problems).toEqual([])
     expect(points).toBeGreaterThan(10)
   },

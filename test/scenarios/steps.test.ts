@@ -464,6 +464,21 @@ describe("reverting", () => {
     }
   })
 
+  test("a cancellation that is announced to nobody is heeded at the end of the attempt", async () => {
+    const transports = faulty((transport) => ({
+      ...transport,
+      broadcast: { listen: async () => undefined, send: async () => undefined },
+    }))
+    const log: Array<string> = []
+    const cancels = (job: Job) => job.job(job.id).cancel()
+    const scene = actor("scene", { methods: { run: saga(log, cancels) } })
+    const service = await start([scene], { transport: `faulty://${generateId()}`, transports })
+    const job = await service.client.submit("scene.run")
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
+    expect(log.slice(3).map((line) => line.split(" ")[0])).toEqual(["-last", "-b", "-a"])
+    expect(await job.find()).toMatchObject({ reverted: true })
+  })
+
   test("a revert that fails for good is a dead letter, and a retry goes on reverting", async () => {
     const log: Array<string> = []
     let broken = true

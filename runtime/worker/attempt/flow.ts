@@ -30,6 +30,8 @@ export interface FlowServices {
   readonly freezes: () => number
   /** Whether this delivery still has the job; `undefined` while the transport cannot be reached. */
   readonly isOurs: (inFlight: InFlight) => Promise<boolean | undefined>
+  /** Whether the job was cancelled, and its steps are to be undone; `false` while the transport cannot be reached. */
+  readonly isCancelled: (inFlight: InFlight) => Promise<boolean>
   readonly onStep: (inFlight: InFlight, change: StepChange) => void
 }
 
@@ -165,6 +167,10 @@ export class Flow implements StepPort, RunFlow {
     }
     this.#journal.close("lost")
     return NEVER
+  }
+
+  async heed(): Promise<void> {
+    if (this.#run.record.reverts && (await this.#services.isCancelled(this.#inFlight))) this.cancel()
   }
 
   async finished(): Promise<void> {

@@ -193,6 +193,9 @@ const portOf = (channel: WorkerChannel, run: number): StepPort => {
     },
     doubt: () => undefined,
     began: (name, state) => void ask("began", { name, state }).catch(() => undefined),
+    heed: async () => {
+      await ask("heed")
+    },
     finished: async () => {
       await ask("finished")
     },

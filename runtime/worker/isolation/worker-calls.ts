@@ -78,6 +78,8 @@ const performStep = async (what: string, fields: string, flow: Flow): Promise<un
       return flow.value(JSON.parse(fields) as string)
     case "mark":
       return flow.mark()
+    case "heed":
+      return flow.heed()
     case "began": {
       const { name, state } = JSON.parse(fields) as { readonly name: string; readonly state: "started" | "reverting" }
       return flow.began(name, state)
