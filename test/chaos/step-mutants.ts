@@ -75,8 +75,16 @@ export const stepMutants: ReadonlyArray<StepMutant> = [
 
 const root = fileURLToPath(new URL("../../", import.meta.url))
 
-/** The program of test/chaos/step-worker.ts in a build with this fault. Fails where its source has no such line. */
-export const mutantWorker = ({ name, file, from, to }: StepMutant): string => {
+/** The source of the changed file. Fails where it does not have the line exactly once. */
+export const mutantSource = ({ name, file, from, to }: StepMutant): string => {
+  const source = readFileSync(join(root, file), "utf8")
+  if (source.split(from).length !== 2) throw new Error(`${name}: ${file} does not have exactly one ${from}`)
+  return source.replace(from, () => to)
+}
+
+/** The program of test/chaos/step-worker.ts in a build with this fault. */
+export const mutantWorker = (mutant: StepMutant): string => {
+  const { name, file } = mutant
   const { path } = temporaryFolder()
   removeAtEnd(path)
   for (const part of ["runtime", "plugins", "package.json", "tsconfig.json"])
@@ -84,11 +92,6 @@ export const mutantWorker = ({ name, file, from, to }: StepMutant): string => {
   for (const part of ["step-worker.ts", "step-flows.ts"])
     cpSync(join(root, "test/chaos", part), join(path, "test", name, part))
   symlinkSync(join(root, "node_modules"), join(path, "node_modules"))
-  const source = readFileSync(join(path, file), "utf8")
-  if (source.split(from).length !== 2) throw new Error(`${name}: ${file} has not exactly one ${from}`)
-  writeFileSync(
-    join(path, file),
-    source.replace(from, () => to),
-  )
+  writeFileSync(join(path, file), mutantSource(mutant))
   return bundled(join(path, "test", name, "step-worker.ts"))
 }

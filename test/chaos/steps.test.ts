@@ -1,6 +1,7 @@
 /** The short form of deaths in durable steps; `npm run chaos -- steps` has all points, `-- steps-faults` broken builds. */
 import { expect, test } from "vitest"
 import { allBoards } from "../e2e/boards.ts"
+import { mutantSource, stepMutants } from "./step-mutants.ts"
 import { runStepDeaths } from "./steps.ts"
 
 test.each(allBoards.filter(({ name }) => name !== "redis"))(
@@ -13,3 +14,7 @@ test.each(allBoards.filter(({ name }) => name !== "redis"))(
   },
   300_000,
 )
+
+test("each broken build of `chaos -- steps-faults` can still be made", () => {
+  for (const mutant of stepMutants) expect(mutantSource(mutant)).toContain(mutant.to)
+})
