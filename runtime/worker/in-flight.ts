@@ -98,9 +98,10 @@ export class InFlight {
     return typeof run === "number" ? run : 1
   }
 
-  /** Id of the job; `undefined` where the headers have no valid one. */
+  /** Id of the job; `undefined` where the headers have no valid one. A message of protocol 1 has it in its body. */
   get id(): string | undefined {
     const { message } = this.delivery
+    if (this.run !== undefined) return this.run.task.id
     const id = isUndecodable(message) ? undefined : message.headers.id
     return typeof id === "string" && isId(id) ? id : undefined
   }
