@@ -8,7 +8,7 @@ import type { GetMessage, Message } from "amqplib"
 import type * as contract from "../../runtime/transport/mod.ts"
 import { answerEach, BaseQueueDriver, TransportError } from "../../runtime/transport/mod.ts"
 import { type AmqpLink, type Connect, explain, openLink } from "./link.ts"
-import { fromAmqp, toAmqp } from "./message.ts"
+import { fromAmqp, taskMessage } from "./message.ts"
 import { type AmqpSettings, capabilitiesOf } from "./settings.ts"
 
 /** A delivery that has not ended. */
@@ -82,34 +82,17 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
     )
   }
 
-  #publish(link: AmqpLink, { queue, level, message }: contract.Posting, name: string): Promise<contract.Receipt> {
-    const why = link.blocked()
-    if (why !== undefined) return Promise.resolve(refused(why))
+  async #publish(link: AmqpLink, { queue, level, message }: contract.Posting, name: string): Promise<contract.Receipt> {
     this.#sequence = Math.max(this.#sequence + 1, Date.now() * 1_000)
     const priority = Math.min(level, this.#settings.maxPriority || HIGHEST_PRIORITY)
-    const { content, options } = toAmqp(message, this.#sequence, priority)
-    return new Promise((resolve) => {
-      const end = (receipt: contract.Receipt): void => {
-        stop()
-        resolve(receipt)
-      }
-      const stop = link.onBlocked(({ message }) => {
-        end(refused(new TransportError("unavailable", message, { outcome: "unknown" })))
-      })
-      try {
-        link.publisher.sendToQueue(name, content, options, (error) => {
-          // The server returns a message that finds no queue before it confirms it.
-          const isReturned = link.returned.delete(options.messageId ?? "")
-          if (isReturned) link.forget(queue)
-          if (error) end(refused(new TransportError("unavailable", "amqp: not confirmed", { outcome: "unknown" })))
-          else if (isReturned) end(refused(new TransportError("unavailable", `amqp: the queue ${name} was deleted`)))
-          else end({ status: "stored" })
-        })
-      } catch (error) {
-        // The message has a header that AMQP cannot hold, such as one with a key of more than 255 bytes.
-        end(refused(new TransportError("invalid", `amqp: ${String(error)}`, { cause: error })))
-      }
-    })
+    try {
+      const isStored = await link.publish("", name, taskMessage(message, `callboard:${this.#sequence}`, priority))
+      if (isStored) return { status: "stored" }
+      link.forget(queue)
+      return refused(new TransportError("unavailable", `amqp: the queue ${name} was deleted`))
+    } catch (error) {
+      return refused(explain(error))
+    }
   }
 
   // ── Taking ────────────────────────────────────────────────────────────────────────────────────────────────────────

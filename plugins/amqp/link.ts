@@ -1,25 +1,32 @@
 /** A connection to the server: one channel publishes with confirms, the other takes and acknowledges. */
 import { Socket } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
-import type { Channel, ConfirmChannel } from "amqplib"
+import type { Channel } from "amqplib"
 import { explainCode, type Link, type Reasons, TransportError } from "../../runtime/transport/mod.ts"
+import type { Outgoing } from "./message.ts"
 import type { AmqpSettings } from "./settings.ts"
 
 export type Connect = typeof import("amqplib").connect
 
 export interface AmqpLink extends Link {
-  readonly publisher: ConfirmChannel
   readonly worker: Channel
-  /** Why the server accepts no message at the moment, such as a full disk; `undefined` while it does. */
-  readonly blocked: () => TransportError | undefined
-  /** Calls the listener when the server stops accepting messages. Returns the function that ends this. */
-  readonly onBlocked: (listener: (why: TransportError) => void) => () => void
+  /**
+   * Publishes a message to an exchange that exists. Resolves once the server has confirmed it: with `false` if a message
+   * with `mandatory`, which needs a `messageId`, has found no queue. Rejects with `TransportError`.
+   */
+  readonly publish: (exchange: string, routingKey: string, message: Outgoing) => Promise<boolean>
   /** Declares a queue that does not exist yet. Resolves with its name on the server. */
   readonly declared: (queue: string) => Promise<string>
-  /** Ids of messages that the server has returned, since they found no queue. */
-  readonly returned: Set<string>
   /** Forgets that a queue exists, so that it is declared again before its next use. */
   readonly forget: (queue: string) => void
+  /** Declares an exchange if it does not exist. Without `form` it fails with `invalid` instead. */
+  readonly exchange: (name: string, form?: ExchangeForm) => Promise<void>
+}
+
+/** How an exchange is declared. */
+export interface ExchangeForm {
+  readonly type: "direct" | "fanout" | "topic"
+  readonly durable: boolean
 }
 
 /** How long a closing connection waits for the server to receive what was sent, in milliseconds. */
@@ -29,6 +36,8 @@ const CLOSING_MS = 500
 const DECLARED_MS = 1_000
 
 const NOT_FOUND = 404
+
+const UNKNOWN = { outcome: "unknown" } as const
 
 const codeOf = (error: unknown): unknown => (error instanceof Error && "code" in error ? error.code : undefined)
 
@@ -40,6 +49,10 @@ const REASONS: Reasons = [
   [/^(313|320|405|506|541)$/, "unavailable"],
 ]
 
+/** Whether an error of the library says that a channel or the connection has ended. */
+const isLost = (error: unknown): boolean =>
+  error instanceof Error && /channel (closed|ended)|connection clos/i.test(error.message)
+
 export const explain = (error: unknown): TransportError => {
   // The library's error does not hold the server's reason.
   if (error instanceof Error && /ConnectionOpenOk.*ConnectionClose/.test(error.message)) {
@@ -49,8 +62,7 @@ export const explain = (error: unknown): TransportError => {
   // When the handshake was refused, only the text contains the code.
   const said = error instanceof Error ? /\b(\d{3}) \(/.exec(error.message)?.[1] : undefined
   const code = codeOf(error)
-  const isLost = error instanceof Error && /channel (closed|ended)|connection clos/i.test(error.message)
-  return explainCode("amqp", error, isLost ? undefined : typeof code === "number" ? String(code) : said, REASONS)
+  return explainCode("amqp", error, isLost(error) ? undefined : typeof code === "number" ? String(code) : said, REASONS)
 }
 
 export const openLink = async (
@@ -110,34 +122,50 @@ export const openLink = async (
     }
   }
 
-  /** Declares a queue as Celery does, with an exchange of the same name that it is bound to. */
-  const declare = async (queue: string): Promise<string> => {
-    const own = nameOf(queue)
-    const isThere = await onChannel((channel) => channel.checkQueue(own)).then(
+  const publish: AmqpLink["publish"] = (exchange, routingKey, { content, options }) =>
+    new Promise((resolve, reject) => {
+      if (blocked !== undefined) throw blocked
+      const stop = (why: TransportError): void => reject(new TransportError("unavailable", why.message, UNKNOWN))
+      listeners.add(stop)
+      try {
+        publisher.publish(exchange, routingKey, content, options, (error) => {
+          listeners.delete(stop)
+          // The server returns a message that finds no queue before it confirms it.
+          const isReturned = returned.delete(options.messageId ?? "")
+          if (error) reject(new TransportError("unavailable", "amqp: not confirmed", UNKNOWN))
+          else resolve(!isReturned)
+        })
+      } catch (cause) {
+        // The message has a header that AMQP cannot hold, such as one with a key of more than 255 bytes.
+        listeners.delete(stop)
+        throw isLost(cause) ? cause : new TransportError("invalid", `amqp: ${String(cause)}`, { cause })
+      }
+    })
+
+  const isThere = (check: (channel: Channel) => Promise<unknown>): Promise<boolean> =>
+    onChannel(check).then(
       () => true,
       (error: unknown) => (codeOf(error) === NOT_FOUND ? false : Promise.reject(error)),
     )
-    if (isThere) return own
+
+  /** Declares a queue as Celery does, with an exchange of the same name that it is bound to. */
+  const declare = async (queue: string): Promise<string> => {
+    const own = nameOf(queue)
+    if (await isThere((channel) => channel.checkQueue(own))) return own
     await onChannel(async (channel) => {
       await channel.assertQueue(own, { durable: true, arguments: queueArguments })
       await channel.assertExchange(own, "direct", { durable: true })
       await channel.bindQueue(own, own, own)
     })
-    // A server without others may lose a new quorum queue with all messages that it has confirmed for it.
     if ("x-queue-type" in queueArguments) await sleep(DECLARED_MS)
     return own
   }
 
   const known = new Map<string, Promise<string>>()
+  const exchanges = new Set<string>()
   return {
-    publisher,
     worker,
-    returned,
-    blocked: () => blocked,
-    onBlocked: (listener) => {
-      listeners.add(listener)
-      return () => listeners.delete(listener)
-    },
+    publish,
     declared: (queue) => {
       let found = known.get(queue)
       if (found === undefined) {
@@ -148,6 +176,14 @@ export const openLink = async (
       return found
     },
     forget: (queue) => void known.delete(queue),
+    exchange: async (name, form) => {
+      if (exchanges.has(name)) return
+      if (!(await isThere((channel) => channel.checkExchange(name)))) {
+        if (form === undefined) throw new TransportError("invalid", `amqp: there is no exchange ${name}`)
+        await onChannel((channel) => channel.assertExchange(name, form.type, { durable: form.durable }))
+      }
+      exchanges.add(name)
+    },
     close: async () => {
       let timer: ReturnType<typeof setTimeout> | undefined
       const late = new Promise<void>((resolve) => {

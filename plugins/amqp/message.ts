@@ -48,24 +48,18 @@ const plain = (value: unknown): unknown => {
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, plain(each)]))
 }
 
+/** A message as the library sends it. */
+export interface Outgoing {
+  readonly content: Buffer
+  readonly options: Options.Publish
+}
+
 /**
  * `expires` is not sent as the message's time to live: the server would drop an expired task, while Callboard records
  * it.
  */
-export const toAmqp = (
-  { headers, properties, body }: Message,
-  sequence: number,
-  priority: number,
-): { readonly content: Buffer; readonly options: Options.Publish } => {
-  const {
-    content_type,
-    content_encoding,
-    correlation_id,
-    reply_to,
-    priority: _p,
-    delivery_mode: _d,
-    ...others
-  } = properties
+export const toAmqp = ({ headers, properties, body }: Message): Outgoing => {
+  const { content_type, content_encoding, correlation_id, reply_to, priority, delivery_mode, ...others } = properties
   const extra = Object.keys(others).length === 0 ? {} : { [OTHERS]: others }
   return {
     content: Buffer.from(body),
@@ -75,9 +69,22 @@ export const toAmqp = (
       contentEncoding: content_encoding,
       ...(correlation_id === undefined ? {} : { correlationId: correlation_id }),
       ...(reply_to === undefined ? {} : { replyTo: reply_to }),
-      priority,
+      ...(priority === undefined ? {} : { priority }),
+      deliveryMode: delivery_mode ?? PERSISTENT,
+    },
+  }
+}
+
+/** A task is stored by the server, and returned if its queue does not exist. */
+export const taskMessage = (message: Message, messageId: string, priority?: number): Outgoing => {
+  const { content, options } = toAmqp(message)
+  return {
+    content,
+    options: {
+      ...options,
+      ...(priority === undefined ? {} : { priority }),
       deliveryMode: PERSISTENT,
-      messageId: `callboard:${sequence}`,
+      messageId,
       mandatory: true,
     },
   }

@@ -7,6 +7,7 @@ import { clientLibrary } from "../../runtime/transport/mod.ts"
 import { AmqpDriver } from "./driver.ts"
 import { capabilitiesOf, settingsOf } from "./settings.ts"
 
+export { celery } from "./celery.ts"
 export { capabilitiesOf, settingsOf }
 
 /** Opens `amqp:` and `amqps:` URLs. Needs the package `amqplib`. */

@@ -31,7 +31,10 @@ const HEARTBEATS = 3
 const invalid = (message: string): TransportError => new TransportError("invalid", `amqp: ${message}`)
 
 /** Reads the settings. Fails with `invalid`. */
-export const settingsOf = (url: URL, { namespace, heartbeat = 20_000 }: ConnectOptions): AmqpSettings => {
+export const settingsOf = (
+  url: URL,
+  { namespace, heartbeat = 20_000 }: Pick<ConnectOptions, "namespace" | "heartbeat">,
+): AmqpSettings => {
   checkUrlOptions(url, ["records", "queue-type", "max-priority"])
   const type = url.searchParams.get("queue-type") ?? "classic"
   if (type !== "classic" && type !== "quorum") throw invalid(`queue-type is classic or quorum, not ${type}`)

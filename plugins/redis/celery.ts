@@ -6,6 +6,7 @@ import type { RedisClientOptions } from "redis"
 import { groupKey } from "../../runtime/protocol/celery-result.ts"
 import { isUndecodable, type Message } from "../../runtime/protocol/message.ts"
 import type {
+  CeleryChords,
   CeleryConnectOptions,
   CeleryMessages,
   CeleryPlugin,
@@ -120,6 +121,10 @@ class RedisMessages implements CeleryMessages {
     })
   }
 
+  submit(queue: string, message: Message): Promise<void> {
+    return this.send("", queue, message)
+  }
+
   async send(exchange: string, routingKey: string, message: Message): Promise<void> {
     await tried(async () => {
       const bound = exchange === "" ? [listOf(routingKey, message)] : await this.#queuesOf(exchange, routingKey)
@@ -143,7 +148,7 @@ class RedisMessages implements CeleryMessages {
   ): Promise<void> {
     const binding = [routingKey, "", queue].join(SEPARATOR)
     const client = await tried(async () => {
-      await this.#client.sAdd(this.#bindingsOf(exchange), binding)
+      if (exchange !== "") await this.#client.sAdd(this.#bindingsOf(exchange), binding)
       return another(this.#client)
     })
     const take = async (): Promise<void> => {
@@ -186,7 +191,8 @@ const notify = (text: string, listener: (message: Message) => void): void => {
 
 const decoder = new TextDecoder()
 
-class RedisResults implements CeleryResults {
+class RedisResults implements CeleryResults, CeleryChords {
+  readonly chords = this
   readonly #client: RedisClient
   readonly #prefix: string
   #watching: Promise<RedisClient> | undefined

@@ -4,7 +4,7 @@
  */
 import { hostname } from "node:os"
 import * as Result from "effect/Result"
-import { openCeleryMessages, openCeleryResults } from "../connection/celery.ts"
+import { openCeleryMessages } from "../connection/celery.ts"
 import { JobCancelled, JobExpired, JobFailed, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
@@ -27,11 +27,12 @@ import { checkQueueName } from "../protocol/name.ts"
 import type { CeleryMessages, CeleryResults } from "../transport/celery.ts"
 import { TransportError } from "../transport/mod.ts"
 import { EVENT_EXCHANGE } from "./events.ts"
+import { openResults } from "./results.ts"
 
 export interface CeleryConnectSettings {
   /** URL of the broker (`broker_url`). */
   readonly broker: string
-  /** URL of the result back end (`result_backend`). */
+  /** URL of the result back end (`result_backend`); `rpc://` where results are sent to this client. */
   readonly resultBackend: string
   /** Queue of tasks that name none (`task_default_queue`). Defaults to `celery`. */
   readonly queue?: string
@@ -100,7 +101,7 @@ export const connectCelery = async (settings: CeleryConnectSettings): Promise<Ce
   const messages = await openCeleryMessages(settings.broker, { name })
   if (messages === undefined) throw new TransportError("unsupported", "broker: no broker of Celery has this URL")
   try {
-    return new CeleryClient(messages, await openCeleryResults(settings.resultBackend, { name }), settings)
+    return new CeleryClient(messages, await openResults(settings.resultBackend, { name }, messages), settings)
   } catch (cause) {
     await messages.close()
     throw cause
@@ -139,7 +140,8 @@ export class CeleryClient implements AsyncDisposable {
    * link. Fails as `submit` does.
    */
   async chain<R = unknown>(first: CeleryLink, ...rest: ReadonlyArray<CeleryLink>): Promise<CeleryJob<R>> {
-    const links = rest.map((link) => this.#linkOf(link))
+    const replyTo = await this.#results.replyTo?.()
+    const links = rest.map((link) => this.#linkOf(link, replyTo))
     const job = await this.#submit<R>(first.task, first, links.toReversed())
     const last = links.at(-1)?.options.task_id
     return typeof last === "string" ? this.job<R>(last) : job
@@ -215,15 +217,17 @@ export class CeleryClient implements AsyncDisposable {
   /** Closes both connections. A wait for a result that goes on meanwhile does not end before its timeout. */
   async close(): Promise<void> {
     this.#end.abort()
-    await Promise.all([this.#messages.close(), this.#results.close()])
+    await this.#results.close()
+    await this.#messages.close()
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close()
   }
 
-  #linkOf({ task, args = [], kwargs = {}, queue }: CeleryLink): Signature {
-    const options = { task_id: generateId(), queue: queueOf(queue ?? this.#queue) }
+  #linkOf({ task, args = [], kwargs = {}, queue }: CeleryLink, replyTo: string | undefined): Signature {
+    const waits = replyTo === undefined ? {} : { reply_to: replyTo }
+    const options = { task_id: generateId(), queue: queueOf(queue ?? this.#queue), ...waits }
     const signature = Result.getOrElse(parseSignature({ task, args, kwargs }), ({ message }) =>
       refuseInput("chain", message),
     )
@@ -252,9 +256,14 @@ export class CeleryClient implements AsyncDisposable {
       custom: headers,
     })
     const embed = chain.length === 0 ? NO_EMBED : { ...NO_EMBED, chain }
-    const message = composeMessage(made, { args, kwargs, embed }, priority === undefined ? {} : { priority })
+    const replyTo = await this.#results.replyTo?.()
+    const message = composeMessage(
+      made,
+      { args, kwargs, embed },
+      { ...(priority === undefined ? {} : { priority }), ...(replyTo === undefined ? {} : { replyTo }) },
+    )
     const composed = Result.getOrElse(message, ({ message: why }) => refuseInput("args", why))
-    await this.#messages.send("", queueOf(options.queue ?? this.#queue), composed)
+    await this.#messages.submit(queueOf(options.queue ?? this.#queue), composed)
     return this.job<R>(id)
   }
 

@@ -66,7 +66,7 @@ interface EndedTask {
 }
 
 export class Completion implements ForeignTasks {
-  readonly countsChords = true
+  readonly countsChords: boolean
   readonly #options: CompletionOptions
   readonly #revoked = new Set<string>()
   /** Group id of the chord of each body that is to be submitted with a settlement. */
@@ -74,6 +74,7 @@ export class Completion implements ForeignTasks {
 
   constructor(options: CompletionOptions) {
     this.#options = options
+    this.countsChords = options.results.chords !== undefined
   }
 
   isRevoked(task: Task): boolean {
@@ -144,7 +145,7 @@ export class Completion implements ForeignTasks {
   }
 
   async #keep(of: EndedTask): Promise<AttemptEnd> {
-    const { task, embed, settlement, ended, isFirst } = of
+    const { task, posting, embed, settlement, ended, isFirst } = of
     const { record, followUps = [] } = settlement
     const now = ended.now
     await this.#expect(followUps)
@@ -152,8 +153,8 @@ export class Completion implements ForeignTasks {
     const meta = record === undefined ? revokedMeta(task, now, "terminated") : metaOfRecord(record, task, now, children)
     if (meta === undefined) return settlement
     const later = meta.status === "FAILURE" || meta.status === "REVOKED" ? stepsAfter(embed, meta) : []
-    const laterMetas = later.map((step) => step.meta)
-    await this.#write(task.ignoreResult ? laterMetas : [meta, ...laterMetas], isFirst)
+    const result = { meta, replyTo: posting.message.properties.reply_to }
+    await this.#write(task.ignoreResult ? later : [result, ...later], isFirst)
     if (!READY.has(meta.status)) return settlement
     const chords = [
       ...(embed.chord === null ? [] : [{ body: embed.chord, of: task, meta }]),
@@ -180,16 +181,16 @@ export class Completion implements ForeignTasks {
       const size = body?.chord_size
       if (typeof of === "string" && typeof size === "number") sizes.set(of, size)
     }
-    for (const [group, size] of sizes) await results.expect(group, size, RESULT_EXPIRES_S)
+    for (const [group, size] of sizes) await results.chords?.expect(group, size, RESULT_EXPIRES_S)
   }
 
   /** Writes results. A stored success is kept: when a task is delivered again, another worker may have completed it. */
-  async #write(metas: ReadonlyArray<ResultMeta>, isFirst: boolean): Promise<void> {
+  async #write(told: ReadonlyArray<Told>, isFirst: boolean): Promise<void> {
     const { results } = this.#options
-    const before = isFirst ? [] : await results.read(metas.map(({ task_id }) => metaKey(task_id)))
-    const kept = metas
+    const before = isFirst ? [] : await results.read(told.map(({ meta }) => metaKey(meta.task_id)))
+    const kept = told
       .filter((_, at) => !isSuccess(before[at]))
-      .map((meta) => ({ key: metaKey(meta.task_id), value: encoded(meta) }))
+      .map(({ meta, replyTo }) => ({ key: metaKey(meta.task_id), value: encoded(meta), replyTo }))
     if (kept.length > 0) await results.write(kept, RESULT_EXPIRES_S)
   }
 
@@ -197,20 +198,21 @@ export class Completion implements ForeignTasks {
   async #counted({ body, of, meta }: CountedMember, ended: Ended): Promise<ReadonlyArray<AddressedTask>> {
     const { results, log } = this.#options
     const { group } = of
-    if (typeof group !== "string") return []
+    const { chords } = results
+    if (typeof group !== "string" || chords === undefined) return []
     const value = Result.getOrThrow(Result.mapError(encodeMember(meta), ({ message }) => new Error(message)))
-    const count = await results.count({ group, index: of.groupIndex ?? 0, value }, RESULT_EXPIRES_S)
+    const count = await chords.count({ group, index: of.groupIndex ?? 0, value }, RESULT_EXPIRES_S)
     if (count.size === undefined || count.ended < count.size) return []
     const saved = (await results.read([groupKey(group)]))[0]
     const values =
       saved === undefined
-        ? chordResults(await results.members(group))
+        ? chordResults(await chords.members(group))
         : await joinedResults(saved, (ids) => results.read(ids.map(metaKey)))
     const bodies = await this.bodyOf(body, values, ended)
     log.debug("the members of a chord have ended", { group, size: count.size })
     // The counters are kept until the body is stored: if this worker dies before, the member is delivered and counted again.
     for (const posting of bodies) this.#bodies.set(posting, group)
-    if (bodies.length === 0) await results.forget(group)
+    if (bodies.length === 0) await chords.forget(group)
     return bodies
   }
 
@@ -223,15 +225,15 @@ export class Completion implements ForeignTasks {
     if (Result.isSuccess(values)) return afterSuccess({ ...NO_EMBED, callbacks: [body] }, values.success, ended)
     const plain = Result.getOrUndefined(plainFollowUps({ callbacks: [body], errbacks: null, chain: null }, true))
     const tasks = (plain?.callbacks ?? []).flatMap((first) => [first, ...stepsOf(first.options.chain)])
-    const metas = tasks.flatMap(({ task, options }) =>
+    const failures = tasks.flatMap(({ task, options }) =>
       typeof options.task_id === "string"
-        ? [failureMeta(values.failure, { id: options.task_id, task }, ended.now)]
+        ? [{ meta: failureMeta(values.failure, { id: options.task_id, task }, ended.now), replyTo: replyToOf(options) }]
         : [],
     )
-    await this.#write(metas, false)
+    await this.#write(failures, false)
     const errbacks = tasks.slice(0, 1).flatMap(({ options }) => stepsOf(options.link_error))
-    const [first] = metas
-    const failed: Ended = first === undefined ? ended : { ...ended, task: { ...ended.task, id: first.task_id } }
+    const [first] = failures
+    const failed: Ended = first === undefined ? ended : { ...ended, task: { ...ended.task, id: first.meta.task_id } }
     return errbacks.length === 0 ? [] : afterFailure({ ...NO_EMBED, errbacks }, values.failure, failed)
   }
 
@@ -241,8 +243,8 @@ export class Completion implements ForeignTasks {
     for (const posting of settlement.followUps ?? []) {
       const group = this.#bodies.get(posting)
       if (group === undefined) continue
-      results
-        .forget(group)
+      results.chords
+        ?.forget(group)
         .catch((cause: unknown) =>
           log.debug("the counters of a chord were not removed", { group, cause: String(cause) }),
         )
@@ -250,12 +252,24 @@ export class Completion implements ForeignTasks {
   }
 
   /** Writes results that say that tasks were revoked, except for tasks that have succeeded. */
-  async keepRevoked(ids: ReadonlyArray<string>, why: "revoked" | "terminated"): Promise<void> {
+  async keepRevoked(tasks: ReadonlyArray<RevokedTask>, why: "revoked" | "terminated"): Promise<void> {
     await this.#write(
-      ids.map((id) => revokedMeta({ id, task: "" }, Date.now(), why)),
+      tasks.map(({ id, replyTo }) => ({ meta: revokedMeta({ id, task: "" }, Date.now(), why), replyTo })),
       false,
     )
   }
+}
+
+/** A revoked task. `replyTo`: the queue from which its client reads the result, if that is known. */
+export interface RevokedTask {
+  readonly id: string
+  readonly replyTo?: string | undefined
+}
+
+/** A result, and the queue from which its client reads it. */
+interface Told {
+  readonly meta: ResultMeta
+  readonly replyTo: string | undefined
 }
 
 /** A member of a chord that is to be counted. `body`: the body of that chord; `of`: the member. */
@@ -279,6 +293,9 @@ const isSuccess = (bytes: Uint8Array | undefined): boolean => {
   return Result.isSuccess(meta) && meta.success.status === "SUCCESS"
 }
 
+const replyToOf = ({ reply_to: queue }: Signature["options"]): string | undefined =>
+  typeof queue === "string" ? queue : undefined
+
 const stepsOf = (value: unknown): ReadonlyArray<Signature> =>
   Result.getOrElse(parseSignatures(value, "options"), () => null) ?? []
 
@@ -289,7 +306,7 @@ const stepsOf = (value: unknown): ReadonlyArray<Signature> =>
 const stepsAfter = (
   { chain }: Embed,
   failed: ResultMeta,
-): ReadonlyArray<{ readonly meta: ResultMeta; readonly chord: CountedMember | null }> =>
+): ReadonlyArray<Told & { readonly chord: CountedMember | null }> =>
   (chain ?? []).flatMap(({ options }) => {
     const { task_id: id, group_id: group, group_index: index } = options
     if (typeof id !== "string") return []
@@ -302,7 +319,7 @@ const stepsAfter = (
       ...(typeof group === "string" ? { group } : {}),
       groupIndex: typeof index === "number" ? index : 0,
     }
-    return [{ meta, chord: body === undefined ? null : { body, of, meta } }]
+    return [{ meta, replyTo: replyToOf(options), chord: body === undefined ? null : { body, of, meta } }]
   })
 
 const withFollowUps = (settlement: AttemptEnd, more: ReadonlyArray<AddressedTask>): AttemptEnd => {

@@ -13,13 +13,14 @@ import type { CeleryMessages } from "../transport/celery.ts"
 import { VERSION } from "../version.ts"
 import type { Worker } from "../worker/control/worker.ts"
 import type { TaskNames } from "../worker/telemetry/observer.ts"
+import type { RevokedTask } from "./completion.ts"
 import type { CeleryEvents } from "./events.ts"
 
 /** The revoked tasks that this worker knows. */
 export interface Revoked {
   readonly revoked: ReadonlyArray<string>
   revoke(ids: ReadonlyArray<string>): void
-  keepRevoked(ids: ReadonlyArray<string>, why: "revoked" | "terminated"): Promise<void>
+  keepRevoked(tasks: ReadonlyArray<RevokedTask>, why: "revoked" | "terminated"): Promise<void>
 }
 
 export interface CeleryControlOptions {
@@ -225,26 +226,26 @@ class CeleryControl {
     const terminate = given.terminate === true
     revoked.revoke(ids)
     const ended = (await Promise.all(ids.map((id) => this.#end(id, terminate)))).flat()
-    const here = new Set(this.#options.worker.inspect().active.map(({ id }) => id))
-    const left = ids.filter((id) => !ended.includes(id) && !here.has(id))
+    const done = new Set([...ended, ...this.#options.worker.inspect().active].map(({ id }) => id))
+    const left = ids.filter((id) => !done.has(id)).map((id) => ({ id }))
     if (terminate) await revoked.keepRevoked(ended, "terminated")
     await revoked.keepRevoked([...left, ...(terminate ? [] : ended)], "revoked")
     if (!terminate) return ok(`tasks {${ids.map((id) => `'${id}'`).join(", ")}} flagged as revoked`)
-    return ok(`terminate: ${ended.length === 0 ? "tasks unknown" : ended.join(", ")}`)
+    return ok(`terminate: ${ended.length === 0 ? "tasks unknown" : ended.map(({ id }) => id).join(", ")}`)
   }
 
   /**
-   * Cancels the job of a revoked task, if there is one, and resolves with its id. A running job is cancelled only with
+   * Cancels the job of a revoked task, if there is one, and resolves with the task. A running job is cancelled only with
    * `terminate`.
    */
-  async #end(id: string, terminate: boolean): Promise<ReadonlyArray<string>> {
+  async #end(id: string, terminate: boolean): Promise<ReadonlyArray<RevokedTask>> {
     const { client, log } = this.#options
     try {
       const { record } = await findRecord(client.connection, id)
       if (record.tombstone || isTerminal(record.state) || (record.state === "started" && !terminate)) return []
       if (!terminate && this.#options.worker.inspect().active.some((job) => job.id === id)) return []
       await cancelJob(client.connection, id, { terminate })
-      return [id]
+      return [{ id, replyTo: record.message?.properties.reply_to }]
     } catch (cause) {
       // Every worker executes the command: another worker may have cancelled the job, or there is no job with this id.
       log.debug("a revoked task was not cancelled", { job: id, cause: String(cause) })

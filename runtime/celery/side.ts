@@ -5,7 +5,7 @@
 import { hostname } from "node:os"
 import type { ActorDefinition } from "../actor/actor.ts"
 import type { Client } from "../client/client.ts"
-import { openCeleryMessages, openCeleryResults } from "../connection/celery.ts"
+import { openCeleryMessages } from "../connection/celery.ts"
 import type { Connection } from "../connection/connection.ts"
 import type { Log } from "../log/log.ts"
 import type { CeleryMessages, CeleryResults } from "../transport/celery.ts"
@@ -18,10 +18,11 @@ import { TaskNames } from "../worker/telemetry/observer.ts"
 import { Completion } from "./completion.ts"
 import { serveCeleryControl } from "./control.ts"
 import { CeleryEvents } from "./events.ts"
+import { openResults } from "./results.ts"
 import { BUILTIN_ACTOR, builtinTasks } from "./tasks.ts"
 
 export interface CelerySideOptions {
-  /** URL of the back end from which Celery's clients read results. */
+  /** URL of the back end from which Celery's clients read results; `rpc:` when the worker sends them to the clients. */
   readonly resultBackend: string
   /** The worker's transport. Where Celery supports its broker, commands and events go over that broker too. */
   readonly transport: string | object
@@ -88,13 +89,12 @@ export class CelerySide {
    * back end.
    */
   static async open(options: CelerySideOptions): Promise<CelerySide> {
-    const results = await openCeleryResults(options.resultBackend, options)
+    const { transport, resultBackend } = options
+    const messages = typeof transport === "string" ? await openCeleryMessages(transport, options) : undefined
     try {
-      const { transport } = options
-      const messages = typeof transport === "string" ? await openCeleryMessages(transport, options) : undefined
-      return new CelerySide(options, results, messages)
+      return new CelerySide(options, await openResults(resultBackend, options, messages), messages)
     } catch (cause) {
-      await results.close()
+      await messages?.close()
       throw cause
     }
   }
@@ -131,7 +131,8 @@ export class CelerySide {
     this.#workerEvents?.end()
     await this.#events?.flush()
     this.#end.abort()
-    await Promise.all([this.#messages?.close(), this.#results.close()])
+    await this.#results.close()
+    await this.#messages?.close()
   }
 
   #load() {

@@ -293,7 +293,7 @@ export const ConfigSchema = Schema.Struct({
   resultBackend: Schema.optionalKey(
     Text.annotate(
       about(
-        "Where clients of Celery look for results; with it a worker also answers `celery inspect`, `control` and `events`",
+        "Where clients of Celery look for results, or `rpc://`; with it a worker also answers `celery inspect`, `control` and `events`",
         {
           unit: "URL",
           default: "none",

@@ -29,11 +29,14 @@ export const builtin = {
 } as const
 
 const redisCelery = async (): Promise<CeleryPlugin> => (await import("../../plugins/redis/mod.ts")).celery
+const amqpCelery = async (): Promise<CeleryPlugin> => (await import("../../plugins/amqp/mod.ts")).celery
 
 /** What lies beside the queues of Celery, by the scheme of its URL. */
 export const celeryPlugins = {
   redis: redisCelery,
   rediss: redisCelery,
+  amqp: amqpCelery,
+  amqps: amqpCelery,
 } as const
 
 export type BuiltinScheme = keyof typeof builtin

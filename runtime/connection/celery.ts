@@ -26,11 +26,8 @@ export const openCeleryResults = async (target: string, { name }: CeleryTarget):
   if (url === undefined) throw new TransportError("invalid", `resultBackend: ${displayUrl(target)} is no URL`)
   const results = (await pluginOf(url))?.results
   if (results === undefined) {
-    const known = Object.keys(celeryPlugins).join(", ")
-    throw new TransportError(
-      "unsupported",
-      `resultBackend: ${url.protocol} keeps no results of Celery; there are: ${known}`,
-    )
+    const why = `resultBackend: ${url.protocol} keeps no results of Celery: name redis:, rediss: or rpc:`
+    throw new TransportError("unsupported", why)
   }
   return results(url, { namespace: DEFAULT_NAMESPACE, name, timeout: CONNECT_MS })
 }

@@ -15,6 +15,9 @@ export const READY: ReadonlySet<string> = new Set(["SUCCESS", "FAILURE", "REVOKE
 /** Key of a task's result, which is also the channel on which it is announced. */
 export const metaKey = (id: string): string => `celery-task-meta-${id}`
 
+/** The reverse of `metaKey`. */
+export const idOfMetaKey = (key: string): string => key.slice(metaKey("").length)
+
 /** Key of a group's saved results. With `.j`, `.t` and `.s` appended: keys of the counters of its chord. */
 export const groupKey = (group: string): string => `celery-taskset-meta-${group}`
 

@@ -87,7 +87,8 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   /**
    * URL of the result back end of Celery's clients, such as `redis://127.0.0.1:6379/1`. The worker stores the results
    * of tasks that they submit there, executes commands of `celery inspect` and `celery control`, and sends events to
-   * `celery events`. Defaults to none: such tasks run, but their clients get no result.
+   * `celery events`. With `rpc://` it sends the results to the clients that wait, over a transport of redis or amqp.
+   * Defaults to none: such tasks run, but their clients get no result.
    */
   readonly resultBackend?: string
   /** Queue of the workers of another language, by the `lang` header: `{ py: "celery" }`. */

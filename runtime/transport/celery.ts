@@ -16,15 +16,20 @@ export type CeleryConnectOptions = Pick<ConnectOptions, "namespace" | "name" | "
 
 /** Messages that are not tasks. All methods fail with `TransportError`. Subscriptions are made again after an outage. */
 export interface CeleryMessages {
+  /** Submits a task to a queue, and declares the queue if it does not exist. Resolves once the broker has the task. */
+  submit(queue: string, message: Message): Promise<void>
   /** Sends a message to all processes that listen to the exchange now. */
   broadcast(exchange: string, routingKey: string, message: Message): Promise<void>
   /** Calls the listener with each broadcast message until the signal fires. Resolves once the subscription is made. */
   listen(exchange: string, listener: (message: Message) => void, signal: AbortSignal): Promise<void>
-  /** Sends a message to the queues that are bound to a direct exchange by this key. Without such a queue it is dropped. */
+  /**
+   * Sends a message to the queues that are bound to a direct exchange by this key; with the exchange `""` to the queue of
+   * that name. Without such a queue it is dropped.
+   */
   send(exchange: string, routingKey: string, message: Message): Promise<void>
   /**
-   * Binds a queue that only this process reads, and calls the listener with its messages until the signal fires. Then the
-   * queue is removed.
+   * Declares a queue that only this process reads, binds it unless the exchange is `""`, and calls the listener with its
+   * messages until the signal fires. Then the queue is removed.
    */
   receive(
     binding: { readonly exchange: string; readonly routingKey: string; readonly queue: string },
@@ -39,12 +44,11 @@ export interface KeptResult {
   /** Key of the result in the back end, such as `celery-task-meta-<id>`. */
   readonly key: string
   readonly value: Uint8Array
+  /** The queue in which the client waits for it, where results are sent there and kept nowhere. */
+  readonly replyTo?: string | undefined
 }
 
-/**
- * Celery's result back end: results of tasks, and counters of chords. Every `expires` is a time to live in seconds. All
- * methods fail with `TransportError`.
- */
+/** Celery's result back end. Every `expires` is a time to live in seconds. All methods fail with `TransportError`. */
 export interface CeleryResults {
   /** Reads results, in the order of their keys; `undefined` for one that is not stored. */
   read(keys: ReadonlyArray<string>): Promise<ReadonlyArray<Uint8Array | undefined>>
@@ -54,6 +58,15 @@ export interface CeleryResults {
    * Calls the listener with each of these results that is written, until the signal fires. Resolves once it is subscribed.
    */
   watch(keys: ReadonlyArray<string>, listener: (result: KeptResult) => void, signal: AbortSignal): Promise<void>
+  /** Counters of chords. Absent: the back end has no chords. */
+  readonly chords?: CeleryChords
+  /** Resolves with the queue from which this process reads results. Absent: the back end stores results. */
+  replyTo?(): Promise<string>
+  close(): Promise<void>
+}
+
+/** Counters of chords. Every `expires` is a time to live in seconds. All methods fail with `TransportError`. */
+export interface CeleryChords {
   /**
    * Notes that a member of a chord has ended. The same member is counted once, however often this is called. Resolves with
    * how many members have ended and how many there are.
@@ -65,7 +78,6 @@ export interface CeleryResults {
   expect(group: string, size: number, expires: number): Promise<void>
   /** Removes the counters of a chord. */
   forget(group: string): Promise<void>
-  close(): Promise<void>
 }
 
 export interface ChordMember {

@@ -55,12 +55,7 @@ const harnessOf = (name: string, query: string, more: Partial<Harness> = {}): Ha
     const queues = await plugin.connect(url(), options)
     return split(queues, await sqlite.connect(new URL(`sqlite:${join(folder.path, `${name}.db`)}`), options))
   }
-  const settings = settingsOf(new URL(`amqp://localhost/?${query}`), {
-    namespace: "any",
-    lease: 1_000,
-    name: "kit",
-    timeout: 1_000,
-  })
+  const settings = settingsOf(new URL(`amqp://localhost/?${query}`), { namespace: "any" })
   return {
     name,
     slack: 5_000,

@@ -1,6 +1,6 @@
 /** A task as an AMQP message: whether Celery's library can read it, and whether it is the same when it comes back. */
 import { expect, test } from "vitest"
-import { fromAmqp, toAmqp } from "../../plugins/amqp/message.ts"
+import { fromAmqp, taskMessage } from "../../plugins/amqp/message.ts"
 
 const body = Uint8Array.of(1, 2, 3)
 const text = { content_type: "application/json", content_encoding: "utf-8" }
@@ -37,7 +37,7 @@ test("headers, properties and body come back, and integers have types that Celer
     expiration: "5",
     own: [1],
   }
-  const { content, options } = toAmqp({ headers, properties, body }, 77, 3)
+  const { content, options } = taskMessage({ headers, properties, body }, "callboard:77", 3)
   expect(options.headers).toMatchObject({
     retries: { "!": "int", value: 0 },
     timelimit: [{ "!": "int", value: 300 }, null],

@@ -28,12 +28,12 @@ interface Two {
 const isCall = (input: unknown): boolean =>
   typeof input === "object" && input !== null && "args" in input && "kwargs" in input
 
-/** Makes the actor. `backend`: URL of the Redis in which `lab.mark` counts its runs. */
-export const labFor = (backend: string) =>
+/** Makes the actor. `notes`: URL of the Redis in which `lab.mark` counts its runs. */
+export const labFor = (notes: string) =>
   actor("lab", {
     queue: "celery",
     start: async () => {
-      const client = createClient({ url: backend })
+      const client = createClient({ url: notes })
       await client.connect()
       return client
     },

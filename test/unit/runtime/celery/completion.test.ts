@@ -34,19 +34,21 @@ const backEnd = (before: (keys: ReadonlyArray<string>) => Promise<void> = async 
       }
     },
     watch: async () => undefined,
-    count: async ({ group, index, value }) => {
-      const ended = members.get(group) ?? new Map<string, number>()
-      members.set(group, ended.set(text(value), index))
-      return { ended: ended.size, size: sizes.get(group) }
-    },
-    members: async (group) =>
-      [...(members.get(group) ?? [])]
-        .toSorted(([, a], [, b]) => a - b)
-        .map(([member]) => new TextEncoder().encode(member)),
-    expect: async (group, size) => void sizes.set(group, size),
-    forget: async (group) => {
-      members.delete(group)
-      sizes.delete(group)
+    chords: {
+      count: async ({ group, index, value }) => {
+        const ended = members.get(group) ?? new Map<string, number>()
+        members.set(group, ended.set(text(value), index))
+        return { ended: ended.size, size: sizes.get(group) }
+      },
+      members: async (group) =>
+        [...(members.get(group) ?? [])]
+          .toSorted(([, a], [, b]) => a - b)
+          .map(([member]) => new TextEncoder().encode(member)),
+      expect: async (group, size) => void sizes.set(group, size),
+      forget: async (group) => {
+        members.delete(group)
+        sizes.delete(group)
+      },
     },
     close: async () => undefined,
   }
@@ -154,7 +156,7 @@ describe("a task of a client of Celery", () => {
     const { completion, send, ended } = await open(end)
     const id = await send("sums.add", [1, 1])
     await ended(id)
-    await completion.keepRevoked([id, "other"], "revoked")
+    await completion.keepRevoked([{ id }, { id: "other" }], "revoked")
     expect(end.meta(id)).toMatchObject({ status: "SUCCESS" })
     expect(end.meta("other")).toMatchObject({ status: "REVOKED" })
   })

@@ -1,0 +1,217 @@
+/** Real clients, tools and workers of Celery beside Callboard's: the same checks for each broker and back end. */
+import { hostname } from "node:os"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { type CeleryClient, connectCelery, type Service, serve } from "../../runtime/mod.ts"
+import { type CeleryVersion, startCelery } from "../support/servers/celery.ts"
+import { eventually, type Spawned } from "../support/servers/process.ts"
+import { labFor } from "./lab.ts"
+
+export const home = fileURLToPath(new URL(".", import.meta.url))
+
+/** The servers that both sides use. */
+export interface Place {
+  /** URL of the broker for Celery. */
+  readonly broker: string
+  /** URL of the same broker for Callboard. */
+  readonly transport: string
+  readonly backend: string
+  /** URL of the Redis in which `lab.mark` counts its runs. */
+  readonly notes: string
+}
+
+export class Sides {
+  readonly #place: () => Place
+
+  /** `place` is called when a side is started. */
+  constructor(place: () => Place) {
+    this.#place = place
+  }
+
+  get place(): Place {
+    return this.#place()
+  }
+
+  get env(): Readonly<Record<string, string>> {
+    const { broker, backend, notes } = this.place
+    return { CELERY_BROKER: broker, CELERY_BACKEND: backend, LAB_NOTES: notes }
+  }
+
+  async startOurs(name: string, queues: ReadonlyArray<string>): Promise<Service> {
+    const { transport, backend, notes } = this.place
+    const service = await serve({
+      transport,
+      resultBackend: backend,
+      actors: [labFor(notes)],
+      queues,
+      name,
+      concurrency: 16,
+      events: true,
+      signals: false,
+      logLevel: "error",
+    })
+    await service.ready()
+    return service
+  }
+
+  /** Starts a worker of Celery. Resolves once it is ready. */
+  async startTheirs(version: CeleryVersion, name: string, queues: ReadonlyArray<string>): Promise<Spawned> {
+    const what = ["-m", "celery", "-A", "tasks", "worker", "-Q", queues.join(","), "-c", "2", "-n", name, "-l", "INFO"]
+    const worker = await startCelery(version, home, what, this.env)
+    await worker.waitForLine(/ ready\.$/, 120_000)
+    return worker
+  }
+
+  /** Runs a Python program to its end. Resolves with what it prints; rejects unless it succeeds. */
+  async python(version: CeleryVersion, args: ReadonlyArray<string>): Promise<string> {
+    const run = await startCelery(version, home, args, this.env)
+    try {
+      run.endInput()
+      const { code } = await run.closed
+      if (code !== 0) throw new Error(`${args.join(" ")} ended with ${code}:\n${run.output}`)
+      return run.stdout
+    } finally {
+      await run.end()
+    }
+  }
+
+  celery(...args: ReadonlyArray<string>): Promise<string> {
+    return this.python("5.6", ["-m", "celery", "-A", "tasks", ...args])
+  }
+
+  client(version: CeleryVersion, ...args: ReadonlyArray<string>): Promise<string> {
+    return this.python(version, [join(home, "client.py"), ...args])
+  }
+}
+
+/** Registers the tests of a Callboard worker: with clients of these versions and protocols, and with Celery's tools. */
+export const ourWorker = (
+  sides: Sides,
+  clients: ReadonlyArray<readonly [CeleryVersion, 1 | 2]>,
+  { tools = true }: { readonly tools?: boolean } = {},
+) =>
+  describe("a worker of Callboard", () => {
+    let ours: Service
+    const queueOf = (version: string, protocol: number) => `q${version.replace(".", "")}${protocol}`
+    const queues = clients.map(([version, protocol]) => queueOf(version, protocol))
+
+    beforeAll(async () => {
+      ours = await sides.startOurs("ours", queues)
+    })
+
+    afterAll(() => ours?.stop({ now: true }))
+
+    if (tools) {
+      test("is known to the tools of Celery", async () => {
+        const node = `ours@${hostname()}`
+        expect(await sides.celery("status")).toContain(`${node}: OK`)
+        const inspected = async (...what: ReadonlyArray<string>): Promise<unknown> => {
+          const said: unknown = JSON.parse(await sides.celery("inspect", ...what, "--json"))
+          return typeof said === "object" && said !== null ? Reflect.get(said, node) : undefined
+        }
+        expect(await inspected("ping")).toEqual({ ok: "pong" })
+        expect(await inspected("registered")).toContain("lab.add")
+        expect(await inspected("active_queues")).toMatchObject(queues.map((name) => ({ name })))
+        expect(await inspected("stats")).toMatchObject({ pid: process.pid, pool: { "max-concurrency": 16 } })
+        for (const what of ["active", "reserved", "scheduled"]) expect(await inspected(what)).toEqual([])
+        expect(await sides.celery("control", "pool_grow", "2")).toContain("pool will grow")
+        expect(ours.worker?.load.concurrency).toBe(18)
+        expect(await sides.celery("control", "rate_limit", "lab.noop", "10/m")).toContain(
+          "new rate limit set successfully",
+        )
+        expect(await sides.celery("control", "add_consumer", "more")).toContain("add consumer more")
+        expect(ours.worker?.queues).toContain("more")
+        expect(await sides.celery("control", "cancel_consumer", "more")).toContain("no longer consuming from more")
+      }, 120_000)
+    }
+
+    test.concurrent.each(clients)(
+      "brings clients of Celery %s with protocol %i everything they wait for",
+      async (version, protocol) => {
+        const said = await sides.client(version, "suite", queueOf(version, protocol), String(protocol))
+        expect(said).toContain('{"failed": 0}')
+      },
+      300_000,
+    )
+  })
+
+/** Registers the tests of a Celery worker: with a Callboard client, and beside a Callboard worker. */
+export const theirWorker = (sides: Sides) =>
+  describe("a worker of Celery", () => {
+    let worker: Spawned
+    let ours: Service
+    let client: CeleryClient
+
+    beforeAll(async () => {
+      const { broker, backend } = sides.place
+      worker = await sides.startTheirs("5.6", "python@lab", ["python", "both"])
+      ours = await sides.startOurs("mixed", ["ours", "both"])
+      client = await connectCelery({ broker, resultBackend: backend, queue: "python" })
+    }, 300_000)
+
+    afterAll(async () => {
+      await client?.close()
+      await ours?.stop({ now: true })
+      await worker?.end()
+    })
+
+    test("runs the tasks of a Callboard client, which reads their results", async () => {
+      const add = await client.submit<number>("lab.add", { args: [2, 3] })
+      expect(await add.result()).toBe(5)
+      expect(await add.meta()).toMatchObject({ status: "SUCCESS", result: 5, task_id: add.id })
+      const values = [2n ** 60n + 1n, new Uint8Array([0, 255]), new Date(0), "🦀"]
+      const echo = await client.submit<Record<string, unknown>>("lab.echo", { args: values, kwargs: { k: null } })
+      const { args } = await echo.result()
+      expect(args).toMatchObject([values[0], values[1], expect.any(Date), "🦀"])
+      const later = await client.submit("lab.add", { kwargs: { x: 1, y: 1 }, delay: "500ms", priority: 9 })
+      expect(await later.meta()).toBeUndefined()
+      expect(await later.result()).toBe(2)
+      const failing = await client.submit("lab.fail", { args: ["no", 7] })
+      await expect(failing.result()).rejects.toMatchObject({
+        name: "JobFailed",
+        error: { name: "tasks.LabError", message: "no, 7", traceback: expect.stringContaining("raise LabError") },
+      })
+      const unknown = await client.submit("lab.nothing")
+      await expect(unknown.result()).rejects.toMatchObject({ error: { name: "celery.exceptions.NotRegistered" } })
+      const limited = await client.submit("lab.sleep", { args: [30], timeLimit: { hard: "1s" } })
+      await expect(limited.result()).rejects.toMatchObject({ error: { name: "billiard.exceptions.TimeLimitExceeded" } })
+      const expired = await client.submit("lab.add", { args: [1, 1], delay: "1s", expires: "1ms" })
+      await expect(expired.result()).rejects.toMatchObject({ name: "JobExpired" })
+    }, 60_000)
+
+    test("answers commands of a Callboard client, which receives its events", async () => {
+      const destination = ["python@lab"]
+      expect(await client.control("ping", { destination, timeout: "20s" })).toEqual([
+        { node: "python@lab", value: { ok: "pong" } },
+      ])
+      // Workers of both kinds reply to a command without a destination.
+      const all = await client.control("ping", { timeout: "3s" })
+      expect(all.map(({ node }) => node).toSorted()).toEqual([`mixed@${hostname()}`, "python@lab"].toSorted())
+      const seen: Array<string> = []
+      const stop = new AbortController()
+      await client.listen((event) => seen.push(`${event.type} ${String(event["uuid"])}`), stop.signal)
+      const job = await client.submit("lab.add", { args: [1, 2] })
+      await eventually(() => seen.includes(`task-succeeded ${job.id}`))
+      expect(seen).toContain(`task-received ${job.id}`)
+      stop.abort()
+      const waiting = await client.submit("lab.add", { args: [1, 1], delay: "1 hour" })
+      await eventually(async () => {
+        const [scheduled] = await client.control("scheduled", { destination, timeout: "5s" })
+        return JSON.stringify(scheduled?.value)?.includes(waiting.id)
+      })
+      await client.control("revoke", { arguments: { task_id: waiting.id }, destination, timeout: "5s" })
+      await expect(waiting.result()).rejects.toMatchObject({ name: "JobCancelled" })
+    }, 120_000)
+
+    test("and one of Callboard share a queue: every result is right, and no task ran twice", async () => {
+      const said = await sides.client("5.6", "mixed", "both", "1000", "python", "ours")
+      expect(said).toContain('{"failed": 0}')
+      const job = await client.chain<number>(
+        { task: "lab.add", args: [2, 3], queue: "python" },
+        { task: "lab.mul", args: [4], queue: "ours" },
+        { task: "lab.add", args: [1], queue: "python" },
+      )
+      expect(await job.result()).toBe(21)
+    }, 300_000)
+  })
