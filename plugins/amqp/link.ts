@@ -32,8 +32,11 @@ export interface ExchangeForm {
 /** How long a closing connection waits for the server to receive what was sent, in milliseconds. */
 const CLOSING_MS = 500
 
-/** How long a new quorum queue usually needs until it survives the sudden end of its only server, in milliseconds. */
-const DECLARED_MS = 1_000
+/**
+ * How long a new quorum queue is left alone, in milliseconds. The server saves its list of quorum queues about a second
+ * after it has changed. If the only server is killed before, the queue and the messages that it has confirmed are lost.
+ */
+const DECLARED_MS = 1_200
 
 const NOT_FOUND = 404
 

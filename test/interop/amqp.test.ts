@@ -187,6 +187,27 @@ test("jobs that run and wait while the server is killed end once each, and none 
   }
 }, 200_000)
 
+test("a new quorum queue keeps what it has confirmed although its only server is killed at once", async () => {
+  const queues = await plugin.connect(new URL(`${server.url}?queue-type=quorum`), optionsOf("new"))
+  const ids = Array.from({ length: 10 }, (_, n) => `task-${n}`)
+  const receipts = await queues.publish(ids.map((id) => driverPosting({ id, queue: "quorum" })))
+  expect(receipts).toEqual(ids.map(() => ({ status: "stored" })))
+  await server.kill()
+  await server.restart()
+  const request = { queues: ["quorum"], max: ids.length, wait: 0, rotate: false }
+  const left = new Set(ids)
+  const take = async () => {
+    const { deliveries } = await queues.take(request, new AbortController().signal)
+    for (const { content } of deliveries) {
+      if (!("headers" in content)) throw new Error("no message")
+      left.delete(String(content.headers["id"]))
+    }
+    return left.size === 0
+  }
+  await eventually(() => take().catch(() => false), { message: "all confirmed messages", deadline: 60_000 })
+  await queues.close()
+}, 200_000)
+
 test("tasks of a deleted queue are delivered by the records, and the queue is declared again", async () => {
   const transport = freshUrl()
   await using client = await connect(transport)
