@@ -1,12 +1,16 @@
 /** Real clients, tools and workers of Celery beside Callboard's: the same checks for each broker and back end. */
 import { hostname } from "node:os"
 import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { type CeleryClient, connectCelery, type Service, serve } from "../../runtime/mod.ts"
 import { type CeleryVersion, startCelery } from "../support/servers/celery.ts"
 import { eventually, type Spawned } from "../support/servers/process.ts"
 import { labFor } from "./lab.ts"
+
+/** How long a program of Python may take, in milliseconds: less than its test may, so that its output is shown. */
+const PROGRAM_MS = 240_000
 
 export const home = fileURLToPath(new URL(".", import.meta.url))
 
@@ -68,8 +72,8 @@ export class Sides {
     const run = await startCelery(version, home, args, this.env)
     try {
       run.endInput()
-      const { code } = await run.closed
-      if (code !== 0) throw new Error(`${args.join(" ")} ended with ${code}:\n${run.output}`)
+      const end = await Promise.race([run.closed, sleep(PROGRAM_MS, undefined, { ref: false })])
+      if (end?.code !== 0) throw new Error(`${args.join(" ")} ended with ${end?.code}:\n${run.output}`)
       return run.stdout
     } finally {
       await run.end()
@@ -123,7 +127,7 @@ export const ourWorker = (
         expect(await sides.celery("control", "add_consumer", "more")).toContain("add consumer more")
         expect(ours.worker?.queues).toContain("more")
         expect(await sides.celery("control", "cancel_consumer", "more")).toContain("no longer consuming from more")
-      }, 120_000)
+      }, 300_000)
     }
 
     test.concurrent.each(clients)(
