@@ -311,7 +311,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
     breaker: taking((take, { commit }) => async (request, signal) => {
       const taken = await take(request, signal)
       for (const { token } of taken.deliveries) {
-        void sleep(500).then(() => commit([{ id: token, task: { kind: "release", token, delay: 0 } }]).catch(() => []))
+        void sleep(100).then(() => commit([{ id: token, task: { kind: "release", token, delay: 0 } }]).catch(() => []))
       }
       return taken
     }),
