@@ -1,10 +1,10 @@
 /** Real clients, tools and workers of Celery beside Callboard's: the same checks for each broker and back end. */
 import { hostname } from "node:os"
 import { join } from "node:path"
-import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
-import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { type CeleryClient, connectCelery, type Service, serve } from "../../runtime/mod.ts"
+import { inspect } from "node:util"
+import { afterAll, beforeAll, beforeEach, describe, expect, type TestContext, test } from "vitest"
+import { type CeleryClient, connectCelery, type LogSink, type Service, serve } from "../../runtime/mod.ts"
 import { type CeleryVersion, startCelery } from "../support/servers/celery.ts"
 import { eventually, type Spawned } from "../support/servers/process.ts"
 import { labFor } from "./lab.ts"
@@ -13,6 +13,24 @@ import { labFor } from "./lab.ts"
 const PROGRAM_MS = 240_000
 
 export const home = fileURLToPath(new URL(".", import.meta.url))
+
+/** What the workers of Callboard have logged. */
+const logged: Array<string> = []
+const logLine = (message: string, fields: object): void => void logged.push(`${message} ${inspect(fields)}`)
+const log: LogSink = { debug: logLine, info: logLine, warn: logLine, error: logLine }
+/** The workers of Callboard that were started. */
+const services: Array<Service> = []
+/** Programs of Python that were started and have not ended. */
+const programs = new Set<Spawned>()
+
+/** A test that fails at its own limit would not say what it has waited for. */
+const tellOnFailure = ({ onTestFailed }: TestContext): void =>
+  onTestFailed(() => {
+    console.error(`The log of Callboard's workers ends with:\n${logged.slice(-40).join("\n")}`)
+    for (const { worker } of services) console.error(`A worker of Callboard has: ${inspect(worker?.inspect())}`)
+    for (const { output } of programs)
+      console.error(`A program runs, with this output so far:\n${output.slice(-4_000)}`)
+  })
 
 /** The servers that both sides use. */
 export interface Place {
@@ -53,29 +71,42 @@ export class Sides {
       concurrency: 16,
       events: true,
       signals: false,
-      logLevel: "error",
+      log,
     })
+    services.push(service)
     await service.ready()
     return service
+  }
+
+  async #start(version: CeleryVersion, args: ReadonlyArray<string>): Promise<Spawned> {
+    const program = await startCelery(version, home, args, this.env)
+    programs.add(program)
+    void program.exited.then(() => programs.delete(program))
+    return program
   }
 
   /** Starts a worker of Celery. Resolves once it is ready. */
   async startTheirs(version: CeleryVersion, name: string, queues: ReadonlyArray<string>): Promise<Spawned> {
     const what = ["-m", "celery", "-A", "tasks", "worker", "-Q", queues.join(","), "-c", "2", "-n", name, "-l", "INFO"]
-    const worker = await startCelery(version, home, what, this.env)
+    const worker = await this.#start(version, what)
     await worker.waitForLine(/ ready\.$/, 120_000)
     return worker
   }
 
-  /** Runs a Python program to its end. Resolves with what it prints; rejects unless it succeeds. */
+  /**
+   * Runs a Python program to its end. Resolves with what it prints; rejects unless it succeeds. A program that takes too
+   * long is ended, and prints the stacks of its threads before.
+   */
   async python(version: CeleryVersion, args: ReadonlyArray<string>): Promise<string> {
-    const run = await startCelery(version, home, args, this.env)
+    const run = await this.#start(version, ["-X", "faulthandler", ...args])
+    const late = setTimeout(() => run.kill("SIGABRT"), PROGRAM_MS)
     try {
       run.endInput()
-      const end = await Promise.race([run.closed, sleep(PROGRAM_MS, undefined, { ref: false })])
-      if (end?.code !== 0) throw new Error(`${args.join(" ")} ended with ${end?.code}:\n${run.output}`)
+      const { code, signal } = await run.closed
+      if (code !== 0) throw new Error(`${args.join(" ")} ended with ${code ?? signal}:\n${run.output}`)
       return run.stdout
     } finally {
+      clearTimeout(late)
       await run.end()
     }
   }
@@ -97,6 +128,7 @@ export const ourWorker = (
 ) =>
   describe("a worker of Callboard", () => {
     let ours: Service
+    beforeEach(tellOnFailure)
     const queueOf = (version: string, protocol: number) => `q${version.replace(".", "")}${protocol}`
     const queues = clients.map(([version, protocol]) => queueOf(version, protocol))
 
@@ -146,6 +178,8 @@ export const theirWorker = (sides: Sides) =>
     let worker: Spawned
     let ours: Service
     let client: CeleryClient
+
+    beforeEach(tellOnFailure)
 
     beforeAll(async () => {
       const { broker, backend } = sides.place
