@@ -46,8 +46,8 @@ const kill = async (): Promise<void> => {
 }
 
 /**
- * Quorum queues are tested without a kill of the server: one without others may lose what it has confirmed for a new
- * queue.
+ * `more`: what differs between the kinds of queue. The server is not killed while quorum queues are tested: on a server
+ * that is alone in its cluster, a new quorum queue may lose messages that were confirmed.
  */
 const harnessOf = (name: string, query: string, more: Partial<Harness> = {}): Harness => {
   const url = () => new URL(`${server.url}/?${query}`)

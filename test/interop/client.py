@@ -135,7 +135,7 @@ def suite(app, queue, protocol):
     check("link_error", errback)
     broken = chain(sign("lab.fail", "no", 1), sign("lab.add", 1), sign("lab.add", 1))
     if protocol == 2:
-        # The handle knows the id of the last step only, not the steps before it.
+        # A result that is made from the id alone has no parents, whose error `get` would raise instead of its own.
         check("chain that fails", lambda: error(app.AsyncResult(broken.apply_async().id), "LabError"))
     bad = [sign("lab.add", 1, 1), sign("lab.fail", "no", 1)]
     check("group that fails", lambda: error(group(bad).apply_async().results[1], "LabError", text="no"))

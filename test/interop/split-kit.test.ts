@@ -1,6 +1,6 @@
 /**
- * Queues of one transport and records of another under the conformance kit, both in memory: beside the kit on a real broker it tells
- * which of the two a fault lies in.
+ * Queues of one transport and records of another under the conformance kit, both in memory. Where a case fails here, the
+ * fault is in what joins the two; where it fails only with a real broker, the fault is in the transport of that broker.
  */
 import { describe, test, vi } from "vitest"
 import { plugin } from "../../plugins/memory/mod.ts"

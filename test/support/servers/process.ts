@@ -254,8 +254,8 @@ export function spawnOnTerminal(file: string, args: readonly string[] = [], opti
 }
 
 /**
- * Below the ports that systems give to outgoing connections and to servers that ask for any (from 32768 on Linux): while a server
- * is killed and started again, nothing else takes its port.
+ * Ports for the servers of tests. Systems give higher ones (from 32768 on Linux) to outgoing connections and to programs
+ * that ask for any port, so no other program takes the port of a server between its end and its next start.
  */
 const PORTS = { from: 12_000, to: 32_000 }
 
