@@ -10,10 +10,16 @@ import { producers } from "../support/tools/pages.ts"
 
 const hello = actor("hello", { methods: { count: ({ to }: { readonly to: number }) => ({ counted: to }) } })
 
-test("a program in Python submits over a socket, and hears of the end", { timeout: 300_000 }, async () => {
+test("a program in Python submits over a socket, and hears of the end", { timeout: 300_000 }, async ({
+  onTestFailed,
+}) => {
   const nats = keep(await startNats())
   using project = makeProject({ "producer.py": producers["producer.py"] })
-  const run = () => startCelery("5.6", project.path, ["producer.py"], { NATS_URL: nats.url })
+  const run = async () => {
+    const program = await startCelery("5.6", project.path, ["producer.py"], { NATS_URL: nats.url })
+    onTestFailed(() => console.error(`The producer has printed:\n${program.output}`))
+    return program
+  }
   await using early = await run()
   expect(await early.closed).toMatchObject({ code: 1 })
   expect(early.output).toContain("there is no such stream")
