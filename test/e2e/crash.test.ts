@@ -1,178 +1,18 @@
-/** What is promised through the death of processes: with real processes, on every transport that several can share. */
+/** What is promised through the death of processes. On the other transports the same is tried with chaos. */
 import { writeFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
-import { fileURLToPath } from "node:url"
-import type { Client, ReceivedEvent } from "callboard"
-import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
+import { describe, expect, test } from "vitest"
 import { eventually, spawnScript } from "../support/servers/process.ts"
-import { postgresBoards, type SharedBoard, sharedBoards } from "./boards.ts"
+import { sharedBoards } from "./boards.ts"
+import { FROZEN_LEASE, frozenFirst, registerCrashes } from "./crash-cases.ts"
 import { clientOf, DEADLINE, freeze, linesOf, serviceProgram, startService } from "./processes.ts"
 
-/** The outcomes that were refused, as workers tell them. */
-const refusalsOf = async (board: SharedBoard, client: Client): Promise<ReadonlyArray<ReceivedEvent>> => {
-  const events: Array<ReceivedEvent> = []
-  const stop = new AbortController()
-  board.keep({ [Symbol.asyncDispose]: async () => stop.abort() })
-  await client.listen((event) => {
-    if (event.type === "task-superseded") events.push(event)
-  }, stop.signal)
-  return events
-}
+const kinds = sharedBoards.slice(0, 1)
 
-/** Seconds: long enough that a worker on a busy machine keeps its lease. */
-const FROZEN_LEASE = 3
-
-/** Two workers and one job: the first is frozen in the middle of it, and the second has started it. */
-const frozenFirst = async (board: SharedBoard) => {
-  const client = await clientOf(board, FROZEN_LEASE)
-  const refusals = await refusalsOf(board, client)
-  const started = `${board.folder}/started`
-  const ownGate = `${board.folder}/gate-`
-  const ledger = `${board.folder}/ledger`
-  const first = await startService(board, FROZEN_LEASE)
-  const job = await client.submit("e2e.step", { input: { started, ownGate, ledger } })
-  await eventually(() => linesOf(started).length === 1, { deadline: DEADLINE, message: "the job starts" })
-  await freeze(first, client)
-  const second = await startService(board, FROZEN_LEASE)
-  await eventually(() => linesOf(started).length === 2, {
-    deadline: DEADLINE,
-    message: "another worker starts the job",
-  })
-  return { job, first, second, ownGate, ledger, refusals }
-}
-
-let server: PostgresServer
-beforeAll(async () => {
-  server = await startPostgres()
-})
-afterAll(() => server?.stop())
-
-// Postgres is tested only where workers die, since the runtime applies the same rules on all transports.
-const kinds = [...sharedBoards, postgresBoards(() => server)]
-
-// Cases wait for most of their time: the boards run side by side, and the cases of each board one after the other.
-describe.concurrent.each(kinds)("on $name", (kind) => {
-  test.sequential("a job that was accepted outlives the process that submitted it, and runs", async () => {
-    await using board = await kind.open()
-    const submitter = board.keep(
-      spawnScript(fileURLToPath(new URL("submit.ts", import.meta.url)), [board.url(), "e2e.step"]),
-    )
-    const [, id = ""] = await submitter.waitForLine(/^accepted (.+)$/, DEADLINE)
-    submitter.kill("SIGKILL")
-    await submitter.exited
-    const client = await clientOf(board)
-    expect((await client.job(id).find()).state).toBe("queued")
-    await startService(board, 30)
-    expect(await client.job(id).result({ timeout: 60 })).toMatchObject({ attempt: 1 })
-  })
-
-  test.sequential("a worker killed in the middle of a job loses nothing: another runs it after its lease, and it ends once", async () => {
-    await using board = await kind.open()
-    const client = await clientOf(board, 1)
-    const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate`, ledger: `${board.folder}/ledger` }
-    const first = await startService(board, 1)
-    const job = await client.submit("e2e.step", { input: files })
-    await eventually(() => linesOf(files.started).length === 1, { deadline: DEADLINE, message: "the job starts" })
-    first.kill("SIGKILL")
-    await first.exited
-    const second = await startService(board, 1)
-    await eventually(() => linesOf(files.started).length === 2, {
-      deadline: DEADLINE,
-      message: "another worker starts the job",
-    })
-    writeFileSync(files.gate, "")
-    expect(await job.result({ timeout: 60 })).toMatchObject({ pid: second.pid })
-    expect(linesOf(files.ledger)).toHaveLength(1)
-  })
-
-  test.sequential("a worker frozen in mid-job that wakes when another has the job, and finishes first, is refused", async () => {
-    await using board = await kind.open()
-    const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(board)
-    writeFileSync(`${ownGate}${first.pid}`, "")
-    first.kill("SIGCONT")
-    await eventually(() => linesOf(ledger).length === 1, { deadline: DEADLINE, message: "the frozen worker finishes" })
-    expect(linesOf(ledger)[0]).toContain(`${first.pid}`)
-    // A full second of its own: what it would write, it has tried to write.
-    await expect(job.result({ timeout: 1 })).rejects.toMatchObject({ _tag: "WaitTimeout" })
-    writeFileSync(`${ownGate}${second.pid}`, "")
-    expect(await job.result({ timeout: 60 })).toMatchObject({ pid: second.pid })
-    const view = await job.find()
-    expect(view.transitions.filter((transition) => transition.state === "succeeded")).toHaveLength(1)
-    expect(refusals).toMatchObject([{ uuid: job.id, name: "e2e.step", pid: first.pid }])
-  })
-
-  test.sequential("two workers share the work, and every job runs once", async () => {
-    await using board = await kind.open()
-    const ledger = `${board.folder}/ledger`
-    const client = await clientOf(board)
-    await Promise.all([startService(board, 30, { concurrency: 4 }), startService(board, 30, { concurrency: 4 })])
-    const jobs = 200
-    // Long enough that one of them cannot be done with all before the other has looked.
-    await client.submitMany(Array.from({ length: jobs }, () => ({ task: "e2e.nap", input: { ms: 10, ledger } })))
-    const done = () => linesOf(ledger).filter((line) => line.startsWith("done"))
-    await eventually(() => done().length >= jobs, { deadline: DEADLINE, message: "all jobs have run" })
-    expect(new Set(done().map((line) => line.split(" ")[1])).size).toBe(jobs)
-    expect(done()).toHaveLength(jobs)
-    expect(new Set(done().map((line) => line.split(" ")[2])).size).toBe(2)
-  })
-
-  test.sequential("a handler that blocks its thread for three leases is not delivered again", async () => {
-    await using board = await kind.open()
-    const client = await clientOf(board, 3)
-    const ledger = `${board.folder}/ledger`
-    const [first, second] = await Promise.all([startService(board, 3), startService(board, 3)])
-    const job = await client.submit("e2e.block", { input: { ms: 9_500, ledger } })
-    const pid = await job.result({ timeout: 60 })
-    expect([first.pid, second.pid]).toContain(pid)
-    expect(linesOf(ledger)).toEqual([`${pid}`])
-    expect(await job.find()).toMatchObject({ attempts: 1 })
-  })
-
-  test.sequential("a handler that blocks its thread past its hard limit fails for it, ends its worker, and its neighbours run elsewhere, uncounted", async () => {
-    await using board = await kind.open()
-    const client = await clientOf(board, 1)
-    const ledger = `${board.folder}/ledger`
-    const blocked = await startService(board, 1, { concurrency: 1 })
-    const blocker = await client.submit("e2e.block", { input: { ms: 60_000, ledger }, timeLimit: 1 })
-    const neighbour = await client.submit("e2e.step")
-    await blocked.exited
-    expect(await blocker.outcome({ timeout: 1 })).toMatchObject({
-      state: "failed",
-      error: { name: "TimeLimitExceeded" },
-    })
-    expect(linesOf(ledger)).toEqual([`${blocked.pid}`])
-    await startService(board, 1)
-    expect(await neighbour.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
-  }, 30_000)
-
-  test.sequential("the first signal lets what runs finish and hands back the rest; the exit code is 0", async () => {
-    await using board = await kind.open()
-    const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
-    const client = await clientOf(board)
-    const service = await startService(board, 30, { concurrency: 1 })
-    const running = await client.submit("e2e.step", { input: files })
-    await eventually(() => linesOf(files.started).length === 1, { deadline: DEADLINE, message: "the job starts" })
-    const waiting = await client.submit("e2e.step")
-    // Asked of the worker: what the broker has handed over may be on its way still.
-    const prefetched = async () => {
-      const [answer] = await client.control("reserved", {}, { timeout: 10 })
-      return JSON.stringify(answer?.value) === JSON.stringify([{ id: waiting.id, queue: "default" }])
-    }
-    await eventually(prefetched, { deadline: DEADLINE, message: "the second job is prefetched" })
-    service.kill("SIGTERM")
-    await service.waitForLine(/Restoring 1 unacknowledged/, DEADLINE)
-    writeFileSync(files.gate, "")
-    expect(await service.exited).toMatchObject({ code: 0 })
-    expect(await running.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
-    expect(await waiting.find()).toMatchObject({ state: "queued", attempts: 0 })
-    await startService(board, 30)
-    expect(await waiting.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
-  })
-})
+registerCrashes(kinds)
 
 // What the runtime decides by records alone, once their commits and hand-backs are known to hold on each transport.
-describe.concurrent.each(kinds.slice(0, 1))("by records, on $name", (kind) => {
+describe.concurrent.each(kinds)("by records, on $name", (kind) => {
   test.sequential("a worker frozen in mid-job that wakes when another has finished it is refused", async () => {
     await using board = await kind.open()
     const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(board)
