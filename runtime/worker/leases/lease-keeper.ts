@@ -17,7 +17,6 @@ import {
   packTokens,
   type RunDetails,
   SharedHeartbeat,
-  SharedTokens,
 } from "./lease-protocol.ts"
 
 interface LeaseKeeperOptions {
@@ -92,18 +91,16 @@ const lost = (options: LeaseKeeperOptions, token: string): void => {
   if (inFlight !== undefined && inFlight.phase !== "settling" && !inFlight.offQueue) options.onLost(inFlight)
 }
 
-/** Interval at which the thread gets the list of all deliveries. It reads new ones from shared memory. */
+/** Interval at which the thread gets the list of all deliveries. New ones are sent to it at once. */
 const SYNC_MS = 1_000
 const BEAT_MS = 250
 
 const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): LeaseKeeper => {
   const clock = new SharedHeartbeat()
-  const added = new SharedTokens()
   const data: LeaseThreadData = {
     ...target,
     lease: options.lease,
     clock: clock.buffer,
-    added: added.buffer,
     log: options.log.settings,
   }
   // The repository runs TypeScript and the package JavaScript; the file of the thread has the same extension as this
@@ -135,15 +132,12 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   thread.unref()
   clock.beat()
   const beats = setInterval(() => clock.beat(), BEAT_MS)
-  const syncs = setInterval(() => {
-    post({ kind: "held", tokens: packTokens(leased(options).map(({ delivery }) => delivery.token)) })
-    added.clear()
-  }, SYNC_MS)
+  const syncs = setInterval(
+    () => post({ kind: "held", tokens: packTokens(leased(options).map(({ delivery }) => delivery.token)) }),
+    SYNC_MS,
+  )
   return {
-    added: (tokens) => {
-      const packed = packTokens(tokens)
-      if (!added.add(packed)) post({ kind: "added", tokens: packed })
-    },
+    added: (tokens) => post({ kind: "added", tokens: packTokens(tokens) }),
     deadline: (at) => clock.deadline(at),
     calling: (run) => clock.note(run),
     keepAlive: (key, ttlMs) => post({ kind: "keep-alive", key, ttlMs }),

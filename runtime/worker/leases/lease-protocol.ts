@@ -13,8 +13,6 @@ export interface LeaseThreadData extends LeaseThreadTarget {
   /** Length of a lease, in milliseconds. */
   readonly lease: number
   readonly clock: SharedArrayBuffer
-  /** Deliveries that were just pulled. */
-  readonly added: SharedArrayBuffer
   /**
    * Settings of the log for the message before the process is killed. Absent where only the host application has a log;
    * then there is no message.
@@ -28,7 +26,7 @@ export const packTokens = (tokens: Iterable<string>): Tokens => [...tokens].join
 export const unpackTokens = (tokens: Tokens): ReadonlyArray<string> => (tokens === "" ? [] : tokens.split("\n"))
 
 export type LeaseThreadCommand =
-  /** Deliveries that were just pulled, for which there is no room in shared memory. */
+  /** Deliveries that were just pulled. */
   | { readonly kind: "added"; readonly tokens: Tokens }
   /** All deliveries that the worker has now. */
   | { readonly kind: "held"; readonly tokens: Tokens }
@@ -144,54 +142,5 @@ export class SharedHeartbeat {
     const [turn = 0, leftMs = 0] = this.#times
     if (turn !== this.#seen.turn) this.#seen = { turn, at: now }
     return turn > 0 && now > this.#seen.at + leftMs + GRACE_MS && leftMs > -GRACE_MS / 2
-  }
-}
-
-/** Characters that there is room for between two lists of all deliveries: the tokens of about a thousand. */
-const ROOM = 128 * 1_024
-
-const LENGTH = 0
-const CLEARED = 1
-const LINE_FEED = 10
-
-/**
- * Tokens of deliveries in memory that the worker and its lease thread share. A message to a thread wakes it, and on an idle
- * worker takes an eighth of the processor time of a job; most deliveries have ended long before their leases need the thread.
- */
-export class SharedTokens {
-  readonly buffer: SharedArrayBuffer
-  /** How many characters there are, and how often they were cleared. */
-  readonly #state: Int32Array
-  readonly #characters: Uint16Array
-
-  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(8 + ROOM * 2)) {
-    this.buffer = buffer
-    this.#state = new Int32Array(buffer, 0, 2)
-    this.#characters = new Uint16Array(buffer, 8)
-  }
-
-  /** Adds tokens; called by the worker. False where there is no room for them. */
-  add(tokens: Tokens): boolean {
-    const characters = this.#characters
-    let at = this.#state[LENGTH] ?? 0
-    if (at + tokens.length + 1 > characters.length) return false
-    if (at > 0) characters[at++] = LINE_FEED
-    for (let from = 0; from < tokens.length; from++) characters[at++] = tokens.charCodeAt(from)
-    Atomics.store(this.#state, LENGTH, at)
-    return true
-  }
-
-  /** Forgets all tokens; called by the worker, once the thread was sent the list of all deliveries. */
-  clear(): void {
-    Atomics.add(this.#state, CLEARED, 1)
-    Atomics.store(this.#state, LENGTH, 0)
-  }
-
-  /** The tokens since they were cleared; called by the thread. None where they are cleared meanwhile: a list is on its way. */
-  read(): Tokens {
-    const cleared = Atomics.load(this.#state, CLEARED)
-    const characters = this.#characters.slice(0, Atomics.load(this.#state, LENGTH))
-    if (Atomics.load(this.#state, CLEARED) !== cleared) return ""
-    return new TextDecoder("utf-16le").decode(characters)
   }
 }

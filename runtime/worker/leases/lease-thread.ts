@@ -11,14 +11,11 @@ import {
   type LeaseThreadData,
   type LeaseThreadMessage,
   SharedHeartbeat,
-  SharedTokens,
-  type Tokens,
   unpackTokens,
 } from "./lease-protocol.ts"
 
 const data: LeaseThreadData = workerData
 const clock = new SharedHeartbeat(data.clock)
-const added = new SharedTokens(data.added)
 /** By token, when its lease was last extended, or when it came. */
 const held = new Map<string, number>()
 let transport: Transport | undefined
@@ -27,17 +24,6 @@ let busy = false
 let entry: { readonly key: string; readonly ttlMs: number; beat: ReturnType<typeof setInterval> } | undefined
 
 const ALIVE = new TextEncoder().encode("alive")
-
-/**
- * Since when deliveries are held that this thread did not know of. Those from before it was connected may be older than they
- * seem, so that their leases are extended at once.
- */
-let unknownSince = (): number => Number.NEGATIVE_INFINITY
-
-const hold = (tokens: Tokens) => {
-  const since = unknownSince()
-  for (const token of unpackTokens(tokens)) if (!held.has(token)) held.set(token, since)
-}
 
 const post = (message: LeaseThreadMessage) => parentPort?.postMessage(message)
 
@@ -54,8 +40,6 @@ const trouble = (what: "leases" | "entry", cause: unknown) => {
 
 const extend = async (connected: Transport) => {
   const now = performance.now()
-  hold(added.read())
-  unknownSince = () => performance.now()
   if (clock.isBlocked(now)) {
     clearInterval(timer)
     try {
@@ -97,13 +81,16 @@ const beat = async () => {
 
 parentPort?.on("message", (command: LeaseThreadCommand) => {
   switch (command.kind) {
-    case "added":
-      hold(command.tokens)
+    case "added": {
+      // A delivery that came before this thread was connected may be older than it seems, so its lease is extended at
+      // once.
+      const since = transport === undefined ? Number.NEGATIVE_INFINITY : performance.now()
+      for (const token of unpackTokens(command.tokens)) held.set(token, since)
       break
+    }
     case "held": {
       const still = new Set(unpackTokens(command.tokens))
       for (const token of held.keys()) if (!still.has(token)) held.delete(token)
-      hold(command.tokens)
       break
     }
     case "keep-alive":

@@ -1,11 +1,5 @@
 import { describe, expect, test } from "vitest"
-import {
-  GRACE_MS,
-  packTokens,
-  SharedHeartbeat,
-  SharedTokens,
-  unpackTokens,
-} from "../../../../../runtime/worker/leases/lease-protocol.ts"
+import { GRACE_MS, SharedHeartbeat } from "../../../../../runtime/worker/leases/lease-protocol.ts"
 
 const note = { token: "t.1", fence: "0001", id: "job", startedAt: 500, hardSeconds: 0.5, rejects: true, keepMs: -1 }
 
@@ -62,38 +56,5 @@ describe("a thread", () => {
     main.deadline(performance.now() - GRACE_MS - 1)
     expect(other.isBlocked(0)).toBe(false)
     expect(other.isBlocked(1e9)).toBe(false)
-  })
-})
-
-describe("tokens in shared memory", () => {
-  /** The worker's side of the shared memory, and what the lease thread reads. */
-  const threads = () => {
-    const worker = new SharedTokens()
-    const thread = new SharedTokens(worker.buffer)
-    return { worker, read: () => unpackTokens(thread.read()) }
-  }
-
-  test("are read by the thread since they were cleared, as often as it likes", () => {
-    const { worker, read } = threads()
-    expect(read()).toEqual([])
-    worker.add("fa1.1 job token")
-    worker.add(packTokens(["two", "thrée"]))
-    for (let times = 0; times < 2; times++) expect(read()).toEqual(["fa1.1 job token", "two", "thrée"])
-    worker.clear()
-    expect(read()).toEqual([])
-    worker.add("four")
-    expect(read()).toEqual(["four"])
-  })
-
-  test("for which there is no room are refused as a whole, until the others are cleared", () => {
-    const { worker, read } = threads()
-    const token = "t".repeat(1_000)
-    let count = 0
-    while (worker.add(token)) count++
-    expect(count).toBeGreaterThan(100)
-    expect(read()).toEqual(Array.from({ length: count }, () => token))
-    worker.clear()
-    expect(worker.add(token)).toBe(true)
-    expect(read()).toEqual([token])
   })
 })
