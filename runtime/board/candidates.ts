@@ -65,13 +65,13 @@ export class Candidates {
     this.#reclaimAfterMs = reclaimAfterMs
   }
 
-  /** The next job to try, where one is known. */
+  /** The next job that a claim should try, if this process knows of one. */
   known(): Known | undefined {
     if (performance.now() - this.#at > KEPT_MS) this.#list = []
     const next = this.#list.shift()
     if (next === undefined) return undefined
     this.#given.set(next.record.id, next.revision)
-    // What fails here fails again where it is waited for.
+    // A look that fails here is made again by the next claim, which reports the failure.
     if (this.#isCut && this.#list.length < FEW) this.#lookAgain().catch(() => undefined)
     return next
   }

@@ -23,7 +23,7 @@ export type Rule<A> = (record: BoardRecord | undefined, now: number) => Result.R
 
 const hasSequence = (record: BoardRecord): record is Known["record"] => record.sequence !== undefined
 
-/** The record with its sequence, which what a rule has made of a known record has already. */
+/** The record with its sequence. A record that a rule has made of a known one has its sequence already. */
 export const inOrder = (record: BoardRecord, sequence: number): Known["record"] =>
   hasSequence(record) ? record : { ...record, sequence }
 

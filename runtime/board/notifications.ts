@@ -141,7 +141,7 @@ export class BoardNotifications {
   }
 
   #heard(payload: Uint8Array, listener: Listener): void {
-    // The beginning is ASCII. The rest of an own message is as a rule not needed.
+    // The beginning is ASCII. The rest of a message that this process sent itself is seldom needed, and is decoded on demand.
     const beginning = decoder.decode(payload.subarray(0, this.#own.length))
     if (!beginning.startsWith(this.#ofBoard)) return
     listener(() => read(decoder.decode(payload)), beginning === this.#own)

@@ -44,7 +44,7 @@ export const end = async (
   return endClaim(run, how, job, idOf(job), owner, options.claim)
 }
 
-/** {@link end}, of what was checked already. */
+/** Ends a claim, as {@link end} does, with arguments that were checked already. */
 export const endClaim = (
   run: Run,
   how: End,

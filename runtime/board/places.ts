@@ -32,7 +32,7 @@ const since = ({ monotonic, wall }: Moment): number => Math.max(performance.now(
 
 interface Tail {
   readonly bucket: number
-  /** Of the keys of all entries in this bucket, and of no other. */
+  /** The prefix of the keys of all entries in this bucket; no other key has it. */
   readonly beginning: string
   readonly free: Array<number>
   /** Places into which this process is posting: they are free in the store, and not to be offered again. */
@@ -47,7 +47,7 @@ interface Tail {
 
 /** A place to post into, and when it was known to be in the last bucket. */
 export interface Offer extends Place {
-  /** Of the entry. */
+  /** The key of the entry. */
   readonly key: string
   readonly readAt: Moment
 }
@@ -112,7 +112,7 @@ export class Places {
     const tail = this.#tails.get(priority)
     if (tail === undefined) return
     tail.misses = 0
-    // Also of a job in an earlier bucket: all in the bucket after this one come after it.
+    // The job may lie in an earlier bucket: those of later buckets have higher sequences all the same.
     tail.newest = Math.max(tail.newest, sequence)
     if (tail.bucket !== bucket) return
     tail.underWay.delete(slot)
@@ -201,7 +201,7 @@ export class Places {
     return this.#unread(priority, line === undefined ? 0 : tailOf(line), readAt)
   }
 
-  /** Nothing is known yet of what is in a bucket. */
+  /** A bucket whose entries have not been read. */
   #unread(priority: BoardPriority, bucket: number, readAt: Moment): Tail {
     const beginning = this.#entries.bucket(priority, bucket)
     return { bucket, beginning, readAt, free: [], underWay: new Set(), misses: 0, stored: [], newest: 0 }

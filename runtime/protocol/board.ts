@@ -179,7 +179,7 @@ export const posted = (
   now: number,
 ): BoardRecord => ({ id, ...job, createdAt: now, modifiedAt: now, claims: 0, story: [{ at: now, step: "posted" }] })
 
-/** What changes with further steps in the story of an entry. Neither its times nor the order of its steps go back. */
+/** The fields of an entry that change when steps are added to its story. Neither its times nor the order of its steps go back. */
 const withSteps = (
   record: BoardRecord,
   steps: ReadonlyArray<BoardStep>,

@@ -24,7 +24,7 @@ import type { StepEntry, StepFailure } from "./page.ts"
 export const MOST_STEPS = 10_000
 /** The most bytes of a journal with which a further step begins. Reverts are stored beyond it. */
 export const MOST_BYTES = 64 * 1024 * 1024
-/** With this part of either a job is near its end. */
+/** The part of either limit from which a warning is logged. */
 export const MUCH = 0.8
 const MOST_NAME_BYTES = 128
 
@@ -262,7 +262,7 @@ export class StepCalls {
     run: (step: Step) => unknown,
   ): Promise<Outcome> {
     const { id, run: number, log, progress, invoke } = this.#options
-    // Most steps use neither.
+    // Made when a step asks for its signal: most steps do not.
     let abort: AbortController | undefined
     let signal: AbortSignal | undefined
     const step: Step = {

@@ -41,7 +41,7 @@ export interface StepPort extends StepNotes {
    * job.
    */
   doubt(): Promise<void> | undefined
-  /** Told when a step, or the revert of one, begins. */
+  /** Called when a step, or the revert of one, begins. */
   began(name: string, state: "started" | "reverting"): void
   /** Fires the job's signal where it was cancelled: the announcement of that may be late, or lost. */
   heed(): Promise<void>

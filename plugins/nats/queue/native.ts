@@ -65,7 +65,7 @@ export const readNative = (
   const properties = new Map<string, string>()
   for (const [name, values] of given) {
     const property = PROPERTIES.get(name.toLowerCase())
-    // What the server and its clients use themselves.
+    // Headers with this prefix belong to the server and its clients, and are no part of the task.
     if (/^nats-/i.test(name) || (name === "id" && values.join() === "")) continue
     if (property !== undefined) properties.set(property, values.join(", "))
     else headers.set(name, values.length > 1 ? values : valueOf(name, values[0] ?? ""))

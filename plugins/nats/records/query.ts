@@ -159,7 +159,7 @@ export class JobLister {
       const id = this.#parts.names.idIn(subject)
       if (!id.toLowerCase().endsWith(query.idEnds ?? "")) continue
       if (index === undefined || fits(index, query, next.source.kind)) found.push({ ...next, index, id })
-      // What was read is used also where the search is over by now.
+      // Messages that were read before the budget was over are used all the same.
     } while (found.length < count)
     return found
   }

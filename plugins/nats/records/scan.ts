@@ -16,12 +16,12 @@ export interface ReverseScan {
   take(): void
 }
 
-/** By how much a window that was nearly empty grows, and one that was too full shrinks, at most. */
+/** Largest factor by which a window grows when it was nearly empty, or shrinks when it was too full. */
 const FACTOR = 8
 
 abstract class Scan implements ReverseScan {
   protected readonly reader: StreamReader
-  /** Sequences below this one hold nothing. */
+  /** The first sequence of the stream that may hold a message. */
   protected first = 1
   /** All sequences from this one on were read. */
   protected below: number
@@ -202,7 +202,7 @@ export class FilteredScan extends Scan {
   }
 
   protected override async read(): Promise<void> {
-    // At the end of the stream a request finds what there is, or soon nothing; and among many it finds one soon.
+    // Near the end of the stream, or where matches are frequent, a request is answered quickly without knowing where they lie.
     const isNear = this.#end - this.below < this.#near
     if (!this.#isPlaced && !isNear && this.#isSparse) {
       this.#countable ??= this.#isCountable()
@@ -228,7 +228,7 @@ export class FilteredScan extends Scan {
   /** The matches from `low` on that were not read before; `undefined` where they are more than one answer holds. */
   async #window(low: number): Promise<Array<StoredMessage> | undefined> {
     const found: Array<StoredMessage> = []
-    // Behind the last match a request looks through the rest of the stream, so that no more are asked for than there are.
+    // A request that asks for more matches than there are makes the server look through the rest of the stream.
     let from = low
     let batch = this.#isPlaced ? 1 : BATCH
     for (;;) {
@@ -249,7 +249,7 @@ export class FilteredScan extends Scan {
     return (await this.reader.count(filter)) * share <= this.#most
   }
 
-  /** Finds where the first and the last match lie; between them a request always finds one soon. */
+  /** Finds where the first and the last match lie. Requests outside of these would look through messages that do not match. */
   async #place(): Promise<void> {
     const [{ messages, more }, last] = await Promise.all([
       this.reader.from(1, this.#filter, 1),

@@ -23,14 +23,14 @@ export interface StoredMessage {
   header(name: string): string
 }
 
-/** What a stream holds. */
+/** First and last sequence of a stream, and how much it holds. */
 export interface StreamBounds {
   /** Sequence of the first message. */
   readonly first: number
   /** Sequence of the last message that was stored. */
   readonly last: number
   readonly messages: number
-  /** What all messages take. */
+  /** Size of all messages, in bytes. */
   readonly bytes: number
 }
 
