@@ -41,7 +41,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   const jobs: Jobs = {
     publish: guarded((postings) => {
       for (const { queue } of postings) void registry.note(queue)
-      return publish(driver, postings)
+      return ownEnds.submit(postings, () => publish(driver, postings))
     }),
     publishTogether: guarded((postings) => {
       for (const { queue } of postings) void registry.note(queue)

@@ -18,11 +18,16 @@ const recordOf = (id: string, { fence }: JobDelivery, result: string): JobRecord
 }
 
 /** A process of a board, and what it has asked the driver about ends. */
-const open = (board = new LeastBoard()) => {
+const open = (board = new LeastBoard(), during: { publish?: () => Promise<unknown> } = {}) => {
   const driver = leastDriver(board, { lease: 60_000 })
   const asked: Array<Interest | "read"> = []
   const counting: Driver = {
     ...driver,
+    publish: async (postings) => {
+      const receipts = await driver.publish(postings)
+      await during.publish?.()
+      return receipts
+    },
     listen: (interest, listener, signal) => {
       asked.push(interest)
       return driver.listen(interest, listener, signal)
@@ -84,14 +89,17 @@ test("a wait in the process that ends jobs hears of the next end without asking 
   expect(here.asked).toEqual([])
 })
 
-test("a wait for a job that has ended already asks the driver: it may be running again", async () => {
-  const here = open()
-  await endOne(here, "a")
-  await here.jobs.publish([job("b")])
-  await end(here.jobs, "b", await take(here.jobs))
-  const { watching, stop } = waitFor(here.jobs, "b")
+test("a job that ends before its submission is answered is known to a wait that begins then, and later the driver is asked", async () => {
+  const board = new LeastBoard()
+  const during = { publish: async () => void (await end(here.jobs, "a", await take(here.jobs))) }
+  const here = open(board, during)
+  await here.jobs.publish([job("a")])
+  expect(await waitFor(here.jobs, "a").ended).toMatchObject({ id: "a", result: "a" })
+  expect(here.asked).toEqual([])
+  await new Promise((resolve) => setImmediate(resolve))
+  const { watching, stop } = waitFor(here.jobs, "a")
   await watching
-  expect(here.asked).toEqual([{ kind: "job", id: "b", ends: true }])
+  expect(here.asked).toEqual([{ kind: "job", id: "a", ends: true }])
   stop.abort()
 })
 
