@@ -11,7 +11,6 @@ import { decide } from "./decide.ts"
 import { AttemptEnder } from "./end.ts"
 import { Finder } from "./find.ts"
 import { Notes } from "./notes.ts"
-import { OwnEnds } from "./own-ends.ts"
 import { QueueRegistry } from "./queue-registry.ts"
 import { Revisions } from "./revisions.ts"
 import { take } from "./take.ts"
@@ -23,8 +22,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   const batched = new BatchedDriver(driver)
   const revisions = new Revisions()
   const notes = new Notes(driver, batched, revisions, lease)
-  const ownEnds = new OwnEnds()
-  const ender = new AttemptEnder(driver, batched, revisions, ownEnds)
+  const ender = new AttemptEnder(driver, batched, revisions)
   const finder = new Finder(driver, batched, notes)
   const registry = new QueueRegistry(driver.store)
   const { capabilities, broadcast } = driver
@@ -41,7 +39,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   const jobs: Jobs = {
     publish: guarded((postings) => {
       for (const { queue } of postings) void registry.note(queue)
-      return ownEnds.submit(postings, () => publish(driver, postings))
+      return publish(driver, postings)
     }),
     publishTogether: guarded((postings) => {
       for (const { queue } of postings) void registry.note(queue)
@@ -78,7 +76,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     count: guarded((query, most) => finder.count(query, most)),
     watch: guarded(({ id, ends }, listener, signal) =>
       ends && id !== undefined
-        ? watchEnd({ driver, finder, ownEnds }, id, listener, signal, closing.signal)
+        ? watchEnd(driver, finder, id, listener, signal, closing.signal)
         : watchJobs(driver, finder, id, listener, AbortSignal.any([signal, closing.signal])),
     ),
   }

@@ -4,7 +4,6 @@ import type { Driver, News } from "../driver.ts"
 import { decodeStored } from "./codec.ts"
 import type { Finder } from "./find.ts"
 import { NOTES, noteKey } from "./notes.ts"
-import type { OwnEnds } from "./own-ends.ts"
 import { watchStore } from "./watch-store.ts"
 
 const decoder = new TextDecoder()
@@ -72,7 +71,8 @@ export const watchJobs = async (
  * is asked and not listened to, since a signal of both takes longer to make and to fire than all else of a wait.
  */
 export const watchEnd = async (
-  { driver, finder, ownEnds }: { readonly driver: Driver; readonly finder: Finder; readonly ownEnds: OwnEnds },
+  driver: Driver,
+  finder: Finder,
   id: string,
   listener: (record: JobRecord) => void,
   signal: AbortSignal,
@@ -80,11 +80,6 @@ export const watchEnd = async (
 ): Promise<void> => {
   if (signal.aborted) return
   const isOver = (): boolean => signal.aborted || closing.aborted
-  const stored = (bytes: Uint8Array): void => {
-    const record = recordIn(bytes)
-    if (record !== undefined && !isOver()) listener(record)
-  }
-  if (await ownEnds.wait(id, stored, signal)) return
   const hear = async (news: News): Promise<void> => {
     if (isOver() || news.kind === "queue" || (news.kind === "job" && news.id !== id)) return
     const told = news.kind === "job" ? recordIn(news.record) : undefined
