@@ -1,6 +1,6 @@
 /**
  * Tasks that programs without Callboard publish: Celery's headers as headers of NATS, above a body of any content type. Each
- * becomes the message that a client would have published; what makes no task keeps the reason why (docs/wire-nats.md).
+ * becomes the message that a client would have published. One that is no task is refused with a reason (docs/wire-nats.md).
  */
 import { mediaType } from "../../../runtime/protocol/codec/codec.ts"
 import { HeaderProblem, time } from "../../../runtime/protocol/header-field.ts"
@@ -42,8 +42,8 @@ interface Published {
 }
 
 /**
- * The content of a task that has no frame of Callboard's. What is so large that a retry could have more than `maxTask` bytes is
- * refused: it could not be stored.
+ * The content of a task that has no frame of Callboard's. A task that could have more than `maxTask` bytes at its retry is
+ * refused, since the retry could not be stored.
  */
 export const readNative = (
   { subject, band, block, data: view }: Published,
