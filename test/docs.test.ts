@@ -12,7 +12,7 @@ import { SETTINGS } from "../runtime/config/settings.ts"
 import { PROBLEMS } from "../runtime/http/response.ts"
 import { decodeEnvelope, encodeEnvelope } from "../runtime/protocol/envelope.ts"
 import { isUndecodable } from "../runtime/protocol/message.ts"
-import { examplePaths, makeExamples } from "./cli/examples.ts"
+import { makeExamples, surroundings } from "./cli/examples.ts"
 import type { Project } from "./cli/project.ts"
 import { natsProgram } from "./support/servers/nats-program.ts"
 import { eventually, freePort, type Spawned, spawnProcess, spawnScript } from "./support/servers/process.ts"
@@ -41,16 +41,6 @@ const everything = pages.map(({ text }) => text).join("\n")
 // ── Examples ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const examples = Object.fromEntries(exampleFiles())
-
-/** What examples import that an application has anyway. */
-const surroundings = {
-  "actors/hello.ts": read("runtime/cli/templates/actors/hello.ts"),
-  "logger.ts": `
-const say = (fields: unknown, message: string) => console.log("own log:", message)
-export const logger = { debug: say, info: say, warn: say, error: say, isLevelEnabled: (level: string) => level !== "debug" }
-`,
-  "mod.ts": `export * from "${join(root, "plugins/postgres/mod.ts")}"\n`,
-}
 
 /** The examples that run beside `callboard dev` and end by themselves, with what they print; `ID` stands for any id. */
 const scripts: Readonly<Record<string, ReadonlyArray<string>>> = {
@@ -152,24 +142,6 @@ test("every example is run, or named as one that is not", () => {
     "ts",
     "yaml",
   ])
-})
-
-test("all examples compile", { timeout: 120_000 }, async () => {
-  using project = makeExamples({ ...surroundings, ...examples })
-  const template = JSON.parse(read("runtime/cli/templates/tsconfig.json"))
-  // The sources need a newer library than the declarations of the package do, and some of them are plain JavaScript.
-  const sources = { lib: ["ESNext", "DOM"], types: ["node"], allowJs: true, paths: examplePaths }
-  const compilerOptions = { ...template.compilerOptions, ...sources }
-  project.write("package.json", JSON.stringify({ type: "module" }))
-  project.write("tsconfig.json", JSON.stringify({ compilerOptions, include: ["*.ts", "actors"] }))
-  // The compiler is a program of its own; what starts it is plain JavaScript.
-  await using compiler = spawnProcess("node", [
-    join(root, "node_modules/typescript/bin/tsc"),
-    "--singleThreaded",
-    "-p",
-    project.path,
-  ])
-  expect(await ended(compiler)).toEqual({ code: 0, signal: null, output: "" })
 })
 
 /** Runs the scripts one after the other in one process, which costs a start of the runtime less for each. */

@@ -24,11 +24,11 @@ const withCelery = allFiles.filter((file) => /^test\/(interop|unit\/plugins\/red
 
 export const testFiles = allFiles.filter((file) => !pageTests.includes(file) && !withCelery.includes(file))
 
+/** What users rely on, which holds on every transport: on those that need a server in stages of their own. */
+export const scenarios = testFiles.filter((file) => file.startsWith("test/scenarios/"))
+
 /** The scenarios and the short chaos runs are tried on that broker as well. */
-export const interopTests = [
-  ...withCelery,
-  ...testFiles.filter((file) => file.startsWith("test/scenarios/") || file === "test/chaos/chaos.test.ts"),
-]
+export const interopTests = [...withCelery, ...scenarios, "test/chaos/chaos.test.ts"]
 
 /** What starts a server or a process, takes a board that processes share, or runs the kit. */
 const starters =
@@ -59,11 +59,9 @@ export const unitTests = testFiles.filter(
  */
 export const longest = [
   "e2e/broker-loss",
-  "cli/package",
   "scenarios/workers",
   "unit/plugins/postgres/kit",
   "nats/nats.test",
-  "e2e/crash",
   "kit-driver",
   "faults/",
   "cli/worker",

@@ -1,5 +1,5 @@
 /** A folder with examples of the documentation in it, which finds the libraries of this repository. */
-import { existsSync, symlinkSync } from "node:fs"
+import { existsSync, readFileSync, symlinkSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { makeProject, type Project } from "./project.ts"
@@ -21,4 +21,14 @@ export const makeExamples = (files: Readonly<Record<string, string>>): Project =
   }
   project.write("tsconfig.json", JSON.stringify({ compilerOptions: { paths: examplePaths } }))
   return project
+}
+
+/** What examples import that an application has anyway. */
+export const surroundings = {
+  "actors/hello.ts": readFileSync(join(root, "runtime/cli/templates/actors/hello.ts"), "utf8"),
+  "logger.ts": `
+const say = (fields: unknown, message: string) => console.log("own log:", message)
+export const logger = { debug: say, info: say, warn: say, error: say, isLevelEnabled: (level: string) => level !== "debug" }
+`,
+  "mod.ts": `export * from "${join(root, "plugins/postgres/mod.ts")}"\n`,
 }

@@ -10,42 +10,40 @@ export type NewBoard = (options?: { readonly lease?: number }) => string
 
 export type ScenarioTransport = "memory" | "sqlite" | "nats" | "redis"
 
-/**
- * Defines the same scenarios on memory, sqlite and nats; in a run that shares a broker with Celery on redis alone. Real
- * servers, one for all tests of a file.
- */
-export const onEveryBoard = (define: (newBoard: NewBoard, transport: ScenarioTransport) => void): void => {
-  if (process.env["CALLBOARD_TEST_BOARDS"] === "redis") {
-    describe("on redis", () => {
-      let server: RedisServer
-      beforeAll(async () => {
-        server = await startRedis()
-      })
-      afterAll(() => server.stop())
-      define(({ lease = 30 } = {}) => `${server.url}?lease=${lease}&ns=${generateId()}`, "redis")
-    })
-    return
-  }
-
-  describe("on memory", () => {
-    define(({ lease = 30 } = {}) => `memory://${generateId()}?lease=${lease}`, "memory")
-  })
-
-  describe("on sqlite", () => {
+/** How a file opens boards of a transport; called within its `describe`, so that it may start a server for its tests. */
+const openers: Readonly<Record<ScenarioTransport, () => NewBoard>> = {
+  memory:
+    () =>
+    ({ lease = 30 } = {}) =>
+      `memory://${generateId()}?lease=${lease}`,
+  sqlite: () => {
     let folder: TemporaryFolder
     beforeAll(() => {
       folder = temporaryFolder()
     })
     afterAll(() => folder.remove())
-    define(({ lease = 30 } = {}) => `sqlite:${folder.path}/${generateId()}.db?lease=${lease}`, "sqlite")
-  })
+    return ({ lease = 30 } = {}) => `sqlite:${folder.path}/${generateId()}.db?lease=${lease}`
+  },
+  nats: () => onServer(startNats),
+  redis: () => onServer(startRedis),
+}
 
-  describe("on nats", () => {
-    let server: NatsServer
-    beforeAll(async () => {
-      server = await startNats()
-    })
-    afterAll(() => server.stop())
-    define(({ lease = 30 } = {}) => `${server.url}?lease=${lease}&ns=${generateId()}`, "nats")
+const onServer = (startServer: () => Promise<NatsServer | RedisServer>): NewBoard => {
+  let server: NatsServer | RedisServer
+  beforeAll(async () => {
+    server = await startServer()
   })
+  afterAll(() => server.stop())
+  return ({ lease = 30 } = {}) => `${server.url}?lease=${lease}&ns=${generateId()}`
+}
+
+/**
+ * Defines the same scenarios on the transports that `CALLBOARD_TEST_BOARDS` names: memory and sqlite where it is not set.
+ * Real servers, one for all tests of a file.
+ */
+export const onEveryBoard = (define: (newBoard: NewBoard, transport: ScenarioTransport) => void): void => {
+  const wanted = (process.env["CALLBOARD_TEST_BOARDS"] ?? "memory,sqlite").split(",")
+  for (const transport of ["memory", "sqlite", "nats", "redis"] as const) {
+    if (wanted.includes(transport)) describe(`on ${transport}`, () => define(openers[transport](), transport))
+  }
 }

@@ -1,6 +1,6 @@
 /**
  * Acceptance scenarios of workers that die, on memory, which dies with its process: a worker dies there by losing its
- * board. On sqlite and nats real processes are killed (`test/e2e/crash.test.ts`, `test/e2e/acks.test.ts`).
+ * board. On sqlite and nats real processes are killed (`test/e2e/crash.test.ts`, `test/chaos/`).
  */
 import { actor, type FailureHandler } from "callboard"
 import { describe, expect, type TestContext, test } from "vitest"

@@ -1,8 +1,9 @@
 /**
  * Runs everything, its stages side by side, and never stops at the first failure: `npm test`, or
- * `node test/support/tools/test.js deno` for some of the stages. Ends with the plain line `N passed, N failed`. The stage
- * `package`, which installs the package from the registry as a user would, `page`, which shows the page in a browser, `interop`,
- * which shares a broker with Celery, and the tests of chaos run with `--all`, or when they are named.
+ * `node test/support/tools/test.js deno` for some of the stages. Ends with the plain line `N passed, N failed`. With `--all`, or
+ * when they are named, these run too: `scenarios`, which tries on NATS what users rely on, `chaos`, `page`, which shows the page
+ * in a browser, `package`, which installs the package from the registry as a user would, and `interop`, which shares a broker
+ * with Celery.
  *
  * A stage that is not made of tests counts as one. A test that was skipped or is to be written counts as failed, and so
  * does anything that went wrong outside of a test. A run that is ended by its limit or a signal reports what ran, and
@@ -179,7 +180,8 @@ function preparedOnce() {
   return preparation
 }
 
-const packageTest = "test/cli/package.test.ts"
+/** They install the package, or compile what the pages show. */
+const packageTests = "test/cli/package"
 /** Workers and brokers are killed in the middle of work: that takes long, and the tests of each part run anyway. */
 const chaosTests = "test/chaos"
 const vitestRun = ["node_modules/vitest/vitest.mjs", "run", "--config", options.config]
@@ -197,7 +199,7 @@ const stages = {
   bun: async () => {
     await preparedOnce()
     if (bun === undefined) return { passed: 0, failures: ["bun: not run"] }
-    return vitest("bun", bun, [...vitestRun, "--exclude", packageTest, "--exclude", `${chaosTests}/**`])
+    return vitest("bun", bun, [...vitestRun, "--exclude", `${packageTests}*`, "--exclude", `${chaosTests}/**`])
   },
   chaos: async () => {
     await preparedOnce()
@@ -207,7 +209,13 @@ const stages = {
   package: async () => {
     await preparedOnce()
     if (bun === undefined) return { passed: 0, failures: ["package: not run"] }
-    return vitest("package", bun, [...vitestRun, packageTest])
+    return vitest("package", bun, [...vitestRun, packageTests])
+  },
+  scenarios: async () => {
+    await preparedOnce()
+    if (bun === undefined) return { passed: 0, failures: ["scenarios: not run"] }
+    const args = ["node_modules/vitest/vitest.mjs", "run", "--config", "test/vitest.scenarios.config.ts"]
+    return vitest("scenarios", bun, args)
   },
   page: async () => {
     await preparedOnce()
@@ -236,7 +244,7 @@ const stages = {
 }
 
 /** With `--all`, or when they are named. */
-const rare = ["chaos", "page", "package", "interop"]
+const rare = ["scenarios", "chaos", "page", "package", "interop"]
 const usual = Object.keys(stages).filter((name) => options.all || !rare.includes(name))
 const wanted = positionals.length > 0 ? positionals : usual
 const unknown = wanted.filter((name) => !(name in stages))
