@@ -1,4 +1,8 @@
-/** A connection to Redis: one socket for commands, announcements and notices about changed lists, which needs RESP 3. */
+/**
+ * A connection to Redis: one socket for commands and notices about changed lists, which needs RESP 3, and one for
+ * announcements. The server cuts a socket with subscriptions when 32 MiB wait to be sent on it
+ * (`client-output-buffer-limit pubsub`), so that no reply with large tasks may go over it.
+ */
 import type { RedisClientOptions } from "redis"
 import { explainCode, type Link, type Reasons, type TransportError } from "../../runtime/transport/mod.ts"
 import * as queueScripts from "./queue-scripts.ts"
@@ -50,14 +54,18 @@ export const openLink = async (
     maintNotifications: "disabled",
     commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
   })
+  const announcements = client.duplicate()
+  const both = [client, announcements]
   const close = () => {
-    if (client.isOpen) client.destroy()
+    for (const each of both) if (each.isOpen) each.destroy()
   }
   signal.addEventListener("abort", close, { once: true })
-  client.on("error", lost)
-  client.on("end", () => lost(new Error("the server ended the connection")))
+  for (const each of both) {
+    each.on("error", lost)
+    each.on("end", () => lost(new Error("the server ended the connection")))
+  }
   client.on("invalidate", (key: unknown) => changed(key === null ? undefined : String(key)))
-  await client.connect()
+  await Promise.all(both.map((each) => each.connect()))
   const command = (...args: ReadonlyArray<Argument>): Promise<Reply> => client.sendCommand<Reply>(args.map(plain))
   // The client library asks for notices about every key that it reads. Only notices about keys named by `watch` are needed.
   await command("CLIENT", "TRACKING", "OFF")
@@ -75,7 +83,7 @@ export const openLink = async (
         return command("EVAL", source, 0, ...prefixes, ...args)
       }
     },
-    subscribe: (channel, listener) => client.subscribe(channel, listener, true),
+    subscribe: (channel, listener) => announcements.subscribe(channel, listener, true),
     // Both commands are written in one turn, since CACHING applies to the next command alone.
     watch: (keys) => Promise.all([command("CLIENT", "CACHING", "YES"), command("EXISTS", ...keys)]),
   }
