@@ -152,6 +152,7 @@ export class Dispatcher {
       lostCap: worker.lostCap,
       unknownGraceMs: worker.unknownGraceMs,
       maxBody: worker.maxBody,
+      maxTask: connection.transport.capabilities.maxTask,
       foreign: worker.foreign,
       languages: worker.languages,
       isRevoked: options.isRevoked,

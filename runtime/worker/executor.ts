@@ -26,6 +26,8 @@ import type { EarlyAckResult } from "./settlement/early-acks.ts"
 export interface ExecutorOptions extends PreparationOptions {
   /** Runs the handlers of isolated methods. */
   readonly processes: ProcessPool
+  /** Largest task of the transport, in bytes. */
+  readonly maxTask: number
   /** Acks a task early: stores the started record and takes the task off its queue. */
   readonly take: (inFlight: InFlight, record: JobRecord) => Promise<EarlyAckResult>
   /** Called when a handler is about to be called. */
@@ -54,7 +56,8 @@ export class Executor {
   constructor(options: ExecutorOptions) {
     this.#options = options
     this.#settings = new MethodSettingsCache(options.keep)
-    this.#outcomes = new OutcomeDecider(options.pool, this.#settings, options.foreign !== undefined)
+    const { pool, foreign, maxTask } = options
+    this.#outcomes = new OutcomeDecider(pool, this.#settings, foreign !== undefined, maxTask)
     this.#preparation = new Preparation(options, this.#settings, this.#outcomes)
   }
 

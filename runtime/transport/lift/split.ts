@@ -277,6 +277,8 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const [isMine] = await queue.extend([token.slice(1)])
     const later = isMine ? putOff(task) : undefined
     if (later === undefined || later.id !== commit.id) return { ...unchanged, end: { ...task, delay: 0 } }
+    // A task of another system may be larger than the home allows: it stays in hand until it is given back.
+    if (later.frame.length > home.capabilities.maxTask) return unchanged
     return { commit, home: { ...withdrawing, post: [...(asked.post ?? []), later] }, end: { kind: "ack", token } }
   }
 
@@ -286,6 +288,10 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
    */
   const endDelivery = async (end: NonNullable<Planned["end"]>, id?: string): Promise<boolean> => {
     const token = end.token.slice(1)
+    if (end.token.startsWith(QUEUE) && end.kind === "release" && end.delay > 0) {
+      setTimeout(() => void endDelivery({ ...end, delay: 0 }), end.delay).unref?.()
+      return true
+    }
     const mine = held.get(end.token)
     held.delete(end.token)
     if (mine !== undefined && id !== undefined && mine.id !== id && end.kind === "ack") {

@@ -2,6 +2,7 @@
 
 import * as Cause from "effect/Cause"
 import * as Exit from "effect/Exit"
+import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { Ignore, Reject, Retry } from "../../actor/job.ts"
 import { DEFAULT_KEEP_FAILED_MS } from "../../connection/connection.ts"
@@ -19,6 +20,7 @@ import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "../../job
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { milliseconds } from "../../options/duration.ts"
 import type { Embed } from "../../protocol/body.ts"
+import { encodeEnvelope } from "../../protocol/envelope.ts"
 import { isForeign } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
@@ -33,12 +35,14 @@ export class OutcomeDecider {
   readonly #pool: ActorPool
   readonly #settings: MethodSettingsCache
   readonly #foreign: boolean
+  readonly #maxTask: number
 
-  /** `foreign`: whether tasks of Celery's clients are completed. */
-  constructor(pool: ActorPool, settings: MethodSettingsCache, foreign: boolean) {
+  /** `foreign`: whether tasks of Celery's clients are completed. `maxTask`: largest task of the transport, in bytes. */
+  constructor(pool: ActorPool, settings: MethodSettingsCache, foreign: boolean, maxTask: number) {
     this.#pool = pool
     this.#settings = settings
     this.#foreign = foreign
+    this.#maxTask = maxTask
   }
 
   /** The settlement for the exit of the attempt. `undefined`: there is nothing to settle. */
@@ -132,18 +136,35 @@ export class OutcomeDecider {
     const wait = askedRetryAfter(policy, after, run.posting.retries, Math.random())
     return wait === undefined
       ? this.givenUp(attempt, run.embed, error, dead)
-      : settlement.retried(attempt, error, wait, policy.front)
+      : this.#again(attempt, run.embed, error, wait, policy.front)
   }
 
   #givenUpOrRetried(attempt: settlement.Attempt, run: Run, error: JobError, dead?: string): AttemptEnd {
-    return this.retried(attempt, run.method, error) ?? this.givenUp(attempt, run.embed, error, dead)
+    return this.retried(attempt, run.method, error, () => run.embed) ?? this.givenUp(attempt, run.embed, error, dead)
   }
 
   /** The settlement that schedules the next attempt, if the retry policies of task and method allow one. */
-  retried(attempt: settlement.Attempt, method: ErasedMethod, error: JobError): AttemptEnd | undefined {
+  retried(
+    attempt: settlement.Attempt,
+    method: ErasedMethod,
+    error: JobError,
+    embed: () => Embed,
+  ): AttemptEnd | undefined {
     const policy = resolveRetry(attempt.task.own.retry, method.retry)
     const wait = retryAfter(policy, error, attempt.posting.retries, Math.random())
-    return wait === undefined ? undefined : settlement.retried(attempt, error, wait, policy.front)
+    return wait === undefined ? undefined : this.#again(attempt, embed(), error, wait, policy.front)
+  }
+
+  /**
+   * The settlement that schedules the next attempt; a final failure where its task is too large for the transport. Another system
+   * may have put a larger task into the queue, and an attempt adds some bytes.
+   */
+  #again(attempt: settlement.Attempt, embed: Embed, error: JobError, wait: number, front: boolean): AttemptEnd {
+    const next = settlement.retried(attempt, error, wait, front)
+    const size = Math.max(0, ...(next.followUps ?? []).map(sizeOf))
+    if (size <= this.#maxTask) return next
+    const why = `and not tried again: the task has ${size} bytes, and this transport takes ${this.#maxTask}`
+    return this.givenUp(attempt, embed, { ...error, message: `${error.message} (${why})` }, "too-large")
   }
 
   /**
@@ -186,6 +207,10 @@ export class OutcomeDecider {
     }
   }
 }
+
+/** Bytes of a task as a transport counts them; 0 where it cannot be encoded, which the transport says itself. */
+const sizeOf = ({ message }: AddressedTask): number =>
+  Result.match(encodeEnvelope(message), { onSuccess: ({ length }) => length, onFailure: () => 0 })
 
 const messageOf = (cause: unknown): string => jobError(cause).message
 

@@ -295,23 +295,15 @@ export class Preparation {
         if (idle < cap && !endsOnLoss) return this.#route(candidate, before, isClaimed, read)
         const error = workerLost(claims)
         const lost = this.#attempt(candidate, before)
-        const again = endsOnLoss && target.found ? this.#outcomes.retried(lost, target.method, error) : undefined
+        const embed = () => embedOf(posting, bodyRules(options, candidate.parsed.task))
+        const again = endsOnLoss && target.found ? this.#outcomes.retried(lost, target.method, error, embed) : undefined
         // The job's steps are undone first, until twice as many workers were lost with it.
         if (again === undefined && before.reverts && idle < 2 * cap + 1) {
           const undo = before.undo ?? { why: "failed" as const, error, dead: "worker-lost" }
           return this.#route(candidate, { ...before, undo }, isClaimed, read)
         }
-        return Effect.succeed(
-          new SettledWithoutRun(
-            again ??
-              this.#outcomes.givenUp(
-                lost,
-                embedOf(posting, bodyRules(options, candidate.parsed.task)),
-                error,
-                "worker-lost",
-              ),
-          ),
-        )
+        const settled = again ?? this.#outcomes.givenUp(lost, embed(), error, "worker-lost")
+        return Effect.succeed(new SettledWithoutRun(settled))
       },
     )
   }

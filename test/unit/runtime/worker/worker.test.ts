@@ -167,6 +167,34 @@ describe("outcomes", () => {
 })
 
 describe("retries", () => {
+  test("a task whose next attempt the transport would not take fails with its own error and that reason, once", async () => {
+    let runs = 0
+    const large = actor("large", {
+      methods: {
+        run: {
+          retry: { max: 1, interval: 0 },
+          run: () => {
+            runs++
+            throw new Error("not today")
+          },
+        },
+      },
+    })
+    const { client } = await start([large], { maxBody: 64 * 1024 * 1024 })
+    const { maxTask } = client.connection.transport.capabilities
+    // The next attempt has a parent, which takes more bytes than are left.
+    const submit = (length: number) => client.submit("large", { input: "x".repeat(length) })
+    const refusal = await submit(maxTask).then(() => "accepted", String)
+    const over = Number(/(\d+) bytes/.exec(refusal)?.[1]) - maxTask
+    const job = await submit(maxTask - over)
+    expect(await job.outcome(WAIT)).toMatchObject({
+      state: "failed",
+      error: { name: "Error", message: expect.stringMatching(/^not today \(and not tried again: .* bytes/) },
+    })
+    expect(await job.find()).toMatchObject({ dead: "too-large", attempts: 1 })
+    expect(runs).toBe(1)
+  })
+
   test("a failing job is tried again as often as its policy says, and its attempts are told", async () => {
     let runs = 0
     const flaky = actor("flaky", {

@@ -98,6 +98,20 @@ describe("between queues and records", () => {
     expect([known?.record, known?.task]).toEqual([record.bytes, undefined])
   })
 
+  test("a task of another system that is larger than the records allow is put off in hand", async () => {
+    const { queues, driver, take } = await opened("large")
+    const { message } = job("large")
+    const body = new Uint8Array(driver.capabilities.maxTask + 1)
+    queues.add({ queue: "a", level: 0, message: { ...message, body }, sequence: 0 })
+    const { token = "" } = (await take()) ?? {}
+    const released = await driver.commit([{ id: "large", task: { kind: "release", token, delay: 400 } }])
+    expect(released).toEqual([{ status: "committed", revision: "" }])
+    expect(await take(0)).toBeUndefined()
+    const again = await take()
+    expect(again && messageOf(again).body).toHaveLength(body.length)
+    await driver.close()
+  })
+
   test("what is due later is kept by the records alone, and never asks the broker", async () => {
     const { queues, driver, take } = await opened("later")
     queues.isAway = true
