@@ -1,6 +1,8 @@
 /** Celery and RQ, each with a worker in processes of its own beside the program that submits. */
+import type { Spawned } from "../../support/servers/process.ts"
 import { startPython } from "../peers/python.ts"
 import { redis } from "../peers/redis.ts"
+import type { Board } from "./boards.ts"
 import { names, on } from "./contenders.ts"
 import { measure } from "./program.ts"
 import type { Contender } from "./workload.ts"
@@ -8,15 +10,18 @@ import type { Contender } from "./workload.ts"
 const CELERY = ["-m", "celery", "-A", "celery_app", "worker", "--pool", "prefork", "--concurrency", "2"]
 const QUIET = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "warning"]
 
+/** Starts Celery's worker with two processes. */
+export const startCeleryWorker = ({ url }: Board): Promise<Spawned> =>
+  startPython("celery", [...CELERY, ...QUIET], { BENCH_REDIS: url })
+
 /** Celery's worker with two processes. */
 export const celery = (jobs: number): Contender => ({
   name: names.celery,
   durability: redis.durability,
   run: () =>
     on(redis, async (board) => {
-      const env = { BENCH_REDIS: board.url }
-      await using worker = await startPython("celery", [...CELERY, ...QUIET], env)
-      const submitter = await startPython("celery", ["celery_submit.py", jobs], env)
+      await using worker = await startCeleryWorker(board)
+      const submitter = await startPython("celery", ["celery_submit.py", jobs], { BENCH_REDIS: board.url })
       return await measure(submitter, { ...board, clients: [worker.pid, submitter.pid] })
     }),
 })

@@ -3,6 +3,7 @@ import type { Workload } from "../harness/workload.ts"
 import { acrossTwo } from "./across.ts"
 import { backlog } from "./backlog.ts"
 import { board } from "./board.ts"
+import { celeryQueue } from "./celery.ts"
 import { chord } from "./chord.ts"
 import { cost, idleCost } from "./cost.ts"
 import { drain } from "./draining.ts"
@@ -32,6 +33,7 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
         http(100),
         naps(form),
         drain(form),
+        celeryQueue(form),
         backlog(form),
         lists(form),
         rates(form),
