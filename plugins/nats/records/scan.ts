@@ -44,7 +44,7 @@ abstract class Scan implements ReverseScan {
 
   async peek(isOver: () => boolean): Promise<StoredMessage | undefined> {
     if (!this.#begun && this.below > 0) {
-      const bounds = await this.bounds()
+      const [bounds] = await Promise.all([this.bounds(), this.prepare()])
       this.first = Math.max(bounds.first, 1)
       this.below = Math.min(this.below, bounds.last + 1)
       this.begin(bounds)
@@ -59,6 +59,8 @@ abstract class Scan implements ReverseScan {
   }
 
   protected abstract bounds(): Promise<StreamBounds>
+  /** What is asked for at the same time as the bounds. */
+  protected async prepare(): Promise<void> {}
   protected abstract begin(bounds: StreamBounds): void
   /** Reads the next window of sequences below {@link below}, and lowers that. */
   protected abstract read(): Promise<void>
@@ -133,7 +135,7 @@ export class WholeScan extends Scan {
 /** Most messages of one answer. */
 const BATCH = 256
 
-/** The first window: about half a block of the server's files. */
+/** The first window if it is not known how many messages match: about half a block of the server's files. */
 const NEAR = 4_096
 
 /** How many matches a window should have. */
@@ -141,6 +143,12 @@ const WANTED = 64
 
 /** Most matches that the server is asked to look at in one request, at 100 to 400 nanoseconds for each. */
 export const COUNTABLE = 50_000
+
+/** Most matches that are looked at before any window is read: that costs less than to read a window without one. */
+const FEW = 2_000
+
+/** By how much the first window is wider than it should have to be. */
+const SURELY = 1.5
 
 /** Widest window whose cost is not known yet: about a block, which takes 15 to 30 milliseconds if the server must load it. */
 const BLOCK = 8_192
@@ -171,10 +179,15 @@ export class FilteredScan extends Scan {
   readonly #most: number
   #end = 0
   #messages = 0
+  /** About how many messages match, by the sample. */
+  #estimate: number | undefined
   #width: number
   #isPlaced = false
   #isSparse = true
-  #countable: Promise<boolean> | undefined
+  /** How many matches there were from {@link below} on when they were last counted. */
+  #above: number | undefined
+  /** Sequences for each match, where that is known. */
+  #spacing: number | undefined
 
   constructor(
     reader: StreamReader,
@@ -196,19 +209,22 @@ export class FilteredScan extends Scan {
     return this.#bounds()
   }
 
-  protected override begin({ last, messages }: StreamBounds): void {
+  protected override async prepare(): Promise<void> {
+    if (this.#sample === undefined) return
+    this.#estimate = (await this.reader.count(this.#sample.filter)) * this.#sample.share
+  }
+
+  protected override begin({ first, last, messages }: StreamBounds): void {
     this.#end = last + 1
     this.#messages = messages
+    if (this.below === this.#end) this.#above = 0
+    if (this.#estimate !== undefined && this.#estimate > FEW) this.#expect((this.#end - first) / this.#estimate)
+    // By the sample a window may have a good deal less than it should, and another one costs more than a wider one.
+    this.#width = Math.ceil(this.#width * SURELY)
   }
 
   protected override async read(): Promise<void> {
-    // Near the end of the stream, or where matches are frequent, a request is answered quickly without knowing where they lie.
-    const isNear = this.#end - this.below < this.#near
-    if (!this.#isPlaced && !isNear && this.#isSparse) {
-      this.#countable ??= this.#isCountable()
-      this.#isPlaced = this.#width > FACTOR * this.#near || (await this.#countable)
-      if (this.#isPlaced) return this.#place()
-    }
+    if (!this.#isPlaced && this.#mayPlace()) return this.#place()
     const low = Math.max(this.first, this.below - this.#width)
     const began = performance.now()
     const found = await this.#window(low)
@@ -221,6 +237,7 @@ export class FilteredScan extends Scan {
     this.below = low
     this.ready = found
     this.#isSparse = found.length < WANTED / FACTOR
+    this.#spacing = this.#width / found.length
     const growth = Math.min(WANTED / Math.max(found.length, 1), FACTOR)
     this.#width = Math.max(Math.floor(this.#width * Math.min(growth, Math.max(QUICK_MS / took, 1))), 1)
   }
@@ -228,29 +245,52 @@ export class FilteredScan extends Scan {
   /** The matches from `low` on that were not read before; `undefined` where they are more than one answer holds. */
   async #window(low: number): Promise<Array<StoredMessage> | undefined> {
     const found: Array<StoredMessage> = []
-    // A request that asks for more matches than there are makes the server look through the rest of the stream.
+    // A request that asks for more matches than there are makes the server look through the rest of the stream, and one that
+    // asks for more than the window has, through what was read before.
     let from = low
-    let batch = this.#isPlaced ? 1 : BATCH
+    let batch = Math.min(this.#expectedFrom(low), Math.max(this.#above ?? 1, 1))
+    // Behind the window the stream ends, so that nothing else is looked through.
+    if (this.below === this.#end) batch = BATCH
+    let all: number | undefined
     for (;;) {
       const { messages, more } = await this.reader.from(from, this.#filter, batch)
+      all ??= messages.length + more
       for (const message of messages) if (message.seq < this.below) found.push(message)
       const last = messages[messages.length - 1]?.seq ?? Number.POSITIVE_INFINITY
-      if (more === 0 || last >= this.below - 1) return found
-      if (found.length > BATCH && low + 1 < this.below) return undefined
+      if (more === 0 || last >= this.below - 1) {
+        this.#above = all
+        return found
+      }
+      const left = this.#above === undefined ? this.#expectedFrom(last) : Math.max(more - this.#above, 0)
+      if (found.length + left > BATCH && low + 1 < this.below) return undefined
       from = last + 1
-      batch = Math.min(more, WANTED)
+      // Matches above may have been removed since they were counted, so that one more than is left ends the window for sure.
+      batch = Math.min(more, left + 1, BATCH)
     }
   }
 
-  async #isCountable(): Promise<boolean> {
-    if (this.#messages <= this.#most) return true
-    if (this.#sample === undefined) return false
-    const { filter, share } = this.#sample
-    return (await this.reader.count(filter)) * share <= this.#most
+  /** How many matches a window should have from here on. */
+  #expectedFrom(seq: number): number {
+    if (this.#spacing === undefined) return WANTED
+    return Math.min(Math.max(Math.floor((this.below - seq) / this.#spacing), 1), WANTED)
+  }
+
+  #expect(spacing: number): void {
+    this.#spacing = spacing
+    this.#width = Math.min(Math.max(Math.ceil(spacing * WANTED), WANTED), BLOCK)
+  }
+
+  /** Whether the server may be asked where the first and the last match lie, and it is worth it. */
+  #mayPlace(): boolean {
+    if (this.#estimate !== undefined && this.#estimate <= Math.min(FEW, this.#most)) return true
+    // Near the end of the stream, or where matches are frequent, a request is answered quickly without knowing it.
+    if (this.#end - this.below < this.#near || !this.#isSparse) return false
+    return this.#width > FACTOR * this.#near || (this.#estimate ?? this.#messages) <= this.#most
   }
 
   /** Finds where the first and the last match lie. Requests outside of these would look through messages that do not match. */
   async #place(): Promise<void> {
+    this.#isPlaced = true
     const [{ messages, more }, last] = await Promise.all([
       this.reader.from(1, this.#filter, 1),
       this.reader.newest(this.#filter),
@@ -261,11 +301,9 @@ export class FilteredScan extends Scan {
       return
     }
     this.first = Math.max(first.seq, this.first)
-    const wanted = Math.ceil(((last.seq - first.seq + 1) / (more + 1)) * WANTED)
-    this.#width = Math.min(Math.max(wanted, WANTED), BLOCK)
+    this.#expect((last.seq - first.seq + 1) / (more + 1))
     if (last.seq >= this.below) return
-    this.below = Math.max(last.seq, this.first)
-    this.ready = [last]
-    this.scanned += 1
+    this.below = last.seq + 1
+    this.#above = 0
   }
 }

@@ -33,15 +33,21 @@ const decoder = new TextDecoder()
 
 /** Every request to read a stream, with how it was answered. */
 const watchRequests = () => {
-  const requests: Array<{ readonly request: string; readonly seq?: number; readonly filter?: string; found: boolean }> =
-    []
+  const requests: Array<{
+    readonly request: string
+    readonly seq?: number
+    readonly filter?: string
+    readonly found: boolean
+    readonly messages: number
+  }> = []
   const send = Link.prototype.requestMany
   const spy = vi.spyOn(Link.prototype, "requestMany").mockImplementation(async function (this: Link, ...args) {
     const answers = await send.apply(this, args)
     const [subject, payload] = args
     const found = answers[0]?.headers?.code !== 404
     const { seq, next_by_subj: filter } = /DIRECT\.GET\.[^.]+$/.test(subject) ? JSON.parse(decoder.decode(payload)) : {}
-    requests.push({ request: subject, seq, filter, found })
+    const messages = answers.filter((message) => message.headers?.get("Nats-Sequence")).length
+    requests.push({ request: subject, seq, filter, found, messages })
     return answers
   })
   return { requests, [Symbol.dispose]: () => spy.mockRestore() }
@@ -171,5 +177,31 @@ test("a stream is read from its end, also where most was removed and where match
       const scanOf = (below: number) => new FilteredScan(reader, `${stream}.${kind}.*.*`, bounds, below, options)
       expect(await drain(scanOf, 300), `${kind} ${JSON.stringify(options)}`).toEqual(expected)
     }
+  }
+})
+
+test("a page of rare messages reads little more than it has, in windows and where it goes on", async () => {
+  const stream = generateId()
+  await link.api(`STREAM.CREATE.${stream}`, { name: stream, subjects: [`${stream}.>`], allow_direct: true })
+  const [LENGTH, EVERY, PAGE] = [40_000, 400, 45]
+  for (let seq = 1; seq <= LENGTH; seq++)
+    link.send(`${stream}.${seq % EVERY === 0 ? "rare" : "other"}.${seq % 4}.${seq}`, new Uint8Array(0))
+  await link.flush()
+  const reader = new StreamReader(link, stream, false)
+  await vi.waitFor(async () => expect((await reader.bounds()).last).toBe(LENGTH), 5_000)
+  const sample = { filter: `${stream}.rare.0.*`, share: 1 }
+  let below = Number.POSITIVE_INFINITY
+  for (let page = 0; page < 2; page++) {
+    using watched = watchRequests()
+    const options = { near: 512, sample }
+    const scan = new FilteredScan(reader, `${stream}.rare.*.*`, () => reader.bounds(), below, options)
+    for (let n = 0; n < PAGE; n++) {
+      expect((await scan.peek(() => false))?.seq).toBe(LENGTH - (page * PAGE + n) * EVERY)
+      scan.take()
+    }
+    below = scan.position
+    const answered = watched.requests.reduce((sum, { messages }) => sum + messages, 0)
+    // A few are read beyond the page, and one for each window to know that it was all.
+    expect(answered, JSON.stringify(watched.requests)).toBeLessThan(2 * PAGE)
   }
 })
