@@ -26,9 +26,9 @@ const setup = async (own: Kept, only?: string) => {
   const consumer = `${names.queueStream}.${names.consumer("default", 4)}`
   const leader = () =>
     eventually(async () => leaderIn(await ask(`CONSUMER.INFO.${consumer}`)), { message: "the consumer has a leader" })
-  /** Resolves when the consumer and both streams have leaders, and none of them is the server that has died. */
+  /** Resolves when the consumer and the streams have leaders, and none of them is the server that has died. */
   const elected = async (dead: string): Promise<void> => {
-    const streams = [names.queueStream, names.stateStream].map((stream) => `STREAM.INFO.${stream}`)
+    const streams = [names.queueStream, names.stateStream, names.indexStream].map((stream) => `STREAM.INFO.${stream}`)
     for (const subject of [`CONSUMER.INFO.${consumer}`, ...streams]) {
       await eventually(
         async () => {
@@ -55,7 +55,7 @@ const setup = async (own: Kept, only?: string) => {
     )
   }
   const stepDown = async () => {
-    const streams = [names.queueStream, names.stateStream].map((stream) => `STREAM.LEADER.STEPDOWN.${stream}`)
+    const streams = [names.queueStream, names.stateStream, names.indexStream].map((stream) => `STREAM.LEADER.STEPDOWN.${stream}`)
     for (const subject of [`CONSUMER.LEADER.STEPDOWN.${consumer}`, ...streams]) {
       // While a new leader is elected no server answers.
       await eventually(() => ask(subject), { deadline: 20_000 })

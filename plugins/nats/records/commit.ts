@@ -28,6 +28,8 @@ interface Item {
   readonly token: Token | undefined
   /** Sequence of the stored record; 0 if none was stored. */
   seq: number
+  /** Sequence of the record's entry; 0 if it has none. */
+  entry: number
   /** Sequence, in the queue stream, of the first message that carries one of its postings. */
   posted?: number
   /** Whether its task was acknowledged, released or found gone. */
@@ -95,7 +97,17 @@ export class Committer {
       answer = { status: "failed", error: asTransportError(error) }
     }
     const token = task === undefined || task.kind === "withdraw" ? undefined : tracker.read(task.token)
-    return { commit, record, postings: post, outgoing, token, seq: 0, done: false, answer }
+    return {
+      commit,
+      record,
+      postings: post,
+      outgoing,
+      token,
+      seq: 0,
+      entry: record?.sameEntry ?? 0,
+      done: false,
+      answer,
+    }
   }
 
   async #writeEntries(items: ReadonlyArray<Item>): Promise<void> {
@@ -105,6 +117,7 @@ export class Committer {
       for (const [at, item] of items.entries()) {
         const result = results[at]
         if (result?.status === "failed") this.#fail(item, result.error)
+        else if (result?.status === "stored") item.entry = result.seq
       }
     })
   }
@@ -112,7 +125,7 @@ export class Committer {
   async #writeRecords(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
     const { tracker, records, publisher } = this.#parts
     const open = items.filter((item) => item.record !== undefined && isOpen(item))
-    const messages = open.flatMap(({ record }) => record?.message ?? [])
+    const messages = open.flatMap(({ record, entry }) => (record === undefined ? [] : records.message(record, entry)))
     const stored = (at: number, result: Published): void => {
       const item = open[at]
       if (item?.record === undefined) return
@@ -125,7 +138,7 @@ export class Committer {
           this.#acknowledge(item, item.token, acks)
         // The commit does not wait for this: readers skip an entry that does not fit its record.
         if (item.record.obsoleteEntry !== undefined)
-          void records.remove(item.record.obsoleteEntry, result.seq).catch(() => undefined)
+          void records.remove(item.record.obsoleteEntry).catch(() => undefined)
       }
     }
     await this.#try(open, () => publisher.publish(messages, stored))
@@ -224,8 +237,8 @@ export class Committer {
     await this.#parts.tasks.remove(leftovers).catch(() => undefined)
   }
 
-  #revision({ record, seq }: Item): string {
-    return record === undefined || seq === 0 ? "" : this.#parts.records.revision(record, seq)
+  #revision({ record, seq, entry }: Item): string {
+    return record === undefined || seq === 0 ? "" : this.#parts.records.revision(record, seq, entry)
   }
 
   #gone(item: Item): void {

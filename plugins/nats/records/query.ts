@@ -12,7 +12,7 @@ import { type Names, SHARES } from "../streams/names.ts"
 import { indexOf, type StoredMessage, type StreamBounds, type StreamReader } from "../streams/reader.ts"
 import { type JobReader, knownOf, type Located } from "./read.ts"
 import { classOf, type Records, recordIn, STALE_MS } from "./records.ts"
-import { COUNTABLE, FilteredScan, type ReverseScan, WholeScan } from "./scan.ts"
+import { COUNTABLE, FilteredScan, type IsOver, type ReverseScan, WholeScan } from "./scan.ts"
 
 type SourceKind = "tasks" | "records" | "entries"
 
@@ -41,6 +41,8 @@ export interface JobListerParts {
   readonly tasks: StreamReader
   /** Reads the state stream. */
   readonly states: StreamReader
+  /** Reads the index stream. */
+  readonly index: StreamReader
 }
 
 /** How long one page may take if the query has no budget. */
@@ -61,17 +63,17 @@ export class JobLister {
     const sources = this.#sources(query, bounds)
     const jobs: Array<FoundJob> = []
     const end = performance.now() + (query.budget ?? BUDGET_MS)
-    const isOver = () => query.signal?.aborted === true || performance.now() >= end
+    const isOver = (ms = 0) => query.signal?.aborted === true || performance.now() + ms >= end
     // The newest message of each source is read whatever the budget: else the order would be lost, and a page with little
     // time would come no further.
     const peek = (isTasks: boolean) =>
       Promise.all(sources.filter(({ kind }) => (kind === "tasks") === isTasks).map(({ scan }) => scan.peek(never)))
     // Tasks first: one that ends meanwhile has a record then, and would be found in neither otherwise.
     await peek(true)
-    await peek(false)
     // A record from here on is above what is scanned; on a page that goes on it may have been listed before.
-    const isSorted = query.after === undefined && sources.some(({ kind }) => kind !== "tasks")
-    const top = isSorted ? (await bounds.states()).last + 1 : Infinity
+    const isMixed = new Set(sources.map(({ kind }) => kind === "tasks")).size === 2
+    const top = isMixed && query.after === undefined ? (await bounds.states()).last + 1 : Infinity
+    await peek(false)
     let left = true
     do {
       const candidates = await this.#next(sources, query, Math.min(query.limit - jobs.length, CHUNK), isOver)
@@ -90,12 +92,12 @@ export class JobLister {
   async count(state: State, queue: string | undefined, most = Infinity): Promise<number | undefined> {
     // Jobs that succeeded have no entry, and deferred ones share their class with others.
     if (state === "succeeded" || !isTerminal(state)) return undefined
-    const { names, states } = this.#parts
+    const { names, index } = this.#parts
     const kinds = classesOf([state])
     const countAll = async (filters: ReadonlyArray<string>) =>
-      (await Promise.all(filters.map((filter) => states.count(filter)))).reduce((sum, count) => sum + count, 0)
+      (await Promise.all(filters.map((filter) => index.count(filter)))).reduce((sum, count) => sum + count, 0)
     const inShare = (share: number) => kinds.map((kind) => names.entriesIn(share, kind, queue))
-    const isSmall = most === Infinity || (await states.bounds()).messages <= COUNTABLE
+    const isSmall = most === Infinity || (await index.bounds()).messages <= COUNTABLE
     const sample = isSmall ? 0 : await countAll(inShare(0))
     if (sample * SHARES <= COUNTABLE) return countAll(kinds.map((kind) => names.entries(kind, queue)))
     // The server looks at each entry that it counts, so that no more are counted than it takes to know that there are more.
@@ -106,7 +108,7 @@ export class JobLister {
 
   /** The sources that may hold jobs of this query. */
   #sources({ states, queue, task, dead, after }: Query, bounds: Bounds): ReadonlyArray<Source> {
-    const { names, tasks, states: stored } = this.#parts
+    const { names, tasks, states: stored, index } = this.#parts
     const positions = positionsOf(after)
     const source = (kind: SourceKind, name: string, of: string, scan: (below: number) => ReverseScan): Source => {
       const key = `${kind}.${name}`
@@ -114,7 +116,6 @@ export class JobLister {
     }
     const asksFor = (state: State): boolean => !dead && (states === undefined || states.includes(state))
     const sources: Array<Source> = []
-    // All messages of the stream, of which entries are left out: for a part of them the server looks through all subjects.
     if (asksFor("succeeded"))
       sources.push(source("records", "t", "", (below) => new WholeScan(stored, bounds.states, below)))
     else {
@@ -122,7 +123,7 @@ export class JobLister {
         for (const [at, reading] of readingsOf(task).entries()) {
           const sample = { filter: names.entriesIn(0, kind, queue, ...reading), share: SHARES }
           const filter = names.entries(kind, queue, ...reading)
-          const scan = (below: number) => new FilteredScan(stored, filter, bounds.states, below, { sample })
+          const scan = (below: number) => new FilteredScan(index, filter, bounds.index, below, { sample })
           sources.push(source("entries", `${kind}${at === 0 ? "" : at}`, kind, scan))
         }
       }
@@ -145,14 +146,13 @@ export class JobLister {
     sources: ReadonlyArray<Source>,
     query: Query,
     count: number,
-    isOver: () => boolean,
+    isOver: IsOver,
   ): Promise<ReadonlyArray<Candidate>> {
     const found: Array<Candidate> = []
     do {
       const next = await newest(sources, isOver)
       if (next === undefined) break
       next.source.scan.take()
-      if (next.source.kind === "records" && !this.#parts.names.isRecord(next.message.subject)) continue
       const { subject } = next.message
       const native = () => nativeIndex(next.message, this.#parts.names.parseTask(subject))
       const index = indexOf(next.message) ?? (next.source.kind === "tasks" ? native() : undefined)
@@ -188,7 +188,7 @@ export class JobLister {
       if (source.kind === "entries" && message.time + STALE_MS < this.#parts.clock.now()) stale.push(message.seq)
       return []
     })
-    if (stale.length > 0) void this.#parts.states.remove(stale).catch(() => undefined)
+    if (stale.length > 0) void this.#parts.index.remove(stale).catch(() => undefined)
     return jobs
   }
 
@@ -213,9 +213,10 @@ export class JobLister {
 interface Bounds {
   readonly tasks: () => Promise<StreamBounds>
   readonly states: () => Promise<StreamBounds>
+  readonly index: () => Promise<StreamBounds>
 }
 
-const boundsOf = ({ tasks, states }: JobListerParts): Bounds => {
+const boundsOf = ({ tasks, states, index }: JobListerParts): Bounds => {
   const once = (reader: StreamReader) => {
     let found: Promise<StreamBounds> | undefined
     return () => {
@@ -223,13 +224,13 @@ const boundsOf = ({ tasks, states }: JobListerParts): Bounds => {
       return found
     }
   }
-  return { tasks: once(tasks), states: once(states) }
+  return { tasks: once(tasks), states: once(states), index: once(index) }
 }
 
 /** `undefined` at the end, and where the search is over before the newest is known. */
 const newest = async (
   sources: ReadonlyArray<Source>,
-  isOver: () => boolean,
+  isOver: IsOver,
 ): Promise<{ readonly source: Source; readonly message: StoredMessage } | undefined> => {
   let found: { readonly source: Source; readonly message: StoredMessage } | undefined
   for (const source of sources) {

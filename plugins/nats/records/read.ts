@@ -113,7 +113,7 @@ const SLICE = 4_000
 export class OrphanFinder {
   readonly #names: Names
   readonly #jobReader: JobReader
-  readonly #states: StreamReader
+  readonly #index: StreamReader
   /** Entries before this sequence belong to jobs that have a task, or need none. */
   #from = 1
   /**
@@ -122,17 +122,17 @@ export class OrphanFinder {
    */
   #again: number | undefined
 
-  /** `states` reads the state stream. */
-  constructor(parts: { names: Names; jobReader: JobReader; states: StreamReader }) {
+  /** `index` reads the index stream. */
+  constructor(parts: { names: Names; jobReader: JobReader; index: StreamReader }) {
     this.#names = parts.names
     this.#jobReader = parts.jobReader
-    this.#states = parts.states
+    this.#index = parts.index
   }
 
   async find(before: number, max: number): Promise<ReadonlyArray<string>> {
     const found: Array<string> = []
     let read = 0
-    for await (const messages of this.#states.batches(this.#names.entries(LIVE), this.#from, BATCH)) {
+    for await (const messages of this.#index.batches(this.#names.entries(LIVE), this.#from, BATCH)) {
       const old = messages.filter(({ time }) => time <= before)
       const entries = old.map(({ subject, seq, time }) => ({ id: this.#names.idIn(subject), seq, time }))
       const located = await this.#jobReader.locate(
@@ -147,7 +147,7 @@ export class OrphanFinder {
           this.#again ??= seq
         } else if ((index === undefined || classOf(index) !== LIVE) && time + STALE_MS < before) stale.push(seq)
       }
-      await this.#states.remove(stale)
+      await this.#index.remove(stale)
       this.#from = (old[old.length - 1]?.seq ?? this.#from - 1) + 1
       read += messages.length
       if (read >= SLICE || found.length >= max) return found.slice(0, max)

@@ -1,7 +1,7 @@
 /**
  * The records of jobs: one message per job on one subject, written by compare-and-set on the sequence of the message
- * before, which it replaces. Beside the record of a job that has not succeeded stands an entry, so that lists need not
- * read the jobs that have. An entry is written before its record, and removed after the record that no longer needs it:
+ * before, which it replaces. The record of a job that has not succeeded has an entry in a stream of its own, so that lists
+ * need not read the jobs that have; a header of the record tells its sequence there. An entry is written before its record, and removed after the record that no longer needs it:
  * an entry that a crash leaves behind does not fit its record, and readers skip it.
  */
 import type { CommitRecord } from "../../../runtime/transport/driver.ts"
@@ -29,8 +29,10 @@ export interface PreparedRecord {
   readonly message: Outgoing
   /** The entry, which must be stored before the record. */
   readonly entry: Outgoing | undefined
-  /** Subject of the previous record's entry, if this record does not need it. */
-  readonly obsoleteEntry: string | undefined
+  /** Sequence of the previous record's entry, if this record has it too; 0 otherwise. */
+  readonly sameEntry: number
+  /** Sequence of the previous record's entry, if this record does not need it. */
+  readonly obsoleteEntry: number | undefined
   /** List of its entry; part of the revision. */
   readonly list: string | undefined
 }
@@ -59,12 +61,15 @@ const listOf = (index: Index): string | undefined => {
 }
 
 export class Records {
-  readonly #reader: StreamReader
+  readonly #states: StreamReader
+  readonly #index: StreamReader
   readonly #names: Names
   readonly #maxRecord: number
 
-  constructor(parts: { reader: StreamReader; names: Names; maxRecord: number }) {
-    this.#reader = parts.reader
+  /** `states` reads the state stream, `index` the index stream. */
+  constructor(parts: { states: StreamReader; index: StreamReader; names: Names; maxRecord: number }) {
+    this.#states = parts.states
+    this.#index = parts.index
     this.#names = parts.names
     this.#maxRecord = parts.maxRecord
   }
@@ -72,7 +77,7 @@ export class Records {
   /** The current records of these jobs, by id, read from the leader. */
   async read(ids: ReadonlyArray<string>): Promise<ReadonlyMap<string, StoredRecord>> {
     const subjects = [...new Set(ids)].map((id) => this.#names.record(id))
-    const messages = await this.#reader.last(subjects, true)
+    const messages = await this.#states.last(subjects, true)
     return new Map(messages.map((message) => [this.#names.idIn(message.subject), recordIn(message)]))
   }
 
@@ -87,7 +92,7 @@ export class Records {
         `the record of ${id} has ${bytes.length} bytes, ${this.#maxRecord} are allowed`,
       )
     }
-    const before = expect === "" ? { seq: 0, list: undefined } : readRevision(expect)
+    const before = expect === "" ? NO_REVISION : readRevision(expect)
     if (before === undefined) return undefined
     const ttl = keep === undefined ? "" : `Nats-TTL: ${Math.max(Math.ceil(keep / 1_000), 1)}\r\n`
     const headers = indexLine(index) + ttl
@@ -103,36 +108,50 @@ export class Records {
       },
       entry:
         list === undefined || listed ? undefined : { subject: this.#names.entry(list, id), headers, payload: NOTHING },
-      obsoleteEntry: before.list === undefined || before.list === list ? undefined : this.#names.entry(before.list, id),
+      sameEntry: listed ? before.entry : 0,
+      obsoleteEntry: before.list === undefined || before.list === list ? undefined : before.entry,
       list,
     }
   }
 
-  /** The revision of a prepared record that was stored with this sequence. */
-  revision({ list }: PreparedRecord, seq: number): Revision {
-    return revisionOf(seq, list)
+  /** The message of a record whose entry was stored with this sequence; 0 if it has none. */
+  message({ message }: PreparedRecord, entry: number): Outgoing {
+    return entry === 0 ? message : { ...message, headers: `${message.headers}${ENTRY_HEADER}: ${entry}\r\n` }
   }
 
-  /** Removes an entry that was stored before this sequence; a newer one on its subject stays. */
-  remove(entry: string, before: number): Promise<void> {
-    return this.#reader.purge(entry, before)
+  /** The revision of a prepared record that was stored with this sequence, and its entry with that one. */
+  revision({ list }: PreparedRecord, seq: number, entry: number): Revision {
+    return revisionOf(seq, list, entry)
+  }
+
+  /** Removes an entry by its sequence; a newer one on its subject stays. */
+  remove(entry: number): Promise<void> {
+    return this.#index.remove([entry])
   }
 }
 
-/** A revision: the sequence, and the list of the record's entry where it has one. */
-const revisionOf = (seq: number, list: string | undefined): Revision =>
-  list === undefined ? `${seq}` : `${seq}.${list}`
+/** Header of a record with the sequence of its entry. */
+const ENTRY_HEADER = "Callboard-Entry"
 
-const REVISION = /^([1-9]\d{0,14})(?:\.([a-z]+(?:\.[A-Za-z0-9_%=-]+){3}))?$/
+/** A revision: the sequence, and of the record's entry, where it has one, list and sequence. */
+const revisionOf = (seq: number, list: string | undefined, entry: number): Revision =>
+  list === undefined ? `${seq}` : `${seq}.${list}.${entry}`
 
-const readRevision = (revision: Revision): { readonly seq: number; readonly list: string | undefined } | undefined => {
-  const [, seq, list] = REVISION.exec(revision) ?? []
-  return seq === undefined ? undefined : { seq: Number(seq), list }
+const REVISION = /^([1-9]\d{0,14})(?:\.([a-z]+(?:\.[A-Za-z0-9_%=-]+){3})\.(\d{1,15}))?$/
+
+const NO_REVISION = { seq: 0, list: undefined, entry: 0 } as const
+
+const readRevision = (
+  revision: Revision,
+): { readonly seq: number; readonly list: string | undefined; readonly entry: number } | undefined => {
+  const [, seq, list, entry] = REVISION.exec(revision) ?? []
+  return seq === undefined ? undefined : { seq: Number(seq), list, entry: Number(entry ?? 0) }
 }
 
 export const recordIn = (message: StoredMessage): StoredRecord => {
   const index = indexOf(message)
   const list = index && listOf(index)
   const { seq, time, data } = message
-  return { revision: revisionOf(seq, list), seq, time, bytes: copyOf(data), index }
+  const entry = Number(message.header(ENTRY_HEADER)) || 0
+  return { revision: revisionOf(seq, list, entry), seq, time, bytes: copyOf(data), index }
 }

@@ -6,13 +6,18 @@
  */
 import type { StoredMessage, StreamBounds, StreamReader } from "../streams/reader.ts"
 
+export type IsOver = (ms: number) => boolean
+
 export interface ReverseScan {
   /** The `below` for a scan that goes on here; 0 if there are no more messages. */
   readonly position: number
   /** How many messages were read. */
   readonly scanned: number
-  /** The next message, which stays; `undefined` at the end of the stream, or where the search is over before it is read. */
-  peek(isOver: () => boolean): Promise<StoredMessage | undefined>
+  /**
+   * The next message, which stays; `undefined` at the end of the stream, or where the search is over before it is read.
+   * `isOver` is asked whether there is time for so many milliseconds more.
+   */
+  peek(isOver: IsOver): Promise<StoredMessage | undefined>
   take(): void
 }
 
@@ -28,6 +33,8 @@ abstract class Scan implements ReverseScan {
   /** Messages that were read and not taken, the next one last. */
   protected ready: Array<StoredMessage> = []
   #begun = false
+  /** How long the last window took, in milliseconds. */
+  #took = 0
   scanned = 0
 
   /** Begins below the sequence `below`; `Infinity` is the end of the stream. */
@@ -42,7 +49,7 @@ abstract class Scan implements ReverseScan {
     return this.#begun && this.below <= this.first ? 0 : this.below
   }
 
-  async peek(isOver: () => boolean): Promise<StoredMessage | undefined> {
+  async peek(isOver: IsOver): Promise<StoredMessage | undefined> {
     if (!this.#begun && this.below > 0) {
       const [bounds] = await Promise.all([this.bounds(), this.prepare()])
       this.first = Math.max(bounds.first, 1)
@@ -50,7 +57,11 @@ abstract class Scan implements ReverseScan {
       this.begin(bounds)
     }
     this.#begun = true
-    while (this.ready.length === 0 && this.below > this.first && !isOver()) await this.read()
+    while (this.ready.length === 0 && this.below > this.first && !isOver(this.#took)) {
+      const began = performance.now()
+      await this.read()
+      this.#took = performance.now() - began
+    }
     return this.ready[this.ready.length - 1]
   }
 

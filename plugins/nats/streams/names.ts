@@ -6,7 +6,7 @@
  * <ns>_queue   <ns>.j.<queue>.<band>.<id>    a task that is due
  *              <ns>.s.<queue>.<band>.<id>    a task that is due later; the server moves it to its j subject
  * <ns>_state   <ns>.t.<id>                   the record of a job
- *              <ns>.x.<class>.<queue>.<task>.<method>.<share>.<id>
+ * <ns>_index   <ns>.x.<class>.<queue>.<task>.<method>.<share>.<id>
  *                                            the entry of a record that lists and searches read
  * <ns>_store   <ns>.k.<piece>[.<piece>…]     a value of the store
  *              <ns>.c.<n>                    checks the revision of a value without writing it
@@ -116,12 +116,14 @@ export class Names {
   readonly namespace: string
   readonly queueStream: string
   readonly stateStream: string
+  readonly indexStream: string
   readonly storeStream: string
 
   constructor(namespace: string) {
     this.namespace = namespace
     this.queueStream = `${namespace}_queue`
     this.stateStream = `${namespace}_state`
+    this.indexStream = `${namespace}_index`
     this.storeStream = `${namespace}_store`
   }
 
@@ -173,11 +175,6 @@ export class Names {
 
   record(id: string): string {
     return `${this.namespace}.t.${escapeToken(id)}`
-  }
-
-  /** Whether a message of the state stream is a record, and no entry of one. */
-  isRecord(subject: string): boolean {
-    return subject.startsWith(`${this.namespace}.t.`)
   }
 
   /** Subject of a job's entry; `list` is that of {@link listName}. */

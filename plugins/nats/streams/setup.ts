@@ -1,5 +1,5 @@
 /**
- * Creates the three streams of a namespace. Streams that exist are left as they are, get more replicas where that is
+ * Creates the four streams of a namespace. Streams that exist are left as they are, get more replicas where that is
  * asked for, and are refused, with a reason, where they differ from what the URL asks for.
  */
 import { TransportError } from "../../../runtime/transport/mod.ts"
@@ -21,7 +21,7 @@ const BANDS_KEY = "callboard.bands"
 
 /** Version of the subjects and of the messages on them. */
 const VERSION_KEY = "callboard.board"
-const VERSION = "4"
+const VERSION = "5"
 
 /** How long the server remembers publish keys. Each takes 100 to 150 bytes of its memory. */
 export const DEDUPE_MS = 120_000
@@ -62,11 +62,19 @@ const configsOf = (
       ...common,
       name: names.stateStream,
       description: `callboard ${ns}: records of jobs`,
-      subjects: [`${ns}.t.*`, `${ns}.x.>`],
-      // A new record or entry replaces the one before in the same step, so that no old one can be left behind.
+      subjects: [`${ns}.t.*`],
+      // A new record replaces the one before in the same step, so that no old one can be left behind.
       max_msgs_per_subject: 1,
       // No markers for expired records: in compare-and-set a marker would count as a record.
       republish: { src: `${ns}.t.>`, dest: names.event("t") },
+    },
+    {
+      // Apart from the records, since the server looks through all messages of a stream for those that match a filter.
+      ...common,
+      name: names.indexStream,
+      description: `callboard ${ns}: entries of records in lists`,
+      subjects: [`${ns}.x.>`],
+      max_msgs_per_subject: 1,
     },
     {
       ...common,
@@ -127,7 +135,7 @@ const settingsOf = (names: Names, found: unknown, asked: StreamOptions): StreamS
   if (version !== VERSION) {
     throw new TransportError(
       "unsupported",
-      `the board ${names.namespace} is of version ${version}, this callboard reads version ${VERSION}: use the callboard that made it, choose another namespace, or delete its streams (nats stream rm ${names.namespace}_queue, _state, _store)`,
+      `the board ${names.namespace} is of version ${version}, this callboard reads version ${VERSION}: use the callboard that made it, choose another namespace, or delete its streams (nats stream rm ${names.namespace}_queue, _state, _index, _store)`,
     )
   }
   const differs = (what: string, is: unknown, wanted: unknown): TransportError =>

@@ -62,7 +62,7 @@ test("a list reads and asks as much with 20,000 jobs as with 1,000, and for noth
   const namespace = generateId()
   const counting = async (name: string): Promise<Driver> => {
     const driver = await open(`${namespace}-${name}`)
-    const reader = new StreamReader(link, new Names(`${namespace}-${name}`).stateStream, false)
+    const reader = new StreamReader(link, new Names(`${namespace}-${name}`).indexStream, false)
     const query: Driver["query"] = async (given) => {
       using watched = watchRequests()
       const page = await driver.query?.(given)
@@ -100,7 +100,7 @@ test("more than so many are counted by some of the shares of their ids, and few 
     expect(await driver.count?.("failed", undefined)).toBe(500)
     expect(await driver.count?.("failed", "q", 100)).toBe(500)
     const names = new Names(namespace)
-    const reader = new StreamReader(link, names.stateStream, false)
+    const reader = new StreamReader(link, names.indexStream, false)
     const shares = await Promise.all(
       Array.from({ length: SHARES }, (_, share) => reader.count(names.entriesIn(share, "failed"))),
     )

@@ -42,7 +42,7 @@ const harness: Harness = {
   clean: async (namespace) => {
     const client = await connect({ servers: server.url })
     const names = new Names(namespace)
-    const streams = [names.queueStream, names.stateStream, names.storeStream]
+    const streams = [names.queueStream, names.stateStream, names.indexStream, names.storeStream]
     await Promise.all(streams.map((stream) => client.request(`$JS.API.STREAM.DELETE.${stream}`).catch(() => undefined)))
     await client.close()
   },
