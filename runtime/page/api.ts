@@ -9,7 +9,7 @@ export type Time = string
 export interface Me {
   readonly name?: string
   readonly scopes: ReadonlyArray<string>
-  /** Whether anybody may call without a token. */
+  /** Whether calls need no token. */
   readonly open: boolean
   /** Features of this board; a view hides what the board lacks. */
   readonly features: ReadonlyArray<string>

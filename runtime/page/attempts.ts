@@ -27,10 +27,10 @@ export const ENDED = ["succeeded", "failed", "cancelled", "expired"]
 
 const timeOf = (at: string | undefined): number | undefined => (at === undefined ? undefined : Date.parse(at))
 
-type Told = Pick<FullJob, "attempts" | "run" | "state" | "times">
+type JobTimes = Pick<FullJob, "attempts" | "run" | "state" | "times">
 
 /** The attempts, oldest first, and the one that the job waits for. */
-export const attemptsOf = ({ attempts, run, state, times }: Told): ReadonlyArray<DrawnAttempt> => {
+export const attemptsOf = ({ attempts, run, state, times }: JobTimes): ReadonlyArray<DrawnAttempt> => {
   const shown = attempts.map((each, at) => {
     const before = attempts[at - 1]
     const isFollowed = attempts[at + 1]?.run === each.run || (each.run === run && !ENDED.includes(state))

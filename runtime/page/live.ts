@@ -18,7 +18,7 @@ export const changes = signal<ReadonlyMap<string, JobSummary>>(new Map())
 
 let wake = (): void => undefined
 
-/** Ends the wait for the next request. */
+/** Makes the next request now instead of after its wait. */
 export const tryNow = (): void => wake()
 
 const sleep = (ms: number): Promise<void> =>
@@ -93,7 +93,7 @@ export const startPulse = async (): Promise<never> => {
         etag = answer.etag
         if (answer.value !== undefined) takePulse(answer.value as Pulse)
       } else await get("/healthz")
-      // After an outage everything is loaded again: changes in between are not repeated by the server.
+      // After an outage everything is loaded again, since the server does not repeat the changes of that time.
       if (tries > 0) epoch.value = epoch.peek() + 1
       tries = 0
       since = undefined

@@ -27,7 +27,7 @@ export const linesOf = (nodes: ReadonlyArray<TreeNode>): ReadonlyArray<Line> => 
     }
   }
   walk(undefined, 0)
-  // Jobs that depend on each other in a circle have no job above them.
+  // Jobs that depend on each other in a circle have no top-level job above them, so they are added here.
   for (const node of nodes) if (!seen.has(node.id)) lines.push({ node, depth: 0 })
   return lines
 }

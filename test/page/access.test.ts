@@ -1,10 +1,10 @@
-/** What tokens may do, and what becomes of an open page when the service or its token goes away. */
+/** What a token allows on the page, and what an open page shows when the service or its token is gone. */
 import { expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { eventually, freePort } from "../support/servers/process.ts"
 import { ADMIN, boardOf, findings, openTab, READER, statuses, tokens, visit } from "./shown.ts"
 
-test("a board that needs a token asks for it, and shows what was asked for", async () => {
+test("a board that needs a token asks for it, and then shows the requested view", async () => {
   const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
   const page = await visit(board.url, "/workers", { expected: statuses(401) })
   await page.getByRole("heading", { name: "A token is needed" }).waitFor()
@@ -18,19 +18,19 @@ test("a board that needs a token asks for it, and shows what was asked for", asy
   await page.getByText("No worker lives").waitFor()
   expect(new URL(page.url()).pathname).toBe("/workers")
   expect(await page.context().cookies()).toEqual([])
-  // It is kept for this tab alone.
+  // The token is stored for this tab only.
   expect(await page.evaluate(() => [localStorage.length, Object.values(sessionStorage)])).toEqual([0, [ADMIN]])
   await page.reload()
   await page.getByText("No worker lives").waitFor()
 })
 
-test("the token of a link is taken, and leaves the address at once", async () => {
+test("the token in a link is used, and removed from the address at once", async () => {
   const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
   const page = await visit(board.url, "/workers", { token: ADMIN })
   await page.getByText("No worker lives").waitFor()
   expect(page.url()).toBe(`${board.url}/workers`)
   await page.getByText("on-call").first().waitFor()
-  // The same where the page is open already: then the fragment alone changes.
+  // A link that is opened in a tab with the page changes only the fragment, and its token is used as well.
   await page.evaluate((token) => {
     location.hash = `token=${token}`
   }, READER)
@@ -38,7 +38,7 @@ test("the token of a link is taken, and leaves the address at once", async () =>
   expect(page.url()).toBe(`${board.url}/workers`)
 })
 
-test("a tab that was opened behind others goes on when it is seen, and asks for nothing while it is not", async () => {
+test("a tab that was opened in the background loads when it is shown, and makes no request while it is hidden", async () => {
   const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
   const page = await openTab(board.url, { expected: statuses(401) })
   const asked: Array<string> = []
@@ -68,14 +68,14 @@ test("a tab that was opened behind others goes on when it is seen, and asks for 
   const before = asked.length
   await other.goto(`${board.url}/workers#token=${ADMIN}`)
   await eventually(() => pulses >= 3)
-  // While a tab in front asks three times, one behind ends at most what it had begun.
+  // While the visible tab makes three requests, the hidden tab at most finishes the request that it had begun.
   expect(asked.slice(before).filter((path) => path === "/v1/pulse").length).toBeLessThanOrEqual(1)
   await other.close()
   await show(false)
   await eventually(() => asked.slice(before).filter((path) => path === "/v1/pulse").length > 1)
 })
 
-test("a reader sees the buttons, what they need, and the command without the token", async () => {
+test("a button whose action the token may not do names the scope, and copies a command without the token", async () => {
   const board = await boardOf({ http: { port: 0, tokens }, token: ADMIN })
   await board.ended("mailer.send", { to: "ops@acme.test" })
   const page = await visit(board.url, "/queues", { token: READER })
@@ -88,14 +88,14 @@ test("a reader sees the buttons, what they need, and the command without the tok
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"])
   await row.getByRole("button", { name: "Copy as curl" }).click()
   await row.getByRole("button", { name: "Copied" }).waitFor()
-  // The page itself may not read what is copied: another tab does.
+  // The page has no permission to read the clipboard, so another tab reads it.
   const other = await openTab(board.url, { context: page.context() })
   await other.goto(`${board.url}/healthz`)
   const copied = await other.evaluate(() => navigator.clipboard.readText())
   expect(copied).toBe(`curl -X POST '${board.url}/v1/queues/mail/pause' -H "Authorization: Bearer $CALLBOARD_TOKEN"`)
 })
 
-test("a token that may not even read is told which scope it lacks", async () => {
+test("a token without the scope `read` gets a message that names it", async () => {
   const token = "posts-0123456789abcdef"
   const board = await boardOf({
     http: { port: 0, tokens: [...tokens, { name: "posts", token, scopes: ["submit"] }] },
@@ -106,7 +106,7 @@ test("a token that may not even read is told which scope it lacks", async () => 
   expect(await findings(page)).toEqual([])
 })
 
-/** The same board and address with other tokens, as after a restart of the service. */
+/** Starts services one after the other on one board and one port, each with its own tokens, as restarts would. */
 const restarts = async () => {
   const [port, transport] = [await freePort(), `memory://${generateId()}`]
   return (given: typeof tokens) => boardOf({ transport, http: { port, tokens: given }, token: given[0]?.token ?? "" })
@@ -114,7 +114,7 @@ const restarts = async () => {
 
 const OFFLINE = [/^console: Failed to load resource: net::ERR_CONNECTION_REFUSED/, ...statuses(401, 403)]
 
-test("a service that goes away is told, with what was seen; when it comes back the page goes on by itself", async () => {
+test("while the service is away the page says so and keeps its data, and it continues when the service is back", async () => {
   const begin = await restarts()
   const first = await begin(tokens)
   await first.ended("mailer.send", { to: "ops@acme.test" })
@@ -122,7 +122,7 @@ test("a service that goes away is told, with what was seen; when it comes back t
   await page.getByRole("row", { name: /mail/ }).waitFor()
   await first[Symbol.asyncDispose]()
   await page.getByText("No connection since").waitFor()
-  // What was there stays, and loses its colour after a while.
+  // The rows stay, and lose their colour after a while.
   await page.getByRole("row", { name: /mail/ }).waitFor()
   await page.locator("main.stale").waitFor()
   expect(await findings(page)).toEqual([])
@@ -136,7 +136,7 @@ test("a service that goes away is told, with what was seen; when it comes back t
   await page.getByRole("row", { name: /mail/ }).getByRole("button", { name: "Resume" }).waitFor()
 })
 
-test("a token that loses its scope while the page is open keeps the page, and the buttons say it", async () => {
+test("when the token loses a scope the open page stays, and disables the buttons that need the scope", async () => {
   const begin = await restarts()
   const first = await begin(tokens)
   await first.ended("mailer.send", { to: "ops@acme.test" })
@@ -151,7 +151,7 @@ test("a token that loses its scope while the page is open keeps the page, and th
   expect((await second.ask("GET", "/v1/queues")).body.queues).toMatchObject([{ name: "mail", paused: false }])
 })
 
-test("a token that is not known any more asks for another, and the view is there again", async () => {
+test("when the service no longer knows the token the page asks for another one, and then shows the same view", async () => {
   const begin = await restarts()
   const first = await begin(tokens)
   const page = await visit(first.url, "/workers", { token: ADMIN, expected: OFFLINE })
@@ -161,7 +161,7 @@ test("a token that is not known any more asks for another, and the view is there
   await page.getByRole("heading", { name: "That token is not known" }).waitFor()
   await page.getByRole("textbox", { name: "Token" }).fill(READER)
   await page.keyboard.press("Enter")
-  // The one that was stopped is told beside the one that lives.
+  // The stopped worker is listed beside the running worker of the same name.
   await page.getByRole("row", { name: /Alive wk-1/ }).waitFor()
   await page.getByRole("row", { name: /Stopped wk-1/ }).waitFor()
 })

@@ -1,4 +1,4 @@
-/** A service as somebody would look at: mails that fail until they do not, work that goes on, limits, schedules. */
+/** The service that the tests of the page look at: mails that fail until they are accepted, long jobs, limits, a schedule. */
 import { actor, Reject, type ServeOptions, type Service, serve } from "callboard"
 import { generateId } from "../../runtime/id.ts"
 import { eventually } from "../support/servers/process.ts"
@@ -10,22 +10,22 @@ class SmtpRejected extends Error {
 export interface Board extends AsyncDisposable {
   readonly service: Service
   readonly url: string
-  /** Whether mails are taken from now on. At first they are not. */
-  mail(accepted: boolean): void
-  /** Lets the handlers of `work.hold` end. */
+  /** Sets whether mails are accepted. At first they are rejected. */
+  acceptMails(accepted: boolean): void
+  /** Lets the running handlers of `work.hold` and `imports.rows` end. */
   release(): void
-  /** Posts a task; returns the id of its job. */
+  /** Submits a task over HTTP. Resolves with the id of its job. */
   submit(task: string, input?: unknown, more?: object): Promise<string>
-  /** Posts a task and waits until its job is in one of these states, or has ended. */
+  /** Submits a task and waits until its job has ended. Resolves with the id of the job. */
   ended(task: string, input?: unknown, more?: object): Promise<string>
-  /** Resolves when a job is in a state. */
+  /** Waits until a job is in a state. */
   reached(id: string, state: string): Promise<void>
-  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers.
+  // biome-ignore lint/suspicious/noExplicitAny: tests read fields of many different answers.
   ask(method: string, path: string, body?: unknown): Promise<{ readonly status: number; readonly body: any }>
 }
 
 export type BoardOptions = Omit<ServeOptions, "actors"> & {
-  /** With which the board itself is asked. */
+  /** The token of the requests that `Board` makes. */
   readonly token?: string
   readonly actors?: NonNullable<ServeOptions["actors"]>
 }
@@ -114,7 +114,7 @@ export const openBoard = async ({ token, ...options }: BoardOptions = {}): Promi
   return {
     service,
     url,
-    mail: (accepted) => {
+    acceptMails: (accepted) => {
       isUp = accepted
     },
     release,

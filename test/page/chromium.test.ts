@@ -1,4 +1,4 @@
-/** The browser itself, before anything of Callboard is shown in it. */
+/** The browser itself, with a page that is not Callboard's. */
 import { createServer } from "node:http"
 import { expect, test } from "vitest"
 import { freePort } from "../support/servers/process.ts"
@@ -16,7 +16,7 @@ test("a page of this machine is opened and read", async () => {
     const page = await context.newPage()
     await page.goto(`http://127.0.0.1:${port}/`)
     expect(await page.title()).toBe("a title")
-    // Letters are drawn: without a font a text has no width.
+    // Without a font the browser draws no letters, and a text has no width.
     expect((await page.getByText("a text").boundingBox())?.width).toBeGreaterThan(10)
     await context.close()
   } finally {

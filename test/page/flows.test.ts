@@ -1,11 +1,11 @@
-/** What people come for: watch a job, learn why it waits, retry what failed, one by one and many at once. */
+/** What people do on the page: watch a job, learn why it waits, retry failed jobs one by one and many at once. */
 import { actor, Reject } from "callboard"
 import { expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
 import { boardOf, findings, openTab, statuses, visit } from "./shown.ts"
 import { settled, tooWide, WIDTHS } from "./watching.ts"
 
-test("a job is announced, opened, watched to its end", async () => {
+test("a new job is announced above the list, opened, and watched until it ends", async () => {
   const board = await boardOf()
   const page = await visit(board.url, "/jobs")
   await page.getByText("No job has come yet").waitFor()
@@ -21,7 +21,7 @@ test("a job is announced, opened, watched to its end", async () => {
   await page.getByRole("link", { name: "work.hold" }).waitFor()
 })
 
-test("why a job waits, with the remedy beside it", async () => {
+test("the view of a job says why it waits, and offers the remedy", async () => {
   const board = await boardOf()
   await board.ask("POST", "/v1/queues/default/pause")
   const id = await board.submit("work.echo", { n: 1 })
@@ -31,18 +31,18 @@ test("why a job waits, with the remedy beside it", async () => {
   await page.locator("h1").getByText("Succeeded").waitFor()
 })
 
-test("a job that failed says with what, and is retried by a key", async () => {
+test("the view of a failed job shows its error, and R retries the job", async () => {
   const board = await boardOf()
   const id = await board.ended("mailer.send", { to: "ceo@acme.test" })
   const page = await visit(board.url, `/jobs/${id}`)
   await page.locator("h1").getByText("Failed").waitFor()
   await page.getByText("SmtpRejected").first().waitFor()
-  board.mail(true)
+  board.acceptMails(true)
   await page.keyboard.press("r")
   await page.locator("h1").getByText("Succeeded").waitFor()
 })
 
-test("a retry is taken back while the job waits, and left alone once it runs", async () => {
+test("a retry can be undone while the job waits, and is not undone once the job runs", async () => {
   const board = await boardOf()
   const id = await board.ended("mailer.send", { to: "ceo@acme.test" })
   await board.ask("POST", "/v1/queues/mail/pause")
@@ -63,7 +63,7 @@ test("a retry is taken back while the job waits, and left alone once it runs", a
   expect((await board.ask("GET", `/v1/jobs/${held}`)).body.state).toBe("started")
 })
 
-test("attempts show how long each was off, waited and ran; links of a chain are called so", async () => {
+test("attempts show how long each backed off, waited and ran; a job of a chain is shown as such", async () => {
   const flaky = actor("flaky", {
     methods: {
       twice: {
@@ -85,7 +85,7 @@ test("attempts show how long each was off, waited and ran; links of a chain are 
   await page.getByRole("region", { name: "Where it belongs" }).getByText("chain").waitFor()
 })
 
-test("durable steps are asked for once they are opened, and at once where some are left to be undone", async () => {
+test("durable steps are loaded when the reader opens them, and at once where some are still to be reverted", async () => {
   const trips = actor("trips", {
     methods: {
       book: {
@@ -136,7 +136,7 @@ test("durable steps are asked for once they are opened, and at once where some a
   expect(await tooWide(page)).toEqual([])
 })
 
-test("dead letters are listed by their reason, and redriven together", async () => {
+test("dead letters are grouped by their reason, and all of one reason are redriven at once", async () => {
   const board = await boardOf()
   const rejected = [await board.ended("work.reject"), await board.ended("work.reject")]
   const page = await visit(board.url, "/dead")
@@ -152,7 +152,7 @@ test("dead letters are listed by their reason, and redriven together", async () 
   for (const id of rejected) await eventually(async () => (await board.ask("GET", `/v1/jobs/${id}`)).body.run === 2)
 })
 
-test("a running job is cancelled after a question, and that is taken back", async () => {
+test("a running job is cancelled after a dialog asked for it, and the cancellation is undone", async () => {
   const board = await boardOf()
   const id = await board.submit("work.hold")
   await board.reached(id, "started")
@@ -171,7 +171,7 @@ test("a running job is cancelled after a question, and that is taken back", asyn
   await page.locator("h1").getByText("Running").waitFor()
 })
 
-test("many are retried: all that match, a few first, and undone before it begins", async () => {
+test("a bulk retry takes all jobs that match, tries a few of them first, and can be undone before it begins", async () => {
   const board = await boardOf()
   const mails = Array.from({ length: 60 }, (_, n) => ({ task: "mailer.send", input: { to: `p${n}@acme.test` } }))
   await board.ask("POST", "/v1/jobs", mails)
@@ -194,7 +194,7 @@ test("many are retried: all that match, a few first, and undone before it begins
   expect(await count("failed")).toBe(60)
   await page.getByRole("button", { name: "Close" }).click()
 
-  board.mail(true)
+  board.acceptMails(true)
   await page.reload()
   await begin()
   await page.getByText("5 tried first").waitFor()
@@ -205,7 +205,7 @@ test("many are retried: all that match, a few first, and undone before it begins
   await eventually(async () => (await count("succeeded")) === 60)
 })
 
-test("what fails after a decision was asked about is not touched by it", async () => {
+test("a job that fails while the dialog about a bulk retry is open is not retried by it", async () => {
   const board = await boardOf()
   const before = await board.ended("mailer.send", { to: "ops@acme.test" })
   await board.ended("mailer.send", { to: "lab@acme.test" })
@@ -220,21 +220,21 @@ test("what fails after a decision was asked about is not touched by it", async (
   const dialog = page.getByRole("dialog")
   await dialog.getByText("can be retried").waitFor()
   const later = await board.ended("mailer.send", { to: "hr@acme.test" })
-  board.mail(true)
+  board.acceptMails(true)
   await dialog.getByRole("button", { name: "Retry 2" }).click()
   await page.getByText("2 retried").waitFor()
   await board.reached(before, "succeeded")
   expect((await board.ask("GET", `/v1/jobs/${later}`)).body).toMatchObject({ state: "failed", run: 1 })
 })
 
-test("a selection is the jobs that are seen, its commands name them, and one decision follows another", async () => {
+test("a selection has only jobs on the page, its commands name them, and a second action can follow the first", async () => {
   const board = await boardOf()
   const ids: Array<string> = []
   for (const n of [1, 2, 3]) ids.push(await board.ended("mailer.send", { to: `p${n}@acme.test` }))
   const page = await visit(board.url, "/jobs?state=failed")
   await page.getByRole("checkbox", { name: "Select all on this page" }).check()
   await page.getByText("3 selected").waitFor()
-  // What has left the list is not meant any more.
+  // A job that has left the list is no longer selected.
   expect((await board.ask("DELETE", `/v1/jobs/${ids[0]}`)).status).toBeLessThan(300)
   await page.reload()
   await page.getByText("2 selected").waitFor()
@@ -256,7 +256,7 @@ test("a selection is the jobs that are seen, its commands name them, and one dec
   await other.close()
   await page.bringToFront()
 
-  // The bar of the first decision is still there when the second one is made.
+  // The second action begins while the bar of the first one is still shown.
   await dialog.getByRole("button", { name: "Retry 2" }).click()
   await page.getByText("2 jobs will be retried in").waitFor()
   await page.getByRole("button", { name: "Undo" }).click()

@@ -1,4 +1,4 @@
-/** What these tests rely on: nothing that a browser finds wrong goes unseen. */
+/** The helpers of these tests: each fault that a browser or axe reports fails a test. */
 import { createServer } from "node:http"
 import { expect, onTestFinished, test } from "vitest"
 import { findings, openTab } from "./shown.ts"
@@ -6,7 +6,7 @@ import { findings, openTab } from "./shown.ts"
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-/** Serves one page under the policy. */
+/** Serves one page under the content security policy of Callboard's page. Resolves with its address. */
 const serveHtml = async (html: string): Promise<string> => {
   const server = createServer((_, response) => {
     response.writeHead(200, { "content-type": "text/html", "content-security-policy": POLICY }).end(html)

@@ -1,6 +1,6 @@
 /**
- * Whatever a job, a queue, a schedule or a worker is called: it is shown as the text that it is, and does nothing. Whatever a clock
- * says, no time runs backwards.
+ * Names, ids and other texts of jobs, queues and workers that try to be markup, scripts or invisible: the page shows them as text.
+ * And clocks that are wrong: the page shows no negative time.
  */
 import { actor } from "callboard"
 import type { Page } from "playwright-core"
@@ -21,12 +21,12 @@ const CORPUS = [
   "__proto__",
   "%3Cscript%3Ealert(8)%3C/script%3E",
 ]
-/** What cannot be seen, or changes how the rest is seen. */
+/** Text with characters that are invisible, control a terminal, or change the direction of the text after them. */
 const HIDDEN = "safe\u202egnp.exe\u2066\u200b\u0007\u001b[31m\u00ad\ufeff"
 const SHOWN = "safe\\u202egnp.exe\\u2066\\u200b\\u0007\\u001b[31m\\u00ad\\ufeff"
 const LONG = `${"<b>x</b>".repeat(131_072)}end`
 
-/** Runs in the browser: what of the data became more than text. */
+/** Runs in the browser. Lists elements and links that data has become, and hidden characters that are in the page's text. */
 const lookAround = (hidden: string) => {
   const attributes = [...document.querySelectorAll("[title], [aria-label]")].map(
     (each) => `${each.getAttribute("title")} ${each.getAttribute("aria-label")}`,
@@ -72,14 +72,14 @@ test("every field is text: names, ids, queues, errors, meta, results, workers", 
   const long = await board.ended("hostile.fail", { text: LONG.slice(0, 900_000) })
   const held = await board.submit("hostile.hold", {}, { description: HIDDEN })
   await board.reached(held, "started")
-  // The name of a queue, and an id, may hold less than other texts: what they may not is refused at the door.
+  // Names of queues, and ids, allow fewer characters than other texts; the service refuses all others.
   const queue = "a:b@c..__proto__"
   await board.submit("hostile.fail", { text: "x" }, { queue })
-  // Ids of the submitter's choice.
+  // A submitter may choose the id of a job.
   const named = await board.submit("hostile.fail", { text: "x" }, { id: "__proto__", queue })
   await eventually(async () => (await board.ask("GET", "/v1/queues")).body.queues.length >= 2)
 
-  // Some of these are ids of no job.
+  // Some of the paths name jobs that do not exist.
   const expected = [/^console: Failed to load resource: the server responded with a status of 404/]
   const page = await visit(board.url, "/", { expected })
   const paths = [
@@ -104,7 +104,7 @@ test("every field is text: names, ids, queues, errors, meta, results, workers", 
   await page.goto(`${board.url}/jobs/${encodeURIComponent(jobs.at(-2) ?? "")}`)
   await settled(page)
   expect(await findings(page)).toEqual([])
-  // A text without end does not make the page slow.
+  // Of a very long text the page shows a part only.
   await page.goto(`${board.url}/jobs/${long}`)
   await settled(page)
   expect(await page.evaluate(() => document.body.innerText.length)).toBeLessThan(200_000)
@@ -112,7 +112,7 @@ test("every field is text: names, ids, queues, errors, meta, results, workers", 
 
 const HOUR_MS = 3_600_000
 
-/** An answer in which the times of these names are an hour off. */
+/** A copy of an answer whose times of a worker's clock are moved by `ms`. */
 const offBy = (ms: number, value: unknown): unknown => {
   if (Array.isArray(value)) return value.map((each) => offBy(ms, each))
   if (typeof value !== "object" || value === null) return value
@@ -127,7 +127,7 @@ const offBy = (ms: number, value: unknown): unknown => {
 }
 
 test.each([HOUR_MS, -HOUR_MS])(
-  "a worker's clock that is off by %i ms makes no time negative, and none nonsense",
+  "with a worker's clock that is off by %i ms no shown time is negative or invalid",
   async (ms) => {
     const board = await boardOf()
     const held = await board.submit("work.hold")
@@ -149,7 +149,7 @@ test.each([HOUR_MS, -HOUR_MS])(
   },
 )
 
-test("a browser's clock that is an hour off changes nothing: that of the service decides", async () => {
+test("a browser's clock that is an hour off changes no shown time, since the page uses the clock of the service", async () => {
   const board = await boardOf()
   const id = await board.ended("work.echo")
   for (const ms of [HOUR_MS, -HOUR_MS]) {

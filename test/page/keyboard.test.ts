@@ -1,8 +1,8 @@
-/** All by keys: through a list, into a job and back, to anywhere, and never into a trap. */
+/** The page without a pointer: its shortcuts, and the way of the focus with Tab. */
 import { expect, test } from "vitest"
 import { boardOf, visit } from "./shown.ts"
 
-test("a list is walked, a job opened and left by keys; a search leads anywhere", async () => {
+test("J and K move through a list, Enter opens a job, Escape leaves it; a search leads to jobs and views", async () => {
   const board = await boardOf()
   const ids: Array<string> = []
   for (let n = 0; n < 3; n++) ids.push(await board.ended("work.echo", { n }))
@@ -21,7 +21,7 @@ test("a list is walked, a job opened and left by keys; a search leads anywhere",
   await page.keyboard.press("Enter")
   await page.waitForURL(`**/jobs/${ids[1]}`)
   await page.locator("h1").getByText("Succeeded").waitFor()
-  // From job to job of the list.
+  // In the view of a job J leads to the next job of the list.
   await page.keyboard.press("j")
   await page.waitForURL(`**/jobs/${ids[0]}`)
   await page.keyboard.press("Escape")
@@ -39,7 +39,7 @@ test("a list is walked, a job opened and left by keys; a search leads anywhere",
   await page.keyboard.type("dead")
   await page.keyboard.press("Enter")
   await page.waitForURL("**/dead")
-  // Letters are letters in a field.
+  // In a field the letters of shortcuts are text.
   await search()
   await page.keyboard.type("jkr/")
   expect(await page.getByRole("combobox").inputValue()).toBe("jkr/")
@@ -47,7 +47,7 @@ test("a list is walked, a job opened and left by keys; a search leads anywhere",
   await page.getByRole("combobox").waitFor({ state: "detached" })
 })
 
-test("tabbing begins with the way past the navigation, shows where it is, and comes around", async () => {
+test("Tab begins with the link past the navigation, always shows the focus, and reaches the end of the page", async () => {
   const board = await boardOf()
   await board.ended("mailer.send", { to: "ceo@acme.test" })
   for (const path of ["/", "/jobs", "/queues", "/schedules"]) {

@@ -1,6 +1,6 @@
 /**
- * A board on which much happens: what one reads, has selected, typed or asked stays where it is, and the browser gets neither
- * fuller nor busier. `CALLBOARD_TEST_LIVE=60` does it for so many seconds, and prints what it took.
+ * A busy board: rows, focus, selection and dialogs stay in place while jobs change, and neither the memory of the page nor its
+ * load grows. `CALLBOARD_TEST_LIVE=60` lets it run for 60 seconds, and prints memory and load.
  */
 import type { Page } from "playwright-core"
 import { expect, test } from "vitest"
@@ -12,12 +12,12 @@ const SECONDS = Number(process.env["CALLBOARD_TEST_LIVE"] ?? 3)
 const BATCH = 50
 const EVERY_MS = 150
 
-/** Most that what is kept may grow, in bytes: the lists of a minute would take more. */
+/** Most bytes by which the memory of the page may grow. A page that kept the lists of a minute would grow by more. */
 const MOST_GROWTH = 1024 * 1024
 /** The page is meant to need a tenth of a core; a slow machine may be four times as slow. */
 const MOST_BUSY = 0.4
 
-/** What the page holds after its garbage is gone, in bytes, and the processor seconds of its thread. */
+/** Measures the memory of the page after a garbage collection, in bytes, and the processor time of its thread, in seconds. */
 const loadOf = async (page: Page): Promise<() => Promise<{ readonly heap: number; readonly cpu: number }>> => {
   const session = await page.context().newCDPSession(page)
   await session.send("Performance.enable", { timeDomain: "threadTicks" })
@@ -29,7 +29,9 @@ const loadOf = async (page: Page): Promise<() => Promise<{ readonly heap: number
   }
 }
 
-test("a thousand changes a second move nothing under a hand", { timeout: 60_000 + SECONDS * 4_000 }, async () => {
+test("a thousand changes a second move no row that the reader looks at", {
+  timeout: 60_000 + SECONDS * 4_000,
+}, async () => {
   const board = await boardOf()
   for (let n = 0; n < 60; n++) await board.submit("work.echo", { n })
   const held = await board.submit("work.hold")
@@ -67,7 +69,7 @@ test("a thousand changes a second move nothing under a hand", { timeout: 60_000 
   const storm = async (seconds: number): Promise<void> => {
     const tasks = Array.from({ length: BATCH }, (_, n) => ({ task: "work.echo", input: { n } }))
     const end = performance.now() + seconds * 1000
-    // A slow machine takes longer: there are more newer jobs than a page has rows in any case.
+    // On a slow machine this takes longer, so that there are always more newer jobs than a page has rows.
     while (performance.now() < end || sent < 2 * BATCH) {
       const began = performance.now()
       await board.ask("POST", "/v1/jobs", tasks)
@@ -90,7 +92,7 @@ test("a thousand changes a second move nothing under a hand", { timeout: 60_000 
     process.stdout.write(`${sent} jobs, heap ${kib(first)} to ${kib(last)}, ${busy.toFixed(1)} % of a core\n`)
   }
 
-  // A question stays, too, and is answered about what was asked.
+  // An open dialog stays open.
   await page.getByRole("button", { name: "Retry…" }).click()
   const dialog = page.getByRole("dialog")
   await dialog.waitFor()
@@ -98,18 +100,18 @@ test("a thousand changes a second move nothing under a hand", { timeout: 60_000 
   expect(await dialog.isVisible()).toBe(true)
   await dialog.getByRole("button", { name: "Not now" }).click()
 
-  // A change is shown where the row stands.
+  // A job that changes is updated in its row.
   const row = page.getByRole("row", { name: /work\.hold/ })
   board.release()
   await row.getByRole("img", { name: "Succeeded" }).waitFor()
   expect((await look()).rows).toEqual(before.rows)
-  // What came meanwhile is there when it is asked for.
+  // The newer jobs are shown on request.
   await page.getByText(/newer jobs match|or more newer/).click()
   await page.getByText(/newer jobs match/).waitFor({ state: "detached" })
   expect((await look()).rows).not.toEqual(before.rows)
 })
 
-test("rows neither come nor go while a hand is on their list, and do so once it is gone", async () => {
+test("rows are neither added nor removed while the pointer is on their list, and are once it has left", async () => {
   const board = await boardOf()
   await board.ended("work.reject")
   const page = await visit(board.url, "/dead")

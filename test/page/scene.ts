@@ -1,9 +1,9 @@
-/** Work on a board, for views to show: what waits, runs, fails, is retried, and was given up. */
+/** Fills a board for views to show: jobs that wait, run, have failed and are dead letters, a paused queue, a limit. */
 import { eventually } from "../support/servers/process.ts"
 import type { Board } from "./board.ts"
 
 export interface Scene {
-  /** Ids of jobs, by what they are. */
+  /** Ids of jobs: `failed`; `running`; `held` back by a limit; `waiting` for another job; `done`. */
   readonly jobs: Readonly<Record<"failed" | "running" | "held" | "waiting" | "done", string>>
   /** Addresses of the views, by name. */
   readonly views: Readonly<Record<string, string>>
@@ -28,7 +28,7 @@ export const fill = async (board: Board): Promise<Scene> => {
   await board.ended("work.reject")
   await board.ended("work.reject")
   await eventually(async () => (await board.ask("GET", "/v1/count?state=failed")).body.count === PEOPLE.length + 3)
-  // Workers write what they have counted every ten seconds.
+  // Workers write their counts every ten seconds.
   const [cause] = await eventually(async () => {
     const { errors } = (await board.ask("GET", "/v1/errors?task=mailer.send")).body
     return errors.length > 0 && errors

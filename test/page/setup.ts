@@ -1,4 +1,4 @@
-/** Runs before all files, and once more after them. */
+/** Global set-up of the page's tests: bundles the page, and starts the browser, which is closed after all files. */
 import { spawnSync } from "node:child_process"
 import { fileURLToPath } from "node:url"
 import type { TestProject } from "vitest/node"
@@ -7,12 +7,12 @@ import { MissingServer } from "../support/servers/missing.ts"
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Where the browser is reached, or why there is none: each test says that, and none is skipped. */
+    /** The address of the browser, or why there is none. Without a browser each test fails with this reason; none is skipped. */
     chromium: { readonly url: string } | { readonly missing: string }
   }
 }
 
-/** The bundle of the page, as it is in the package. */
+/** Bundles the page as for the package. */
 const buildPage = (): void => {
   const script = fileURLToPath(new URL("../support/tools/page.ts", import.meta.url))
   const { status, stdout, stderr } = spawnSync(process.execPath, ["run", script, "--if-needed"], { encoding: "utf8" })

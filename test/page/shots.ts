@@ -1,6 +1,6 @@
 /**
- * Pictures of the views: `npm run page:shots -- FOLDER`. Each view in both themes and both widths, of a board with work in it;
- * to be looked at by people, and compared by nothing.
+ * Takes pictures of the views: `npm run page:shots -- FOLDER`. Each view of a filled board in both themes and both widths; the
+ * pictures are for people, and no test compares them.
  */
 import { mkdirSync } from "node:fs"
 import { join, resolve } from "node:path"
@@ -15,7 +15,7 @@ import { settled, THEMES, WIDTHS } from "./watching.ts"
 const { positionals, values } = parseArgs({
   allowPositionals: true,
   options: {
-    /** Only views whose name holds this text. */
+    /** Only views whose name contains this text. */
     only: { type: "string", default: "" },
   },
 })

@@ -1,6 +1,6 @@
 /**
- * Pages of a service in the browser. A test fails with whatever the browser finds wrong: a violation of the policy, an error on
- * the console or outside of any handler, a dialog, a request to another origin.
+ * Opens pages of a service in the browser. A test fails when the browser reports a fault: a violation of the policy, an error or
+ * warning on the console, an error that was not caught, a dialog, a request to another origin.
  */
 import axe from "axe-core"
 import type { Token } from "callboard"
@@ -13,26 +13,26 @@ import { settled, type THEMES, WIDTHS } from "./watching.ts"
 export interface VisitOptions {
   readonly width?: keyof typeof WIDTHS
   readonly theme?: (typeof THEMES)[number]
-  /** Put into the fragment of the address, as `callboard dev` prints it. */
+  /** A token that is put into the fragment of the address, as in the link that `callboard dev` prints. */
   readonly token?: string
-  /** Errors on the console that the test brings about, such as the status of an answer. */
+  /** Reports of the browser that do not fail the test, such as an answer's status that the test brings about. */
   readonly expected?: ReadonlyArray<RegExp>
-  /** The zone of the machine. Defaults to `Europe/Berlin`, which is not UTC. */
+  /** The time zone of the browser. Defaults to `Europe/Berlin`, which is not UTC. */
   readonly zone?: string
-  /** A context of another visit, for a second tab. */
+  /** The browser context of an open page, for a second tab in it. Defaults to a new context. */
   readonly context?: BrowserContext
 }
 
-/** A browser names each permission that it does not know; which those are differs between systems. */
+/** Ignored in every test: the browser reports permissions that it does not know, and which it knows differs between systems. */
 const EVERYWHERE = [/^console: Error with Permissions-Policy header: Unrecognized feature/]
 
-/** Runs in the browser, before anything of the page. */
+/** Runs in the browser, before all scripts of the page. */
 const reportViolations = () =>
   document.addEventListener("securitypolicyviolation", (event) =>
     console.error(`policy violation: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`),
   )
 
-/** An empty tab that is watched: what it finds wrong fails the test, once it is over. */
+/** Opens an empty tab. When the test is over it fails if the browser has reported a fault in this tab. */
 export const openTab = async (origin: string, options: VisitOptions = {}): Promise<Page> => {
   const { width = "wide", theme = "light", expected = [], zone = "Europe/Berlin" } = options
   const browser = await connectChromium()
@@ -71,7 +71,7 @@ export const openTab = async (origin: string, options: VisitOptions = {}): Promi
   return page
 }
 
-/** A view of a service, shown to its end. */
+/** Opens a view of a service, and waits until its data is shown. */
 export const visit = async (url: string, path: string, options: VisitOptions = {}): Promise<Page> => {
   const page = await openTab(new URL(url).origin, options)
   await page.goto(`${url}${path}${options.token === undefined ? "" : `#token=${options.token}`}`)
@@ -81,7 +81,7 @@ export const visit = async (url: string, path: string, options: VisitOptions = {
 
 const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
-/** What axe has to say against a view: a line for each place. */
+/** The violations that axe finds in the shown view: a line for each element. */
 export const findings = async (page: Page): Promise<ReadonlyArray<string>> => {
   const isThere = await page.evaluate(() => "axe" in globalThis)
   if (!isThere) await page.evaluate(axe.source)
@@ -100,17 +100,17 @@ export const findings = async (page: Page): Promise<ReadonlyArray<string>> => {
 
 export const READER = "reader-0123456789abcdef"
 export const ADMIN = "admin-0123456789abcdef"
-/** For boards that need a token. */
+/** The tokens of a board that requires one. */
 export const tokens: ReadonlyArray<Token> = [
   { name: "on-call", token: ADMIN, scopes: ["admin"] },
   { name: "looks", token: READER, scopes: ["read"] },
 ]
 
-/** What the console says of answers with these statuses. */
+/** Patterns of the console's messages about answers with these statuses. */
 export const statuses = (...codes: ReadonlyArray<number>): ReadonlyArray<RegExp> =>
   codes.map((code) => new RegExp(`^console: Failed to load resource: the server responded with a status of ${code} `))
 
-/** A board for one test. */
+/** Starts a board that is stopped at the end of the test. */
 export const boardOf = async (options?: BoardOptions): Promise<Board> => {
   const board = await openBoard(options)
   onTestFinished(() => board[Symbol.asyncDispose]())

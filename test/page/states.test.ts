@@ -1,4 +1,4 @@
-/** What is seen where there is nothing, nothing yet, too much, or no transport; and where the page is shown at all. */
+/** The page without data, while data loads, with more data than was counted, and without a transport; and its addresses. */
 import { mkdirSync, renameSync } from "node:fs"
 import { http } from "callboard"
 import { Hono } from "hono"
@@ -22,10 +22,10 @@ const EMPTY: ReadonlyArray<readonly [path: string, words: string]> = [
   ["/dead", "Nothing was given up"],
 ]
 
-test("an empty board says so, view by view", async () => {
+test("each view says that the board is empty", async () => {
   const board = await boardOf({ actors: [] })
   const page = await openTab(board.url)
-  // The clock of a browser may be wrong: how far back is looked is said, and reckoned by the board.
+  // The page requests a range of time by name, since the browser's clock may be wrong; the service computes its edges.
   const series: Array<string> = []
   page.on("request", (request) => {
     const { pathname, searchParams } = new URL(request.url())
@@ -42,7 +42,7 @@ test("an empty board says so, view by view", async () => {
   }
 })
 
-test("an empty list has the command to paste, with the address of this page", async () => {
+test("an empty list shows the command that submits a job to this board", async () => {
   const board = await boardOf({ actors: [] })
   const page = await visit(board.url, "/jobs")
   await page.getByText("No job has come yet").waitFor()
@@ -51,7 +51,7 @@ test("an empty list has the command to paste, with the address of this page", as
   expect(command).not.toContain("Authorization")
 })
 
-/** Holds back answers of the service, until they are let through. */
+/** Holds back the answers of the service until `letThrough` is called for their paths. */
 const holdBack = async (page: Page) => {
   const held = new Map<string, Array<Route>>()
   let isOpen = (_path: string): boolean => false
@@ -61,7 +61,7 @@ const holdBack = async (page: Page) => {
     else held.set(pathname, [...(held.get(pathname) ?? []), route])
   })
   return {
-    /** From now on these are answered, each with what `answer` does. */
+    /** Waits for requests of these paths and answers them with `answer`. Later requests of these paths are not held back. */
     letThrough: async (paths: ReadonlyArray<string>, answer = (route: Route) => route.continue()): Promise<void> => {
       const before = isOpen
       isOpen = (path) => paths.includes(path) || before(path)
@@ -73,7 +73,7 @@ const holdBack = async (page: Page) => {
   }
 }
 
-test("before anything has come there is the shell, then what is waited for; each part comes, or fails, alone", async () => {
+test("the shell is shown first, then placeholders; each part is loaded, or fails, independently of the others", async () => {
   const board = await boardOf()
   await board.ended("work.echo")
   const page = await openTab(board.url, { expected: statuses(500) })
@@ -96,7 +96,7 @@ test("before anything has come there is the shell, then what is waited for; each
   await page.getByRole("row", { name: /default/ }).waitFor()
 })
 
-test("where nothing matches, each filter says what there would be without it", async () => {
+test("where no job matches, each filter is offered for removal with the number of jobs that would match then", async () => {
   const board = await boardOf()
   for (let n = 0; n < 3; n++) await board.ended("work.echo", { n })
   await board.ended("mailer.send", { to: "ops@acme.test" })
@@ -112,7 +112,7 @@ test("where nothing matches, each filter says what there would be without it", a
   expect(new URL(page.url()).search).toBe("?task=work.echo")
 })
 
-test("a filter that the service does not know is named, and dropped by a link", async () => {
+test("a filter that the service does not know is named, and a link removes it", async () => {
   const board = await boardOf()
   await board.ended("work.echo")
   const page = await visit(board.url, "/jobs?colour=red", { expected: statuses(400) })
@@ -122,11 +122,11 @@ test("a filter that the service does not know is named, and dropped by a link", 
   await page.getByRole("row", { name: /work\.echo/ }).waitFor()
 })
 
-test("too much says that it is more than was counted, and a part that it is one, with the way on", async () => {
+test("a count that was cut shows `more than`, and a partial list has a link that goes on", async () => {
   const board = await boardOf()
   for (let n = 0; n < 3; n++) await board.ended("work.echo", { n })
   const page = await openTab(board.url)
-  // What a board of a million jobs answers within the budget of a read.
+  // A board of a million jobs answers like this: counting and searching stop at their limits.
   await page.route("**/v1/jobs?*", async (route) => {
     const answer = await route.fetch()
     const total = { value: 10_000, relation: "gte" }
@@ -141,7 +141,7 @@ test("too much says that it is more than was counted, and a part that it is one,
   expect(await findings(page)).toEqual([])
 })
 
-test("a cursor of another board says what is wrong with it, and leads to the beginning", async () => {
+test("a cursor of another board is refused, and a link leads to the beginning of the list", async () => {
   const [board, other] = [await boardOf(), await boardOf()]
   for (const each of [board, other, other]) await each.ended("work.echo")
   const { next } = (await other.ask("GET", "/v1/jobs?limit=1")).body
@@ -150,7 +150,7 @@ test("a cursor of another board says what is wrong with it, and leads to the beg
   await page.getByRole("row", { name: /work\.echo/ }).waitFor()
 })
 
-test("a transport that is lost is told in the words of the service; the page goes on when it is back", async () => {
+test("while the transport is away the page shows the service's message, and it continues when it is back", async () => {
   using folder = temporaryFolder()
   const [place, away] = [`${folder.path}/board`, `${folder.path}/away`]
   mkdirSync(place)
@@ -164,7 +164,7 @@ test("a transport that is lost is told in the words of the service; the page goe
   await page.getByText(ready.detail).first().waitFor()
   await page.getByRole("row", { name: /default/ }).waitFor()
   expect(await findings(page)).toEqual([])
-  // The page itself still loads, and says the same.
+  // The service still serves the page, which shows the same message.
   await page.reload()
   await page.getByText("No connection since").waitFor()
   expect(await findings(page)).toEqual([])
@@ -173,13 +173,13 @@ test("a transport that is lost is told in the words of the service; the page goe
   await page.getByText("No connection since").waitFor({ state: "detached" })
 })
 
-test("a job that is not kept any more, and one that never was", async () => {
+test("a deleted job and an unknown id have different messages", async () => {
   const board = await boardOf()
   const id = await board.ended("work.echo")
   const page = await visit(board.url, `/jobs/${id}`, { expected: statuses(404, 410) })
   await page.locator("h1").getByText("Succeeded").waitFor()
   expect((await board.ask("DELETE", `/v1/jobs/${id}`)).status).toBeLessThan(300)
-  // It is told where the page is open, and where its address is opened again.
+  // The open view of the job shows that it was deleted, and so does the address when it is opened again.
   await page.getByRole("heading", { name: "This job is not kept any more" }).waitFor()
   await page.reload()
   await page.getByRole("heading", { name: "This job is not kept any more" }).waitFor()
@@ -193,12 +193,12 @@ test("a job that is not kept any more, and one that never was", async () => {
   await page.getByText("No job has come yet").waitFor()
 })
 
-test("an address that is no view is none for the server either", async () => {
+test("the server answers 404 for an address without a view", async () => {
   const board = await boardOf({ actors: [] })
   expect((await fetch(`${board.url}/nothing-here`, { headers: { accept: "text/html" } })).status).toBe(404)
 })
 
-test("under a path, all of the page stays under it", async () => {
+test("when the application is mounted under a path, the page makes requests under this path only", async () => {
   const board = await boardOf()
   await board.ended("mailer.send", { to: "ops@acme.test" })
   const app = new Hono().route("/ops/board", http(board.service.client, { loopbackOnly: true }))
@@ -225,7 +225,7 @@ test("under a path, all of the page stays under it", async () => {
   expect(asked.filter((path) => !path.startsWith("/ops/board/"))).toEqual([])
 })
 
-test("without the page there is only the interface", async () => {
+test("with `page: false` the service answers no address of the page", async () => {
   const board = await boardOf({ actors: [], http: { port: 0, page: false } })
   const accept = { headers: { accept: "text/html" } }
   expect((await fetch(`${board.url}/queues`, accept)).status).toBe(404)

@@ -1,4 +1,4 @@
-/** Each view with the work of a board in it. */
+/** Each view on a board with jobs, in both themes and both widths. */
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { type Board, openBoard } from "./board.ts"
 import { fill, type Scene } from "./scene.ts"
@@ -13,7 +13,7 @@ beforeAll(async () => {
 })
 afterAll(() => board[Symbol.asyncDispose]())
 
-/** What each view must show. */
+/** A text that each view must show. */
 const SHOWN: Readonly<Record<string, RegExp>> = {
   overview: /Running/,
   jobs: /work\.hold/,

@@ -1,4 +1,4 @@
-/** What a visit loads, and from where. */
+/** How many bytes a visit loads, and from which addresses. */
 import { fileURLToPath } from "node:url"
 import { expect, test } from "vitest"
 import { runArguments } from "../../runtime/cli/runtimes.js"
@@ -6,10 +6,10 @@ import { spawnProcess, temporaryFolder } from "../support/servers/process.ts"
 import { findDeno } from "../support/tools/deno.js"
 import { boardOf, visit } from "./shown.ts"
 
-/** Most bytes of a first visit, compressed. */
+/** Most bytes that a first visit may load, compressed, without the answers of the HTTP interface. */
 const BUDGET = 60_000
 
-test("a first visit loads little, from here alone; a second one next to nothing", async () => {
+test("a first visit stays within its budget and its origin; a second one takes the assets from the cache", async () => {
   const board = await boardOf({ actors: [] })
   const page = await visit(board.url, "/jobs")
   const loaded = () =>
@@ -29,7 +29,7 @@ test("a first visit loads little, from here alone; a second one next to nothing"
   expect(second.filter(({ transferSize }) => transferSize > 0)).toEqual([])
 })
 
-test("the shell has an ETag, assets are kept for ever, and both say what a browser may do", async () => {
+test("the shell has an ETag and the headers of the policy, and assets may be cached for ever", async () => {
   const board = await boardOf({ actors: [] })
   const shell = await fetch(`${board.url}/jobs`, { headers: { accept: "text/html" } })
   const html = await shell.text()
@@ -47,7 +47,9 @@ test("the shell has an ETag, assets are kept for ever, and both say what a brows
 const SERVICE = fileURLToPath(new URL("../e2e/service.ts", import.meta.url))
 const AS_A_BROWSER = { headers: { accept: "text/html", "accept-encoding": "gzip" } }
 
-test("Deno serves the same page, and what is done there on a file of sqlite", { timeout: 120_000 }, async () => {
+test("Deno serves the same page with the same headers, and the page works there on sqlite", {
+  timeout: 120_000,
+}, async () => {
   using folder = temporaryFolder()
   const options = JSON.stringify({ http: { port: 0 } })
   const args = [...runArguments("deno", SERVICE), `sqlite:${folder.path}/board.db`, options]

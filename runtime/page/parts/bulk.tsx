@@ -44,9 +44,9 @@ const REASONS: Readonly<Record<string, string>> = {
 }
 
 export const BulkDialog = (): JSX.Element | null =>
-  pending.value === undefined ? null : <Ask key={JSON.stringify(pending.value)} decision={pending.value} />
+  pending.value === undefined ? null : <Confirmation key={JSON.stringify(pending.value)} decision={pending.value} />
 
-const Ask = ({ decision }: { readonly decision: BulkAction }): JSX.Element => {
+const Confirmation = ({ decision }: { readonly decision: BulkAction }): JSX.Element => {
   const { action, which, expected } = decision
   const filter = "filter" in which ? which.filter : undefined
   const plan = useLoad(filter === undefined ? undefined : "dry", () =>
@@ -173,7 +173,7 @@ const Plan = ({ plan, action }: { readonly plan: Loaded<DryRun>; readonly action
       {sample.length > 0 && (
         <details>
           <summary class="small">Look at {sample.length} of them</summary>
-          <Few ids={sample} />
+          <Sample ids={sample} />
         </details>
       )}
     </>
@@ -190,15 +190,15 @@ const tallied = (counts: Readonly<Record<string, number>>, word: string): string
 }
 
 /** A few jobs with their current states. */
-const Few = ({ ids }: { readonly ids: ReadonlyArray<string> }): JSX.Element => (
+const Sample = ({ ids }: { readonly ids: ReadonlyArray<string> }): JSX.Element => (
   <ul class="few">
     {ids.slice(0, 10).map((id) => (
-      <One key={id} id={id} />
+      <SampleJob key={id} id={id} />
     ))}
   </ul>
 )
 
-const One = ({ id }: { readonly id: string }): JSX.Element => {
+const SampleJob = ({ id }: { readonly id: string }): JSX.Element => {
   const job = useLoad(id, (stop) => get<JobSummary>(jobPath(id), {}, stop), { every: 1 })
   return (
     <li>
@@ -221,9 +221,10 @@ const refusedWords = (refused: Readonly<Record<string, number>>): string => {
     : `, ${entries.map(([code, count]) => `${whole(count)} refused (${REASONS[code] ?? code})`).join(", ")}`
 }
 
-export const BulkBar = (): JSX.Element | null => (running.value === undefined ? null : <Bar bulk={running.value} />)
+export const BulkBar = (): JSX.Element | null =>
+  running.value === undefined ? null : <ProgressBar bulk={running.value} />
 
-const Bar = ({ bulk: { decision, total, progress, run } }: { readonly bulk: RunningAction }): JSX.Element => {
+const ProgressBar = ({ bulk: { decision, total, progress, run } }: { readonly bulk: RunningAction }): JSX.Element => {
   const [, doing, done] = VERB[decision.action]
   const { phase, changed, refused, tried, startsAt, error } = progress
   const all = Object.values(refused).reduce((sum, count) => sum + count, 0) + changed
@@ -263,7 +264,7 @@ const Bar = ({ bulk: { decision, total, progress, run } }: { readonly bulk: Runn
               Go on{left === undefined ? "" : ` with the other ${whole(left)}`}
             </Button>
           </div>
-          <Few ids={tried} />
+          <Sample ids={tried} />
         </div>
       )}
       {phase === "running" && (

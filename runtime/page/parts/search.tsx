@@ -45,7 +45,7 @@ const targetsOf = (text: string): ReadonlyArray<Target> => {
   return [...toViews, task, queue, job]
 }
 
-/** The address of a target. Where no single job is found it is the list. */
+/** The address of a target. For the end of an id it is the job's if exactly one job has it, else that of the list. */
 const placeOf = async ({ to, idEnds }: Target): Promise<string> => {
   if (idEnds === undefined) return to
   try {

@@ -6,7 +6,7 @@ export const Traceback = ({ text }: { readonly text: string }): JSX.Element => {
   const lines = traceOf(text)
   const first = lines.findIndex(({ kind }) => kind === "own")
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keys.
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: an element that scrolls must be reachable by keyboard.
     <pre class="code" tabIndex={0}>
       {lines.map((line, at) => (
         <span

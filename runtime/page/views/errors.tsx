@@ -214,7 +214,7 @@ const Details = ({ id }: { readonly id: string }): JSX.Element => {
             </a>
           </Empty>
         ) : (
-          <Part of={error}>{(found) => <Found cause={found} />}</Part>
+          <Part of={error}>{(found) => <CauseDetails cause={found} />}</Part>
         )}
       </Panel>
     </div>
@@ -228,7 +228,7 @@ const TITLES = [
   ["queue", "Queue"],
 ] as const
 
-const Found = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element => (
+const CauseDetails = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element => (
   <div class="body stackv">
     <p class="mono small">
       <Template text={cause.template} />
@@ -245,7 +245,7 @@ const Found = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element => (
         </span>
       </p>
     </div>
-    <Deploy cause={cause} />
+    <VersionNote cause={cause} />
     <div class="brk">
       {TITLES.map(([name, title]) => {
         const shares = cause.by[name]
@@ -296,8 +296,8 @@ const Found = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element => (
   </div>
 )
 
-/** Whether the cause occurs in one version of the application alone, where several run. */
-const Deploy = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element | null => {
+/** A note about a new cause whose failures all come from one version of the application. */
+const VersionNote = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element | null => {
   const [only, ...others] = cause.by.version
   if (only === undefined || only.key.startsWith("(") || others.length > 0 || cause.status !== "new" || cause.count < 5)
     return null

@@ -71,7 +71,7 @@ export const JobView = ({ id }: { readonly id: string }): JSX.Element => {
         <>
           {job.data === undefined && <h1 class="sr">Job {idEnd(id)}</h1>}
           <Part of={job} rows={8}>
-            {(data) => <Shown job={data} />}
+            {(data) => <LoadedJob job={data} />}
           </Part>
         </>
       )}
@@ -104,7 +104,7 @@ const Missing = ({
   </div>
 )
 
-const Shown = ({ job }: { readonly job: FullJob }): JSX.Element => {
+const LoadedJob = ({ job }: { readonly job: FullJob }): JSX.Element => {
   const isEnded = ENDED.includes(job.state)
   const attempts = useMemo(() => attemptsOf(job), [job])
   const begun = job.attempts.findLast(({ run }) => run === job.run)?.attempt

@@ -50,7 +50,7 @@ const Verdict = ({ stats }: { readonly stats: Loaded<Stats> }): JSX.Element => (
           <p role="status">{sentence(data)}</p>
           <ul class="finds" data-hold="">
             {data.findings.slice(0, MOST_FINDINGS).map((finding) => (
-              <Find key={`${finding.code} ${finding.title}`} finding={finding} />
+              <FindingRow key={`${finding.code} ${finding.title}`} finding={finding} />
             ))}
             <li class="calm">
               <Glyph name="succeeded" label="Fine" />
@@ -79,7 +79,7 @@ const sentence = ({ findings, verdict, wait }: Stats): JSX.Element => (
   </span>
 )
 
-const Find = ({ finding }: { readonly finding: Finding }): JSX.Element => {
+const FindingRow = ({ finding }: { readonly finding: Finding }): JSX.Element => {
   const { severity, title, detail, since, action } = finding
   return (
     <li>

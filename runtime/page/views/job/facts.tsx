@@ -206,7 +206,7 @@ const Input = ({ job, name }: { readonly job: FullJob; readonly name: string }):
       }
     >
       <div class="body">
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keys. */}
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: an element that scrolls must be reachable by keyboard. */}
         <pre class="code long" tabIndex={0}>
           {raw}
         </pre>

@@ -52,8 +52,12 @@ export const DurableSteps = ({ job, isEnded }: { readonly job: FullJob; readonly
           {(page) => (
             <>
               <div class="body stackv">
-                <Left names={unreverted} page={reverting === undefined ? undefined : page} />
-                {page.steps.length === 0 ? <Empty title="No durable step has ended" /> : <List steps={page.steps} />}
+                <NotReverted names={unreverted} page={reverting === undefined ? undefined : page} />
+                {page.steps.length === 0 ? (
+                  <Empty title="No durable step has ended" />
+                ) : (
+                  <StepList steps={page.steps} />
+                )}
               </div>
               <Pager cursors={cursors} next={page.next} back="Before" forth="After" />
             </>
@@ -65,7 +69,7 @@ export const DurableSteps = ({ job, isEnded }: { readonly job: FullJob; readonly
 }
 
 /** Names the steps that are still to be reverted: `names` once the job has ended, before that those of the `page`. */
-const Left = ({
+const NotReverted = ({
   names,
   page,
 }: {
@@ -83,7 +87,7 @@ const Left = ({
   )
 }
 
-const List = ({ steps }: Pick<StepPage, "steps">): JSX.Element => (
+const StepList = ({ steps }: Pick<StepPage, "steps">): JSX.Element => (
   <ol class="steps">
     {steps.map(({ name, state, at, took, tries, value, large, error }) => {
       const [glyph, word] = LOOKS[state] ?? ["queued", state]

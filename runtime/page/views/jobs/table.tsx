@@ -109,7 +109,7 @@ const JobRow = ({
         {isGlyph(job.state) ? <Glyph name={job.state} label={WORDS[job.state]} /> : <span>{job.state}</span>}
       </Cell>
       <Cell class="inf">
-        <Known job={job} to={to} />
+        <RowDetails job={job} to={to} />
         <span class="only-s dim small">
           {job.queue} · attempt {job.attempts} · <Moment at={whenOf(job)} />
         </span>
@@ -154,7 +154,7 @@ const JobRow = ({
 }
 
 /** The details of a row: the error with a link to the job, the progress, or what the job waits for. */
-const Known = ({ job, to }: { readonly job: JobSummary; readonly to: string }): JSX.Element => {
+const RowDetails = ({ job, to }: { readonly job: JobSummary; readonly to: string }): JSX.Element => {
   if (job.error !== undefined && job.state !== "succeeded")
     return (
       <a class="err clip mono" href={to} title={`${job.error.name}: ${job.error.message}`}>
