@@ -1,4 +1,4 @@
-/** The short form of the chaos runs; `npm run chaos` is the long one, and `npm run chaos -- faults` checks the checker. */
+/** The short form of the chaos runs. `npm run chaos` is the long one; `npm run chaos -- faults` tests the checker with broken builds. */
 import { expect, describe as group, test } from "vitest"
 import { sharedBoards } from "../e2e/boards.ts"
 import { check, describe } from "./checker.ts"
@@ -7,7 +7,7 @@ import { runChaos } from "./run.ts"
 const LEASE = 1
 const JOBS = 250
 
-// Each board waits for much of its time, and the cases of one after the other.
+// The boards run side by side, since each run spends much of its time waiting; the cases of one board run one after the other.
 group.concurrent.each(sharedBoards)("on $name", (kind) => {
   test.sequential("kills, freezes and cuts lose nothing, leave no slot taken, change no outcome, and neither miss nor double a follow-up", async () => {
     await using board = await kind.open()
@@ -24,7 +24,7 @@ group.concurrent.each(sharedBoards)("on $name", (kind) => {
     expect(report.accepted).toBe(JOBS)
   }, 180_000)
 
-  test.sequential("jobs that kill their workers end alone: whatever runs beside them succeeds", async () => {
+  test.sequential("jobs that kill their workers end alone: all jobs beside them succeed", async () => {
     await using board = await kind.open()
     const history = await runChaos({
       url: board.url(LEASE),
@@ -39,7 +39,7 @@ group.concurrent.each(sharedBoards)("on $name", (kind) => {
     expect(report.ok, describe(report)).toBe(true)
   }, 180_000)
 
-  test.sequential("handlers that never end cost their own jobs only, whatever waits behind them or runs beside them", async () => {
+  test.sequential("handlers that never end fail their own jobs only; jobs behind them and beside them succeed", async () => {
     await using board = await kind.open()
     const history = await runChaos({
       url: board.url(LEASE),

@@ -22,17 +22,17 @@ export type Problem =
   | "stuck"
   /** The job has another outcome than planned. */
   | "wrong"
-  /** A run has more than one outcome. */
+  /** A run of the job had more than one outcome. */
   | "changed"
-  /** A follow-up that was not published. */
+  /** A follow-up of the job was not published. */
   | "missing"
-  /** A follow-up that was published more than once. */
+  /** A follow-up of the job was published more than once. */
   | "doubled"
   /** The job started before a job that it waits for had ended. */
   | "early"
   /** The handler ran more often than kills, freezes and outages explain. */
   | "repeated"
-  /** A worker has less room than at its start. */
+  /** A worker has fewer free slots than at its start, although no job is left. */
   | "leaked"
   /** No job succeeded. */
   | "vacuous"
@@ -121,7 +121,7 @@ const checkOutcomes = (history: History, problems: Record<Problem, Array<string>
   }
 }
 
-/** Runs beyond one for each retry that was asked for. */
+/** Number of runs that repeat an attempt. Without kills and outages each attempt runs once. */
 const repetitions = (history: History): number => {
   const runs = new Map<string, number>()
   for (const { id, retries } of history.executions) {

@@ -8,7 +8,7 @@ import { eventually } from "../support/servers/process.ts"
 
 const MEMBERS = 10_000
 
-/** How many members are noted as ended. */
+/** Number of members that the store has noted as ended. */
 const countedOf = async ({ connection: { store } }: Client): Promise<number> => {
   const parts = await store.list({ prefix: "chord-part/", limit: 1_000 })
   return parts.reduce((sum, { value }) => sum + (decodePart(value)?.ends.filter((end) => end !== null).length ?? 0), 0)

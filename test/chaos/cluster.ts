@@ -1,4 +1,4 @@
-/** A cluster of three nats-servers as a board of the long form, and what happens to it. */
+/** A cluster of three nats-servers as a board of the long form, and the faults of its servers. */
 import { setTimeout as sleep } from "node:timers/promises"
 import { connect, type NatsConnection } from "nats"
 import { Names } from "../../plugins/nats/mod.ts"
@@ -33,13 +33,13 @@ const leadByFirst = (admin: NatsConnection): Promise<unknown> =>
 /** How the servers fail, in turn. */
 const FAULTS = ["the leader is killed", "the leader is frozen", "the leader is cut off from the others"] as const
 
-/** Three servers that hold every stream three times. Its outages leave two of them; they are said on the console. */
+/** Three servers, each with a copy of every stream. An outage takes one of them away, and is printed on the console. */
 export const natsCluster: BoardKind = {
   name: "nats3",
   open: async (): Promise<SharedBoard> => {
     const own = scope()
     const cluster = own.keep(await startNatsCluster(3))
-    // Of a frozen server the client hears nothing, and goes to another one soon.
+    // A frozen server does not answer the client's pings, so that the client soon connects to another server.
     const dial = () =>
       connect({ servers: servers(), maxReconnectAttempts: -1, pingInterval: 1_000, reconnectTimeWait: 100 })
     const servers = () => [...cluster.servers.values()].map(({ port }) => `127.0.0.1:${port}`)

@@ -13,7 +13,7 @@ import { eventually, spawnScript } from "../support/servers/process.ts"
 const kinds = sharedBoards.slice(0, 1)
 
 describe.concurrent.each(kinds)("on $name", (kind) => {
-  test.sequential("a worker frozen in mid-job that wakes when another has finished it is refused", async () => {
+  test.sequential("the outcome of a frozen worker is refused when it wakes after another worker has finished the job", async () => {
     await using board = await kind.open()
     const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(board)
     writeFileSync(`${ownGate}${second.pid}`, "")
@@ -49,7 +49,7 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
       writeFileSync(`${ownGate}${first.pid}`, "")
       if (signal === "SIGSTOP") {
         first.kill("SIGCONT")
-        // A full second of its own: what it would do, it has tried to do.
+        // Within a second the worker that was frozen has tried all that it would do.
         await sleep(1_000)
       }
       expect(linesOf(ledger)).toEqual([
@@ -60,7 +60,7 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
     },
   )
 
-  test.sequential("S175 worker and job process die: with onLost fail the job has failed for it, once, unless a retry is left", async () => {
+  test.sequential("S175 when worker and job process die a job with `onLost: fail` fails once, unless it has a retry left", async () => {
     await using board = await kind.open()
     const client = await clientOf(board, 1)
     const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
@@ -122,7 +122,7 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
       Array.from({ length: 3 }, () => client.submit("e2e.nap", { input: { ms: 1_500, ledger } })),
     )
     const over = new AbortController()
-    // Before the board, so that no worker is started while it ends.
+    // This is disposed of before the board, so that no worker is started while the board ends.
     using _ = { [Symbol.dispose]: () => over.abort() }
     /** Starts the worker again whenever it has died. */
     const supervise = async () => {
@@ -136,12 +136,12 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
       expect(await innocent.outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
     expect(await poison.outcome({ timeout: 60 })).toMatchObject({ state: "failed", error: { reason: "worker-lost" } })
     expect(await poison.find()).toMatchObject({ dead: "worker-lost" })
-    // Its first run lasted long enough to be noted, and counts.
+    // The first run lasted long enough to be recorded as started, so it counts.
     expect(linesOf(deaths)).toHaveLength(3)
     for (const innocent of innocents) expect((await innocent.find()).attempts).toBeLessThanOrEqual(2)
   }, 120_000)
 
-  test.sequential("the second signal hands back what runs, uncounted", async () => {
+  test.sequential("at the second signal running jobs are handed back, uncounted", async () => {
     await using board = await kind.open()
     const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
     const client = await clientOf(board)
@@ -150,7 +150,7 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
     await eventually(() => linesOf(files.started).length === 1, { deadline: DEADLINE, message: "the job starts" })
     service.kill("SIGTERM")
     await service.waitForLine(/stopping/, DEADLINE)
-    // Signals within a second count as one: the second one is repeated until it is taken for one of its own.
+    // The worker takes signals within a second for one, so the second signal is repeated until it counts as the second.
     await eventually(
       () => {
         service.kill("SIGTERM")

@@ -1,4 +1,4 @@
-/** What is promised through the death of processes, on the transports that `test/e2e/crash.test.ts` leaves out. */
+/** Promises that hold when processes die, on the transports that `test/e2e/crash.test.ts` does not use. */
 import { afterAll, beforeAll } from "vitest"
 import { postgresBoards, sharedBoards } from "../e2e/boards.ts"
 import { registerCrashes } from "../e2e/crash-cases.ts"

@@ -1,6 +1,6 @@
 /**
- * Deliberately broken builds: transports that break one rule about the end of attempts, or a worker that does. The checker has to catch each, or
- * it would not catch a real fault.
+ * Deliberately broken builds: a transport, or a worker, that breaks one rule about the end of attempts. The checker has to catch
+ * each of them; a checker that misses one would also miss a real fault.
  */
 import { connectTransport } from "../../runtime/connection/connect.ts"
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
@@ -9,17 +9,17 @@ import { watchStore } from "../../runtime/transport/lift/watch-store.ts"
 import type { Store } from "../../runtime/transport/store.ts"
 
 export type Fault =
-  /** The task is acked before its outcome is stored. */
+  /** The transport acks a task before it stores the outcome. */
   | "ack-first"
-  /** Follow-ups are published after the ack. */
+  /** The transport publishes follow-ups after the ack. */
   | "follow-ups-last"
-  /** An outcome is stored although another delivery has the job. */
+  /** The transport stores an outcome although another delivery has claimed the job. */
   | "no-fence"
-  /** The edges between jobs are lost, so that dependents are not released. */
+  /** The transport loses the edges between jobs, so that dependents are not released. */
   | "no-edges"
-  /** Some ends are never answered, so that their workers keep the deliveries for ever. */
+  /** The transport never answers some commits of outcomes, so that the workers keep these deliveries for ever. */
   | "no-answer"
-  /** Jobs whose worker died while they ran run beside one another. */
+  /** Jobs whose worker died while they ran are run beside one another. */
   | "suspects-together"
   /** A worker does not notice that stuck handlers hold all of its slots. */
   | "no-stuck-watch"
@@ -35,9 +35,9 @@ export const FAULTS: ReadonlyArray<Fault> = [
 ]
 export const isFault = (text: string): text is Fault => (FAULTS as ReadonlyArray<string>).includes(text)
 
-/** Long enough for a kill to come between two writes. */
+/** Pause between two writes that belong together, in milliseconds: long enough for a kill to come between them. */
 const GAP_MS = 60
-/** Part of the ends that are not answered. */
+/** Share of the commits of outcomes that are not answered. */
 const UNANSWERED = 0.03
 const gap = () => new Promise<void>((resolve) => setTimeout(resolve, GAP_MS))
 

@@ -2,8 +2,8 @@
 import type { Client, JobView } from "callboard"
 
 /**
- * The plan of a job: what it does, and the outcome that it must have. A `poison` kills each worker that runs it, and one of
- * the kind `once` is acked early. A `block` and a `deaf` never end by themselves: one blocks its thread, one ignores its signal.
+ * The plan of a job: what it does, and the outcome that it must have. A `poison` job kills each worker that runs it, a `once` job
+ * is acked early. `block` and `deaf` jobs never end by themselves: a `block` job blocks its thread, a `deaf` job ignores its signal.
  */
 export interface Plan {
   readonly id: string
@@ -12,15 +12,15 @@ export interface Plan {
   readonly failures: number
   /** Tasks that must exist in the end because of the job: its errbacks, and the next links of its chain. */
   readonly followUps: number
-  /** Absent: the queue that most workers serve. */
+  /** Queue of the job. Defaults to `default`, which all workers but those of traps serve. */
   readonly queue?: string
-  /** How long its handler takes, instead of some milliseconds. */
+  /** How long the handler takes, in milliseconds. Defaults to a few. */
   readonly workMs?: number
   /** Jobs that must have ended, with any outcome, before this one starts. */
   readonly after?: ReadonlyArray<string>
 }
 
-/** One run of a handler, noted by the process that ran it. */
+/** One run of a handler, as its process has noted it. */
 export interface Execution {
   readonly id: string
   readonly task: string
@@ -33,28 +33,28 @@ export interface History {
   /** Ids whose submission was confirmed. */
   readonly accepted: ReadonlySet<string>
   readonly executions: ReadonlyArray<Execution>
-  /** Terminal records as they were seen, in order; several of one run are an outcome that changed. */
+  /** Terminal records in the order in which the watch reported them; two different ones of one run are an outcome that changed. */
   readonly outcomes: ReadonlyArray<{
     readonly id: string
     readonly run: number
     readonly state: string
     readonly fence: string
   }>
-  /** Records at the end; absent: not found. */
+  /** Records at the end, by job id. A job without a record is not in the map. */
   readonly final: ReadonlyMap<string, JobView>
-  /** What came of each planned job, at the end: its children and theirs. */
+  /** The follow-ups of each planned job at the end: its children and theirs, by the id of the planned job. */
   readonly followUps: ReadonlyMap<string, ReadonlyArray<JobView>>
-  /** Workers that still had deliveries when no job was left. */
+  /** Workers that still held deliveries, or had fewer free slots, when no job was left: a sentence for each. */
   readonly leaked: ReadonlyArray<string>
   readonly kills: number
-  /** Times in which nothing worked for longer than a lease; each can interrupt all that the workers have. */
+  /** Number of outages that were longer than a lease. Each can interrupt all deliveries of all workers. */
   readonly outages: number
   readonly workers: number
-  /** Deliveries that one kill or freeze can interrupt: all that a worker has. */
+  /** Most deliveries that a worker has at once, all of which a kill or a freeze of the worker interrupts. */
   readonly inFlight: number
 }
 
-/** What the board has in the end of the planned jobs, and of those that came of them. */
+/** Reads the records of the planned jobs, and of their follow-ups, at the end of a run. */
 export const recordsOf = async (
   client: Client,
   plans: ReadonlyArray<Plan>,
@@ -74,7 +74,7 @@ export const recordsOf = async (
     for (const job of page.jobs) {
       if (job.rootId === undefined || job.rootId === job.id) continue
       const list = followUps.get(job.rootId) ?? []
-      // A listing over a board that moves may show a job twice.
+      // A listing may contain a job twice when jobs change while it is read.
       if (!list.some((other) => other.id === job.id)) list.push(job)
       followUps.set(job.rootId, list)
     }

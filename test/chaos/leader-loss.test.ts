@@ -9,12 +9,12 @@ import { isEmpty, type Kept, startService } from "../e2e/broker-worker.ts"
 import { startNatsCluster } from "../support/servers/nats-cluster.ts"
 import { eventually } from "../support/servers/process.ts"
 
-/** A worker at its stock of jobs, and ways to disturb the cluster that it works on. */
+/** Starts a cluster and a worker on it (on the server `only`, if given), with functions that disturb the cluster. */
 const setup = async (own: Kept, only?: string) => {
   const cluster = own.keep(await startNatsCluster(3))
   const names = new Names(generateId())
   const options = `?ns=${names.namespace}&replicas=3&lease=3`
-  // JetStream is there when the servers have found each other.
+  // JetStream answers once the servers have found each other.
   const client = own.keep(await eventually(() => connect(`${cluster.url}${options}`), { deadline: 60_000, every: 250 }))
   const url = only === undefined ? cluster.url : cluster.servers.get(only)?.url
   const worker = await startService(own, `${url}${options}`, { concurrency: 2 })
@@ -26,7 +26,7 @@ const setup = async (own: Kept, only?: string) => {
   const consumer = `${names.queueStream}.${names.consumer("default", 4)}`
   const leader = () =>
     eventually(async () => leaderIn(await ask(`CONSUMER.INFO.${consumer}`)), { message: "the consumer has a leader" })
-  /** Resolves when the consumer and the streams have leaders, and none of them is the server that has died. */
+  /** Resolves when the consumer and the streams have leaders, and none of them is the server `dead`. */
   const elected = async (dead: string): Promise<void> => {
     const streams = [names.queueStream, names.stateStream, names.indexStream].map((stream) => `STREAM.INFO.${stream}`)
     for (const subject of [`CONSUMER.INFO.${consumer}`, ...streams]) {
@@ -40,7 +40,7 @@ const setup = async (own: Kept, only?: string) => {
     }
   }
   const accepted: Array<string> = []
-  /** Submits that many jobs. While a stream elects its leader some or all of them are refused: these are submitted again. */
+  /** Submits `count` jobs. While a stream elects its leader some or all of them are refused; refused jobs are submitted again. */
   const stock = async (count: number): Promise<void> => {
     const goal = accepted.length + count
     await eventually(
@@ -65,7 +65,7 @@ const setup = async (own: Kept, only?: string) => {
     ...worker,
     cluster,
     leader,
-    /** The leader, once it is another than this server. */
+    /** Makes leaders step down until another server than this one leads the consumer. Resolves with the leader's name. */
     leaderButNot: (server: string) =>
       eventually(
         async () => {
@@ -80,11 +80,11 @@ const setup = async (own: Kept, only?: string) => {
     accepted,
     stock,
     stepDown,
-    /** Disturbs the cluster in the middle of work; says how long no job ended. */
+    /** Disturbs the cluster while the worker runs jobs. Prints the longest time in which no job ended; fails from 30 s on. */
     through: async (what: string, disturb: () => Promise<void>): Promise<void> => {
       const ended = () => worker.ended.length
       const before = ended()
-      // Submitted before, so that what is measured is the worker alone: two at a time take seven seconds.
+      // The jobs are submitted before, so that only the worker is measured. Two at a time, they take seven seconds.
       await stock(350)
       await eventually(() => ended() > before + 20, { deadline: 60_000, message: `consuming before ${what}` })
       const began = performance.now()
@@ -110,7 +110,9 @@ const setup = async (own: Kept, only?: string) => {
 }
 
 describe.concurrent("in a cluster of three", () => {
-  test.sequential("whose leader steps down and dies, consumption resumes by itself", { timeout: 180_000 }, async () => {
+  test.sequential("a worker continues by itself after its leader stepped down and died", {
+    timeout: 180_000,
+  }, async () => {
     await using own = scope()
     const bench = await setup(own)
     await bench.through("three changes of all leaders", async () => {
@@ -124,12 +126,12 @@ describe.concurrent("in a cluster of three", () => {
 })
 
 describe.concurrent("on one server of a cluster of three", () => {
-  test.sequential("a worker that waits is given what comes after the leader has died that it had asked", {
+  test.sequential("a waiting worker gets a new task although the leader that had its request is dead", {
     timeout: 180_000,
   }, async () => {
     await using own = scope()
     const bench = await setup(own, "n1")
-    // Once it has run something it waits for more. How long that takes tells how busy the machine is.
+    // After its first job the worker waits for more. The time of that job shows how busy the machine is.
     const before = performance.now()
     await bench.stock(1)
     await bench.over()
@@ -137,8 +139,8 @@ describe.concurrent("on one server of a cluster of three", () => {
     const leader = await bench.leaderButNot("n1")
     await bench.cluster.servers.get(leader)?.kill()
     await bench.stock(1)
-    // How long the servers need to elect the leaders of their streams and of the consumer, each by itself, is theirs; the
-    // worker's time begins when all are there.
+    // The worker's time begins when all leaders are elected. Streams and consumer elect theirs independently, and how long the
+    // servers need for that does not depend on the worker.
     await bench.elected(leader)
     const began = performance.now()
     await bench.over()
@@ -147,13 +149,15 @@ describe.concurrent("on one server of a cluster of three", () => {
     expect(took).toBeLessThan(15_000 + 20 * usual)
   })
 
-  test.sequential("a worker whose own server lives is red while there is no leader", { timeout: 180_000 }, async () => {
+  test.sequential("a worker is not ready while there is no leader, although its own server lives", {
+    timeout: 180_000,
+  }, async () => {
     await using own = scope()
     const bench = await setup(own, "n1")
     const leader = await bench.leaderButNot("n1")
     const others = [...bench.cluster.servers].filter(([name]) => name !== "n1").map(([, server]) => server)
     const began = performance.now()
-    // Both others: without a majority there is no leader for as long as it takes.
+    // Both other servers are killed: without a majority no leader is elected until they are back.
     await Promise.all(others.map((server) => server.kill()))
     await bench.red(15_000)
     console.log(`a worker without a leader (${leader}) is red after ${Math.round(performance.now() - began)} ms`)
@@ -169,11 +173,11 @@ describe.concurrent("on one server of a cluster of three", () => {
 
 /** Longest time that a submission may take to fail, as the README says. */
 const REFUSED_MS = 5_000
-/** What a busy machine may add to it. */
+/** How much longer a submission may take on a busy machine. */
 const LATE_MS = 4_000
 
 describe.concurrent("submitting to a cluster of three", () => {
-  test.sequential("without a leader fails in time, of whatever kind it is, and goes through once there is one", {
+  test.sequential("every kind of submission fails in time without a leader, and succeeds once there is one", {
     timeout: 180_000,
   }, async () => {
     await using own = scope()
@@ -194,7 +198,7 @@ describe.concurrent("submitting to a cluster of three", () => {
       () => client.submit("steps.run"),
       () => client.submit("steps.run", { delay: 60 }),
       (id) => client.submit("steps.run", { id }),
-      // What is not known yet is asked for first.
+      // For an unknown task the client first asks the store for its queue.
       (id) => client.submit(`actor-${id}.run`),
       (id) => client.submit(`actor-${id}.run`, { queue: "default" }),
       (id) => client.submit("steps.run", { queue: `queue-${id}` }),
@@ -216,7 +220,7 @@ describe.concurrent("submitting to a cluster of three", () => {
         refused.push(id)
       }
     }
-    // Both others: there is no leader for as long as it takes. What is under way at that moment is refused as well.
+    // Both other servers are killed, so that there is no leader. Submissions that are under way at that moment are refused as well.
     const killed = Promise.all(others.map((server) => server.kill()))
     const before = kinds.map((submit) => submit(generateId()).catch(() => undefined))
     await killed
@@ -231,13 +235,13 @@ describe.concurrent("submitting to a cluster of three", () => {
     const again = refused[0] ?? ""
     await eventually(() => client.submit("steps.run", { id: again, queue: "default" }), { deadline: 60_000, every: 20 })
     console.log(`a submission went through ${Math.round(performance.now() - led)} ms after there was one`)
-    // The same once more, as the refusal says.
+    // The refusal says that a task can be submitted again under its id.
     for (const id of refused) await eventually(() => client.submit("steps.run", { id }), { deadline: 60_000 })
     for (const id of refused) expect((await client.job(id).find()).state).toBe("queued")
   })
 })
 
-/** Who leads what an answer of the API describes. */
+/** The server that leads the stream or consumer in an answer of the API; `undefined` while there is none. */
 const leaderIn = (answer: unknown): string | undefined => {
   const cluster = typeof answer === "object" && answer !== null && "cluster" in answer ? answer.cluster : undefined
   const leader = typeof cluster === "object" && cluster !== null && "leader" in cluster ? cluster.leader : undefined

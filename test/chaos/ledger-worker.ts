@@ -1,6 +1,6 @@
 /**
- * A worker for the ledger of future jobs: `ledger-worker.ts <transport> <folder> <one of so many>`. Its handler notes each run.
- * It kills itself before or after it publishes what a schedule posts, one time of so many, until there is a file `calm`.
+ * A worker for the ledger of future jobs: `ledger-worker.ts <transport> <folder> <N>`. Its handler notes each run. At one of N
+ * postings of a schedule the worker kills itself, before or after it publishes the posting, until there is a file `calm`.
  */
 import { appendFileSync, existsSync } from "node:fs"
 import { actor, serve } from "callboard"
@@ -10,7 +10,7 @@ import type { Jobs } from "../../runtime/transport/lift/transport.ts"
 
 const [transport = "", folder = "", oneOf = "0"] = process.argv.slice(2)
 
-/** Whether this time is the one, of postings of a schedule. */
+/** Whether the worker dies at these postings: one time in `N` if a schedule made them, else never. */
 const dies = (postings: Parameters<Jobs["publish"]>[0]): boolean =>
   postings.some(({ id }) => id.startsWith("ledger-")) &&
   Math.random() * Number(oneOf) < 1 &&

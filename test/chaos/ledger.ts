@@ -1,6 +1,6 @@
 /**
- * The ledger of future jobs: accepted jobs with a delay or a due time, and what schedules post, each have to run once, and in
- * time, while workers are killed, also between the entry of a schedule and its posting, and the broker goes away.
+ * The ledger of future jobs: each accepted job with a delay or a due time, and each job that a schedule posts, has to run once and
+ * in time, although workers are killed, also between the entry of a schedule and its posting, and the broker is away for a while.
  */
 import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -14,18 +14,18 @@ import { eventually, type Spawned, spawnScript } from "../support/servers/proces
 export interface LedgerOptions {
   readonly jobs: number
   readonly schedules: number
-  /** Seconds over which jobs are due, after all were accepted. */
+  /** Length of the time in which jobs are due, in seconds. It begins after all jobs were accepted. */
   readonly seconds: number
   readonly workers: number
   readonly lease: number
-  /** A worker dies at one of so many postings of a schedule. */
+  /** A worker dies at one of this many postings of a schedule. */
   readonly oneOf: number
-  /** How often any worker is killed beside that. */
+  /** How often a worker is killed at any moment, in addition to `oneOf`. */
   readonly kills: number
   readonly restarts: number
-  /** How long the broker is away once, in milliseconds; 0: never. */
+  /** Length of the one outage of the broker, in milliseconds; 0: no outage. */
   readonly outageMs: number
-  /** How long what is due may take after the last fault. */
+  /** How long the due jobs may take after the last fault, in milliseconds. */
   readonly restMs: number
   readonly say?: (line: string) => void
 }
@@ -35,24 +35,24 @@ export interface LedgerReport {
   /** Due times of schedules that had to be posted. */
   readonly due: number
   readonly deaths: number
-  /** Jobs that ran again since their worker had died, or lost its lease to an outage, before it could say that they had run. */
+  /** Jobs that ran again, because their worker died, or lost its lease in an outage, before their outcome was stored. */
   readonly reruns: number
-  /** Jobs that never ran, ran before their time, or ran again although nothing had happened to their worker. */
+  /** Ids of the jobs that never ran; ran before their time (`early`); ran again although their worker lived (`doubled`). */
   readonly missing: ReadonlyArray<string>
   readonly early: ReadonlyArray<string>
   readonly doubled: ReadonlyArray<string>
-  /** Milliseconds from when jobs were due to when they ran: half of them, 99 of 100, and the last. */
+  /** How late jobs ran, in milliseconds: at most `half` for half of the jobs, `most` for 99 of 100, `last` for the last one. */
   readonly late: { readonly half: number; readonly most: number; readonly last: number }
 }
 
 const WORKER = fileURLToPath(new URL("ledger-worker.ts", import.meta.url))
 const CHUNK = 1_000
-/** Schedules are due so often, in seconds. */
+/** Seconds between two due times of a schedule. */
 const EVERY = 2
-/** Clocks of one machine: what the broker and a worker think about the same moment. */
+/** Most difference between the broker's and a worker's reading of one machine's clock. */
 const TOLERANCE_MS = 20
 
-/** Workers that are replaced when they die. */
+/** The workers of a run. A worker that dies is replaced. */
 const crew = (board: SharedBoard, { lease, oneOf, workers }: LedgerOptions) => {
   const alive = new Set<Spawned>()
   const dead = new Set<number>()
@@ -80,7 +80,7 @@ const crew = (board: SharedBoard, { lease, oneOf, workers }: LedgerOptions) => {
   }
 }
 
-/** Submits jobs that are due from `from` on, half by a delay and half by a time; resolves with when each is due, by id. */
+/** Submits jobs that are due from `from` on, half with a delay and half with a due time. Resolves with the due times by job id. */
 const submitAll = async (client: Client, { jobs, seconds }: LedgerOptions, from: number) => {
   const due = new Map<string, number>()
   for (let at = 0; at < jobs; at += CHUNK) {
@@ -99,7 +99,7 @@ const submitAll = async (client: Client, { jobs, seconds }: LedgerOptions, from:
   return due
 }
 
-/** What ran: by id, when and where. */
+/** The runs of each job, by job id: when, and in which process. */
 const runsOf = (folder: string): ReadonlyMap<string, ReadonlyArray<{ readonly at: number; readonly pid: number }>> => {
   const runs = new Map<string, Array<{ at: number; pid: number }>>()
   for (const file of readdirSync(folder).filter((name) => name.startsWith("ledger-"))) {
@@ -117,7 +117,7 @@ export const runLedger = async (board: SharedBoard, options: LedgerOptions): Pro
   const client = board.keep(await connect(board.url(options.lease)))
   const team = crew(board, options)
   await team.start()
-  // Long enough for all to be accepted before the first is due.
+  // The first job is due late enough that all jobs are accepted before.
   const from = Date.now() + 2_000 + jobs / 2
   const due = await submitAll(client, options, from)
   say(`${due.size} jobs accepted, ${Math.round((from - Date.now()) / 1_000)} s before the first is due`)
@@ -144,7 +144,7 @@ export const runLedger = async (board: SharedBoard, options: LedgerOptions): Pro
   writeFileSync(`${board.folder}/calm`, "")
   const last = new Map<string, number>()
   for (const name of names) {
-    // Paused once all that was due has been posted: a schedule that is behind has its next due time in the past.
+    // The schedule is paused once it has posted all that was due. While it is behind, its next due time is in the past.
     const next = await eventually(
       async () => {
         const view = await client.schedules.find(name).catch(() => undefined)
@@ -164,7 +164,7 @@ export const runLedger = async (board: SharedBoard, options: LedgerOptions): Pro
   await eventually(() => runsOf(board.folder).size >= due.size, { deadline: restMs, every: 2_000 }).catch(
     () => undefined,
   )
-  // What would run twice has some time to do so.
+  // A job that would run twice does so within two leases: its lease lapses, and the task is delivered again.
   await sleep(2_000 * options.lease)
   const dead = new Set(team.dead)
   await team.end()

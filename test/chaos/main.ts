@@ -74,7 +74,7 @@ const longRuns = async (): Promise<boolean> => {
 
 const named = positionals.filter((word) => !["rollout", "faults", "ledger", "steps", "steps-faults"].includes(word))
 
-/** Whether a board, or a broken build, is named, or none is. */
+/** Whether a board, or a broken build, is to be run: it is named on the command line, or no name is given. */
 const isWanted = (name: string): boolean => named.length === 0 || named.includes(name)
 
 const rollouts = async (): Promise<boolean> => {
@@ -97,7 +97,7 @@ const rollouts = async (): Promise<boolean> => {
   return ok
 }
 
-/** What is due during an outage comes after it. */
+/** Length of the outage of a ledger, in milliseconds: longer than the broker knows publish keys, which is two minutes. */
 const LEDGER_OUTAGE_MS = 130_000
 const LEDGER_LATE_MS = LEDGER_OUTAGE_MS + 60_000
 
@@ -155,10 +155,10 @@ const brokenSteps = async (): Promise<boolean> => {
   return ok
 }
 
-/** What each fault must be caught by: any of these. */
+/** The problems that a fault causes. A fault counts as caught when the checker reports any of its problems. */
 const CATCHES: Readonly<Record<Fault, ReadonlyArray<Problem>>> = {
   "ack-first": ["lost", "stuck", "missing", "wrong"],
-  // The next attempt of a job is a follow-up too: without it, the job is scheduled for ever.
+  // The next attempt of a job is a follow-up too. Without it the job stays scheduled for ever.
   "follow-ups-last": ["missing", "stuck"],
   "no-fence": ["changed", "doubled"],
   "no-edges": ["stuck"],
@@ -167,7 +167,7 @@ const CATCHES: Readonly<Record<Fault, ReadonlyArray<Problem>>> = {
   "no-stuck-watch": ["stuck"],
 }
 
-/** Strikes are random, and one run may miss the moment that a fault needs. */
+/** Runs per fault until it is caught. Strikes are random, so that one run may miss the moment that a fault needs. */
 const TRIES = 3
 
 const brokenBuilds = async (): Promise<boolean> => {
@@ -193,7 +193,7 @@ const brokenRun = async (fault: Fault): Promise<Report> => {
     folder: board.folder,
     leaseMs: 1_000,
     jobs: 800,
-    // Too few for a rolling restart, which would wait for what a leaking worker holds.
+    // From five strikes on there is a rolling restart, which would wait for the deliveries that a leaking worker never ends.
     kills: fault === "no-answer" ? 4 : 8,
     restMs: fault === "suspects-together" ? 60_000 : 4_000,
     ...(fault === "no-stuck-watch" ? { jobs: 40, kills: 0, stuck: 2, restMs: 30_000 } : {}),

@@ -1,35 +1,35 @@
 /**
- * Rolling deploys: two versions of a service side by side on one queue, under load. The newer one has an actor more and one less,
- * a method more, and an actor under another name. One worker after the other changes its version, there and back again; one of
- * each is always there.
+ * Rolling deploys: two versions of a service side by side on one queue, under load. The newer version has a new actor and a new
+ * method, lacks an actor, and has renamed one. The workers change from one version to the other one by one, and back again; at
+ * every moment at least one worker of each version runs.
  */
 import { type ActorDefinition, actor, CallboardError, type Client, connect, type Service, serve } from "callboard"
 import { eventually } from "../support/servers/process.ts"
 
 export interface RolloutOptions {
-  /** Of the transport. */
+  /** URL of the transport. */
   readonly url: string
-  /** How long tasks are submitted, and how many tasks and replaced workers there must be by then: a busy machine takes longer. */
+  /** Seconds in which tasks are submitted. A busy machine needs longer for `leastTasks` and `leastReplaced`, and gets it. */
   readonly seconds: number
   readonly leastTasks: number
   readonly leastReplaced: number
   readonly tasksPerSecond: number
-  /** How often a worker is replaced by one of the other version. */
+  /** Milliseconds after which a worker is replaced by one of the other version, again and again. */
   readonly replaceEveryMs: number
-  /** How long all jobs may take to end after the last submission. */
+  /** How long all jobs may take to end after the last submission, in milliseconds. */
   readonly restMs: number
 }
 
 export interface RolloutReport {
   readonly submitted: number
   readonly replaced: number
-  /** One line for each job that did not run once and to its end, in a worker that serves it. */
+  /** A line for each job that did not succeed in one run, in a worker that serves its task. */
   readonly problems: ReadonlyArray<string>
 }
 
 type Version = "older" | "newer"
 
-/** What each version serves; tasks of all of them are submitted all the time. */
+/** The methods that each version serves, by actor. Tasks for all of them are submitted all the time. */
 const SERVED: Readonly<Record<Version, Readonly<Record<string, ReadonlyArray<string>>>>> = {
   older: { shop: ["total"], mail: ["send"], legacy: ["run"] },
   newer: { shop: ["total", "refund"], post: ["send"], stock: ["run"] },
@@ -37,10 +37,10 @@ const SERVED: Readonly<Record<Version, Readonly<Record<string, ReadonlyArray<str
 
 const WORKERS = 4
 
-/** Shorter than some tasks wait for a worker that serves them, so that it is over again and again. */
+/** Shorter than some tasks wait for a worker that serves them: a task must not fail while some worker of its queue serves it. */
 const GRACE = "2 seconds"
 
-/** Most tasks take a moment; one of so many keeps its worker busy for longer than the grace. */
+/** One task of this many keeps its worker busy for longer than the grace; the others take a moment. */
 const SLOW_OF = 40
 const SLOW_MS = 2_500
 
@@ -120,7 +120,7 @@ const actorsOf = (version: Version, note: (id: string) => void): ReadonlyArray<A
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
-/** Waits until nothing waits and nothing runs; what still does after the deadline is a problem of its job. */
+/** Waits until no job waits or runs, at most until the deadline. The report names jobs that have not ended by then. */
 const atRest = (client: Client, deadline: number): Promise<unknown> =>
   eventually(
     async () => (await client.queues()).every(({ depth, scheduled, inFlight }) => depth + scheduled + inFlight === 0),

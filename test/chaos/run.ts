@@ -1,4 +1,4 @@
-/** One chaos run: workers that are killed and frozen at random while jobs with retries, errbacks and chains flow. */
+/** One chaos run: workers are killed and frozen at random while they run jobs with retries, errbacks and chains. */
 import { existsSync, readFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
@@ -13,70 +13,70 @@ import type { Fault } from "./faulty.ts"
 import { type Execution, type History, type Plan, recordsOf } from "./history.ts"
 
 export interface ChaosOptions {
-  /** Of the transport, with a short lease. */
+  /** URL of the transport, with a short lease. */
   readonly url: string
-  /** For ledgers. */
+  /** Folder for the ledgers of the workers. */
   readonly folder: string
   readonly jobs: number
-  /** SIGKILL, and SIGSTOP followed by SIGCONT after the lease is over, of any worker at any time. */
+  /** Number of strikes: a worker is killed by SIGKILL, or stopped by SIGSTOP until its leases are over, at any time. */
   readonly kills: number
-  /** Brings the broker down and up again, where there is one; as often as `brokerRestarts` says, spread over the run. */
+  /** Restarts the broker; absent where there is none. It is called `brokerRestarts` times, spread over the run. */
   readonly restartBroker?: () => Promise<void>
   readonly brokerRestarts?: number
-  /** How often the wire between all workers and their broker is cut for less than a lease, spread over the run. Needs a URL with a port. */
+  /** How often the connections of all workers to the broker are cut for less than a lease. Needs a URL with a port. */
   readonly cuts?: number
   /**
-   * How often nothing works for longer than a lease, spread over the run: the broker is away, or, where there is none, all
-   * workers are frozen at once, as on a machine that was suspended. Some jobs then take longer than a lease.
+   * Number of outages, spread over the run: the broker is away for longer than a lease, or, where there is none, all workers are
+   * frozen at once, as on a machine that was suspended. With outages some jobs take longer than a lease.
    */
   readonly outages?: number
-  /** How long one lasts, at least and at most. Defaults to 1.2 to 3.2 leases. */
+  /** Shortest and longest outage, in milliseconds. Defaults to 1.2 and 3.2 leases. */
   readonly outageMs?: readonly [number, number]
-  /** Takes the broker away for so many milliseconds, where there is one. */
+  /** Takes the broker away for `ms` milliseconds; absent where there is none. */
   readonly outage?: (ms: number) => Promise<void>
-  /** Number of jobs that kill each worker that runs them, with others beside them. Each has its end after `lostCap` deaths. */
+  /** Number of jobs that kill each worker that runs them, while other jobs run beside them. Each fails after `lostCap` deaths. */
   readonly poison?: number
   /**
-   * Number of jobs whose handlers never end: in turn they block their thread, and ignore their signal. The former run among all
-   * others, the latter in a worker with one slot and a queue of its own, with jobs that wait behind them.
+   * Number of jobs whose handlers never end: every other one blocks its thread, the others ignore their signal. Those that block
+   * run among all jobs; the others run in a worker with one slot and a queue of its own, with jobs that wait behind them.
    */
   readonly stuck?: number
   readonly leaseMs: number
   readonly workers?: number
   readonly concurrency?: number
-  /** How long all jobs may take to end after the last kill. */
+  /** How long all jobs may take to end after the last kill, in milliseconds. Defaults to 60,000. */
   readonly restMs?: number
   readonly fault?: Fault
   readonly say?: (line: string) => void
 }
 
-/** A strike comes at a random time within this after its part of the load. */
+/** Longest time between the submission of a part of the jobs and its strike, in milliseconds. The time is random. */
 const STRIKE_WITHIN_MS = 150
 
-/** Strikes from one rolling restart to the next. */
+/** Number of strikes from one rolling restart to the next. */
 const REPLACE_EVERY = 5
 
-/** The default of the worker. */
+/** Deliveries that a worker holds for each of its slots: the worker's default. */
 const PREFETCH = 4
 
 const WORKER = fileURLToPath(new URL("worker.ts", import.meta.url))
 
-/** Length of a chain of jobs that wait for one another. */
+/** Longest line of jobs each of which waits for the one before. */
 const LONGEST_LINE = 20
 
-/** With outages, one plain job of so many takes up to two leases, so that an outage begins and ends while it runs. */
+/** With outages, one plain job of this many takes up to two leases, so that an outage begins and ends while it runs. */
 const LONG_EVERY = 20
 
-/** Long jobs that are submitted with each poison. */
+/** Number of long jobs that are submitted with each poison job. */
 const BESIDE = 6
 
-/** Poison jobs, each amid jobs that succeed. */
+/** Poison jobs, each followed by long jobs that run beside it and must succeed. */
 const poisonPlans = (poison: number): ReadonlyArray<Plan> =>
   Array.from({ length: poison }, () => ["poison" as const, ...Array.from({ length: BESIDE }, () => "long" as const)])
     .flat()
     .map((kind) => ({ id: generateId(), kind, failures: 0, followUps: 0 }))
 
-/** Jobs that wait behind one whose handler ignores its signal. */
+/** Number of jobs that wait behind each job whose handler ignores its signal. */
 const BEHIND = 3
 
 const TRAPS = "traps"
@@ -89,16 +89,16 @@ const stuckPlans = (stuck: number): ReadonlyArray<ReadonlyArray<Plan>> =>
     return kinds.map((kind) => ({ ...plan, id: generateId(), kind, queue: TRAPS }))
   })
 
-/** Puts groups of plans between other ones, in even distances. */
+/** Inserts groups of plans into a list of plans at even distances. */
 const spread = (plans: ReadonlyArray<Plan>, groups: ReadonlyArray<ReadonlyArray<Plan>>): ReadonlyArray<Plan> => {
   const part = Math.ceil(plans.length / (groups.length + 1))
   return [...groups, []].flatMap((group, at) => [...plans.slice(at * part, (at + 1) * part), ...group])
 }
 
-/** Deaths of their workers after which jobs are given up: more than strikes and first runs of poison can cost a job. */
+/** Deaths of its workers after which a job is given up: more than strikes and poison jobs together can cause for another job. */
 const lostCapOf = ({ kills, poison = 0 }: ChaosOptions): number => (poison === 0 ? 1_000 : kills + poison + 2)
 
-/** Jobs of all kinds, evenly. */
+/** The plans of jobs of five kinds, in turn. */
 const plansFor = ({ jobs, leaseMs, outages = 0 }: ChaosOptions): ReadonlyArray<Plan> => {
   const ids = Array.from({ length: jobs }, () => generateId())
   return ids.map((id, at): Plan => {
@@ -118,7 +118,8 @@ const plansFor = ({ jobs, leaseMs, outages = 0 }: ChaosOptions): ReadonlyArray<P
       case 3:
         return { id, kind: "chain", failures: 0, followUps: 2 }
       default:
-        // A chain, one that fails, and the one of its own kind before it, up to a length that comes to its end in time.
+        // The job waits for a chain, for a job that fails, and for the job of its own kind before it. Every `LONGEST_LINE` jobs a
+        // new line begins, so that each line ends in time.
         return {
           id,
           kind: "after",
@@ -149,16 +150,16 @@ const taskOf = (plan: Plan) => {
   }
 }
 
-/** A worker may be hired in the middle of an outage, which a cluster may need 40 seconds for, and its election a few more. */
+/** Longest start of a worker, in milliseconds. It may start in an outage, of 40 seconds on a cluster, with an election after it. */
 const READY_MS = 90_000
 
 class Crew {
   readonly #options: ChaosOptions
-  /** Where workers find the transport. */
+  /** URL of the transport for the workers. */
   readonly #url: string
   readonly #ledgers: Array<string> = []
   readonly workers: Array<Spawned> = []
-  /** Workers that serve the queue of traps. */
+  /** The workers that serve the queue of handlers that ignore their signal. */
   readonly #trapped = new Set<Spawned>()
   #dismissed = false
 
@@ -187,12 +188,12 @@ class Crew {
     return worker
   }
 
-  /** Hires a worker in the place of another one. */
+  /** Starts a worker for the queue of another one that is gone. */
   #hireInsteadOf(worker: Spawned): Promise<Spawned> {
     return this.hire(this.#trapped.has(worker) ? TRAPS : undefined)
   }
 
-  /** Replaces a worker that has ended by itself: a poison has killed it, or it was stuck. */
+  /** Replaces a worker that has ended by itself: a poison job has killed it, or its slots were stuck. */
   #ended(worker: Spawned): void {
     const at = this.workers.indexOf(worker)
     if (this.#dismissed || at < 0) return
@@ -200,7 +201,7 @@ class Crew {
     void this.#hireInsteadOf(worker)
   }
 
-  /** Kills a worker and hires another, or, at two strikes of five, freezes one until its leases are over. */
+  /** Kills a worker and starts another one; at two strikes of five it freezes a worker until its leases are over instead. */
   async strike(number: number): Promise<void> {
     const at = Math.floor(Math.random() * this.workers.length)
     const worker = this.workers[at]
@@ -225,7 +226,7 @@ class Crew {
     for (const worker of frozen) worker.kill("SIGCONT")
   }
 
-  /** A rolling restart: the oldest worker stops in good order, and another one replaces it. It does not count as a kill. */
+  /** A rolling restart: the oldest worker stops softly, and a new one replaces it. It does not count as a kill. */
   async replace(): Promise<void> {
     const worker = this.workers.shift()
     if (worker === undefined) return
@@ -238,7 +239,7 @@ class Crew {
     return this.#ledgers
       .flatMap((ledger) => (existsSync(ledger) ? readFileSync(ledger, "utf8").split("\n") : []))
       .flatMap((line) => {
-        // The last line of a killed worker may be cut.
+        // The last line of a killed worker may be incomplete.
         try {
           return line === "" ? [] : [JSON.parse(line) as Execution]
         } catch {
@@ -253,10 +254,10 @@ class Crew {
   }
 }
 
-/** The wire between workers and their broker, which can be cut while both go on. */
+/** A proxy between the workers and their broker. It can cut their connections while all processes live. */
 class Wire implements AsyncDisposable {
   readonly #proxy: Proxy
-  /** Of the transport, over this wire. */
+  /** URL of the transport through the proxy. */
   readonly url: string
 
   private constructor(proxy: Proxy, url: string) {
@@ -283,7 +284,7 @@ class Wire implements AsyncDisposable {
   }
 }
 
-/** Whether something that is to happen so often in so many strikes happens at this one. */
+/** Whether a fault that is to happen `times` times, spread over all strikes, happens at this strike. */
 const isTurn = (strike: number, strikes: number, times: number): boolean =>
   times > 0 && strike % Math.max(1, Math.floor(strikes / times)) === 0
 
@@ -308,7 +309,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
   try {
     await Promise.all(Array.from({ length: workers }, () => crew.hire()))
     if (stuck > 1) await crew.hire(TRAPS)
-    // A part of the load before each strike, so that every strike hits work in progress.
+    // A part of the jobs is submitted before each strike, so that every strike hits running jobs.
     const part = Math.ceil(plans.length / Math.max(1, kills))
     const { restartBroker, brokerRestarts = 0 } = options
     for (let from = 0, struck = 0; from < plans.length; from += part) {
@@ -326,7 +327,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
       await sleep(Math.random() * STRIKE_WITHIN_MS)
       if (isTurn(struck, kills, outages)) {
         const ms = shortest + Math.random() * (longest - shortest)
-        // The strike hits a worker meanwhile.
+        // A worker is struck during the outage.
         await Promise.all([options.outage === undefined ? crew.freeze(ms) : options.outage(ms), crew.strike(struck)])
         away++
         say(`nothing worked for ${Math.round(ms)} ms at strike ${struck}`)
@@ -367,26 +368,26 @@ const submitted = async (client: Client, batch: ReadonlyArray<Plan>): Promise<Re
   return ids
 }
 
-/** A broker that was restarted is back within these. */
+/** Most tries of a submission, and the pause between them in milliseconds: a broker that was restarted is back by then. */
 const SUBMIT_TRIES = 60
 const SUBMIT_PAUSE_MS = 500
 
-/** Workers that say, with nothing left to do, that something is still in their hands, or that they have less room than at first. */
+/** The workers that still hold a delivery, or have fewer free slots than at first, although no job is left: a sentence for each. */
 const leakedBy = async (client: Client): Promise<ReadonlyArray<string>> => {
-  let found: ReadonlyArray<string> = NOBODY_ANSWERED
+  let found: ReadonlyArray<string> = NO_ANSWER
   await eventually(
     async () => {
       const answers = await client.control("stats", {}, { timeout: 5 }).catch(() => [])
-      found = answers.length === 0 ? NOBODY_ANSWERED : answers.flatMap(leakOf)
+      found = answers.length === 0 ? NO_ANSWER : answers.flatMap(leakOf)
       return found.length === 0
     },
-    // The heartbeat of a worker that was killed last lapses first.
-    { deadline: 20_000, every: 500, message: "all hands are empty" },
+    // A worker that was killed last counts as alive until its heartbeat lapses.
+    { deadline: 20_000, every: 500, message: "no worker holds a delivery" },
   ).catch(() => undefined)
   return found
 }
 
-const NOBODY_ANSWERED = ["no worker answered"]
+const NO_ANSWER = ["no worker answered"]
 
 const Stats = Schema.Struct({ inFlight: Schema.Int, capacity: Schema.Int, room: Schema.Int })
 const isStats = Schema.is(Stats)
@@ -399,7 +400,7 @@ const leakOf = ({ worker, value, error }: Reply): ReadonlyArray<string> => {
     : [`${worker} holds ${inFlight} and has room for ${room} of ${capacity}`]
 }
 
-/** Waits until nothing waits and every job has ended, or until the time is over: what is stuck then, the checker says. */
+/** Waits until every job has ended and the queues are empty, at most until the deadline. The checker reports jobs that are stuck. */
 const restOf = async (client: Client, plans: ReadonlyArray<Plan>, deadline: number): Promise<void> => {
   const open = new Set(plans.map((plan) => plan.id))
   await eventually(

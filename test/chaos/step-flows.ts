@@ -1,17 +1,17 @@
-/** Flows of durable steps in which workers die, and how each must end wherever that happens. */
+/** Flows of durable steps, and how each must end at whatever write its worker dies. */
 import type { Job } from "callboard"
 
-/** Makes the function of a step, which notes that it began. */
+/** Makes the function of a step. The function notes in the ledger that the step began. */
 export type Act = (what: string) => () => string | Promise<string>
-/** Makes the options of a step whose revert notes that it began. */
+/** Makes the options of a step with a revert. The revert notes in the ledger that it began. */
 export type Undo = (what: string) => { readonly revert: () => unknown }
 
 export interface StepFlow {
   readonly run: (job: Job, act: Act, undo: Undo) => Promise<unknown>
   readonly state: "succeeded" | "failed" | "cancelled"
-  /** What begins in a run without a death, in order; a revert with a minus. */
+  /** Names of the steps and reverts that begin in a run without a death, in order; a revert has a minus before its name. */
   readonly log: string
-  /** Steps that may be under way when a worker dies, so that they run twice. */
+  /** Most steps that run at the same time: these may run twice when the worker dies. */
   readonly atOnce: number
 }
 
@@ -67,13 +67,13 @@ export const stepFlows: Readonly<Record<string, StepFlow>> = {
         await job.job(job.id).cancel()
       }
       await job.step("b", cancels, undo("b"))
-      // It may begin before the worker hears of the cancellation.
+      // This step may begin before the worker learns of the cancellation.
       await job.step("c", () => undefined)
     },
   },
 }
 
-/** Something that began, and the process in which it did. */
+/** A step or revert that began, and the id of the process in which it did. */
 export interface Begun {
   readonly what: string
   readonly pid: number
@@ -82,13 +82,13 @@ export interface Begun {
 export interface FlowEnd {
   readonly state: string
   readonly begun: ReadonlyArray<Begun>
-  /** The process that died or stood still. */
+  /** Id of the process that died or was frozen. */
   readonly victim: number
-  /** What the journal had of it then: names of steps with an outcome, and of reverted ones with a minus. */
+  /** The steps in the journal at that moment: names of steps with an outcome; a reverted step has a minus before its name. */
   readonly stored: ReadonlySet<string>
 }
 
-/** What is wrong with the end of a flow. */
+/** The rules that the end of a flow breaks, a sentence for each. */
 export const problemsOf = (flow: StepFlow, { state, begun, victim, stored }: FlowEnd): ReadonlyArray<string> => {
   const problems: Array<string> = []
   if (state !== flow.state) problems.push(`it ends ${state}`)

@@ -1,4 +1,4 @@
-/** Builds whose durable steps break one rule, made by changing a line of their source. Deaths in steps must find each. */
+/** Broken builds of durable steps, each made by changing a line of the source. `chaos -- steps-faults` must catch each of them. */
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -7,7 +7,7 @@ import { removeAtEnd, temporaryFolder } from "../support/servers/process.ts"
 
 export interface StepMutant {
   readonly name: string
-  /** The flow in which it is found. */
+  /** The flow in which the fault shows. */
   readonly flow: string
   readonly file: string
   readonly from: string
@@ -75,14 +75,14 @@ export const stepMutants: ReadonlyArray<StepMutant> = [
 
 const root = fileURLToPath(new URL("../../", import.meta.url))
 
-/** The source of the changed file. Fails where it does not have the line exactly once. */
+/** The source of the changed file. Throws unless the file contains the line exactly once. */
 export const mutantSource = ({ name, file, from, to }: StepMutant): string => {
   const source = readFileSync(join(root, file), "utf8")
   if (source.split(from).length !== 2) throw new Error(`${name}: ${file} does not have exactly one ${from}`)
   return source.replace(from, () => to)
 }
 
-/** The program of test/chaos/step-worker.ts in a build with this fault. */
+/** Makes a build with this fault. Returns the path of its `test/chaos/step-worker.ts`. */
 export const mutantWorker = (mutant: StepMutant): string => {
   const { name, file } = mutant
   const { path } = temporaryFolder()

@@ -1,6 +1,6 @@
 /**
- * A worker for deaths in durable steps: `step-worker.ts <transport> <options as JSON>`. It dies, or waits, at one of its
- * writes, and prints each of them.
+ * A worker for deaths in durable steps: `step-worker.ts <transport> <options as JSON>`. It kills itself, or waits, at one of its
+ * writes, and prints a line for each of them.
  */
 import { appendFileSync, existsSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
@@ -13,18 +13,18 @@ import { stepFlows } from "./step-flows.ts"
 export interface StepWorkerOptions {
   readonly name: string
   readonly queue: string
-  /** The write at which it dies or waits, counted from 0. Absent: it does neither. */
+  /** The write at which the worker dies or waits, counted from 0. Defaults to none. */
   readonly at?: number
   readonly when?: "before" | "after"
-  /** It waits for this file instead of dying. */
+  /** The worker waits until this file exists instead of dying. */
   readonly until?: string
 }
 
 export interface StepInput {
   readonly flow: string
-  /** Gets a line for each step and each revert that begins, with its process. */
+  /** File that gets a line for each step and each revert that begins, with the id of its process. */
   readonly ledger: string
-  /** A step waits for this file, unless its worker is the one that dies or waits. */
+  /** A step waits until this file exists. The worker that dies or waits does not wait for it. */
   readonly gate?: string
 }
 
@@ -59,7 +59,7 @@ const write = async <T>(isCounted: boolean, work: () => Promise<T>): Promise<T> 
   }
 }
 
-/** Counts commits with a record, and writes of journals. */
+/** Counts commits that write a record, and writes of journals; at one of them the worker dies or waits. */
 const mortal: Plugin = {
   schemes: ["mortal"],
   connect: async (url, options) => {

@@ -1,4 +1,4 @@
-/** The short form of deaths in durable steps; `npm run chaos -- steps` has all points, `-- steps-faults` broken builds. */
+/** The short form of deaths in durable steps. `npm run chaos -- steps` tries all points, `-- steps-faults` broken builds. */
 import { expect, test } from "vitest"
 import { allBoards } from "../e2e/boards.ts"
 import { mutantSource, stepMutants } from "./step-mutants.ts"

@@ -1,12 +1,13 @@
 /**
- * Deaths in durable steps, with real processes: a worker is killed before and after each of its writes, or stands still
- * there until another one has its job. Each end must be that of a run without a death.
+ * Deaths in durable steps, with real processes: a worker is killed before and after each of its writes, or is frozen there until
+ * another worker has its job. Each job must end as in a run without a death.
  */
 import { randomUUID } from "node:crypto"
 import { writeFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { type Client, connect } from "callboard"
+import { Schema } from "effect"
 import { inLanes } from "../../runtime/async/timers.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { fold } from "../../runtime/steps/fold.ts"
@@ -21,22 +22,22 @@ import type { StepInput, StepWorkerOptions } from "./step-worker.ts"
 
 export interface StepDeaths {
   readonly flows?: ReadonlyArray<string>
-  /** Only each of so many points. Defaults to 1: all. */
+  /** Tries only each `every`-th point. Defaults to 1: all points. */
   readonly every?: number
   /** The program of the workers. Defaults to a build without a fault. */
   readonly program?: string
-  /** Ends with the first problem. */
+  /** Tries no further point after the first problem. Defaults to false. */
   readonly untilProblem?: boolean
 }
 
-/** What became of a worker at a point: it was killed, or stood still until another one was in a step, or had ended. */
+/** What happens to the worker at a write: it is killed, or frozen until another worker runs a step, or until the job has ended. */
 const WAYS = ["killed before", "killed after", "frozen before, in a step", "frozen before, to the end"] as const
 type Way = (typeof WAYS)[number]
 
 const WORKER = fileURLToPath(new URL("step-worker.ts", import.meta.url))
-/** Points that are tried at the same time. Most of their time they wait for leases. */
+/** Number of points that are tried at the same time: each spends most of its time waiting for a lease to lapse. */
 const LANES = 5
-/** Seconds. Long enough for a busy machine: what a worker that lives loses is no fault of its steps. */
+/** Length of a lease in seconds: so long that a living worker on a busy machine loses none. */
 const LEASE = 3
 const RESCUER = "rescuer"
 
@@ -100,7 +101,7 @@ const endWith = async ({ board, client, start }: Scene, flow: string, death: { a
   const ofVictim = () => begun().filter(({ pid }) => pid === victim.pid).length
   const problems: Array<string> = []
   let stored = new Set<string>()
-  // In a run that makes fewer writes than another one nobody dies.
+  // The number of writes differs between runs. A run with fewer writes ends before its worker is struck.
   const strikes = isFrozen ? victim.waitForLine(/^waits/, DEADLINE) : victim.exited
   const isStruck = death !== undefined && (await Promise.race([strikes.then(() => true), outcome.then(() => false)]))
   if (isStruck) {
@@ -119,7 +120,7 @@ const endWith = async ({ board, client, start }: Scene, flow: string, death: { a
       writeFileSync(until, "")
       victim.kill("SIGCONT")
       await victim.waitForLine(/^goes on/, DEADLINE)
-      // What it would do, it does now.
+      // The worker needs a moment to try what it would still write for this job.
       await sleep(500)
       if (JSON.stringify(await entries()) !== before) problems.push("the frozen worker wrote its journal")
       if (ofVictim() !== said) problems.push("the frozen worker began a step")
@@ -129,13 +130,26 @@ const endWith = async ({ board, client, start }: Scene, flow: string, death: { a
   const { state } = await outcome
   const { transitions } = await job.find()
   if (transitions.filter((each) => isTerminal(each.state)).length !== 1) problems.push("it ended twice")
-  if (death === undefined) await sleep(500)
+  // The worker prints its last write after the job has ended.
+  if (death === undefined) await isIdle(client, queue)
   problems.push(...problemsOf(stepFlows[flow] ?? never(flow), { state, begun: begun(), victim: victim.pid, stored }))
   const writes = victim.stdout.split("\n").filter((line) => line.startsWith("write ")).length
   await victim.end()
   const log = begun().map(({ what, pid }) => (pid === victim.pid ? what : `${what}'`))
   return { writes, problems: problems.map((problem) => `${problem} (${log.join(" ")})`) }
 }
+
+/** Waits until a worker has ended all its deliveries. */
+const isIdle = (client: Client, worker: string): Promise<unknown> =>
+  eventually(
+    async () => {
+      const [reply] = await client.control("stats", {}, { workers: [worker], timeout: 2 }).catch(() => [])
+      return hasDeliveries(reply?.value) && reply.value.inFlight === 0
+    },
+    { deadline: DEADLINE, every: 50, message: "the worker is idle" },
+  )
+
+const hasDeliveries = Schema.is(Schema.Struct({ inFlight: Schema.Int }))
 
 const storedIn = (entries: Parameters<typeof fold>[0]): Set<string> =>
   new Set([...fold(entries).steps.values()].map(({ name, state }) => (state === "reverted" ? `-${name}` : name)))

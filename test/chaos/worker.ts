@@ -12,7 +12,7 @@ import { type Fault, faulty, isFault } from "./faulty.ts"
 const [transport = "", ledger = "", concurrency = "8", lostCap = "1000", queue = "default", fault = ""] =
   process.argv.slice(2)
 
-/** Hard limit of handlers that do not heed it, in seconds. */
+/** Hard limit of the handlers that block or ignore their signal, in seconds. */
 const TRAP_LIMIT = 0.5
 
 const note = (id: string, task: string, retries: number) =>
@@ -22,7 +22,7 @@ const work = (ms = 5 + Math.random() * 30) => new Promise<void>((resolve) => set
 
 const chaos = actor("chaos", {
   methods: {
-    /** Fails until it was tried as often as it is told to. */
+    /** Fails in its first `failures` attempts. */
     step: {
       params: ["previous"],
       retry: { max: 5, backoff: { base: 0.02, max: 0.1 } },
@@ -33,7 +33,7 @@ const chaos = actor("chaos", {
         return job.retries
       },
     },
-    /** Fails for good. */
+    /** Fails in every attempt. */
     fail: async (_input: unknown, job) => {
       note(job.id, "fail", job.retries)
       await work()
@@ -42,7 +42,7 @@ const chaos = actor("chaos", {
     /** Kills its worker. */
     poison: async (_input: unknown, job) => {
       note(job.id, "poison", job.retries)
-      // A run that is not known to have begun when its worker dies would not count.
+      // A death counts against the job only if its record says that this attempt has started.
       const { client } = service
       await eventually(
         async () => {
@@ -53,7 +53,7 @@ const chaos = actor("chaos", {
       )
       process.kill(process.pid, "SIGKILL")
     },
-    /** Runs so long that it runs when a poison beside it kills the worker. */
+    /** Runs for a second, so that it is running when a poison job kills the worker. */
     long: async (_input: unknown, job) => {
       note(job.id, "long", job.retries)
       await new Promise((resolve) => setTimeout(resolve, 1_000))
@@ -66,7 +66,7 @@ const chaos = actor("chaos", {
         block()
       },
     },
-    /** Does not heed its signal, and never ends. */
+    /** Ignores its signal, and never ends. */
     deaf: {
       timeLimit: { hard: TRAP_LIMIT },
       run: (_input: unknown, job) => {
@@ -82,7 +82,7 @@ const chaos = actor("chaos", {
 })
 
 const wrapped: Fault | undefined = isFault(fault) ? fault : undefined
-// No fault of a transport: what is broken is the worker itself.
+// This fault is in the worker, not in a transport.
 if (wrapped === "no-stuck-watch") Object.assign(StuckWatch.prototype, { check: () => undefined })
 const service = await serve({
   transport: wrapped === undefined ? transport : `faulty:${transport}`,

@@ -1,11 +1,11 @@
-/** Jobs that leave their queue before they start, through the death and the sleep of real processes. */
+/** Jobs that are acked before they run, when their worker is killed, frozen or stopped: with real processes. */
 import { writeFileSync } from "node:fs"
 import { describe, expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
 import { clientOf, DEADLINE, linesOf, startService } from "./processes.ts"
 
-/** A worker is taken for dead when it was not seen for a while: two rounds of maintenance at most. */
+/** Longest time until the jobs of a dead worker have failed, in seconds: it has missed two rounds of maintenance. */
 const DEATH_SECONDS = 60
 const LEASE = 1
 
@@ -20,7 +20,7 @@ const begin = async (board: SharedBoard) => {
 }
 
 describe.concurrent.each(sharedBoards)("acked early, on $name", (kind) => {
-  test("S182, S184 jobs whose worker is killed have failed for it, once each, with their errbacks, whoever looks, and whatever a failure handler throws", async () => {
+  test("S182, S184 jobs whose worker is killed fail once each, with their errbacks, although two workers look and a failure handler throws", async () => {
     await using board = await kind.open()
     const { client, file, heard, errbacks, begun } = await begin(board)
     const [started, late, gate] = [file("started"), file("late"), file("gate")]
@@ -35,7 +35,7 @@ describe.concurrent.each(sharedBoards)("acked early, on $name", (kind) => {
     first.kill("SIGKILL")
     await first.exited
     const [second, third] = await Promise.all([startService(board, LEASE), startService(board, LEASE)])
-    // The other job's lease has lapsed, and it runs again; this one has none.
+    // The job with a lease runs again once its lease has lapsed. The job that was acked early has no lease.
     await begun("late", 2)
     expect(await job.find()).toMatchObject({ state: "started" })
     writeFileSync(gate, "")
@@ -54,7 +54,7 @@ describe.concurrent.each(sharedBoards)("acked early, on $name", (kind) => {
     expect(new Set(told()).size).toBe(3)
     expect(linesOf(started)).toEqual(Array(3).fill(`${first.pid}`))
     expect(linesOf(heard)).toHaveLength(3)
-    // Redriven by hand, it runs.
+    // The failed job runs when it is retried by hand.
     await job.retry()
     expect(await job.result({ timeout: 60 })).toMatchObject({ attempt: 2 })
   }, 120_000)
@@ -77,7 +77,7 @@ describe.concurrent.each(sharedBoards)("acked early, on $name", (kind) => {
     expect(linesOf(started)).toEqual([`${first.pid}`])
   }, 60_000)
 
-  test("a worker that is stopped lets it finish within its grace, and then it has failed, or is retried", async () => {
+  test("a stopped worker lets the job finish within its grace; a job that does not finish fails, or is retried", async () => {
     await using board = await kind.open()
     const { client, file, errbacks, begun } = await begin(board)
     const [started, gate, never] = [file("started"), file("gate"), file("never")]

@@ -1,4 +1,4 @@
-/** A nats-server whose store a backlog would fill, and the bound that keeps the way out open. */
+/** A nats-server whose store is full of tasks, and the bound of the backlog that leaves room to work them off. */
 import { actor, type Client, connect } from "callboard"
 import { expect, test } from "vitest"
 import { keep } from "../support/servers/keep.ts"
@@ -14,13 +14,13 @@ const slow = actor("backlog", {
   },
 })
 
-/** Each job has a follow-up: its next attempt, which the bound does not refuse. */
+/** Fails in the first attempt, so that each job has a follow-up, its next attempt. The bound does not refuse follow-ups. */
 const tried = (retries: number): number => {
   if (retries === 0) throw new Error("once more")
   return retries
 }
 
-/** Submits until the bound refuses; the ids of what was accepted, and the refusal. */
+/** Submits jobs until one is refused. Resolves with the ids of the accepted jobs, and the refusal. */
 const filled = async (client: Client, queue: string) => {
   const ids: Array<string> = []
   for (;;) {
@@ -36,7 +36,7 @@ test("a backlog at its bound is refused, and can be purged, cancelled and worked
   timeout: 120_000,
 }, async () => {
   const server = keep(await startNats({ limits: "max_file: 40MB" }))
-  // The bound is kept with the streams: it holds for those that do not name it.
+  // The bound is stored with the streams, so it also holds for clients whose URL does not name it.
   keep(await connect(`${server.url}?maxBacklog=8MB`))
   const client = keep(await connect(server.url))
   const first = await filled(client, "first")
@@ -62,7 +62,7 @@ test("a backlog at its bound is refused, and can be purged, cancelled and worked
   const service = await start([slow], { transport: server.url, queues: ["second"], concurrency: 4 })
   expect(service.worker).toBeDefined()
   for (const id of second) expect(await client.job(id).result({ timeout: 60 })).toBe(1)
-  // A measured backlog is used for half a second.
+  // A client measures the backlog at most every half second.
   const last = await eventually(() => client.submit("backlog.run", { queue: "second", input }), { every: 100 })
   expect(last).toMatchObject({ receipt: { state: "queued" } })
 })

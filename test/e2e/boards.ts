@@ -1,4 +1,4 @@
-/** The boards of the end-to-end tests: one for each transport that several processes can share. */
+/** The boards of the end-to-end tests, one for each transport that several processes can share. */
 import { setTimeout as sleep } from "node:timers/promises"
 import { generateId } from "../../runtime/id.ts"
 import { startNats } from "../support/servers/nats.ts"
@@ -6,13 +6,13 @@ import { type PostgresServer, startPostgres } from "../support/servers/postgres.
 import { temporaryFolder } from "../support/servers/process.ts"
 import { startRedis } from "../support/servers/redis.ts"
 
-/** A board. What a test starts on it ends with it, so that tests that run side by side end only their own processes. */
+/** A board. Processes and clients of a test are kept by its board and end with it: tests that run side by side end only their own. */
 export interface SharedBoard extends AsyncDisposable {
-  /** The URL of the board. `lease`: in seconds, 30 by default. */
+  /** The URL of the board. `lease`: length of a lease in seconds. Defaults to 30. */
   url(lease?: number): string
   /** A folder for the files of the test. */
   readonly folder: string
-  /** Disposes of a resource when the board is disposed of, last kept first. */
+  /** Disposes of the resource when the board is disposed of; the resource that was kept last goes first. Returns the resource. */
   keep<R extends AsyncDisposable>(resource: R): R
   /** Kills the broker and starts it again; absent where there is none. */
   restartBroker?(): Promise<void>
@@ -25,7 +25,7 @@ export interface BoardKind {
   open(): Promise<SharedBoard>
 }
 
-/** The folder of a board, and the resources that end with it. */
+/** Makes the folder of a board, and keeps resources that are disposed of with it. */
 export const scope = () => {
   const stack = new AsyncDisposableStack()
   const folder = temporaryFolder()
@@ -49,7 +49,7 @@ interface Broker extends AsyncDisposable {
   readonly url: string
   kill(): Promise<unknown>
   restart(): Promise<unknown>
-  /** Freezes the process: its connections stay open, and it answers after `resume` what was sent to it meanwhile. */
+  /** Freezes the process: its connections stay open, and after `resume` it answers what it was sent in the meantime. */
   pause?(): void
   resume?(): void
 }
@@ -96,5 +96,5 @@ const isInterop = process.env["CALLBOARD_TEST_BOARDS"] === "redis"
 
 export const sharedBoards: ReadonlyArray<BoardKind> = isInterop ? [redis] : [sqlite, nats]
 
-/** With the transports that are tested only where workers and brokers die. */
+/** All boards: the shared ones, and those of transports that are used only in tests in which workers and brokers die. */
 export const allBoards: ReadonlyArray<BoardKind> = isInterop ? [redis] : [...sharedBoards, postgres, redis]

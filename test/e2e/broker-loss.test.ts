@@ -1,6 +1,6 @@
 /**
- * A worker without its broker, with real servers that are killed, restarted, frozen and locked. What a cluster does is tried with
- * chaos.
+ * A worker without its broker, with real servers that are killed, restarted, frozen and locked. Clusters are tested in
+ * `test/chaos/leader-loss.test.ts`.
  */
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
@@ -11,7 +11,7 @@ import { eventually, freePort, spawnScript } from "../support/servers/process.ts
 import { scope } from "./boards.ts"
 import { clientOf, endedOnce, isEmpty, persist, shutDown, startService } from "./broker-worker.ts"
 
-/** Many times the slots of the worker: it stands still if a restart costs it one. */
+/** Many times the slots of the worker: a worker that lost a slot at each restart would have none left. */
 const RESTARTS = 30
 
 describe.concurrent("on a nats-server", () => {
@@ -41,7 +41,7 @@ describe.concurrent("on a nats-server", () => {
         await red()
         await server.restart()
       } else {
-        // It is back within a moment. On a busy machine the test may not see that the worker was not ready.
+        // The server is back so soon that on a busy machine the test may not see the worker as not ready.
         await server.restart()
         await eventually(() => reconnects() > before, { message: "the loss was not noticed" })
       }
@@ -121,7 +121,7 @@ describe.concurrent("on a nats-server", () => {
     expect(lines.join("\n")).not.toMatch(/prefetch count/)
   })
 
-  test.sequential("a server that is frozen is noticed by the heartbeat; without one it is not", async () => {
+  test.sequential("a frozen server is noticed by the heartbeat, and without a heartbeat it is not", async () => {
     await using own = scope()
     const watched = await startService(own, board(), { heartbeatMs: 1_000 })
     const unwatched = await startService(own, board(), { heartbeatMs: 0 })
@@ -144,7 +144,7 @@ describe.concurrent("on a nats-server", () => {
     await unwatched.green()
   })
 
-  test.sequential("what HTTP says was not accepted stays so when a frozen server wakes up right after the answer", {
+  test.sequential("a task that HTTP refused as not accepted is never accepted, also when a frozen server wakes up right after the answer", {
     timeout: 60_000,
   }, async () => {
     await using own = scope()
@@ -154,7 +154,7 @@ describe.concurrent("on a nats-server", () => {
       const response = await fetch(`${service.url}/v1/jobs`, {
         method: "POST",
         headers: { "content-type": "application/json", prefer: "handling=lenient", ...headers },
-        // The queue is asked from the store where this process does not serve the actor.
+        // For an actor that this process does not serve, it reads the queue from the store.
         body: JSON.stringify({ task: input % 2 === 0 ? "steps.run" : `unknown-${input}.run`, input }),
       })
       const body = (await response.json()) as { readonly id: string; readonly outcome?: string }
@@ -182,10 +182,11 @@ describe.concurrent("on a nats-server", () => {
     const { jobs } = await service.client.jobs({ limit: 1_000 })
     const accepted = jobs.filter(({ id }) => !id.startsWith("after-"))
     expect(accepted.length).toBeLessThanOrEqual(said.unknown)
-    // Under its key each of them is accepted now, and once.
+    // Now each of these tasks is accepted under its key, once.
     const again = await Promise.all(
       [0, 1, 2].map((round) =>
-        // A connection that missed its pings while the server was frozen may be made anew just now: then it is asked again.
+        // A client whose pings were not answered while the server was frozen may just be connecting again; then the test repeats
+        // the request.
         eventually(
           async () => {
             const answer = await post(0, { "idempotency-key": `key-${round}-0` })
@@ -272,7 +273,7 @@ describe.concurrent("callboard worker", () => {
   })
 })
 
-/** A worker that starts without its broker. */
+/** Runs `callboard worker` with the URL of a broker that is not there, to its end. */
 const runAway = async (...args: ReadonlyArray<string>) => {
   using project = makeProject()
   project.env["CALLBOARD_TRANSPORT"] = "nats://127.0.0.1:1"
@@ -281,7 +282,7 @@ const runAway = async (...args: ReadonlyArray<string>) => {
 }
 
 describe.concurrent("on sqlite", () => {
-  test.sequential("a database that another program locks makes the worker wait, and go on", {
+  test.sequential("while another program locks the database the worker waits, and then it goes on", {
     timeout: 120_000,
   }, async () => {
     await using own = scope()
@@ -292,7 +293,7 @@ describe.concurrent("on sqlite", () => {
     const locker = own.keep(spawnScript(fileURLToPath(new URL("lock.ts", import.meta.url)), [file]))
     await locker.waitForLine(/^locked$/)
     const began = performance.now()
-    // A locked database can still be read; only a write fails.
+    // A locked database can still be read; only writes fail.
     const refused = expect(service.client.submit("steps.run")).rejects.toMatchObject({ code: "transport-unavailable" })
     await red()
     console.log(`a locked database is red after ${Math.round(performance.now() - began)} ms`)

@@ -1,4 +1,4 @@
-/** A worker that a test takes its broker from, and what it must keep through that. */
+/** A worker whose broker a test takes away, and checks of its jobs. */
 import { actor, type Client, connect, type ServeOptions, type Service, serve } from "callboard"
 import { expect } from "vitest"
 import { generateId } from "../../runtime/id.ts"
@@ -7,10 +7,10 @@ import type { NatsServer } from "../support/servers/nats.ts"
 import { eventually, isRunning } from "../support/servers/process.ts"
 import type { scope } from "./boards.ts"
 
-/** What ends with its test: the groups of a file run side by side, since each waits for most of its time. */
+/** Keeps resources until the end of a test. Groups of tests run side by side, so each test ends only its own resources. */
 export type Kept = Pick<ReturnType<typeof scope>, "keep">
 
-/** A worker with HTTP, which notes how often each job ran to its end, and when any did. */
+/** Starts a worker with HTTP. It counts in `runs` how often each job ran to its end, and notes in `ended` when jobs did. */
 export const startService = async ({ keep }: Kept, transport: string, options: ServeOptions = {}) => {
   const { lines, log } = listingLog()
   const runs = new Map<string, number>()
@@ -19,7 +19,7 @@ export const startService = async ({ keep }: Kept, transport: string, options: S
   const steps = actor("steps", {
     methods: {
       run: async (_, job) => {
-        // So long that a few hundred keep a worker busy for seconds.
+        // A few hundred jobs of this length keep a worker busy for seconds.
         await new Promise((resolve) => setTimeout(resolve, 40))
         ended.push(performance.now())
         runs.set(job.id, (runs.get(job.id) ?? 0) + 1)
@@ -54,22 +54,22 @@ export const startService = async ({ keep }: Kept, transport: string, options: S
 export const clientOf = async ({ keep }: Kept, url: string): Promise<Client> => keep(await connect(url))
 
 /**
- * Ends a server in good order; `restart` brings it back. One that is killed forgets what it handed over in the last
- * moments, and hands it over again.
+ * Stops a server softly; `restart` brings it back. A server that is killed instead forgets which tasks it handed over in the last
+ * moments, and hands them over again.
  */
 export const shutDown = async ({ pid }: NatsServer): Promise<void> => {
   process.kill(pid, "SIGTERM")
   await eventually(() => !isRunning(pid))
 }
 
-/** Submits one job under an id of its own, again until it is accepted. */
+/** Submits one job under an id, again and again until it is accepted. Resolves with the id. */
 export const persist = async (client: Client, task: string): Promise<string> => {
   const id = generateId()
   await eventually(() => client.submit(task, { id }), { deadline: 60_000, every: 20 })
   return id
 }
 
-/** Nothing is held by the worker, and nothing by the broker for it. */
+/** Whether the worker holds no delivery, and the broker no task. */
 export const isEmpty = async ({ client, worker }: Service): Promise<boolean> => {
   const queues = await client.queues()
   return worker?.describe().inFlight === 0 && queues.every(({ depth, inFlight }) => depth + inFlight === 0)

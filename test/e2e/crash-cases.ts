@@ -1,4 +1,4 @@
-/** What is promised through the death of processes, with real processes: the cases of each transport. */
+/** Promises that hold when processes die, with real processes: the cases that run on each transport. */
 import { writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import type { Client, ReceivedEvent } from "callboard"
@@ -7,7 +7,7 @@ import { eventually, spawnScript } from "../support/servers/process.ts"
 import type { BoardKind, SharedBoard } from "./boards.ts"
 import { clientOf, DEADLINE, freeze, linesOf, startService } from "./processes.ts"
 
-/** The outcomes that were refused, as workers tell them. */
+/** The events of workers whose outcome was refused because another worker has the job. The list grows as events arrive. */
 export const refusalsOf = async (board: SharedBoard, client: Client): Promise<ReadonlyArray<ReceivedEvent>> => {
   const events: Array<ReceivedEvent> = []
   const stop = new AbortController()
@@ -18,10 +18,10 @@ export const refusalsOf = async (board: SharedBoard, client: Client): Promise<Re
   return events
 }
 
-/** Seconds: long enough that a worker on a busy machine keeps its lease. */
+/** Length of a lease in seconds: so long that a worker on a busy machine keeps it. */
 export const FROZEN_LEASE = 3
 
-/** Two workers and one job: the first is frozen in the middle of it, and the second has started it. */
+/** Starts two workers and one job: the first worker is frozen while it runs the job, and the second has started the job as well. */
 export const frozenFirst = async (board: SharedBoard) => {
   const client = await clientOf(board, FROZEN_LEASE)
   const refusals = await refusalsOf(board, client)
@@ -40,7 +40,7 @@ export const frozenFirst = async (board: SharedBoard) => {
   return { job, first, second, ownGate, ledger, refusals }
 }
 
-/** Cases wait for most of their time: the boards run side by side, and the cases of each board one after the other. */
+/** Registers the cases. The boards run side by side, since cases mostly wait; the cases of one board run one after the other. */
 export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
   describe.concurrent.each([...kinds])("on $name", (kind) => {
     test.sequential("a job that was accepted outlives the process that submitted it, and runs", async () => {
@@ -57,7 +57,7 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       expect(await client.job(id).result({ timeout: 60 })).toMatchObject({ attempt: 1 })
     })
 
-    test.sequential("a worker killed in the middle of a job loses nothing: another runs it after its lease, and it ends once", async () => {
+    test.sequential("the job of a killed worker is run by another worker after its lease, and ends once", async () => {
       await using board = await kind.open()
       const client = await clientOf(board, 1)
       const files = {
@@ -80,7 +80,7 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       expect(linesOf(files.ledger)).toHaveLength(1)
     })
 
-    test.sequential("a worker frozen in mid-job that wakes when another has the job, and finishes first, is refused", async () => {
+    test.sequential("the outcome of a frozen worker is refused when it wakes after another worker has the job, although it finishes first", async () => {
       await using board = await kind.open()
       const { job, first, second, ownGate, ledger, refusals } = await frozenFirst(board)
       writeFileSync(`${ownGate}${first.pid}`, "")
@@ -90,7 +90,7 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
         message: "the frozen worker finishes",
       })
       expect(linesOf(ledger)[0]).toContain(`${first.pid}`)
-      // A full second of its own: what it would write, it has tried to write.
+      // Within a second the worker that was frozen has tried to store its outcome.
       await expect(job.result({ timeout: 1 })).rejects.toMatchObject({ _tag: "WaitTimeout" })
       writeFileSync(`${ownGate}${second.pid}`, "")
       expect(await job.result({ timeout: 60 })).toMatchObject({ pid: second.pid })
@@ -105,7 +105,7 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       const client = await clientOf(board)
       await Promise.all([startService(board, 30, { concurrency: 4 }), startService(board, 30, { concurrency: 4 })])
       const jobs = 200
-      // Long enough that one of them cannot be done with all before the other has looked.
+      // The jobs take so long that one worker cannot run all of them before the other one has pulled.
       await client.submitMany(Array.from({ length: jobs }, () => ({ task: "e2e.nap", input: { ms: 10, ledger } })))
       const done = () => linesOf(ledger).filter((line) => line.startsWith("done"))
       await eventually(() => done().length >= jobs, { deadline: DEADLINE, message: "all jobs have run" })
@@ -126,7 +126,7 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       expect(await job.find()).toMatchObject({ attempts: 1 })
     })
 
-    test.sequential("a handler that blocks its thread past its hard limit fails for it, ends its worker, and its neighbours run elsewhere, uncounted", async () => {
+    test.sequential("a handler that blocks its thread past its hard limit fails and ends its worker; its neighbours run elsewhere, uncounted", async () => {
       await using board = await kind.open()
       const client = await clientOf(board, 1)
       const ledger = `${board.folder}/ledger`
@@ -143,7 +143,7 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       expect(await neighbour.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
     }, 30_000)
 
-    test.sequential("the first signal lets what runs finish and hands back the rest; the exit code is 0", async () => {
+    test.sequential("at the first signal running jobs finish and the others are handed back; the exit code is 0", async () => {
       await using board = await kind.open()
       const files = { started: `${board.folder}/started`, gate: `${board.folder}/gate` }
       const client = await clientOf(board)
@@ -151,7 +151,7 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       const running = await client.submit("e2e.step", { input: files })
       await eventually(() => linesOf(files.started).length === 1, { deadline: DEADLINE, message: "the job starts" })
       const waiting = await client.submit("e2e.step")
-      // Asked of the worker: what the broker has handed over may be on its way still.
+      // The worker is asked, since a task that the broker has handed over may still be on its way.
       const prefetched = async () => {
         const [answer] = await client.control("reserved", {}, { timeout: 10 })
         return JSON.stringify(answer?.value) === JSON.stringify([{ id: waiting.id, queue: "default" }])

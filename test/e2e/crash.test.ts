@@ -1,4 +1,4 @@
-/** What is promised through the death of processes. On the other transports the same is tried with chaos. */
+/** Promises that hold when processes die. The other transports are tested with chaos. */
 import { sharedBoards } from "./boards.ts"
 import { registerCrashes } from "./crash-cases.ts"
 

@@ -1,4 +1,4 @@
-/** A worker on a full disk, or with a full store of its broker: with real disks, limits and servers. */
+/** A worker whose disk, or whose broker's store, is full: with real disks, limits and servers. */
 import { readFileSync, writeFileSync } from "node:fs"
 import { connect as dial } from "nats"
 import { describe, expect, test } from "vitest"
@@ -7,10 +7,10 @@ import { startNats } from "../support/servers/nats.ts"
 import { eventually, spawnScript, temporaryFolder } from "../support/servers/process.ts"
 import { DEADLINE, linesOf, serviceProgram } from "./processes.ts"
 
-/** Seconds: the leases of what is held lapse while the disk is full. */
+/** Length of a lease in seconds: so short that the leases lapse while the disk is full. */
 const LEASE = 2
 
-/** What HTTP answers, as far as these tests look at it. */
+/** The fields of HTTP's answers that these tests read. */
 interface Body {
   readonly id: string
   readonly state?: string
@@ -18,7 +18,7 @@ interface Body {
   readonly transitions?: ReadonlyArray<{ readonly state: string }>
 }
 
-/** A board that can be filled. */
+/** A board whose storage can be filled and freed. */
 interface Board extends Pick<Disk, "run">, AsyncDisposable {
   readonly url: string
   fill(): void | Promise<void>
@@ -27,9 +27,9 @@ interface Board extends Pick<Disk, "run">, AsyncDisposable {
 
 interface BoardKind {
   readonly name: string
-  /** What the refusal of a submission says. */
+  /** The message of a refused submission. */
   readonly refusal: RegExp
-  /** What is told of the outage. */
+  /** The reason of the outage in `why` and in the log. */
   readonly reason: RegExp
   open(): Promise<Board>
 }
@@ -73,7 +73,7 @@ const onNats: BoardKind = {
   },
 }
 
-/** It takes part in everything but writing, and stores nothing until it is restarted, even when it could write again. */
+/** A server whose files may not grow. It answers, but stores nothing until it is restarted, even once it could write again. */
 const onStuckNats: BoardKind = {
   name: "on a nats-server that cannot write",
   refusal: /the transport did not answer in time/,
@@ -91,11 +91,11 @@ const onStuckNats: BoardKind = {
 }
 
 describe.concurrent.each([...onDisks, onNats, onStuckNats])("$name", (kind) => {
-  test("submissions are refused with what to do, the worker lives on and says so, and all is done once there is room", {
+  test("submissions are refused with advice, the worker lives on and is not ready, and all jobs end once there is room", {
     timeout: 90_000,
   }, async () => {
     await using board = await kind.open()
-    // A folder that is never full.
+    // The files of the test lie in a folder that is never full.
     using elsewhere = temporaryFolder()
     const options = JSON.stringify({ http: { port: 0 }, concurrency: 2 })
     await using service = board.run(serviceProgram(), [board.url, options])
@@ -134,7 +134,7 @@ describe.concurrent.each([...onDisks, onNats, onStuckNats])("$name", (kind) => {
     expect((await ask(`/v1/jobs/${accepted.at(-1)}/why`)).body).toMatchObject({
       causes: [{ code: "transport-down", reason: expect.stringMatching(kind.reason) }],
     })
-    // Those that run end, and what came of them cannot be stored.
+    // The running jobs end, and their outcomes cannot be stored.
     writeFileSync(gate, "")
     await eventually(() => linesOf(ledger).length >= 2, { message: "two end" })
     const more: Array<number> = []
@@ -155,7 +155,7 @@ describe.concurrent.each([...onDisks, onNats, onStuckNats])("$name", (kind) => {
     const freed = performance.now()
     await eventually(async () => (await ask("/readyz")).status === 200, { deadline: 60_000, message: "it is green" })
     console.log(`consuming ${Math.round(performance.now() - freed)} ms after there was room`)
-    // The same once more, as the refusal says.
+    // The refusal says that a task can be submitted again under its id.
     const again = await submit({ id: refused.body.id })
     expect(again).toMatchObject({ status: 202, body: { id: refused.body.id } })
     accepted.push(refused.body.id)
@@ -168,7 +168,7 @@ describe.concurrent.each([...onDisks, onNats, onStuckNats])("$name", (kind) => {
     const runs = linesOf(ledger).map((line) => line.split(" ")[0] ?? "")
     const runsOf = (id: string) => runs.filter((each) => each === id).length
     console.log(`${runs.length} runs of ${accepted.length} jobs`)
-    // Only what was held when its lease lapsed may run once more.
+    // Only a task that the worker held when its lease lapsed may run a second time.
     expect(runsOf(refused.body.id)).toBe(1)
     expect(accepted.filter((id) => runsOf(id) < 1 || runsOf(id) > 2)).toEqual([])
     if (refused.body.outcome === "none") expect(runs.filter((id) => !accepted.includes(id))).toEqual([])

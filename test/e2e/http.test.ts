@@ -1,4 +1,4 @@
-/** HTTP on real transports: what was accepted outlives the service, and a transport that is away is told in time. */
+/** HTTP on real transports: an accepted task outlives its service, and a request is answered in time while the transport is away. */
 import { once } from "node:events"
 import { connect as dial } from "node:net"
 import { afterEach, describe, expect, test } from "vitest"
@@ -47,7 +47,7 @@ const submit = (url: string, task: object, headers: Readonly<Record<string, stri
   })
 
 describe.each(sharedBoards)("on $name", (kind) => {
-  test("a task is accepted, runs, and its id tells the story", async () => {
+  test("a task is accepted and runs, and its job can be read and listed", async () => {
     const board = keep(await kind.open())
     const [, url] = await startService(board.url())
     const done = await submit(url, { task: "e2e.step", input: {} }, { prefer: "wait=10" })
@@ -82,7 +82,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
   })
 })
 
-/** Requests that are begun, each on a connection of its own, and never finished. */
+/** Begins `count` requests, each on a connection of its own, and finishes none of them. */
 const halfRequests = async (url: string, count: number, more?: string) => {
   const { hostname, port } = new URL(url)
   let open = 0
@@ -90,7 +90,7 @@ const halfRequests = async (url: string, count: number, more?: string) => {
     Array.from({ length: count }, async () => {
       const socket = dial(Number(port), hostname)
       let dripping: ReturnType<typeof setInterval> | undefined
-      // A server that has no file left to open may refuse it at once.
+      // A server that may not open more files may refuse the connection at once.
       socket.on("error", () => undefined)
       socket.on("close", () => {
         clearInterval(dripping)

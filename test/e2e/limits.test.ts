@@ -1,4 +1,4 @@
-/** Limits across the cluster through the death of workers, and what a worker holds of tasks that are not due: with real processes. */
+/** Limits of a whole cluster when workers die, and the memory that delayed tasks take in a worker: with real processes. */
 import { writeFileSync } from "node:fs"
 import type { Client } from "callboard"
 import { describe, expect, test } from "vitest"
@@ -12,11 +12,11 @@ const hasSlots = async (client: Client): Promise<boolean> => {
   return entries.some(({ value }) => new TextDecoder().decode(value).includes('"held"'))
 }
 
-/** Tasks that are not due. A worker that held them would hold some kB for each, tens of MB. */
+/** Number of delayed tasks. A worker that held them would need some kB for each, tens of MB in all. */
 const LATER = 25_000
 
 describe.concurrent.each(sharedBoards)("on $name", (kind) => {
-  test.sequential("the slot of a worker that was killed comes back, and the job that had it is not doubled", async () => {
+  test.sequential("the slot of a killed worker is freed, and its job does not run twice at once", async () => {
     await using board = await kind.open()
     const client = await clientOf(board, 1)
     const input = { started: `${board.folder}/started`, gate: `${board.folder}/gate`, ledger: `${board.folder}/ledger` }
@@ -24,7 +24,7 @@ describe.concurrent.each(sharedBoards)("on $name", (kind) => {
     const jobs = [await client.submit("e2e.single", { input }), await client.submit("e2e.single", { input })]
     await eventually(() => linesOf(input.started).length === 1, { deadline: DEADLINE, message: "one starts" })
     const second = await startService(board, 1)
-    // Tasks without a limit run meanwhile, so that the second worker works; and it does not take the slot.
+    // Tasks without a limit run in the meantime: the second worker works, and does not take the slot of the limit.
     for (let count = 0; count < 5; count++) await (await client.submit("e2e.step")).result({ timeout: 10 })
     expect(linesOf(input.started)).toEqual([`${first.pid}`])
     expect(await hasSlots(client)).toBe(true)
@@ -53,12 +53,12 @@ describe.concurrent.each(sharedBoards)("on $name", (kind) => {
     expect(linesOf(ledger)).toEqual(["begin", "end", "begin", "end"])
   }, 60_000)
 
-  test.sequential("tens of thousands of tasks that are not due leave a worker's memory as it was", async () => {
+  test.sequential("tens of thousands of delayed tasks take no memory in a worker", async () => {
     await using board = await kind.open()
     const client = await clientOf(board, 30)
     await startService(board, 30)
     const memory = async (): Promise<{ readonly rss: number; readonly heapUsed: number }> => {
-      // What runs as often before as after: caches are warm, and the worker has had time to pull.
+      // The same number of jobs runs before and after the delayed tasks: caches are warm, and the worker has had time to pull.
       await client.submitMany(Array.from({ length: 500 }, () => ({ task: "e2e.step" })))
       const found: unknown = await (await client.submit("e2e.memory", { delay: 2 })).result({ timeout: 30 })
       return found as { readonly rss: number; readonly heapUsed: number }
@@ -93,7 +93,7 @@ test.each(sharedBoards.filter(({ name }) => name === "nats"))(
     for (let count = 0; count < 20; count++) jobs.push(await client.submit("e2e.single", { input }))
     await board.restartBroker?.()
     writeFileSync(input.gate, "")
-    // Less than a lease, after which they would go on in any case. A server that is killed may hand some over once more.
+    // The time is shorter than a lease, after which the tasks would come again in any case.
     const results = await Promise.all(jobs.map((job) => job.result({ timeout: 20 })))
     expect(results).toHaveLength(21)
   },

@@ -1,4 +1,4 @@
-/** Holds a database locked until it is told to let go, in a process of its own: `lock.ts <file>`. */
+/** Locks a database until a line comes on its standard input: `lock.ts <file>`, in a process of its own. */
 import { DatabaseSync } from "node:sqlite"
 
 const database = new DatabaseSync(process.argv[2] ?? "", { timeout: 5_000 })

@@ -1,4 +1,4 @@
-/** The account file of the documentation on a real server: what each role may do, and how the others are refused. */
+/** The account file of the documentation on a real server: what each role may do, and how everything else is refused. */
 import { readFileSync } from "node:fs"
 import { type ActorDefinition, actor, type Client, connect, serve } from "callboard"
 import { describe, expect, test } from "vitest"
@@ -15,17 +15,17 @@ const accounts = readFileSync(new URL("../../docs/nats-accounts.conf", import.me
 
 const passwords = ROLES.map((role) => `${role.toUpperCase()}_PASSWORD: "pw-${role}"`).join("\n")
 
-/** A server with the accounts of the documentation, and the address of each role. */
+/** Starts a server with the accounts of the documentation. */
 const secured = async () => {
   const server: NatsServer = keep(await startNats({ config: `${passwords}\n${accounts}` }))
   const urlOf = (role: Role): string => `nats://${role}:pw-${role}@127.0.0.1:${server.port}?lease=2`
   const clientOf = async (role: Role): Promise<Client> => keep(await connect(urlOf(role)))
-  /** What the server has refused to a role. */
+  /** Lines of the server's log about requests of the role that it has refused. */
   const refusedTo = (role: Role) => server.log.split("\n").filter((line) => line.includes(`Violation - User "${role}"`))
   return { urlOf, clientOf, refusedTo }
 }
 
-/** One whose streams exist already. */
+/** Starts a server with the accounts, on which an operator has made the streams. */
 const prepared = async () => {
   const board = await secured()
   const operator = await board.clientOf("operator")
@@ -49,7 +49,7 @@ const tried = (retries: number): number => {
   return retries
 }
 
-/** The error that a promise is refused with. */
+/** The error of a call that must be refused. Fails if the call succeeds. */
 const refusal = async (work: Promise<unknown>): Promise<unknown> =>
   work.then(
     () => expect.unreachable("it was allowed"),
@@ -64,10 +64,12 @@ const missing = (subject: string) =>
   })
 
 describe("the roles of the account file", () => {
-  test("streams are made by the operator; until then the others are told so", { timeout: 60_000 }, async () => {
+  test("the operator makes the streams; until then connections of the other roles fail and say so", {
+    timeout: 60_000,
+  }, async () => {
     const { urlOf, clientOf } = await secured()
     for (const role of ["submitter", "worker"] as const) {
-      // A busy machine may not connect in time.
+      // On a busy machine the first try may time out.
       await eventually(async () =>
         expect(await refusal(connect(urlOf(role)))).toMatchObject({
           reason: "unauthorized",
@@ -96,17 +98,19 @@ describe("the roles of the account file", () => {
     expect((await submitter.queues()).map(({ name }) => name)).toContain("default")
     expect(await submitter.workers()).toHaveLength(1)
     expect(await submitter.control("ping")).toEqual([{ worker: "worker-1", value: "pong" }])
-    // What nothing serves: why it waits is found with the help of the workers.
+    // No worker serves this queue. To say why the job waits, the submitter asks the workers.
     const other = await submitter.submit("tasks.double", { input: { n: 1 }, queue: "other" })
     await eventually(async () => (await submitter.why(other.id)).causes.some(({ code }) => code === "no-worker"), {
       message: "the cause is told",
     })
     expect(refusedTo("worker")).toEqual([])
-    // Consumers are made by the workers.
+    // Only workers may make consumers.
     expect(refusedTo("submitter").filter((line) => !line.includes("$JS.API.CONSUMER.CREATE."))).toEqual([])
   })
 
-  test("a submitter posts to job boards and hears of them, and workers work them", { timeout: 60_000 }, async () => {
+  test("a submitter posts to job boards and receives their events, and workers take the jobs", {
+    timeout: 60_000,
+  }, async () => {
     const { clientOf, refusedTo } = await prepared()
     const [worker, submitter] = [await clientOf("worker"), await clientOf("submitter")]
     const [posting, working] = [submitter.board("builds"), worker.board("builds")]
@@ -149,7 +153,7 @@ describe("the roles of the account file", () => {
         ),
       ),
     ).toEqual(missing("$JS.API.CONSUMER.CREATE.callboard_queue.default-"))
-    // Nor by sending a command that changes workers where it may send those that only read.
+    // A submitter may send commands that only read, to the topic `inspect`. A command that changes workers is refused there.
     const heard: Array<unknown> = []
     await submitter.connection.broadcast.listen(
       "reply.x",
@@ -167,7 +171,7 @@ describe("the roles of the account file", () => {
     await operator.job(runs.id).cancel()
   })
 
-  test("a worker tells other workers nothing", { timeout: 60_000 }, async () => {
+  test("a worker may not send commands that change other workers", { timeout: 60_000 }, async () => {
     const { urlOf, clientOf } = await prepared()
     await start([tasks], { transport: urlOf("worker"), name: "worker-1" })
     const worker = await clientOf("worker")

@@ -1,4 +1,4 @@
-/** What becomes of jobs that run while their broker is away for longer than a lease, with a real server that is frozen. */
+/** Jobs that run while their broker is away for longer than a lease, with a real server that is frozen. */
 import { writeFileSync } from "node:fs"
 import { connect as dial } from "nats"
 import { describe, expect, test } from "vitest"
@@ -8,10 +8,10 @@ import { eventually } from "../support/servers/process.ts"
 import { scope } from "./boards.ts"
 import { clientOf, DEADLINE, linesOf, startService } from "./processes.ts"
 
-/** In seconds. */
+/** Length of a lease in seconds. */
 const LEASE = 2
 
-/** A server that can be frozen, and how often it has handed tasks over. */
+/** Starts a server that can be frozen. */
 const frozenBoard = async () => {
   const own = scope()
   const server = own.keep(await startNats())
@@ -25,7 +25,7 @@ const frozenBoard = async () => {
   return {
     ...own,
     url: (lease = LEASE) => `${server.url}?lease=${lease}`,
-    /** Until all leases are over; returns once the server has handed over `tasks` of the tasks again. */
+    /** Freezes the server until all leases are over. Resolves once it has handed over `tasks` of the tasks again. */
     freeze: async (tasks: number, seconds = LEASE * 1.5) => {
       const before = await handedOver()
       server.pause()
@@ -42,7 +42,7 @@ const frozenBoard = async () => {
   }
 }
 
-/** How many deliveries the consumers in an answer of the API have made. */
+/** Number of deliveries of all consumers in an answer of the API. */
 const deliveriesIn = (answer: unknown): number => {
   if (typeof answer !== "object" || answer === null || !("consumers" in answer) || !Array.isArray(answer.consumers))
     throw new Error("the server does not list its consumers")
@@ -51,7 +51,7 @@ const deliveriesIn = (answer: unknown): number => {
   }, 0)
 }
 
-/** Four jobs that run until their gate is there. */
+/** Submits four jobs that run until the file `gate` exists. */
 const fourJobs = async (board: Awaited<ReturnType<typeof frozenBoard>>) => {
   const client = await clientOf(board, LEASE)
   const files = {
@@ -65,11 +65,11 @@ const fourJobs = async (board: Awaited<ReturnType<typeof frozenBoard>>) => {
 }
 
 describe.concurrent("on nats, when the server is frozen for longer than a lease", () => {
-  test("a single worker runs each of its jobs once: what it is given again it adopts", {
+  test("a single worker runs each of its jobs once: it adopts the tasks that come again", {
     timeout: 120_000,
   }, async () => {
     await using board = await frozenBoard()
-    // With slots to spare, since behind jobs that run for long nothing is fetched.
+    // The worker has more slots than jobs, since a worker fetches nothing while all its slots are taken by long jobs.
     await startService(board, LEASE, { concurrency: 8 })
     const { client, jobs, started, gate, ledger } = await fourJobs(board)
     for (let times = 0; times < 3; times++) await board.freeze(jobs.length)
@@ -92,7 +92,7 @@ describe.concurrent("on nats, when the server is frozen for longer than a lease"
     await using board = await frozenBoard()
     await Promise.all([1, 2].map(() => startService(board, LEASE, { concurrency: 3, prefetch: 1, lostCap: 1 })))
     const { client, jobs, started, gate, ledger } = await fourJobs(board)
-    // Neither has room for all, and each for more than it runs: tasks come again to both.
+    // Each worker has slots for more jobs than it runs, but not for all four, so that tasks come again to both.
     expect(new Set(linesOf(started)).size).toBe(2)
     for (let times = 0; times < 3; times++) await board.freeze(jobs.length)
     writeFileSync(gate, "")
@@ -109,7 +109,7 @@ describe.concurrent("on nats, when the server is frozen for longer than a lease"
     expect(linesOf(ledger)).toHaveLength(4)
   })
 
-  test("a worker that dies meanwhile loses its jobs to another", { timeout: 120_000 }, async () => {
+  test("the jobs of a worker that dies in the outage are run by another worker", { timeout: 120_000 }, async () => {
     await using board = await frozenBoard()
     const first = await startService(board, LEASE, { concurrency: 4 })
     const { jobs, started, gate } = await fourJobs(board)

@@ -1,4 +1,4 @@
-/** What end-to-end tests begin with: services in processes of their own, clients, ledgers. All of it ends with its board. */
+/** Helpers of the end-to-end tests: services in processes of their own, clients and ledgers. All of them end with their board. */
 import { existsSync, readFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
@@ -7,16 +7,16 @@ import { bundled } from "../support/servers/bundle.ts"
 import { type Spawned, spawnScript } from "../support/servers/process.ts"
 import type { SharedBoard } from "./boards.ts"
 
-/** The program that they run. */
+/** Path of the program of a service, bundled. */
 export const serviceProgram = (): string => bundled(fileURLToPath(new URL("service.ts", import.meta.url)))
 
-/** Longest wait for what another process does, in milliseconds. */
+/** Longest wait for another process, in milliseconds. */
 export const DEADLINE = 60_000
 
-/** Where they work, and what they end with. */
+/** The board that a service works on and ends with. */
 type Place = Pick<SharedBoard, "url" | "keep">
 
-/** A service in a process of its own, which consumes; `lease` in seconds. */
+/** Starts a service with a worker in a process of its own, and waits until it is ready. `lease`: in seconds. */
 export const startService = async (board: Place, lease: number, options: object = {}): Promise<Spawned> => {
   const service = board.keep(spawnScript(serviceProgram(), [board.url(lease), JSON.stringify(options)]))
   await service.waitForLine(/^ready/, DEADLINE)
@@ -25,7 +25,7 @@ export const startService = async (board: Place, lease: number, options: object 
 
 export const clientOf = async (board: Place, lease = 30): Promise<Client> => board.keep(await connect(board.url(lease)))
 
-/** Stops a process outside of a write: within one it keeps the lock of an SQLite file, and then no other process can do anything. */
+/** Freezes a process while it does not write: a process that is frozen in a write keeps the lock of an SQLite file. */
 export const freeze = async (service: Spawned, client: Client): Promise<void> => {
   for (let isFree = false; !isFree; ) {
     service.kill("SIGSTOP")
@@ -36,6 +36,6 @@ export const freeze = async (service: Spawned, client: Client): Promise<void> =>
   }
 }
 
-/** The whole lines of a ledger: what is being written is no line yet. */
+/** The complete lines of a ledger, without one that is just being written; none if there is no such file. */
 export const linesOf = (file: string): ReadonlyArray<string> =>
   existsSync(file) ? readFileSync(file, "utf8").split("\n").slice(0, -1) : []

@@ -8,15 +8,15 @@ import { block } from "../support/block.ts"
 import { eventually } from "../support/servers/process.ts"
 
 interface Step {
-  /** Written with the worker's process id when the handler starts. */
+  /** File that gets a line with the worker's process id when the handler starts. */
   readonly started?: string
-  /** The handler goes on when this file exists. */
+  /** The handler waits until this file exists. */
   readonly gate?: string
-  /** The handler goes on when this file, with its process id behind the name, exists. */
+  /** The handler waits until a file with this name followed by its process id exists. */
   readonly ownGate?: string
-  /** Milliseconds that pass before a handler kills its worker, once its run is noted, which makes the run count. */
+  /** Milliseconds until a handler kills its worker. With a value above 0 its record says first that it has started. */
   readonly ms?: number
-  /** A line with the job's id, attempt and process is added when the handler is done. */
+  /** File that gets a line with the job's id, attempt and process id when the handler is done. */
   readonly ledger?: string
 }
 
@@ -28,14 +28,14 @@ const exists = (file: string): Promise<void> =>
       watcher.close()
       resolve()
     })
-    // The file may have come between the look and the watch.
+    // The file may have appeared between the first check and the begin of the watch.
     if (existsSync(file)) {
       watcher.close()
       resolve()
     }
   })
 
-/** Says that it started, waits for its gate, notes that it ran, answers with its process. */
+/** Notes that it started, waits for its gate, notes that it is done. Returns the process id and the attempt. */
 const step = async ({ started, gate, ownGate, ledger }: Step, job: Job<unknown>) => {
   if (started !== undefined) appendFileSync(started, `${process.pid}\n`)
   if (gate !== undefined) await exists(gate)
@@ -55,7 +55,7 @@ const collectGarbage = (): void => {
 const e2e = actor("e2e", {
   methods: {
     step,
-    /** Notes each of its durable steps with its process; the second one waits for its gate. Fails in the end. */
+    /** Notes each of its durable steps with the process id; the second step waits for its gate. Fails in the end. */
     saga: async ({ ownGate, ledger }: { ownGate: string; ledger: string }, job) => {
       const say = (what: string) => appendFileSync(ledger, `${what} ${process.pid}\n`)
       await job.step("a", () => say("a"), { revert: () => say("-a") })
@@ -67,7 +67,7 @@ const e2e = actor("e2e", {
       await job.step("c", () => say("c"))
       throw new Error("no")
     },
-    /** The same, one at a time in the whole cluster. */
+    /** Like `step`, one at a time in the whole cluster. */
     single: { limit: { concurrency: 1 }, run: step },
     /** Blocks the thread for some milliseconds, one at a time in the whole cluster. */
     singleBlock: {
@@ -78,20 +78,20 @@ const e2e = actor("e2e", {
         appendFileSync(ledger, "end\n")
       },
     },
-    /** Memory of the worker's process in bytes, without garbage. */
+    /** Returns the memory of the worker's process in bytes, after a garbage collection. */
     memory: () => {
       collectGarbage()
       const { rss, heapUsed } = process.memoryUsage()
       return { rss, heapUsed }
     },
-    /** Notes that it began, takes some milliseconds, notes that it is done. */
+    /** Notes that it began, takes `ms` milliseconds, notes that it is done. */
     nap: async ({ ms, ledger }: { ms: number; ledger: string }, job) => {
       appendFileSync(ledger, `began ${job.id} ${process.pid}\n`)
       await new Promise((resolve) => setTimeout(resolve, ms))
       appendFileSync(ledger, `done ${job.id} ${process.pid}\n`)
       return job.attempt
     },
-    /** A member of a chord, and its body, which notes what it got. */
+    /** A member of a chord; `numbers` is the body, which notes how many results it got and whether they are in order. */
     number: ({ n }: { n: number }) => n,
     numbers: {
       params: ["members", "ledger"],
@@ -108,14 +108,14 @@ const e2e = actor("e2e", {
         return process.pid
       },
     },
-    /** The same, for a job that leaves its queue before it starts. */
+    /** Like `step`, for a job that is acked before it runs. */
     early: {
       acks: { when: "early" },
       run: step,
     },
-    /** An errback: notes the job that failed. */
+    /** An errback: notes its own job id. */
     heard: ({ ledger }: { ledger: string }, job) => appendFileSync(ledger, `${job.id}\n`),
-    /** Kills its own worker, as a handler with a fault in native code does. */
+    /** Kills its worker, as a crash in native code would. */
     kill: async ({ ledger, ms = 0 }: Step, job) => {
       if (ms > 0) {
         await new Promise((resolve) => setTimeout(resolve, ms))
@@ -124,7 +124,7 @@ const e2e = actor("e2e", {
       if (ledger !== undefined) appendFileSync(ledger, `${process.pid}\n`)
       process.kill(process.pid, "SIGKILL")
     },
-    /** Blocks the thread for some milliseconds, as a handler that computes does. */
+    /** Blocks the thread for `ms` milliseconds, as a handler that computes does. */
     block: ({ ms, ledger }: { ms: number; ledger: string }) => {
       appendFileSync(ledger, `${process.pid}\n`)
       block(ms)

@@ -1,7 +1,7 @@
 /**
- * A service whose start waits at one step, for a test that stops it there: `slow-start.ts <sqlite URL> <step>`. At `name`
- * the store answers only after the signal that the name of the worker is written, at `actor` the actor never starts.
- * Prints where it is, and what its actor releases.
+ * A service whose start waits at one step, for a test that stops it there: `slow-start.ts <sqlite URL> <step>`. With `name` the
+ * store answers the write of the worker's name only after SIGTERM has come; with `actor` the actor never starts. The program
+ * prints the step at which it waits, and that its actor's resources are released.
  */
 import { actor, serve } from "callboard"
 import { plugin as driver } from "../../plugins/sqlite/mod.ts"
@@ -11,7 +11,7 @@ import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 
 const [transport = "", step = "name"] = process.argv.slice(2)
 
-// Listened for from here on, so that the answer comes just after the signal, however slow the machine is.
+// The listener is added before the write, so that the answer follows the signal also on a slow machine.
 const signalled = new Promise<void>((resolve) => process.once("SIGTERM", () => resolve()))
 
 const slow: LiftedPlugin = {
@@ -42,7 +42,7 @@ const resource = actor("resource", {
     scope.onStop(() => console.log("released"))
     if (step !== "actor") return undefined
     console.log("at actor")
-    // Keeps the process alive, as a connection that is tried again and again does.
+    // A timer keeps the process alive, as a client that tries to connect again and again would.
     return new Promise((resolve) => setTimeout(resolve, 3_600_000))
   },
   methods: { run: () => null },

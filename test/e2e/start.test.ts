@@ -1,4 +1,4 @@
-/** Commands that answer HTTP, from the moment at which they are started: before their broker is there, and without it. */
+/** Start of a worker: before its broker is there, without it, and with a signal in the middle of the start. */
 import { createServer, type Server } from "node:net"
 import { fileURLToPath } from "node:url"
 import { connect } from "callboard"
@@ -10,7 +10,7 @@ import { eventually, freePort, spawnScript, temporaryFolder } from "../support/s
 const status = async (port: number, path: string): Promise<number> =>
   (await fetch(`http://127.0.0.1:${port}${path}`)).status
 
-/** A broker that takes connections and never says a word. */
+/** Starts a broker that accepts connections and never sends a byte. */
 const startMute = async (): Promise<{ readonly server: Server; readonly port: number }> => {
   const port = await freePort()
   const server = createServer()
@@ -18,7 +18,7 @@ const startMute = async (): Promise<{ readonly server: Server; readonly port: nu
   return { server, port }
 }
 
-test("a worker answers while its broker is not there, and works once it is", async () => {
+test("a worker answers HTTP while its broker is not there, and runs jobs once it is", async () => {
   using project = makeProject()
   const [port, broker] = [await freePort(), await freePort()]
   project.env["CALLBOARD_TRANSPORT"] = `nats://127.0.0.1:${broker}`

@@ -1,4 +1,4 @@
-/** Workers that are stopped softly: what becomes of their jobs, with real processes, on every transport that several can share. */
+/** Jobs of workers that are stopped softly, with real processes, on every transport that several processes can share. */
 import { writeFileSync } from "node:fs"
 import type { Client, SubmittedJob } from "callboard"
 import { describe, expect, test } from "vitest"
@@ -6,7 +6,7 @@ import { eventually, type Spawned } from "../support/servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
 import { clientOf, DEADLINE, linesOf, startService } from "./processes.ts"
 
-/** Long enough that nothing here comes back by itself. */
+/** Length of a lease in seconds: so long that no task comes again because its lease lapsed. */
 const LEASE = 30
 
 interface StopReport {
@@ -16,7 +16,7 @@ interface StopReport {
   readonly lost: number
 }
 
-/** Asks it to stop, and waits until it has. */
+/** Stops a service by SIGTERM. Resolves with its report once the process has ended with code 0. */
 const stop = async (service: Spawned): Promise<StopReport> => {
   service.kill("SIGTERM")
   expect(await service.closed).toEqual({ code: 0, signal: null })
@@ -24,7 +24,7 @@ const stop = async (service: Spawned): Promise<StopReport> => {
   return JSON.parse(report)
 }
 
-/** A worker with jobs in the middle of their handlers, and another one that has nothing to do. */
+/** Starts a worker with a running job for each gate, and then a worker that has nothing to do. */
 const busyAndIdle = async (board: SharedBoard, gates: ReadonlyArray<string>) => {
   const client = await clientOf(board)
   const started = `${board.folder}/started`
@@ -39,7 +39,7 @@ const busyAndIdle = async (board: SharedBoard, gates: ReadonlyArray<string>) => 
   return { client, started, busy, idle, jobs }
 }
 
-/** It went back uncounted, was started elsewhere within a second, and ends as if nothing had been. */
+/** Expects that a job was handed back uncounted, started on the other worker within a second, and ends in its first attempt. */
 const expectGoesOn = async (job: SubmittedJob, started: string, idle: Spawned, gate: string, runs: number) => {
   await eventually(() => linesOf(started).length === runs, { deadline: DEADLINE, message: "it starts elsewhere" })
   const { transitions } = await eventually(
@@ -70,7 +70,7 @@ describe.concurrent.each(sharedBoards)("on $name", (kind) => {
     await expectGoesOn(job, started, idle, gate, 2)
   })
 
-  test.sequential("one long job and nobody else: it waits in its queue, and nothing is counted", async () => {
+  test.sequential("one long job and no other worker: the job waits in its queue, uncounted", async () => {
     await using board = await kind.open()
     const gate = `${board.folder}/gate`
     const { busy, idle, jobs } = await busyAndIdle(board, [gate])
@@ -132,7 +132,7 @@ describe.concurrent.each(sharedBoards)("on $name", (kind) => {
     const ids = await flowing
     const done = () => linesOf(ledger).filter((line) => line.startsWith("done"))
     await eventually(() => done().length >= ids.length, { deadline: 60_000, message: "all jobs have run" })
-    // None was lost, none began twice: the grace lets them finish.
+    // No job is lost and none begins twice, since running jobs finish within the grace.
     const began = linesOf(ledger).filter((line) => line.startsWith("began"))
     expect(began.map((line) => line.split(" ")[1]).toSorted()).toEqual(ids.toSorted())
     expect(done()).toHaveLength(ids.length)
@@ -147,7 +147,7 @@ describe.concurrent.each(sharedBoards)("on $name", (kind) => {
       expect(job.transitions.filter(({ state }) => state === "succeeded")).toHaveLength(1)
       longest = Math.max(longest, Date.parse(job.times.started ?? "") - Date.parse(job.times.submitted))
     }
-    // A lease is 30 s.
+    // A job that came again only after its lease would be 30 s late.
     expect(longest).toBeLessThan(10_000)
   }, 120_000)
 })
@@ -165,11 +165,11 @@ test("a service whose handlers do not stop ends with the code that says so, afte
   expect(await job.find()).toMatchObject({ state: "failed", error: { reason: "timeout" } })
 })
 
-/** At least. */
+/** Least number of jobs that are submitted. */
 const JOBS = 300
 const BACKLOG = 60
 
-/** Submits jobs for some seconds, until it may end, no faster than they are done; resolves with their ids. */
+/** Submits jobs, no faster than they are done, until `mayEnd` returns true and there are `JOBS` of them. Resolves with their ids. */
 const flow = async (client: Client, ledger: string, mayEnd: () => boolean): Promise<ReadonlyArray<string>> => {
   const ids: Array<string> = []
   while (ids.length < JOBS || !mayEnd()) {

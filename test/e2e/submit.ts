@@ -1,9 +1,9 @@
-/** Submits one task and says so, in a process of its own: `submit.ts <transport> <task>`. */
+/** Submits one task, prints `accepted` and the id, and stays: `submit.ts <transport> <task>`, in a process of its own. */
 import { connect } from "callboard"
 
 const [transport = "", task = ""] = process.argv.slice(2)
 const client = await connect(transport)
 const job = await client.submit(task)
 console.log(`accepted ${job.id}`)
-// Stays until it is killed: nothing of it may be needed for the job to run.
+// The process stays until it is killed, to show that the job runs without it.
 setInterval(() => undefined, 1_000)

@@ -1,4 +1,4 @@
-/** The producer of docs/wire-nats.md on Node: it has nothing of Callboard's, only the package of NATS. */
+/** The producer of docs/wire-nats.md on Node. It uses the package `nats` only, and no code of Callboard. */
 import { symlinkSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { actor, connect } from "callboard"
@@ -12,7 +12,7 @@ import { producers } from "../support/tools/pages.ts"
 
 const hello = actor("hello", { methods: { count: ({ to }: { readonly to: number }) => ({ counted: to }) } })
 
-test("a program on Node submits with native headers, and hears of the end", async () => {
+test("a program on Node submits with native headers, and receives the end of its job", async () => {
   const nats = keep(await startNats())
   await start([hello], { transport: nats.url })
   using project = makeProject({ "producer.mjs": producers["producer.mjs"] })

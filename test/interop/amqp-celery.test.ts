@@ -1,4 +1,4 @@
-/** Real clients, tools and workers of Celery beside Callboard's, on one RabbitMQ. */
+/** Clients, tools and workers of Celery and of Callboard on one RabbitMQ. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { connectCelery } from "../../runtime/mod.ts"
 import { temporaryFolder } from "../support/servers/process.ts"
@@ -39,14 +39,14 @@ describe("with results in Redis", () => {
 
 describe("with results that are sent to the client", () => {
   const sides = sidesWith("rpc", () => "rpc://")
-  // Clients of 5.6 lose some of them: https://github.com/celery/celery/pull/10285
+  // Clients of Celery 5.6 lose some of these results: https://github.com/celery/celery/pull/10285
   const clients = [
     ["5.5", 2],
     ["5.5", 1],
   ] as const
   ourWorker(sides, clients, { tools: false })
 
-  test("a client of Callboard gets those of a worker of Celery", async () => {
+  test("a Callboard client gets the results of a Celery worker", async () => {
     await using worker = await sides.startTheirs("5.5", "sending@lab", ["sending"])
     const { broker, backend } = sides.place
     await using client = await connectCelery({ broker, resultBackend: backend, queue: "sending" })

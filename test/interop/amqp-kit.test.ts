@@ -46,8 +46,8 @@ const kill = async (): Promise<void> => {
 }
 
 /**
- * `more`: what differs between the kinds of queue. The server is not killed while quorum queues are tested: on a server
- * that is alone in its cluster, a new quorum queue may lose messages that were confirmed.
+ * The harness of the kit for a kind of queue. `more`: what differs between the kinds. Quorum queues are tested without kills of the
+ * server: on a cluster of one server, a new quorum queue may lose confirmed messages when the server is killed.
  */
 const harnessOf = (name: string, query: string, more: Partial<Harness> = {}): Harness => {
   const url = () => new URL(`${server.url}/?${query}`)

@@ -1,11 +1,11 @@
-/** A task as an AMQP message: whether Celery's library can read it, and whether it is the same when it comes back. */
+/** A task as an AMQP message: Celery's library can read it, and reading it back gives the same task. */
 import { expect, test } from "vitest"
 import { fromAmqp, taskMessage } from "../../plugins/amqp/message.ts"
 
 const body = Uint8Array.of(1, 2, 3)
 const text = { content_type: "application/json", content_encoding: "utf-8" }
 
-/** The bytes that the client library writes for an object with a key `!`: its `value`, with that type. */
+/** The value that a reader gets. The client library writes an object with a key `!` as its `value`, with that type of AMQP. */
 const written = (value: unknown): unknown => {
   if (typeof value !== "object" || value === null) return value
   if (Array.isArray(value)) return value.map(written)

@@ -1,4 +1,4 @@
-/** Celery's messages beside tasks, over a real RabbitMQ that is killed and whose queues are deleted. */
+/** Celery's other messages (events, commands, replies) over a real RabbitMQ that is killed and whose queues are deleted. */
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { celery } from "../../plugins/amqp/mod.ts"
 import { openResults } from "../../runtime/celery/results.ts"
@@ -29,16 +29,16 @@ const messageOf = (text: string, more: Message["headers"] = {}): Message => ({
   body: new TextEncoder().encode(text),
 })
 
-/** The texts that a listener gets, in order. */
-const ear = () => {
+/** A listener, the texts that it has received so far, and the controller that ends its subscription. */
+const collector = () => {
   const heard: Array<string> = []
   const stop = new AbortController()
   return { heard, stop, listener: ({ body }: Message) => void heard.push(new TextDecoder().decode(body)) }
 }
 
-test("a broadcast reaches all listeners, and a message its queue alone", async () => {
+test("a broadcast reaches all its listeners, and any other message only its queue", async () => {
   const [one, other, foreign] = [await open(), await open(), await open("other")]
-  const [events, commands, elsewhere, replies] = [ear(), ear(), ear(), ear()]
+  const [events, commands, elsewhere, replies] = [collector(), collector(), collector(), collector()]
   await one.listen("celeryev", events.listener, events.stop.signal)
   await other.listen("celeryev", events.listener, events.stop.signal)
   await one.listen("celery.pidbox", commands.listener, commands.stop.signal)
@@ -67,9 +67,9 @@ test("a broadcast reaches all listeners, and a message its queue alone", async (
   expect(elsewhere.heard).toEqual([])
 })
 
-test("an invalid message is refused, and the connection works on", async () => {
+test("an invalid message is refused, and the connection still works", async () => {
   const messages = await open()
-  const { heard, stop, listener } = ear()
+  const { heard, stop, listener } = collector()
   await messages.listen("celeryev", listener, stop.signal)
   const refusals = [
     messages.send("nowhere", "a", messageOf("a")),
@@ -83,9 +83,9 @@ test("an invalid message is refused, and the connection works on", async () => {
   await expect(messages.broadcast("celeryev", "a", messageOf("a"))).rejects.toMatchObject({ reason: "closed" })
 })
 
-test("subscriptions are made again after the server was killed, and after a queue was deleted", async () => {
+test("subscriptions work again after the server was killed, and after a queue was deleted", async () => {
   const messages = await open()
-  const [events, replies] = [ear(), ear()]
+  const [events, replies] = [collector(), collector()]
   await messages.listen("celeryev", events.listener, events.stop.signal)
   await messages.receive(
     { exchange: "reply.celery.pidbox", routingKey: "again", queue: "again.reply" },

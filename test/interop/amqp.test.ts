@@ -55,7 +55,7 @@ const started = async (transport: string, queue: string) => {
   return keep(Object.assign(service, { [Symbol.asyncDispose]: () => service.stop() }))
 }
 
-/** A channel without the transport, as a Celery application has one. */
+/** A channel of the client library, as a Celery application would have. */
 const channelOf = async () => {
   const connection = await connectAmqp(server.url)
   connection.on("error", () => undefined)
@@ -112,7 +112,7 @@ test("jobs are submitted, deferred, retried and cancelled, and the broker is emp
   expect(await waiting.find()).toMatchObject({ state: "cancelled", attempts: 0 })
 })
 
-test("queues are declared as Celery declares them, and one that Celery has declared is used as it is", async () => {
+test("queues are declared as Celery declares them, and a queue that already exists is used as it is", async () => {
   const channel = await channelOf()
   await channel.assertQueue("priorities", { durable: true, arguments: { "x-max-priority": 5 } })
   const service = await started(freshUrl(), "priorities")
@@ -177,7 +177,7 @@ test("jobs that run and wait while the server is killed end once each, and none 
   )
   await eventually(async () => (await jobs[0]?.find())?.state !== "queued", { message: "a job that runs" })
   await server.kill()
-  // While the server is away the records accept these tasks, and deliver them later.
+  // While the server is away a submission is stored in the records, which publish the task later.
   const meanwhile = await service.client.submit("lab.slow", { queue: "killed" })
   await server.restart()
   for (const job of [...jobs, meanwhile]) {
@@ -281,7 +281,7 @@ test("a server that does not answer counts as a lost connection, and works again
   await proxy.heal()
   await eventually(() => heard.at(-1) === "connected", { message: "a connection" })
   expect(await queues.extend([delivery?.token ?? ""])).toEqual([false])
-  await eventually(async () => (await take()).deliveries.length === 1, { message: "the task that was in hand" })
+  await eventually(async () => (await take()).deliveries.length === 1, { message: "the task that was not acked" })
   await queues.close()
 })
 
@@ -295,9 +295,9 @@ test("a queue that the server refuses loses no task of another queue", async () 
   await queues.close()
 })
 
-test("job boards work over it", () => workBoard(freshUrl()))
+test("job boards work on this transport", () => workBoard(freshUrl()))
 
-test("errors name what is wrong with the URL or the permissions", async () => {
+test("errors name the wrong part of the URL, or the missing permission", async () => {
   const refusal = (change: { [Part in "password" | "pathname" | "search" | "port"]?: string }) => {
     const url = Object.assign(new URL(server.url), change)
     return plugin.connect(url, optionsOf("a")).then(

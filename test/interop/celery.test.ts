@@ -1,4 +1,4 @@
-/** Real clients, tools and workers of Celery beside Callboard's, on one Redis. */
+/** Clients, tools and workers of Celery and of Callboard on one Redis; and the commands of the page about Celery. */
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { makeExamples } from "../cli/examples.ts"
@@ -82,7 +82,7 @@ describe("the page about Celery", () => {
     await service.waitForLine(/ready/)
     const added = "from tasks import app; print(app.send_task('math.tasks.add', [2, 3]).get(timeout=20))"
     expect(await sides.python("5.6", ["-c", added])).toBe("5\n")
-    // No Celery worker runs here, and the Callboard worker serves math.add alone.
+    // No Celery worker runs here, and the Callboard worker serves only `math.add`.
     await using client = spawnScript(join(project.path, "call-python.ts"), [], { cwd: project.path })
     await client.closed
     expect(client.output).toContain("NotRegistered")

@@ -1,9 +1,9 @@
-"""A client of Celery: what it submits, and what it has to get. Prints one line per check, and how many have failed.
+"""A Celery client: it submits tasks and checks what it gets. Prints one line per check, and the number of failed checks.
 
   client.py suite <queue> <protocol>
   client.py mixed <queue> <count> <queue of Python> <queue of Callboard>
 
-A check that does not end ends the program: the last line is its name, and the stacks of all threads follow.
+A check that takes too long ends the program: the last line is the name of the check, followed by the stacks of all threads.
 """
 
 import datetime as dt
@@ -23,7 +23,7 @@ from celery.exceptions import TimeoutError
 
 # Seconds that a check waits for a result. A check waits for two results at most.
 TIMEOUT = 20
-# Seconds after which a check is taken to hang.
+# Seconds after which a check counts as stuck.
 LATE = 60
 failed = 0
 

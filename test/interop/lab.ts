@@ -1,4 +1,4 @@
-/** The tasks of `tasks.py`, as an actor. */
+/** The tasks of `tasks.py` as an actor, for Callboard workers. */
 import { createClient } from "redis"
 import { actor } from "../../runtime/mod.ts"
 
@@ -28,7 +28,7 @@ interface Two {
 const isCall = (input: unknown): boolean =>
   typeof input === "object" && input !== null && "args" in input && "kwargs" in input
 
-/** Makes the actor. `notes`: URL of the Redis in which `lab.mark` counts its runs. */
+/** Makes the actor `lab`, with the same tasks as `tasks.py`. `notes`: URL of the Redis in which `lab.mark` counts its runs. */
 export const labFor = (notes: string) =>
   actor("lab", {
     queue: "celery",

@@ -1,4 +1,7 @@
-/** Real clients, tools and workers of Celery beside Callboard's: the same checks for each broker and back end. */
+/**
+ * Tests with real clients, tools and workers of Celery on one side, and Callboard's on the other ("ours"). They are the same for
+ * each broker and each result back end.
+ */
 import { hostname } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -9,22 +12,22 @@ import { type CeleryVersion, startCelery } from "../support/servers/celery.ts"
 import { eventually, type Spawned } from "../support/servers/process.ts"
 import { labFor } from "./lab.ts"
 
-/** How long a program of Python may take, in milliseconds: less than its test may, so that its output is shown. */
+/** How long a Python program may take, in milliseconds. It is less than the limit of its test, so that the failure shows its output. */
 const PROGRAM_MS = 240_000
 
 export const home = fileURLToPath(new URL(".", import.meta.url))
 
-/** What the workers of Callboard have logged. */
+/** The log lines of all Callboard workers. */
 const logged: Array<string> = []
 const logLine = (message: string, fields: object): void => void logged.push(`${message} ${inspect(fields)}`)
 const log: LogSink = { debug: logLine, info: logLine, warn: logLine, error: logLine }
-/** The workers of Callboard that were started. */
+/** The Callboard workers that were started. */
 const services: Array<Service> = []
-/** Programs of Python that were started and have not ended. */
+/** The Python programs that run. */
 const programs = new Set<Spawned>()
 
-/** A test that fails at its own limit would not say what it has waited for. */
-const tellOnFailure = ({ onTestFailed }: TestContext): void =>
+/** When the test fails, prints the state of both sides: a test that fails at its time limit does not say why it waited. */
+const printOnFailure = ({ onTestFailed }: TestContext): void =>
   onTestFailed(() => {
     console.error(`The log of Callboard's workers ends with:\n${logged.slice(-40).join("\n")}`)
     for (const { worker } of services) console.error(`A worker of Callboard has: ${inspect(worker?.inspect())}`)
@@ -32,21 +35,23 @@ const tellOnFailure = ({ onTestFailed }: TestContext): void =>
       console.error(`A program runs, with this output so far:\n${output.slice(-4_000)}`)
   })
 
-/** The servers that both sides use. */
+/** The servers that both sides share. */
 export interface Place {
   /** URL of the broker for Celery. */
   readonly broker: string
   /** URL of the same broker for Callboard. */
   readonly transport: string
+  /** URL of the result back end, as Celery writes it. */
   readonly backend: string
   /** URL of the Redis in which `lab.mark` counts its runs. */
   readonly notes: string
 }
 
+/** Starts workers and programs of both sides on the same servers. */
 export class Sides {
   readonly #place: () => Place
 
-  /** `place` is called when a side is started. */
+  /** `place` is called at each start, so the servers may be started after this object is made. */
   constructor(place: () => Place) {
     this.#place = place
   }
@@ -60,6 +65,7 @@ export class Sides {
     return { CELERY_BROKER: broker, CELERY_BACKEND: backend, LAB_NOTES: notes }
   }
 
+  /** Starts a Callboard worker that serves the tasks of `lab.ts`. Resolves once it is ready. */
   async startOurs(name: string, queues: ReadonlyArray<string>): Promise<Service> {
     const { transport, backend, notes } = this.place
     const service = await serve({
@@ -85,7 +91,7 @@ export class Sides {
     return program
   }
 
-  /** Starts a worker of Celery. Resolves once it is ready. */
+  /** Starts a Celery worker that serves the tasks of `tasks.py`. Resolves once it is ready. */
   async startTheirs(version: CeleryVersion, name: string, queues: ReadonlyArray<string>): Promise<Spawned> {
     const what = ["-m", "celery", "-A", "tasks", "worker", "-Q", queues.join(","), "-c", "2", "-n", name, "-l", "INFO"]
     const worker = await this.#start(version, what)
@@ -94,8 +100,8 @@ export class Sides {
   }
 
   /**
-   * Runs a Python program to its end. Resolves with what it prints; rejects unless it succeeds. A program that takes too
-   * long is ended, and prints the stacks of its threads before.
+   * Runs a Python program to its end. Resolves with its standard output; rejects with all output if its exit code is not 0. After
+   * `PROGRAM_MS` the program is ended by SIGABRT, and prints the stacks of its threads before.
    */
   async python(version: CeleryVersion, args: ReadonlyArray<string>): Promise<string> {
     const run = await this.#start(version, ["-X", "faulthandler", ...args])
@@ -111,16 +117,21 @@ export class Sides {
     }
   }
 
+  /** Runs the command `celery` of version 5.6. Resolves with its standard output. */
   celery(...args: ReadonlyArray<string>): Promise<string> {
     return this.python("5.6", ["-m", "celery", "-A", "tasks", ...args])
   }
 
+  /** Runs `client.py` with the client library of a version of Celery. Resolves with its standard output. */
   client(version: CeleryVersion, ...args: ReadonlyArray<string>): Promise<string> {
     return this.python(version, [join(home, "client.py"), ...args])
   }
 }
 
-/** Registers the tests of a Callboard worker: with clients of these versions and protocols, and with Celery's tools. */
+/**
+ * Registers the tests of a Callboard worker, with Celery clients of each version and protocol. `tools`: whether to test it with
+ * Celery's command line as well; defaults to true.
+ */
 export const ourWorker = (
   sides: Sides,
   clients: ReadonlyArray<readonly [CeleryVersion, 1 | 2]>,
@@ -128,7 +139,7 @@ export const ourWorker = (
 ) =>
   describe("a worker of Callboard", () => {
     let ours: Service
-    beforeEach(tellOnFailure)
+    beforeEach(printOnFailure)
     const queueOf = (version: string, protocol: number) => `q${version.replace(".", "")}${protocol}`
     const queues = clients.map(([version, protocol]) => queueOf(version, protocol))
 
@@ -163,7 +174,7 @@ export const ourWorker = (
     }
 
     test.concurrent.each(clients)(
-      "brings clients of Celery %s with protocol %i everything they wait for",
+      "answers all checks of a client of Celery %s with protocol %i",
       async (version, protocol) => {
         const said = await sides.client(version, "suite", queueOf(version, protocol), String(protocol))
         expect(said).toContain('{"failed": 0}')
@@ -172,14 +183,14 @@ export const ourWorker = (
     )
   })
 
-/** Registers the tests of a Celery worker: with a Callboard client, and beside a Callboard worker. */
+/** Registers the tests of a Celery worker: with a Callboard client, and with a Callboard worker on the same queue. */
 export const theirWorker = (sides: Sides) =>
   describe("a worker of Celery", () => {
     let worker: Spawned
     let ours: Service
     let client: CeleryClient
 
-    beforeEach(tellOnFailure)
+    beforeEach(printOnFailure)
 
     beforeAll(async () => {
       const { broker, backend } = sides.place
@@ -223,7 +234,7 @@ export const theirWorker = (sides: Sides) =>
       expect(await client.control("ping", { destination, timeout: "20s" })).toEqual([
         { node: "python@lab", value: { ok: "pong" } },
       ])
-      // Workers of both kinds reply to a command without a destination.
+      // A command without a destination is answered by the workers of both sides.
       const all = await client.control("ping", { timeout: "3s" })
       expect(all.map(({ node }) => node).toSorted()).toEqual([`mixed@${hostname()}`, "python@lab"].toSorted())
       const seen: Array<string> = []
@@ -242,7 +253,7 @@ export const theirWorker = (sides: Sides) =>
       await expect(waiting.result()).rejects.toMatchObject({ name: "JobCancelled" })
     }, 120_000)
 
-    test("and one of Callboard share a queue: every result is right, and no task ran twice", async () => {
+    test("shares a queue with a Callboard worker: every result is right, and no task runs twice", async () => {
       const said = await sides.client("5.6", "mixed", "both", "1000", "python", "ours")
       expect(said).toContain('{"failed": 0}')
       const job = await client.chain<number>(

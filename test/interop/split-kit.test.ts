@@ -1,6 +1,6 @@
 /**
- * Queues of one transport and records of another under the conformance kit, both in memory. Where a case fails here, the
- * fault is in what joins the two; where it fails only with a real broker, the fault is in the transport of that broker.
+ * The transport that joins the queues of one transport with the records of another, both in memory, under the conformance kit. A
+ * case that fails here shows a fault in the joining code; a case that fails only with a real broker, in that broker's transport.
  */
 import { describe, test, vi } from "vitest"
 import { plugin } from "../../plugins/memory/mod.ts"
@@ -13,7 +13,7 @@ import { registerLifted } from "../kit/run.ts"
 import { capabilities } from "../support/memory.ts"
 import { MemoryQueues, memoryQueue, queueCapabilities } from "../support/memory-queue.ts"
 
-// Most of the time of a case is waiting.
+// A case spends most of its time waiting, so many run at once.
 vi.setConfig({ maxConcurrency: 24 })
 
 const boards = new Map<string, MemoryQueues>()

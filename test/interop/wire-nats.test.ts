@@ -1,4 +1,4 @@
-/** The producer of docs/wire-nats.md in Python: it speaks the protocol of NATS over a socket, without any package. */
+/** The producer of docs/wire-nats.md in Python, which speaks the protocol of NATS over a socket and needs no package. */
 import { actor, connect } from "callboard"
 import { expect, test } from "vitest"
 import { makeProject } from "../cli/project.ts"
@@ -10,7 +10,7 @@ import { producers } from "../support/tools/pages.ts"
 
 const hello = actor("hello", { methods: { count: ({ to }: { readonly to: number }) => ({ counted: to }) } })
 
-test("a program in Python submits over a socket, and hears of the end", { timeout: 300_000 }, async ({
+test("a program in Python submits over a socket, and receives the end of its job", { timeout: 300_000 }, async ({
   onTestFailed,
 }) => {
   const nats = keep(await startNats())
