@@ -170,7 +170,7 @@ export class Subscriptions {
     const shared = this.#shared.get(subject)
     if (shared === undefined || !shared.listeners.delete(listener) || shared.listeners.size > 0) return
     this.#shared.delete(subject)
-    // Should it not be sent yet, then it is not sent at all.
+    // A subscription that was not sent yet is never sent.
     this.#link.soon(() => shared.subscription?.unsubscribe())
   }
 }

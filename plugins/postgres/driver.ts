@@ -210,11 +210,11 @@ const linkOf = (query: contract.Query): ReadonlyArray<Key> | undefined => {
   return undefined
 }
 
-/** As which tasks a job may have this one: as it is, or as the actor whose method it names. */
+/** The values of the field `task` in indexes of jobs of a task: the whole name, or only the actor that it names. */
 const tasksOf = (task: string): ReadonlyArray<Key> =>
   [...new Set([task, actorOf(task)])].map((each) => [["task", each]])
 
-/** What to look jobs up by, those of each key for themselves. Empty: all of them, in their order. */
+/** The keys by which the jobs of a query are looked up, each in its own range of an index. Without keys all jobs are read. */
 const keysOf = (query: contract.Query): ReadonlyArray<Key> => {
   const { states, dead, error, task, queue } = query
   const link = linkOf(query)
@@ -228,7 +228,7 @@ const keysOf = (query: contract.Query): ReadonlyArray<Key> => {
   return wanted.flatMap((state) => named.map((key): Key => [...key, ["state", state]]))
 }
 
-/** The same for tasks of jobs without a record. */
+/** Like {@link keysOf}, for jobs without a record, which are looked up by their tasks. */
 const postingKeysOf = (query: contract.Query): ReadonlyArray<Key> => {
   const { task, queue } = query
   return linkOf(query) ?? (task !== undefined ? tasksOf(task) : queue !== undefined ? [[["queue", queue]]] : [])
@@ -237,7 +237,7 @@ const postingKeysOf = (query: contract.Query): ReadonlyArray<Key> => {
 /** The actor in `actor.method`; a name without a dot is the actor. */
 const actorOf = (task: string): string => task.slice(0, task.includes(".") ? task.lastIndexOf(".") : undefined)
 
-/** What an index that leaves jobs out says about those that it has. */
+/** The condition of the partial index for a key: the planner uses such an index only if the query repeats its condition. */
 const partialOf = (key: Key): string => {
   const has = (field: Field) => key.some(([each]) => each === field)
   // Most jobs are their own root, and are looked up by their id then.
@@ -265,7 +265,7 @@ const RECORDED = "LEFT JOIN LATERAL (SELECT true FROM job WHERE job.id = own.id 
 const NEWER = `LEFT JOIN LATERAL (SELECT true FROM posting
   WHERE posting.id = own.id AND posting.sequence > own.sequence LIMIT 1)`
 
-/** The rows of a table from the cursor on. What matches is looked at behind the limit. */
+/** The rows of a table from the cursor on. The limit is applied before the filters, so that a step reads a bounded number of rows. */
 const listed = (table: Table, condition: string, order: string): string => {
   const rows = `(SELECT * FROM ${table} WHERE ${ROWS[table]} ${condition} ORDER BY ${order} LIMIT $9) AS own`
   if (table === "job") return `(SELECT id, at, ${FITS} AS fits FROM ${rows})`
@@ -276,7 +276,7 @@ const listed = (table: Table, condition: string, order: string): string => {
 
 const RANGE = "AND at >= $4 AND (at, id) < ($6, $7)"
 
-/** Compared as rows, the key and the order are one range of the index; else the planner may walk along all jobs. */
+/** The rows with a key. Comparing whole rows makes key and order one range of the index; else the planner may read all jobs. */
 const keyed = (table: Table, key: Key, first: number): ReadonlyArray<string> => {
   const fields = key.map(([field]) => (table === "posting" && field === "queue" ? field : `(index->>'${field}')`))
   const row = `(${fields.join(", ")}, at, id)`
@@ -285,7 +285,7 @@ const keyed = (table: Table, key: Key, first: number): ReadonlyArray<string> => 
   const order = `${fields.map((field) => `${field} DESC`).join(", ")}, at DESC, id DESC`
   const rows = listed(table, `${partialOf(key)} ${range}`, order)
   if (key[0]?.[0] !== "root") return [rows]
-  // Only the id is to be looked up: the planner cannot use an index by a sum.
+  // `at + 0` keeps the planner from using the index by time: the row is to be looked up by its id.
   return [rows, listed(table, `AND id = ${values} AND at + 0 >= $4 AND (at + 0, id) < ($6, $7)`, "id")]
 }
 

@@ -56,7 +56,7 @@ export const linkTo = (
 
 /** The first two characters of a code of the server are its class. */
 const REASONS: Reasons = [
-  // May pass: out of resources, starting, read-only standby, conflict with another transaction.
+  // The statement may succeed later: out of resources, starting, read-only standby, conflict with another transaction.
   [/^(53|57|40|25006)/, "unavailable"],
   [/^(28|42501)/, "unauthorized"],
   [/^(3D000|22P05)/, "invalid"],

@@ -108,7 +108,7 @@ export class Mender {
   /** `lease` is in milliseconds. */
   constructor(database: Database, lease: number, clock: MachineClock) {
     this.#clock = clock
-    // What lives longer than that is not renewed to show that a worker is alive, and may live longer still.
+    // Entries that live longer than two leases are no signs of life of workers, so their end is not shortened.
     this.#reach = 2 * lease
     const ends = (column: string) => `SET ${column} = ${column} - ?1 WHERE ${column} > ?2 AND ${column} <= ?3`
     this.#statements = [

@@ -1,5 +1,5 @@
 /**
- * What is made of timers and promises: a deadline for a promise, sleeping, keeping the process alive, work in lanes, and
+ * Helpers made of timers and promises: a deadline for a promise, sleeping, keeping the process alive, work in lanes, and
  * reading what a listener gets as an async generator.
  */
 

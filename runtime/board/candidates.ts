@@ -8,11 +8,11 @@ import type { Revision, Store } from "../transport/store.ts"
 import type { Known } from "./entries.ts"
 import type { BoardReader } from "./reading.ts"
 
-/** So many jobs are enough for a look, which takes all of what it has read by then. */
+/** A look ends once it has found this many jobs. It keeps all jobs that it has read by then. */
 const ENOUGH = 256
-/** With fewer jobs left the next look begins, so that claims need not wait for it. */
+/** When fewer jobs than this are left the next look begins, so that claims need not wait for it. */
 const FEW = 64
-/** How long a list counts. */
+/** How long a list is used, in milliseconds. */
 const KEPT_MS = 1_000
 
 const PRIORITIES: ReadonlyArray<string> = BOARD_PRIORITIES
@@ -33,7 +33,7 @@ const isBefore = ({ rank, sequence }: Position, known: Known): boolean => {
 
 interface Look {
   readonly number: number
-  /** Whether no job could be claimed. */
+  /** Whether the look has found no job that can be claimed. */
   readonly isEmpty: boolean
 }
 
@@ -41,14 +41,14 @@ export class Candidates {
   readonly #reader: BoardReader
   readonly #store: Pick<Store, "now">
   readonly #reclaimAfterMs: number
-  /** Jobs that were handed out since the last look began, and in the time before, with their revision then. */
+  /** Jobs that were handed out since the last look began, with their revision at that time; the other map has those before. */
   #given = new Map<string, Revision>()
   #givenBefore = new Map<string, Revision>()
   #list: Array<Known> = []
   #at = Number.NEGATIVE_INFINITY
   /** Whether the list is complete: as far as is known, no other job can be claimed. */
   #isWhole = false
-  /** Whether the last look has left out some. */
+  /** Whether the last look ended before it had read all jobs. */
   #isCut = false
   #looking: Promise<Look> | undefined
   #looks = 0
@@ -87,15 +87,15 @@ export class Candidates {
     }
   }
 
-  /** A claim of a job that was handed out has come to its end. */
+  /** Notes that the claim of a job that was handed out has succeeded or failed. */
   settled(id: string): void {
-    // A look that is under way may have read it before that.
+    // A look that is under way may have read the job before its claim ended.
     if (this.#looking !== undefined) return
     this.#given.delete(id)
     this.#givenBefore.delete(id)
   }
 
-  /** One look for all that ask meanwhile. */
+  /** Begins a look, or joins the one that is under way. */
   #lookAgain(): Promise<Look> {
     this.#looking ??= this.#look().finally(() => {
       this.#looking = undefined
@@ -103,14 +103,14 @@ export class Candidates {
     return this.#looking
   }
 
-  /** This board has posted a job. */
+  /** Notes that this board has posted a job. */
   posted(known: Known): void {
     if (this.#looking !== undefined) this.#posted.push(known)
     if (this.#isWhole && performance.now() - this.#at <= KEPT_MS) this.#add(known)
     else this.#dropAfter(positionOf(known))
   }
 
-  /** Another board has posted a job of this priority, or has restored one, whose sequence is not the highest then. */
+  /** Notes that another board has posted a job, or restored one, whose sequence need not be the highest of its priority. */
   heard(priority: string, sequence: number): void {
     const position = { rank: PRIORITIES.indexOf(priority), sequence }
     this.#isWhole = false
@@ -159,12 +159,13 @@ export class Candidates {
     const last = found.at(-1)
     const ids = new Set(found.map(({ record }) => record.id))
     const isEmpty = found.length === 0
-    // Claims went on meanwhile.
+    // Some of the jobs may have been handed out while the look was under way.
     this.#list = found.filter((known) => !this.#isGiven(known))
     this.#at = performance.now()
     this.#isCut = !isAll
     this.#isWhole = isAll && this.#heard === LAST
-    // Of a list that is cut, what was posted meanwhile comes after jobs that were not found, unless its priority is higher.
+    // Jobs that were posted during the look are added. If the list was cut, they come after jobs that are not in it, so that only
+    // those of a higher priority are added.
     for (const known of this.#posted) {
       const isFirst = isAll || (last !== undefined && rankOf(known) < rankOf(last))
       if (isFirst && !ids.has(known.record.id) && !this.#isGiven(known)) this.#add(known)
@@ -179,7 +180,7 @@ export class Candidates {
     return isFree && !this.#isGiven(known)
   }
 
-  /** Whether it was handed out, and is as it was then: a claim of it is under way. */
+  /** Whether the job was handed out and has not changed since, so that a claim of it is under way. */
   #isGiven({ record: { id }, revision }: Known): boolean {
     return (this.#given.get(id) ?? this.#givenBefore.get(id)) === revision
   }

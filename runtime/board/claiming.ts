@@ -87,7 +87,7 @@ export const take = async (
       } catch (refused) {
         const code = refused instanceof CallboardError ? refused.code : undefined
         if (code === "unclaimable" || code === "not-found") continue
-        // The job may be free as before.
+        // The claim failed for another reason, so that the job may still be free: the next claim looks at the store.
         session.candidates.clear()
         throw refused
       } finally {
@@ -98,7 +98,7 @@ export const take = async (
   if (taken === undefined)
     throw new CallboardError("not-found", `no job of board ${board.name} can be claimed: waited ${ms / 1000} s`)
   if (!signal?.aborted) return taken
-  // The caller does not wait any more: the job is free again for the next one.
+  // The caller no longer waits for the job, so its claim is given up.
   await taken.abandon()
   return givenUp(board.name)
 }
@@ -144,7 +144,7 @@ const claimFor = async (
     },
     consume: () => ended("consumed"),
     abandon: () => {
-      // First, so that the claim lapses even if it cannot be given up now.
+      // The renewal ends first, so that the claim lapses even if it cannot be given up now.
       renewals.remove(renewal)
       return ended("abandoned")
     },

@@ -21,8 +21,8 @@ export interface Known {
 }
 
 /**
- * A poster goes by the index as it has read it. It has stored its job within half of this time, or looks again
- * (`places.ts`), so that a bucket that has had a later one for this time gets no more jobs.
+ * How long a later bucket must be known before the earlier one is closed. A poster uses the index that it read last, and stores
+ * its job within half of this time or reads again (`places.ts`). So a closed bucket gets no more jobs.
  */
 export const RETIRE_MS = 10_000
 
@@ -39,7 +39,7 @@ export class BoardEntries {
   readonly #prefix: string
   readonly #index: StoreEntry<BoardIndex>
   #now: Promise<number> | undefined
-  /** The last bucket of each priority, as it was at some times in the last {@link RETIRE_MS}, and once before. */
+  /** The last bucket of each priority, as read at several times in the last {@link RETIRE_MS} and once before that. */
   readonly #tails = new Map<string, Array<{ readonly at: number; readonly tail: number }>>()
 
   constructor(store: Store, board: string) {
@@ -98,7 +98,7 @@ export class BoardEntries {
     return index
   }
 
-  /** Whether no poster can use a bucket any more: for so long it is known that there is a later one. */
+  /** Whether no poster uses a bucket any more, since a later one has been known for {@link RETIRE_MS}. */
   isClosed(priority: BoardPriority, bucket: number): boolean {
     const before = performance.now() - RETIRE_MS
     return this.#tails.get(priority)?.some(({ at, tail }) => at <= before && tail > bucket) ?? false

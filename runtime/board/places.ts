@@ -16,9 +16,9 @@ const TRUSTED_MS = RETIRE_MS / 2
 const STALE_MS = 2_000
 /** A bucket with fewer free places counts as full: several posters would meet in them. */
 const FEW = 32
-/** So many places of a bucket are looked at before the whole bucket is read. */
+/** Number of places of a bucket that are looked at before the whole bucket is read. */
 const SAMPLE = 8
-/** After so many taken places in a row the bucket is read again: other posters use it too. */
+/** Number of taken places in a row after which the bucket is read again, since other posters use it too. */
 const MISSES = 2
 
 /** A moment by both clocks: a machine that slept may have stopped the monotonic one, and the other one may be set. */
@@ -89,7 +89,7 @@ export class Places {
     }
   }
 
-  /** {@link offer}, where nothing has to be read for it. */
+  /** Like {@link offer}; `undefined` where the store would have to be read for it. */
   known(priority: BoardPriority): Offer | undefined {
     const tail = this.#tails.get(priority)
     const slot = tail === undefined || since(tail.readAt) > STALE_MS ? undefined : tail.free.pop()
@@ -99,7 +99,7 @@ export class Places {
     return { priority, bucket, slot, key: `${beginning}${slot.toString(36)}`, readAt }
   }
 
-  /** Another poster was faster. */
+  /** Notes that another poster has taken the place. */
   missed({ priority, bucket, slot }: Offer): void {
     const tail = this.#tails.get(priority)
     if (tail?.bucket !== bucket) return
@@ -119,7 +119,7 @@ export class Places {
     if (tail.stored.length < BUCKET_SIZE) tail.stored.push(slot)
   }
 
-  /** The entry of a job is gone from the board. */
+  /** Notes that the entry of a job was removed, so that its place is free. */
   freed(key: string): void {
     for (const { beginning, free } of this.#tails.values()) {
       if (key.startsWith(beginning) && free.length < BUCKET_SIZE) free.push(slotOf(key, beginning))

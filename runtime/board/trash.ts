@@ -47,7 +47,7 @@ export const restore = async (session: Session, id: string): Promise<BoardJob> =
   const { entries, candidates, notifications, board } = session
   const found = await inTrash(session, id)
   const { priority } = found.record
-  // First, so that readers look for restored jobs before there is one.
+  // The index is changed before the job is written, so that readers look for restored jobs once there is one.
   await entries.changeIndex((index) => hasRestored(index, priority))
   const record = { ...restored(found.record, await entries.now()), sequence: found.record.sequence }
   const key = entries.restored(priority, id)

@@ -62,7 +62,7 @@ export function note(text) {
 const FIRST_WAIT_MS = 1_000
 const LONGEST_WAIT_MS = 30_000
 
-/** After so many processes in a row that were killed before they were ready, the worker is given up. */
+/** Number of processes in a row that were killed before they were ready, after which the worker is given up. */
 const MOST_UNREADY = 5
 
 /** A process that lived this long is counted as having started well. */

@@ -56,7 +56,7 @@ else {
     if (message === RESTART) restartWorker(start, first)
     else if (isWatchMessage(message)) superviseDev({ start, first, watched: message.watched })
     else return
-    // Last: a signal that comes while none is listened to would be lost.
+    // The listeners of signals are removed last: a signal without a listener would be lost.
     following.stop()
   })
 }

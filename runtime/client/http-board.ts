@@ -319,7 +319,7 @@ class OverHttp implements HttpBoard, JobBoard {
   }
 }
 
-/** One of several waits. */
+/** One request of a wait that takes several. */
 interface Part {
   readonly query: { readonly wait: string }
   readonly waitMs: number

@@ -31,7 +31,7 @@ export const builtin = {
 const redisCelery = async (): Promise<CeleryPlugin> => (await import("../../plugins/redis/mod.ts")).celery
 const amqpCelery = async (): Promise<CeleryPlugin> => (await import("../../plugins/amqp/mod.ts")).celery
 
-/** What lies beside the queues of Celery, by the scheme of its URL. */
+/** Plugins for Celery's messages and results, by the scheme of their URL. */
 export const celeryPlugins = {
   redis: redisCelery,
   rediss: redisCelery,

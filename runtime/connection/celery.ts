@@ -1,4 +1,4 @@
-/** Connects to what lies beside the queues of Celery, through the plugins that know where. */
+/** Connects to Celery's messages (events, commands, replies) and results, through the plugin for their URL. */
 import type { CeleryMessages, CeleryPlugin, CeleryResults } from "../transport/celery.ts"
 import { TransportError } from "../transport/mod.ts"
 import { celeryPlugins } from "./builtin.ts"
@@ -6,7 +6,7 @@ import { DEFAULT_NAMESPACE, displayUrl, parseUrl } from "./connect.ts"
 
 const CONNECT_MS = 5_000
 
-/** What a connection says of itself. */
+/** The options of such a connection. */
 export interface CeleryTarget {
   /** Prefix of the queues of the board, where it has one. */
   readonly namespace?: string | undefined

@@ -49,7 +49,7 @@ export class Link {
   readonly #allowed = new Set<string>()
   /** Subjects to which the server has refused a message. */
   readonly #refused = new Set<string>()
-  /** What waits for the end of this turn. */
+  /** Functions that are called at the end of this turn of the event loop. */
   readonly #soon: Array<() => void> = []
   #status: Status = "connected"
 

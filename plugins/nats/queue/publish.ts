@@ -113,7 +113,7 @@ export class TaskPublisher {
   }
 }
 
-/** How long a measured size of the backlog is used: so long what others submit may go beyond the bound. */
+/** How long a measured size of the backlog is used, in milliseconds. In that time submissions of other processes are not counted. */
 const MEASURED_MS = 500
 
 /** The bound of all tasks that wait, by which submissions are refused. */
@@ -128,7 +128,7 @@ export class Backlog {
     this.#max = max
   }
 
-  /** Counts what is about to be submitted; why it may not be. */
+  /** Counts tasks that are about to be submitted. Resolves with an error if the backlog is at its bound. */
   async admit(postings: ReadonlyArray<Posting>): Promise<TransportError | undefined> {
     const now = performance.now()
     if (now >= this.#measured.until)

@@ -17,10 +17,10 @@ import { COUNTABLE, FilteredScan, type IsOver, type ReverseScan, WholeScan } fro
 type SourceKind = "tasks" | "records" | "entries"
 
 interface Source {
-  /** Its name in cursors. */
+  /** Name of the source in cursors. */
   readonly key: string
   readonly kind: SourceKind
-  /** Of entries: their class. */
+  /** Class of the entries; empty for tasks and records. */
   readonly of: string
   readonly scan: ReverseScan
 }
@@ -68,7 +68,7 @@ export class JobLister {
     // time would come no further.
     const peek = (isTasks: boolean) =>
       Promise.all(sources.filter(({ kind }) => (kind === "tasks") === isTasks).map(({ scan }) => scan.peek(never)))
-    // Tasks first: one that ends meanwhile has a record then, and would be found in neither otherwise.
+    // Tasks are read first. A task that leaves its queue after that has a record by then, so its job is found at least once.
     await peek(true)
     // A record from here on is above what is scanned; on a page that goes on it may have been listed before.
     const isMixed = new Set(sources.map(({ kind }) => kind === "tasks")).size === 2

@@ -108,7 +108,7 @@ export const faultOf = (error: unknown, what: string, outcome: "none" | "unknown
 /** The byte of the shared memory beside the file that SQLite locks to write (https://sqlite.org/walformat.html, 2.3). */
 const WRITE_LOCK_BYTE = "120"
 
-/** `1: POSIX  ADVISORY  WRITE 6790 fe:00:3402373 120 120`; one that waits has an arrow in front. */
+/** `1: POSIX  ADVISORY  WRITE 6790 fe:00:3402373 120 120`; the line of a process that waits begins with an arrow. */
 const LOCK = /^\d+: POSIX +\S+ +WRITE (\d+) [0-9a-f]+:[0-9a-f]+:(\d+) (\d+) (\d+)$/gm
 
 /**

@@ -30,7 +30,7 @@ const PAGE_BYTES = 16 * 1024 * 1024
 
 /** Most tasks that a list of waiting jobs looks up in the order of their queues, and then sorts: about five milliseconds. */
 const FEW = 5_000
-/** As many are looked at even where the jobs of a task are wanted, which have an index of their own. */
+/** The same number for a list of one task, whose jobs have an index of their own. */
 const VERY_FEW = 500
 
 const TOP = Number.MAX_SAFE_INTEGER
@@ -128,7 +128,7 @@ export class JobLister {
     return this.#scanned(condition, below)
   }
 
-  /** Whether the newest jobs at and below a row were submitted before a time. One with a wrong clock does not count. */
+  /** Whether all of the newest jobs at and below a row were submitted before a time, so that one job with a wrong clock decides nothing. */
   #isBefore(end: number, since: number): boolean {
     const newest = this.#prepare(
       `SELECT max(submitted) AS at FROM (SELECT submitted FROM callboard_job NOT INDEXED
@@ -338,7 +338,7 @@ const actorOf = (task: string): string => {
   return dot < 0 ? task : task.slice(0, dot)
 }
 
-/** As which tasks a row may have this one: as it is, or as the actor whose method it names. */
+/** The names that rows of a task may have: the whole name, or only the actor that it names. */
 const tasksOf = (task: string): ReadonlyArray<string> => [...new Set([task, actorOf(task)])]
 
 /** The end of an id that is stored as bytes; text that names none matches no row. */

@@ -127,7 +127,7 @@ interface RetryOptions extends JobFilter {
   readonly from?: string
 }
 
-/** How long is waited for the end of the jobs that are tried first. */
+/** How long the command waits for the end of the jobs that are tried first, in seconds. */
 const TRY_SECONDS = 60
 
 /**

@@ -10,7 +10,7 @@ import type { Output } from "../output.ts"
 /** Most jobs in a tree. */
 const MOST_JOBS = 1_000
 
-/** Longest search for them, in milliseconds. */
+/** Longest search for the jobs of a tree, in milliseconds. */
 const LONGEST_MS = 30_000
 
 /** A job and the jobs below it, in the order of submission. */

@@ -224,7 +224,7 @@ export const addSubmit = (program: Command): void => {
     if (options.allowFailure && options.after === undefined) wrongUsage("--allow-failure: name the jobs with --after")
     const fields: Omit<Submission, "task"> = await fieldsOf(input, options)
     await withClient(async (client) => {
-      // No worker can ever run it.
+      // No worker of another process can reach this transport, so the job would never run.
       if (client.connection.transport.capabilities.reach === "process") {
         wrongUsage(
           `what is submitted to ${displayUrl(transport)} ends with this process: name a transport that a worker shares with --transport, such as ${DEFAULTS.transport}`,

@@ -231,7 +231,7 @@ const withUniqueId = (
   return checked
 }
 
-/** Whether the submission names nothing that follows the task. Most are like that. */
+/** Whether the submission names no callbacks, chain or chord. Most submissions name none. */
 const isPlain = ({ callbacks, chain, chord }: Submission): boolean =>
   callbacks === undefined && chain === undefined && chord === undefined
 
