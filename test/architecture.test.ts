@@ -1,4 +1,4 @@
-/** The directions of imports. A change that needs another one adds it to this table, and its reason to ARCHITECTURE.md. */
+/** Which folder may import which. A change that needs another import adds it to this table, and the reason to ARCHITECTURE.md. */
 
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { join, sep } from "node:path"
@@ -16,7 +16,7 @@ import {
   violations,
 } from "./support/tools/imports.ts"
 
-/** What the runtime is built on. Hono and commander are not in it: each belongs to one folder. */
+/** Packages that every folder of the runtime may import. Hono and commander are not among them: each belongs to one folder. */
 const foundations = ["effect", "effect/**", "node:**", "@standard-schema/spec", "@msgpack/msgpack", "yaml"]
 
 /** The client library of each plugin; a plugin that is not here has none. */
@@ -223,7 +223,7 @@ describe("rooms", () => {
     expect(count(/^runtime\/[^/]+$/)).toBeLessThanOrEqual(8)
   })
 
-  // The number may only fall: the change that takes files away lowers it here.
+  // This number may only fall: a change that removes files lowers it here.
   const records = {
     "files in worker": 63,
   }

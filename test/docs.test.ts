@@ -1,4 +1,4 @@
-/** The documentation says nothing that is not so: its examples run, its commands, options, routes and quotes exist. */
+/** The documentation is true: its examples run, and the commands, options, routes and code that it names exist. */
 import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs"
 import { dirname, join, normalize } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
@@ -126,7 +126,7 @@ const ended = async (child: Spawned) => ({ ...(await child.closed), output: chil
 
 test("every example is run, or named as one that is not", () => {
   const run = [...Object.keys(scripts), ...others, ...Object.keys(examples).filter((file) => /^actors\//.test(file))]
-  // The kit is run with the installed package, see installedBlocks.
+  // The example of the kit runs with the installed package, see `installedBlocks`.
   expect(Object.keys(examples).toSorted()).toEqual([...run, "kit.ts"].toSorted())
   expect(shell.map(({ first }) => first)).toEqual(expect.arrayContaining(runElsewhere))
   const languages = new Set(pages.flatMap(({ blocks }) => blocks.map(({ language }) => language)))
@@ -144,7 +144,7 @@ test("every example is run, or named as one that is not", () => {
   ])
 })
 
-/** Runs the scripts one after the other in one process, which costs a start of the runtime less for each. */
+/** Runs the scripts one after the other in one process: to start the runtime for each of them would take longer. */
 const runScripts = async (project: Project): Promise<Readonly<Record<string, ReadonlyArray<string>>>> => {
   project.write(
     "run.ts",
@@ -169,7 +169,7 @@ const npx = `npx() { shift; '${process.execPath}' run '${join(root, "runtime/cli
 const runShell = async (project: Project, port: string): Promise<string> => {
   const pasted = shell
     .filter(({ first }) => !runElsewhere.includes(first))
-    // The README's first one has a test of its own.
+    // The first block of the README has a test of its own.
     .filter(({ text }) => text !== firstOf(pageOf("README.md"), "sh").text)
     .map(
       ({ path, text }) =>
@@ -229,7 +229,7 @@ const messageOf = async (project: Project, file: string, id: string): Promise<un
   }
 }
 
-/** Starts what a page starts: on a port of its own, since that of the page may be taken. */
+/** Starts a command of a page on a free port, since the port that the page names may be taken. */
 const startPasted = async (project: Project, text: string) => {
   const port = await freePort()
   const server = spawnProcess("sh", ["-c", npx + text], { cwd: project.path, env: { CALLBOARD_HTTP_PORT: `${port}` } })
@@ -269,7 +269,7 @@ test("the worker and HTTP of the page about operations, and HTTP with a token", 
     message: "it serves",
   })
   expect(await answers(`${tokens.url}/v1/queues`)).toBe(401)
-  // What Prometheus is told to send and to ask: its default path is /metrics, its default type of credentials Bearer.
+  // The request that the page's configuration makes Prometheus send: to `/metrics` with a Bearer token, which are its defaults.
   expect(await answers(`${tokens.url}/metrics`, { authorization })).toBe(200)
   expect(await answers(`${tokens.url}/metrics`)).toBe(401)
 })
@@ -282,7 +282,7 @@ test("NATS with the configuration of the page, two workers and HTTP", { timeout:
   await using check = spawnProcess("sh", ["-c", `${begin} -t`], { cwd: project.path })
   expect(await ended(check)).toMatchObject({ code: 0, output: expect.stringContaining("is valid") })
   const port = await freePort()
-  // On another port, and on loopback only.
+  // The command of the page, on a free port and on loopback only.
   await using nats = spawnProcess("sh", ["-c", `exec ${begin} --addr 127.0.0.1 --port ${port}`], { cwd: project.path })
   await nats.waitForLine(/Server is ready/)
   expect(nats.output).toMatch(/Store Directory: +".*jetstream"/)
@@ -399,7 +399,7 @@ test("every command and option that is named exists", { timeout: 60_000 }, async
     const [, name = "", ...rest] = mention.split(/\s+/)
     expect(program, mention).toMatch(new RegExp(`^ {2}${name}\\b`, "m"))
     if (!commands.has(name)) commands.set(name, await helpOf(project, [name]))
-    // Options of a command's own command are in its help: `dead redrive --all`.
+    // Options of a subcommand are in the help of the subcommand: `dead redrive --all`.
     const isOwn = new RegExp(`^ {2}${rest[0]} `, "m").test(`${commands.get(name)}`.split("\nCommands:\n")[1] ?? "")
     const own = isOwn ? await helpOf(project, [name, `${rest[0]}`]) : commands.get(name)
     for (const option of rest.filter((word) => /^--?[a-z]/i.test(word))) {
@@ -408,7 +408,7 @@ test("every command and option that is named exists", { timeout: 60_000 }, async
   }
   const { text: table } = pageOf("docs/command-line.md")
   const theirs: Readonly<Record<string, ReadonlyArray<string>>> = { dead: ["redrive"], schedules: ["change"] }
-  // The table names the options of a command behind it.
+  // The table names the options of each command in its second column.
   for (const [, name = "", rest = ""] of table.matchAll(/^\| `callboard (\w+)[^`]*` \|(.*)\|$/gm)) {
     const help = await helpOf(project, [name, ...(theirs[name] ?? [])])
     for (const [, option = ""] of rest.matchAll(/`(--?[A-Za-z-]+)/g)) {
@@ -450,7 +450,7 @@ test("the codes of errors and the options of NATS are all named", () => {
   const options = [...table.matchAll(/^\| (`.*`) \|/gm)].flatMap(([, cell = ""]) =>
     cell.replaceAll("`", "").split(", "),
   )
-  // The refusal of an unknown option names those that there are.
+  // The error about an unknown option names all known options.
   expect(() => readConfig(new URL("nats://localhost?nope=1"))).toThrow(
     expect.toSatisfy(
       ({ message }: Error) =>
@@ -492,7 +492,7 @@ test("the scripts that are named exist, and the forge runs what .ci/run does", (
     parse(read(`.github/ISSUE_TEMPLATE/${file}`)),
   )
   expect(forms.filter((form) => "body" in form)).toHaveLength(2)
-  // One address of the repository, wherever it is named.
+  // All links to the repository have the same address.
   const home = repository.url.replace(/^git\+|\.git$/g, "")
   const links = [read("SECURITY.md"), bugs.url, JSON.stringify(forms)]
     .join("\n")

@@ -1,4 +1,4 @@
-/** The kit for drivers: each case passes on drivers of several kinds, and fails on one that breaks the promise it is about. */
+/** The kit for drivers: each case passes on drivers of several kinds, and fails on a driver that breaks the promise of the case. */
 import { describe, expect, test, vi } from "vitest"
 import { spared, titleOf } from "./kit/case.ts"
 import { BrokenPromise, isTransportError, TooBusy } from "./kit/check.ts"
@@ -11,7 +11,7 @@ import { type DriverMutant, driverMutants } from "./kit/driver/mutants.ts"
 import { registerDriver, runDriverCase, runDriverConformance } from "./kit/driver/run.ts"
 import { outcomesOf } from "./support/outcomes.ts"
 
-// Most of the time of a case is waiting, perhaps beside other work.
+// A case spends most of its time waiting, so many run at once.
 vi.setConfig({ maxConcurrency: 32 })
 const slack = 2_500
 
@@ -22,7 +22,7 @@ describe.concurrent.each([leastHarness(), stepwiseHarness(), poorHarness(), whol
 
 describe.concurrent("a driver that is cut off and restarted passes", () => {
   for (const each of driverCases.filter(({ group }) => group === "recovery")) {
-    // Each has a line of its own, so that none cuts that of another.
+    // Each harness has a connection of its own to cut, so that no case cuts that of another.
     const harness = { ...lineHarness(), slack }
     expect(spared(each, harness)).toBeUndefined()
     test(titleOf(each), () => runDriverCase(each, harness), 100_000)
@@ -42,7 +42,7 @@ describe("mutants", () => {
     "%s: fails for mutant %i",
     async (_, __, mutant) => {
       const found = await outcomes().get(mutant)
-      // Anything else would be a fault of the kit, or of the mutant.
+      // Any other error would be a fault of the kit, or of the mutant.
       if (!(found instanceof BrokenPromise || isTransportError(found))) {
         expect.fail(found === undefined ? "the case passed" : `the case broke: ${String(found)}`)
       }
@@ -72,7 +72,7 @@ test("without a runner there is a report, which names what was declared and is n
 })
 
 describe("a case whose process was too late for a verdict", () => {
-  /** How a case ends whose rounds check something that holds until a time, and in which namespaces it ran. */
+  /** Runs a case that checks something which holds until a time. Resolves with how it ended, and the namespaces of its rounds. */
   const run = async (round: (count: number, context: DriverContext) => Promise<void>) => {
     const namespaces = new Set<string>()
     const each: DriverCase = {
@@ -150,7 +150,7 @@ async function failureOf(mutant: DriverMutant): Promise<unknown> {
   if (each === undefined || spared(each, harness) !== undefined) return undefined
   const connect = mutant.breaker()((options) => harness.connect(options))
   try {
-    // Some break a promise by never answering: no need to wait for that as long as for a busy machine.
+    // Some mutants never answer. The limit is shorter than for real drivers, which may be slow on a busy machine.
     await runDriverCase({ ...each, timeout: 20_000 }, { ...harness, ...mutant.harness?.(harness), connect })
     return undefined
   } catch (error) {

@@ -1,5 +1,5 @@
 /**
- * Which test files there are, and what each needs: the one place that knows. Plain JavaScript, because `npm test` reads it
+ * All test files and the stages that they belong to. No other file lists them. Plain JavaScript, because `npm test` reads it
  * under Node.
  */
 
@@ -16,10 +16,10 @@ const allFiles = readdirSync(join(root, "test"), { recursive: true, encoding: "u
   .filter((file) => file.endsWith(".test.ts") && !file.includes("/node_modules/"))
   .sort()
 
-/** What is shown in a browser: a stage of its own, since the browser must be fetched for it. */
+/** Tests in a browser: a stage of their own, since the browser must be fetched for them. */
 export const pageTests = allFiles.filter((file) => file.startsWith("test/page/"))
 
-/** What shares a broker with Celery: a stage of its own, since its servers and Celery itself must be fetched for it. */
+/** Tests with Celery: a stage of their own, since Celery and its servers must be fetched for them. */
 const withCelery = allFiles.filter((file) => /^test\/(interop|unit\/plugins\/redis)\//.test(file))
 
 export const testFiles = allFiles.filter((file) => !pageTests.includes(file) && !withCelery.includes(file))
@@ -30,11 +30,11 @@ export const scenarios = testFiles.filter((file) => file.startsWith("test/scenar
 /** The scenarios and the short chaos runs are tried on that broker as well. */
 export const interopTests = [...withCelery, ...scenarios, "test/chaos/chaos.test.ts"]
 
-/** What starts a server or a process, takes a board that processes share, or runs the kit. */
+/** Matches files that start a server or a process, use a board that processes share, or run the kit. */
 const starters =
   /\b(startNats|startNatsCluster|startPostgres|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/(mod|conformance|run|driver\/run)\.ts/
 
-/** What waits most of its time, for intervals that belong to what it tries: each a part of a file's path. */
+/** Tests that mostly wait for intervals of real time: each text is a part of the file's path. */
 const waiting = [
   "test/scenarios/",
   "test/faults/",
@@ -48,14 +48,14 @@ const waiting = [
   ].map((name) => `unit/runtime/${name}.test`),
 ]
 
-/** A unit test needs this process alone, and little time: its file names nothing that starts another process. */
+/** Unit tests: they need little time and no other process, so their files match neither of the lists above. */
 export const unitTests = testFiles.filter(
   (file) => !waiting.some((part) => file.includes(part)) && !starters.test(readFileSync(join(root, file), "utf8")),
 )
 
 /**
- * The files that take longest, begun first, so that none of them is alone at the end: what computes between what waits. Each is a
- * part of a file's path; Vitest remembers durations too, but not on a new machine.
+ * The files that take longest. They begin first, so that none of them runs alone at the end; files that compute stand between files
+ * that wait. Each text is a part of a file's path. Vitest remembers durations as well, but not on a new machine.
  */
 export const longest = [
   "e2e/broker-loss",
@@ -91,23 +91,23 @@ export const longest = [
 ]
 
 /**
- * What runs on Deno as well, since it can differ there: what reads or writes the wire, a store or a socket. What happens
- * behind a route is the same code on both. Each is a part of a file's path.
+ * Tests that also run on Deno, since their result can differ there: they read or write the wire, a store or a socket. The code
+ * behind a route is the same on both runtimes. Each text is a part of a file's path.
  */
 export const denoTests = [
-  // What stands in bytes, texts and dates, which engines read and write in their own ways; not what is reckoned from it.
+  // Bytes, texts and dates, which each engine reads and writes in its own way.
   ...["body", "celery-vectors", "codec/", "envelope", "headers", "record", "time", "value"].map(
     (name) => `test/unit/runtime/protocol/${name}`,
   ),
   "test/unit/plugins/memory/",
   "test/unit/plugins/sqlite/",
-  // Without the kit: what Deno can change is the wire, and these tests speak over it.
+  // Without the kit: only the connection can differ on Deno, and these tests use it.
   "test/unit/plugins/postgres/postgres.test",
   ...["connect", "faults", "names", "nats.test", "stall-guard"].map((name) => `test/unit/plugins/nats/${name}`),
   ...["access", "connecting", "events", "server", "submit"].map((name) => `test/unit/runtime/http/${name}`),
   "test/unit/runtime/client/http-client",
   "test/unit/runtime/board/smoke",
-  // It replaces what the runtime calls timers and time.
+  // The virtual clock replaces globals of the runtime.
   "test/unit/runtime/testing/virtual-clock",
   "test/e2e/http",
   "test/support/servers/process",

@@ -1,4 +1,4 @@
-/** What shares a broker with Celery, and the scenarios on that broker: `npm run test:interop`. */
+/** The tests with Celery, and the scenarios on its broker: `npm run test:interop`. */
 import { interopTests } from "./suites.js"
 import config from "./vitest.config.ts"
 

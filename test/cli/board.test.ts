@@ -43,7 +43,7 @@ test("a job is posted, listed, claimed, extended and consumed", async () => {
   expect(stdout).toMatch(/owner +me for 29\d.* s, claim 1/)
   const done = await project.json<Job>("board", "consume", "b1", second, "-o", "me", "--claim", "1")
   expect(done.story.map(({ step }) => step)).toEqual(["posted", "claimed", "consumed"])
-  // Without an owner it is the user, for all commands alike.
+  // Without `--owner` the owner is the user of this machine, the same for all commands.
   expect((await project.json<Job>("board", "claim", "b1", id, "--expiry", "none")).owner).toMatch(/^.+@.+$/)
   expect(await project.json<Job>("board", "abandon", "b1", id)).toMatchObject({ state: "UNCLAIMED" })
   await project.json("board", "claim", "b1", id)

@@ -23,7 +23,7 @@ export const makeExamples = (files: Readonly<Record<string, string>>): Project =
   return project
 }
 
-/** What examples import that an application has anyway. */
+/** Modules that examples import and that an application would have. */
 export const surroundings = {
   "actors/hello.ts": readFileSync(join(root, "runtime/cli/templates/actors/hello.ts"), "utf8"),
   "logger.ts": `

@@ -378,7 +378,7 @@ test("queues and workers show what is there", async () => {
   expect((await project.ask("queues")).stdout).toMatch(/^counted +1 +1 +0 /m)
   const { workers } = await project.json<{ workers: unknown[] }>("workers")
   expect(workers).toMatchObject([{ name: "w1", queues: ["default"], actors: ["works"], concurrency: 2 }])
-  // The list says what the worker said last.
+  // The list shows the worker as of its last heartbeat.
   await eventually(async () => /^w1 +idle +0\/2 /m.test((await project.ask("workers")).stdout), {
     message: "the worker is listed as idle",
   })

@@ -17,7 +17,7 @@ test("all examples compile", { timeout: 120_000 }, async () => {
   const compilerOptions = { ...template.compilerOptions, ...sources }
   project.write("package.json", JSON.stringify({ type: "module" }))
   project.write("tsconfig.json", JSON.stringify({ compilerOptions, include: ["*.ts", "actors"] }))
-  // The compiler is a program of its own; what starts it is plain JavaScript.
+  // The compiler is a native program; the script that starts it is plain JavaScript for Node.
   await using compiler = spawnProcess("node", [
     join(root, "node_modules/typescript/bin/tsc"),
     "--singleThreaded",

@@ -174,7 +174,7 @@ test("a workflow as a tree", { timeout: 60_000 }, async () => {
     ].join("\n"),
   )
   expect((await project.ask("job", "a", "--tree", "--watch")).code).toBe(2)
-  // What waits for it, and for what it waits.
+  // The tree has jobs that wait for the job, and jobs that it waits for.
   await client.submit("math.echo", { id: "waits", after: ["below", "other"] })
   expect((await project.ask("job", "below", "--tree")).stdout).toContain(
     "      math.fail  below  queued  <-\n        math.echo  waits  deferred, after below, other\n",
@@ -191,7 +191,7 @@ test("a workflow as a tree", { timeout: 60_000 }, async () => {
   const answer: unknown = await (await app.request("http://localhost/v1/jobs/below/tree")).json()
   expect(answer).toMatchObject({ nodes: [{}, {}, {}, {}, {}, { id: "waits", after: ["below", "other"] }] })
   expect(await project.json("job", "below", "--tree")).toEqual(answer)
-  // Each says that the other one is its parent.
+  // The two jobs name each other as their parent.
   await client.submit("math.echo", { id: "egg", parentId: "hen", rootId: "farm" })
   await client.submit("math.echo", { id: "hen", parentId: "egg", rootId: "farm" })
   expect((await project.ask("job", "hen", "--tree")).stdout).toBe(
@@ -218,7 +218,7 @@ test("S199 what a burst worker says, in order; what ends it is on standard error
   expect(places).toEqual(places.toSorted((a, b) => a - b))
   expect(ran.stderr).toBe("")
 
-  // The log is on standard output whatever its level, in one form; what ends the command is on standard error.
+  // Log lines of every level are on standard output; the error that ends the command is on standard error.
   const failed = await project.run("worker", "--burst", "--transport", "carrier-pigeon:coop")
   expect(failed.stdout).toBe("")
   expect(failed.stderr).toMatch(/^callboard: .*carrier-pigeon/m)

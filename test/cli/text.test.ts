@@ -1,4 +1,4 @@
-/** What people read: tables, spans of time, made-up inputs, advice on misspelled words. */
+/** Text that the command line prints for people: tables, durations, example inputs, advice on misspelt words. */
 import { stripVTControlCharacters } from "node:util"
 import { Schema } from "effect"
 import { describe, expect, test } from "vitest"
@@ -81,7 +81,7 @@ test("what others wrote is shown by the terminal, and never obeyed", () => {
   expect(shown(hostile)).toBe(harmless)
   expect(shown(`a\tb\nc ${hostile}`)).toBe(`a\tb\nc ${harmless}`)
   expect(shown(painter(true)(hostile, "red"))).toBe(`\u001b[31m${harmless}\u001b[0m`)
-  // A cell keeps to its line, and to its width.
+  // A cell stays in one line, and within its width.
   expect(
     shown(
       columns([
@@ -90,7 +90,7 @@ test("what others wrote is shown by the terminal, and never obeyed", () => {
       ]),
     ),
   ).toBe(`a\\u000ab   c\n\u001b[31mlong text\u001b[0m  ${harmless}`)
-  // JSON means the same.
+  // JSON is printed with the same meaning.
   expect(JSON.parse(shown(JSON.stringify({ hostile })))).toEqual({ hostile })
 })
 

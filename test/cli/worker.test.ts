@@ -1,4 +1,4 @@
-/** How a worker ends: softly, in a hurry, at once, by itself; and what becomes of the jobs that it held. */
+/** How a worker ends: by the first, second or third signal, or by itself; and what happens to its jobs. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { type NatsServer, startNats } from "../support/servers/nats.ts"
@@ -20,7 +20,7 @@ const startWorker = async (project: Project, ...args: readonly string[]): Promis
   return worker
 }
 
-/** A configuration whose transport is that of memory, with one thing about its queue changed. */
+/** A configuration with the transport of memory, in which one method of `jobs` is replaced. */
 const over = (change: string, settings = ""): string => `
 import { TransportError } from "callboard"
 import { memory } from "${new URL("../support/memory.ts", import.meta.url).pathname}"
@@ -33,7 +33,7 @@ const changed = {
 }
 export default { transport: "changed:", transports: { changed }, ${settings} }`
 
-/** Signals within a second count as one. */
+/** Waits until the next signal counts as another one: signals within a second count as one. */
 const distinct = () => new Promise((resolve) => setTimeout(resolve, 1_100))
 
 test.concurrent("on a terminal it says what runs and where, and each job in a line", { timeout: 60_000 }, async () => {
@@ -64,14 +64,14 @@ describe.concurrent("signals", () => {
   test.sequential("the first lets handlers finish and hands back what waits; exit code 0", async () => {
     using project = makeProject()
     await using worker = await startWorker(project)
-    // Both come with one pull, so that the worker has both when the first one says so. Behind a job that runs for more than a
-    // second nothing waits in a worker: the signal follows at once.
+    // The worker gets both tasks with one pull, so it holds both when the first one prints its line. The signal follows at once:
+    // a worker keeps no task behind a job that runs for more than a second.
     await project.json("pause", "default")
     await project.json("submit", "works.nap", '{"ms":3000}', "--id", "running")
     await project.json("submit", "works.nap", '{"ms":1}', "--id", "waiting")
     await project.json("resume", "default")
     await worker.waitForLine(/^napping/)
-    // Twice within a moment, as `bun run` delivers Ctrl+C.
+    // Two signals at once count as one: `bun run` delivers Ctrl+C twice.
     worker.kill("SIGINT")
     worker.kill("SIGINT")
     expect(await worker.exited).toEqual({ code: 0, signal: null })
@@ -127,7 +127,7 @@ describe.concurrent("signals", () => {
   )
 
   test.sequential("the third ends it at once, with exit code 1 and everything that it started", async () => {
-    // A transport that takes a hand-back and never answers.
+    // On this transport a hand-back is never answered.
     using project = makeProject({
       "actors/works.ts": works,
       "callboard.config.ts": over("end: () => new Promise(() => {})"),
@@ -166,7 +166,7 @@ test.concurrent("a worker that was killed starts again, and its job runs to the 
   await using worker = await startWorker(project, "--lease", "4s")
   await project.json("submit", "works.nap", '{"ms":3000}', "--id", "job")
   const [, pid = ""] = await worker.waitForLine(/^napping (\d+) 1/)
-  // An attempt that dies within its first moment leaves no trace, nor does one whose note has lapsed: after three leases.
+  // The attempt counts once the record says `started`. An attempt that dies within its first moment leaves no trace.
   await eventually(async () => (await find(project, "job")).state === "started")
   process.kill(Number(pid), "SIGKILL")
   await worker.waitForLine(/the worker was ended by SIGKILL; starting it again in 1 s/)
@@ -327,7 +327,7 @@ describe.concurrent.each(["sqlite", "nats"])("S180 pool on %s", (transport) => {
       { deadline: 60_000, message: "the killed one is there again" },
     )
     expect(await listed(project)).toHaveLength(2)
-    // A worker that ends while it writes its name into the list leaves it there until it lapses.
+    // A worker that is killed while it writes its entry in the list of workers leaves the entry there until it expires.
     await eventually(() => pool.output.match(/message=ready.*worker=pool-1/g)?.length === 2)
     pool.kill("SIGTERM")
     expect(await pool.exited).toEqual({ code: 0, signal: null })

@@ -1,4 +1,4 @@
-/** Races and faults of the worker: nothing is lost, doubled, leaked or waited for without an end. */
+/** Races and faults of the worker: no job is lost or run twice, no slot leaks, and no wait lasts for ever. */
 import { type ActorDefinition, actor, type ServeOptions, type Service, serve } from "callboard"
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test } from "vitest"
@@ -31,7 +31,7 @@ const start = async (actors: ReadonlyArray<ActorDefinition>, options: ServeOptio
 const WAIT = { timeout: 60 } as const
 const quick = actor("quick", { methods: { run: () => "done" } })
 
-/** A log that only remembers. */
+/** A log that keeps its lines for the test. */
 const remembering = () => {
   const lines: Array<string> = []
   const silent = makeLog({ level: "none" })
@@ -76,8 +76,8 @@ describe("slots", () => {
         },
       },
     })
-    // The question which leases are left takes longer than ending the attempts that ran. Where a busy machine makes the worker
-    // ask before, it is answered: until then no handler starts.
+    // The answer about the leases comes only after the attempts that ran have ended. On a busy machine the worker may ask before
+    // the job has begun; then it gets its answer at once, since no handler starts without one.
     const transports = withJobs((jobs) => ({
       extend: async (tokens) => {
         if (begun) await slow.opened
@@ -86,7 +86,7 @@ describe("slots", () => {
     }))
     const service = await start([block, quick], { transports, leaseMs: 1_000, concurrency: 1, prefetch: 4 })
     const [, waiting] = await service.client.submitMany([{ task: "block" }, { task: "quick" }])
-    // Before the lease is over: a task that comes anew would hide that the one in hand is forgotten.
+    // The answer comes before the lease is over: a task that is delivered again would hide that the worker forgot its delivery.
     await stood.opened
     slow.open()
     const id = waiting !== undefined && "state" in waiting ? waiting.id : ""
@@ -147,7 +147,7 @@ describe("stopping", () => {
     const transports = withJobs((jobs) => ({
       take: async (request, signal) => {
         const deliveries = await jobs.take(request, signal)
-        // Taken, and the worker is told to stop before it hears of it.
+        // The task is taken, and the worker is stopped before it gets the delivery.
         if (deliveries.length > 0) stopped ??= service?.stop()
         return deliveries
       },
@@ -169,7 +169,7 @@ describe("stopping", () => {
     let ran = 0
     const counting = actor("counting", { methods: { run: () => void ran++ } })
     const transports = withJobs((jobs) => ({
-      // As a delivery after the first: it must be claimed, and the answer is late.
+      // The delivery counts as a redelivery, so that it must be claimed; the answer to the claim is late.
       take: async (request, signal) =>
         (await jobs.take(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
       begin: async (all) => {
@@ -205,7 +205,7 @@ describe("stopping", () => {
         return answers
       },
       extend: async (tokens) => {
-        // The worker hears the answer some turns of the event loop later.
+        // The worker gets the answer some turns of the event loop later.
         setTimeout(() => {
           lost = true
         }, 100)
@@ -266,7 +266,7 @@ describe("stopping", () => {
 describe("news of a cancellation", () => {
   const announceCancellation = (service: Service, news: object) =>
     service.client.connection.broadcast.send(CANCEL_TOPIC, new TextEncoder().encode(JSON.stringify(news)))
-  /** What is told from now on. */
+  /** The cancellations that are announced from now on. */
   const cancellations = async (service: Service): Promise<ReadonlyArray<unknown>> => {
     const heard: Array<unknown> = []
     await service.client.connection.broadcast.listen(
@@ -291,7 +291,7 @@ describe("news of a cancellation", () => {
     await eventually(() => service.worker?.describe().running.length === 1, { message: "one runs" })
     const heard = await cancellations(service)
     for (const id of ["running", "waiting"]) await announceCancellation(service, { id, run: 1, terminate: true })
-    // After the worker, which has listened for longer.
+    // The worker has listened for longer than this test, so it has received them as well.
     await eventually(() => heard.length === 2, { message: "the news have come" })
     finish.open()
     expect(await running.outcome(WAIT)).toMatchObject({ state: "succeeded" })
@@ -335,7 +335,7 @@ describe("a transport that misbehaves", () => {
     expect(await (await first.client.submit("quick")).result(WAIT)).toBe("done")
   })
 
-  /** No delivery is fresh; `claim` gets the number of the call, and what really claims. */
+  /** A transport on which every delivery must be claimed. `claim` gets the number of the call and the function that really claims. */
   const claiming = (claim: (count: number, ask: () => ReturnType<Jobs["begin"]>) => ReturnType<Jobs["begin"]>) => {
     let count = 0
     return withJobs((jobs) => ({
@@ -472,7 +472,7 @@ describe("a transport that misbehaves", () => {
       isDown = false
       await job.result(WAIT)
       await eventually(() => service.worker?.describe().inFlight === 0)
-      // The take that waits, what may end it (a change, a loss), and nothing of the tries in between.
+      // The listeners are those of the waiting take and of the signals that may end it; earlier tries have removed theirs.
       expect(listeners.size).toBeLessThanOrEqual(8)
     } finally {
       EventTarget.prototype.addEventListener = add

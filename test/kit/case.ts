@@ -22,7 +22,7 @@ export interface CaseOf<H, C> {
   readonly lease?: number
   /** Time limit of the case, in milliseconds. Defaults to 60,000. */
   readonly timeout?: number
-  /** Stands for the rules of its group over a driver whose rules are tried elsewhere: a transport can change what it is about. */
+  /** Runs for its whole group over transports whose drivers are tested by themselves, since its result can depend on the transport. */
   readonly smoke?: boolean
   /** The case restarts or cuts the server, and has to run alone. */
   readonly exclusive?: boolean

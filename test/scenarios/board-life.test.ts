@@ -82,11 +82,11 @@ onEveryBoard((newBoard, transport) => {
         await expect(board.post("a", { details: { text: "x".repeat(2 * 1024 * 1024) } })).rejects.toMatchObject(
           refusal("too-large"),
         )
-        // Without room for its claims it is refused as well.
+        // A job is refused as well if its entry would have no room for its claims.
         await expect(board.post("a", { details: { text: "x".repeat(maxRecord - 8_000) } })).rejects.toMatchObject(
           refusal("too-large"),
         )
-        // What is accepted has room for its claims, whatever their owners are called.
+        // An accepted job has room for its claims, also with the longest names of owners.
         const job = await board.post("b", { details: { text: "x".repeat(maxRecord - 16_000) } })
         for (let at = 0; at < 25; at++) await (await board.claim(job, '"'.repeat(255))).abandon()
         expect(await board.count()).toBe(1)
@@ -314,7 +314,7 @@ onEveryBoard((newBoard, transport) => {
       expect(await board.entities()).toMatchObject([{ ...entity, metadata: { pid: expect.any(Number) } }])
       expect(await board.entities("worker")).toEqual([])
       await new Promise((resolve) => setTimeout(resolve, 3_000))
-      // It is renewed while its process lives.
+      // The entity is renewed while its process lives.
       expect(await board.entities("conductor")).toHaveLength(1)
       await end()
       await eventually(async () => (await board.entities()).length === 0, { deadline: 4_000, message: "it disappears" })
@@ -346,7 +346,7 @@ onEveryBoard((newBoard, transport) => {
       const url = newBoard()
       const { board } = await begin(url)
       await board.post("a")
-      // Everything that the URL says is said again as options.
+      // The options repeat everything that the URL says.
       const { driver, ...options } = boardConfiguration(url)
       const source = transport === "sqlite" ? url : { board: driver, ...options }
       const fetched = fetchBoard(BOARD, source)

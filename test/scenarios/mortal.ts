@@ -1,6 +1,6 @@
 /**
- * Workers inside this process that can die, for boards that only one process can see: from one moment on nothing of such a
- * worker reaches the board any more, and nothing of the board the worker.
+ * Workers inside this process that can die, for boards that only one process can see: from one moment on no call of such a worker
+ * reaches the board, and no answer or news of the board reaches the worker.
  */
 import { TransportError } from "callboard/transport"
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
@@ -10,7 +10,7 @@ import { memory } from "../support/memory.ts"
 export interface Mortal {
   /** For `serve`; `mortal://name` is the board `memory://name`. */
   readonly transports: Readonly<Record<string, LiftedPlugin>>
-  /** Cuts every connection that was made with these, for good: what is under way is lost too. */
+  /** Cuts every connection that was made with these transports, for good. Calls that are under way are lost as well. */
   die(): void
 }
 
@@ -24,7 +24,7 @@ export const mortal = (): Mortal => {
         if (typeof method !== "function") return method
         return async (...given: ReadonlyArray<unknown>) => {
           if (death.signal.aborted) throw gone()
-          // What waits at the board, or listens to it, waits and listens no longer.
+          // Waits and subscriptions at the board end.
           const args = given.map((each) => (each instanceof AbortSignal ? AbortSignal.any([each, death.signal]) : each))
           const answer: unknown = await Reflect.apply(method, target, args)
           if (death.signal.aborted) throw gone()

@@ -8,7 +8,7 @@ import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
 
-/** An actor that notes which of its jobs start, in order. */
+/** An actor that notes the names of its jobs in the order in which they start. */
 const witness = () => {
   const started: Array<string> = []
   const note = actor("order", { methods: { run: (name: string) => void started.push(name) } })
@@ -22,7 +22,7 @@ interface Task {
   readonly front?: boolean
 }
 
-/** Submits all of it, then runs one worker, one handler at a time, until nothing is left; returns the order of starts. */
+/** Submits tasks, and then runs one worker with one handler until no task is left. Resolves with the names in the order of starts. */
 const orderOf = async (
   transport: string,
   tasks: ReadonlyArray<Task>,
@@ -31,7 +31,7 @@ const orderOf = async (
   const { started, note } = witness()
   await using client = await connect(transport)
   for (const { name, ...more } of tasks) await client.submit("order", { args: [name], ...more })
-  // On a busy machine consumers of nats hear of a task some time after its submission is acknowledged.
+  // On a busy machine a consumer of nats counts a task some time after its submission was acknowledged.
   await eventually(async () => (await client.queues()).reduce((sum, { depth }) => sum + depth, 0) === tasks.length, {
     message: "all tasks wait",
   })
@@ -81,7 +81,7 @@ onEveryBoard((newBoard, transport) => {
   })
 
   test("priorities 0–9 of one queue: the highest first, in order of submission within a band", async () => {
-    // Twice each, in an order that is neither rising nor falling.
+    // Each priority occurs twice, in an order that is neither rising nor falling.
     const priorities = [3, 8, 1, 6, 0, 9, 4, 7, 2, 5, 5, 2, 7, 4, 9, 0, 6, 1, 8, 3]
     const tasks = priorities.map((priority, at) => ({ name: `${at}`, priority }))
     const bands = { nats: [9, 6, 3], redis: [9, 6, 3, 0] }[String(transport)] ?? [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
@@ -94,7 +94,7 @@ onEveryBoard((newBoard, transport) => {
     { between: "queues", high: { queue: "high" }, low: { queue: "low" }, options: { queues: ["high", "low"] } },
     { between: "priorities", high: { priority: 9 }, low: { priority: 0 }, options: { prefetch: 1 } },
   ])("between $between", ({ high, low, options }) => {
-    // Many on memory, where they cost least.
+    // On memory there are more tasks, since they cost least there.
     const [highs, lows] = transport === "memory" ? [500, 10_000] : [200, 2_000]
     test.each([4, 16])(
       `${highs} high jobs thrown into a backlog of ${lows} low ones are overtaken by ${transport === "nats" ? "no more than are taken at a time" : "none that had not started"} (%i handlers)`,
@@ -102,7 +102,7 @@ onEveryBoard((newBoard, transport) => {
         await using resources = new AsyncDisposableStack()
         const namespace = generateId()
         const board = newBoard()
-        // Over one connection what the server acknowledges and what it hands over come in the order in which it did so.
+        // Client and worker share one connection, on which acknowledgements and tasks arrive in the order in which they were sent.
         const target =
           transport === "nats"
             ? resources.adopt(await dial({ servers: new URL(board).host }), (connection) => connection.close())
@@ -119,13 +119,13 @@ onEveryBoard((newBoard, transport) => {
         resources.defer(async () => void (await service.stop({ now: true })))
         await eventually(() => started.length >= lows / 10, { every: 1, deadline: 60_000 })
         await many(high, "high", highs)
-        // What came together with the last acknowledgement starts in the turn in which it came.
+        // Tasks that arrived together with the last acknowledgement start in this turn of the event loop.
         await setImmediate()
         const accepted = started.length
         const isHigh = (name: string) => name.startsWith("high")
         await eventually(() => started.filter(isHigh).length === highs, { deadline: 60_000 })
         const overtakers = started.slice(accepted, started.findLastIndex(isHigh)).filter((name) => !isHigh(name))
-        // Where the broker is asked lane by lane, the take that is under way may bring low ones.
+        // On a broker that is asked lane by lane, the take that is under way may bring low jobs.
         expect(overtakers.length).toBeLessThanOrEqual(transport === "nats" ? concurrency : 0)
         expect(started.filter(isHigh)).toHaveLength(highs)
       },

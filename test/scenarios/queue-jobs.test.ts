@@ -41,7 +41,7 @@ const makeActor = () => {
 
 /** How a submission is refused: over code, over HTTP by `connectHttp`, and by the service's own route. */
 const refusals = async (client: Client, url: string, task: string, fields: object): Promise<ReadonlyArray<unknown>> => {
-  // What is refused has types that the compiler refuses as well.
+  // The compiler would refuse these fields as well.
   const given = fields as SubmissionFields
   const response = await fetch(`${url}/v1/jobs`, {
     method: "POST",
@@ -171,7 +171,7 @@ onEveryBoard((newBoard) => {
     }
     for (const group of Object.keys(looks)) await client.submit("scene.add", { ttl: 0.1, group })
     for (const look of Object.values(looks)) {
-      // Maintenance would come after ten seconds.
+      // The first round of maintenance would come only after ten seconds.
       await vi.waitFor(async () => expect(await look()).toEqual(["expired"]), { timeout: 5_000 })
     }
     expect((await client.jobs({ states: ["queued"] })).jobs).toEqual([])
@@ -197,7 +197,7 @@ onEveryBoard((newBoard) => {
     expect(await job.find()).toMatchObject({ state: "scheduled", retries: 1 })
     expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { message: "out of luck" } })
     expect(ran).toHaveLength(2)
-    // Nor does it expire when its worker has died.
+    // A job whose worker has died does not expire either.
     const queue = "mortal"
     const [posting] = (await client.prepare([{ task: "scene.add", queue, ttl: 1, input: { a: 1, b: 2 } }])).postings
     if (posting === undefined) throw new Error("nothing was planned")

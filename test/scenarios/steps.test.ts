@@ -30,7 +30,7 @@ class Declined extends Error {
   readonly limit = 5
 }
 
-/** Serves one handler; resolves with what became of its job. */
+/** Serves one handler and submits its job. Resolves with the ended job. */
 const runOnce = async (
   run: (input: unknown, job: Job) => unknown,
   options: object = {},
@@ -44,7 +44,7 @@ const runOnce = async (
   return { state: outcome.state, result: view.result, error: view.error, view, job, client: service.client }
 }
 
-/** Begins a step, where one is under way already. */
+/** The function of a step that begins another step. */
 const nested = (job: Job) => () => job.step("b", () => 1)
 
 describe("steps", () => {
@@ -85,7 +85,7 @@ describe("steps", () => {
       { retry: { max: 1, interval: 0 } },
     )
     expect(result).toBe("done")
-    // A failure of an earlier try of the job is void: that step runs again.
+    // A step that failed in an earlier attempt of the job runs again.
     expect(ran).toEqual(["date", "fails", "two", "one", "fails"])
     expect(seen).toHaveLength(2)
     expect(seen[1]).toEqual(seen[0])
@@ -238,7 +238,7 @@ describe("steps", () => {
         const refused: unknown = await job.step("a", () => ++ran, options).catch((cause: unknown) => cause)
         fields.push(refused instanceof CallboardError ? refused.details.field : refused)
       }
-      // A step that was refused has not used its name.
+      // A refused step leaves its name unused.
       return [...fields, await job.step("a", () => "done")]
     })
     expect(result).toEqual([...bad.map(([field]) => field), "done"])
@@ -621,7 +621,7 @@ describe("looking at the steps of a job", () => {
 })
 
 describe("what steps cost", () => {
-  /** Calls of the store and the queue for one job. */
+  /** Counts the calls of the store and of the queue for one job. */
   const callsOf = async (run: (input: unknown, job: Job) => unknown, method: object = {}) => {
     const calls: Array<string> = []
     const counted = <T extends object>(part: T, name: string): T =>
@@ -647,7 +647,7 @@ describe("what steps cost", () => {
     })
     const job = await client.submit("scene.run")
     await job.outcome(WAIT)
-    // The time to live is written after the end.
+    // The time to live of the journal is written after the end of the job.
     await new Promise((resolve) => setTimeout(resolve, 50))
     return calls.filter((call) => ["jobs.begin", "jobs.end", "store.write", "store.get", "store.list"].includes(call))
   }
@@ -694,7 +694,7 @@ test("64 MiB of results are enough, and the step after them does not begin", asy
   )
   const message = expect.stringMatching(/n128 does not begin.*64 MiB at most: store large results elsewhere/)
   expect(view).toMatchObject({ retries: 1, error: { name: "JournalFull", message } })
-  // The second attempt has counted what the first one had stored.
+  // The second attempt has counted the steps of the first one as well.
   expect(ran).toBe(128)
   expect((await client.steps(job.id, { limit: 1_000 })).steps).toHaveLength(128)
 })

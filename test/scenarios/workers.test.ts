@@ -36,7 +36,7 @@ const makeActor = (ran: Array<string>, held: Promise<void>) =>
         await new Promise((resolve) => setTimeout(resolve, ms))
         return job.attempt
       },
-      /** Submits another, until so many are done. */
+      /** Submits another job of its kind, `left` times in all. */
       breed: async ({ left }: { left: number }, job) => {
         ran.push(job.id)
         if (left > 0) await job.submit("scene.breed", { input: { left: left - 1 } })
@@ -107,7 +107,7 @@ onEveryBoard((newBoard, kind) => {
   })
 
   test("S177 heartbeats: a job that outlasts its lease several times keeps it, and finishes once", async () => {
-    // A lease is extended three times in its length: the interval of one second that the scenario names.
+    // A lease of three seconds is extended once a second, the interval that the scenario names.
     const transport = newBoard({ lease: 3 })
     const { actor, ran } = stage()
     const { client } = await start([actor], { transport })
@@ -226,7 +226,7 @@ onEveryBoard((newBoard, kind) => {
       await eventually(() => (busy.worker?.putOff().length ?? 0) > 20, { message: "tasks are put off" })
       const other = performance.now()
       await (await start([limited(ran)], { transport, burst: true, queues: ["other"] })).stopped
-      // What waits in the other one comes back over ten seconds.
+      // The tasks of the other queue come back over ten seconds; this worker does not wait for them.
       expect(performance.now() - other).toBeLessThan(6_000)
     })
   })
@@ -239,7 +239,7 @@ onEveryBoard((newBoard, kind) => {
       await client.pause("held")
       expect(await client.paused()).toEqual(["held"])
       const open = async () => (await client.submit("scene", { queue: "open" })).outcome(WAIT)
-      // The pause comes to the worker in its own time: two tasks of the other queue, one after the other, are later.
+      // The worker learns of the pause a moment later: at the latest once two tasks of the other queue have run one after the other.
       await open()
       await open()
       const job = await client.submit("scene", { queue: "held" })
@@ -308,7 +308,7 @@ onEveryBoard((newBoard, kind) => {
     const { actor } = stage()
     const transport = newBoard()
     const { client } = await start([], { transport })
-    // It waits already: on a busy machine the worker might be idle for longer than it may before a job comes.
+    // The job is submitted first: on a busy machine the worker might otherwise be idle for too long before the job comes.
     const job = await client.submit("scene")
     const service = await start([actor], { transport, maxIdle: 1.5 })
     await job.outcome(WAIT)
@@ -317,7 +317,7 @@ onEveryBoard((newBoard, kind) => {
     expect(performance.now() - ended).toBeGreaterThan(1_000)
   })
 
-  // What a worker decides by itself, whatever transport it is on.
+  // A worker decides the following by itself, so one transport is enough.
   if (kind !== "memory") return
 
   test("S166 states and counters: idle, busy with the job, idle again; successes, failures and working time", async () => {

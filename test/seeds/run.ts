@@ -24,7 +24,7 @@ import { Process, World } from "./world.ts"
 
 export interface SeedResult {
   readonly seed: number
-  /** Promises that were broken, a line each. */
+  /** The broken promises, a line each. */
   readonly problems: ReadonlyArray<string>
   readonly trace: ReadonlyArray<string>
   /** Milliseconds of virtual time. */
@@ -48,7 +48,7 @@ interface Input {
 
 const sim = actor("sim", {
   methods: {
-    /** Fails until it was tried as often as it is told to. */
+    /** Fails in its first `failures` attempts. */
     step: {
       retry: { max: 5, backoff: { base: 0.02, max: 0.1 } },
       run: async ({ ms = 1, failures = 0 }: Input, job) => {
@@ -65,7 +65,7 @@ const sim = actor("sim", {
         yield* Effect.sleep(ms)
         return ms
       }),
-    /** Fails for good. */
+    /** Fails in every attempt. */
     fail: async ({ ms = 1 }: Input, job) => {
       theStage().runs("fail", job.id, job.retries)
       await sleep(ms)
@@ -83,7 +83,7 @@ const sim = actor("sim", {
         await sleep(ms)
       },
     },
-    /** At most once. */
+    /** A job that is acked early, and so runs at most once. */
     once: {
       acks: { when: "early" },
       run: async ({ ms = 1 }: Input, job) => {
@@ -98,10 +98,10 @@ const actors = [sim]
 const descriptions = actors.map(describeActor)
 const settings = settingsOf({ actors, lostCap: 1_000, reconnect: { maxTries: 0 }, grace: 2 })
 
-/** Virtual time after which what has not ended is stuck, in milliseconds. */
+/** Virtual time after which a job that has not ended counts as stuck, in milliseconds. */
 const LONGEST_MS = 120_000
 
-/** Virtual time within which the workers have nothing in their hands any more, once all jobs have ended. */
+/** Virtual time within which the workers have no delivery left once all jobs have ended, in milliseconds. */
 const IDLE_WITHIN_MS = 30_000
 
 class Stage {
@@ -113,10 +113,10 @@ class Stage {
   readonly #plant: PlantName | undefined
   readonly #budget: { left: number; struck: number }
   readonly #connect: (process: Process) => Driver
-  /** Jobs that have ended, by what their records say. */
+  /** Ids of the jobs whose records say that they have ended. */
   readonly #ended = new Set<string>()
   readonly #workers = new Map<Process, Worker>()
-  /** Handlers of the limited method that ran beside another one, although nothing had gone wrong. */
+  /** Handlers of the limited method that ran beside another one, although there had been no fault. */
   readonly overLimit: Array<string> = []
   #limited = 0
   #begun = 0
@@ -173,7 +173,7 @@ class Stage {
         onKilled: () => this.#killed(process),
       })
       const driver = open(wire)
-      // What the process has sent is on its way, and may arrive before the broker notices.
+      // Messages of a killed process that are on their way may still arrive before the broker notices its end.
       process.onKill = () => world.after(world.random.next() * 10, () => void driver.close(), null)
       const wired = overWire(driver, wire, world)
       return this.#plant === undefined ? wired : { ...wired, ...plants[this.#plant](wired) }
@@ -198,7 +198,7 @@ class Stage {
     this.world.note(`${name} runs ${task} of ${this.world.nameOf(id)}, retry ${retries}`)
   }
 
-  /** Counts a handler of the limited method. One that was overtaken goes on, so that after a fault two may run. */
+  /** Counts a running handler of the limited method. After a fault two may run, since a handler whose job was taken over goes on. */
   limited(): Disposable {
     if (++this.#limited > 1 && this.#budget.struck === 0)
       this.overLimit.push(`${this.#limited} run at ${this.world.elapsed}`)
@@ -247,7 +247,7 @@ class Stage {
     })
   }
 
-  /** Stops a worker in good order, and replaces it. */
+  /** Stops a worker softly, and replaces it. */
   #stopWorker(): void {
     const { world } = this
     const [stopping] = this.#workers
@@ -264,7 +264,7 @@ class Stage {
     })
   }
 
-  /** Submits what is not accepted yet, also after a client that was killed. What has no answer is submitted again. */
+  /** Submits the jobs that are not accepted yet, also those of a killed client. Jobs without an answer are submitted again. */
   async #submit(client: Client): Promise<void> {
     const { world, plan } = this
     for (const batch of plan.batches) {
@@ -321,10 +321,10 @@ class Stage {
     while (!rests && !isOver()) {
       const from = world.elapsed + 250
       await world.runUntil(() => isOver() || (world.elapsed >= from && areEnded()))
-      // Follow-ups, and tasks that come again although their job has ended.
+      // The loop also waits for follow-ups, and for tasks that come again although their job has ended.
       rests = await this.#turn(this.#rests(client))
     }
-    // What comes too late comes now: frozen processes go on, leases lapse, and nothing may change by that.
+    // Frozen processes now go on, and leases lapse. Neither may change an outcome.
     const held = [...this.#workers.keys()].map(({ heldUntil }) => heldUntil)
     const late = this.#budget.struck === 0 ? 100 : plan.leaseMs + 300
     const until = Math.max(world.elapsed, ...held) + late
@@ -343,7 +343,7 @@ class Stage {
       kills: this.#budget.struck + (plan.stopAt === undefined ? 0 : 1),
       outages: 0,
       workers: plan.workers,
-      // Of a handler that has ended the outcome may not be stored yet.
+      // The outcome of a handler that has ended may not be stored yet, so it counts as in flight.
       inFlight: plan.concurrency * (plan.prefetch + 1),
       ...(await this.#turn(recordsOf(client, plans))),
     }

@@ -1,6 +1,6 @@
 /**
- * The memory transport with faults on command: a transport that always works cannot show what HTTP
- * answers while its transport is down, is slow or gives wrong answers.
+ * The memory transport with faults on command. With them tests see what HTTP answers while its transport is down, slow or gives
+ * wrong answers.
  */
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 import type { Transport } from "../../runtime/transport/lift/transport.ts"
@@ -30,7 +30,7 @@ export class Faults {
     return this.#healed
   }
 
-  /** Ends all faults: calls that were kept without an answer go on. */
+  /** Ends all faults. Calls that were kept without an answer continue. */
   heal(): void {
     this.before = () => undefined
     this.after = () => undefined
@@ -72,7 +72,7 @@ export class Faults {
   }
 }
 
-/** A plugin for `faulty:` URLs, under these faults. `change` may take more away from the transport. */
+/** A plugin for `faulty:` URLs with these faults. `change` may remove further parts of the transport. */
 export const faultyPlugin = (
   faults: Faults,
   change: (transport: Transport) => Transport = (same) => same,

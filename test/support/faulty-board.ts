@@ -1,4 +1,4 @@
-/** The memory transport with parts replaced: faults that a real broker shows now and then, on command. */
+/** The memory transport with parts replaced, for faults on command that a real broker shows only now and then. */
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 import type { Jobs, Transport } from "../../runtime/transport/lift/transport.ts"
 import { memory } from "./memory.ts"

@@ -1,4 +1,4 @@
-/** A broker in memory that keeps queues alone, as AMQP does: a delivery belongs to the connection that took it. */
+/** A broker in memory that keeps only queues, as AMQP does: a delivery belongs to the connection that took it. */
 import {
   answerEach,
   type Capabilities,
@@ -16,7 +16,7 @@ interface Task extends Pick<Posting, "queue" | "level" | "message"> {
 export class MemoryQueues {
   readonly tasks: Array<Task> = []
   readonly wakers = new Set<() => void>()
-  /** Takes nothing in and delivers nothing. */
+  /** While set, the broker accepts no task and delivers none. */
   isAway = false
   count = 0
 

@@ -1,4 +1,4 @@
-/** The contenders that several workloads have, named the same in all of them. */
+/** The contenders that several workloads have. Each has the same name in all of them. */
 
 import { npmPeers } from "../peers/npm.ts"
 import { redis, redisEverySecond } from "../peers/redis.ts"
@@ -6,7 +6,7 @@ import type { Figures } from "../report/figures.ts"
 import { type Board, type BoardKind, nats, sqlite } from "./boards.ts"
 import type { Contender } from "./workload.ts"
 
-/** Measures on a board that is opened for this run and closed behind it. */
+/** Measures on a board that is opened for this run, and closed after it. */
 export const on = async (kind: BoardKind, run: (board: Board) => Promise<Figures>): Promise<Figures> => {
   await using board = await kind.open()
   return await run(board)
@@ -27,7 +27,7 @@ export const names = {
   rq: "RQ, forking worker",
 } as const
 
-/** What users of each transport would take instead. */
+/** The libraries that users of each transport would use instead. */
 const peersOf = {
   nats: [names.bullmqNode, names.bullmqBun],
   sqlite: [names.bunqueueFile],
@@ -36,9 +36,9 @@ const peersOf = {
 type Runs = (board: Board) => Promise<Figures>
 
 interface Comparisons {
-  /** Whether the workload has the raw loops. */
+  /** Whether to compare with the raw loops. Defaults to false. */
   readonly raw?: boolean
-  /** Whether it has the peers in Python. */
+  /** Whether to compare with the peers in Python. Defaults to false. */
   readonly python?: boolean
 }
 
@@ -64,7 +64,7 @@ export const raw = (kind: BoardKind, run: Runs): Contender => ({
   run: () => on(kind, run),
 })
 
-/** BullMQ on Redis; the program is told the port. */
+/** BullMQ on Redis. The program of the workload gets the port of Redis. */
 export const bullmq = (
   run: (board: Board, port: string, runtime: "node" | "bun") => Promise<Figures>,
   { everySecond = false } = {},
@@ -86,7 +86,7 @@ export const bullmq = (
     }))
 }
 
-/** BullMQ on Node alone, where one row is enough. */
+/** BullMQ on Node only, for workloads in which one row is enough. */
 export const bullmqOnNode = (run: (board: Board, port: string) => Promise<Figures>): Contender => ({
   name: names.bullmqNode,
   durability: redis.durability,
@@ -96,14 +96,14 @@ export const bullmqOnNode = (run: (board: Board, port: string) => Promise<Figure
   },
 })
 
-/** bunqueue inside the program; the program is told its file, or that there is none. */
+/** bunqueue, which runs inside the program of the workload. The program gets the path of its file, or `memory`. */
 export const bunqueue = (run: (board: Board, where: string) => Promise<Figures>): ReadonlyArray<Contender> => [
   {
     name: names.bunqueueFile,
     durability: "in the process, in the file within 10 ms, no fsync",
     run: async () => {
       await npmPeers()
-      // An empty folder with a file in it, as for ours.
+      // The file is in an empty folder of its own, as with Callboard.
       return on(sqlite, (board) => run(board, fileIn(board)))
     },
   },

@@ -1,4 +1,4 @@
-/** What the figures were measured on and with. */
+/** The machine and the versions with which the figures were measured. */
 import { execFileSync } from "node:child_process"
 import { arch, availableParallelism, cpus, release, totalmem, type } from "node:os"
 import { natsProgram } from "../../support/servers/nats-program.ts"
@@ -14,7 +14,7 @@ export const machine = (): string =>
     `${type()} ${release()}`,
   ].join(", ")
 
-/** The version that a look finds. Why there is none stands beside the rows that need it. */
+/** The version that `find` returns. Where it fails, the reason is shown beside the rows that need the program. */
 const look = async (find: () => string | Promise<string>): Promise<string> => {
   try {
     return await find()
@@ -23,7 +23,7 @@ const look = async (find: () => string | Promise<string>): Promise<string> => {
   }
 }
 
-/** Versions of runtimes, brokers and peers. Fetches those that are not there yet, so that no round waits for that. */
+/** Versions of runtimes, brokers and peers. Fetches missing programs, so that no measurement waits for that. */
 export const versions = async ({ isFull }: { readonly isFull: boolean }): Promise<Readonly<Record<string, string>>> => {
   const env = { ...process.env, PATH: searchPath }
   const program = (command: string) => execFileSync(command, ["--version"], { env, encoding: "utf8" }).trim()

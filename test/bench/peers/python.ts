@@ -1,4 +1,4 @@
-/** Celery and RQ out of Debian's packages, with the Python that these are for; nothing is installed. */
+/** Celery and RQ from Debian's packages, with the Python of the same suite. Nothing is installed. */
 import { delimiter, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { PACKAGES, PYTHON } from "../../support/servers/celery.ts"
@@ -6,7 +6,7 @@ import { type Spawned, spawnProcess } from "../../support/servers/process.ts"
 import { libraryPath, unpacked, versionIn } from "./unpacked.ts"
 
 const celeryFolder = () => unpacked(PYTHON.name, PYTHON.program, PYTHON.libraries)
-/** Brings the client of Redis along, which Celery's package only suggests. */
+/** The folder of RQ's package, with the client of Redis, which Celery's package only suggests. */
 const rqFolder = () => unpacked("python3-rq", join(PACKAGES, "rq"), PYTHON.libraries)
 
 export const celeryVersion = async (): Promise<string> => versionIn(await celeryFolder())

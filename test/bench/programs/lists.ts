@@ -1,6 +1,6 @@
 /**
- * How long lists, counts and the overview take on a board with many jobs: nearly all of them have succeeded, one in a hundred
- * has failed, and as many wait. What is rare is the oldest. `lists.ts <transport> <jobs>`
+ * Measures lists, counts and the overview on a board with many jobs: nearly all of them have succeeded, one in a hundred has
+ * failed, and the same number wait. The rare jobs are the oldest. `lists.ts <transport> <jobs>`
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import { actor, type Client, serve } from "callboard"
@@ -9,7 +9,7 @@ import { begin, inBatches, quantiles, report } from "./program.js"
 const [transport = "memory:", jobsText = "1000"] = process.argv.slice(2)
 const jobs = Number(jobsText)
 const TRIES = 30
-/** How long an answer is used again that is counted once for all who ask. */
+/** Pause between two questions whose answers are shared for a second, in milliseconds: so each is counted anew. */
 const SHARED_MS = 1_050
 const SHARED_TRIES = 6
 const RARE = 60
@@ -47,7 +47,7 @@ const [fine, fails] = [await recordOf("noop.fine"), await recordOf("noop.fails")
 const aside = { task: "aside.fine", queue: "aside" } as const
 const links = { parentId: "parent", rootId: "root", group: "group" } as const
 await client.submitMany(Array.from({ length: RARE }, () => ({ ...aside, ...links })))
-// Copies of what a worker has written: to run so many jobs would take longer by far.
+// The records are copies of one that a worker has written: to run all these jobs would take far longer.
 await inBatches(jobs, async (from, size) => {
   const copies = Array.from({ length: size }, (_, each) => {
     const at = from + each
@@ -66,7 +66,7 @@ await client.submitMany(Array.from({ length: jobs / 100 }, () => ({ task: "noop.
 
 const failed = ["failed"] as const
 const queued = ["queued"] as const
-/** What the page gives each list. */
+/** The limit and the budget with which the page requests each list. */
 const page = { limit: 50, budget: "50ms" } as const
 type Question = (client: Client) => Promise<unknown>
 const questions: Readonly<Record<string, Question>> = {
@@ -84,7 +84,7 @@ const questions: Readonly<Record<string, Question>> = {
   count: (each) => each.count({ states: failed }),
   succeeded: (each) => each.count({ states: ["succeeded"] }),
 }
-/** What is asked once for all readers. */
+/** Questions whose answers are shared by all readers for a second. */
 const shared: Readonly<Record<string, Question>> = {
   queues: (each) => each.statistics.queues(),
   pulse: (each) => each.statistics.counts(),

@@ -1,4 +1,4 @@
-/** Durable steps: `steps.ts <transport> <flows>`. The bare chain of compare-and-sets that they are made of runs before them. */
+/** Measures durable steps, after the bare compare-and-sets that they consist of: `steps.ts <transport> <flows>`. */
 import { actor, serve } from "callboard"
 import { begin, report, rssMiB } from "./program.js"
 

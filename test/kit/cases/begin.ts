@@ -108,7 +108,7 @@ export const beginCases: ReadonlyArray<Case> = [
     name: "a task that left its queue before it started, and comes again all the same, is finished",
     async run({ peer, fresh, task }) {
       const { queue, posting, delivery: first } = await taken(peer, task({ queue: fresh("queue") }))
-      // As if the acknowledgement had been lost.
+      // The task is given back after the record was stored, as if its acknowledgement had been lost.
       await peer.release(first, 0, { record: recordOf(posting, "started", { fence: first.fence, acked: true }) })
       const second = await peer.one(queue)
       equal((await peer.begin(second, posting)).status, "finished", "answer to a claim")
@@ -216,7 +216,7 @@ export const beginCases: ReadonlyArray<Case> = [
           const record = await ask()
           check(record !== undefined, "a claim that is sent again must tell of the record")
           equal([record.claims ?? 0, record.attempt], [before, before], "claims and attempt, told once more")
-          // The worker continues with the record that is stored.
+          // The worker continues with the stored record.
           const { message: _message, ...begun } = claimed(record, { fence, worker: "w", at })
           equal(begun, stored, "the record that the answer leads to")
           const { message: task, ...now } = await peer.find(id)

@@ -28,7 +28,7 @@ export const leaseCases: ReadonlyArray<Case> = [
       equal(idOf(second), posting.id, "what comes")
       check(second.fence > first.fence, `fences must rise: ${first.fence}, then ${second.fence}`)
       check(second.token !== first.token, "tokens must differ")
-      // Where a delivery belongs to its connection, all of them claim.
+      // On a transport whose deliveries belong to a connection, every delivery must be claimed.
       const isFresh = harness.capabilities.leases !== "connection"
       equal([first.fresh, second.fresh], [isFresh, false], "whether the first and the second delivery are fresh")
       check([1, 2].includes(second.deliveries), `deliveries must be counted, or 1: ${second.deliveries}`)

@@ -227,7 +227,7 @@ export const recordCases: ReadonlyArray<Case> = [
       const { id } = posting
       await peer.publish(posting)
       await peer.one(queue)
-      // Cancelled while it runs, and run again at once; then the first worker dies.
+      // The job is cancelled while it runs and run again at once; then the first worker dies.
       const running = await peer.found(id)
       const stopped = cancelled(running.record)
       await peer.decided({ id, expect: running.revision, record: stopped })
@@ -342,7 +342,7 @@ export const recordCases: ReadonlyArray<Case> = [
       const { id } = posting
       await peer.publish(posting)
       const first = await peer.one(queue)
-      // As if the worker had died after storing the outcome and before publishing the follow-ups.
+      // The record is that of a worker that died after it stored the outcome and before it published the follow-ups.
       const outcome = recordOf(posting, "succeeded", { fence: first.fence, followUps: [callback] })
       await peer.release(first, 0, { record: outcome })
       const { record, revision } = await peer.found(id)

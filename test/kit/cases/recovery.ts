@@ -36,7 +36,7 @@ const published = async ({ transport }: Peer, posting: AddressedTask): Promise<b
   return receipts[0] !== undefined && receipts[0].status !== "failed"
 }
 
-/** One take; nothing while the transport is away. */
+/** Takes once. Resolves with no deliveries while the transport is away. */
 const pullThrough = async ({ transport }: Peer, queue: string, wait = 500): Promise<ReadonlyArray<JobDelivery>> => {
   try {
     return await transport.jobs.take({ queues: [queue], max: 1, wait }, new AbortController().signal)
@@ -93,7 +93,7 @@ const throughDisturbance = async (context: Context, disturb: () => Promise<void>
   await persist(context, postings.slice(0, third))
   await Promise.all([persist(context, postings.slice(third)), within("the restart", disturb(), 30_000)])
   if (harness.capabilities.dedupeWindow > 0 && peer.transport.jobs.waiting !== undefined) {
-    // All may have been published before the restart, and the connection is not back yet.
+    // All tasks may have been published before the restart, so the connection need not be back yet.
     const list = peer.transport.jobs.waiting
     const waiting = () =>
       list({ queue }, 10_000).catch((error: unknown) => {

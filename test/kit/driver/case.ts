@@ -13,7 +13,7 @@ export const part =
     partsOf(harness).includes(name) || `it has no ${name}`
 
 export const waits: Need = ({ capabilities }) => capabilities.waits || "its take does not wait (waits: false)"
-/** The case needs a driver whose `take` does not wait by itself: only there news of a queue wake the taker. */
+/** The case needs a driver whose `take` does not wait by itself: only for such a driver the runtime waits for news of a queue. */
 export const looks: Need = ({ capabilities }) => !capabilities.waits || "its take waits by itself (waits: true)"
 export const boundedDelay: Need = ({ capabilities }) =>
   Number.isFinite(capabilities.delay) || "it keeps any due time (delay: Infinity)"

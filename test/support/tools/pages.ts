@@ -49,7 +49,7 @@ export const shellBlock = (first: string): string => {
   return found.text
 }
 
-/** Blocks that run beside a worker of Celery: in test/interop. */
+/** Blocks that need a Celery worker; `test/interop` runs them. */
 export const celeryBlocks = {
   start: shellBlock(
     "npx callboard worker --transport redis://localhost:6379/0 --result-backend redis://localhost:6379/1 -Q moved",
@@ -58,7 +58,7 @@ export const celeryBlocks = {
   move: shellBlock("python3 -c 'from proj.tasks import add; print(add.delay(2, 3).get(timeout=20))'"),
 }
 
-/** The programs that submit over NATS with nothing of Callboard's: in test/e2e and test/interop. */
+/** Programs that submit over NATS without any code of Callboard; `test/e2e` and `test/interop` run them. */
 export const producers = {
   "producer.mjs": firstOf(readPage("docs/wire-nats.md"), "js").text,
   "producer.py": firstOf(readPage("docs/wire-nats.md"), "python").text,

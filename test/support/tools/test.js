@@ -35,10 +35,10 @@ const { values: options, positionals } = parseArgs({
 
 /** @typedef {{ passed: number, failures: string[] }} Outcome */
 
-/** What is not there, a line each. @type {Set<string>} */
+/** Missing programs, a line for each. @type {Set<string>} */
 const missing = new Set()
 
-/** What a developer has set for Callboard itself must not decide how tests end. */
+/** The environment of the tests, without what a developer has set for Callboard: it must not change the result of tests. */
 const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("CALLBOARD_")))
 // Bun's last tier of compilation pays for programs that run for minutes. Without it the tests take a tenth less processor time.
 environment.BUN_JSC_useFTLJIT = "0"
@@ -57,11 +57,11 @@ function killGroup(child) {
   try {
     if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL")
   } catch {
-    // It has ended meanwhile.
+    // The group has ended in the meantime.
   }
 }
 
-/** Ends everything that runs, so that every stage reports what it has got. @param {string} why */
+/** Ends all stages that run. Each of them reports its results so far. @param {string} why */
 function endAll(why) {
   ended ??= why
   for (const child of running) killGroup(child)
@@ -83,7 +83,7 @@ function run(command, args, { env = environment, show = false, errors = show ? "
   return new Promise((resolve) => {
     if (ended !== undefined) return resolve({ ok: false, how: ended, output: "" })
     const stdio = /** @type {const} */ (["ignore", show ? "inherit" : "pipe", errors])
-    // In a group of its own, so that what it has started ends with it.
+    // The program leads a process group, so that everything that it has started can be ended with it.
     const child = spawn(command, args, { cwd: root, env, stdio: [...stdio], detached: true })
     running.add(child)
     let output = ""
@@ -124,7 +124,7 @@ async function vitest(runtime, command, args) {
   try {
     const env = { ...environment, [resultsFile]: file }
     const reporters = ["--reporter=default", "--reporter=./test/support/tools/progress.js"]
-    // One of the two runs shows what it does; the other one's words would come in between.
+    // Only one of the two runs prints its progress, since the lines of both would mix.
     const show = runtime === "bun" || !wanted.includes("bun")
     const { ok, how, output } = await run(command, [...args, ...reporters], { env, show })
     process.stdout.write(output)
@@ -139,7 +139,7 @@ async function vitest(runtime, command, args) {
 
 /** @param {string} project @returns {Promise<Outcome>} */
 function typesOf(project) {
-  // In one thread: several check the same types again, each for itself, and other stages need the cores.
+  // The compiler uses one thread: several threads would check the same types again, and other stages need the cores.
   const args = ["node_modules/typescript/bin/tsc", "--noEmit", "--singleThreaded", "--project", project]
   return check(`types of ${project}`, args)
 }
@@ -174,15 +174,15 @@ async function prepare() {
 
 /** @type {Promise<void> | undefined} */
 let preparation
-/** Two stages need the programs, and one look is enough. */
+/** Looks for the programs that two stages need, once for both. */
 function preparedOnce() {
   preparation ??= prepare()
   return preparation
 }
 
-/** They install the package, or compile what the pages show. */
+/** The tests that install the package, or compile the examples of the pages. */
 const packageTests = "test/cli/package"
-/** Workers and brokers are killed in the middle of work: that takes long, and the tests of each part run anyway. */
+/** The tests that kill workers and brokers in the middle of work. They take long, and run only on request. */
 const chaosTests = "test/chaos"
 const vitestRun = ["node_modules/vitest/vitest.mjs", "run", "--config", options.config]
 
@@ -243,7 +243,7 @@ const stages = {
   },
 }
 
-/** With `--all`, or when they are named. */
+/** Stages that run only with `--all`, or when they are named. */
 const rare = ["scenarios", "chaos", "page", "package", "interop"]
 const usual = Object.keys(stages).filter((name) => options.all || !rare.includes(name))
 const wanted = positionals.length > 0 ? positionals : usual
@@ -265,8 +265,8 @@ const runStage = async (name) => {
   const seconds = ((performance.now() - start) / 1000).toFixed(1)
   process.stdout.write(`== ${name}: ${outcome.passed} passed, ${outcome.failures.length} failed in ${seconds} s\n`)
 }
-// Side by side: most of the time of a test is waiting. Chaos, a browser and an installation keep both cores busy by themselves, so
-// that they come after the others, one at a time.
+// The stages run side by side, since tests mostly wait. Chaos, the browser and the installation keep both cores busy by themselves:
+// they come after the others, one at a time.
 await Promise.all(wanted.filter((name) => !rare.includes(name)).map(runStage))
 for (const name of wanted.filter((each) => rare.includes(each))) await runStage(name)
 
@@ -274,5 +274,5 @@ if (failures.length > 0) process.stdout.write(`\n${failures.join("\n")}\n`)
 process.stdout.write(
   `\n${[...missing].map((line) => `${line}\n`).join("")}${passed} passed, ${failures.length} failed\n`,
 )
-// Nothing of a test may keep this alive, and all that matters is written.
+// A handle that a test has left open must not keep this process alive; all results are printed by now.
 process.exit(failures.length === 0 ? 0 : 1)

@@ -1,4 +1,4 @@
-/** How much a driver reads for the lists that people look at, on a board with few jobs and on one with many. */
+/** Counts how many rows a driver reads for the lists of the page, on a board with few jobs and on one with many. */
 import { generateId } from "../../../runtime/id.ts"
 import type { Driver, Posting } from "../../../runtime/transport/driver.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
@@ -6,13 +6,13 @@ import type { Query } from "../../../runtime/transport/optional.ts"
 
 const FEW = 1_000
 const MANY = 20_000
-/** As many tasks wait on each board, of hundreds of jobs; `LIMIT` of them are rare, and the oldest. */
+/** Number of waiting tasks for every hundred jobs, in addition to `LIMIT` rare ones, which are the oldest. */
 const WAITING = 20
 const BATCH = 500
 const LIMIT = 50
 const START = 1_700_000_000_000
 
-/** Those that have succeeded are the older half. Of what is rare there is as much on each board, and it is the oldest. */
+/** The index of a job by its age. Most of the older half have succeeded. The 100 oldest jobs of each board are the rare ones. */
 const indexAt = (at: number, count: number): Index => {
   const isRare = at < 100
   const isOlder = at < count / 2
@@ -55,7 +55,7 @@ const fill = async (driver: Driver, count: number): Promise<void> => {
   }
 }
 
-/** What the page asks for. */
+/** The queries of the page. */
 export const QUERIES: Readonly<Record<string, Omit<Query, "limit">>> = {
   newest: {},
   succeeded: { states: ["succeeded"] },
@@ -103,7 +103,7 @@ export const readsOf = async (
   return reads
 }
 
-/** The queries that read more on the larger board, or very much for a page; each finds a whole page. */
+/** Names of the queries that read more on the larger board, or too much for one page. Every query must find a whole page. */
 export const growing = (reads: Awaited<ReturnType<typeof readsOf>>, most = 8 * LIMIT): ReadonlyArray<string> =>
   Object.entries(reads).flatMap(([name, { found, scanned }]) => {
     const [few = Number.NaN, many = Number.NaN] = scanned

@@ -1,6 +1,6 @@
 /**
- * Text that others send must not make an expression look at each of its characters again and again: time may grow with
- * the length of a text, never with its square.
+ * No regular expression takes time that grows with the square of the length of a text: senders of hostile texts could otherwise
+ * block a process.
  */
 import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
@@ -26,7 +26,7 @@ interface Found {
 const LITERAL =
   /(?<=(?:^|[=([,:!&|?{};>])\s*)\/((?:[^/\\[\n*]|\\.|\[(?:[^\]\\\n]|\\.)*\])(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])*)\/([dgimsuvy]*)/g
 
-/** Nothing for a path in a template, which may look like an expression, and is not one that compiles. */
+/** The compiled expression; `undefined` for text that only looks like one, such as a path in a template. */
 const compiled = (source: string, flags: string | undefined): RegExp | undefined => {
   try {
     return new RegExp(source, flags)
@@ -35,7 +35,7 @@ const compiled = (source: string, flags: string | undefined): RegExp | undefined
   }
 }
 
-/** Every expression that is written down in the source, comments aside. */
+/** All literal expressions in the source, without those in comments. */
 const expressions: ReadonlyArray<Found> = ["runtime", "plugins", "actors"].flatMap((folder) =>
   readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
     .filter((name) => /\.[jt]s$/.test(name))
@@ -56,7 +56,7 @@ const expressions: ReadonlyArray<Found> = ["runtime", "plugins", "actors"].flatM
 )
 
 const LENGTH = 10_000
-/** Repeated, to be looked at again and again. */
+/** Texts that are repeated to make a long text. */
 const PUMPS = [
   "1",
   "0",
@@ -87,7 +87,7 @@ const PUMPS = [
   "\u0000",
   "\u001b[",
 ]
-/** In front, to get there. */
+/** Beginnings, which some expressions need before they look at the repeated part. */
 const STARTS = [
   "",
   "1",
@@ -105,10 +105,10 @@ const STARTS = [
   "a\n",
   "{",
 ]
-/** Behind, so that nothing fits. */
+/** The end of each text, which keeps expressions from matching all of it. */
 const END = "\u0001!"
 
-/** The least of some tries, since another program may have had the core. */
+/** Shortest time of up to three tries, in milliseconds: another program may use the core during one of them. */
 const fastest = (work: () => void, bound: number): number => {
   let least = Number.POSITIVE_INFINITY
   for (let tries = 0; tries < 3 && least > bound; tries++) {
@@ -121,7 +121,7 @@ const fastest = (work: () => void, bound: number): number => {
 
 const TEXTS = PUMPS.flatMap((pump) => STARTS.map((start) => start + pump.repeat(LENGTH / pump.length) + END))
 
-// A linear one takes 0.1 milliseconds at most, a quadratic one 50 at least.
+// Linear expressions take 0.1 milliseconds at most, quadratic ones at least 50.
 const BOUND_MS = 20
 
 test("no expression of the source takes time that grows with the square of a text", { timeout: 120_000 }, () => {
@@ -142,7 +142,7 @@ const PARENT = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`
 const digits = `${"1".repeat(LONG)}x`
 const blanks = `1${" ".repeat(LONG)}x`
 
-// What is read of a message, of a header, of an argument and of the configuration.
+// Parsers of messages, headers, arguments and the configuration.
 test.each<readonly [string, () => unknown]>([
   ["a decimal", () => exact("decimal", digits)],
   [

@@ -58,7 +58,7 @@ export const delayCases: ReadonlyArray<DriverCase> = [
       await peer.publish(later, now)
       const asked = Date.now()
       const first = await peer.one(queue)
-      // The answer proves something however late it is, if it was asked for well before the other task was due.
+      // If the take began well before the other task was due, a late answer is a fault of the driver.
       await inTime(asked < due - 1_000 ? Infinity : asked, async () => equal(idOf(first), now.id, "what comes at once"))
       equal(idOf(await peer.one(queue, 8_000)), later.id, "what comes later")
     },

@@ -63,7 +63,7 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
       const queue = fresh("queue")
       const other = await elsewhere()
       await peer.publish(task({ queue }))
-      // From when it was asked for, since the driver counts from a moment later.
+      // The lease is counted from before the take, since the driver counts it from a later moment.
       let end = Date.now() + lease - tolerance
       const delivery = await peer.one(queue)
       const extending = async () => {
@@ -71,7 +71,7 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
           await sleep(0.4 * lease)
           const next = Date.now() + lease - tolerance
           equal(await peer.extend(delivery.token), [true], `extension ${at + 1}`)
-          // One that comes too late leaves the old end, so that nothing after it is held against the driver.
+          // An extension that comes too late does not count, so that the checks after it do not blame the driver.
           if (Date.now() < end) end = next
         }
       }

@@ -44,7 +44,7 @@ const persist = async ({ peer, until }: DriverContext, postings: ReadonlyArray<P
   }
 }
 
-/** One take; nothing while the broker is away. */
+/** Takes once. Resolves with no deliveries while the broker is away. */
 const takeThrough = async ({ driver }: DriverPeer, queue: string, wait = 500): Promise<ReadonlyArray<Delivery>> => {
   try {
     const request = { queues: [queue], max: 5, wait, rotate: false }
@@ -102,7 +102,7 @@ const throughDisturbance = (context: DriverContext, disturb: () => Promise<void>
     await persist(context, postings.slice(0, third))
     await Promise.all([persist(context, postings.slice(third)), within("the restart", disturb(), 30_000)])
     if (harness.capabilities.dedupeWindow > 0 && peer.driver.waiting !== undefined) {
-      // All may have been published before the restart, and the connection is not back yet.
+      // All tasks may have been published before the restart, so the connection need not be back yet.
       const waiting = () => peer.waiting({ queue }, 10_000).catch((error: unknown) => void away(error, "a list"))
       const found = await until("a list of what waits", waiting, mending(context))
       sameSet(found, ids, "what waits after publishing through a restart")

@@ -1,4 +1,4 @@
-/** What lists and counts ask of the server: as much on a board with many jobs as on one with few. */
+/** Lists and counts make the server read as much on a board with many jobs as on a board with few. */
 import { connect, type NatsConnection } from "nats"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
 import { Link } from "../../../../plugins/nats/connection/link.ts"
@@ -172,7 +172,7 @@ test("a stream is read from its end, also where most was removed and where match
   expect(await drain((below) => new WholeScan(reader, bounds, below), 700)).toEqual(left)
   for (const [kind, expected] of Object.entries(matches)) {
     const sample = { filter: `${stream}.${kind}.0.*`, share: 2 }
-    // Whether or not the server may be asked where the first and the last of them are.
+    // With and without asking the server where the first and the last match are.
     for (const options of [{ near: 64 }, { near: 64, most: 5, sample }, { near: 16, most: 5 }, {}]) {
       const scanOf = (below: number) => new FilteredScan(reader, `${stream}.${kind}.*.*`, bounds, below, options)
       expect(await drain(scanOf, 300), `${kind} ${JSON.stringify(options)}`).toEqual(expected)

@@ -1,4 +1,4 @@
-/** Connecting to nats: what is refused and how, and what an application's own connection is used for. */
+/** Connecting to nats: errors of connections that are refused, and the use of an application's own connection. */
 import { spawnSync } from "node:child_process"
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { createServer } from "node:net"
@@ -25,7 +25,7 @@ const options = (fields: Partial<ConnectOptions> = {}): ConnectOptions => ({
 
 const never = new AbortController().signal
 
-/** How connecting fails. */
+/** The error with which connecting fails. */
 const refusal = async (url: string, fields: Partial<ConnectOptions> = {}): Promise<TransportError> => {
   try {
     const transport = await connectNats(url, options(fields))
@@ -52,7 +52,7 @@ const refusedElsewhere = (url: string): Record<string, string> => {
     })
   `
   for (let attempt = 0; attempt < 5; attempt++) {
-    // With the installed packages, as all tests: else Deno fetches its own, and says so.
+    // Deno must use the installed packages, as in all tests: otherwise it downloads its own, and prints that.
     const args = "bun" in process.versions ? ["--eval", script] : ["eval", "--node-modules-dir=manual", script]
     const { stdout, stderr } = spawnSync(process.execPath, args, { encoding: "utf8", timeout: 15_000 })
     if (stdout.trim() !== "") return JSON.parse(stdout)
@@ -315,7 +315,7 @@ describe("a connection that the application holds", () => {
     await driver?.close()
     expect(await waiting).toEqual({ deliveries: [] })
     expect(client.isClosed()).toBe(false)
-    // Nothing of the transport is left on it.
+    // The transport has left no subscription on the connection.
     await client.flush()
     const { inMsgs } = client.stats()
     await client.flush()

@@ -1,4 +1,4 @@
-/** The nats driver at the level of its own contract: what is counted on the wire, and what a crash leaves behind. */
+/** The nats driver by itself: the messages that it sends, and what a crash leaves behind. */
 import { actor, serve } from "callboard"
 import { connect as dial, headers, type NatsConnection } from "nats"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
@@ -55,7 +55,7 @@ let resources: AsyncDisposableStack
 let namespace: string
 /** All bytes that the driver behind the proxy has sent. */
 let sent: string
-/** Replaces what the driver sends. */
+/** Replaces text that the driver sends; `undefined` leaves it unchanged. */
 let tap: ((text: string) => string) | undefined
 
 beforeAll(async () => {
@@ -112,7 +112,7 @@ const commit = async (driver: Driver, one: Commit) => {
   return committed
 }
 
-/** Stores a record, which must be stored: its revision. */
+/** Stores a record. Resolves with its revision; fails if it is not stored. */
 const store = async (
   driver: Driver,
   id: string,
@@ -137,7 +137,7 @@ const read = async (driver: Driver, id: string, what: "record" | "all" = "all") 
 /** Resolves when the server has answered all earlier requests. */
 const roundTrip = (driver: Driver) => read(driver, "nothing", "record")
 
-/** What was published to streams: the subjects of this namespace, in order. */
+/** Subjects of this namespace to which the driver has published, in order. */
 const subjectsSent = (): ReadonlyArray<string> =>
   [...sent.matchAll(/H?PUB (\S+)/g)]
     .map(([, subject = ""]) => subject)
@@ -185,7 +185,7 @@ test("the acknowledgement of a job does not wait for what follows from others", 
   const acks = subjects.flatMap((subject, at) => (subject.startsWith("$JS.ACK") ? [at] : []))
   const posted = subjects.findIndex((subject) => subject.includes(".j.next."))
   expect(acks).toHaveLength(3)
-  // The last acknowledgement is held back until all are added: its reply stands for all of them.
+  // The last acknowledgement is sent after the postings, since its reply confirms all of them.
   expect(acks[0]).toBeLessThan(posted)
   expect(acks[1]).toBeGreaterThan(posted)
 })
@@ -296,7 +296,7 @@ test("on three servers a record that was replaced is never found again, and mend
   let cut = false
   const wire = await startProxy(
     () => first?.port ?? 0,
-    // The process dies before it removes the task and the entry of the record that it has replaced.
+    // The process dies before it removes the task, and the entry of the record that it has replaced.
     (text) => (cut && /STREAM\.(PURGE|MSG\.DELETE)/.test(text) ? Promise.resolve("PING\r\n") : undefined),
   )
   resources.defer(() => wire.stop())
@@ -317,10 +317,10 @@ test("on three servers a record that was replaced is never found again, and mend
   for (const driver of readers) {
     expect(textOf((await read(driver, posting.id, "record"))?.record)).toBe("cancelled")
     expect(await driver.orphans?.(Date.now() + 1_000, 10)).toEqual([])
-    // Its entry as a waiting job is still there, and lists skip it.
+    // The entry of the waiting job is still there, and lists skip it.
     expect((await driver.query?.({ limit: 10, states: ["queued", "started"] }))?.jobs).toEqual([])
   }
-  // Also when the server that had it dies.
+  // The readers also see it when the server that has stored it dies.
   await first?.kill()
   await eventually(async () => textOf((await read(reader, posting.id, "record"))?.record) === "cancelled")
   expect(await reader.orphans?.(Date.now() + 1_000, 10)).toEqual([])
@@ -345,7 +345,7 @@ describe("a worker that dies between two steps", () => {
     await driver.commit([{ id: posting.id, task: { kind: "withdraw" } }])
     await eventually(async () => (await read(driver, posting.id)) === undefined)
     expect((await driver.query?.({ limit: 10, states: ["queued", "cancelled"] }))?.jobs).toEqual([])
-    // A process that starts now reads all entries.
+    // A driver that connects now reads all entries.
     const fresh = await direct()
     expect(await fresh.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     await done
@@ -361,7 +361,7 @@ describe("a worker that dies between two steps", () => {
     expect(await driver.orphans?.(Date.now() + 1_000, 10)).toEqual([lost.id])
     await store(driver, lost.id, "queued", revision, { post: [lost] })
     expect(await driver.orphans?.(Date.now() + 1_000, 10)).toEqual([])
-    // Its entry is read again once the job waits again.
+    // The search for orphans reads the entry again once the job waits again.
     const known = await read(driver, lost.id)
     await store(driver, lost.id, "started", known?.revision ?? "")
     const started = await read(driver, lost.id)
@@ -543,7 +543,7 @@ test("values that expired long ago, and that the server has kept, are swept", as
     await client.jetstream().publish(names.value(key), bytesOf(key), { headers: header })
   }
   const now = await driver.store.now()
-  // Without a time to live of the server: as if it had forgotten it.
+  // The values have no time to live on the server, as if the server had forgotten it.
   for (let count = 0; count < 300; count++) await put(`old/${count}`, now - 3_600_000)
   await put("just-expired", now - 1_000)
   await put("alive", now + 3_600_000)
@@ -629,7 +629,7 @@ test("a job that ends while a list looks for it is in the list, once", async () 
   const api = Link.prototype.api
   const spy = vi.spyOn(Link.prototype, "api").mockImplementation(async function (this: Link, name, body) {
     const streams = /^STREAM\.INFO\..*_(state|queue)$/.exec(name)?.[1]
-    // A list that looks at records before it has seen the tasks comes to the tasks once the job has ended.
+    // A list that read the records before the tasks would read the tasks only after the job has ended, and miss the job.
     if (streams === "queue") await ended
     const answer = api.call(this, name, body)
     if (streams !== "state" || ended !== undefined) return answer

@@ -1,4 +1,4 @@
-/** What the nats transport derives without a server: names, URLs, versions, fences. */
+/** Parts of the nats transport that need no server: names, URLs, versions, fences. */
 import { Result } from "effect"
 import fc from "fast-check"
 import { expect, test } from "vitest"

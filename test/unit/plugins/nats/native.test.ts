@@ -39,7 +39,7 @@ class Producer {
     return JSON.parse(answer.exec(this.#read.toString())?.[1] ?? "")
   }
 
-  /** Subscribes to a subject; what has come on it so far, as JSON. */
+  /** Subscribes to a subject. Returns a function with the messages so far, as parsed JSON. */
   hear(subject: string): () => ReadonlyArray<Readonly<Record<string, unknown>>> {
     this.#socket.write(`SUB ${subject} ${++this.#count}x\r\n`)
     const told = new RegExp(`^H?MSG ${subject.replaceAll(".", "\\.")} (?:.*\r\n)+?(\\{.*\\})\r\n`, "gm")
@@ -56,7 +56,7 @@ const block = (headers: Readonly<Record<string, string>>): string =>
     .map(([name, value]) => `${name}: ${value}\r\n`)
     .join("")}\r\n`
 
-/** Publishes a task on a queue; its id. */
+/** Publishes a task to a queue. Resolves with its id. */
 const submit = async (
   headers: Readonly<Record<string, string>> | string | Uint8Array,
   body: string | Uint8Array = "{}",
@@ -110,12 +110,12 @@ afterAll(async () => {
   await server?.stop()
 })
 
-/** One more service, for a queue of a test of its own. */
+/** Starts another service, for the queue of a single test. */
 const serve = (queue: string) => start([native], { transport: server.url, queues: [queue], unknownGrace: 0 })
 
 const outcome = (id: string) => client.job(id).outcome({ timeout: 30 })
 
-/** What a message became that has no id of its own: the dead letter whose reason names its subject. */
+/** The dead letter of a message without an id: its reason names the subject of the message. */
 const deadLetter = (id: string): Promise<string> => {
   const find = async () => {
     const { jobs } = await client.jobs({ dead: true, limit: 1_000 })
@@ -377,7 +377,7 @@ describe("what makes no task is a dead letter with the reason, and the worker go
         /^undecodable: \d+ bytes, 364544 are allowed\. Store large data elsewhere and send its address$/,
       )
     expect(none).toContain("nor a task")
-    // What is a little smaller is stored again for its retry.
+    // A task that is a little smaller is accepted, and is stored again for its retry.
     const fits = await submit({ task: "native.flaky" }, JSON.stringify({ text: "x".repeat(364_000) }))
     expect(await outcome(fits)).toEqual({ state: "succeeded", result: 1 })
     await lives()

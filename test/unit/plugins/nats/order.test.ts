@@ -1,6 +1,6 @@
 /**
- * The order of tasks on nats at the worst moments: high jobs are accepted exactly while a request of a pull is on its way
- * to the server. A wire between worker and server holds that request until they are, and until the server has heard of them.
+ * The order of tasks on nats at the worst moments: high jobs are accepted exactly while a request of a pull is on its way to the
+ * server. A proxy between worker and server holds that request until the jobs are accepted and the server counts them.
  */
 import { actor, connect } from "callboard"
 import { connect as dial, type NatsConnection } from "nats"
@@ -18,16 +18,16 @@ import { type Proxy, startProxy } from "./proxy.ts"
 
 const never = new AbortController().signal
 
-/** Throws of high jobs, each at the next of as many moments. */
+/** How many times high jobs are submitted, at how many different moments of a pull, and how many of them each time. */
 const THROWS = 50
 const MOMENTS = 10
 const HIGH = 20
 
 let server: NatsServer
 let proxy: Proxy
-/** A client beside the transports, to look. */
+/** A client of the server for the test itself. */
 let admin: NatsConnection
-/** What the wire does with what the worker sends. */
+/** Gets the text that the worker sends. Resolves with the text to send in its place; `undefined` sends it unchanged. */
 let tap: ((sent: string) => Promise<string> | undefined) | undefined
 
 beforeAll(async () => {
@@ -45,7 +45,7 @@ afterAll(async () => {
   await server?.stop()
 })
 
-/** Resolves when the consumer of a lane counts so many tasks, or more, that it has not handed over yet. */
+/** Resolves when the consumer of a lane counts `count` tasks or more that it has not handed over yet. */
 const heard = (namespace: string, queue: string, band: number, count: number): Promise<unknown> => {
   const names = new Names(namespace)
   const subject = `$JS.API.CONSUMER.INFO.${names.queueStream}.${names.consumer(queue, band)}`
@@ -53,7 +53,7 @@ const heard = (namespace: string, queue: string, band: number, count: number): P
   return eventually(async () => (await pending()) >= count, { every: 1 })
 }
 
-/** Lets so many requests of pulls pass, and holds the next one until `act` has ended. */
+/** Lets `requests` requests of pulls pass, and holds the next one until `act` has ended. */
 const whileHeld = <T>(requests: number, act: () => Promise<T>): Promise<T> =>
   new Promise((resolve, reject) => {
     let passing = requests
@@ -97,14 +97,14 @@ describe.each([
       }
       await start([note], { transport: `nats://127.0.0.1:${proxy.port}?ns=${ns}`, queues, concurrency, prefetch: 1 })
       for (let at = 0; at < THROWS; at++) {
-        // A new backlog each time: a task that is handed over for the first time starts in the turn in which it comes.
+        // Each round has a new backlog, since a task that is handed over for the first time starts without a claim.
         const before = started.length
         await submit(low, `low-${at}`, 12 * concurrency)
         await eventually(() => started.length >= before + 2 * concurrency, { every: 1 })
-        // One pull runs at a time, and it is the one that is held: no other task is on its way to a handler.
+        // Only one pull runs at a time, and it is held: no other task is on its way to a handler.
         const accepted = await whileHeld(at % MOMENTS, async () => {
           await submit(high, `high-${at}`, HIGH)
-          // One of them may have come to a lane that was parked.
+          // One of the tasks may have been handed over to a parked request.
           await heard(ns, queue, band, HIGH - 1)
           return started.length
         })
@@ -114,7 +114,7 @@ describe.each([
         const overtakers = since.slice(0, since.findLastIndex(isHigh)).filter((name) => !isHigh(name))
         expect(overtakers.length).toBeLessThanOrEqual(concurrency)
       }
-      // What was handed back was neither lost nor doubled, waited for no lease, and counts no attempt.
+      // Tasks that were handed back are neither lost nor doubled, do not wait for a lease, and count no attempt.
       expect(started.toSorted()).toEqual(submitted.toSorted())
       expect([...attempts]).toEqual([1])
     },
@@ -147,14 +147,14 @@ describe("a pull", () => {
 
   const pull = (max: number, wait = 5_000) => worker.jobs.take({ queues, max, wait }, never)
 
-  /** Publishes tasks of one queue and priority; the server has heard of them then. */
+  /** Publishes tasks of one queue and priority. Resolves once the consumer counts them. */
   const publish = async (postings: ReturnType<typeof tasks>): Promise<void> => {
     const [{ queue, level } = { queue: "", level: 0 }] = postings
     await other.jobs.publish(postings)
     await heard(namespace, queue, bands.of(level), postings.length)
   }
 
-  /** How many requests wait at the consumer of a lane. */
+  /** Number of requests that wait at the consumer of a lane. */
   const waiting = async (queue: string, level: number): Promise<number> => {
     const names = new Names(namespace)
     const subject = `$JS.API.CONSUMER.INFO.${names.queueStream}.${names.consumer(queue, bands.of(level))}`
@@ -167,7 +167,7 @@ describe("a pull", () => {
       const kinds = queues.flatMap((queue) =>
         [9, 4, 0].map((priority) => tasks(queue, (round * priority) % 4, priority)),
       )
-      // Lowest first, so that the order in which they came is of no help.
+      // The lowest tasks are published first, so that the order of publication differs from the expected one.
       for (const kind of kinds.toReversed()) if (kind.length > 0) await publish(kind)
       const expected = ids(kinds.flat())
       const came: Array<string> = []
@@ -188,7 +188,7 @@ describe("a pull", () => {
     await publish(mid)
     await publish(low)
     expect((await pull(1)).map(idOf)).toEqual(ids(mid.slice(0, 1)))
-    // It has asked `high` by then.
+    // The held request is the second one of the pull, which has already found `high` empty.
     const accepting = whileHeld(1, () => publish(high))
     expect((await pull(4)).map(idOf)).toEqual(ids([...mid.slice(1), ...low.slice(0, 3)]))
     await accepting
@@ -215,14 +215,14 @@ describe("a pull", () => {
     const [low, high] = [tasks("low", 12), tasks("high", 5)]
     await publish(low)
     expect((await pull(2)).map(idOf)).toEqual(ids(low.slice(0, 2)))
-    // The next pull takes `high` for empty, and asks it together with `low`.
+    // The next pull expects `high` to be empty, and asks it together with `low`.
     const accepting = whileHeld(0, () => publish(high))
     expect((await pull(4)).map(idOf)).toEqual(ids(high.slice(0, 4)))
     await accepting
     expect((await pull(3)).map(idOf)).toEqual(ids([...high.slice(4), ...low.slice(2, 4)]))
     const rest = await pull(8)
     expect(rest.map(idOf)).toEqual(ids(low.slice(4)))
-    // Handed over twice, as the broker counts; nothing is stored about them.
+    // The broker has handed two of them over twice; nothing is stored about that.
     expect(rest.map(({ deliveries }) => deliveries)).toEqual([2, 2, 1, 1, 1, 1, 1, 1])
     const records = await Promise.all(ids(low.slice(4)).map((id) => other.jobs.find(id)))
     expect(records.map((found) => found?.record.state)).toEqual(rest.map(() => "queued"))
@@ -231,7 +231,7 @@ describe("a pull", () => {
   test("that does not wait brings what the consumer has not heard of yet when it is asked", async () => {
     const low = tasks("low", 1)
     await publish(low)
-    // Another lane answers in its place, where there is nothing.
+    // Another lane, which is empty, answers in place of the lane that has the task.
     const names = new Names(namespace)
     const [asked, answering] = [names.consumer("low", 4), names.consumer("high", 4)]
     tap = (sent) =>
@@ -247,7 +247,7 @@ describe("a pull", () => {
     const [one, two, high] = [tasks("low", 1), tasks("low", 1), tasks("high", 1)]
     await other.jobs.publish(one)
     expect((await idle).map(idOf)).toEqual(ids(one))
-    // As in a cluster that has no leader for it.
+    // The consumer of one lane cannot be made, as in a cluster that has no leader for it.
     const own = new Names(namespace)
     const away = own.consumer("high", 4)
     const creation = new RegExp(
@@ -262,7 +262,7 @@ describe("a pull", () => {
     }
     try {
       await admin.request(`$JS.API.CONSUMER.DELETE.${own.queueStream}.${away}`)
-      // Requests that are parked still are told; without them a pull has to find out.
+      // Parked requests are told that the consumer is gone. This pull uses them up, so the next one has to find that out.
       await pull(1, 0).catch(() => undefined)
       await other.jobs.publish(two)
       const began = performance.now()

@@ -1,4 +1,4 @@
-/** What only the postgres transport promises, against a real server. `kit.test.ts` has what all promise. */
+/** Promises of the postgres transport beyond those of all transports, which `kit.test.ts` tests. Against a real server. */
 import pg from "pg"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
 import { SETTINGS } from "../../../../plugins/postgres/link.ts"
@@ -24,7 +24,7 @@ const through = (port: number): URL => {
   return url
 }
 
-/** Asks the server, past the transport. */
+/** Runs a statement in the server without the transport. */
 const ask = async (
   text: string,
   values: ReadonlyArray<unknown> = [],
@@ -40,7 +40,7 @@ const ask = async (
 
 const options = (namespace: string): ConnectOptions => ({ namespace, lease: 30_000, name: "test", timeout: 5_000 })
 
-/** How connecting fails. */
+/** The error with which connecting fails. */
 const refusal = async (url: URL, namespace: string): Promise<unknown> => {
   try {
     await (await plugin.connect(url, options(namespace))).close()
@@ -85,7 +85,7 @@ test("a database that holds no UTF-8 is refused", async () => {
 
 test("a server that falls silent is given up within the bound, and found again", async () => {
   const wire = await startProxy(() => server.port)
-  // A busy machine may not connect within this time.
+  // On a busy machine connecting may take longer than this timeout, so it is repeated.
   const driver = await eventually(() => plugin.connect(through(wire.port), { ...options("silent"), timeout: 1_000 }))
   const statuses: Array<string> = []
   const news: Array<string> = []
@@ -94,7 +94,7 @@ test("a server that falls silent is given up within the bound, and found again",
   try {
     wire.freeze()
     const began = performance.now()
-    // It may have happened: that is an answer about the item, and no failure of the call.
+    // The commit may have been stored. The answer says so for this item; the call itself does not fail.
     const [answer] = await driver.commit([{ id: "a", post: [posting("a", "t")] }])
     expect(answer).toMatchObject({ status: "failed", error: { reason: "unavailable", outcome: "unknown" } })
     expect(performance.now() - began).toBeLessThan(5_000)
@@ -122,7 +122,7 @@ test("what is published during a take does not come before what was published ea
   const driver = await plugin.connect(through(server.port), options("order"))
   const schema = `"${schemaOf("order")}"`
   try {
-    // Handing out a task of the middle queue waits until it is told to go on.
+    // A take of the middle queue waits in this function until the test lets it go on.
     await ask(`CREATE FUNCTION ${schema}.pause() RETURNS trigger LANGUAGE plpgsql AS
       'BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NEW; END'`)
     await driver.publish([{ ...posting("first", "t"), queue: "middle" }])
@@ -164,7 +164,7 @@ test("a queue in which nothing is to come names no time to ask again", async () 
 test("long namespaces that begin alike are apart", () => {
   const [one, other] = [`${"n".repeat(63)}1`, `${"n".repeat(63)}2`].map(schemaOf)
   expect(one).not.toBe(other)
-  // Names of channels are longer, and have 63 bytes at most.
+  // Names of channels are longer than the schema's, and have 63 bytes at most.
   expect(`${one}:queue`.length).toBeLessThanOrEqual(63)
 })
 
@@ -235,7 +235,7 @@ test("what ended is removed from the tables", async () => {
   await driver.close()
 })
 
-/** The blocks that a plan has read, in all. */
+/** Number of blocks that a statement has read, by its plan. */
 const blocksOf = (plan: Readonly<Record<string, unknown>>): number =>
   Number(plan["Shared Hit Blocks"]) + Number(plan["Shared Read Blocks"])
 

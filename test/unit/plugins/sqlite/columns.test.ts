@@ -1,4 +1,4 @@
-/** What is packed into columns comes out as it went in, and sorts as it should. */
+/** Values that are packed into columns are read back unchanged, and sort in the right order. */
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import { faultOf, isBusy, isDatabaseWide } from "../../../../plugins/sqlite/database/fault.ts"

@@ -1,4 +1,4 @@
-/** A database that cannot grow: what is refused, how that is told, and that it goes on by itself once there is room. */
+/** A database that cannot grow: which calls are refused, with which message, and that they work again once there is room. */
 
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"

@@ -1,4 +1,4 @@
-/** A database that is removed or replaced while it is open: noticed, told, and gone on with in the file that comes after. */
+/** A database that is removed or replaced while it is open: the loss is noticed and reported, and the next file is used. */
 
 import { existsSync, mkdirSync, renameSync, rmSync } from "node:fs"
 import { join } from "node:path"
@@ -36,7 +36,7 @@ const connect = async (path: string): Promise<Driver> => {
   return driver
 }
 
-/** Records the changes of status, and waits for one. */
+/** Records the changes of a driver's status. The returned function waits for one. */
 const follow = (driver: Driver) => {
   const told: Array<string> = []
   driver.onStatus((status, why) => told.push(why === undefined ? status : `${status}: ${why.message}`))

@@ -3,7 +3,7 @@ import { withTransportTime } from "../../../../runtime/async/clock.ts"
 
 const HOUR = 3_600_000
 
-/** A machine whose clock is `off` ahead of the transport's, and on which an answer is read `late` after it was given. */
+/** A machine whose clock is `off` ms ahead of the transport's, and which reads an answer `late` ms after it was given. */
 const machine = (off: number, late: number) => {
   const state = { at: 1_000_000, late }
   const times = withTransportTime(

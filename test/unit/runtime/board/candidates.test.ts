@@ -1,4 +1,4 @@
-/** Which job a claim of the next job tries: in order, with as few looks at the store as that takes. */
+/** Claims of the next job try jobs in their order, with as few looks at the store as possible. */
 import { connect } from "callboard"
 import { expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
@@ -50,10 +50,10 @@ test("claims at the same time work a backlog off with few looks, and none tries 
     }),
   )
   expect(new Set(names).size).toBe(960)
-  // In their order, but for those that are claimed at the same time.
+  // The jobs are claimed in their order, apart from those that are claimed at the same time.
   for (const [at, name] of names.entries()) expect(Math.abs(name - at)).toBeLessThan(100)
   expect(lists() - before.lists).toBeLessThan(40)
-  // Two writes for each, and a few for the index; a claim that was tried in vain reads the job again.
+  // Each job takes two writes, and the index a few; a claim that fails reads the job again.
   expect((faults.calls.get("store.write") ?? 0) - before.writes).toBeLessThan(1_960)
   expect((faults.calls.get("store.get") ?? 0) - before.gets).toBeLessThan(60)
 })
@@ -63,7 +63,7 @@ test("what another board has posted keeps its place among its own", async () => 
   await board.post("0")
   expect((await board.take("me")).job.name).toBe("0")
   for (let at = 1; at <= 6; at++) await (at % 2 === 0 ? board : other).post(`${at}`)
-  // It is told of them at once, as a process on another machine is before it can have posted later.
+  // The other board gets the announcement at once, as in another process before that process posts.
   await new Promise((resolve) => setTimeout(resolve, 50))
   const names: Array<string> = []
   for (let at = 1; at <= 6; at++) names.push((await board.take("me")).job.name)

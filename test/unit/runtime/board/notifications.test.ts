@@ -1,4 +1,4 @@
-/** Announcements of boards: none is left behind, and a wait that is over leaves nothing behind. */
+/** Announcements of boards: each is sent, and a wait that is over leaves no listener behind. */
 import { connect } from "callboard"
 import { expect, onTestFinished, test } from "vitest"
 import { BoardNotifications } from "../../../../runtime/board/notifications.ts"
@@ -31,7 +31,7 @@ test("a wait leaves nothing behind, however often a board on which nothing happe
   onTestFinished(() => client.close())
   const job = await client.board("builds").post("a")
   await job.wait({ timeout: 0 })
-  // A promise that stays unsettled keeps all that has waited for it.
+  // A promise that never settles keeps everything in memory that waits for it.
   const asked = new Map<unknown, number>()
   const then = Promise.prototype.then
   Promise.prototype.then = function (...given) {

@@ -1,4 +1,4 @@
-/** Where new jobs go: no bucket grows, none is missed by a reader, and a late poster is not lost. */
+/** The places of new jobs: no bucket grows beyond its size, readers miss no bucket, and the job of a late poster is found. */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { BoardEntries, RETIRE_MS } from "../../../../runtime/board/entries.ts"
 import { Places } from "../../../../runtime/board/places.ts"
@@ -23,7 +23,7 @@ afterEach(async () => {
   await close()
 })
 
-/** Posts as a board does; resolves with the key. */
+/** Posts a job as a board does. Resolves with the key of its entry. */
 const post = async (places: Places, name = "a"): Promise<string> => {
   for (;;) {
     const offer = await places.offer("NORMAL")
@@ -86,7 +86,7 @@ test("posts that are under way at the same time try no place that another one of
   )
   expect(conflicts).toBe(0)
   expect(new Set(await namesOf()).size).toBe(3_000)
-  // Readers know after which jobs those of a bucket come, or they would read all buckets for the first job.
+  // Each bucket has a lower bound of its sequences: without these bounds a reader would read all buckets for the first job.
   const { opened = [] } = (await entries.index())["NORMAL"] ?? {}
   expect(opened.length).toBeGreaterThan(10)
   expect(opened.filter((sequence) => sequence === 0).length).toBeLessThan(4)
@@ -102,7 +102,7 @@ test("a poster reads neither the buckets that it fills, nor those whose places i
   const places = new Places(entries)
   const lists = vi.spyOn(store, "list")
   for (let at = 0; at < 1_000; at++) await post(places)
-  // The first one, which it has not opened by itself.
+  // The poster has read only the first bucket, since it has opened the others itself.
   expect(lists).toHaveBeenCalledTimes(1)
   expect(await buckets()).toEqual([256, 256, 256, 232])
   const index = await entries.index()
@@ -123,7 +123,7 @@ test("a job in an earlier bucket comes after those of a later one that were post
   for (let at = 0; at < 300; at++) await post(late, `${at}`)
   const done = (await store.list({ prefix: "board/b/2/0/", limit: 300 })).filter(({ key }) => key !== first)
   await store.write(done.map(({ key }) => ({ key, value: null })))
-  // The first poster has not noticed yet that there is another bucket.
+  // The first poster has not noticed yet that there is a later bucket.
   expect(await post(early, "last")).toMatch(/^board\/b\/2\/0\//)
   const names = await namesOf()
   expect(names).toEqual(["first", ...Array.from({ length: 45 }, (_, at) => `${255 + at}`), "last"])
@@ -132,7 +132,7 @@ test("a job in an earlier bucket comes after those of a later one that were post
 describe("with clocks that are set", () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ["Date", "performance"] }))
 
-  /** Two buckets, of which the first is empty again. */
+  /** Fills two buckets, and removes all jobs of the first one. */
   const drained = async (places: Places): Promise<void> => {
     const keys: Array<string> = []
     for (let at = 0; at < 300; at++) keys.push(await post(places, `${at}`))
@@ -147,7 +147,7 @@ describe("with clocks that are set", () => {
     vi.advanceTimersByTime(RETIRE_MS - 1)
     await namesOf(reader)
     expect(await head()).toBe(0)
-    // Another process has to see for itself for how long the bucket has been passed.
+    // Another process does not know for how long there has been a later bucket, so it keeps this one.
     vi.advanceTimersByTime(1)
     await namesOf(new BoardReader(new BoardEntries(store, "b"), () => undefined))
     expect(await head()).toBe(0)
@@ -178,7 +178,7 @@ describe("with clocks that are set", () => {
     expect(lists).toHaveBeenCalledTimes(3)
     vi.advanceTimersByTime(1_000)
     expect((await look()).at(-1)).toBe("late")
-    // Where the posting is announced the bucket is read at once.
+    // A reader that gets the announcement of the posting reads the bucket at once.
     const [late] = (await store.list({ prefix: "board/b/2/0/", limit: 300 })).flatMap(
       (each) => entries.decode(each) ?? [],
     )
@@ -206,9 +206,9 @@ describe("with clocks that are set", () => {
       vi.advanceTimersByTime(1_000)
       expect((await namesOf(reader))[0]).toBe("0")
     }
-    // The bucket of the job, and the last one.
+    // Each time the reader reads two buckets: the one with the job, and the last one.
     expect(lists).toHaveBeenCalledTimes(10)
-    // Once the job is gone all of them are dropped.
+    // Once the job is gone all earlier buckets are dropped.
     await store.write([{ key: keys[0] ?? "", value: null }])
     await namesOf(reader)
     expect(await head()).toBe(3)
@@ -255,7 +255,7 @@ describe("with clocks that are set", () => {
     const reader = new BoardReader(entries, () => undefined)
     await namesOf(reader)
     vi.advanceTimersByTime(RETIRE_MS)
-    // The reader has found the bucket empty, and is held up by its caller before it drops it.
+    // The reader has found the bucket empty. Its caller keeps it from dropping the bucket until the next call.
     const jobs = reader.jobs()
     await jobs.next()
     expect(await head()).toBe(0)

@@ -1,4 +1,4 @@
-/** What an owner has left that lost its job is rolled back before the job is handed over, however often that fails. */
+/** After an owner has lost its job, the next claim rolls its work back before the job is handed over, however often that fails. */
 import { connect } from "callboard"
 import { expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
@@ -20,7 +20,7 @@ test("after a failed hook the next claimer rolls back what was lost, and the one
   await expect(board.claim(job, "first")).rejects.toThrow(/onTakeover failed.*cannot roll back/)
   await expect(board.take("second")).rejects.toThrow(/onTakeover failed.*cannot roll back/)
   expect(await job.find()).toMatchObject({ state: "UNCLAIMED", owner: null, expiresIn: "NOT_CLAIMED" })
-  // Its last owner has lost it all the same.
+  // The last owner has lost the job all the same.
   await expect(board.consume(job.id, "lost")).rejects.toMatchObject({ code: "not-found" })
   const third = await board.claim(job, "third")
   expect(told).toEqual(["lost lapsed", "lost lapsed", "lost lapsed"])
@@ -61,7 +61,7 @@ test("a claimer that dies while it rolls back leaves that to the next one, and i
   expect(taken.view).toMatchObject({ owner: "next", lastOwner: "dead" })
   frozen.resolve()
   await expect(dead).rejects.toMatchObject({ code: expect.stringMatching(/^not-/) })
-  // What has been rolled back is not rolled back again.
+  // Work that was rolled back is not rolled back again.
   await lapsed()
   await (await second.claim(job.id, "last")).consume()
   expect(told).toEqual(["lost lapsed", "next lapsed"])

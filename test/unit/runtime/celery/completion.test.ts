@@ -1,4 +1,4 @@
-/** What a worker does for tasks of Celery's clients, with a back end in this process. */
+/** Completion of tasks that Celery clients submitted, with a result back end in this process. */
 import { actor, connect } from "callboard"
 import { Result } from "effect"
 import { describe, expect, onTestFinished, test } from "vitest"
@@ -17,7 +17,7 @@ import { TaskNames } from "../../../../runtime/worker/telemetry/observer.ts"
 import { startWorker } from "../../../../runtime/worker/worker.ts"
 import { eventually } from "../../../support/servers/process.ts"
 
-/** Results and counters in maps. `before`: called before each write, and may fail. */
+/** A result back end with results and counters in maps. `before` is called before each write; if it fails, the write fails. */
 const backEnd = (before: (keys: ReadonlyArray<string>) => Promise<void> = async () => undefined) => {
   const kept = new Map<string, Uint8Array>()
   const members = new Map<string, Map<string, number>>()
@@ -93,7 +93,7 @@ const open = async (end: ReturnType<typeof backEnd>) => {
     await client.close()
   })
   const { jobs } = client.connection
-  /** As a client of Celery does: without a header of ours. */
+  /** Submits a task as a Celery client does, without Callboard's header. */
   const send = async (
     name: string,
     args: ReadonlyArray<unknown>,

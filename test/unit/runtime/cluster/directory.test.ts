@@ -113,7 +113,7 @@ describe("a store that fails", () => {
     const { client, isDown } = await start()
     isDown(true)
     const job = await client.submit("text", { queue: "mine", input: { secret: 1 } })
-    // What the method hides is not known then.
+    // Without the description of the method it is not known which arguments it hides.
     expect(await job.find()).toMatchObject({ queue: "mine", input: { secret: "***" } })
   })
 

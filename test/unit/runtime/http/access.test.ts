@@ -19,10 +19,10 @@ const tokens: ReadonlyArray<Token> = [
   { token: SUBMIT, scopes: ["submit"] },
   { token: OPERATE, scopes: ["operate"] },
   { token: OUTLINE, scopes: ["read", "no-payload"], name: "on call" },
-  // The last, because it may end the service.
+  // The token with all scopes comes last, because its requests may end the service.
   { token: ADMIN, scopes: ["admin"] },
 ]
-/** A service that several cases share. */
+/** Starts a service at the first call, for all cases that share it. */
 const once = (begin: () => Promise<Running>): (() => Promise<Running>) => {
   let running: Promise<Running> | undefined
   return () => {
@@ -68,7 +68,7 @@ describe("with tokens", () => {
       const lacksPayload = showsPayload === true && scopes.includes("no-payload")
       const mayBe = (scopes[0] === scope && !lacksPayload) || scopes[0] === "admin"
       const lacking = scopes[0] === scope ? "payload" : scope
-      // A stream would never end: its head is enough.
+      // A stream would never end, so only its headers are requested.
       const how = path.endsWith("/events") ? "HEAD" : method
       const response = await running.ask(how, concrete(path), { token, ...(method === "PATCH" ? { body: {} } : {}) })
       if (mayBe) expect([401, 403]).not.toContain(response.status)
@@ -124,7 +124,7 @@ describe("with tokens", () => {
       expect(await ask("GET", path, { token: OUTLINE })).toMatchObject({ status: 403, body: { scope: "payload" } })
     const failed = await ask("GET", "/v1/jobs/fail", { token: OUTLINE })
     expect(failed.body).toMatchObject({ state: "failed", description: "work.fail(…)", error: { name: "TypeError" } })
-    // Who may decide and not read gets an answer without them too.
+    // A token that may decide but not read gets an answer without these fields as well.
     const again = await ask("POST", "/v1/jobs/fail/retry", { token: OPERATE })
     expect(again.status).toBe(200)
     expect(again.text).not.toContain("s3cret")
@@ -211,14 +211,14 @@ test("a token that has lost a scope is told which, and goes on with what is left
     return start({ transport, actors: [], http: { port: 0, tokens: [...given, { token: ADMIN, scopes: ["admin"] }] } })
   }
   const requests = ["POST /v1/queues/default/pause", "GET /v1/pulse", "GET /v1/events"]
-  /** The scope that is missing, or the status. */
+  /** The missing scope that a request is refused for, or the status of its answer. */
   const asked = ({ url }: Running) =>
     Promise.all(
       requests.map(async (request) => {
         const [method = "", path] = request.split(" ")
         const stop = new AbortController()
         const headers = { authorization: `Bearer ${OPERATE}` }
-        // It answers at once, also where a stream goes on.
+        // The answer begins at once, also for a stream.
         const response = await fetch(`${url}${path}`, { method, headers, signal: stop.signal })
         const scope: unknown = response.status === 403 ? (await response.json()).scope : undefined
         stop.abort()
@@ -244,7 +244,7 @@ test("a short token is refused where other machines reach the service, by its pl
   await start({ http: { port: 0, tokens: both } })
 })
 
-/** A request with headers as they are: `fetch` decides about Host and Origin itself. */
+/** Sends a request over a socket, since `fetch` sets Host and Origin itself. */
 const raw = (running: Running, head: ReadonlyArray<string>, body = JSON.stringify(TASK)): Promise<string> =>
   new Promise((resolve, reject) => {
     const socket = openSocket(Number(new URL(running.url).port), "127.0.0.1", () => {
@@ -260,7 +260,7 @@ const raw = (running: Running, head: ReadonlyArray<string>, body = JSON.stringif
 
 describe("without tokens", () => {
   const open = once(start)
-  /** Here no request of any case is let in. */
+  /** A service of its own for the cases in which every request is refused. */
   const untouched = once(start)
   const post = (...headers: ReadonlyArray<string>) => [
     "POST /v1/jobs HTTP/1.1",

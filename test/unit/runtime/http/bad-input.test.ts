@@ -17,7 +17,7 @@ const deep = (depth: number): string => `{"task":"work.echo","input":${"[".repea
 const past = new Date(Date.now() - 60_000).toISOString()
 const msgpack = { "content-type": "application/msgpack" }
 
-// Deeper than the library writes: arrays of one, by hand.
+// Nested arrays of one element, deeper than the library would write them.
 const deepMsgpack = new Uint8Array(5_000).fill(0x91)
 
 type Case = readonly [what: string, options: AskOptions, status: number, problem: object]
@@ -170,7 +170,7 @@ describe("POST /v1/jobs", () => {
       headers: { "content-type": "application/json" },
       duplex: "half",
     } as RequestInit)
-    // The service may close the line while the client still sends; what it has read is bounded either way.
+    // The service may close the connection while the client still sends. It has read a bounded part in either case.
     const status = await request.then(
       (response) => response.status,
       () => 413,

@@ -11,7 +11,7 @@ afterEach(stopAll)
 const edgesOf = async ({ service }: Running): Promise<number> =>
   (await service.client.connection.store.list({ prefix: EDGE_PREFIX, limit: 1_000 })).length
 
-/** A service without actors, so that what is submitted waits, with a job `p`. */
+/** Starts a service without actors, so that all jobs wait, and submits a job `p`. */
 const withParent = async () => {
   const running = await start({ actors: [] })
   const { ask, submit } = running

@@ -1,4 +1,4 @@
-/** Routes about one job: its record, its result, and what is decided about it. */
+/** Routes about one job: its record, its result, and decisions about it. */
 import { actor } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
 import { CANCEL_TOPIC } from "../../../../runtime/connection/connection.ts"
@@ -160,7 +160,7 @@ describe("the tree", () => {
       ],
       more: false,
     })
-    // From the other side: what it waits for.
+    // The view of the waiting job names the job that it waits for.
     const other = await ask("GET", `/v1/jobs/${waits}/tree`)
     expect(other.body.nodes.map((node: { readonly id: string }) => node.id).sort()).toEqual([child, waits].sort())
     const few = await ask("GET", `/v1/jobs/${child}/tree?limit=2`)

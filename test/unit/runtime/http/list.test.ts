@@ -1,4 +1,4 @@
-/** Lists, bulk decisions, dead letters, and what is known about the service. */
+/** Routes of lists, bulk decisions and dead letters, and of the service itself. */
 import { actor, Reject } from "callboard"
 import { Schema } from "effect"
 import { afterEach, describe, expect, test } from "vitest"
@@ -16,7 +16,7 @@ interface Summary {
 }
 const idsOf = (jobs: ReadonlyArray<Summary>): ReadonlyArray<string> => jobs.map(({ id }) => id)
 
-/** What a worker would have kept of 31 attempts of a task in this minute, of which 28 failed for one cause. */
+/** Stores the entries of a worker with 31 attempts of a task in this minute, of which 28 failed for one cause. */
 const kept = async ({ service }: Running, fingerprint: string, task: string): Promise<void> => {
   const { store } = service.client.connection
   const now = await store.now()
@@ -200,7 +200,7 @@ describe("bulk", () => {
     expect(response).toMatchObject({ status: 200, body: { changed: 2, refused: [], more: false } })
     for (const id of failed) expect((await ask("GET", `/v1/jobs/${id}`)).body.run).toBe(2)
     for (const id of [succeeded, cancelled]) expect((await ask("GET", `/v1/jobs/${id}`)).body.run).toBe(1)
-    // Without a state: whatever has ended badly.
+    // Without a state the call takes all jobs that have ended without success.
     await eventually(async () => (await ask("GET", "/v1/jobs?state=failed")).body.jobs.length === 2, {
       message: "the second runs have ended",
     })
@@ -263,11 +263,11 @@ describe("bulk", () => {
     const plan = async () => (await running.ask("POST", "/v1/jobs/retry?state=failed&dryRun=true")).body
     const limited = { code: "limited", text: "the limit of slow.fail (1/m) makes them take about a minute" }
     const once = { code: "not-idempotent", text: 'must not run twice, by its own word (onLost: "fail"): slow.fail' }
-    // Of this worker nothing is written yet.
+    // The worker has not written its counts yet.
     expect((await plan()).warnings).toEqual([limited, once])
     const { fingerprint } = (await running.ask("GET", `/v1/jobs/${ids[0]}`)).body
     await kept(running, fingerprint, "slow.fail")
-    // What was read of it just now is used again for a second.
+    // The counts that were just read are used again for a second.
     const { warnings } = await eventually(async () => {
       const told = await plan()
       return told.warnings.length > 2 ? told : undefined
@@ -280,7 +280,7 @@ describe("bulk", () => {
     expect((await running.ask("POST", "/v1/jobs/cancel?queue=default&dryRun=true")).body.warnings).toEqual([])
   })
 
-  test("what fails again after the moment that was frozen is not meant", async () => {
+  test("a job that fails again after the `until` of a bulk retry is not retried by it", async () => {
     const running = await start()
     const { ask } = running
     const failed = await finished(running, { task: "work.fail" })
@@ -294,7 +294,7 @@ describe("bulk", () => {
     await finished(running, { task: "work.fail" })
     expect((await ask("POST", path)).body).toMatchObject({ changed: 0, ids: [], refused: [], more: false })
     expect((await ask("POST", `${path}&dryRun=true`)).body).toMatchObject({ will: 0, changed: 1 })
-    // A time to come freezes nothing: the answer names the moment at which was looked.
+    // A time in the future is replaced by the present one, which the answer names.
     const later = (await ask("POST", "/v1/jobs/retry?state=failed&until=2100-01-01T00:00:00Z&dryRun=true")).body
     expect(later).toMatchObject({ will: 2 })
     expect(Date.parse(later.until)).toBeLessThanOrEqual(Date.now())

@@ -1,4 +1,4 @@
-/** Queues, workers and limits over HTTP: what is known beside their names. */
+/** Queues, workers and limits over HTTP, with all that is known about them. */
 import { actor } from "callboard"
 import { afterEach, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"

@@ -1,4 +1,4 @@
-/** How the board is, over HTTP: numbers, findings, tasks, and the pulse of a page. */
+/** The state of the board over HTTP: numbers, findings, tasks, and the pulse of the page. */
 import { afterEach, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { start as startWorker } from "../../../support/services.ts"

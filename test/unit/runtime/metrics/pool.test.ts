@@ -1,10 +1,10 @@
-/** The numbers of several processes as one: what is added up, what is not, and what stays of the dead. */
+/** The metrics of several processes as one: which are summed, which are not, and which stay after a process has ended. */
 import { Counter, Gauge, Histogram, Registry } from "prom-client"
 import { expect, test } from "vitest"
 import { PoolMetrics } from "../../../../runtime/metrics/pool-metrics.ts"
 import { Exposition } from "./exposition.ts"
 
-/** A process that has counted so much. */
+/** The metrics of a process that has counted `jobs` jobs. */
 const counted = async (jobs: number, { depth = 0, seconds = [] as ReadonlyArray<number> } = {}): Promise<string> => {
   const registry = new Registry()
   const registers = [registry]

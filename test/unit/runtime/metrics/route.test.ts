@@ -114,7 +114,7 @@ test("an outcome that is lost, and one that is refused", async () => {
     faults.before = () => undefined
     throw new TransportError("unauthorized", "out of order")
   }
-  // Its outcome is lost once: it runs again when the lease is over.
+  // The first outcome of the job is lost, so that the job runs again when the lease is over.
   await finished(running, { task: "late.works" })
   const lost = await eventually(async () => {
     const now = await scrape()
@@ -130,7 +130,7 @@ test("an outcome that is lost, and one that is refused", async () => {
   const found = await jobs.find(body.id)
   if (found === undefined) throw new Error("there is no record")
   const record = { ...step(found.record, { at: Date.now(), state: "cancelled" }), fence: "", endedAt: Date.now() }
-  // Decided by a client whose broadcast does not reach the worker.
+  // The job is cancelled by a client whose broadcast does not reach the worker.
   await jobs.decide([{ id: body.id, expect: found.revision, record }])
   decide()
   const refused = await eventually(async () => {

@@ -1,4 +1,4 @@
-/** What the page reads is what the service answers: these assignments are checked by the compiler, and nothing here runs. */
+/** Checks that the types of the page fit the answers of the service. Only the compiler reads this file; nothing in it runs. */
 import type { LimitKeys, LimitList } from "../../../../runtime/http/method-limits.ts"
 import type {
   BulkPlan,
@@ -24,7 +24,7 @@ import type * as service from "../../../../runtime/page/service.ts"
 import type { ScheduleViewSchema } from "../../../../runtime/schedules/view.ts"
 import type { StepPage } from "../../../../runtime/steps/listing.ts"
 
-/** Compiles where every answer of the service can be read by the page. */
+/** Compiles only if the type of the page accepts every answer of the service. */
 type Reads<Page, Answer extends Page> = [Page, Answer]
 
 /** A job that was asked for with its attempts. */
@@ -34,7 +34,7 @@ type WithAttempts = Omit<typeof JobWith.Type, "attempts"> & {
 
 type AnySeries = (typeof SeriesSchema.Type)["series"][number]
 
-/** The series that the page asks for: of what ended, in numbers, and not in percentiles. */
+/** The series that the page requests: ended jobs by outcome, as numbers and not as percentiles. */
 type EndedByOutcome = Omit<typeof SeriesSchema.Type, "series"> & {
   readonly series: ReadonlyArray<
     Omit<AnySeries, "points"> & { readonly points: Extract<AnySeries["points"], ReadonlyArray<unknown>> }

@@ -1,4 +1,4 @@
-/** What the views work out by themselves: filters, rows that stay, attempts, trees, values, tracebacks. */
+/** The pure parts of the page: filters, the order of rows, attempts, trees, values, tracebacks. */
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import type { Attempt, FullJob, TreeNode } from "../../../../runtime/page/api.ts"

@@ -214,7 +214,7 @@ describe("events, control messages and results", () => {
       }
       if (headers !== undefined) expect(message.headers).toEqual(headers)
       if (correlation_id !== undefined) expect(message.properties.correlation_id).toBe(correlation_id)
-      // A reply names neither its method nor, where it is long, its value.
+      // A reply does not contain the name of its method, and a long reply not its value.
       if (isReply && reply !== undefined) expect(wrapped(value)).toEqual(reply)
       if (kind === "rpc-reply") expect(canonical(value)).toEqual(rest)
       if (kind === "control-request") expect(wrapped(value)).toMatchObject({ method, ...rest })
@@ -237,7 +237,7 @@ describe("events, control messages and results", () => {
     if (kind !== "result" || vector.serializer !== "json") return
     const meta = Result.getOrThrow(decodeMeta(message.body))
     expect(metaKey(meta.task_id)).toBe(key)
-    // Only with `result_extended` there are fields beside these.
+    // Further fields are there only with `result_extended`.
     if (!("worker" in wanted)) expect(wrapped(meta)).toEqual({ ...wanted, children: wanted.children ?? [] })
     expect(wrapped(Result.getOrThrow(decodeMeta(Result.getOrThrow(encodeMeta(meta)))))).toEqual(wrapped(meta))
   })

@@ -1,4 +1,4 @@
-/** How the entry of a schedule moves on: what is posted of what is due, and what is missed. */
+/** The entry of a schedule: which due times are posted, and which are missed. */
 import { describe, expect, test } from "vitest"
 import {
   collectDue,

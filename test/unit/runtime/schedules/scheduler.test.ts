@@ -1,4 +1,4 @@
-/** The scheduler of a worker where the store fails: what is due is posted afterwards, and one schedule does not hold up others. */
+/** The scheduler of a worker while the store fails: due times are posted afterwards, and one schedule does not hold up others. */
 import { type Client, connect, TransportError } from "callboard"
 import { describe, expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
@@ -64,7 +64,7 @@ test("a store that was away: what is due is posted, once", async () => {
   expect([left < 0, await runsOf(client, "other")]).toEqual([true, 1])
 })
 
-// Schedules that methods declare: what becomes of one whose declaration changes.
+// Schedules that methods declare, when their declaration changes.
 
 const NOW = Date.parse("2026-01-01T06:59:00Z")
 const MINUTE = 60_000

@@ -210,7 +210,7 @@ describe("due times in a row", () => {
     },
   )
 
-  // One after the other they would take half an hour.
+  // Counting these due times one by one would take half an hour.
   test("a cron text that was due each second for a year: the latest ones at once", { timeout: 60_000 }, () => {
     const until = at("2027-01-01T00:00:00.5Z")
     const { latest, before } = dueTimesBetween(cron("* * * * * *"), first, until, 3)

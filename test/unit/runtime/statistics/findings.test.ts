@@ -1,4 +1,4 @@
-/** The rules by which a board is said to be ill: each alone, and none where all is well. */
+/** The rules that find what is wrong with a board: each by itself, and none of them on a healthy board. */
 import { describe, expect, test } from "vitest"
 import { Bin } from "../../../../runtime/statistics/entries.ts"
 import { type Facts, findingsOf, verdictOf } from "../../../../runtime/statistics/findings.ts"
@@ -65,7 +65,7 @@ describe("found is", () => {
         samples: [
           { minute: 0, at: NOW - 10 * MINUTE_MS, queues: [] },
           { minute: 1, at: NOW - 9 * MINUTE_MS, queues: [["default", 5, 0, 0]] },
-          // A hundred queues leave no room for others: that tells nothing about them.
+          // A sample with a hundred queues has no room for others, so it says nothing about other queues.
           {
             minute: 8,
             at: NOW - 2 * MINUTE_MS,

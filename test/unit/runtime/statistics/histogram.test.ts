@@ -1,4 +1,4 @@
-/** Percentiles from histograms: close to what was measured, whatever it was. */
+/** Percentiles from histograms are close to the measured ones, for any values. */
 import fc from "fast-check"
 import { expect, test } from "vitest"
 import {

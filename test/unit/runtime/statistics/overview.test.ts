@@ -39,7 +39,7 @@ test("what takes long is asked rarely, and not waited for once there is an answe
   await Promise.resolve()
   expect(await once.get(taking(200))).toBe(2)
   expect(asked).toBe(2)
-  // An answer that is as old as this is none.
+  // An answer of this age is not used any more.
   now += 40_000
   expect(await once.get(taking(200))).toBe(3)
 })

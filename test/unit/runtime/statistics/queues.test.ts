@@ -1,4 +1,4 @@
-/** What becomes of a queue: rates and trend. */
+/** Rates and trends of queues. */
 import { expect, test } from "vitest"
 import { Bin } from "../../../../runtime/statistics/entries.ts"
 import { type QueueFacts, queueDetails } from "../../../../runtime/statistics/queues.ts"
@@ -39,7 +39,7 @@ test("a queue drains, grows, stands still, or is empty", () => {
 test("nothing is told of rates that no worker knows", () => {
   expect(of(5, { samples: [] })).not.toHaveProperty("perMinute")
   expect(of(5, { minutes: 0 })).not.toHaveProperty("trend")
-  // A hundred queues leave no room in a sample: what waited in another one is not known.
+  // A sample with a hundred queues has no room for others, so the depth of another queue is not known.
   const queues = Array.from({ length: 100 }, (_, n): [string, number, number, number] => [`q${n}`, 99, 0, 0])
   expect(of(50, { samples: [{ minute: 0, at: NOW - 300_000, queues }] })).not.toHaveProperty("trend")
 })

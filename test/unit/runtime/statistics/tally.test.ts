@@ -1,4 +1,4 @@
-/** What a worker counts, as it is read again: nothing twice, bounded, by the clock of the transport. */
+/** The counts of a worker as readers get them: each attempt once, in bounded size, by the clock of the transport. */
 import { expect, test } from "vitest"
 import { mergedSlot, type SlotCell, type SlotEntry } from "../../../../runtime/statistics/entries.ts"
 import {
@@ -86,7 +86,7 @@ test("a clock that was hours ahead hides nothing of what comes until then", () =
   for (const now of [ahead, ahead + SLOT_MS]) tally.count(now, ended())
   tally.count(BEGIN + MINUTE_MS, ended())
   const { current, over } = tally.report(BEGIN + MINUTE_MS)
-  // The slot was begun anew; of what was counted ahead nothing is left to be written.
+  // The slot was begun anew, and the counts of the future slots are not written any more.
   expect([current.slot, sum(merged(current))]).toEqual([BEGIN / SLOT_MS, 1])
   expect(over.map(({ slot }) => slot)).toEqual([BEGIN / SLOT_MS])
 })

@@ -1,4 +1,4 @@
-/** What a worker writes of its counts, and how often. */
+/** How a worker writes its counts, and how often. */
 import { actor, serve } from "callboard"
 import { expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
@@ -145,7 +145,7 @@ test("a worker whose clock is an hour off is known since it started", async () =
   const { worker, since, pass } = await board()
   pass(60 * MINUTE_MS)
   const { writer } = worker("a", "1")
-  // The worker is told the time of the board.
+  // The worker learns the time of the board.
   pass(-60 * MINUTE_MS)
   await writer.write()
   expect(Math.abs((await since()) - BEGIN - 5 * MINUTE_MS)).toBeLessThan(MINUTE_MS)

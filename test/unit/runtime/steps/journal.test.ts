@@ -1,4 +1,4 @@
-/** The rules of the journal, without I/O, and the journal over the memory store: every writer's write cut, lost or late. */
+/** The rules of the journal without I/O, and the journal over the memory store with writes that are cut, lost or late. */
 import { describe, expect, test } from "vitest"
 import { MemoryStore } from "../../../../plugins/memory/store.ts"
 import { fold, keptEntries, outcomeFor, toRevert, unreverted } from "../../../../runtime/steps/fold.ts"

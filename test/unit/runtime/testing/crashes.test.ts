@@ -27,7 +27,7 @@ const crash = async (name: string, more: More = {}) => {
 const count = (log: ReadonlyArray<string>, what: string) => log.filter((each) => each === what).length
 const reverts = (log: ReadonlyArray<string>) => [...new Set(log.filter((each) => each.startsWith("-")))]
 
-/** What is wrong with the ends of a flow, compared with the one without a crash. */
+/** The differences of the ends of a flow from the end without a crash, a sentence for each. */
 const faults = (ends: Awaited<ReturnType<typeof crash>>) => {
   const [uncut, ...others] = ends
   return others.flatMap(({ crash, job, seen }) => {
@@ -39,7 +39,7 @@ const faults = (ends: Awaited<ReturnType<typeof crash>>) => {
       if (got < wanted || got > wanted + 1) problems.push(`${what} ran ${got} times`)
       if (got > wanted) twice++
     }
-    // One death: only what was under way may run again, one after the other at most two at a time.
+    // After one death only steps that were under way may run again; at most two run at the same time.
     if (twice > 2) problems.push(`${twice} steps ran twice`)
     if (reverts(seen).join() !== reverts(uncut?.seen ?? []).join()) problems.push(`reverted ${reverts(seen)}`)
     return problems.map((problem) => `${crash}: ${problem}: ${seen.join(" ")}`)
@@ -65,7 +65,7 @@ describe("a worker that dies before and after every write", () => {
     },
   )
 
-  // Nothing that has a revert stays done, unless the job had ended before.
+  // Every step with a revert is reverted, unless the job had ended before.
   test.each(["saga", "caught"])("%s: the same while it is cancelled at each write", async (name) => {
     for (const cancelAt of [1, 3, 4]) {
       const ends = await crash(name, { cancelAt })

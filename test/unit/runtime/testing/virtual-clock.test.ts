@@ -100,7 +100,7 @@ describe("an actor under a virtual clock", () => {
   })
 })
 
-/** What the steps of two jobs did, in order. */
+/** The steps of two jobs in the order in which they ran. */
 const steps: Array<string> = []
 
 const walker = actor("walker", {
@@ -136,7 +136,7 @@ describe("a seed", () => {
   })
 
   test("under which a test fails is named, and fails alone as well", async () => {
-    // Holds in the order in which jobs are submitted, and not if one overtakes the other.
+    // This passes if jobs run in the order of their submission, and fails if one overtakes another.
     const inOrder = async (clock: ReturnType<typeof virtualClock>): Promise<void> => {
       await using run = await runActor(walker, { clock })
       steps.length = 0

@@ -242,7 +242,7 @@ describe("tracestate", () => {
     const { client } = await start([traced], { tracing: tracer })
     const root = tracer.startSpan("root")
     const caller = { traceparent: `00-${TRACE}-${CALLER}-01`, tracestate: STATE }
-    // In a queue that no worker listens to: the task of a job that has succeeded is not kept.
+    // The job waits in a queue without a worker, since the task of a succeeded job is not kept.
     const submit = () => client.submit("traced.after", { queue: "unserved" }, caller)
     const job = await api.with(trace.setSpan(api.active(), root), submit)
     const headers = (await client.connection.jobs.find(job.id))?.record.message?.headers

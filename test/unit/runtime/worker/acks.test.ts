@@ -1,4 +1,4 @@
-/** Acks by choice: tasks that leave their queue before they start, failures and timeouts that are dead letters. */
+/** The option `acks`: tasks that are acked before they run, and failures and timeouts that become dead letters. */
 import { actor, type Client, connect } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
 import { connectTransport } from "../../../../runtime/connection/connect.ts"
@@ -29,7 +29,7 @@ const keep = <R extends AsyncDisposable>(resource: R): R => {
   return resource
 }
 
-/** Handlers that wait for the test. */
+/** An actor whose handlers wait until the test opens a gate. */
 const gated = () => {
   const began: Array<number> = []
   const gate = Promise.withResolvers<void>()
@@ -206,7 +206,7 @@ onEveryBoard((newBoard) => {
   })
 
   describe("of a worker that died", () => {
-    /** A transport on which a worker has acked jobs early and died. */
+    /** A board on which a worker has acked jobs early and died. */
     const abandoned = async () => {
       const url = newBoard()
       const transport = await connectTransport(url)

@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process"
 import { appendFileSync } from "node:fs"
 import { Effect, Schema } from "effect"
-// Not from "callboard", which is half of what a process would load.
+// The import is not from "callboard", which would be half of the modules that a process loads.
 import { type Actor, actor } from "../../../../runtime/actor/actor.ts"
 import { Ignore, Reject } from "../../../../runtime/actor/job.ts"
 import { block } from "../../../support/block.ts"

@@ -264,7 +264,7 @@ describe("ending it from outside", () => {
     const ledger = newLedger()
     const { client } = await start({ concurrency: 2 })
     const neighbour = await client.submit("isolated.heed", { input: { ledger: newLedger() }, timeLimit: { soft: 3 } })
-    // Warm, so that the clock below measures the kill and the next start.
+    // A process is running already, so that the time below is that of the kill and the next start.
     await result(client, "isolated.pid")
     const spinning = await client.submit("isolated.spin", { input: { ledger }, timeLimit: 0.5 })
     const pid = Number(await firstLine(ledger))
@@ -385,7 +385,7 @@ onEveryBoard((newBoard, transport) => {
       error: { name: "ProcessDied", reason: "process-died", message: expect.stringContaining("signal 9") },
     })
     await eventually(() => service.worker?.describe().failed === 1, { message: "it counts as failed" })
-    // It dies while idle: no job fails for that, even when the next job comes before the worker has noticed.
+    // The process is killed while it is idle. No job fails for that, even if the next job comes before the worker has noticed.
     const idle = Number(await result(client, "isolated.pid"))
     process.kill(idle, "SIGKILL")
     expect(await result(client, "isolated.pid")).not.toBe(idle)

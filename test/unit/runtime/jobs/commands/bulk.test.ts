@@ -4,7 +4,7 @@ import { cancelJob } from "../../../../../runtime/jobs/commands/cancel.ts"
 import { rerunJob, runJobNow } from "../../../../../runtime/jobs/commands/rerun.ts"
 import { start, stored } from "./board.ts"
 
-/** Does something between the reading of a list and the decisions about its jobs. */
+/** Calls a function between the reading of a list and the decisions about its jobs. */
 const afterLists = ({ connection: { jobs } }: Client, work: () => Promise<unknown>): void => {
   const list = jobs.list.bind(jobs)
   Object.assign(jobs, {

@@ -42,7 +42,7 @@ describe("run again", () => {
     const waiting = await stored(client, id)
     const ended = step(waiting, { at: Date.now(), state: "failed" })
     const outcome = { ...ended, fence: first.fence, endedAt: Date.now(), followUps: [errback] }
-    // As if its worker had died between the record and the rest.
+    // The worker has stored the record and died before it published the follow-ups.
     await client.connection.jobs.end([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
     await rerunJob(client.connection, id)
     await work(client.transport, () => "done")
@@ -92,7 +92,7 @@ test("a job that is scheduled is in its queue at once, with all that it has", as
   const { message } = await take(client)
   if ("undecodable" in message) throw new Error(message.undecodable)
   expect(message.headers).toMatchObject({ id, x: "y", callboard: { meta: { a: 1 } } })
-  // The task that waited is gone: it would run the job once more.
+  // The scheduled task was removed: it would run the job a second time.
   expect(await client.count({ states: ["scheduled"] })).toEqual({ count: 0 })
 })
 

@@ -1,4 +1,4 @@
-/** What a process leaves of a chord that dies at one of its steps, and what the sweep makes of it. */
+/** A process that dies in the middle of storing or counting a chord, and how the sweep repairs the chord. */
 import { actor, type Client, connect } from "callboard"
 import * as Schema from "effect/Schema"
 import { expect, onTestFinished, test } from "vitest"
@@ -44,7 +44,7 @@ const entries = async ({ connection: { store } }: Client) =>
   (await store.list({ prefix: "chord", limit: 100 })).map(({ key }) => key)
 const stateOf = async (client: Client, id: string) => (await client.job(id).find()).state
 
-/** Ends a waiting job as a worker does that dies before it notes the member. */
+/** Ends a waiting job like a worker that dies before it counts the member. */
 const endUncounted = async ({ connection: { jobs } }: Client, id: string, result: unknown) => {
   const found = await jobs.find(id)
   if (found === undefined) throw new Error("it is there")

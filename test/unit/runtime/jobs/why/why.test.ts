@@ -1,4 +1,4 @@
-/** The order of causes where several hold, and what cannot be brought about at will. Pure: facts in, causes out. */
+/** The order of causes when several hold, and causes that no test can bring about with a real board. Pure: facts in, causes out. */
 import type { WorkerDescription } from "callboard"
 import { describe, expect, test } from "vitest"
 import type { Facts } from "../../../../../runtime/jobs/why/cause.ts"

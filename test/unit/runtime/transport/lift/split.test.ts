@@ -63,7 +63,7 @@ describe("between queues and records", () => {
     queues.isAway = true
     const record = recordOf(job("first"), "succeeded")
     const [answer] = await driver.commit([{ id: "first", record, post: [job("next")], task: { kind: "ack", token } }])
-    // The record counts. Whether the broker has taken its task off the queue cannot be known.
+    // The record decides the answer. Whether the broker has removed the task from its queue cannot be known.
     expect(answer).toMatchObject({ status: "committed", gone: true })
     await driver.close()
     queues.isAway = false

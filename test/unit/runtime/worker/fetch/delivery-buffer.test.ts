@@ -114,7 +114,7 @@ describe("delivery buffers", () => {
     end(start("4"))
     expect(inFlight.free).toBe(4)
     end(second)
-    // Nothing is here that another task could wait behind.
+    // The buffer is empty, so no task would wait behind a long run.
     expect(inFlight.free).toBe(8)
     const third = start("5")
     expect(inFlight.free).toBe(4)

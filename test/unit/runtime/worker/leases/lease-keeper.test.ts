@@ -54,7 +54,7 @@ test("once its thread is connected, this one leaves them to it", async () => {
       before = seen.extended
       return same
     }
-    // Four times the interval of extensions.
+    // The pause between two checks is four times the interval of extensions.
     await eventually(rests, { every: (LEASE / 3) * 4, message: "it extends no more" })
   } finally {
     keeper.stop()
