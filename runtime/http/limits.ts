@@ -63,7 +63,7 @@ export const withReadDeadline = <T>(work: Promise<T>): Promise<T> =>
 /** How long a list searches, unless its request says otherwise; half a second of the deadline is left for everything else. */
 export const DEFAULT_BUDGET_MS = READ_DEADLINE_MS - 500
 
-/** The least and the most that a request may say. */
+/** The shortest and the longest search that a request may ask for, in milliseconds. */
 export const BUDGET_RANGE_MS = [10, DEFAULT_BUDGET_MS] as const
 
 /** Most jobs that are counted for a list. */

@@ -54,7 +54,7 @@ const Ids = Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMax
   .check(Schema.isMaxLength(MOST_FOLLOWED))
   .annotate({ description: `Ids of jobs in sight, ${MOST_FOLLOWED} at most, with commas between them` })
 
-/** Those of the jobs that are kept, without fields that may be long, as the caller may see them. */
+/** The jobs that still have a record, without fields that may be long, as the caller may see them. */
 const summariesOf = async ({ client }: HttpContext, caller: Caller, ids: ReadonlyArray<string>) => {
   const known = ids.filter((id) => isId(id))
   const found = await Promise.all([...new Set(known)].map((id) => client.connection.jobs.find(id)))

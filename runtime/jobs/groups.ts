@@ -41,7 +41,10 @@ export class GroupNotes {
     this.#store = store
   }
 
-  /** Before the jobs are submitted, so that no group with jobs is missing in the list. Fails as the store does. */
+  /**
+   * Notes groups in the list. To be called before their jobs are submitted, so that no group with jobs is missing. Fails as the
+   * store does.
+   */
   async note(groups: ReadonlySet<string>, now: number): Promise<void> {
     const fresh = [...groups].filter((group) => now - (this.#noted.get(group) ?? 0) >= NOTED_MS)
     await Promise.all(fresh.map((group) => this.#store.write([GROUPS.put(keyPart(group), { at: now })])))
@@ -108,7 +111,10 @@ const hasJobs = async ({ jobs }: Pick<Connection, "jobs">, group: string): Promi
   return false
 }
 
-/** Members of a chord in a chain come once the link before has succeeded; until then their body waits. */
+/**
+ * Whether members of a group are still to be submitted: those of a chord in a chain are, once the link before has succeeded. Until
+ * then the body of the chord waits.
+ */
 const isToCome = async ({ jobs }: Pick<Connection, "jobs">, group: string): Promise<boolean> => {
   const body = await jobs.find(group)
   return body !== undefined && isWaitingBody(body)
@@ -130,12 +136,12 @@ export const cancelGroup = async (connection: Connection, id: string): Promise<B
   return decideAll(connection, query, (_, member, check) => cancelAlone(connection, member, {}, check))
 }
 
-/** Before its members: a body whose members are all cancelled fails, and its errbacks run. */
+/** Cancels the body of a chord. It is cancelled before its members: else it would fail with the last of them, and run its errbacks. */
 const cancelBody = async (connection: Connection, id: string): Promise<void> => {
   const body = await connection.jobs.find(id)
   if (body === undefined || !isWaitingBody(body)) return
   await cancelAlone(connection, id).catch((cause: unknown) => {
-    // It has ended in between.
+    // The body has ended in between.
     if (!(cause instanceof CallboardError)) throw cause
   })
 }

@@ -112,7 +112,7 @@ export const logOver = (
         try {
           write(level, message, { ...carried, ...fieldsOf(fields) })
         } catch {
-          // The line is given up: logging must not make the caller fail.
+          // The line is dropped: logging must not make the caller fail.
         }
       }
     }

@@ -51,7 +51,7 @@ const rewritesInput = (part: unknown, seen: Set<unknown>): boolean => {
   const { type, coerce, in: before }: { type?: unknown; coerce?: unknown; in?: unknown } = def
   if (coerce === true || type === "catch" || type === "lazy" || type === "custom") return true
   if (type === "transform") return true
-  // What a pipe gives on is of no account: its input is what its first part takes.
+  // Only the first part of a pipe takes the input; the parts after it do not matter here.
   return type === "pipe" ? rewritesInput(before, seen) : Object.values(def).some((each) => rewritesInput(each, seen))
 }
 

@@ -42,9 +42,9 @@ const MAX_OWNER_BYTES = 255
 
 /** Checks the owner that claims, consumes, abandons or trashes a job. */
 export const checkOwner = (owner: unknown): Result.Result<string, BoardRefusal> => {
-  // In the words of the schema that HTTP goes by.
+  // The message is that of the schema of HTTP bodies.
   if (typeof owner !== "string") return invalid("owner", owner === undefined ? "Missing key" : "Expected string")
-  // Three bytes at most for each character: the bytes of a short name need not be counted.
+  // A character has at most three bytes, so the bytes of a short name need not be counted.
   const isShort =
     owner.length > 0 &&
     (owner.length * 3 <= MAX_OWNER_BYTES || new TextEncoder().encode(owner).length <= MAX_OWNER_BYTES)
@@ -300,16 +300,19 @@ const notOwner = (id: string, held: StoredClaim, { owner }: Omit<OwnerRequest, "
   )
 
 /**
- * The claim whose owner has left something to roll back, of a claim that has lapsed: the claim itself, unless its owner was
- * lost before it had rolled back what it has taken over.
+ * The claim that is to be rolled back after a claim has lapsed: that claim itself, or the one that it was still rolling back when its
+ * owner was lost.
  */
 const lossOf = (lapsed: StoredClaim | undefined): StoredClaim | undefined => lapsed?.rollsBack ?? lapsed
 
-/** The loss that is rolled back before this claim is handed over. */
+/** The lapsed claim that is rolled back before this claim is handed over; `undefined` where there is none. */
 export const lostBefore = ({ rollsBack, at }: StoredClaim): EarlierClaim | undefined =>
   rollsBack && { owner: rollsBack.owner, at: rollsBack.at, ended: "lapsed", endedAt: rollsBack.until ?? at }
 
-/** How an owner ends its claim. A claim that is abandoned before it has rolled back is followed by what it has taken over. The result is the job as it is afterwards: on the board, in the trash, or consumed. */
+/**
+ * Ends a claim for its owner. Returns the job as it is afterwards: on the board, in the trash, or consumed. A claim that is abandoned
+ * while it rolls back an earlier claim leaves that claim to the next owner.
+ */
 export const claimEnded = (
   record: BoardRecord | undefined,
   end: "consumed" | "abandoned" | "trashed",

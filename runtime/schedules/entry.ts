@@ -145,15 +145,15 @@ export const firstDue = ({ timing }: Rules, now: number): number | null =>
 export const dueAfterPause = ({ rules, due }: ScheduleEntry, now: number): number | null =>
   rules.timing.kind === "at" ? due : (nextDue(rules.timing, now) ?? null)
 
-/** The entry of a schedule that is paused: what is due, or waits in its line, is not posted any more, unless it is a single moment. */
+/** The entry of a schedule that is paused. Its due times are missed, also those in its line; a single moment stays due. */
 export const pausedEntry = (name: string, entry: ScheduleEntry, now: number): ScheduleEntry => {
   const due = entry.rules.timing.kind === "at" ? entry : collectDue(name, entry, now)
   return { ...missing(due, due.line, "paused"), line: [], paused: true }
 }
 
 /**
- * The entry with other fields, rules and times. What was due by the times before is posted by the new rules, also what still
- * waited for its part of the jitter.
+ * The entry with other fields, rules and times. Due times of the earlier fields are posted by the new rules, also one that still
+ * waits for its part of the jitter.
  */
 export const changedTimes = (
   name: string,

@@ -37,7 +37,7 @@ export interface PostingParts {
   readonly sent?: (posting: AddressedTask) => Promise<void>
 }
 
-/** The pause before the job that runs is looked at again grows with the time for which the due time has waited. */
+/** Shortest and longest pause before a running job is looked at again. It grows with the time for which the due time has waited. */
 const WAIT_MS = { least: 1_000, most: 10_000 }
 
 /** The wait after another process has changed the entry in between: it is at work on the same due time. */
@@ -55,9 +55,8 @@ interface StoredSchedule {
 }
 
 /**
- * Brings a schedule up to `now`, by the store's clock: what is due is posted, or missed. Resolves with the time at which it
- * has to be looked at again, or `null`. Fails as the transport does; what is not done then is done by a later call, of this
- * process or another.
+ * Posts the due times of a schedule up to `now`, by the store's clock, or counts them as missed. Resolves with the time at which the
+ * schedule has to be looked at again, or `null`. Fails as the transport does; a later call, of this process or another, does the rest.
  */
 export const postDue = async (parts: PostingParts, name: string, now: number): Promise<number | null> => {
   const { store } = parts.connection
@@ -68,7 +67,7 @@ export const postDue = async (parts: PostingParts, name: string, now: number): P
   if (held.entry.pending !== undefined) {
     const { at } = held.entry.pending
     if (now - at < REPAIR_MS) return at + REPAIR_MS
-    // The scheduler that wrote it may have died before or after it was published, also long ago.
+    // The scheduler that wrote the posting has died, before it published the posting or after that.
     held = { ...held, entry: await publish(parts, held.entry, true) }
   }
   // Each round takes one due time out of a line that is bounded.

@@ -166,7 +166,7 @@ export class Scheduler {
 
   async #post(name: string, now: number): Promise<void> {
     try {
-      // What was watched meanwhile may be newer than this answer.
+      // A change that was watched during the call may be newer than this answer.
       this.#due.setLatest(name, await postDue(this.#options, name, now))
     } catch (cause) {
       const isAway = asTransportError(cause).retryable
@@ -177,13 +177,13 @@ export class Scheduler {
   }
 }
 
-/** Several workers are woken by the same due times: each begins with others, so that they seldom meet at one entry. */
+/** The names from a random one on. Several workers are woken by the same due times, and so seldom meet at one entry. */
 const inOwnOrder = (names: ReadonlyArray<string>): ReadonlyArray<string> => {
   const from = Math.floor(Math.random() * names.length)
   return [...names.slice(from), ...names.slice(0, from)]
 }
 
-/** By the names of the actors that a worker serves: the methods with a schedule. */
+/** The methods with a schedule, by the name of their actor; also actors without such a method are in the map. */
 type Declared = ReadonlyMap<string, ReadonlyMap<string, ScheduleDeclaration>>
 
 /**

@@ -37,7 +37,7 @@ export const SLOTS = new StoreEntry("stat/", SlotEntry, { ttlMs: RETENTION_MS })
 
 export const slotName = (slot: number, worker: string, id: string): string => `${slot}/${worker}/${id}`
 
-/** What was counted in a minute, or in several. */
+/** The counts of one minute, or of several. */
 export class Bin {
   readonly ends = new Array<number>(ENDS.length).fill(0)
   readonly waited: SparseHistogram = new Map()
@@ -197,7 +197,7 @@ const FailureEntry = Schema.Struct({
 })
 export type FailureEntry = typeof FailureEntry.Type
 
-/** What one worker kept in a slot, by the number of ten minutes since the epoch. */
+/** The failures that one worker kept in a slot; `slot` is the number of ten minutes since the epoch. */
 export interface FailureSlot extends FailureEntry {
   readonly slot: number
 }
@@ -224,9 +224,9 @@ const KNOWN_MS = 30 * 86_400_000
 export const KNOWN = new StoreEntry("causes/", KnownCauses, { ttlMs: KNOWN_MS })
 export const KNOWN_NAME = "known"
 
-/** Most causes of a board: those that were met last. */
+/** Most causes that are kept for a board: the ones that occurred last. */
 export const MOST_CAUSES = 500
-/** A cause that appears after it did not for so long, in milliseconds, is back. */
+/** A cause that appears again after this long without a failure is reported as back, in milliseconds. */
 const QUIET_MS = 3_600_000
 
 /** The known causes with those that were met now. Times are milliseconds since the epoch. */
@@ -237,7 +237,7 @@ export const knownWith = (
   const all = new Map(known.map((cause) => [cause.fingerprint, cause]))
   for (const { fingerprint, first, last } of met) {
     const found = all.get(fingerprint)
-    // A clock that was far ahead has been there before.
+    // The known time was written by a worker whose clock was far ahead.
     const isAhead = found !== undefined && found.last > last + QUIET_MS
     const before = isAhead ? { ...found, first: Math.min(found.first, first), last } : found
     const isBack = before !== undefined && first - before.last > QUIET_MS

@@ -8,7 +8,7 @@ import { MINUTE_MS, OTHER, SLOT_MS } from "./tally.ts"
 export const ERROR_SORTS = ["count", "last", "first"] as const
 export const ERROR_STATES = ["open", "quiet"] as const
 
-/** A cause that has not appeared for so long is quiet. */
+/** A cause counts as quiet after this long without a failure, in milliseconds. */
 const QUIET_MS = 15 * MINUTE_MS
 const SPARK_POINTS = 30
 const MOST_TASKS = 5

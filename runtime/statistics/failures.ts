@@ -181,7 +181,7 @@ export class FailureTally {
     return { slots: isChanged ? [...this.#over, this.#report()] : this.#over, changes: this.#changes }
   }
 
-  /** These slots are written. They are not written again unless something is added. */
+  /** Notes that these slots were written. They are written again only after something was added. */
   written({ slots, changes }: PendingFailures): void {
     this.#over = this.#over.filter((each) => !slots.includes(each))
     this.#written = Math.max(this.#written, changes)

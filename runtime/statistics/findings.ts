@@ -32,7 +32,7 @@ export interface Finding {
   readonly action?: { readonly label: string; readonly method: "POST"; readonly href: string }
 }
 
-/** What the rules go by. Times are milliseconds since the epoch. */
+/** The facts from which the rules find what is wrong. Times are milliseconds since the epoch. */
 export interface Facts {
   readonly now: number
   readonly queues: ReadonlyArray<QueueDetails>
@@ -60,7 +60,7 @@ export const BEHIND_MS = BEHIND_SECONDS.bad * 1_000 + MINUTE_MS
 const DEAD_MS = 60 * MINUTE_MS
 const OVERDUE_MS = MINUTE_MS
 const FAILING = { least: 5, warn: 0.2, bad: 0.5 }
-/** Workers write every ten seconds: what is older than this says nothing about now. */
+/** Age from which counts say nothing about the present, in milliseconds: workers write every ten seconds. */
 const STALE_MS = MINUTE_MS
 
 /** Most findings, and most of one kind: the first ones of a list that is sorted by weight. */
@@ -125,7 +125,7 @@ const pausedLong: Rule = ({ queues, now }) =>
   queues.flatMap(({ name, paused, pausedSince, pausedBy, depth, scheduled }): ReadonlyArray<Finding> => {
     if (!paused || pausedSince === undefined || depth + scheduled === 0) return []
     const seconds = (now - Date.parse(pausedSince)) / 1_000
-    // By a clock that runs ahead a pause would look long.
+    // The comparison is written so that a time that cannot be parsed gives no finding.
     if (!(seconds * 1_000 >= PAUSED_MS)) return []
     const by = pausedBy === undefined ? "" : ` by ${pausedBy}`
     return [

@@ -1,4 +1,4 @@
-/** How loaded this process is: memory, processor time, and how late its event loop comes to its timers. */
+/** Measures the load of this process: memory, processor time, and how late its event loop runs its timers. */
 
 /** How often the lateness of a timer is measured, and how many measurements are reported together. */
 const EVERY_MS = 1_000

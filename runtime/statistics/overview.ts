@@ -17,7 +17,7 @@ import type { SeenWorker, Slot, SlotReader } from "./reading.ts"
 import { binsOf, iso, wholeOf } from "./series.ts"
 import { MINUTE_MS } from "./tally.ts"
 
-/** A worker that has written nothing for so long, in milliseconds, is gone. */
+/** Milliseconds without a write after which a worker counts as gone. */
 const GONE_MS = 25_000
 export const LOST_MS = 15 * MINUTE_MS
 
@@ -31,10 +31,10 @@ const MOST_LOOKED_AT = 200
 
 /** An answer is used this many times as long as it took to get. */
 const SPARE = 20
-/** What took longer is not waited for where there is an answer that is not older than this. */
+/** A question whose last answer took longer than `DEAR_MS` is not waited for while that answer is younger than `OLD_MS`. */
 const DEAR_MS = 50
 const OLD_MS = 30_000
-/** Up to how many jobs of a state are counted. */
+/** Most jobs that are counted for a state. */
 const MOST_COUNTED = 10_000
 
 /** Most ranges whose numbers are used again. */
@@ -83,8 +83,8 @@ interface Answer<A> {
 }
 
 /**
- * The last answer to a question, used again for a while: the longer, the longer it took, so that to ask never takes more than a
- * small part of the time, however much there is to count. While a dear question is being answered anew, the last answer is given.
+ * Keeps the last answer to a question and uses it again for a while: for `SPARE` times as long as it took, so that asking takes a
+ * small part of the time however much there is to count. While a slow question is asked anew, the last answer is returned.
  */
 export class CachedAnswer<A> {
   readonly #ms: number
@@ -103,7 +103,7 @@ export class CachedAnswer<A> {
     return last !== undefined && last.tookMs > DEAR_MS && age < OLD_MS ? last.value : asking
   }
 
-  /** What is asked next is asked anew. */
+  /** Forgets the answer, so that the next call asks anew. */
   forget(): void {
     this.#last = undefined
     this.#asking = undefined
@@ -123,7 +123,7 @@ export class CachedAnswer<A> {
         const at = performance.now()
         end({ value, at, tookMs: at - began })
       },
-      // What failed is asked again.
+      // After a failure the next call asks again.
       () => end(undefined),
     )
     return value

@@ -50,7 +50,7 @@ export interface Series {
 const MOST_POINTS = 120
 const MOST_SERIES = 12
 const HOUR_MS = 3_600_000
-/** For so long, in milliseconds, minutes are kept apart. */
+/** How far back minutes are kept apart, in milliseconds. */
 const FINE_MS = 2 * HOUR_MS
 export const LONGEST_MS = 24 * HOUR_MS
 
@@ -94,7 +94,7 @@ const pointOf = ({ from, step, points }: Grid, at: number): number | undefined =
   return point >= 0 && point < points ? point : undefined
 }
 
-/** Which tasks and queues are meant. */
+/** The tasks and queues to count. */
 export type Filter = Pick<SeriesQuery, "task" | "queue">
 
 /** `text` means all methods of the actor `text`, and `text.count` one of them. */

@@ -146,7 +146,7 @@ export class Tally {
     return { current: this.#report(), over: this.#over }
   }
 
-  /** These slots are written, and need not be written again. */
+  /** Notes that these slots were written, so that they are not written again. */
   written(over: ReadonlyArray<SlotReport>): void {
     this.#over = this.#over.filter((each) => !over.includes(each))
   }

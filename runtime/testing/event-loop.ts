@@ -110,7 +110,7 @@ class TimerHandle {
 /** A turn of the real event loop: at its end all promises have settled that can settle without one. */
 const realTurn = globalThis.setImmediate
 
-/** Names of what {@link EventLoop.install} replaces in the global object. */
+/** Names of the globals that {@link EventLoop.install} replaces. */
 const NAMES = [
   "setTimeout",
   "clearTimeout",
@@ -167,7 +167,7 @@ export class EventLoop {
     return timer
   }
 
-  /** When the owner's timers may run, if not now; `Infinity`: never again. */
+  /** The time from which the timers of an owner may run; `Infinity`: never again. */
   protected heldUntil(_owner: unknown): number {
     return 0
   }

@@ -20,7 +20,7 @@ export abstract class PlainDriver {
   protected readonly closing = new AbortController()
   readonly #listeners = new Set<{ readonly interest: Interest; readonly listener: (news: News) => void }>()
   readonly #topics = new Set<{ readonly topic: string; readonly listener: (payload: Uint8Array) => void }>()
-  /** What came of an announcement whose last part is missing. */
+  /** The parts of an announcement that have arrived so far, while its last part is missing. */
   #announced = ""
   /** Queue of the last delivery; with `rotate` the next take begins after it. */
   #served = ""

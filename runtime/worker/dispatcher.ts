@@ -354,7 +354,7 @@ export class Dispatcher {
     } else this.#ender.end(inFlight, settlement)
   }
 
-  /** The handler of a delivery has ended, or was never called. */
+  /** Called when the handler of a delivery has ended, or will not be called. */
   #handlerEnded(inFlight: InFlight): void {
     this.#buffer.handlerEnded(inFlight)
     const { release } = inFlight
@@ -371,7 +371,7 @@ export class Dispatcher {
     }
   }
 
-  /** The task may not start yet and waits for its limit, without a slot. */
+  /** Makes a task that may not start yet wait for its limit, without a slot. */
   #waitForLimit(inFlight: InFlight): void {
     inFlight.mustWait = false
     if (inFlight.stop !== undefined || this.#closed || !this.#options.allows(inFlight.delivery.queue)) {
@@ -449,9 +449,8 @@ export class Dispatcher {
   }
 
   /**
-   * The lease of a delivery was lost. A task that has not started is dropped. A run goes on until another delivery or a
-   * decision is known to have the job, because until then its outcome counts, and the task may come back to this
-   * worker.
+   * Handles a lost lease of a delivery. A task that has not started is dropped. A run goes on until another delivery or a decision
+   * is known to have the job, because until then its outcome counts, and the task may come back to this worker.
    */
   #leaseLost(inFlight: InFlight): void {
     if (this.#buffer.unbuffer(inFlight) || this.#takeFromLimit(inFlight)) this.#ender.dropUnstarted(inFlight)

@@ -25,8 +25,8 @@ const PAGE = 500
 const AT_A_TIME = 32
 
 /**
- * Resolves with the number of tasks taken off the queue. Tasks that are submitted meanwhile may be among them. Running jobs
- * go on. Fails with `unsupported` where the transport cannot list the tasks that wait.
+ * Cancels the jobs that wait in a queue. Resolves with their number; jobs that are submitted during the call may be among them.
+ * Running jobs go on. Fails with `unsupported` where the transport cannot list the tasks that wait.
  */
 export const purgeQueue = async (
   connection: Connection,

@@ -57,13 +57,13 @@ export const rerunJob = async (
 ): Promise<JobRecord> => {
   const { record } = await findRecord(connection, id)
   const { chord, state } = record
-  // Before the body waits again, so that it does not fail by how the members have ended before.
+  // The counts of the members are reset before the body waits again: else it would fail by their earlier ends.
   if (chord?.waiting && isTerminal(state)) {
     check(record)
     await reopenChord(connection.store, id, chord.size)
   }
   const again = await rerun(connection, id, check, from === "start")
-  // Once the job runs again: before that the sweep would note again how it had ended.
+  // The count of a member is reset once its job runs again: before that the sweep would count its earlier end again.
   if (again.member !== undefined) await reopenMember(connection.store, again.member).catch(() => undefined)
   if (again.chord?.waiting) {
     const parts = partsIn(again.chord.size)

@@ -1,14 +1,14 @@
 /**
- * Signatures of Celery that stand for several tasks: a group is its members, a chain its first task with the others as the rest. A
- * group at the end of a chain follows the task before it. A chord, and a group before another link, which is one, are refused
- * where nothing counts its members: their wire form does not say which jobs are to be counted.
+ * Takes apart signatures of Celery that stand for several tasks: a group becomes its members, a chain its first task with the
+ * others as its rest. A group before another link of a chain is a chord. A chord is refused unless Celery's result back end counts
+ * its members, since its wire form does not say which jobs are to be counted.
  */
 import * as Result from "effect/Result"
 import { parseSignatures, type Signature } from "./signature.ts"
 
 type Signatures = ReadonlyArray<Signature>
 
-/** The signatures of plain tasks for those that a task carries. `chain` in the order of the wire: the next one last. */
+/** The follow-ups of a task, all of them signatures of plain tasks. `chain` is in the order of the wire: the next link is last. */
 export interface PlainFollowUps {
   readonly callbacks: Signatures | null
   readonly errbacks: Signatures | null
@@ -76,7 +76,7 @@ const partsOf = (signature: Signature, at: string): Signatures => {
   return parts
 }
 
-/** What is submitted where this signature is. */
+/** The plain tasks that are submitted for a signature. */
 const tasksOf = (signature: Signature, at: string, countsChords: boolean): Signatures => {
   if (isPlain(signature)) return [signature]
   if (countsChords && signature.subtask_type === "chord") return membersOf(signature, [], at)

@@ -11,7 +11,7 @@ export class TooLarge extends Error {}
 
 const BLOCK = 0x314159265359
 const END = 0x177245385090
-/** Symbols that share one choice of a table. */
+/** Number of symbols in a row that are written with the same table. */
 const GROUP = 50
 const MAX_BITS = 20
 
@@ -146,7 +146,7 @@ const columnOf = (bits: Bits, capacity: number): { readonly column: Uint8Array; 
     const code = codes[chosen[Math.floor(read / GROUP)] ?? -1]
     if (code === undefined) throw malformed("a block has more symbols than choices")
     const symbol = symbolOf(bits, code)
-    // 0 and 1 are the digits of how often the first byte comes again, 1 and 2 in base 2.
+    // The symbols 0 and 1 are digits of the number of repetitions of the first byte: they count 1 and 2 in base 2.
     if (symbol < 2) {
       run += power << symbol
       power *= 2

@@ -59,7 +59,7 @@ const typedValue = (type: unknown, value: unknown): unknown => {
       try {
         if (typeof value === "string") return decodeBase64(value)
       } catch {
-        // Said below.
+        // The error is made below, as for every value that does not fit its type.
       }
       break
     case "int":

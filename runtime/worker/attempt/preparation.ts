@@ -66,10 +66,10 @@ export interface PreparationOptions extends JobServices, FlowServices, UnknownTa
 /** Delay after which a task whose actor is unhealthy is delivered again. */
 const ACTOR_DOWN_DELAY_MS = 2_000
 
-/** What is due so soon may run: a transport may deliver that much too early. */
+/** A task that is due within this many milliseconds may run: a transport may deliver it that much too early. */
 const EARLY_MS = 50
 
-/** Longest wait for what is due later: the task comes again then, and goes on waiting. No transport refuses one so long. */
+/** Longest delay with which a task that is due later is given back, in milliseconds. Then it comes again and is given back again. */
 const LONGEST_WAIT_MS = 7 * 86_400_000
 
 /** A task whose handler may be called, with what the call needs. */

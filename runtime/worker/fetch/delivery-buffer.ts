@@ -296,7 +296,7 @@ export class DeliveryBuffer {
     return inFlight
   }
 
-  /** The delivery frees its slot and waits for its limit. */
+  /** Frees the slot of a delivery that has to wait for its limit. */
   waitForLimit(inFlight: InFlight): void {
     inFlight.phase = "waiting"
     this.#running--
@@ -310,7 +310,7 @@ export class DeliveryBuffer {
     this.#delayed++
   }
 
-  /** The delivery stops waiting for its limit: to be settled, or to be processed again in its order. */
+  /** Ends the wait of a delivery for its limit: it is settled, or processed again in its order. */
   stopWaiting(inFlight: InFlight, phase: "settling" | "buffered"): void {
     inFlight.phase = phase
     this.#limited--
@@ -335,7 +335,7 @@ export class DeliveryBuffer {
     return taken
   }
 
-  /** A delivery was given back, so that another may come in its place under `maxJobs`. */
+  /** Notes that a delivery was given back, so that under `maxJobs` another one may come in its place. */
   handedBack(): void {
     this.#jobsLeft++
   }
@@ -354,7 +354,7 @@ export class DeliveryBuffer {
     return method !== undefined && this.#longMethods.has(method)
   }
 
-  /** The handler of a delivery runs for so long that nothing should wait behind it. */
+  /** Notes that the handler of a delivery runs for long, so that nothing is fetched ahead for its slot. */
   runsLong(inFlight: InFlight): void {
     if (inFlight.phase !== "running" || inFlight.isLong) return
     inFlight.isLong = true
@@ -363,7 +363,7 @@ export class DeliveryBuffer {
     this.#slow = Math.min(this.#slow + 1, this.#slots)
   }
 
-  /** The handler has ended, or is stuck; a stuck handler frees its slot when it ends. */
+  /** Notes that a handler has ended or is stuck. A stuck handler keeps its slot until it ends. */
   handlerEnded(inFlight: InFlight): void {
     inFlight.phase = "settling"
     this.#running--

@@ -70,7 +70,7 @@ export class DeliveryEnder {
     buffer.drop(inFlight)
   }
 
-  /** The outcome came too late: another delivery, or a cancellation, has the job. */
+  /** Handles an outcome that came too late, because another delivery or a cancellation has the job. */
   refused(inFlight: InFlight, record: JobRecord | undefined): void {
     const { log, observers } = this.#options
     log.debug("an outcome was refused: another delivery, or a cancellation, has the job", { job: inFlight.id })
