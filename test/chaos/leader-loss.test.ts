@@ -55,7 +55,9 @@ const setup = async (own: Kept, only?: string) => {
     )
   }
   const stepDown = async () => {
-    const streams = [names.queueStream, names.stateStream, names.indexStream].map((stream) => `STREAM.LEADER.STEPDOWN.${stream}`)
+    const streams = [names.queueStream, names.stateStream, names.indexStream].map(
+      (stream) => `STREAM.LEADER.STEPDOWN.${stream}`,
+    )
     for (const subject of [`CONSUMER.LEADER.STEPDOWN.${consumer}`, ...streams]) {
       // While a new leader is elected no server answers.
       await eventually(() => ask(subject), { deadline: 20_000 })

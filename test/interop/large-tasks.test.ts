@@ -113,7 +113,7 @@ test.each([
       signals: false,
       logLevel: "none",
     })
-    keep({ [Symbol.asyncDispose]: () => service.stop({ now: true }) })
+    keep({ [Symbol.asyncDispose]: async () => void (await service.stop({ now: true })) })
     const found = (id: string) =>
       service.client
         .job(id)
