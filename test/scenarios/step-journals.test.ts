@@ -1,0 +1,188 @@
+import { actor, type Client, http, type Job, type ReceivedEvent } from "callboard"
+import { describe, expect, onTestFinished, test } from "vitest"
+import { generateId } from "../../runtime/id.ts"
+import { JournalSweep } from "../../runtime/steps/listing.ts"
+import { decodePage, journalPrefix } from "../../runtime/steps/page.ts"
+import { faulty } from "../support/faulty-board.ts"
+import { start } from "../support/services.ts"
+import { Declined, runOnce, WAIT } from "./step-scene.ts"
+
+describe("looking at the steps of a job", () => {
+  const app = (client: Client) => http(client, { open: true })
+
+  test("lists what has ended, by pages, with what came of it", async () => {
+    const { client, job } = await runOnce(async (_input, job) => {
+      await job.each("n", [1, 2, 3], (n) => ({ n }), { key: String, parallel: 1 })
+      await job.step("large", () => "x".repeat(5_000))
+      await job.step("bad", () => Promise.reject(new Declined("no")), { revert: () => undefined })
+    })
+    const first = await client.steps(job.id, { limit: 4 })
+    expect(first).toMatchObject({
+      run: 1,
+      steps: [
+        ...[1, 2, 3].map((n) => ({ name: `n/${n}`, state: "done", tries: 1, value: `{"n":${n}}` })),
+        { name: "large", large: true },
+      ],
+    })
+    const rest = await client.steps(job.id, { after: first.next ?? "" })
+    expect(rest.steps).toMatchObject([{ name: "bad", state: "reverted", revert: true, error: { name: "Declined" } }])
+    expect(rest.next).toBeUndefined()
+    const answer = await app(client).request(`/v1/jobs/${job.id}/steps?limit=4&cursor=${first.next}`)
+    expect(await answer.json()).toEqual(rest)
+    expect((await app(client).request(`/v1/jobs/${job.id}/steps?cursor=x`)).status).toBe(400)
+    expect((await app(client).request("/v1/jobs/nowhere/steps")).status).toBe(404)
+  })
+
+  test("is told by events, metrics and why while they run", async () => {
+    const gate = Promise.withResolvers<void>()
+    const scene = actor("scene", {
+      methods: {
+        run: async (_input: unknown, job) => {
+          await job.step("a", () => gate.promise, { revert: () => undefined })
+          await job.step("b", () => Promise.reject(new Declined("no")), { retry: { max: 1, backoff: { base: 0 } } })
+        },
+      },
+    })
+    const service = await start([scene], { events: true, http: { port: 0 } })
+    const { client } = service
+    const told: Array<ReceivedEvent> = []
+    const stop = new AbortController()
+    onTestFinished(() => stop.abort())
+    await client.listen((event) => void (event.type.startsWith("step-") && told.push(event)), stop.signal)
+    const job = await client.submit("scene.run")
+    const why = async () => (await client.why(job.id)).causes[0]?.message
+    await expect.poll(why, { timeout: 10_000 }).toContain("in the step a")
+    gate.resolve()
+    await job.outcome(WAIT)
+    await expect.poll(() => told.length, { timeout: 10_000 }).toBe(6)
+    expect(told).toMatchObject([
+      { type: "step-started", uuid: job.id, step: "a" },
+      { type: "step-done", step: "a", tries: 1, took: expect.any(Number) },
+      { type: "step-started", step: "b" },
+      { type: "step-failed", step: "b", tries: 2, exception: 'Declined("no")' },
+      { type: "step-reverting", step: "a" },
+      { type: "step-reverted", step: "a" },
+    ])
+    const metrics = await (await fetch(`${service.url}/metrics`)).text()
+    for (const outcome of ["done", "failed", "reverted"])
+      expect(metrics).toContain(`callboard_steps_total{task="scene.run",outcome="${outcome}"} 1`)
+    expect(metrics).toContain('callboard_step_run_seconds_count{task="scene.run"} 3')
+  })
+
+  test("hides what the method hides", async () => {
+    const hidden = await runOnce((_input, job) => job.step("a", () => ({ card: "4111", to: "Ada" })), {
+      redact: ["card"],
+    })
+    expect((await hidden.client.steps(hidden.job.id)).steps[0]?.value).toBe('{"card":"***","to":"Ada"}')
+  })
+})
+
+describe("what steps cost", () => {
+  /** Counts the calls of the store and of the queue for one job. */
+  const callsOf = async (run: (input: unknown, job: Job) => unknown, method: object = {}) => {
+    const calls: Array<string> = []
+    const counted = <T extends object>(part: T, name: string): T =>
+      new Proxy(part, {
+        get: (target, key) => {
+          const found: unknown = Reflect.get(target, key)
+          if (typeof found !== "function") return found
+          return (...args: ReadonlyArray<unknown>) => {
+            const text = JSON.stringify(args) ?? ""
+            if (text.includes("flow/") || name === "jobs") calls.push(`${name}.${String(key)}`)
+            return Reflect.apply(found, target, args)
+          }
+        },
+      })
+    const transports = faulty((transport) => ({
+      ...transport,
+      jobs: counted(transport.jobs, "jobs"),
+      store: counted(transport.store, "store"),
+    }))
+    const { client } = await start([actor("scene", { methods: { run: { run, ...method } } })], {
+      transport: `faulty://${generateId()}`,
+      transports,
+    })
+    const job = await client.submit("scene.run")
+    await job.outcome(WAIT)
+    // The time to live of the journal is written after the end of the job.
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    return calls.filter((call) => ["jobs.begin", "jobs.end", "store.write", "store.get", "store.list"].includes(call))
+  }
+
+  test("a job without steps makes no call more, also where it fails or is retried", async () => {
+    expect(await callsOf(() => 1)).toEqual(["jobs.end"])
+    expect(await callsOf(() => Promise.reject(new Error("no")))).toEqual(["jobs.end"])
+    const retried = await callsOf(() => Promise.reject(new Error("no")), { retry: { max: 1, interval: 0 } })
+    expect(retried).toEqual(["jobs.end", "jobs.begin", "jobs.end"])
+  })
+
+  test("a step is one write, parallel ones share it, and the end is one more in the background", async () => {
+    const one = await callsOf(async (_input, job) => [await job.step("a", () => 1), await job.step("b", () => 2)])
+    expect(one).toEqual(["store.write", "store.write", "jobs.end", "store.write"])
+    const undone = await callsOf((_input, job) => job.step("a", () => 1, { revert: () => undefined }))
+    expect(undone).toEqual(["jobs.begin", "store.write", "jobs.end", "store.write"])
+    const many = await callsOf((_input, job) =>
+      job.each("n", Array.from({ length: 100 }).keys(), (n) => n, { key: String, parallel: 100 }),
+    )
+    expect(many.slice(0, many.indexOf("jobs.end")).length).toBeLessThanOrEqual(6)
+  })
+})
+
+test("10,000 steps are enough for anybody, and the one after them says what to do", async () => {
+  const { error } = await runOnce(async (_input, job) => {
+    await job.each("n", Array.from({ length: 10_000 }).keys(), () => 1, { key: String, parallel: 10_000 })
+    await job.step("more", () => 1)
+  })
+  expect(error).toMatchObject({ name: "JournalFull", message: expect.stringContaining("10000 steps at most") })
+})
+
+test("64 MiB of results are enough, and the step after them does not begin", async () => {
+  const big = "x".repeat(2 ** 19)
+  let ran = 0
+  const { view, client, job } = await runOnce(
+    async (_input, job) => {
+      for (let n = 0; n < 200; n++)
+        await job.step(`n${n}`, () => {
+          ran++
+          return big
+        })
+    },
+    { retry: { max: 1, interval: 0 } },
+  )
+  const message = expect.stringMatching(/n128 does not begin.*64 MiB at most: store large results elsewhere/)
+  expect(view).toMatchObject({ retries: 1, error: { name: "JournalFull", message } })
+  // The second attempt has counted the steps of the first one as well.
+  expect(ran).toBe(128)
+  expect((await client.steps(job.id, { limit: 1_000 })).steps).toHaveLength(128)
+})
+
+test("a journal whose job was ended from outside gets its time to live by the sweep", async () => {
+  const begun = Promise.withResolvers<void>()
+  const service = await start([
+    actor("scene", {
+      methods: {
+        run: async (_input: unknown, job) => {
+          await job.step("a", () => 1)
+          begun.resolve()
+          await new Promise((resolve) => job.signal.addEventListener("abort", resolve))
+        },
+      },
+    }),
+  ])
+  const job = await service.client.submit("scene.run")
+  await begun.promise
+  const { connection } = service.client
+  const page = async () => {
+    const [found] = await connection.store.list({ prefix: journalPrefix(job.id, 1), limit: 1 })
+    return found && decodePage(found.value)
+  }
+  const sweep = new JournalSweep()
+  const round = async () => {
+    for (let shard = 0; shard < 16; shard++) await sweep.round(connection)
+  }
+  await round()
+  expect((await page())?.ended).toBeUndefined()
+  await job.cancel()
+  await round()
+  expect((await page())?.ended).toBe(true)
+})

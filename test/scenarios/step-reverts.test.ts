@@ -1,0 +1,151 @@
+/** Acceptance scenarios of durable steps that are reverted, on memory. */
+import { existsSync, readFileSync } from "node:fs"
+import { join } from "node:path"
+import { actor, type Job, Reject, type StepError } from "callboard"
+import { describe, expect, test } from "vitest"
+import { generateId } from "../../runtime/id.ts"
+import { faulty } from "../support/faulty-board.ts"
+import { eventually, temporaryFolder } from "../support/servers/process.ts"
+import { start } from "../support/services.ts"
+import { isolated } from "../unit/runtime/steps/isolated.ts"
+import { Declined, runOnce, WAIT } from "./step-scene.ts"
+
+describe("reverting", () => {
+  const saga = (log: Array<string>, last: (job: Job) => unknown) => async (_input: unknown, job: Job) => {
+    const undoing = (name: string) => ({
+      revert: (undo: { result: unknown; error: StepError | undefined; why: string; step: { key: string } }) => {
+        log.push(`-${name} ${undo.result ?? undo.error?.name} ${undo.why} ${undo.step.key.endsWith(`/${name}`)}`)
+      },
+    })
+    const act = (name: string) => () => {
+      log.push(name)
+      return name
+    }
+    await job.step("a", act("a"), undoing("a"))
+    await Promise.all([job.step("b", act("b"), undoing("b")), job.step("c", act("c"))])
+    await job.step("last", () => last(job), undoing("last"))
+  }
+
+  test("a job that fails for good undoes its steps, the last one first, and keeps its error", async () => {
+    const log: Array<string> = []
+    const { view } = await runOnce(
+      saga(log, () => Promise.reject(new Declined("no"))),
+      { retry: { max: 1, interval: 0 } },
+    )
+    expect(log).toEqual(["a", "b", "c", "-last Declined failed true", "-b b failed true", "-a a failed true"])
+    expect(view).toMatchObject({ state: "failed", reverted: true, error: { name: "Declined" } })
+  })
+
+  test("a job that is cancelled undoes them, and ends as cancelled; terminated it undoes nothing", async () => {
+    for (const terminate of [false, true]) {
+      const log: Array<string> = []
+      const begun = Promise.withResolvers<void>()
+      const service = await start([
+        actor("scene", {
+          methods: {
+            run: saga(log, async ({ signal }) => {
+              begun.resolve()
+              await new Promise((resolve) => signal.addEventListener("abort", resolve))
+            }),
+          },
+        }),
+      ])
+      const job = await service.client.submit("scene.run")
+      await begun.promise
+      await job.cancel({ terminate })
+      expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
+      expect(log.slice(3)).toEqual(
+        terminate ? [] : ["-last undefined cancelled true", "-b b cancelled true", "-a a cancelled true"],
+      )
+      const view = await job.find()
+      expect(view.reverted).toBe(terminate ? undefined : true)
+      const { unreverted } = await service.client.steps(job.id)
+      expect(unreverted).toEqual(terminate ? ["a", "b"] : undefined)
+    }
+  })
+
+  test("a cancellation that is announced to nobody is heeded at the end of the attempt", async () => {
+    const transports = faulty((transport) => ({
+      ...transport,
+      broadcast: { listen: async () => undefined, send: async () => undefined },
+    }))
+    const log: Array<string> = []
+    const cancels = (job: Job) => job.job(job.id).cancel()
+    const scene = actor("scene", { methods: { run: saga(log, cancels) } })
+    const service = await start([scene], { transport: `faulty://${generateId()}`, transports })
+    const job = await service.client.submit("scene.run")
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
+    expect(log.slice(3).map((line) => line.split(" ")[0])).toEqual(["-last", "-b", "-a"])
+    expect(await job.find()).toMatchObject({ reverted: true })
+  })
+
+  test("a revert that fails for good is a dead letter, and a retry goes on reverting", async () => {
+    const log: Array<string> = []
+    let broken = true
+    const { view, job } = await runOnce(async (_input, job) => {
+      const revert = (name: string) => () => {
+        log.push(name)
+        if (broken && name === "a") throw new Reject("still there")
+      }
+      await job.step("a", () => "a", { revert: revert("a") })
+      await job.step("b", () => "b", { revert: revert("b") })
+      throw new Error("no")
+    })
+    expect(log).toEqual(["b", "a"])
+    expect(view).toMatchObject({ state: "failed", dead: "revert-failed", unreverted: ["a"] })
+    broken = false
+    await job.retry()
+    expect(await job.outcome(WAIT)).toMatchObject({
+      state: "failed",
+      error: { message: expect.stringContaining("no") },
+    })
+    expect(log).toEqual(["b", "a", "a"])
+    expect(await job.find()).toMatchObject({ reverted: true, run: 2 })
+  })
+
+  test("a job that is run again goes on with what is done, from the start with nothing", async () => {
+    let broken = true
+    const log: Array<string> = []
+    const { view, job, client } = await runOnce(async (_input, job) => {
+      await job.step("a", () => log.push("a"))
+      await job.step("b", () => {
+        log.push("b")
+        if (broken) throw new Declined("no")
+      })
+    })
+    expect(view.state).toBe("failed")
+    broken = false
+    await job.retry()
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "succeeded" })
+    expect(log).toEqual(["a", "b", "b"])
+    broken = true
+    const again = await client.submit("scene.run")
+    await again.outcome(WAIT)
+    broken = false
+    await again.retry({ from: "start" })
+    await again.outcome(WAIT)
+    expect(log.slice(3)).toEqual(["a", "b", "a", "b"])
+  })
+})
+
+test("in a process of its own a handler goes on where it was, and undoes its steps when it is cancelled", async () => {
+  using folder = temporaryFolder()
+  const service = await start([isolated])
+  const { saga } = service.client.actor<typeof isolated>("isolated")
+  const lines = (log: string) => (existsSync(log) ? readFileSync(log, "utf8").trim().split("\n") : [])
+  const first = join(folder.path, "first")
+  expect(await (await saga.submit({ log: first, fails: false })).result(WAIT)).toEqual({
+    a: null,
+    large: 9_000,
+    error: "RangeError",
+  })
+  expect(lines(first)).toEqual(["a", "b"])
+  const second = join(folder.path, "second")
+  const job = await saga.submit({ log: second, fails: true })
+  await eventually(async () => (await job.find()).retries === 1 && lines(second).length === 2, {
+    message: "it goes on",
+  })
+  await job.cancel()
+  expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
+  expect(lines(second)).toEqual(["a", "b", "-b cancelled", "-a"])
+})
