@@ -3,6 +3,7 @@ import type { DriverCase } from "./case.ts"
 import { browseCases } from "./cases/browse.ts"
 import { closeCases } from "./cases/close.ts"
 import { commitCases } from "./cases/commit.ts"
+import { cutCases } from "./cases/cuts.ts"
 import { declaredCases } from "./cases/declared.ts"
 import { delayCases } from "./cases/delay.ts"
 import { hostileCases } from "./cases/hostile.ts"
@@ -12,8 +13,10 @@ import { orderCases } from "./cases/order.ts"
 import { publishCases } from "./cases/publish.ts"
 import { readCases } from "./cases/read.ts"
 import { recoveryCases } from "./cases/recovery.ts"
+import { revisionCases } from "./cases/revision.ts"
 import { storeCases } from "./cases/store.ts"
 import { takeCases } from "./cases/take.ts"
+import { withdrawCases } from "./cases/withdraw.ts"
 
 export const driverCases: ReadonlyArray<DriverCase> = [
   ...declaredCases,
@@ -23,6 +26,8 @@ export const driverCases: ReadonlyArray<DriverCase> = [
   ...delayCases,
   ...leaseCases,
   ...commitCases,
+  ...revisionCases,
+  ...withdrawCases,
   ...readCases,
   ...browseCases,
   ...newsCases,
@@ -31,4 +36,5 @@ export const driverCases: ReadonlyArray<DriverCase> = [
   ...hostileCases,
   ...closeCases,
   ...recoveryCases,
+  ...cutCases,
 ]

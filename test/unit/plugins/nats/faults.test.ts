@@ -1,232 +1,15 @@
-/** What nats does to us: servers that die, consumers that vanish, acknowledgements that are lost; and what is left behind. */
-import { connect as dial, type NatsConnection } from "nats"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { Names } from "../../../../plugins/nats/mod.ts"
 import { Client } from "../../../../runtime/client/client.ts"
 import { connectionOf } from "../../../../runtime/connection/connection.ts"
 import { rerunJob } from "../../../../runtime/jobs/commands/rerun.ts"
 import { release } from "../../../../runtime/jobs/dependencies/release.ts"
-import { type AddressedTask, publishKey } from "../../../../runtime/protocol/message.ts"
+import { publishKey } from "../../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../../runtime/protocol/record.ts"
-import type { JobDelivery, Transport } from "../../../../runtime/transport/lift/transport.ts"
-import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import { republishOrphans } from "../../../../runtime/worker/maintenance/maintenance.ts"
-import { idOf, recordOf, retryOf, taskOf } from "../../../kit/task.ts"
+import { idOf, recordOf, retryOf } from "../../../kit/task.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
+import { never, setup, sleep, stored, task, until } from "./bench.ts"
 import { connectNats } from "./lifted.ts"
-
-const never = new AbortController().signal
-const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
-
-let count = 0
-interface Bench extends AsyncDisposable {
-  readonly server: NatsServer
-  readonly transport: Transport
-  readonly names: Names
-  readonly options: ConnectOptions
-  /** A client of its own, to inspect and change the streams. */
-  readonly client: NatsConnection
-  api(name: string, body?: unknown): Promise<Record<string, unknown>>
-  one(queue?: string, wait?: number): Promise<JobDelivery>
-}
-
-const setup = async (server: NatsServer, fields: Partial<ConnectOptions> = {}): Promise<Bench> => {
-  const namespace = `faults-${process.pid}-${++count}`
-  const given = { namespace, lease: 30_000, name: "test", timeout: 5_000, ...fields }
-  const transport = await connectNats(server.url, given)
-  const client = await dial({ servers: server.url, maxReconnectAttempts: -1, reconnectTimeWait: 100 })
-  return {
-    server,
-    transport,
-    client,
-    names: new Names(namespace),
-    options: given,
-    api: async (name, body = {}) => (await client.request(`$JS.API.${name}`, JSON.stringify(body))).json(),
-    one: async (queue = "q", wait = 5_000) => {
-      const end = Date.now() + wait
-      while (Date.now() < end) {
-        const [delivery] = await transport.jobs.take({ queues: [queue], max: 1, wait: end - Date.now() }, never)
-        if (delivery !== undefined) return delivery
-      }
-      throw new Error(`nothing came from ${queue} within ${wait} ms`)
-    },
-    [Symbol.asyncDispose]: async () => {
-      await Promise.all([transport.close(), client.close()])
-    },
-  }
-}
-
-const stored = async ({ transport }: Bench, ...postings: ReadonlyArray<AddressedTask>): Promise<void> => {
-  expect(await transport.jobs.publish(postings)).toEqual(postings.map(() => ({ status: "stored" })))
-}
-
-const task = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): AddressedTask =>
-  taskOf({ id: `job-${++count}`, queue: "q", ...fields })
-
-/** Repeats a call until it succeeds. */
-const until = async <T>(what: string, ask: () => Promise<T | undefined | false>, ms = 10_000): Promise<T> => {
-  for (const end = Date.now() + ms; Date.now() < end; await sleep(20)) {
-    const answer = await ask().catch(() => undefined)
-    if (answer !== undefined && answer !== false) return answer
-  }
-  throw new Error(`gave up after ${ms} ms, awaiting ${what}`)
-}
-
-describe("a server that dies", () => {
-  let server: NatsServer
-  beforeAll(async () => {
-    server = await startNats()
-  })
-  afterAll(() => server?.stop())
-
-  test("killed twice while jobs are published and run: each accepted job ends exactly once", async () => {
-    await using bench = await setup(server, { lease: 1_500 })
-    const { transport } = bench
-    const accepted = new Set<string>()
-    const outcomes = new Map<string, number>()
-    let publishing = true
-    const publish = async (): Promise<void> => {
-      for (let batch = 0; batch < 60; batch++) {
-        let left: ReadonlyArray<AddressedTask> = Array.from({ length: 10 }, () => task())
-        while (left.length > 0) {
-          const receipts = await transport.jobs.publish(left).catch(() => undefined)
-          const again: Array<AddressedTask> = []
-          for (const [at, posting] of left.entries()) {
-            const receipt = receipts?.[at]
-            if (receipt === undefined || receipt.status === "failed") again.push(posting)
-            else accepted.add(posting.id)
-          }
-          left = again
-          await sleep(15)
-        }
-      }
-      publishing = false
-    }
-    const work = async (): Promise<void> => {
-      for (const end = Date.now() + 40_000; Date.now() < end; ) {
-        if (!publishing && [...accepted].every((id) => outcomes.has(id))) return
-        const deliveries = await transport.jobs.take({ queues: ["q"], max: 20, wait: 300 }, never).catch(() => [])
-        for (const delivery of deliveries) await run(delivery)
-      }
-    }
-    const run = async (delivery: JobDelivery): Promise<void> => {
-      if ("undecodable" in delivery.message) throw new Error(delivery.message.undecodable)
-      const posting = { ...task({ id: idOf(delivery) }), message: delivery.message }
-      let finished = false
-      if (!delivery.fresh) {
-        const claim = {
-          token: delivery.token,
-          id: posting.id,
-          run: 1,
-          retries: 0,
-          worker: "w",
-          at: Date.now(),
-          posting,
-        }
-        const [claimed] = await transport.jobs.begin([claim]).catch(() => [])
-        if (claimed?.status === "finished") finished = true
-        else if (claimed?.status !== "started") return
-      }
-      const record = recordOf(posting, "succeeded", { fence: delivery.fence, result: delivery.fence })
-      const settlement = { token: delivery.token, ...(finished ? {} : { record }), then: { kind: "ack" as const } }
-      // Only what the runtime would do again is done again.
-      const settled = await until("a settlement", async () => {
-        const [answer] = await transport.jobs.end([settlement])
-        return answer?.status === "failed" && answer.error.retryable ? undefined : answer
-      })
-      // Where the task is gone, its lease had ended before the ack: the outcome is stored all the same.
-      const stored = settled.status === "ended" || settled.status === "gone"
-      if (settled.status === "superseded" || finished) outcomes.set(posting.id, outcomes.get(posting.id) ?? 1)
-      else outcomes.set(posting.id, (outcomes.get(posting.id) ?? 0) + (stored ? 1 : 0))
-    }
-    const disturb = async (): Promise<void> => {
-      for (let times = 0; times < 2; times++) {
-        await sleep(400)
-        await server.kill()
-        await sleep(150)
-        await server.restart()
-      }
-    }
-    await Promise.all([publish(), work(), disturb()])
-    expect(accepted.size).toBe(600)
-    const records = await Promise.all([...accepted].map((id) => transport.jobs.find(id)))
-    expect(records.filter((found) => found?.record.state !== "succeeded")).toEqual([])
-    expect([...outcomes.values()].filter((times) => times !== 1)).toEqual([])
-    await until("an empty queue", async () => {
-      // When an ack was lost with the server, the task comes again, and the next worker acknowledges it.
-      for (const delivery of await transport.jobs.take({ queues: ["q"], max: 20, wait: 0 }, never)) await run(delivery)
-      const [stats] = (await transport.jobs.queues?.()) ?? []
-      return stats !== undefined && stats.ready + stats.held === 0
-    })
-  }, 60_000)
-
-  test("a pull that waits goes on within a second of the server's return, by itself", async () => {
-    await using bench = await setup(server)
-    await stored(bench, task({ queue: "other" }))
-    const waiting = bench.transport.jobs.take({ queues: ["q"], max: 1, wait: 20_000 }, never)
-    await sleep(100)
-    await server.kill()
-    await sleep(300)
-    await server.restart()
-    const back = performance.now()
-    const posting = task()
-    await until("a receipt", async () => (await bench.transport.jobs.publish([posting]))[0]?.status === "stored")
-    expect((await waiting).map(idOf)).toEqual([posting.id])
-    expect(performance.now() - back).toBeLessThan(1_500)
-  }, 30_000)
-
-  test("while it is away, publishing fails within two seconds as unavailable, and nothing is sent later", async () => {
-    await using bench = await setup(server)
-    await stored(bench, task())
-    await server.kill()
-    await sleep(50)
-    const posting = task()
-    const start = performance.now()
-    const failure = await bench.transport.jobs.publish([posting]).then(
-      ([receipt]) => (receipt?.status === "failed" ? receipt.error : undefined),
-      (error: unknown) => error,
-    )
-    expect(failure).toMatchObject({ reason: "unavailable", outcome: "none" })
-    expect(performance.now() - start).toBeLessThan(2_000)
-    await server.restart()
-    await until("a connection", async () => (await bench.transport.jobs.find(posting.id)) === undefined)
-    await stored(bench, posting)
-  }, 30_000)
-
-  test("a server that answers nothing fails a publish in time, as unknown, and the same again is no second task", async () => {
-    await using bench = await setup(server)
-    await stored(bench, task({ queue: "other" }))
-    const posting = task({ queue: "other" })
-    server.pause()
-    await sleep(50)
-    const start = performance.now()
-    const [receipt] = await bench.transport.jobs.publish([posting])
-    const took = performance.now() - start
-    server.resume()
-    expect(receipt).toMatchObject({ status: "failed", error: { reason: "unavailable", outcome: "unknown" } })
-    expect(took).toBeLessThan(2_500)
-    const again = await until("a receipt", async () => (await bench.transport.jobs.publish([posting]))[0])
-    expect(["stored", "duplicate"]).toContain(again.status)
-    expect((await bench.transport.jobs.take({ queues: ["other"], max: 10, wait: 1_000 }, never)).length).toBe(2)
-  }, 30_000)
-
-  test("what running jobs say is heard again after a restart", async () => {
-    await using bench = await setup(server)
-    const posting = task()
-    await stored(bench, posting)
-    const { token, fence } = await bench.one()
-    const say = (fraction: number): Promise<void> =>
-      bench.transport.jobs.report([
-        { token, record: recordOf(posting, "started", { fence, progress: { fraction, at: 1 } }) },
-      ])
-    await say(0.1)
-    await server.restart()
-    await until("a report after the restart", async () => {
-      await say(0.9)
-      return (await bench.transport.jobs.find(posting.id))?.record.progress?.fraction === 0.9
-    })
-  }, 30_000)
-})
 
 describe("a server that lives", () => {
   let server: NatsServer
@@ -345,10 +128,10 @@ describe("a server that lives", () => {
       const { state } = await bench.api(`STREAM.INFO.${stream}`)
       return typeof state === "object" && state !== null && "messages" in state ? state.messages : undefined
     }
-    // One that failed has an entry in a list, and the entries of those before it are gone.
+    // A record of a failed job has an entry in a list; the entries of earlier jobs are gone.
     await until("one record", async () => (await messages(names.stateStream)) === 1)
     await until("one entry at most", async () => Number(await messages(names.indexStream)) <= 1)
-    // Nothing waits for the acknowledgement.
+    // The acknowledgement is not awaited by the settlement.
     await until("no task", async () => (await messages(names.queueStream)) === 0)
   })
 
@@ -367,7 +150,7 @@ describe("a server that lives", () => {
     ]
     const [ended] = callbacks
     const record = recordOf(posting, "succeeded", { fence: first.fence, followUps: callbacks })
-    // As if the worker had died before its acknowledgement.
+    // The outcome is stored and the task is not acknowledged, as if the worker had died in between.
     await transport.jobs.end([
       { token: first.token, record, followUps: callbacks, then: { kind: "release", delay: 0 } },
     ])
@@ -410,7 +193,7 @@ describe("a server that lives", () => {
     await republishOrphans(connection, Date.now() + 1_000).catch(() => undefined)
     await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config })
 
-    // The record decides: the task does not run again meanwhile, and nothing is published before the entry is old.
+    // The record decides: the task does not run again in the meantime, and nothing is published before the entry is old.
     await expect(rerunJob(connection, posting.id)).rejects.toMatchObject({ code: "job-exists" })
     await republishOrphans(connection, Date.now() - 60_000)
     expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([])
@@ -475,7 +258,7 @@ describe("a server that lives", () => {
     const { token } = await bench.one("q1")
     await transport.jobs.end([{ token, then: { kind: "release", delay: 60_000 } }])
     expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
-    // Those that are found and not posted are found again, also where only some of them fit into the answer.
+    // Orphans that were found and not posted are found again, also when only some of them fit into an answer.
     const { client, names } = bench
     await client.request(`$JS.API.STREAM.PURGE.${names.queueStream}`)
     const fresh = await connectNats(server.url, {
@@ -542,7 +325,7 @@ describe("a server that lives", () => {
       const record = recordOf(posting, "succeeded", { fence })
       const stop = new AbortController()
       const heard: Array<JobRecord> = []
-      // Nothing stands between the two but what the loop has done so far: the order changes from round to round.
+      // The pause differs from round to round, and with it the order of the two.
       const ending = sleep(round % 4).then(() => bench.transport.jobs.end([{ token, record, then: { kind: "ack" } }]))
       await sleep(round % 3)
       await waiter.jobs.watch({ id: posting.id, ends: true }, (each) => heard.push(each), stop.signal)
@@ -591,7 +374,7 @@ test("a server without room refuses what is published, with what to do, is out o
   await until("its return", async () => told.at(-1) === "connected")
   expect(told).toHaveLength(2)
   await stored(bench, task({ id: "after" }))
-  // What the health of writing was tried with is gone; the name of the queue stays.
+  // The entry with which writes were tried is gone; the name of the queue stays.
   expect((await transport.store.list({ prefix: "", limit: 10 }))?.map(({ key }) => key)).toEqual(["queue/q"])
 })
 
@@ -602,7 +385,7 @@ test("the longer acknowledgement subjects of later servers are understood", asyn
   await stored(bench, posting, task())
   const [first, second] = await bench.transport.jobs.take({ queues: ["q"], max: 2, wait: 2_000 }, never)
   if (first === undefined || second === undefined) throw new Error("two must come")
-  // Nonce, number and time, then two parts more than the seven of before.
+  // The subject has two parts more than the seven of earlier servers; nonce, number and time come before it in the token.
   expect(first.token.split(" ").at(-1)?.split(".").length).toBeGreaterThanOrEqual(12)
   expect(await bench.transport.jobs.extend([first.token])).toEqual([true])
   const record = recordOf(posting, "succeeded", { fence: first.fence })
