@@ -24,7 +24,7 @@ const withCelery = allFiles.filter((file) => /^test\/(interop|unit\/plugins\/red
 
 export const testFiles = allFiles.filter((file) => !pageTests.includes(file) && !withCelery.includes(file))
 
-/** What users rely on, which holds on every transport: on those that need a server in stages of their own. */
+/** The scenarios that users rely on. They hold on every transport; those on transports with a server run in stages of their own. */
 export const scenarios = testFiles.filter((file) => file.startsWith("test/scenarios/"))
 
 /** The scenarios and the short chaos runs are tried on that broker as well. */

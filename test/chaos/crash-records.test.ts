@@ -1,6 +1,6 @@
 /**
- * What the runtime decides by records when processes die. It is tried on one transport: that commits and hand-backs hold on
- * the others is known from `crash.test.ts`.
+ * Cases in which the runtime decides by records when processes die. They run on one transport; `crash.test.ts` shows that commits
+ * and hand-backs hold on the others.
  */
 import { writeFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"

@@ -35,7 +35,7 @@ const messageOf = (id: string, task: string, mib: number, more: object = {}): Ce
   headers: { lang: "py", task, id, retries: 0, timelimit: [null, null], root_id: id, parent_id: null, ...more },
 })
 
-/** A broker: where its tasks are, and how a client of Celery publishes one. */
+/** A broker of Celery: its URL, and how a Celery client publishes a task on it. */
 interface Broker {
   readonly transport: string
   readonly publish: (message: CeleryMessage) => Promise<unknown>
@@ -95,7 +95,7 @@ test.each([
   async (_name, start) => {
     const { transport, publish, left } = await start()
     const soon = new Date(Date.now() + 3_000).toISOString()
-    // Together they are more than a server of Redis keeps for a connection with subscriptions.
+    // Together these tasks have more bytes than a Redis server buffers for a connection with subscriptions.
     const messages = [
       messageOf("runs", "lab.size", 8),
       messageOf("waits", "lab.size", 8, { eta: soon }),

@@ -10,7 +10,7 @@ export type NewBoard = (options?: { readonly lease?: number }) => string
 
 export type ScenarioTransport = "memory" | "sqlite" | "nats" | "redis"
 
-/** How a file opens boards of a transport; called within its `describe`, so that it may start a server for its tests. */
+/** Opens boards of a transport. It is called within a `describe`, so that it may start a server for the tests in it. */
 const openers: Readonly<Record<ScenarioTransport, () => NewBoard>> = {
   memory:
     () =>

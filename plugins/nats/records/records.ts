@@ -1,8 +1,9 @@
 /**
  * The records of jobs: one message per job on one subject, written by compare-and-set on the sequence of the message
- * before, which it replaces. The record of a job that has not succeeded has an entry in a stream of its own, so that lists
- * need not read the jobs that have; a header of the record tells its sequence there. An entry is written before its record, and removed after the record that no longer needs it:
- * an entry that a crash leaves behind does not fit its record, and readers skip it.
+ * before, which it replaces. The record of a job that has not succeeded has an entry in a stream of its own, so that lists need
+ * not read the jobs that have succeeded; a header of the record holds the sequence of the entry. An entry is written before its
+ * record, and removed after the record that no longer needs it. An entry that a crash leaves behind does not fit its record, and
+ * readers skip it.
  */
 import type { CommitRecord } from "../../../runtime/transport/driver.ts"
 import type { Index } from "../../../runtime/transport/known.ts"

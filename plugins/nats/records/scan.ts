@@ -70,7 +70,7 @@ abstract class Scan implements ReverseScan {
   }
 
   protected abstract bounds(): Promise<StreamBounds>
-  /** What is asked for at the same time as the bounds. */
+  /** Further questions that are asked at the same time as the bounds. */
   protected async prepare(): Promise<void> {}
   protected abstract begin(bounds: StreamBounds): void
   /** Reads the next window of sequences below {@link below}, and lowers that. */
@@ -158,7 +158,7 @@ export const COUNTABLE = 50_000
 /** Most matches that are looked at before any window is read: that costs less than to read a window without one. */
 const FEW = 2_000
 
-/** By how much the first window is wider than it should have to be. */
+/** Factor by which the first window is wider than the sample suggests. */
 const SURELY = 1.5
 
 /** Widest window whose cost is not known yet: about a block, which takes 15 to 30 milliseconds if the server must load it. */
@@ -190,14 +190,14 @@ export class FilteredScan extends Scan {
   readonly #most: number
   #end = 0
   #messages = 0
-  /** About how many messages match, by the sample. */
+  /** Estimated number of messages that match, by the sample. */
   #estimate: number | undefined
   #width: number
   #isPlaced = false
   #isSparse = true
   /** How many matches there were from {@link below} on when they were last counted. */
   #above: number | undefined
-  /** Sequences for each match, where that is known. */
+  /** Average number of sequences for each match, where that is known. */
   #spacing: number | undefined
 
   constructor(
@@ -230,7 +230,7 @@ export class FilteredScan extends Scan {
     this.#messages = messages
     if (this.below === this.#end) this.#above = 0
     if (this.#estimate !== undefined && this.#estimate > FEW) this.#expect((this.#end - first) / this.#estimate)
-    // By the sample a window may have a good deal less than it should, and another one costs more than a wider one.
+    // The sample is an estimate. A window with too few matches costs a further request, which takes longer than a wider window.
     this.#width = Math.ceil(this.#width * SURELY)
   }
 
@@ -256,11 +256,11 @@ export class FilteredScan extends Scan {
   /** The matches from `low` on that were not read before; `undefined` where they are more than one answer holds. */
   async #window(low: number): Promise<Array<StoredMessage> | undefined> {
     const found: Array<StoredMessage> = []
-    // A request that asks for more matches than there are makes the server look through the rest of the stream, and one that
-    // asks for more than the window has, through what was read before.
+    // A request for more matches than there are makes the server look through the rest of the stream; a request for more than the
+    // window has makes it look through windows that were read before.
     let from = low
     let batch = Math.min(this.#expectedFrom(low), Math.max(this.#above ?? 1, 1))
-    // Behind the window the stream ends, so that nothing else is looked through.
+    // The stream ends behind this window, so that a request for more matches looks through nothing else.
     if (this.below === this.#end) batch = BATCH
     let all: number | undefined
     for (;;) {
@@ -275,7 +275,8 @@ export class FilteredScan extends Scan {
       const left = this.#above === undefined ? this.#expectedFrom(last) : Math.max(more - this.#above, 0)
       if (found.length + left > BATCH && low + 1 < this.below) return undefined
       from = last + 1
-      // Matches above may have been removed since they were counted, so that one more than is left ends the window for sure.
+      // Matches above the window may have been removed since they were counted. Asking for one more than is left in the window
+      // shows for certain that the window is over.
       batch = Math.min(more, left + 1, BATCH)
     }
   }
@@ -291,7 +292,7 @@ export class FilteredScan extends Scan {
     this.#width = Math.min(Math.max(Math.ceil(spacing * WANTED), WANTED), BLOCK)
   }
 
-  /** Whether the server may be asked where the first and the last match lie, and it is worth it. */
+  /** Whether to ask the server where the first and the last match lie: it is cheap enough, and saves requests. */
   #mayPlace(): boolean {
     if (this.#estimate !== undefined && this.#estimate <= Math.min(FEW, this.#most)) return true
     // Near the end of the stream, or where matches are frequent, a request is answered quickly without knowing it.

@@ -69,7 +69,7 @@ const configsOf = (
       republish: { src: `${ns}.t.>`, dest: names.event("t") },
     },
     {
-      // Apart from the records, since the server looks through all messages of a stream for those that match a filter.
+      // Entries are not in the stream of the records, since a filter makes the server look through all messages of a stream.
       ...common,
       name: names.indexStream,
       description: `callboard ${ns}: entries of records in lists`,

@@ -277,7 +277,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const [isMine] = await queue.extend([token.slice(1)])
     const later = isMine ? putOff(task) : undefined
     if (later === undefined || later.id !== commit.id) return { ...unchanged, end: { ...task, delay: 0 } }
-    // A task of another system may be larger than the home allows: it stays in hand until it is given back.
+    // A task of another system may be larger than the home allows. Then it keeps its delivery until it is given back.
     if (later.frame.length > home.capabilities.maxTask) return unchanged
     return { commit, home: { ...withdrawing, post: [...(asked.post ?? []), later] }, end: { kind: "ack", token } }
   }

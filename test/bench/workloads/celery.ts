@@ -12,7 +12,7 @@ import { redis } from "../peers/redis.ts"
 import type { Figures } from "../report/figures.ts"
 import type { Form } from "./forms.ts"
 
-/** A part of the jobs that comes first and is not counted: the worker starts and warms up. */
+/** Share of the jobs that run first and are not counted, while the worker starts and warms up. */
 const WARM_UP = 0.2
 
 const DEADLINE_MS = 600_000

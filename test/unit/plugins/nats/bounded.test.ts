@@ -201,7 +201,7 @@ test("a page of rare messages reads little more than it has, in windows and wher
     }
     below = scan.position
     const answered = watched.requests.reduce((sum, { messages }) => sum + messages, 0)
-    // A few are read beyond the page, and one for each window to know that it was all.
+    // A few messages beyond the page are read, and one for each window that shows that the window is over.
     expect(answered, JSON.stringify(watched.requests)).toBeLessThan(2 * PAGE)
   }
 })

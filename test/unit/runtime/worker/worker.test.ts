@@ -182,7 +182,7 @@ describe("retries", () => {
     })
     const { client } = await start([large], { maxBody: 64 * 1024 * 1024 })
     const { maxTask } = client.connection.transport.capabilities
-    // The next attempt has a parent, which takes more bytes than are left.
+    // The task of the next attempt also names its parent, for which there are not enough bytes left.
     const submit = (length: number) => client.submit("large", { input: "x".repeat(length) })
     const refusal = await submit(maxTask).then(() => "accepted", String)
     const over = Number(/(\d+) bytes/.exec(refusal)?.[1]) - maxTask
