@@ -125,7 +125,8 @@ export class StepEngine {
   async finish(exit: Exit.Exit<unknown, unknown>): Promise<Exit.Exit<unknown, unknown>> {
     this.#returned = true
     if (this.#isEnding) {
-      await this.#revertAll()
+      // What a revert waits for never settles once another delivery has the job.
+      await Promise.race([this.#revertAll(), this.#until(() => this.#options.isOver())])
       if (!this.#options.isOver()) await this.#options.port.finished()
       return exit
     }

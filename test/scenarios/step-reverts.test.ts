@@ -4,6 +4,7 @@ import { join } from "node:path"
 import { actor, type Job, Reject, type StepError } from "callboard"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
+import { journalPrefix, pageKey } from "../../runtime/steps/page.ts"
 import { faulty } from "../support/faulty-board.ts"
 import { eventually, temporaryFolder } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
@@ -101,6 +102,31 @@ describe("reverting", () => {
     })
     expect(log).toEqual(["b", "a", "a"])
     expect(await job.find()).toMatchObject({ reverted: true, run: 2 })
+  })
+
+  test("a worker whose job another one has taken over while it reverted lets go of the job", async () => {
+    const reverts: Array<string> = []
+    const scene = actor("scene", {
+      methods: {
+        run: async (_input: unknown, job: Job) => {
+          const revert = async () => {
+            reverts.push(job.id)
+            // What another delivery does first: it writes the page of the journal under a name of its own.
+            const { store } = service.client.connection
+            const key = pageKey(journalPrefix(job.id, 1), 0)
+            const [found] = await store.get([key])
+            const text = new TextDecoder().decode(found?.value).replace(/"by":"[^"]*"/, '"by":"another"')
+            await store.write([{ key, value: new TextEncoder().encode(text) }])
+          }
+          await job.step("a", () => "done", { revert })
+          throw new Declined("no")
+        },
+      },
+    })
+    const service = await start([scene])
+    await service.client.submit("scene.run")
+    await eventually(() => reverts.length > 0, { message: "the step is reverted" })
+    await eventually(() => service.worker?.load.inFlight === 0, { message: "the worker has nothing in hand" })
   })
 
   test("a job that is run again goes on with what is done, from the start with nothing", async () => {
