@@ -120,8 +120,9 @@ const endWith = async ({ board, client, start }: Scene, flow: string, death: { a
       writeFileSync(until, "")
       victim.kill("SIGCONT")
       await victim.waitForLine(/^goes on/, DEADLINE)
-      // The worker needs a moment to try what it would still write for this job.
-      await sleep(500)
+      // The worker tries what it would still write for this job, and ends its delivery. In a step it waits at the gate first.
+      if (waits) await sleep(500)
+      else await isIdle(client, queue)
       if (JSON.stringify(await entries()) !== before) problems.push("the frozen worker wrote its journal")
       if (ofVictim() !== said) problems.push("the frozen worker began a step")
       writeFileSync(files.gate, "")
@@ -130,8 +131,8 @@ const endWith = async ({ board, client, start }: Scene, flow: string, death: { a
   const { state } = await outcome
   const { transitions } = await job.find()
   if (transitions.filter((each) => isTerminal(each.state)).length !== 1) problems.push("it ended twice")
-  // The worker prints its last write after the job has ended.
-  if (death === undefined) await isIdle(client, queue)
+  // The worker prints its last write after the job has ended, and has nothing in hand however it was frozen.
+  if (death === undefined || isFrozen) await isIdle(client, queue)
   problems.push(...problemsOf(stepFlows[flow] ?? never(flow), { state, begun: begun(), victim: victim.pid, stored }))
   const writes = victim.stdout.split("\n").filter((line) => line.startsWith("write ")).length
   await victim.end()
