@@ -60,12 +60,12 @@ export const unitTests = testFiles.filter(
 export const longest = [
   "e2e/broker-loss",
   "scenarios/workers",
-  "unit/plugins/postgres/kit",
   "nats/nats.test",
   "kit-driver",
   "faults/",
   "cli/worker",
   "kit.test",
+  "unit/plugins/postgres/kit",
   "scenarios/limits",
   "scenarios/schedules",
   "scenarios/board-leases",

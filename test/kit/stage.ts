@@ -103,6 +103,11 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
     return this.harness.slow ? 1_200 : 250
   }
 
+  /** How long to wait for what should come soon, in milliseconds. */
+  get #patience(): number {
+    return 8_000 + 2 * (this.harness.slack ?? 0)
+  }
+
   /** A text that is unique to this case. */
   readonly fresh = (label: string): string => `${label}-${++this.#names}-${randomUUID().slice(0, 8)}`
 
@@ -120,7 +125,7 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
   })
 
   /** The outcome of a promise, or a failure that names what was awaited. */
-  readonly within = async <T>(what: string, promise: Promise<T>, ms = 8_000): Promise<T> => {
+  readonly within = async <T>(what: string, promise: Promise<T>, ms = this.#patience): Promise<T> => {
     const key = Symbol(what)
     this.#awaited.set(key, what)
     let timer: ReturnType<typeof setTimeout> | undefined
@@ -136,7 +141,11 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
   }
 
   /** Repeats a question until it is answered. */
-  readonly until = async <T>(what: string, ask: () => Promise<T | undefined | false>, ms = 8_000): Promise<T> => {
+  readonly until = async <T>(
+    what: string,
+    ask: () => Promise<T | undefined | false>,
+    ms = this.#patience,
+  ): Promise<T> => {
     const end = Date.now() + ms
     for (let pause = 5; ; pause = Math.min(pause * 2, 100)) {
       const answer = await this.within(what, ask(), ms)
