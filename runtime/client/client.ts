@@ -58,7 +58,7 @@ import { type StepPage, stepsOf } from "../steps/listing.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/lift/transport.ts"
 import { type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
-import { asking, type JobPage, type JobQuery, recordQueryOf } from "./job-query.ts"
+import { asking, type JobPage, type JobQuery, type NamedJobs, namedJobsOf, recordQueryOf } from "./job-query.ts"
 import type { SubmitContext } from "./submitting/planner.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
@@ -384,23 +384,31 @@ export class Client implements AsyncDisposable {
     return placeOf(this.connection, id)
   }
 
-  /** Cancels the jobs of one page of a query. Pass `next` on as `after` until there is none. */
-  async cancelAll(query: JobQuery): Promise<BulkReport> {
-    return asking(query, (asked) =>
-      decideAll(this.connection, asked, (connection, id, check) => cancelAlone(connection, id, {}, check)),
-    )
-  }
-
-  /** Runs the ended jobs of one page of a query again. Pass `next` on as `after` until there is none. */
-  async retryAll(query: JobQuery): Promise<BulkReport> {
-    return asking(query, (asked) => decideAll(this.connection, asked, rerunJob))
+  /**
+   * Cancels the jobs of one page of a query, or those that are named. Pass `next` on as `after` until there is none.
+   */
+  async cancelAll(query: JobQuery | NamedJobs): Promise<BulkReport> {
+    return this.#decideAll(query, (connection, id, check) => cancelAlone(connection, id, {}, check))
   }
 
   /**
-   * What {@link cancelAll} or {@link retryAll} would do to the jobs of a query, up to 10,000 of them; nothing is changed.
+   * Runs the ended jobs of one page of a query again, or those that are named. Pass `next` on as `after` until there is none.
    */
-  async planAll(decision: "cancel" | "retry", query: Omit<JobQuery, "limit" | "after">): Promise<BulkPlan> {
-    const { limit: _limit, after: _after, ...wanted } = recordQueryOf(query)
+  async retryAll(query: JobQuery | NamedJobs): Promise<BulkReport> {
+    return this.#decideAll(query, rerunJob)
+  }
+
+  #decideAll(query: JobQuery | NamedJobs, decide: Parameters<typeof decideAll>[2]): Promise<BulkReport> {
+    if ("ids" in query) return decideAll(this.connection, namedJobsOf(query), decide)
+    return asking(query, (asked) => decideAll(this.connection, asked, decide))
+  }
+
+  /**
+   * What {@link cancelAll} or {@link retryAll} would do to the jobs of a query, up to 10,000 of them, or to those that are
+   * named; nothing is changed.
+   */
+  async planAll(decision: "cancel" | "retry", query: Omit<JobQuery, "limit" | "after"> | NamedJobs): Promise<BulkPlan> {
+    const wanted = "ids" in query ? namedJobsOf(query) : recordQueryOf(query)
     const rule = decision === "cancel" ? { whyNot: whyNotCancel, runs: false } : { whyNot: whyNotRerun, runs: true }
     const recent = (tasks: ReadonlyArray<string>) => this.statistics.recent(tasks)
     return planAll(this.connection, wanted, { ...rule, taskNames: this.#taskNames, recent })

@@ -1,4 +1,5 @@
 /** The query of lists and of bulk decisions. */
+import type { NamedJobs as NamedRecords } from "../jobs/commands/decide.ts"
 import type { JobView } from "../jobs/view.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
@@ -51,6 +52,18 @@ export interface JobQuery {
   readonly signal?: AbortSignal
 }
 
+/** Jobs that are named one by one. */
+export interface NamedJobs {
+  /** 1 to 1,000 ids. */
+  readonly ids: ReadonlyArray<string>
+  /** Only dead letters: others are refused as `not-found`. Defaults to false. */
+  readonly dead?: boolean
+  /** Only jobs that have not changed their state from this time on. */
+  readonly until?: Date
+}
+
+const NAMED = { ids: true, dead: true, until: true } satisfies Record<keyof NamedJobs, true>
+
 const QUERY = {
   states: true,
   task: true,
@@ -89,6 +102,14 @@ export const recordQueryOf = (query: JobQuery): RecordQuery => {
     ...(budget === undefined ? {} : { budget: milliseconds("budget", budget) }),
     limit: wholeNumber("limit", limit, { least: 1, most: MAX_LIMIT }),
   }
+}
+
+/** Named jobs as decisions take them. Fails with `invalid-input` where they are none, too many, or said to be more than that. */
+export const namedJobsOf = (jobs: NamedJobs): NamedRecords => {
+  refuseUnknown(jobs, NAMED, "jobs that are named")
+  const { ids, dead = false, until } = jobs
+  if (ids.length < 1 || ids.length > MAX_LIMIT) refuseInput("ids", `name 1 to 1,000 jobs, not ${ids.length}`)
+  return { ids, dead, ...(until === undefined ? {} : { until: until.getTime() }) }
 }
 
 export const NO_CURSOR = "is none of this list; begin without one"

@@ -3,7 +3,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { Client } from "../client/client.ts"
-import { type JobQuery, NO_CURSOR } from "../client/job-query.ts"
+import { type JobQuery, type NamedJobs, NO_CURSOR } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
 import { Job, StateSchema } from "../jobs/responses.ts"
@@ -12,7 +12,15 @@ import { refuseInput } from "../options/refuse.ts"
 import { isTerminal, STATES, type State } from "../protocol/state.ts"
 import { parseDuration, parseTime } from "../protocol/time.ts"
 import { recordOf, shownTo } from "./job-record.ts"
-import { BUDGET_RANGE_MS, boundedRead, DEFAULT_BUDGET_MS, DEFAULT_PAGE, MAX_TOTAL, pageLimit } from "./limits.ts"
+import {
+  BUDGET_RANGE_MS,
+  boundedRead,
+  DEFAULT_BUDGET_MS,
+  DEFAULT_PAGE,
+  MAX_TOTAL,
+  pageLimit,
+  withReadDeadline,
+} from "./limits.ts"
 import { boolean, integer, list, text, type Values } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type Route, type RouteRequest, route } from "./route.ts"
@@ -181,8 +189,16 @@ const totalOf = async (
   return count > MAX_TOTAL ? { value: MAX_TOTAL, relation: "gte" } : { value: count, relation: more ? "gte" : "eq" }
 }
 
+/** Most jobs that one address names: proxies take addresses of 8 kB. */
+const MOST_NAMED = 100
+
 /** Parameters of a decision about many jobs. */
 const bulk = {
+  ids: list(
+    Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)))
+      .check(Schema.isMinLength(1), Schema.isMaxLength(MOST_NAMED))
+      .annotate({ description: "Exactly these jobs, with commas between them, in place of filters" }),
+  ),
   until: text(Time("Only jobs that were submitted before this time, and have not changed their state since: ISO 8601")),
   dryRun: boolean(Schema.Boolean.annotate({ description: "Change nothing, and answer what would be done" })),
   expect: integer(
@@ -199,9 +215,10 @@ const TOLERANCE = 0.01
 const decided = async (
   { c, context: { client } }: RouteRequest,
   decision: "cancel" | "retry",
-  query: JobQuery,
+  query: JobQuery | NamedJobs,
   { dryRun = false, expect }: Values<typeof bulk>,
 ): Promise<Response> => {
+  if ("ids" in query) return decidedNamed(client, decision, query, dryRun)
   const budget = DEFAULT_BUDGET_MS / 1_000
   const { limit: _limit, after: _after, ...which } = query
   if (dryRun) {
@@ -224,6 +241,33 @@ const decided = async (
     decision === "cancel" ? client.cancelAll(wanted) : client.retryAll(wanted),
   )
   return json<typeof BulkReport.Type>({ ...report, more: report.next !== undefined })
+}
+
+const decidedNamed = async (
+  client: Client,
+  decision: "cancel" | "retry",
+  { until: given, ...query }: NamedJobs,
+  dryRun: boolean,
+): Promise<Response> => {
+  if (dryRun) {
+    const until = new Date(Math.min(Date.now(), given?.getTime() ?? Number.POSITIVE_INFINITY))
+    const plan = await withReadDeadline(client.planAll(decision, { ...query, until }))
+    return json<typeof BulkPlan.Type>({ ...plan, until: until.toISOString() })
+  }
+  const named = { ...query, ...(given === undefined ? {} : { until: given }) }
+  const report = decision === "cancel" ? await client.cancelAll(named) : await client.retryAll(named)
+  return json<typeof BulkReport.Type>({ ...report, more: false })
+}
+
+/** The parameters that may stand beside `ids`. */
+const BESIDE_IDS: ReadonlySet<string> = new Set(["ids", "until", "dryRun"])
+
+/** The jobs that a bulk call names; `undefined` where it has filters. Fails with `invalid-input` where it has both. */
+const namedIn = ({ ids, until, ...given }: Values<typeof bulk>, dead: boolean): NamedJobs | undefined => {
+  if (ids === undefined) return undefined
+  const other = Object.entries(given).find(([name, value]) => value !== undefined && !BESIDE_IDS.has(name))
+  if (other !== undefined) refuseInput(other[0], "say either ids or filters: ids are exactly the jobs that are meant")
+  return { ids, dead, ...(until === undefined ? {} : { until: timeOf(until) }) }
 }
 
 const FROZEN =
@@ -282,7 +326,13 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     query: { ...filter, ...bulk },
     responses: [BULK],
     problems: ["matches-differ"],
-    handle: (request) => decided(request, "cancel", bulkQueryOf(request.query, "cancel", CANCELLABLE), request.query),
+    handle: (request) =>
+      decided(
+        request,
+        "cancel",
+        namedIn(request.query, false) ?? bulkQueryOf(request.query, "cancel", CANCELLABLE),
+        request.query,
+      ),
   }),
   route({
     method: "POST",
@@ -295,7 +345,13 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     query: { ...filter, ...bulk },
     responses: [BULK],
     problems: ["matches-differ"],
-    handle: (request) => decided(request, "retry", bulkQueryOf(request.query, "retry", RETRYABLE), request.query),
+    handle: (request) =>
+      decided(
+        request,
+        "retry",
+        namedIn(request.query, false) ?? bulkQueryOf(request.query, "retry", RETRYABLE),
+        request.query,
+      ),
   }),
 ]
 
@@ -341,6 +397,7 @@ export const deadRoutes: ReadonlyArray<Route> = [
     query: { ...deadFilter, ...bulk },
     responses: [BULK],
     problems: ["matches-differ"],
-    handle: (request) => decided(request, "retry", deadQueryOf(request.query), request.query),
+    handle: (request) =>
+      decided(request, "retry", namedIn(request.query, true) ?? deadQueryOf(request.query), request.query),
   }),
 ]

@@ -291,7 +291,7 @@ test("many are retried by what they have in common: first in a dry run, then a f
   expect(tried.stderr).toMatch(
     /^callboard: 1 of the 1 that were tried did not succeed: the other \d+ were left as they are$/m,
   )
-  expect((await project.ask("retry", failed, "--dry-run")).code).toBe(2)
+  expect(await project.json("retry", failed, "none", "--dry-run")).toMatchObject({ refused: { "not-found": 1 } })
 })
 
 test("a value that JSON lacks is taken and printed in one form", async () => {

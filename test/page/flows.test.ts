@@ -241,6 +241,9 @@ test("a selection has only jobs on the page, its commands name them, and a secon
 
   await page.keyboard.press("r")
   const dialog = page.getByRole("dialog")
+  // What would be done is tried before it is decided.
+  await dialog.getByText("can be retried").waitFor()
+  await dialog.getByText("They are of the task mailer.send").waitFor()
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"])
   await dialog.getByRole("button", { name: "Copy as curl" }).click()
   await dialog.getByRole("button", { name: "Copied" }).waitFor()

@@ -186,7 +186,6 @@ export const addRetry = (program: Command): void => {
     const isMany = all || state !== undefined || error !== undefined
     const isFiltered = filter.task !== undefined || filter.queue !== undefined
     if (isMany === ids.length > 0 || (isFiltered && !isMany)) wrongUsage("retry: name jobs, or say --all")
-    if (dryRun && !isMany) wrongUsage("retry: --dry-run is for --all, --state or --error")
     const options = from === "start" ? ({ from: "start" } as const) : {}
     if (from !== undefined && from !== "start") wrongUsage(`retry: --from ${from}: only --from start is known`)
     const first = countOf(tryFirst)
@@ -195,7 +194,7 @@ export const addRetry = (program: Command): void => {
     return withClient(async (client) => {
       if (dryRun) {
         const until = new Date()
-        const plan = await client.planAll("retry", { ...query, until })
+        const plan = await client.planAll("retry", isMany ? { ...query, until } : { ids, until })
         return output.json ? output.document({ ...plan, until: until.toISOString() }) : printPlan(plan, output)
       }
       const chosen = isMany ? await idsOf(client, query) : ids

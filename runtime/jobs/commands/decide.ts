@@ -11,6 +11,11 @@ import { removeEdges } from "../dependencies/edges.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { findRecord } from "../tracking/finding.ts"
 
+/** Jobs that are named one by one. */
+export interface NamedJobs extends Pick<RecordQuery, "dead" | "until"> {
+  readonly ids: ReadonlyArray<string>
+}
+
 /** Most tries. A worker or another client may change the record at the same time, but hardly this often in a row. */
 const TRIES = 10
 
@@ -62,7 +67,7 @@ export type Check = (record: JobRecord) => void
 export const isUnchanged = (
   { timeline }: JobRecord,
   { until = Number.POSITIVE_INFINITY }: Pick<RecordQuery, "until">,
-) => (timeline.at(-1)?.at ?? 0) < until
+): boolean => (timeline.at(-1)?.at ?? 0) < until
 
 const hasBecome = (id: string, what: string): CallboardError =>
   new CallboardError("matches-differ", `job ${id} has become ${what} meanwhile, and is left as it is`, { id })
@@ -76,7 +81,7 @@ export const stillIn =
 
 /** Checks a job again before it is decided about: since the page of the list was read it may have changed. */
 const checkOf =
-  (query: RecordQuery): Check =>
+  (query: Pick<RecordQuery, "states" | "dead" | "reason" | "until">): Check =>
   (record) => {
     const { id, state, dead } = record
     const isDead = dead !== undefined
@@ -92,18 +97,24 @@ const without = (ids: ReadonlyArray<string>, refused: BulkReport["refused"]): Re
   return ids.filter((id) => !left.has(id))
 }
 
+/** The ids on the page of a query, of jobs that have not changed since its `until`. */
+const idsOn = async (connection: Connection, query: RecordQuery) => {
+  const { records, next } = await connection.jobs.list(query)
+  return { ids: records.filter((record) => isUnchanged(record, query)).map(({ id }) => id), next }
+}
+
 /**
- * Decides about every job on a page. A job that cannot be changed, or that has changed since the page was read, is
+ * Decides about every job on a page, or about each that is named. A job that cannot be changed, or that has changed since the page was read, is
  * reported, and the others go on. Fails as the transport does; the decisions until then stay.
  */
 export const decideAll = async (
   connection: Connection,
-  query: RecordQuery,
+  query: RecordQuery | NamedJobs,
   decide: (connection: Connection, id: string, check: Check) => Promise<JobRecord>,
 ): Promise<BulkReport> => {
   const check = checkOf(query)
-  const page = await connection.jobs.list(query)
-  const ids = page.records.filter((record) => isUnchanged(record, query)).map((record) => record.id)
+  const { ids, next } =
+    "ids" in query ? { ids: [...new Set(query.ids)], next: undefined } : await idsOn(connection, query)
   const refused: Array<BulkReport["refused"][number]> = []
   for (let from = 0; from < ids.length; from += AT_A_TIME) {
     const some = ids.slice(from, from + AT_A_TIME)
@@ -124,6 +135,6 @@ export const decideAll = async (
     changed: ids.length - refused.length,
     ids: without(ids, refused),
     refused,
-    ...(page.next === undefined ? {} : { next: page.next }),
+    ...(next === undefined ? {} : { next }),
   }
 }

@@ -3,12 +3,13 @@ import * as Result from "effect/Result"
 import { type ActorDescription, listActors } from "../../cluster/directory.ts"
 import { pausedQueues } from "../../cluster/pausing.ts"
 import type { Connection } from "../../connection/connection.ts"
-import type { CallboardError, ErrorCode } from "../../errors.ts"
+import { CallboardError, type ErrorCode } from "../../errors.ts"
 import { parseRate } from "../../options/limit.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { RecordQuery } from "../../transport/lift/transport.ts"
-import { isUnchanged } from "./decide.ts"
+import { findRecord } from "../tracking/finding.ts"
+import { isUnchanged, type NamedJobs } from "./decide.ts"
 
 export interface BulkPlan {
   /** How many jobs match; `gte` where so many were read, and there are more. */
@@ -87,16 +88,35 @@ interface Kind extends Pick<JobRecord, "task" | "meth"> {
   readonly causes: Set<string>
 }
 
+/** The jobs with these names, and why others cannot be decided about. */
+const named = async (connection: Connection, { ids, dead = false }: NamedJobs) => {
+  const refused: Array<ErrorCode> = []
+  const read = async (id: string): Promise<JobRecord | undefined> => {
+    try {
+      const { record } = await findRecord(connection, id)
+      if (!dead || record.dead !== undefined) return record
+      refused.push("not-found")
+    } catch (cause) {
+      if (!(cause instanceof CallboardError)) throw cause
+      refused.push(cause.code)
+    }
+    return undefined
+  }
+  const records = await Promise.all([...new Set(ids)].map(read))
+  return { records: records.flatMap((record) => record ?? []), refused, next: undefined }
+}
+
 /**
- * Reads the jobs of a query, up to {@link MOST_PLANNED} and within its budget, and decides nothing. Fails as the transport
+ * Reads the jobs of a query, up to {@link MOST_PLANNED} and within its budget, or those that are named, and decides nothing.
+ * Of those that are named, one that is not there is refused. Fails as the transport
  * does.
  */
 export const planAll = async (
   connection: Connection,
-  query: Omit<RecordQuery, "limit" | "after">,
+  query: Omit<RecordQuery, "limit" | "after"> | NamedJobs,
   { whyNot, runs, ...known }: Planned,
 ): Promise<BulkPlan> => {
-  const { budget = Number.POSITIVE_INFINITY, signal } = query
+  const { budget = Number.POSITIVE_INFINITY, signal = undefined } = "ids" in query ? {} : query
   const end = performance.now() + budget
   const refused = new Map<ErrorCode, number>()
   const [tasks, queues] = [new Tally(), new Tally()]
@@ -106,8 +126,9 @@ export const planAll = async (
   let after: string | undefined
   do {
     const limit = Math.min(PAGE, MOST_PLANNED - found)
-    const timed = { ...query, limit, budget: end - performance.now(), ...(after === undefined ? {} : { after }) }
-    const page = await connection.jobs.list(timed)
+    const timed = { limit, budget: end - performance.now(), ...(after === undefined ? {} : { after }) }
+    const page = "ids" in query ? await named(connection, query) : await connection.jobs.list({ ...query, ...timed })
+    if ("refused" in page) for (const code of page.refused) refused.set(code, (refused.get(code) ?? 0) + 1)
     for (const record of page.records) {
       const why = isUnchanged(record, query) ? whyNot(record) : undefined
       if (!isUnchanged(record, query)) changed++

@@ -49,14 +49,12 @@ export const BulkDialog = (): JSX.Element | null =>
 const Confirmation = ({ decision }: { readonly decision: BulkAction }): JSX.Element => {
   const { action, which, expected } = decision
   const filter = "filter" in which ? which.filter : undefined
-  const plan = useLoad(filter === undefined ? undefined : "dry", () =>
-    send<DryRun>("POST", bulkPath(action), { ...filter, dryRun: true }),
-  )
+  const wanted = "ids" in which ? { ids: which.ids.join(",") } : which.filter
+  const plan = useLoad("dry", () => send<DryRun>("POST", bulkPath(action), { ...wanted, dryRun: true }))
   const count = "ids" in which ? which.ids.length : (plan.data?.matches.value ?? expected?.value)
   const isMany = (count ?? 0) > MANY && action !== "cancel"
   const chosen = useSignal<boolean | undefined>(undefined)
   const first = chosen.value ?? isMany
-  const isReady = filter === undefined || plan.data !== undefined
   const nothing = plan.data !== undefined && plan.data.will === 0 && plan.data.matches.relation === "eq"
   const [verb] = VERB[action]
   const about = plan.data !== undefined && plan.data.matches.relation === "gte" ? "more than " : ""
@@ -90,9 +88,14 @@ const Confirmation = ({ decision }: { readonly decision: BulkAction }): JSX.Elem
           <Button onClick={close}>Not now</Button>
           <Button
             class="main"
-            disabled={!isReady || nothing}
+            disabled={plan.data === undefined || nothing}
             onClick={() =>
-              runBulk(decision, plan.data?.matches ?? expected, plan.data?.until, first && rest > 0 ? FIRST : 0)
+              runBulk(
+                decision,
+                filter === undefined ? expected : plan.data?.matches,
+                plan.data?.until,
+                first && rest > 0 ? FIRST : 0,
+              )
             }
           >
             {first && rest > 0
@@ -102,7 +105,7 @@ const Confirmation = ({ decision }: { readonly decision: BulkAction }): JSX.Elem
         </>
       }
     >
-      {filter !== undefined && <Plan plan={plan} action={action} />}
+      <Plan plan={plan} action={action} />
       {filter !== undefined && (
         <div class="filters">
           {Object.entries(filter).map(([name, value]) => (
@@ -167,9 +170,11 @@ const Plan = ({ plan, action }: { readonly plan: Loaded<DryRun>; readonly action
           {text}
         </Note>
       ))}
-      <p class="small dim">
-        They are of {tallied(by.task, "task")}, in {tallied(by.queue, "queue")}.
-      </p>
+      {will > 0 && (
+        <p class="small dim">
+          They are of {tallied(by.task, "task")}, in {tallied(by.queue, "queue")}.
+        </p>
+      )}
       {sample.length > 0 && (
         <details>
           <summary class="small">Look at {sample.length} of them</summary>

@@ -229,6 +229,57 @@ describe("bulk", () => {
     expect(await ask("POST", "/v1/jobs/retry?dryRun=true")).toMatchObject({ status: 400, body: { field: "state" } })
   })
 
+  test("jobs that are named one by one are tried, and then decided about, each once", async () => {
+    const running = await start()
+    const { ask, submit } = running
+    const failed = await finished(running, { task: "work.fail" })
+    const fine = await finished(running, { task: "work.echo" })
+    const other = await finished(running, { task: "work.fail" })
+    const { id: later } = (await submit({ task: "work.echo", delay: 3600 })).body
+    const ids = [failed, fine, later, "none", failed].join(",")
+    const dry = await ask("POST", `/v1/jobs/retry?ids=${ids}&dryRun=true`)
+    expect(dry.body).toMatchObject({
+      matches: { value: 3, relation: "eq" },
+      will: 1,
+      refused: { unsupported: 1, "job-exists": 1, "not-found": 1 },
+      changed: 0,
+      by: { task: { "work.fail": 1 }, queue: { default: 1 } },
+      sample: [failed],
+    })
+    const path = `/v1/jobs/retry?ids=${ids}&until=${dry.body.until}`
+    const { body } = await ask("POST", path)
+    expect(body).toMatchObject({ changed: 1, ids: [failed], more: false })
+    expect(body.refused.map(({ id, code }: { id: string; code: string }) => [id, code]).sort()).toEqual(
+      [
+        [fine, "unsupported"],
+        [later, "job-exists"],
+        ["none", "not-found"],
+      ].sort(),
+    )
+    expect((await ask("GET", `/v1/jobs/${other}`)).body.run).toBe(1)
+    // It has changed since, so that it is left as it is.
+    await eventually(async () => (await ask("GET", `/v1/jobs/${failed}`)).body.state === "failed")
+    expect((await ask("POST", path)).body).toMatchObject({ changed: 0 })
+    expect((await ask("POST", `${path}&dryRun=true`)).body).toMatchObject({ will: 0, changed: 1 })
+    expect((await ask("POST", `/v1/jobs/cancel?ids=${later},${failed}&dryRun=true`)).body).toMatchObject({
+      will: 1,
+      refused: { "already-terminal": 1 },
+    })
+    expect((await ask("POST", `/v1/jobs/cancel?ids=${later}`)).body).toMatchObject({ changed: 1, ids: [later] })
+    expect((await ask("POST", `/v1/dead/redrive?ids=${failed}&dryRun=true`)).body).toMatchObject({
+      will: 0,
+      refused: { "not-found": 1 },
+    })
+    expect((await ask("POST", `/v1/dead/redrive?ids=${failed}`)).body.refused).toMatchObject([{ id: failed }])
+    for (const [query, field] of [
+      [`ids=${failed}&state=failed`, "state"],
+      [`ids=${failed}&limit=5`, "limit"],
+      ["ids=", "ids"],
+      [`ids=${Array.from({ length: 101 }, (_, at) => at).join(",")}`, "ids"],
+    ])
+      expect(await ask("POST", `/v1/jobs/retry?${query}`)).toMatchObject({ status: 400, body: { field } })
+  })
+
   test("a dry run warns of what keeps the jobs from running", async () => {
     const running = await start()
     await finished(running, { task: "work.fail" })
