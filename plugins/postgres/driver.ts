@@ -24,6 +24,8 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
   readonly name = "postgres"
   readonly capabilities = capabilities
   readonly #schema: string
+  /** Where the sweep of publish keys goes on. */
+  #sweptUntil = 0
   readonly #linkTo: (lost: (why: unknown) => void) => PostgresLink
 
   constructor(library: Library, config: ClientConfig, options: contract.ConnectOptions) {
@@ -46,8 +48,9 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     return explain(error)
   }
 
-  protected tick({ ask }: PostgresLink): Promise<unknown> {
-    return ask("SELECT sweep()", [], "sweep")
+  protected async tick({ ask }: PostgresLink): Promise<void> {
+    const [swept] = await ask<{ readonly until: string }>("SELECT sweep($1) AS until", [this.#sweptUntil], "sweep")
+    this.#sweptUntil = Number(swept?.until ?? 0)
   }
 
   #notified(payload: string): void {

@@ -4,7 +4,7 @@ import { TransportError } from "../../runtime/transport/mod.ts"
 import type { PostgresLink } from "./link.ts"
 
 /** Version of the tables and functions. A schema of another version is refused. */
-const VERSION = 4
+const VERSION = 5
 /** How long a publish key is remembered, in milliseconds. */
 export const DEDUPE_MS = 120_000
 /** A time that never comes: the largest integer that JavaScript holds exactly. */
@@ -188,14 +188,20 @@ BEGIN
 END $$;
 
 -- Removes expired rows, up to 5,000 of each table per call. An index of what ends at some time is used only by a query that
--- repeats its condition.
-CREATE FUNCTION sweep() RETURNS void LANGUAGE sql AS $$
+-- repeats its condition. The keys of tasks that still wait stay, so that of keys up to 5,000 are looked at, those that end
+-- after a time; returns the time from which to go on.
+CREATE FUNCTION sweep(since bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE last bigint := (SELECT until FROM posted WHERE until > since AND until <= ms() ORDER BY until OFFSET 4999 LIMIT 1);
+BEGIN
   DELETE FROM job WHERE id = ANY (ARRAY(SELECT id FROM job WHERE until <= ms() AND until < ${NEVER}
     ORDER BY until LIMIT 5000 FOR UPDATE SKIP LOCKED));
   DELETE FROM entry WHERE key = ANY (ARRAY(SELECT key FROM entry WHERE until <= ms() AND until < ${NEVER}
     ORDER BY until LIMIT 5000 FOR UPDATE SKIP LOCKED));
-  DELETE FROM posted WHERE key = ANY (ARRAY(SELECT key FROM posted WHERE until <= ms()
-    AND NOT EXISTS (SELECT FROM task WHERE task.sequence = posted.sequence) LIMIT 5000 FOR UPDATE SKIP LOCKED)) $$;`
+  -- As a value each task is looked for by its number; as a join all tasks may be read.
+  DELETE FROM posted WHERE key = ANY (ARRAY(SELECT key FROM posted WHERE until > since AND until <= coalesce(last, ms())
+    AND (SELECT sequence FROM task WHERE task.sequence = posted.sequence) IS NULL FOR UPDATE SKIP LOCKED));
+  RETURN coalesce(last, 0);
+END $$;`
 
 /** Name of the schema of a namespace. PostgreSQL limits names to 63 bytes, and channel names begin with this one. */
 export const schemaOf = (namespace: string): string =>

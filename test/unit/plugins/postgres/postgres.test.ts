@@ -69,10 +69,10 @@ test("a schema of another version is refused, and left as it is", async () => {
   const driver = await plugin.connect(through(server.port), options("later"))
   await driver.close()
   const schema = schemaOf("later")
-  await ask(`UPDATE "${schema}".meta SET version = 5`)
-  const message = `postgres: schema "${schema}" has version 5, and this Callboard knows version 4: install one that knows it, or use another namespace`
+  await ask(`UPDATE "${schema}".meta SET version = 6`)
+  const message = `postgres: schema "${schema}" has version 6, and this Callboard knows version 5: install one that knows it, or use another namespace`
   expect(await refusal(through(server.port), "later")).toEqual(["unsupported", message])
-  expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 5 }])
+  expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 6 }])
 })
 
 test("a database that holds no UTF-8 is refused", async () => {
@@ -115,7 +115,7 @@ test("several that come first at the same time make one schema", async () => {
     Array.from({ length: 4 }, () => plugin.connect(through(server.port), options("first"))),
   )
   await Promise.all(drivers.map((driver) => driver.close()))
-  expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 4 }])
+  expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 5 }])
 })
 
 test("what is published during a take does not come before what was published earlier", async () => {
@@ -235,6 +235,39 @@ test("what ended is removed from the tables", async () => {
   await driver.close()
 })
 
+test("a sweep reads as much however many tasks wait, and comes to each key", async () => {
+  const driver = await plugin.connect(through(server.port), options("waiting"))
+  await driver.close()
+  const client = new pg.Client({ connectionString: server.url })
+  await client.connect()
+  await client.query(`SET search_path = "${schemaOf("waiting")}"`)
+  /** Publishes so many tasks whose keys are older than the window; every 1,000th is in no queue any more. */
+  const wait = async (from: number, to: number) => {
+    const numbers = `generate_series(${from}, ${to - 1}) n`
+    await client.query(`INSERT INTO posted SELECT 'key' || n, n, n FROM ${numbers}`)
+    await client.query(
+      `INSERT INTO task SELECT n, 'id' || n, 'q', 4, true, 0, NULL, 0, n FROM ${numbers} WHERE n % 1000 <> 0`,
+    )
+    await client.query("ANALYZE")
+  }
+  const sweep = async () => {
+    const { rows } = await client.query("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT sweep(1)")
+    return blocksOf(rows[0]["QUERY PLAN"][0]["Plan"])
+  }
+  await wait(1, 6_000)
+  const few = await sweep()
+  await wait(6_000, 30_000)
+  expect(await sweep()).toBeLessThan(1.5 * few)
+  let since = 0
+  do {
+    const { rows } = await client.query("SELECT sweep($1) AS until", [since])
+    since = Number(rows[0].until)
+  } while (since > 0)
+  const { rows } = await client.query("SELECT count(*)::int AS keys FROM posted")
+  expect(rows).toEqual([{ keys: 29_999 - 29 }])
+  await client.end()
+})
+
 /** Number of blocks that a statement has read, by its plan. */
 const blocksOf = (plan: Readonly<Record<string, unknown>>): number =>
   Number(plan["Shared Hit Blocks"]) + Number(plan["Shared Read Blocks"])
@@ -268,7 +301,7 @@ test("a list reads as much with 20,000 jobs as with 1,000, and what it looks at 
       throw new Error(`${name}: nothing was asked`)
     await look(name, String(config.text), Array.isArray(config.values) ? config.values : [])
   }
-  await look("what has ended", "SELECT sweep()", [])
+  await look("what has ended", "SELECT sweep(0)", [])
   // Counting ends where there are more than are asked for.
   expect(await driver.count?.("cancelled", undefined, 10)).toBe(11)
   expect(await driver.count?.("failed", "rare", 100)).toBe(50)
