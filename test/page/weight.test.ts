@@ -4,7 +4,7 @@ import { expect, test } from "vitest"
 import { runArguments } from "../../runtime/cli/runtimes.js"
 import { spawnProcess, temporaryFolder } from "../support/servers/process.ts"
 import { findDeno } from "../support/tools/deno.js"
-import { boardOf, visit } from "./shown.ts"
+import { boardOf, openTab, visit } from "./shown.ts"
 
 /** Most bytes that a first visit may load, compressed, without the answers of the HTTP interface. */
 const BUDGET = 60_000
@@ -27,6 +27,30 @@ test("a first visit stays within its budget and its origin; a second one takes t
   await page.getByText("No worker lives").waitFor()
   const second = (await loaded()).filter(({ name }) => name.includes("/assets/"))
   expect(second.filter(({ transferSize }) => transferSize > 0)).toEqual([])
+})
+
+test("the jobs are there after three round trips: the document, its files, its data", async () => {
+  const board = await boardOf({ actors: [] })
+  const page = await openTab(board.url)
+  const rounds = [
+    [/\.css$/, /\.js$/],
+    [/\/v1\/me$/, /\/v1\/jobs\?/],
+  ].map((parts) => ({ parts, asked: new Set<RegExp>(), all: Promise.withResolvers<void>() }))
+  // What is answered only once the others of its round were asked for would never come if it had to come before them.
+  await page.route(/./, async (route) => {
+    const url = route.request().url()
+    for (const { parts, asked, all } of rounds) {
+      const part = parts.find((each) => each.test(url))
+      if (part === undefined) continue
+      asked.add(part)
+      if (asked.size === parts.length) all.resolve()
+      await all.promise
+    }
+    await route.continue()
+  })
+  await page.goto(`${board.url}/jobs`, { waitUntil: "commit" })
+  await page.getByText("No job has come yet").waitFor({ timeout: 10_000 })
+  await page.unrouteAll({ behavior: "wait" })
 })
 
 test("the shell has an ETag and the headers of the policy, and assets may be cached for ever", async () => {
