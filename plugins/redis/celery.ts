@@ -191,6 +191,13 @@ const notify = (text: string, listener: (message: Message) => void): void => {
 
 const decoder = new TextDecoder()
 
+/** Stores results and notifies the clients that wait for them. Arguments: the time to live, then the results. */
+const WRITE = `
+for at, key in ipairs(KEYS) do
+  redis.call('SETEX', key, ARGV[1], ARGV[at + 1])
+  redis.call('PUBLISH', key, ARGV[at + 1])
+end`
+
 class RedisResults implements CeleryResults, CeleryChords {
   readonly chords = this
   readonly #client: RedisClient
@@ -223,15 +230,9 @@ class RedisResults implements CeleryResults, CeleryChords {
   }
 
   async write(results: ReadonlyArray<KeptResult>, expires: number): Promise<void> {
-    // All commands are written in one turn of the event loop, so that they go out together. The server keeps their order.
-    await tried(() =>
-      Promise.all(
-        results.flatMap(({ key, value }) => {
-          const [name, text] = [this.#keyOf(key), decoder.decode(value)]
-          return [this.#client.setEx(name, expires, text), this.#client.publish(name, text)]
-        }),
-      ),
-    )
+    const keys = results.map(({ key }) => this.#keyOf(key))
+    const values = results.map(({ value }) => Buffer.from(value.buffer, value.byteOffset, value.length))
+    await tried(() => this.#client.eval(WRITE, { keys, arguments: [String(expires), ...values] }))
   }
 
   async watch(keys: ReadonlyArray<string>, listener: (result: KeptResult) => void, signal: AbortSignal): Promise<void> {

@@ -27,30 +27,35 @@ export const take = script(`
 local max, turn, lease, queues = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), cjson.decode(ARGV[6])
 local out = {}
 
--- Stores what is known of a message that another program, such as Celery's client, has put into the list.
-local function adopt(tag, value, queue, level)
-  local isRead, env = pcall(cjson.decode, value)
-  if not isRead or type(env) ~= 'table' then env = {} end
-  local headers = type(env.headers) == 'table' and env.headers or {}
-  local properties = type(env.properties) == 'table' and env.properties or {}
-  local t = { queue = queue, level = level, seq = nextNumber(), n = 0, posted = text(now) }
+-- A field of an index, as the runtime writes it; nothing where the value is no text.
+local function field(name, value)
+  return type(value) == 'string' and value ~= '' and ',"' .. name .. '":' .. cjson.encode(value) or ''
+end
+
+-- What is known of a message that another program, such as Celery's client, has put into the list. The argument
+-- env is the message as a table, where it is JSON. Returns fields for the task, in pairs.
+local function adopt(tag, value, env, queue, level)
+  local headers = env and type(env.headers) == 'table' and env.headers or {}
+  local properties = env and type(env.properties) == 'table' and env.properties or {}
   local priority = tonumber(properties.priority)
-  if priority then t.level = 9 - math.max(0, math.min(9, math.floor(priority))) end
+  if priority then level = 9 - math.max(0, math.min(9, math.floor(priority))) end
+  local fields = { 'level', level, 'seq', nextNumber(), 'posted', NOW }
+  if not env or not value:find('}%s*$') then fields[7], fields[8] = 'env', value end
+  noteQueue(queue)
   local id, retries = headers.id, tonumber(headers.retries) or 0
-  if type(id) == 'string' and #id > 0 and #id <= 255 and not id:find('%z') then
-    local key = id .. '/1/' .. text(retries)
-    if call('HSETNX', OWN .. 'p:' .. id, key, tag) == 1 then
-      call('PERSIST', OWN .. 'p:' .. id)
-      t.id, t.key = id, key
-      local name = type(headers.task) == 'string' and headers.task or ''
-      t.index = cjson.encode({ state = 'queued', queue = queue, task = name, at = now })
-      local revision, old = revisionOf(id)
-      if revision == '' then updateLists(id, t.index, old) end
-    end
-  end
-  for field, found in pairs(t) do call('HSET', OWN .. 't:' .. tag, field, found) end
-  call('SADD', OWN .. 'queues', queue)
-  return t
+  if type(id) ~= 'string' or #id == 0 or #id > 255 or id:find('%z') then return fields end
+  local keys, key = OWN .. 'p:' .. id, id .. '/1/' .. text(retries)
+  if call('HSETNX', keys, key, tag) == 0 then return fields end
+  call('PERSIST', keys)
+  -- The same text that the index of the job's record will have, but for the state.
+  local task = type(headers.task) == 'string' and headers.task or ''
+  local index = '{"state":"queued","queue":' .. cjson.encode(queue) .. ',"task":' .. cjson.encode(task) .. ',"at":'
+    .. NOW .. field('method', headers.meth) .. field('root', headers.root_id)
+    .. field('parent', headers.parent_id) .. field('group', headers.group) .. '}'
+  local revision, old = revisionOf(id)
+  if revision == '' then updateLists(id, index, old) end
+  for _, each in ipairs({ 'id', id, 'key', key, 'index', index }) do fields[#fields + 1] = each end
+  return fields
 end
 
 local leaseEnd, takenAt = text(now + lease), clock[1] .. '.' .. string.format('%06d', clock[2])
@@ -59,21 +64,22 @@ local index, held = {}, {}
 -- Notes that a message was taken, and adds two values to the answer: level, sequence, whether this is the first delivery,
 -- fence, number of deliveries, position of the queue in the request and tag, as one text; and the message.
 local function deliver(value, queue, level, address, position)
-  local tag = tagOf(value)
+  local tag, env = tagOf(value)
   local entry = '[' .. value .. address
   if call('HSETNX', UNACKED, tag, entry) == 0 then
     tag = 'callboard-' .. nextNumber()
     call('HSET', UNACKED, tag, entry)
   end
   local found = call('HMGET', OWN .. 't:' .. tag, 'level', 'seq', 'n')
-  local t = found[2] and { level = found[1], seq = found[2], n = found[3] or 0 } or adopt(tag, value, queue, level)
-  local fence, n = nextNumber(), t.n + 1
+  local fields = found[2] and {} or adopt(tag, value, env, queue, level)
+  local seq, n, fence = found[2] or fields[4], (found[3] or 0) + 1, nextNumber()
+  local known = found[1] or fields[2]
   local own = OWN .. 't:' .. tag
-  if ownTagOf(value) then
-    call('HSET', own, 'fence', fence, 'n', n, 'size', #entry)
-  else
-    call('HSET', own, 'fence', fence, 'n', n, 'size', #entry, 'queue', queue, 'env', value)
+  if not ownTagOf(value) then
+    fields[#fields + 1], fields[#fields + 2] = 'queue', queue
+    if found[2] then call('HDEL', own, 'env') end
   end
+  call('HSET', own, 'fence', fence, 'n', n, 'size', #entry, unpack(fields))
   -- A message without a usable tag is not noted for kombu's visibility timeout: kombu would fail to restore it.
   if tag:sub(1, 10) ~= 'callboard-' then
     index[#index + 1] = takenAt
@@ -82,7 +88,7 @@ local function deliver(value, queue, level, address, position)
   held[#held + 1] = leaseEnd
   held[#held + 1] = tag
   local isFirst = n == 1 and not (value:find('"redelivered"', 1, true) and value:find('"redelivered"%s*:%s*true'))
-  out[#out + 1] = table.concat({ t.level, t.seq, isFirst and 1 or 0, fence, n, position, tag }, ' ')
+  out[#out + 1] = table.concat({ known, seq, isFirst and 1 or 0, fence, n, position, tag }, ' ')
   out[#out + 1] = value
 end
 
@@ -193,7 +199,7 @@ for _, tag in ipairs(call('ZRANGEBYSCORE', INDEX, '-inf', clock[1] - ARGV[4] / 1
   end
 end
 removeEndedRecords()
-local ended = call('ZRANGEBYSCORE', OWN .. 'ends', '-inf', text(now), 'LIMIT', 0, 1000)
+local ended = call('ZRANGEBYSCORE', OWN .. 'ends', '-inf', NOW, 'LIMIT', 0, 1000)
 for _, key in ipairs(ended) do
   call('ZREM', OWN .. 'ends', key)
   call('ZREM', OWN .. 'entries', key)

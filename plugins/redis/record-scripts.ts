@@ -21,9 +21,10 @@ for at = 4, #ARGV do
       forget(t.tag, t)
       _, t = tasksOf(id)
     end
-    if t then
+    local env = t and messageOf(t.tag, t)
+    if env then
       local held = call('HEXISTS', UNACKED, t.tag)
-      answer = { answer[1], answer[2], t.queue, t.due, t.expires, t.posted, held, t.env }
+      answer = { answer[1], answer[2], t.queue, t.due, t.expires, t.posted, held, env }
     end
   end
   answers[at - 3] = answer
@@ -66,7 +67,7 @@ local function apply(c)
     for _, tag in ipairs((tasksOf(c.id))) do
       local own = loadTask(tag, true)
       if own and not call('ZSCORE', OWN .. 'h:' .. own.queue, tag) then
-        if call('ZREM', OWN .. 'l:' .. own.queue, tag) == 0 then call('LREM', levelKey(own.queue, own.level), 0, own.env) end
+        if call('ZREM', OWN .. 'l:' .. own.queue, tag) == 0 then call('LREM', levelKey(own.queue, own.level), 0, own.env or '') end
         forget(tag, own)
       end
     end
@@ -77,7 +78,7 @@ local function apply(c)
       release(tag, own, t.delay)
     elseif tag then
       endLease(tag, own)
-      forget(tag, own)
+      forget(tag, own, r)
     end
   end
   for _, p in ipairs(c.post or {}) do enqueue(p) end

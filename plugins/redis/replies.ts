@@ -31,9 +31,8 @@ export class Arguments {
 }
 
 export const textOf = (reply: Reply | undefined): string =>
-  reply instanceof Uint8Array
-    ? Buffer.from(reply.buffer, reply.byteOffset, reply.length).toString()
-    : String(reply ?? "")
+  // The client library gives bytes as buffers, whose text needs no other view.
+  reply instanceof Uint8Array && !Buffer.isBuffer(reply) ? Buffer.from(reply).toString() : String(reply ?? "")
 
 export const listOf = (reply: Reply): ReadonlyArray<Reply> => (Array.isArray(reply) ? reply : [])
 

@@ -39,6 +39,7 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local changedJobs = {}
 
 local function text(n) return string.format('%.0f', n) end
+local NOW = text(now)
 
 -- The next number of the counter, for revisions, sequences and fences. Numbers rise, and compare as text as well, since
 -- all have the same number of digits: the first one is a time in microseconds (see the script \`open\`). A script reserves a
@@ -85,6 +86,11 @@ local function updateLists(id, index, old)
     -- The usual change is one of the state alone, where each state has one list at most: two commands, and no JSON to read.
     local from, rest = old:match('^{"state":"(%l+)"(.*)$')
     local to, same = index:match('^{"state":"(%l+)"(.*)$')
+    if rest and same and rest ~= same then
+      -- A job stays where it was listed first: the clock of a worker that adopts a task of another program may differ.
+      same = same:gsub('"at":%d+', rest:match('"at":%d+'), 1)
+      index = '{"state":"' .. to .. '"' .. same
+    end
     if from and rest == same and from ~= 'deferred' and (to == 'succeeded' or to == 'started' or to == 'queued') then
       local member = string.format('%016.0f:', rest:match('"at":(%d+)')) .. id
       if from ~= 'succeeded' and from ~= 'failed' and from ~= 'cancelled' and from ~= 'expired' then
@@ -152,13 +158,14 @@ end
 
 -- Removes a task that has left its queue and is neither in flight nor scheduled. A job without a record is then listed by
 -- its newest task that is left.
-local function forget(tag, t)
+local function forget(tag, t, hasRecord)
   call('DEL', OWN .. 't:' .. tag)
   if t.expires then call('ZREM', OWN .. 'expires', tag) end
   if not t.id then return end
-  call('HSET', OWN .. 'p:' .. t.id, t.key, '@' .. text(now))
+  call('HSET', OWN .. 'p:' .. t.id, t.key, '@' .. NOW)
   local tags, newest = tasksOf(t.id)
   if #tags == 0 then call('PEXPIRE', OWN .. 'p:' .. t.id, ${DEDUPE_MS}) end
+  if hasRecord then return end
   local found = call('HMGET', OWN .. 'j:' .. t.id, 'v', 'x')
   if not found[1] then updateLists(t.id, newest and newest.index, found[2]) end
 end
@@ -166,7 +173,8 @@ end
 -- The tag of a message that Callboard wrote, which begins with it; nil for any other message.
 local function ownTagOf(value) return value:match('^{"properties":{"delivery_tag":"([%w-]+)"') end
 
--- The tag of any message; for one without a usable tag a hash of its bytes.
+-- The tag of any message; for one without a usable tag a hash of its bytes. Returns the message as a table as well, where it
+-- had to be read.
 local function tagOf(value)
   local own = ownTagOf(value)
   if own then return own end
@@ -175,7 +183,7 @@ local function tagOf(value)
     local tag = env.properties.delivery_tag
     if type(tag) == 'string' and #tag > 0 and #tag <= 255 and not tag:find('%c') then return tag, env end
   end
-  return 'callboard-' .. redis.sha1hex(value)
+  return 'callboard-' .. redis.sha1hex(value), ok and type(env) == 'table' and env
 end
 
 -- Puts a message back into its list by its sequence: before all tasks that were published later. The tasks that go before
@@ -198,12 +206,19 @@ local function insert(queue, level, seq, value)
   for at = #stash, 1, -1 do call('RPUSH', key, stash[at]) end
 end
 
+local noted = {}
+local function noteQueue(queue)
+  if not noted[queue] then call('SADD', OWN .. 'queues', queue) end
+  noted[queue] = true
+end
+
 -- Puts a task into its queue. Returns false where its publish key is known, since then it is a duplicate.
 local function enqueue(p)
   local keys = OWN .. 'p:' .. p.id
   if call('HSETNX', keys, p.key, p.tag) == 0 then return false end
-  call('PERSIST', keys)
-  if call('HLEN', keys) > 20 then
+  local known = call('HLEN', keys)
+  if known > 1 then call('PERSIST', keys) end
+  if known > 20 then
     local all = call('HGETALL', keys)
     for at = 1, #all, 2 do
       local left = all[at + 1]:match('^@(%d+)$')
@@ -212,10 +227,10 @@ local function enqueue(p)
   end
   local seq, env = nextNumber(), ARGV[p.env]
   local own = OWN .. 't:' .. p.tag
-  call('HSET', own, 'queue', p.queue, 'level', p.level, 'seq', seq, 'id', p.id, 'key', p.key, 'posted', text(now),
+  call('HSET', own, 'queue', p.queue, 'level', p.level, 'seq', seq, 'id', p.id, 'key', p.key, 'posted', NOW,
     'index', p.index, 'env', env)
   if p.due then call('HSET', own, 'due', text(p.due)) end
-  call('SADD', OWN .. 'queues', p.queue)
+  noteQueue(p.queue)
   if p.due and p.due > now then
     call('ZADD', OWN .. 'l:' .. p.queue, text(p.due), p.tag)
   elseif p.level == 10 then
@@ -244,6 +259,11 @@ local function leasedTask(token, whole)
   if t and t.fence == fence and isLeased(tag, t) then return tag, t end
 end
 
+-- The message of a task. While a task of another program is in flight, only kombu's entry has it.
+local function messageOf(tag, t)
+  return t.env or (call('HGET', UNACKED, tag) or ''):match('^%[(.*}%s*),%s?"[^"]*",%s?".*"%]$')
+end
+
 -- Removes the notes that a task is in flight, kombu's and Callboard's.
 local function endLease(tag, t)
   call('HDEL', UNACKED, tag)
@@ -251,20 +271,28 @@ local function endLease(tag, t)
   call('ZREM', OWN .. 'h:' .. t.queue, tag)
 end
 
+-- Ends a delivery whose task is to be delivered again. Returns the message.
+local function endDelivery(tag, t)
+  local env = messageOf(tag, t)
+  endLease(tag, t)
+  if not t.env then call('HSET', OWN .. 't:' .. tag, 'env', env) end
+  call('HDEL', OWN .. 't:' .. tag, 'fence')
+  return env
+end
+
 -- Gives a task that is in flight back to its queue, at once or after a delay in milliseconds.
 local function release(tag, t, delay)
-  endLease(tag, t)
-  call('HDEL', OWN .. 't:' .. tag, 'fence')
+  local env = endDelivery(tag, t)
   if delay > 0 then
     call('ZADD', OWN .. 'l:' .. t.queue, text(now + delay), tag)
   else
-    insert(t.queue, t.level, t.seq, t.env)
+    insert(t.queue, t.level, t.seq, env)
   end
 end
 
 -- Removes records whose time to live is over. A job of which a task is left is listed by that task from then on.
 local function removeEndedRecords()
-  for _, id in ipairs(call('ZRANGEBYSCORE', OWN .. 'until', '-inf', text(now), 'LIMIT', 0, 1000)) do
+  for _, id in ipairs(call('ZRANGEBYSCORE', OWN .. 'until', '-inf', NOW, 'LIMIT', 0, 1000)) do
     call('ZREM', OWN .. 'until', id)
     call('HDEL', OWN .. 'j:' .. id, 'v', 'r', 'u')
     local _, newest = tasksOf(id)
@@ -276,16 +304,15 @@ end
 local function requeueDue(queue)
   local back = {}
   local held, later = OWN .. 'h:' .. queue, OWN .. 'l:' .. queue
-  for _, tag in ipairs(call('ZRANGEBYSCORE', held, '-inf', text(now), 'LIMIT', 0, 1000)) do
+  for _, tag in ipairs(call('ZRANGEBYSCORE', held, '-inf', NOW, 'LIMIT', 0, 1000)) do
     local t = loadTask(tag, true)
     call('ZREM', held, tag)
     if t and isLeased(tag, t) then
-      endLease(tag, t)
-      call('HDEL', OWN .. 't:' .. tag, 'fence')
+      t.env = endDelivery(tag, t)
       back[#back + 1] = t
     end
   end
-  for _, tag in ipairs(call('ZRANGEBYSCORE', later, '-inf', text(now), 'LIMIT', 0, 1000)) do
+  for _, tag in ipairs(call('ZRANGEBYSCORE', later, '-inf', NOW, 'LIMIT', 0, 1000)) do
     call('ZREM', later, tag)
     back[#back + 1] = loadTask(tag, true)
   end

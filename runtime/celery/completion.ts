@@ -4,6 +4,7 @@
  * if the worker dies in between, the task is delivered again and everything is repeated, as with `acks_late` of Celery.
  */
 import * as Result from "effect/Result"
+import { Batcher } from "../async/batcher.ts"
 import { sleep } from "../async/timers.ts"
 import { generateId } from "../id.ts"
 import { afterFailure, afterSuccess, type Ended } from "../jobs/outcome/follow-ups.ts"
@@ -32,7 +33,7 @@ import { isForeign, type Task } from "../protocol/headers.ts"
 import type { AddressedTask } from "../protocol/message.ts"
 import type { JobError } from "../protocol/record.ts"
 import { traceContextOf } from "../protocol/trace-context.ts"
-import type { CeleryResults } from "../transport/celery.ts"
+import type { CeleryResults, KeptResult } from "../transport/celery.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { bodyRules, embedOf } from "../worker/attempt/handler-input.ts"
 import { parseDelivery } from "../worker/attempt/parsed-delivery.ts"
@@ -71,9 +72,14 @@ export class Completion implements ForeignTasks {
   readonly #revoked = new Set<string>()
   /** Group id of the chord of each body that is to be submitted with a settlement. */
   readonly #bodies = new WeakMap<AddressedTask, string>()
+  readonly #writes: Batcher<KeptResult, true>
 
   constructor(options: CompletionOptions) {
     this.#options = options
+    this.#writes = new Batcher(async (results) => {
+      await options.results.write(results, RESULT_EXPIRES_S)
+      return results.map(() => true)
+    })
     this.countsChords = options.results.chords !== undefined
   }
 
@@ -191,7 +197,7 @@ export class Completion implements ForeignTasks {
     const kept = told
       .filter((_, at) => !isSuccess(before[at]))
       .map(({ meta, replyTo }) => ({ key: metaKey(meta.task_id), value: encoded(meta), replyTo }))
-    if (kept.length > 0) await results.write(kept, RESULT_EXPIRES_S)
+    await Promise.all(kept.map((result) => this.#writes.add(result)))
   }
 
   /** Counts a member of a chord. Resolves with the tasks of the chord's body once all members have ended, else with none. */
