@@ -45,10 +45,7 @@ const kill = async (): Promise<void> => {
   await server.restart()
 }
 
-/**
- * The harness of the kit for a kind of queue. `more`: what differs between the kinds. Quorum queues are tested without kills of the
- * server: on a cluster of one server, a new quorum queue may lose confirmed messages when the server is killed.
- */
+/** The harness of the kit for a kind of queue. `more`: what differs between the kinds. */
 const harnessOf = (name: string, query: string, more: Partial<Harness> = {}): Harness => {
   const url = () => new URL(`${server.url}/?${query}`)
   const connect = async (options: ConnectOptions) => {
@@ -64,11 +61,11 @@ const harnessOf = (name: string, query: string, more: Partial<Harness> = {}): Ha
     countsAborts: true,
     connect,
     restart: () => server.restart(),
+    kill,
     ...more,
   }
 }
 
-describe("classic queues", () =>
-  registerPlugin(test, harnessOf("classic", "max-priority=10", { kill }), { spared: "omit" }))
+describe("classic queues", () => registerPlugin(test, harnessOf("classic", "max-priority=10"), { spared: "omit" }))
 describe("quorum queues", () =>
   registerPlugin(test, harnessOf("quorum", "queue-type=quorum", { losesPlaces: true }), { spared: "omit" }))
