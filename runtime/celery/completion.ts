@@ -23,6 +23,7 @@ import {
   metaKey,
   metaOfRecord,
   type OfTask,
+  progressMeta,
   READY,
   RESULT_EXPIRES_S,
   type ResultMeta,
@@ -31,7 +32,7 @@ import {
 } from "../protocol/celery-result.ts"
 import { isForeign, type Task } from "../protocol/headers.ts"
 import type { AddressedTask } from "../protocol/message.ts"
-import type { JobError } from "../protocol/record.ts"
+import type { JobError, Progress } from "../protocol/record.ts"
 import { traceContextOf } from "../protocol/trace-context.ts"
 import type { CeleryResults, KeptResult } from "../transport/celery.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
@@ -73,6 +74,8 @@ export class Completion implements ForeignTasks {
   /** Group id of the chord of each body that is to be submitted with a settlement. */
   readonly #bodies = new WeakMap<AddressedTask, string>()
   readonly #writes: Batcher<KeptResult, true>
+  /** The write of the latest progress of each task that runs. */
+  readonly #progress = new WeakMap<Task, Promise<unknown>>()
 
   constructor(options: CompletionOptions) {
     this.#options = options
@@ -108,6 +111,19 @@ export class Completion implements ForeignTasks {
     if (settlement.record === undefined && inFlight.stop !== "cancelled") return undefined
     const ended = this.#endedTask(inFlight, settlement)
     return ended === undefined ? undefined : this.#complete(ended)
+  }
+
+  progressed(task: Task, { message }: AddressedTask, progress: Progress): void {
+    if (task.ignoreResult || !isForeign(task)) return
+    const { reply_to: replyTo } = message.properties
+    const result = { key: metaKey(task.id), value: encoded(progressMeta(task, progress)), replyTo }
+    const told = Promise.all([this.#progress.get(task), this.#writes.add(result)])
+    this.#progress.set(
+      task,
+      told.catch((cause: unknown) =>
+        this.#options.log.debug("progress was not told", { job: task.id, cause: String(cause) }),
+      ),
+    )
   }
 
   #endedTask(inFlight: InFlight, settlement: AttemptEnd): EndedTask | undefined {
@@ -158,6 +174,9 @@ export class Completion implements ForeignTasks {
     const children = followUps.filter(({ id }) => id !== task.id).map(({ id }): ResultTuple => [[id, null], null])
     const meta = record === undefined ? revokedMeta(task, now, "terminated") : metaOfRecord(record, task, now, children)
     if (meta === undefined) return settlement
+    // Otherwise a late write of the progress could replace the result.
+    const told = this.#progress.get(task)
+    if (told !== undefined) await told
     const later = meta.status === "FAILURE" || meta.status === "REVOKED" ? stepsAfter(embed, meta) : []
     const result = { meta, replyTo: posting.message.properties.reply_to }
     await this.#write(task.ignoreResult ? later : [result, ...later], isFirst)

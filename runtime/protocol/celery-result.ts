@@ -5,7 +5,7 @@
 import * as Result from "effect/Result"
 import type { CodecFailure } from "./codec/codec.ts"
 import { jsonCodec, ofJsonForm } from "./codec/json.ts"
-import type { JobError, JobRecord } from "./record.ts"
+import type { JobError, JobRecord, Progress } from "./record.ts"
 import type { Task } from "./task.ts"
 import { formatTime } from "./time.ts"
 
@@ -97,9 +97,9 @@ export const failureMeta = (
 export const revokedMeta = (of: OfTask, at: number, why: "revoked" | "terminated" | "expired"): ResultMeta =>
   metaOf("REVOKED", exception("celery.exceptions", "TaskRevokedError", why), of, at, {})
 
-/** The result of a task that is running. */
-export const startedMeta = (of: OfTask, worker: { readonly pid: number; readonly hostname: string }): ResultMeta =>
-  metaOf("STARTED", worker, of, null, {})
+/** The result of a task that has reported its progress: the detail, which clients read as `info`; without one the fraction. */
+export const progressMeta = (of: OfTask, { fraction, detail = { fraction } }: Omit<Progress, "at">): ResultMeta =>
+  metaOf("PROGRESS", detail, of, null, {})
 
 const metaOf = (
   status: string,

@@ -100,6 +100,7 @@ export class Dispatcher {
       log,
       (at) => this.#leases.deadline(at),
       (inFlight) => this.#runsLong(inFlight),
+      ({ task, posting }, progress) => worker.foreign?.progressed(task, posting, progress),
       clock,
     )
     this.#processes = processes

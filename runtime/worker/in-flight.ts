@@ -343,4 +343,6 @@ export interface ForeignTasks {
    * and returns the settlement with what else follows from it. `undefined`: there is nothing to do. Never rejects.
    */
   completing(inFlight: InFlight, settlement: AttemptEnd): Promise<AttemptEnd> | undefined
+  /** Tells the submitter of a task that runs how far it is. A call that comes to nothing is no failure. */
+  progressed(task: Task, posting: AddressedTask, progress: Progress): void
 }

@@ -150,6 +150,20 @@ def suite(app, queue, protocol):
 
     check("request", context)
 
+    def told():
+        from tasks import notes
+
+        result = send("lab.told")
+        end = time.time() + TIMEOUT
+        while time.time() < end and result.state == "PENDING":
+            time.sleep(0.05)
+        seen = [result.state, result.info]
+        notes.set(f"told:{result.id}", 1)
+        ok, last = value(result, "told")
+        return ok and seen == ["PROGRESS", {"current": 1, "total": 2}], [seen, last]
+
+    check("progress", told)
+
     def ignored():
         result = send("lab.add", 1, 1, ignore_result=True)
         value(send("lab.add", 1, 1), 2)

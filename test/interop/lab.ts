@@ -99,6 +99,11 @@ export const labFor = (notes: string) =>
         },
       },
       on_error: { params: ["task_id"], run: ({ task_id }: { readonly task_id: string }) => `errback for ${task_id}` },
+      told: async (_: unknown, job) => {
+        job.progress(0.5, { current: 1, total: 2 })
+        while ((await job.use.exists(`told:${job.id}`)) === 0) await sleep(0.05, job.signal)
+        return "told"
+      },
       whoami: (_input: unknown, { id, rootId, parentId, retries, queue, headers }) => ({
         id,
         root_id: rootId ?? null,

@@ -32,18 +32,20 @@ export class RunWatch {
 
   readonly #onDeadline: (at: number) => void
   readonly #onLong: (inFlight: InFlight) => void
+  readonly #onProgress: (run: Run, progress: Progress) => void
   readonly #clock: Clock
   #deadline = Number.POSITIVE_INFINITY
 
   /**
    * `onDeadline` is called with the earliest hard limit of all runs, by the monotonic clock, whenever it changes;
-   * `onLong` with each run that has lasted for long.
+   * `onLong` with each run that has lasted for long, and `onProgress` whenever progress is about to be stored.
    */
   constructor(
     jobs: Jobs,
     log: Log,
     onDeadline: (at: number) => void,
     onLong: (inFlight: InFlight) => void,
+    onProgress: (run: Run, progress: Progress) => void,
     clock: Clock = systemClock,
   ) {
     this.#clock = clock
@@ -51,6 +53,7 @@ export class RunWatch {
     this.#log = log
     this.#onDeadline = onDeadline
     this.#onLong = onLong
+    this.#onProgress = onProgress
   }
 
   add(inFlight: InFlight): void {
@@ -133,6 +136,7 @@ export class RunWatch {
     if (!first && !moved) return undefined
     this.#reported.set(run, { at: now, progress: run.progress, metaChanges: run.metaChanges })
     run.reported = true
+    if (run.progress !== undefined && run.progress !== last?.progress) this.#onProgress(run, run.progress)
     const record = run.progress === undefined ? run.record : { ...run.record, progress: run.progress }
     return { token: inFlight.delivery.token, record }
   }

@@ -10,7 +10,7 @@ import {
   failureMeta,
   metaOfRecord,
   type OfTask,
-  startedMeta,
+  progressMeta,
 } from "../../../../runtime/protocol/celery-result.ts"
 import type { JobError, JobRecord } from "../../../../runtime/protocol/record.ts"
 
@@ -76,8 +76,15 @@ describe("the result of a job", () => {
     expect(metaOfRecord(given, of, AT)).toBeUndefined(),
   )
 
-  test("that it has begun says where", () =>
-    expect(startedMeta(of, { pid: 7, hostname: "w1" })).toMatchObject({ status: "STARTED", result: { pid: 7 } }))
+  test.each([
+    [
+      { fraction: 0.5, detail: { current: 1, total: 2 } },
+      { current: 1, total: 2 },
+    ],
+    [{ fraction: 0.5 }, { fraction: 0.5 }],
+  ])("progress is a state of its own, whose result is the detail", (progress, result) =>
+    expect(progressMeta(of, progress)).toMatchObject({ status: "PROGRESS", result, date_done: null }),
+  )
 })
 
 describe("exceptions", () => {

@@ -52,6 +52,7 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
     makeLog({ level: "none" }),
     (at) => deadlines.push(at - run.beganAt),
     () => undefined,
+    () => undefined,
   )
   watch.add(inFlight)
   return { watch, inFlight, run, reports, deadlines, now }
