@@ -15,3 +15,7 @@ export const runNow = <A, E>(effect: Effect.Effect<A, E>, done: (exit: Exit.Exit
   if (isDone(effect)) done(effect)
   else Effect.runFork(effect).addObserver(done)
 }
+
+/** The exit of a call as {@link runNow} gives it: at once where it is done already. */
+export const exitNow = <A, E>(effect: Effect.Effect<Exit.Exit<A, E>>): Exit.Exit<A, E> | Promise<Exit.Exit<A, E>> =>
+  isDone(effect) && Exit.isSuccess(effect) ? effect.value : Effect.runPromise(effect)

@@ -14,6 +14,7 @@ import { type ResolvedRetry, resolveRetry, retryAfter } from "../jobs/outcome/re
 import { milliseconds } from "../options/duration.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { jsonForm, ofJsonForm } from "../protocol/codec/json.ts"
+import type { Trace } from "../tracing/context.ts"
 import { TransportError } from "../transport/errors.ts"
 import { errorOf, failureNamed, failureOf } from "./failure.ts"
 import type { StepEntry, StepFailure } from "./page.ts"
@@ -50,7 +51,8 @@ const CONTROL = /[\u0000-\u001f\u007f]/
 
 export const checkName = (name: unknown): void => {
   if (typeof name !== "string" || name === "") refuseInput("name", "must be text")
-  else if (encoder.encode(name).length > MOST_NAME_BYTES) refuseInput("name", `has ${MOST_NAME_BYTES} bytes at most`)
+  else if (name.length * 3 > MOST_NAME_BYTES && encoder.encode(name).length > MOST_NAME_BYTES)
+    refuseInput("name", `has ${MOST_NAME_BYTES} bytes at most`)
   else if (CONTROL.test(name) || !name.isWellFormed())
     refuseInput("name", "must be without control characters, and well-formed")
 }
@@ -67,12 +69,17 @@ export const keysOf = <In>(items: ReadonlyArray<In>, key: (item: In) => unknown)
   return [...keys]
 }
 
-export const planOf = ({ retry, timeLimit, revert }: StepOptions<never>): Plan => {
+const NO_RETRY = resolveRetry(undefined, undefined)
+const PLAIN: Plan = { retry: NO_RETRY, limitMs: undefined, revert: undefined }
+
+export const planOf = (options: StepOptions<never> | undefined): Plan => {
+  if (options === undefined) return PLAIN
+  const { retry, timeLimit, revert } = options
   const limitMs = timeLimit === undefined ? undefined : milliseconds("timeLimit", timeLimit)
   if (limitMs === 0) refuseInput("timeLimit", "must be more than 0")
   if (revert !== undefined && typeof revert !== "function") refuseInput("revert", "must be a function")
   return {
-    retry: resolveRetry(retry === undefined ? undefined : retryOf(retry, refuseInput), undefined),
+    retry: retry === undefined ? NO_RETRY : resolveRetry(retryOf(retry, refuseInput), undefined),
     limitMs,
     revert,
   }
@@ -120,6 +127,7 @@ export interface StepNotes {
 export interface StepCall {
   interrupt: (() => void) | undefined
   pending: Promise<unknown> | undefined
+  trace: Trace | undefined
 }
 
 export interface CallOptions {
@@ -134,7 +142,10 @@ export interface CallOptions {
   /** Whether the attempt was ended from outside, so that no further step or try begins. */
   readonly isOver: () => boolean
   /** Calls a function that may return a value, a promise or an Effect. */
-  readonly invoke: (call: StepCall, run: () => unknown) => Promise<Exit.Exit<unknown, unknown>>
+  readonly invoke: (
+    call: StepCall,
+    run: () => unknown,
+  ) => Exit.Exit<unknown, unknown> | Promise<Exit.Exit<unknown, unknown>>
 }
 
 type Outcome = { readonly value: unknown } | { readonly failure: StepFailure; readonly final: boolean }
@@ -184,22 +195,18 @@ export class StepCalls {
     isLast: () => boolean,
   ): Promise<{ readonly value: unknown } | undefined> {
     const { port, signal, isOver } = this.#options
-    const revert = plan.revert === undefined ? {} : { revert: true as const }
     const began = performance.now()
     for (let tries = 1; ; tries++) {
-      let outcome = await this.#call(name, tries, plan.limitMs, signal(), run)
-      const noted = () => ({
-        step: name,
-        at: Date.now(),
-        took: Math.round(performance.now() - began),
-        tries,
-        ...revert,
-      })
+      let outcome = await this.#call(name, tries, plan.limitMs, run)
+      const noted = () => {
+        const known = { step: name, at: Date.now(), took: Math.round(performance.now() - began), tries }
+        return plan.revert === undefined ? known : { ...known, revert: true as const }
+      }
       if ("value" in outcome) {
         const { value } = outcome
         try {
           this.bytes = await port.note({ kind: "ok", ...noted(), value })
-          return { value: ofJsonForm(typeof value === "object" ? structuredClone(value) : value) }
+          return { value: ofJsonForm(value) }
         } catch (cause) {
           if (!isTooLarge(cause)) throw cause
           const message = `${messageOf(cause)}; store large results elsewhere and return where they are`
@@ -232,7 +239,7 @@ export class StepCalls {
     const began = performance.now()
     for (let tries = 1; ; tries++) {
       const undo = await prepare()
-      const outcome = await this.#call(name, tries, limitMs, signal(), undo)
+      const outcome = await this.#call(name, tries, limitMs, undo)
       if (isOver()) return false
       const noted = { step: name, at: Date.now(), took: Math.round(performance.now() - began), tries }
       // The result of a revert is not used, so it need not be JSON.
@@ -258,51 +265,32 @@ export class StepCalls {
     name: string,
     attempt: number,
     limitMs: number | undefined,
-    parent: AbortSignal,
     run: (step: Step) => unknown,
   ): Promise<Outcome> {
-    const { id, run: number, log, progress, invoke } = this.#options
-    // Made when a step asks for its signal: most steps do not.
-    let abort: AbortController | undefined
-    let signal: AbortSignal | undefined
-    const step: Step = {
-      key: `${id}/${number}/${name}`,
-      attempt,
-      get signal() {
-        abort ??= new AbortController()
-        signal ??= AbortSignal.any([parent, abort.signal])
-        return signal
-      },
-      get log() {
-        return log()
-      },
-      progress,
-    }
-    const call: StepCall = { interrupt: undefined, pending: undefined }
-    let isLate = false
-    const late = () => {
-      isLate = true
-      abort ??= new AbortController()
-      abort.abort(new DOMException(`it ran longer than its limit of ${(limitMs ?? 0) / 1000} s`, "TimeoutError"))
+    const call: StepCall = { interrupt: undefined, pending: undefined, trace: undefined }
+    const step = new RunningStep(this.#options, name, attempt)
+    let late: string | undefined
+    const stop = (ms: number) => () => {
+      late = `ran longer than its limit of ${ms / 1000} s`
+      step.abort(new DOMException(`it ${late}`, "TimeoutError"))
       call.interrupt?.()
     }
-    const timer = limitMs === undefined ? undefined : setTimeout(late, Math.min(limitMs, LONGEST_TIMER_MS))
+    const timer = limitMs === undefined ? undefined : setTimeout(stop(limitMs), Math.min(limitMs, LONGEST_TIMER_MS))
     this.#calls.add(call)
     this.#executing++
+    // The context covers the whole call, since an Effect that the function returns runs only after the function.
+    const called = inside.run(this, () => this.#options.invoke(call, () => run(step)))
+    const exit = called instanceof Promise ? await called : called
+    clearTimeout(timer)
+    this.#calls.delete(call)
     const ended = () => {
       this.#executing--
       this.#onReturn()
     }
-    // The context covers the whole call, since an Effect that the function returns runs only after the function.
-    const exit = await inside.run(this, () => invoke(call, () => run(step)))
-    clearTimeout(timer)
-    this.#calls.delete(call)
     if (call.pending === undefined) ended()
     else void call.pending.then(ended, ended)
-    if (isLate) {
-      const message = `the step ${name} ran longer than its limit of ${(limitMs ?? 0) / 1000} s`
-      return { failure: failureNamed("TimeLimitExceeded", message), final: false }
-    }
+    if (late !== undefined)
+      return { failure: failureNamed("TimeLimitExceeded", `the step ${name} ${late}`), final: false }
     if (Exit.isFailure(exit)) {
       const failure = failureOf(Cause.squash(exit.cause))
       return { failure, final: failure.names.includes("Reject") }
@@ -313,6 +301,39 @@ export class StepCalls {
       failure: failureNamed("ResultUnserialisable", `${form.failure}: return plain values from a step`),
       final: true,
     }
+  }
+}
+
+/** What the function of a step gets, in one try. */
+class RunningStep implements Step {
+  readonly key: string
+  readonly attempt: number
+  readonly progress: Step["progress"]
+  readonly #options: CallOptions
+  // Made when a step asks for its signal: most steps do not.
+  #abort: AbortController | undefined
+  #signal: AbortSignal | undefined
+
+  constructor(options: CallOptions, name: string, attempt: number) {
+    this.key = `${options.id}/${options.run}/${name}`
+    this.attempt = attempt
+    this.progress = options.progress
+    this.#options = options
+  }
+
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController()
+    this.#signal ??= AbortSignal.any([this.#options.signal(), this.#abort.signal])
+    return this.#signal
+  }
+
+  get log(): JobLog {
+    return this.#options.log()
+  }
+
+  abort(reason: DOMException): void {
+    this.#abort ??= new AbortController()
+    this.#abort.abort(reason)
   }
 }
 

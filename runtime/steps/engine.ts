@@ -96,7 +96,7 @@ export class StepEngine {
     this.#calls = new StepCalls(options, () => this.#check())
   }
 
-  readonly step: Steps["step"] = (name, run, options = {}) =>
+  readonly step: Steps["step"] = (name, run, options) =>
     // The result is the JSON form of what the function returned, which the compiler cannot follow.
     this.#track(() => this.#step(name, run, options)) as ReturnType<Steps["step"]> as Promise<never>
 
@@ -175,17 +175,17 @@ export class StepEngine {
         },
         (cause: unknown) => {
           this.#failures.push({ promise, cause })
+          // A failure that nothing awaits must not end the process: it fails the job instead, see `finish`.
+          Promise.prototype.then.call(promise, undefined, () => undefined)
           reject(cause)
           ended()
         },
       ),
     )
-    // A failure that nothing awaits must not end the process: it fails the job instead, see `finish`.
-    Promise.prototype.then.call(promise, undefined, () => undefined)
     return promise
   }
 
-  async #step(name: string, run: (step: Step) => unknown, options: StepOptions<never>): Promise<unknown> {
+  async #step(name: string, run: (step: Step) => unknown, options?: StepOptions<never>): Promise<unknown> {
     checkName(name)
     const plan = planOf(options)
     checkUse(name, this.#names, this.#calls.isInside)
@@ -193,7 +193,31 @@ export class StepEngine {
     const folded = this.#folded ?? (await this.#open())
     if (plan.revert !== undefined) this.#reverts.set(name, plan)
     const known = outcomeFor(folded, name, this.#options.retries)
-    if (known === undefined) return this.#begin(name, run, plan)
+    if (known !== undefined) return this.#replay(known)
+    if (this.#mustStop) return this.#park()
+    checkRoom(name, this.#calls.bytes)
+    this.#warnInTime()
+    const { port } = this.#options
+    if (plan.revert !== undefined && !this.#marked) {
+      await port.mark()
+      this.#marked = true
+    }
+    const doubt = port.doubt()
+    if (doubt !== undefined) await doubt
+    if (this.#mustStop) return this.#park()
+    port.began(name, "started")
+    this.#running++
+    try {
+      const done = await this.#calls.perform(name, run, plan, () => this.#halted)
+      if (done !== undefined) return done.value
+    } finally {
+      this.#running--
+      this.#check()
+    }
+    return this.#park()
+  }
+
+  async #replay(known: StepState): Promise<unknown> {
     await this.#inOrder(known.order)
     if (known.failure !== undefined) throw errorOf(known.failure)
     return this.#valueOf(known)
@@ -272,28 +296,6 @@ export class StepEngine {
     this.#parked++
     this.#check()
     return NEVER
-  }
-
-  async #begin(name: string, run: (step: Step) => unknown, plan: Plan): Promise<unknown> {
-    const { port } = this.#options
-    if (this.#mustStop) return this.#park()
-    checkRoom(name, this.#calls.bytes)
-    this.#warnInTime()
-    if (plan.revert !== undefined && !this.#marked) {
-      await port.mark()
-      this.#marked = true
-    }
-    await port.doubt()
-    if (this.#mustStop) return this.#park()
-    port.began(name, "started")
-    this.#running++
-    try {
-      const done = await this.#calls.perform(name, run, plan, () => this.#halted)
-      return done === undefined ? await this.#park() : done.value
-    } finally {
-      this.#running--
-      this.#check()
-    }
   }
 
   #warnInTime(): void {

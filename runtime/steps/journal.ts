@@ -15,11 +15,12 @@ import {
   LARGE,
   pageKey,
   type Tail,
+  valueKey,
   type Waiting,
   waiting,
   writeOutcome,
 } from "./page.ts"
-import { copyKept, keepFor, readJournal, readValue, ttlOf } from "./pages.ts"
+import { copyKept, keepAll, keepKeys, readJournal, readValue, ttlOf } from "./pages.ts"
 
 /**
  * Why a delivery may no longer write its journal: a later delivery has opened it, or the store could not be reached.
@@ -32,7 +33,7 @@ export interface JournalOptions {
   readonly run: number
   /** Where the job was run again by hand: earlier runs, of which the first that has a journal is continued. */
   readonly from?: ReadonlyArray<number> | undefined
-  /** Name of the writer; no two deliveries or processes have the same one. */
+  /** Name of the writer, an id; no two deliveries or processes have the same one. */
   readonly by: string
   readonly fence: string
   /** Called once, before any further write is refused. */
@@ -56,6 +57,8 @@ export class Journal {
   readonly #entries: Array<Entry> = []
   #folded: Folded | undefined
   #tail: Tail = EMPTY
+  /** Key of the last page. */
+  #key: string
   #queue: Array<Queued> = []
   #writing = false
   #writes = 0
@@ -67,6 +70,7 @@ export class Journal {
   constructor(options: JournalOptions) {
     this.#options = options
     this.#prefix = journalPrefix(options.id, options.run)
+    this.#key = pageKey(this.#prefix, 0)
   }
 
   get entries(): ReadonlyArray<Entry> {
@@ -100,7 +104,7 @@ export class Journal {
         }
         this.#entries.splice(0, this.#entries.length, ...read.entries)
         this.#folded = undefined
-        this.#tail = read.tail
+        this.#continue(read.tail)
         this.#bytes = read.bytes
         if (this.folded.opened > fence) return this.#close("superseded")
         const answer = await this.#write([waiting({ kind: "open", fence, at, claims })])
@@ -134,7 +138,7 @@ export class Journal {
   }
 
   async #putValue(text: string): Promise<{ readonly large: string; readonly bytes: number }> {
-    const large = `v/${this.#options.by}.${++this.#values}`
+    const large = valueKey(this.#options.by, ++this.#values)
     const value = new TextEncoder().encode(text)
     await this.#options.store.write([{ key: this.#prefix + large, value }])
     this.#bytes += value.length
@@ -150,9 +154,15 @@ export class Journal {
     const { store, by } = this.#options
     const { page, revision, text } = this.#tail
     if (this.#entries.length === 0) return
-    if (page > 0 || this.#opened || this.#values > 0) return keepFor(store, this.#prefix, keepMs)
+    // An earlier delivery may have left results that no entry names: only a list finds them.
+    if (this.#opened) return keepAll(store, this.#prefix, keepMs)
+    if (page > 0 || this.#values > 0) {
+      const pages = Array.from({ length: page + 1 }, (_, at) => pageKey(this.#prefix, at))
+      const values = Array.from({ length: this.#values }, (_, at) => this.#prefix + valueKey(by, at + 1))
+      return keepKeys(store, [...pages, ...values], keepMs)
+    }
     const value = encodePage({ by, n: this.#writes, ended: true }, text)
-    await store.write([{ key: pageKey(this.#prefix, 0), value, expect: revision, ...ttlOf(keepMs) }])
+    await store.write([{ key: this.#key, value, expect: revision, ...ttlOf(keepMs) }])
   }
 
   close(why: Closed): void {
@@ -191,21 +201,27 @@ export class Journal {
     const { page } = this.#tail
     const { count, text, taken, sealed } = fill(this.#tail, entries)
     const n = ++this.#writes
-    const revision = await this.#put(pageKey(this.#prefix, page), encodePage({ by, n, sealed }, text), n)
+    const revision = await this.#put(encodePage({ by, n, sealed }, text), n)
     if (typeof revision === "object") return revision.closed
     for (const { entry } of entries.length === taken ? entries : entries.slice(0, taken)) this.#entries.push(entry)
     this.#folded = undefined
     this.#bytes += text.length - this.#tail.text.length
-    this.#tail = sealed ? { ...EMPTY, page: page + 1 } : { page, revision, count, text }
+    this.#continue(sealed ? { ...EMPTY, page: page + 1 } : { page, revision, count, text })
     return taken
   }
 
+  #continue(tail: Tail): void {
+    if (tail.page !== this.#tail.page) this.#key = pageKey(this.#prefix, tail.page)
+    this.#tail = tail
+  }
+
   /**
-   * Stores a page. Where the write was refused, or its answer was lost, the stored page decides. Fails for a page that
+   * Stores the last page. Where the write was refused, or its answer was lost, the stored page decides. Fails for a page that
    * the store can never take.
    */
-  async #put(key: string, value: Uint8Array, n: number): Promise<Revision | { readonly closed: Closed }> {
+  async #put(value: Uint8Array, n: number): Promise<Revision | { readonly closed: Closed }> {
     const { store, by } = this.#options
+    const key = this.#key
     let expect = this.#tail.revision
     for (let tried = 1; ; tried++) {
       try {

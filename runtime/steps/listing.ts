@@ -14,7 +14,7 @@ import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { fold, type StepState, unreverted } from "./fold.ts"
 import { decodePage, journalPrefix, SHARDS, shardPrefix } from "./page.ts"
-import { keepFor, readJournal } from "./pages.ts"
+import { keepAll, readJournal } from "./pages.ts"
 
 const Step = Schema.Struct({
   name: Schema.String,
@@ -130,7 +130,7 @@ export class JournalSweep {
     for (const [id, run] of runs.values()) {
       const record = (await jobs.find(id))?.record
       const isOver = record === undefined || record.run > run || isTerminal(record.state)
-      if (isOver) await keepFor(store, journalPrefix(id, run), record?.run === run ? (record.keepMs ?? -1) : 0)
+      if (isOver) await keepAll(store, journalPrefix(id, run), record?.run === run ? (record.keepMs ?? -1) : 0)
     }
     this.#after = some.length < SLICE ? undefined : some.at(-1)?.key
     if (this.#after === undefined) this.#shard = (this.#shard + 1) % SHARDS

@@ -52,7 +52,7 @@ export type Entry =
 
 export interface Page {
   readonly v: 1
-  /** Name of the writer; no two deliveries or processes have the same one. */
+  /** Name of the writer, an id; no two deliveries or processes have the same one. */
   readonly by: string
   /** Number of the writer's write. It shows whether a write whose answer was lost was stored. */
   readonly n: number
@@ -77,6 +77,9 @@ export const journalPrefix = (id: string, run: number): string =>
   `${shardPrefix(hashOf(id) % SHARDS)}${keyPart(id)}/${run}/`
 
 export const pageKey = (prefix: string, page: number): string => `${prefix}${String(page).padStart(6, "0")}`
+
+/** Key of a large result below the prefix of its run: the `n`th one of this writer. */
+export const valueKey = (by: string, n: number): string => `v/${by}.${n}`
 
 /** An entry with its JSON. */
 export interface Waiting {
@@ -116,13 +119,25 @@ export const fill = (
 }
 
 const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+const ENTRIES = `,"entries":[`
+const ENDED = `,"ended":true`
 
 export const encodePage = (
   { by, n, sealed, ended }: Pick<Page, "by" | "n"> & { readonly sealed?: boolean; readonly ended?: boolean },
   entries: string,
 ): Uint8Array => {
-  const flags = `${sealed ? `,"sealed":true` : ""}${ended ? `,"ended":true` : ""}`
-  return encoder.encode(`{"v":1,"by":${JSON.stringify(by)},"n":${n}${flags},"entries":[${entries}]}`)
+  const flags = `${sealed ? `,"sealed":true` : ""}${ended ? ENDED : ""}`
+  return encoder.encode(`{"v":1,"by":"${by}","n":${n}${flags}${ENTRIES}${entries}]}`)
+}
+
+/** A page with the mark that its job has ended; `undefined` where it has it already. The entries are not parsed. */
+export const endedPage = (bytes: Uint8Array): Uint8Array | undefined => {
+  const text = decoder.decode(bytes)
+  const at = text.indexOf(ENTRIES)
+  if (!text.startsWith(`{"v":1,`) || at < 0) throw laterVersion()
+  const head = text.slice(0, at)
+  return head.endsWith(ENDED) ? undefined : encoder.encode(`${head}${ENDED}${text.slice(at)}`)
 }
 
 const isPage = (value: unknown): value is Page =>
@@ -137,10 +152,13 @@ const isPage = (value: unknown): value is Page =>
 
 /** Fails for a page of a later version of Callboard, which this version cannot understand. */
 export const decodePage = (bytes: Uint8Array): Page => {
-  const value: unknown = JSON.parse(new TextDecoder().decode(bytes))
+  const value: unknown = JSON.parse(decoder.decode(bytes))
   if (isPage(value)) return value
-  throw new Error("a page of the job's journal was written by a later version: let a worker of that version run it")
+  throw laterVersion()
 }
+
+const laterVersion = (): Error =>
+  new Error("a page of the job's journal was written by a later version: let a worker of that version run it")
 
 /** The tail after the last page that was read. */
 export const tailAfter = (at: number, { sealed, entries }: Page, revision: string): Tail =>

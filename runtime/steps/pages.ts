@@ -2,19 +2,18 @@
  * The pages of journals in the store: reads them, gives them a time to live, and copies the entries with which the next
  * run begins.
  */
-import type { Store } from "../transport/store.ts"
+import type { Store, Entry as Stored } from "../transport/store.ts"
 import { keptEntries } from "./fold.ts"
 import {
   decodePage,
   EMPTY,
   type Entry,
   encodePage,
+  endedPage,
   fill,
-  type Page,
   pageKey,
   type Tail,
   tailAfter,
-  textOf,
   type Waiting,
   waiting,
 } from "./page.ts"
@@ -88,22 +87,26 @@ export const copyKept = async (store: Store, runs: ReadonlyArray<string>, to: st
 const PAGE_KEY = /\/\d{6}$/
 
 /** Gives every key of an ended job's run a time to live; with a negative one its pages are only marked as ended. */
-export const keepFor = async (store: Store, prefix: string, ttlMs: number): Promise<void> => {
+export const keepAll = async (store: Store, prefix: string, ttlMs: number): Promise<void> => {
   for (let after: string | undefined; ; ) {
     const some = await store.list({ prefix, limit: 64, ...(after === undefined ? {} : { after }) })
-    for (const { key, value, revision } of some) {
-      const ended = PAGE_KEY.test(key) ? endedPage(decodePage(value)) : value
-      if (ended === undefined) continue
-      await store.write([{ key, value: ended, expect: revision, ...ttlOf(ttlMs) }])
-    }
+    await keep(store, some, ttlMs)
     after = some.at(-1)?.key
     if (some.length < 64) return
   }
 }
 
-/** `undefined` where the page is marked already. */
-const endedPage = ({ ended, ...page }: Page): Uint8Array | undefined =>
-  ended ? undefined : encodePage({ ...page, ended: true }, textOf(page.entries))
+/** The same for these keys: a store reads them in less time than it lists. */
+export const keepKeys = async (store: Store, keys: ReadonlyArray<string>, ttlMs: number): Promise<void> => {
+  for (let at = 0; at < keys.length; at += 16) await keep(store, await store.get(keys.slice(at, at + 16)), ttlMs)
+}
+
+const keep = async (store: Store, some: ReadonlyArray<Stored | undefined>, ttlMs: number): Promise<void> => {
+  for (const { key, value, revision } of some.filter((each) => each !== undefined)) {
+    const ended = PAGE_KEY.test(key) ? endedPage(value) : value
+    if (ended !== undefined) await store.write([{ key, value: ended, expect: revision, ...ttlOf(ttlMs) }])
+  }
+}
 
 /** Options of a write that is kept this long, but at least an hour; a negative `keepMs` keeps it for ever. */
 export const ttlOf = (keepMs: number): { readonly ttl?: number } =>

@@ -107,8 +107,8 @@ export class Flow implements StepPort, RunFlow {
     await this.#journal.append(entry)
     const { kind, step: name, at, took, tries } = entry
     this.#running.delete(name)
-    const failure = "failure" in entry ? { failure: entry.failure } : {}
-    this.#services.onStep(this.#inFlight, { name, state: OUTCOMES[kind], at, took, tries, ...failure })
+    const change = { name, state: OUTCOMES[kind], at, took, tries }
+    this.#services.onStep(this.#inFlight, "failure" in entry ? { ...change, failure: entry.failure } : change)
     return this.#journal.bytes
   }
 

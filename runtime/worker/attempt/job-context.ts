@@ -1,9 +1,8 @@
 /** The {@link Job} that an inline handler gets: a view of its run, made once per attempt. */
-import * as Exit from "effect/Exit"
 import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
 import { type Job, type JobState, Retry } from "../../actor/job.ts"
 import type { JobLog, Steps } from "../../actor/step.ts"
-import { runNow } from "../../async/now.ts"
+import { exitNow } from "../../async/now.ts"
 import type { Client } from "../../client/client.ts"
 import { checkOwnEvent, type EventSender, type OwnEventFields } from "../../cluster/events.ts"
 import { CallboardError } from "../../errors.ts"
@@ -124,12 +123,10 @@ export class JobContext implements Job<unknown> {
       progress: this.progress,
       signal: () => run.signal,
       isOver: () => run.isOver,
-      invoke: (call, work) =>
-        new Promise((resolve) =>
-          runNow(invoke(Object.assign(call, { trace: run.trace }), this, work), (exit) =>
-            resolve(Exit.isSuccess(exit) ? exit.value : exit),
-          ),
-        ),
+      invoke: (call, work) => {
+        call.trace = run.trace
+        return exitNow(invoke(call, this, work))
+      },
       leave: () => run.interrupt?.(),
     })
     return this.steps

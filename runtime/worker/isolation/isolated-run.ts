@@ -8,6 +8,7 @@ import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { Ignore, Reject, Retry } from "../../actor/job.ts"
+import { exitNow } from "../../async/now.ts"
 import { jobError, KnownFailure, readable, softLimitError } from "../../jobs/outcome/job-error.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { parseJson } from "../../protocol/codec/json.ts"
@@ -80,8 +81,10 @@ export class IsolatedRun {
     const steps = {
       isOver: () => this.#isOver,
       leave: () => this.#attempted?.interrupt?.(),
-      invoke: (call: StepCall, work: () => unknown) =>
-        Effect.runPromise(invoke(Object.assign(call, { trace: attempted.trace }), job, work)),
+      invoke: (call: StepCall, work: () => unknown) => {
+        call.trace = attempted.trace
+        return exitNow(invoke(call, job, work))
+      },
     }
     const job: IsolatedJob = new IsolatedJob({
       request,

@@ -17,7 +17,7 @@ import {
   waiting,
   writeOutcome,
 } from "../../../../runtime/steps/page.ts"
-import { keepFor, readJournal } from "../../../../runtime/steps/pages.ts"
+import { keepAll, readJournal } from "../../../../runtime/steps/pages.ts"
 import { TransportError } from "../../../../runtime/transport/errors.ts"
 import type { Store } from "../../../../runtime/transport/store.ts"
 
@@ -260,10 +260,34 @@ describe("the journal", () => {
     expect(ttls).toEqual([undefined, 3_600_000])
     for (let each = 0; each < 40; each++) await journalOf(watched, "w2", { run: 2 }).open(1, 1)
     const count = writes()
-    await keepFor(watched, journalPrefix("job/1", 2), 7_200_000)
-    await keepFor(watched, journalPrefix("job/1", 2), 7_200_000)
+    await keepAll(watched, journalPrefix("job/1", 2), 7_200_000)
+    await keepAll(watched, journalPrefix("job/1", 2), 7_200_000)
     expect(ttls.slice(count)).toEqual([7_200_000, 7_200_000])
     const [page] = await store.get([pageKey(journalPrefix("job/1", 2), 0)])
     expect(page && decodePage(page.value)).toMatchObject({ ended: true, sealed: true })
+  })
+
+  test.each([
+    [63, 3],
+    [70, 4],
+  ])("of %i steps and a large one gets it for all %i keys, without a list", async (count, keys) => {
+    const { store } = cutStore()
+    const kept: Array<string> = []
+    const watched: Store = {
+      ...store,
+      list: () => expect.unreachable(),
+      write: async (operations) => {
+        kept.push(...operations.filter(({ ttl }) => ttl !== undefined).map(({ key }) => key))
+        return store.write(operations)
+      },
+    }
+    const journal = journalOf(watched, "w1")
+    for (const name of names(0, count)) await journal.append(ok(name))
+    await journal.append(ok("large", { value: "x".repeat(LARGE) }))
+    await journal.keep(5_000)
+    const all = await store.list({ prefix: journalPrefix("job/1", 1), limit: 100 })
+    expect(all).toHaveLength(keys)
+    expect(kept).toEqual(all.map(({ key }) => key))
+    expect((await readJournal(store, journalPrefix("job/1", 1))).entries).toHaveLength(count + 1)
   })
 })
