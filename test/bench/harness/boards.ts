@@ -24,6 +24,12 @@ export const sqlite: BoardKind = {
   },
 }
 
+export const memory: BoardKind = {
+  name: "memory",
+  durability: "in the process",
+  open: async () => ({ url: "memory:", [Symbol.asyncDispose]: async () => undefined }),
+}
+
 export const nats: BoardKind = {
   name: "nats",
   durability: "in the server's file, fsync every 2 min",

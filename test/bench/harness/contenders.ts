@@ -13,6 +13,7 @@ export const on = async (kind: BoardKind, run: (board: Board) => Promise<Figures
 }
 
 export const names = {
+  memory: "Callboard, memory",
   nats: "Callboard, nats",
   sqlite: "Callboard, sqlite",
   redis: "Callboard, redis",

@@ -1,10 +1,15 @@
-/** Measures durable steps, after the bare compare-and-sets that they consist of: `steps.ts <transport> <flows>`. */
+/**
+ * Measures durable steps: `steps.ts <transport> <flows>`. In each of some rounds the bare compare-and-sets that they
+ * consist of run first, then the flows.
+ */
 import { actor, serve } from "callboard"
-import { begin, report, rssMiB } from "./program.js"
+import { generateId } from "../../../runtime/id.ts"
+import { journalPrefix, pageKey } from "../../../runtime/steps/page.ts"
+import { begin, quantiles, report, rssMiB } from "./program.js"
 
-const [transport = "memory:", text = "64"] = process.argv.slice(2)
+const [transport = "memory:", text = "64", rounds = "5"] = process.argv.slice(2)
 const flows = Number(text)
-const STEPS = 50
+const STEPS = 100
 const RESUMED = 1_000
 
 /** Milliseconds from the handler's begin to the first new step, after many that are done. */
@@ -13,6 +18,16 @@ const scene = actor("scene", {
   methods: {
     flow: async (_input: unknown, job) => {
       for (let n = 0; n < STEPS; n++) await job.step(`s${n}`, () => n)
+    },
+    /** Gives the milliseconds of each step. */
+    timed: async (_input: unknown, job) => {
+      const took: Array<number> = []
+      for (let n = 0; n < RESUMED; n++) {
+        const began = performance.now()
+        await job.step(`s${n}`, () => n)
+        took.push(performance.now() - began)
+      }
+      return took
     },
     long: {
       retry: { max: 1, interval: 0 },
@@ -30,14 +45,17 @@ await service.ready()
 const { client } = service
 const { store } = client.connection
 
-/** The same writes as a flow makes, without anything around them. */
-const chain = async (name: string): Promise<void> => {
+/** Writes the same pages as a flow does, under keys of the same form, without anything around them. */
+const chain = async (): Promise<void> => {
   const encoder = new TextEncoder()
+  // Not where journals are: workers would look for the jobs.
+  const prefix = journalPrefix(generateId(), 1).replace("flow/", "bare/")
+  const by = generateId()
   let revision = ""
   for (let n = 0, entries: Array<string> = []; n < STEPS; n++) {
     entries.push(JSON.stringify({ kind: "ok", step: `s${n}`, at: Date.now(), took: 0, tries: 1, value: n }))
-    const value = encoder.encode(`{"v":1,"by":"bench","n":${n},"entries":[${entries.join(",")}]}`)
-    const key = `chain/${name}/${Math.floor(n / 32)}`
+    const value = encoder.encode(`{"v":1,"by":"${by}","n":${n},"entries":[${entries.join(",")}]}`)
+    const key = pageKey(prefix, Math.floor(n / 32))
     const written = await store.write([{ key, value, expect: revision }])
     if (written === "conflict") throw new Error(`${key} was written by something else`)
     revision = n % 32 === 31 ? "" : (written[0] ?? "")
@@ -45,17 +63,31 @@ const chain = async (name: string): Promise<void> => {
   }
 }
 
-const perSecond = async (work: (nth: number) => Promise<unknown>): Promise<number> => {
+const perSecond = async (work: () => Promise<unknown>): Promise<number> => {
   const began = performance.now()
-  await Promise.all(Array.from({ length: flows }, (_, nth) => work(nth)))
+  await Promise.all(Array.from({ length: flows }, work))
   return (flows * STEPS) / ((performance.now() - began) / 1_000)
 }
 const flow = async () => (await client.submit("scene.flow")).outcome({ timeout: 300 })
-await perSecond((nth) => chain(`warm-${nth}`))
-await perSecond(flow)
+const round = async () => {
+  const bare = await perSecond(chain)
+  const perSecondOf = await perSecond(flow)
+  return { bare, perSecond: perSecondOf, ofBare: perSecondOf / bare }
+}
+for (let n = 0; n < 5; n++) await round()
 await begin()
-const bare = await perSecond((nth) => chain(`${nth}`))
-const steps = await perSecond(flow)
+const all: Array<Awaited<ReturnType<typeof round>>> = []
+while (all.length < Number(rounds)) all.push(await round())
+const median = (of: keyof (typeof all)[number]) => quantiles(all.map((each) => each[of])).p50
+const timed = await (await client.actor<typeof scene>("scene").timed.submit({})).result({ timeout: 300 })
 await client.submit("scene.long")
 const resumeMs = await resumed.promise
-report({ jobs: flows, perSecond: steps, bare, ofBare: steps / bare, resumeMs, rssMiB: rssMiB() })
+report({
+  jobs: flows,
+  perSecond: median("perSecond"),
+  bare: median("bare"),
+  ofBare: median("ofBare"),
+  stepMs: quantiles(timed).p50,
+  resumeMs,
+  rssMiB: rssMiB(),
+})
