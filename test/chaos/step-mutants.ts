@@ -1,4 +1,7 @@
-/** Broken builds of durable steps, each made by changing a line of the source. `chaos -- steps-faults` must catch each of them. */
+/**
+ * Broken builds of durable steps, each made by changing a line of the source. Without a death each of them ends as it must;
+ * `chaos -- steps-faults` must catch each of them by a death.
+ */
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -37,18 +40,25 @@ export const stepMutants: ReadonlyArray<StepMutant> = [
     to: "store.write([{ key, value }])",
   },
   {
-    name: "first-reverted-first",
-    flow: "saga",
-    file: "runtime/steps/fold.ts",
-    from: "other.order - one.order",
-    to: "one.order - other.order",
+    name: "shared-write-early",
+    flow: "parallel",
+    file: "runtime/steps/journal.ts",
+    from: "this.#queue.push({ entry, text, resolve, reject })",
+    to: "this.#queue.push({ entry, text, resolve, reject }) && this.#writing && resolve()",
   },
   {
-    name: "one-stays-done",
+    name: "failure-runs-again",
+    flow: "caught",
+    file: "runtime/steps/fold.ts",
+    from: "step.failure !== undefined && step.retries !== retries && folded.ending === undefined",
+    to: "step.failure !== undefined && folded.ending === undefined",
+  },
+  {
+    name: "second-worker-undoes-nothing",
     flow: "saga",
-    file: "runtime/steps/engine.ts",
-    from: "toRevert(folded, [...this.#reverts.keys()])",
-    to: "toRevert(folded, [...this.#reverts.keys()]).slice(0, -1)",
+    file: "runtime/worker/attempt/flow.ts",
+    from: "if (!this.#run.record.reverts || record === undefined) return decided",
+    to: "if (!this.#run.record.reverts || record === undefined || !this.#fresh) return decided",
   },
   {
     name: "reverts-again",
@@ -58,18 +68,18 @@ export const stepMutants: ReadonlyArray<StepMutant> = [
     to: "step === null",
   },
   {
-    name: "no-mark",
-    flow: "saga",
-    file: "runtime/steps/engine.ts",
-    from: "if (plan.revert !== undefined && !this.#marked)",
-    to: "if (false)",
+    name: "in-any-order",
+    flow: "cancelled",
+    file: "runtime/steps/fold.ts",
+    from: "Number.MAX_SAFE_INTEGER - reached.length + at",
+    to: "at - reached.length",
   },
   {
-    name: "cancel-forgets",
+    name: "unknown-stays-done",
     flow: "cancelled",
-    file: "runtime/jobs/commands/cancel.ts",
-    from: "if (record.reverts && !terminate) return toBeUndone(record, now)",
-    to: "",
+    file: "runtime/steps/fold.ts",
+    from: "(folded.steps.has(name) || !folded.ending?.sure)",
+    to: "folded.steps.has(name)",
   },
 ]
 
