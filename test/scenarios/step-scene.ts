@@ -12,10 +12,10 @@ export class Declined extends Error {
 export const runOnce = async (
   run: (input: unknown, job: Job) => unknown,
   options: object = {},
-  { transport }: Pick<ServeOptions, "transport"> = {},
+  served: Pick<ServeOptions, "transport" | "log"> = {},
 ) => {
   const scene = actor("scene", { methods: { run: { run, ...options } } })
-  const service = await start([scene], transport === undefined ? {} : { transport })
+  const service = await start([scene], served)
   const job = await service.client.submit("scene.run")
   const outcome = await job.outcome(WAIT)
   const view = await job.find()

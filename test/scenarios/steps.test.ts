@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import { describe, expect, expectTypeOf, onTestFinished, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { journalPrefix } from "../../runtime/steps/page.ts"
+import { collectLog } from "../../runtime/testing/log.ts"
 import { startNats } from "../support/servers/nats.ts"
 import { start } from "../support/services.ts"
 import { isolated } from "../unit/runtime/steps/isolated.ts"
@@ -285,23 +286,44 @@ describe("steps", () => {
     expect(await inside.result(WAIT)).toEqual(["ResultTooLarge", expect.stringMatching(words), "small"])
   })
 
-  test("that nobody awaits are waited for, and their failure is the job's; after the end none begins", async () => {
-    let late: (() => unknown) | undefined
+  test("that are not awaited are waited for, and their failure is the job's", async () => {
     let ended = false
     const { state } = await runOnce((_input, job) => {
       void job.step("slow", async () => {
         await new Promise((resolve) => setTimeout(resolve, 30))
         ended = true
       })
-      late = () => job.step("late", () => expect.unreachable())
     })
     expect([state, ended]).toEqual(["succeeded", true])
-    void late?.()
     const failed = await runOnce(async (_input, job) => {
       void job.step("bad", () => Promise.reject(new Declined("unseen")))
       await new Promise((resolve) => setTimeout(resolve, 10))
     })
     expect(failed).toMatchObject({ state: "failed", error: { name: "Declined", message: "unseen" } })
+  })
+
+  test("that are begun after their handler has returned do not run, never settle, and are logged once", async () => {
+    const { log, lines } = collectLog()
+    const begun: Array<string> = []
+    const late: Array<Promise<unknown>> = []
+    const { state, client, job } = await runOnce(
+      async (_input, job) => {
+        const step = (name: string) => job.step(name, () => begun.push(name))
+        const gate = Promise.withResolvers<void>()
+        void job.step("slow", () => gate.promise)
+        setTimeout(() => gate.resolve(void late.push(step("late"), step("later"))), 20)
+      },
+      {},
+      { log },
+    )
+    expect(state).toBe("succeeded")
+    expect(late).toHaveLength(2)
+    const settled = Promise.race(late.map((each) => each.finally(() => undefined)))
+    expect(await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, 50, "waits"))])).toBe("waits")
+    expect(begun).toEqual([])
+    expect((await client.steps(job.id)).steps.map(({ name }) => name)).toEqual(["slow"])
+    const warnings = lines.filter(({ level }) => level === "warn").map(({ message }) => message)
+    expect(warnings).toEqual([expect.stringContaining("after the handler had returned")])
   })
 
   test("for each item, a few at a time", async () => {
