@@ -112,7 +112,7 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
   }
 
   protected tick(link: RedisLink): Promise<unknown> {
-    return link.command("PING")
+    return link.ping()
   }
 
   /**

@@ -25,6 +25,8 @@ export interface RedisLink extends Link {
   subscribe(channel: string, listener: (payload: Uint8Array) => void): Promise<void>
   /** Asks the server to announce the next change of each of these keys, whichever client makes it. */
   watch(keys: ReadonlyArray<string>): Promise<unknown>
+  /** Resolves once the server has answered on both sockets. */
+  ping(): Promise<unknown>
 }
 
 const SCRIPTS = [queueScripts, recordScripts, storeScripts].flatMap((scripts): Script[] => Object.values(scripts))
@@ -54,7 +56,7 @@ export const openLink = async (
     maintNotifications: "disabled",
     commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
   })
-  const announcements = client.duplicate()
+  const announcements = client.duplicate({ emitInvalidate: false })
   const both = [client, announcements]
   const close = () => {
     for (const each of both) if (each.isOpen) each.destroy()
@@ -86,6 +88,7 @@ export const openLink = async (
     subscribe: (channel, listener) => announcements.subscribe(channel, listener, true),
     // Both commands are written in one turn, since CACHING applies to the next command alone.
     watch: (keys) => Promise.all([command("CLIENT", "CACHING", "YES"), command("EXISTS", ...keys)]),
+    ping: () => Promise.all([command("PING"), announcements.ping()]),
   }
 }
 

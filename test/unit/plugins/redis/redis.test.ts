@@ -3,6 +3,7 @@
  */
 import { execFileSync } from "node:child_process"
 import { readFileSync } from "node:fs"
+import { createServer, connect as dial, type Socket } from "node:net"
 import { connect } from "callboard"
 import { createClient } from "redis"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
@@ -525,6 +526,52 @@ test("a take whose signal fired on the way gives back, uncounted, what it took",
   expect(await taking).toEqual({ deliveries: [] })
   expect(await takenFrom(driver, "q")).toMatchObject([{ first: true, deliveries: 1 }])
   await driver.close()
+})
+
+test("records are read whose replies are larger together than what the server keeps for a subscriber", async () => {
+  const driver = await open("large")
+  const lost: Array<unknown> = []
+  driver.onStatus((_, why) => lost.push(why))
+  await driver.listen({ kind: "jobs" }, () => undefined, never)
+  const bytes = new Uint8Array(12 * 1024 * 1024)
+  const index = posting("a").index
+  // The server ends the connection of a subscriber that is 32 MiB behind, by default.
+  const ids = ["a", "b", "c"]
+  for (const id of ids) await driver.commit([{ id, record: { expect: "", bytes, index, keep: 60_000 } }])
+  const read = await driver.read(ids, "record")
+  expect(read.map((known) => known?.record?.length)).toEqual(ids.map(() => bytes.length))
+  expect(lost).toEqual([])
+  await driver.close()
+})
+
+test("a connection whose announcements do not come any more is lost, though commands are answered", async () => {
+  let announcing: Socket | undefined
+  const proxy = createServer((near) => {
+    const far = dial(server.port, "127.0.0.1")
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      from.on("data", (bytes) => {
+        if (from === near && bytes.includes("subscribe")) announcing = far
+        to.write(bytes)
+      })
+      from.on("error", () => to.destroy())
+      from.on("close", () => to.destroy())
+    }
+  })
+  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve))
+  const address = proxy.address()
+  if (address === null || typeof address === "string") throw new Error("the proxy has no port")
+  const url = new URL(`redis://127.0.0.1:${address.port}`)
+  const driver = await plugin.connect(url, { ...options("silent"), heartbeat: 500 })
+  const told: Array<string> = []
+  driver.onStatus((status) => told.push(status))
+  announcing?.pause()
+  await eventually(() => told.includes("connected"), { deadline: 10_000, message: "the connection is opened again" })
+  expect(told[0]).toBe("disconnected")
+  await driver.close()
+  await new Promise((resolve) => proxy.close(resolve))
 })
 
 test("the keys of many repetitions of a job are not kept for ever", async () => {
