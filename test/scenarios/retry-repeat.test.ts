@@ -180,6 +180,21 @@ onEveryBoard((newBoard, transport) => {
     expect(ran[0]).toBe(before.id)
   })
 
+  test("a job that is run again by hand is waited for to the end of that run, however soon that is", async () => {
+    const ran: Array<string> = []
+    const { client } = await start([makeActor(ran)], { transport: newBoard() })
+    const ended = (run: number) => ({ state: "failed", error: { message: `run ${run} fails` } })
+    for (let n = 0; n < 10; n++) {
+      const job = await client.submit("scene.fails")
+      expect(await job.outcome(WAIT)).toMatchObject(ended(3 * n + 1))
+      for (const again of [2, 3]) {
+        await job.retry()
+        expect(await job.outcome(WAIT)).toMatchObject(ended(3 * n + again))
+      }
+    }
+    expect(ran).toHaveLength(30)
+  })
+
   test("a retry of a task that names no priority keeps the usual one", async () => {
     const ran: Array<string> = []
     const options = { transport: newBoard(), concurrency: 1, prefetch: 1 }

@@ -198,7 +198,7 @@ export const waitForEnd = async (
     }
     // The watch begins before the first read, so that an end in between is seen by one of them.
     connection.jobs
-      .watch({ id, ends: true }, seen, stop.signal)
+      .watch({ id, ends: true, isNew }, seen, stop.signal)
       .then(() => (stop.signal.aborted ? undefined : lookFirst()))
       .catch((cause: unknown) => finish(() => reject(cause)))
   })

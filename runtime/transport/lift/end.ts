@@ -13,6 +13,7 @@ import { areDistinctJobs, type BatchedDriver, contended, MAX_TRIES } from "./bat
 import { decodeStored, toCommitRecord, toPosting } from "./codec.ts"
 import { missingFollowUps } from "./decide.ts"
 import { judgeConflict } from "./judge.ts"
+import type { OwnEnds } from "./own-ends.ts"
 import type { Revisions } from "./revisions.ts"
 import type { AttemptEnd, EndAnswer } from "./transport.ts"
 
@@ -37,11 +38,13 @@ export class AttemptEnder {
   readonly #driver: Driver
   readonly #batched: BatchedDriver
   readonly #revisions: Revisions
+  readonly #ownEnds: OwnEnds
 
-  constructor(driver: Driver, batched: BatchedDriver, revisions: Revisions) {
+  constructor(driver: Driver, batched: BatchedDriver, revisions: Revisions, ownEnds: OwnEnds) {
     this.#driver = driver
     this.#batched = batched
     this.#revisions = revisions
+    this.#ownEnds = ownEnds
   }
 
   /** Rejects only with an error that the driver threw before anything was tried. */
@@ -58,7 +61,7 @@ export class AttemptEnder {
         continue
       }
       const first = each.unread ? undefined : committed.next().value
-      if (first !== undefined && first.status !== "conflict") answers[at] = this.#answer(each, first)
+      if (first !== undefined && first.status !== "conflict") answers[at] = this.#answer(each, first, each.record)
       else later.push(this.#endLater(each, answers, at))
     }
     if (later.length > 0) await Promise.all(later)
@@ -76,9 +79,16 @@ export class AttemptEnder {
       : Promise.all(commits.map((commit) => this.#batched.commit(commit)))
   }
 
-  #answer(prepared: PreparedEnd, committed: Exclude<Committed, { readonly status: "conflict" }>): EndAnswer {
+  /** `stored`: the record that the commit has stored. */
+  #answer(
+    prepared: PreparedEnd,
+    committed: Exclude<Committed, { readonly status: "conflict" }>,
+    stored?: CommitRecord,
+  ): EndAnswer {
     if (committed.status === "failed") return committed
     const { end, wanted, task } = prepared
+    if (stored !== undefined && wanted !== undefined && isTerminal(wanted.state))
+      this.#ownEnds.stored(wanted.id, stored.bytes)
     // An attempt that was acked early commits its outcome later, over this revision. After an outcome nothing follows.
     if (wanted?.state === "started" && task.kind === "ack") this.#revisions.set(end.token, committed.revision)
     else if (wanted !== undefined) this.#revisions.delete(end.token)
@@ -109,7 +119,7 @@ export class AttemptEnder {
           ? record
           : toCommitRecord({ ...withMetaChange(wanted, change), ...(undo && { undo }) }, expect, Date.now())
       const committed = await this.#batched.commit({ id, record: { ...whole, expect }, post, task })
-      if (committed.status !== "conflict") return this.#answer(prepared, committed)
+      if (committed.status !== "conflict") return this.#answer(prepared, committed, whole)
     }
     return { status: "failed", error: contended(id) }
   }

@@ -11,6 +11,7 @@ import { decide } from "./decide.ts"
 import { AttemptEnder } from "./end.ts"
 import { Finder } from "./find.ts"
 import { Notes } from "./notes.ts"
+import { OwnEnds } from "./own-ends.ts"
 import { QueueRegistry } from "./queue-registry.ts"
 import { Revisions } from "./revisions.ts"
 import { take } from "./take.ts"
@@ -22,7 +23,10 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   const batched = new BatchedDriver(driver)
   const revisions = new Revisions()
   const notes = new Notes(driver, batched, revisions, lease)
-  const ender = new AttemptEnder(driver, batched, revisions)
+  const ownEnds = new OwnEnds()
+  // A transport on this host tells of an end as soon as this process does.
+  const isFar = driver.capabilities.reach === "network"
+  const ender = new AttemptEnder(driver, batched, revisions, ownEnds)
   const finder = new Finder(driver, batched, notes)
   const registry = new QueueRegistry(driver.store)
   const { capabilities, broadcast } = driver
@@ -74,9 +78,9 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(driver, before, max) }),
     list: guarded((query) => finder.query(query)),
     count: guarded((query, most) => finder.count(query, most)),
-    watch: guarded(({ id, ends }, listener, signal) =>
+    watch: guarded(({ id, ends, isNew }, listener, signal) =>
       ends && id !== undefined
-        ? watchEnd(driver, finder, id, listener, signal, closing.signal)
+        ? watchEnd({ driver, finder, ...(isNew && isFar && { ownEnds }) }, id, listener, signal, closing.signal)
         : watchJobs(driver, finder, id, listener, AbortSignal.any([signal, closing.signal])),
     ),
   }

@@ -139,6 +139,8 @@ export interface WatchFilter {
   /** Absent: all jobs. */
   readonly id?: string
   readonly ends?: true
+  /** Beside `ends`: the job was submitted by this process just now. */
+  readonly isNew?: boolean
 }
 
 /** What to take, as a driver is asked. Without `rotate` in strict order of the queues. */

@@ -4,6 +4,7 @@ import type { Driver, News } from "../driver.ts"
 import { decodeStored } from "./codec.ts"
 import type { Finder } from "./find.ts"
 import { NOTES, noteKey } from "./notes.ts"
+import type { OwnEnds } from "./own-ends.ts"
 import { watchStore } from "./watch-store.ts"
 
 const decoder = new TextDecoder()
@@ -68,11 +69,11 @@ export const watchJobs = async (
 /**
  * Watches a job for its end, which is always a stored record: no task and no run note is followed. Resolves when each end is
  * either reported, or found by {@link Finder.ended} from then on. A driver that is closed reports nothing more; `closing`
- * is asked and not listened to, since a signal of both takes longer to make and to fire than all else of a wait.
+ * is asked and not listened to, since a signal of both takes longer to make and to fire than all else of a wait. `ownEnds`:
+ * where the job was submitted just now, so that its end may come from this process.
  */
 export const watchEnd = async (
-  driver: Driver,
-  finder: Finder,
+  { driver, finder, ownEnds }: { readonly driver: Driver; readonly finder: Finder; readonly ownEnds?: OwnEnds },
   id: string,
   listener: (record: JobRecord) => void,
   signal: AbortSignal,
@@ -87,6 +88,8 @@ export const watchEnd = async (
     const record = told ?? (await finder.ended(id).catch(() => undefined))
     if (record !== undefined && !isOver()) listener(record)
   }
+  await ownEnds?.wait(id, (stored) => void hear({ kind: "job", id, record: stored }), signal)
+  if (isOver()) return
   await driver.listen({ kind: "job", id, ends: true }, (news) => void hear(news), signal)
 }
 
