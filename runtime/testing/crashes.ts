@@ -2,6 +2,7 @@
  * Runs one job many times, each time with a worker that dies at another write: before the write, or after it, with its
  * answer lost. Time is virtual, so leases end at once.
  */
+
 import type { ActorDefinition } from "../actor/actor.ts"
 import { connect } from "../client/client.ts"
 import { builtin } from "../connection/builtin.ts"
@@ -9,6 +10,7 @@ import type { JobView } from "../jobs/view.ts"
 import { serve } from "../service/serve.ts"
 import type { Driver, Plugin } from "../transport/driver.ts"
 import { TransportError } from "../transport/errors.ts"
+import { newBoardName } from "./board-name.ts"
 import { collectLog } from "./log.ts"
 import { overriding } from "./observed-transport.ts"
 import { virtualClock } from "./virtual-clock.ts"
@@ -39,8 +41,6 @@ export interface CrashOptions<Seen> {
   /** Wraps the driver, for tests that must notice a fault in it. */
   readonly wrap?: (driver: Driver) => Driver
 }
-
-let boards = 0
 
 /**
  * Runs a method of an actor once to its end, and then twice for each write of its job: its worker dies before that write, or
@@ -75,7 +75,7 @@ const runWith = async <Seen>(
   when: "before" | "after",
 ): Promise<CrashEnd<Seen> & { readonly writes: number }> => {
   begin?.()
-  const board = `crash://run-${++boards}?lease=1`
+  const board = `crash://${newBoardName()}?lease=1`
   // Modules that load lazily are loaded first, since a virtual clock does not wait for them.
   const memory = await builtin.memory()
   let writes = 0

@@ -30,6 +30,7 @@ import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { isTerminal, STATES } from "../protocol/state.ts"
 import { serve } from "../service/serve.ts"
 import type { Service } from "../service/service.ts"
+import { newBoardName } from "./board-name.ts"
 import { collectLog, type LogLine } from "./log.ts"
 import { observedTransport, type SubmittedTask } from "./observed-transport.ts"
 import type { VirtualClock } from "./virtual-clock.ts"
@@ -115,8 +116,6 @@ export class NotDrained extends Error {
   }
 }
 
-let runs = 0
-
 /** Serves an actor, and resolves when it takes tasks. Fails with `ActorStartFailed`, and like `serve()`. */
 export const runActor = async <A extends AnyActor & ActorDefinition>(
   actor: A,
@@ -125,8 +124,7 @@ export const runActor = async <A extends AnyActor & ActorDefinition>(
   const timeoutMs = milliseconds("timeout", options.timeout ?? 5)
   const { clock } = options
   const { lines, log } = collectLog()
-  // Not a generated id: under a seed the next run would generate the same.
-  const transport = `observed://run-${++runs}`
+  const transport = `observed://${newBoardName()}`
   const { plugin, submitted } = observedTransport(clock?.seed)
   const transports = { observed: plugin }
   // Loads what is loaded only once it is needed, since a virtual clock does not stand still for that.

@@ -1,5 +1,5 @@
 import { actor, Retry } from "callboard"
-import { type ActorRun, NotDrained, runActor } from "callboard/testing"
+import { type ActorRun, crashEverywhere, NotDrained, runActor } from "callboard/testing"
 import { Effect } from "effect"
 import { describe, expect, test } from "vitest"
 import * as z from "zod"
@@ -151,6 +151,18 @@ describe("runActor", () => {
       ["price 0", "released"],
       ["price 1", "released"],
     ])
+  })
+
+  test("shares no board with the runs of crashEverywhere, however many there were of each", async () => {
+    const ran = actor("shop", { methods: { run: (_input, job) => job.id } })
+    const crashes = () => crashEverywhere(ran, { method: "run", look: () => undefined })
+    const { length } = await crashes()
+    for (let n = 0; n < length; n++) await (await runActor(ran)).close()
+    await crashes()
+    for (let n = 0; n < length; n++) {
+      await using run = await runActor(ran)
+      expect((await run.client.jobs()).jobs).toEqual([])
+    }
   })
 
   test("a start that fails is told", async () => {
