@@ -37,6 +37,7 @@ const starters =
 /** Tests that mostly wait for intervals of real time: each text is a part of the file's path. */
 const waiting = [
   "test/scenarios/",
+  "test/chaos/",
   "test/faults/",
   ...["nats/connection/inbox", "sqlite/driver", "sqlite/full", "sqlite/gone"].map(
     (name) => `unit/plugins/${name}.test`,
@@ -45,6 +46,9 @@ const waiting = [
     ...["board/lost", "http/outage", "jobs/tracking/finding", "schedules/scheduler", "service/serve"],
     ...["transport/lift/watch-store", "worker/clock", "worker/failures", "worker/hooks", "worker/leases/lease-keeper"],
     ...["worker/limits/permits", "worker/restart", "worker/settlement/faults"],
+    // They compute for seconds: each write of many handlers, cut before and after; services for each of many cases.
+    ...["testing/crashes", "jobs/outcome/follow-ups", "worker/worker"],
+    ...["boards", "dependencies", "job", "list"].map((name) => `http/${name}`),
   ].map((name) => `unit/runtime/${name}.test`),
 ]
 

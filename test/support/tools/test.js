@@ -201,6 +201,11 @@ const stages = {
     if (bun === undefined) return { passed: 0, failures: ["bun: not run"] }
     return vitest("bun", bun, [...vitestRun, "--exclude", `${packageTests}*`, "--exclude", `${chaosTests}/**`])
   },
+  unit: async () => {
+    const found = findRuntime("bun")?.path
+    if (found === undefined) return { passed: 0, failures: ["unit: no bun — run npm install"] }
+    return vitest("unit", found, ["node_modules/vitest/vitest.mjs", "run", "--config", "test/vitest.unit.config.ts"])
+  },
   chaos: async () => {
     await preparedOnce()
     if (bun === undefined) return { passed: 0, failures: ["chaos: not run"] }
@@ -245,7 +250,8 @@ const stages = {
 
 /** Stages that run only with `--all`, or when they are named. */
 const rare = ["scenarios", "chaos", "page", "package", "interop"]
-const usual = Object.keys(stages).filter((name) => options.all || !rare.includes(name))
+/** The stage `bun` has the unit tests, too. */
+const usual = Object.keys(stages).filter((name) => name !== "unit" && (options.all || !rare.includes(name)))
 const wanted = positionals.length > 0 ? positionals : usual
 const unknown = wanted.filter((name) => !(name in stages))
 if (unknown.length > 0) {
