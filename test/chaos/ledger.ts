@@ -91,7 +91,7 @@ const submitAll = async (client: Client, { jobs, seconds }: LedgerOptions, from:
     const answers = await client.submitMany(
       times.map((time, index) => ({
         task: "note",
-        ...(index % 2 === 0 ? { eta: new Date(time).toISOString() } : { delay: `${time - now} ms` }),
+        ...(index % 2 === 0 ? { eta: new Date(time).toISOString() } : { delay: `${Math.max(time - now, 0)} ms` }),
       })),
     )
     for (const [index, answer] of answers.entries()) if ("id" in answer) due.set(answer.id, times[index] ?? 0)
