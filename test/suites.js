@@ -48,7 +48,7 @@ const waiting = [
     ...["worker/limits/permits", "worker/restart", "worker/settlement/faults"],
     // They compute for seconds: each write of many handlers, cut before and after; services for each of many cases.
     ...["testing/crashes", "jobs/outcome/follow-ups", "worker/worker"],
-    ...["boards", "dependencies", "job", "list"].map((name) => `http/${name}`),
+    ...["boards", "dependencies", "idempotency", "job", "list", "service"].map((name) => `http/${name}`),
   ].map((name) => `unit/runtime/${name}.test`),
 ]
 
