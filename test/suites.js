@@ -38,6 +38,7 @@ const starters =
 const waiting = [
   "test/scenarios/",
   "test/chaos/",
+  "unit/actors/",
   "test/faults/",
   ...["nats/connection/inbox", "sqlite/driver", "sqlite/full", "sqlite/gone"].map(
     (name) => `unit/plugins/${name}.test`,
@@ -47,7 +48,7 @@ const waiting = [
     ...["transport/lift/watch-store", "worker/clock", "worker/failures", "worker/hooks", "worker/leases/lease-keeper"],
     ...["worker/limits/permits", "worker/restart", "worker/settlement/faults"],
     // They compute for seconds: each write of many handlers, cut before and after; services for each of many cases.
-    ...["testing/crashes", "jobs/outcome/follow-ups", "worker/worker"],
+    ...["testing/crashes", "jobs/outcome/follow-ups", "worker/worker", "client/http-client"],
     ...["boards", "dependencies", "idempotency", "job", "list", "service"].map((name) => `http/${name}`),
   ].map((name) => `unit/runtime/${name}.test`),
 ]
