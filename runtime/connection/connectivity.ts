@@ -2,9 +2,6 @@
 import type { Transport } from "../transport/lift/transport.ts"
 import type { TransportError } from "../transport/mod.ts"
 
-/** Why a wait ends. */
-const ENDED = "stopped, or the connection was lost"
-
 export class Connectivity {
   readonly #leaving = new Set<() => void>()
   readonly #returning = new Set<() => void>()
@@ -44,20 +41,10 @@ export class Connectivity {
     return lost
   }
 
-  /** Runs `run` with a signal that fires with the given one, and also as soon as the transport is lost. */
-  async whileConnected<A>(signal: AbortSignal, run: (signal: AbortSignal) => Promise<A>): Promise<A> {
-    const either = new AbortController()
-    // Without a reason, `abort` makes an exception with its stack for each pull.
-    const stop = () => either.abort(ENDED)
-    if (signal.aborted || this.#lost) stop()
-    signal.addEventListener("abort", stop)
-    this.#leaving.add(stop)
-    try {
-      return await run(either.signal)
-    } finally {
-      signal.removeEventListener("abort", stop)
-      this.#leaving.delete(stop)
-    }
+  /** Calls the listener each time the transport is lost, until the returned function is called. */
+  onLost(listener: () => void): () => void {
+    this.#leaving.add(listener)
+    return () => this.#leaving.delete(listener)
   }
 
   /**

@@ -4,6 +4,7 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import { LONGEST_TIMER_MS, sleep } from "../../async/timers.ts"
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
@@ -47,80 +48,123 @@ const IDLE_WAIT_MS = 1_000
 /** Pause between two pulls of a `burst` worker whose queues are empty while its last handlers run. */
 const BURST_PAUSE_MS = 50
 /** Consumes until interrupted. Fails with the transport's error when reconnecting is given up, or cannot help. */
-export const consume = (options: ConsumerOptions): Effect.Effect<never, TransportError> =>
-  Effect.gen(function* () {
-    const { subscription, buffer, log, connectivity, reconnect } = options
-    /** Failed pulls in a row. */
-    let failures = 0
-    /** Whether the transport has answered since the connection was last lost. Only then does the worker consume. */
-    let answers = false
-    let lost = false
-    const pullSizer = new PullSizer(buffer)
-    const answered = () => {
-      if (failures > 0) log.info("connected again")
-      failures = 0
-      answers = true
-      options.onListening(true)
+export const consume = (options: ConsumerOptions): Effect.Effect<void, TransportError> =>
+  Effect.tryPromise({ try: (signal) => consuming(options, signal), catch: asTransportError })
+
+const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<void> => {
+  const { subscription, buffer, log, connectivity, reconnect } = options
+  /** Failed pulls in a row. */
+  let failures = 0
+  /** Whether the transport has answered since the connection was last lost. Only then does the worker consume. */
+  let answers = false
+  let lost = false
+  const pullSizer = new PullSizer(buffer)
+  const interruption = new Interruption(connectivity, subscription, stop)
+  const answered = () => {
+    if (failures > 0) log.info("connected again")
+    failures = 0
+    answers = true
+    options.onListening(true)
+  }
+  while (!stop.aborted) {
+    if (answers) await buffer.waitForRoom(interruption.signal)
+    if (connectivity.acknowledgeLoss()) {
+      lost = true
+      answers = false
+      options.onListening(false)
     }
-    while (true) {
-      if (answers)
-        yield* Effect.promise((signal) => connectivity.whileConnected(signal, (either) => buffer.waitForRoom(either)))
-      if (connectivity.acknowledgeLoss()) {
-        lost = true
-        answers = false
-        options.onListening(false)
-      }
-      if (lost && connectivity.connected) {
-        lost = false
-        options.onReturned()
-      }
-      const { version, queues, waitsForActors } = subscription
-      // A changed subscription ends the pull that is under way, because a queue that was paused must not be pulled from
-      // any more. So does a lost connection.
-      const changed = Effect.promise((signal) =>
-        connectivity.whileConnected(signal, (either) => subscription.changedSince(version, either)),
-      )
-      if (queues.length === 0 && !lost) {
-        answered()
-        if (options.burst) options.onEmpty()
-        yield* waitsForActors || options.burst ? Effect.raceFirst(changed, Effect.sleep(IDLE_WAIT_MS)) : changed
-        continue
-      }
-      const max = pullSizer.nextSize
-      // A handler got stuck meanwhile, so there is no room after all.
-      if (max < 1 && answers) continue
-      // The first pull does not wait, so that it shows soon whether the transport answers. While a queue is left out
-      // because its actors are unhealthy, the wait is short, since they may recover at any moment.
-      const longest = options.burst ? Math.min(options.returningMs(), PULL_WAIT_MS) : PULL_WAIT_MS
-      const wait = !answers ? 0 : waitsForActors ? Math.min(IDLE_WAIT_MS, longest) : longest
-      const wasEmpty = buffer.inFlight.size === 0 && !options.isBusy()
+    if (lost && connectivity.connected) {
+      lost = false
+      options.onReturned()
+    }
+    interruption.renew()
+    const { queues, waitsForActors } = subscription
+    if (queues.length === 0 && !lost) {
+      answered()
+      if (options.burst) options.onEmpty()
+      await sleep(waitsForActors || options.burst ? IDLE_WAIT_MS : LONGEST_TIMER_MS, interruption.signal)
+      continue
+    }
+    const max = pullSizer.nextSize
+    // A handler got stuck meanwhile, so there is no room after all.
+    if (max < 1 && answers) continue
+    // The first pull does not wait, so that it shows soon whether the transport answers. While a queue is left out
+    // because its actors are unhealthy, the wait is short, since they may recover at any moment.
+    const longest = options.burst ? Math.min(options.returningMs(), PULL_WAIT_MS) : PULL_WAIT_MS
+    const wait = !answers ? 0 : waitsForActors ? Math.min(IDLE_WAIT_MS, longest) : longest
+    const wasEmpty = buffer.inFlight.size === 0 && !options.isBusy()
+    try {
+      if (lost) throw new TransportError("unavailable", connectivity.why?.message ?? LOST)
       const request = { queues, max, wait, rotate: options.rotate }
-      const pulled = yield* Effect.result(
-        lost
-          ? Effect.fail(new TransportError("unavailable", connectivity.why?.message ?? LOST))
-          : Effect.raceFirst(pull(options, request), Effect.as(changed, undefined)),
-      )
+      const pulled = await interruption.cut(pull(options, request, interruption.signal))
       // A pull that was ended by the loss of the connection is no answer.
-      if (connectivity.wasLost) continue
-      if (pulled._tag === "Success") {
-        answered()
-        if (buffer.isCrowded) yield* Effect.promise((signal) => pullSizer.pulled(pulled.success ?? 0, max, signal))
-        if (options.burst && pulled.success === 0) {
-          if (wasEmpty) options.onEmpty()
-          yield* Effect.sleep(BURST_PAUSE_MS)
-        }
-        continue
+      if (connectivity.wasLost || stop.aborted) continue
+      answered()
+      if (buffer.isCrowded) await pullSizer.pulled(pulled ?? 0, max, stop)
+      if (options.burst && pulled === 0) {
+        if (wasEmpty) options.onEmpty()
+        await sleep(BURST_PAUSE_MS, stop)
       }
-      const error = pulled.failure
+    } catch (cause) {
+      if (connectivity.wasLost || stop.aborted) continue
+      const error = asTransportError(cause)
       answers = false
       options.onListening(false)
       failures++
-      if (!reconnect.enabled || !mayPass(error) || isExhausted(failures, reconnect)) return yield* Effect.fail(error)
+      if (!reconnect.enabled || !mayPass(error) || isExhausted(failures, reconnect)) throw error
       const delay = reconnectDelay(failures, reconnect)
       log.warn(retryNotice(error, delay, failures, reconnect))
-      yield* Effect.promise((signal) => connectivity.untilConnected(delay, signal))
+      await connectivity.untilConnected(delay, stop)
     }
-  })
+  }
+}
+
+/**
+ * Ends a pull or a wait early: when the worker stops, when the connection is lost, and when the subscription changes, because
+ * a queue that was paused must not be pulled from any more. One signal serves all pulls until it has fired: making and
+ * firing one for each pull takes longer than sending its request.
+ */
+class Interruption {
+  readonly #stop: AbortSignal
+  #controller = new AbortController()
+  #cut: (() => void) | undefined
+
+  constructor(connectivity: Connectivity, subscription: QueueSubscription, stop: AbortSignal) {
+    this.#stop = stop
+    const fire = () => {
+      // Without a reason, `abort` makes an exception with its stack.
+      this.#controller.abort(INTERRUPTED)
+      this.#cut?.()
+    }
+    const ignore = [connectivity.onLost(fire), subscription.onChange(fire)]
+    const end = () => {
+      for (const each of ignore) each()
+      fire()
+    }
+    if (stop.aborted) end()
+    else stop.addEventListener("abort", end, { once: true })
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal
+  }
+
+  /** To be called once what has changed was looked at. */
+  renew(): void {
+    if (this.signal.aborted && !this.#stop.aborted) this.#controller = new AbortController()
+  }
+
+  /** Settles as the promise does, or with `undefined` as soon as the signal fires. */
+  cut<A>(promise: Promise<A>): Promise<A | undefined> {
+    return new Promise((resolve, reject) => {
+      this.#cut = () => resolve(undefined)
+      if (this.signal.aborted) resolve(undefined)
+      promise.then(resolve, reject)
+    })
+  }
+}
+
+const INTERRUPTED = "the worker stops, its queues changed, or the connection was lost"
 
 /** The error that ended the consumer; `undefined` when it was stopped. */
 export const failureOf = (cause: Cause.Cause<TransportError>): TransportError | undefined => {
@@ -143,16 +187,12 @@ const mayPass = (error: TransportError): boolean => error.retryable || error.rea
  * deliveries would wait until their leases expire. With a full buffer nothing is pulled, and only the transport's
  * status is known.
  */
-const pull = ({ jobs, accept }: ConsumerOptions, request: TakeOptions): Effect.Effect<number, TransportError> =>
-  Effect.tryPromise({
-    try: async (signal) => {
-      if (request.max < 1) return 0
-      const deliveries = await jobs.take(request, signal)
-      accept(deliveries)
-      return deliveries.length
-    },
-    catch: asTransportError,
-  })
+const pull = async ({ jobs, accept }: ConsumerOptions, request: TakeOptions, signal: AbortSignal): Promise<number> => {
+  if (request.max < 1) return 0
+  const deliveries = await jobs.take(request, signal)
+  accept(deliveries)
+  return deliveries.length
+}
 
 /** Pause that collects deferred tasks, which come back in small groups, into one pull. */
 const TOGETHER_MS = 25

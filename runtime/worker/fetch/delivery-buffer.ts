@@ -166,12 +166,14 @@ export class DeliveryBuffer {
   async whenUncrowded(ms: number, signal: AbortSignal): Promise<void> {
     if (!this.isCrowded || signal.aborted) return
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, ms)
-      this.#uncrowded = () => {
+      const done = () => {
         clearTimeout(timer)
+        signal.removeEventListener("abort", done)
         resolve()
       }
-      signal.addEventListener("abort", this.#uncrowded, { once: true })
+      const timer = setTimeout(done, ms)
+      this.#uncrowded = done
+      signal.addEventListener("abort", done)
     })
     this.#uncrowded = undefined
   }
@@ -199,8 +201,12 @@ export class DeliveryBuffer {
   waitForRoom(signal: AbortSignal): Promise<void> {
     if (this.#hasRoom || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {
-      this.#room = resolve
-      signal.addEventListener("abort", () => resolve(), { once: true })
+      const done = () => {
+        signal.removeEventListener("abort", done)
+        resolve()
+      }
+      this.#room = done
+      signal.addEventListener("abort", done)
     })
   }
 

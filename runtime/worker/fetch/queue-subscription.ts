@@ -16,8 +16,7 @@ export class QueueSubscription {
   #paused: ReadonlySet<string> = new Set()
   #suspended = false
   #stuck = false
-  readonly #waiting = new Set<() => void>()
-  #changes = 0
+  readonly #listeners = new Set<() => void>()
 
   constructor(options: QueueSubscriptionOptions) {
     this.#listed = [...new Set(options.queues)]
@@ -90,27 +89,13 @@ export class QueueSubscription {
     this.#changed()
   }
 
-  /** Number of changes so far; the argument for {@link changedSince}. */
-  get version(): number {
-    return this.#changes
-  }
-
-  /** Resolves once the subscription has changed since `version`; at once, if it has already. */
-  changedSince(version: number, signal: AbortSignal): Promise<void> {
-    if (version !== this.#changes || signal.aborted) return Promise.resolve()
-    return new Promise((resolve) => {
-      const done = () => {
-        signal.removeEventListener("abort", done)
-        this.#waiting.delete(done)
-        resolve()
-      }
-      signal.addEventListener("abort", done)
-      this.#waiting.add(done)
-    })
+  /** Calls the listener after each change, until the returned function is called. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
   }
 
   #changed(): void {
-    this.#changes++
-    for (const done of [...this.#waiting]) done()
+    for (const listener of this.#listeners) listener()
   }
 }
