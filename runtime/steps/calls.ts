@@ -49,16 +49,18 @@ const encoder = new TextEncoder()
 // biome-ignore lint/suspicious/noControlCharactersInRegex: names with these characters are refused
 const CONTROL = /[\u0000-\u001f\u007f]/
 
-export const checkName = (name: unknown): void => {
+export const checkCall = (name: unknown, run: unknown): void => {
   if (typeof name !== "string" || name === "") refuseInput("name", "must be text")
   else if (name.length * 3 > MOST_NAME_BYTES && encoder.encode(name).length > MOST_NAME_BYTES)
     refuseInput("name", `has ${MOST_NAME_BYTES} bytes at most`)
   else if (CONTROL.test(name) || !name.isWellFormed())
     refuseInput("name", "must be without control characters, and well-formed")
+  if (typeof run !== "function") refuseInput("run", "must be a function")
 }
 
 /** The key of each item. Fails for a key that is no text, and for two equal keys. */
 export const keysOf = <In>(items: ReadonlyArray<In>, key: (item: In) => unknown): ReadonlyArray<string> => {
+  if (typeof key !== "function") refuseInput("key", "must be a function")
   const keys = new Set<string>()
   for (const item of items) {
     const each = key(item)

@@ -12,7 +12,7 @@ import { refuseInput } from "../options/refuse.ts"
 import { ofJsonForm } from "../protocol/codec/json.ts"
 import {
   type CallOptions,
-  checkName,
+  checkCall,
   checkRoom,
   checkUse,
   keysOf,
@@ -101,7 +101,7 @@ export class StepEngine {
     this.#track(() => this.#step(name, run, options)) as ReturnType<Steps["step"]> as Promise<never>
 
   readonly each: Steps["each"] = (name, items, run, options) =>
-    this.#track(() => this.#each(name, [...items], run, options)) as Promise<never>
+    this.#track(() => this.#each(name, items, run, options)) as Promise<never>
 
   /** Opens the journal before the handler begins. */
   async open(): Promise<void> {
@@ -155,7 +155,8 @@ export class StepEngine {
 
   #track<T>(work: () => Promise<T>): Promise<T> {
     this.#moves++
-    if (this.#returned) {
+    // A revert runs after the handler: a step inside of it is refused, as one inside another step.
+    if (this.#returned && !this.#calls.isInside) {
       if (!this.#hasWarnedOfLate)
         this.#options.log().warn("a step was begun after the handler had returned, and does not run")
       this.#hasWarnedOfLate = true
@@ -186,7 +187,7 @@ export class StepEngine {
   }
 
   async #step(name: string, run: (step: Step) => unknown, options?: StepOptions<never>): Promise<unknown> {
-    checkName(name)
+    checkCall(name, run)
     const plan = planOf(options)
     checkUse(name, this.#names, this.#calls.isInside)
     this.#names.add(name)
@@ -225,10 +226,12 @@ export class StepEngine {
 
   async #each<In>(
     name: string,
-    items: ReadonlyArray<In>,
+    given: Iterable<In>,
     run: (item: In, step: Step) => unknown,
     { key, parallel = 16, ...options }: EachOptions<In, never>,
   ): Promise<ReadonlyArray<unknown>> {
+    checkCall(name, run)
+    const items = [...given]
     if (!Number.isInteger(parallel) || parallel < 1) refuseInput("parallel", "must be a whole number from 1 on")
     const keys = keysOf(items, key)
     return inLanes(parallel, items, (item, at) =>

@@ -1,6 +1,6 @@
 /** The stored form of the error that a step throws. */
 import { StepError } from "../actor/step.ts"
-import { jobError } from "../jobs/outcome/job-error.ts"
+import { jobError, readable } from "../jobs/outcome/job-error.ts"
 import { strictJson } from "../protocol/codec/json.ts"
 import type { StepFailure } from "./page.ts"
 
@@ -11,7 +11,8 @@ const MOST_FIELDS = 4_096
 const OWN = new Set(["name", "message", "stack", "cause", "_tag", "names", "fields", "errors"])
 
 /** The stored form of any thrown value; never throws itself. */
-export const failureOf = (thrown: unknown, depth = 0): StepFailure => {
+export const failureOf = (given: unknown, depth = 0): StepFailure => {
+  const thrown = readable(given)
   if (thrown instanceof StepError) return ofStepError(thrown, depth)
   const { name, message, traceback } = jobError(thrown)
   const fields = fieldsOf(thrown)

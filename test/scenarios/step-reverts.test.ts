@@ -104,6 +104,21 @@ describe("reverting", () => {
     expect(await job.find()).toMatchObject({ reverted: true, run: 2 })
   })
 
+  test("a step inside a revert is refused as one inside another step", async () => {
+    const refused: Array<string> = []
+    const note = (cause: unknown) => void refused.push(cause instanceof Error ? cause.name : String(cause))
+    const { view } = await runOnce(async (_input, job) => {
+      const revert = async () => {
+        await job.step("b", () => 1).catch(note)
+        await job.each("c", [1], String, { key: String }).catch(note)
+      }
+      await job.step("a", () => 1, { revert })
+      throw new Reject("no")
+    })
+    expect(refused).toEqual(["NestedStep", "NestedStep"])
+    expect(view).toMatchObject({ state: "failed", reverted: true })
+  })
+
   test("a worker whose job another one has taken over while it reverted lets go of the job", async () => {
     const reverts: Array<string> = []
     const scene = actor("scene", {

@@ -139,6 +139,15 @@ describe("steps", () => {
       "CallboardError",
       "retry.backoff.base",
     ],
+    ["items that are none", (job) => job.each("a", JSON.parse("5"), String, { key: String }), "TypeError", "iterable"],
+    ["no key", (job) => job.each("a", [1], String, JSON.parse("{}")), "CallboardError", "key: must be a function"],
+    ["no function", (job) => job.step("a", JSON.parse("1")), "CallboardError", "run: must be a function"],
+    [
+      "items without a name",
+      (job) => job.each("", [1], String, { key: String }),
+      "CallboardError",
+      "name: must be text",
+    ],
     ["parallel 0", (job) => job.each("a", [1], String, { key: String, parallel: 0 }), "CallboardError", "parallel"],
     ["equal keys", (job) => job.each("a", [1, 1], String, { key: String }), "CallboardError", "key"],
     [
@@ -148,6 +157,18 @@ describe("steps", () => {
       "key: must give each item a text",
     ],
     ["a function deep inside", (job) => job.step("a", () => [{ f: () => 1 }]), "ResultUnserialisable", "result[0].f"],
+    [
+      "a result that throws when it is touched",
+      (job) => {
+        const { proxy, revoke } = Proxy.revocable({}, {})
+        revoke()
+        return job
+          .step("a", () => proxy)
+          .catch((cause: StepError) => Promise.reject(new TypeError(String(cause instanceof StepError))))
+      },
+      "TypeError",
+      "true",
+    ],
     ["a symbol", (job) => job.step("a", () => Symbol("s")), "ResultUnserialisable", "return plain values"],
     ["a BigInt without end", (job) => job.step("a", () => 10n ** 5_000n), "ResultUnserialisable", "4300 digits"],
     [

@@ -35,13 +35,11 @@ export const invoke = (
   call: () => unknown,
 ): Effect.Effect<Exit.Exit<unknown, unknown>> => {
   const { trace } = run
-  let answer: unknown
   try {
-    answer = trace === undefined ? call() : trace.within(call)
-  } catch (thrown) {
-    return Effect.succeed(Exit.fail(thrown))
-  }
-  if (isEffect(answer)) {
+    const answer = trace === undefined ? call() : trace.within(call)
+    // An answer that throws when it is touched, such as a revoked proxy, is a failure of the call.
+    if (!isEffect(answer))
+      return isPromiseLike(answer) ? settled(run, Promise.resolve(answer)) : Effect.succeed(Exit.succeed(answer))
     const effect = logsTo(() => job.log)(answer)
     const fiber =
       trace === undefined
@@ -49,8 +47,9 @@ export const invoke = (
         : trace.within(() => Effect.runFork(Effect.withParentSpan(effect, trace.parent)))
     run.interrupt = () => fiber.interruptUnsafe()
     return Fiber.await(fiber)
+  } catch (thrown) {
+    return Effect.succeed(Exit.fail(thrown))
   }
-  return isPromiseLike(answer) ? settled(run, Promise.resolve(answer)) : Effect.succeed(Exit.succeed(answer))
 }
 
 /**
