@@ -48,7 +48,7 @@ export interface Undo<Out> {
 
 /** Retries of a step, within one attempt of its job. A wait lasts 10 minutes at most. */
 export interface StepRetry {
-  /** Retries after the first try. Defaults to 0. */
+  /** Retries after the first try, from 1 to 10,000. By default there are none. */
   readonly max?: number
   readonly backoff?: {
     /** Wait before the first retry. Defaults to 1 second. */

@@ -17,7 +17,8 @@ import { jsonForm, ofJsonForm } from "../protocol/codec/json.ts"
 import type { Trace } from "../tracing/context.ts"
 import { TransportError } from "../transport/errors.ts"
 import { errorOf, failureNamed, failureOf } from "./failure.ts"
-import type { StepEntry, StepFailure } from "./page.ts"
+import type { Noted, StepEntry, StepFailure } from "./page.ts"
+import type { Read } from "./pages.ts"
 
 // ── What a step may be ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -25,6 +26,7 @@ import type { StepEntry, StepFailure } from "./page.ts"
 export const MOST_STEPS = 10_000
 /** The most bytes of a journal with which a further step begins. Reverts are stored beyond it. */
 export const MOST_BYTES = 64 * 1024 * 1024
+export const MOST_MIB = `${MOST_BYTES / 2 ** 20} MiB`
 /** The part of either limit from which a warning is logged. */
 export const MUCH = 0.8
 const MOST_NAME_BYTES = 128
@@ -97,18 +99,16 @@ export const checkUse = (name: string, names: ReadonlySet<string>, isInside: boo
     const message = `the step ${name} was begun already; in a loop use job.each, or a name such as ${name}/<id>`
     throw new InvalidStep("DuplicateStep", message)
   }
-  if (names.size >= MOST_STEPS) {
-    const message = `a job has ${MOST_STEPS} steps at most: do several things in one step, or submit jobs of their own`
-    throw new InvalidStep("JournalFull", message)
-  }
 }
 
-/** Refuses a step of a job that has no room for its outcome. */
-export const checkRoom = (name: string, bytes: number): void => {
-  if (bytes < MOST_BYTES) return
-  const most = `${MOST_BYTES / 2 ** 20} MiB`
-  const message = `the step ${name} does not begin, since the steps of a job have ${most} at most: store large results elsewhere and return where they are, or submit jobs of their own`
-  throw new InvalidStep("JournalFull", message)
+/** Refuses a step of a job that has no room for its outcome. `steps`: how many have begun, this one included. */
+export const checkRoom = (name: string, steps: number, bytes: number): void => {
+  const refuse = (most: string, instead: string) => {
+    const message = `the step ${name} does not begin, since a job has ${most} at most: ${instead}, or submit jobs of their own`
+    throw new InvalidStep("JournalFull", message)
+  }
+  if (steps > MOST_STEPS) refuse(`${MOST_STEPS} steps`, "do several things in one step")
+  if (bytes >= MOST_BYTES) refuse(MOST_MIB, "store large results elsewhere and return where they are")
 }
 
 // ── How it is called ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -117,12 +117,29 @@ const LONGEST_WAIT_MS = 600_000
 const REVERT_LIMIT_MS = 600_000
 const REVERT_RETRY = resolveRetry({ max: 5, baseMs: 1_000, maxMs: 60_000 }, undefined)
 
-/** Stores the outcomes of steps. A write never settles once another delivery has the job. */
-export interface StepNotes {
+/** What the steps of an attempt need of the worker. A write never settles once another delivery has the job. */
+export interface StepPort {
+  /** Opens the journal and resolves with its entries, and with how many bytes it has. */
+  open(): Promise<Pick<Read, "entries" | "bytes">>
   /**
    * Resolves when the entry is stored, with the bytes of the journal. A large result is stored under a key of its own.
    */
   note(entry: StepEntry): Promise<number>
+  /** The result that is stored under this key. */
+  value(name: string): Promise<unknown>
+  /** Marks the job's record before its first step with a revert: from then on a cancellation undoes the steps. */
+  mark(): Promise<void>
+  /**
+   * `undefined` unless this process stood still. Then it resolves once it is certain that this delivery still has the
+   * job.
+   */
+  doubt(): Promise<void> | undefined
+  /** Called when a step, or the revert of one, begins. */
+  began(name: string, state: "started" | "reverting"): void
+  /** Fires the job's signal where it was cancelled: the announcement of that may be late, or lost. */
+  heed(): Promise<void>
+  /** Called when every step that can be reverted is, or when a revert has failed for good. */
+  finished(): Promise<void>
 }
 
 /** One call of a step's function, or of its revert. */
@@ -136,7 +153,7 @@ export interface CallOptions {
   readonly id: string
   readonly run: number
   readonly retries: number
-  readonly port: StepNotes
+  readonly port: StepPort
   readonly log: () => JobLog
   readonly progress: Step["progress"]
   /** The job's signal. */
@@ -196,70 +213,68 @@ export class StepCalls {
     plan: Plan,
     isLast: () => boolean,
   ): Promise<{ readonly value: unknown } | undefined> {
-    const { port, signal, isOver } = this.#options
-    const began = performance.now()
-    for (let tries = 1; ; tries++) {
-      let outcome = await this.#call(name, tries, plan.limitMs, run)
-      const noted = () => {
-        const known = { step: name, at: Date.now(), took: Math.round(performance.now() - began), tries }
-        return plan.revert === undefined ? known : { ...known, revert: true as const }
+    const { port, retries } = this.#options
+    const tried = await this.#try(name, plan, run, () => !isLast())
+    if (tried === undefined) return undefined
+    const noted = plan.revert === undefined ? tried.noted : { ...tried.noted, revert: true as const }
+    let { outcome } = tried
+    if ("value" in outcome) {
+      const { value } = outcome
+      try {
+        this.bytes = await port.note({ kind: "ok", ...noted, value })
+        return { value: ofJsonForm(value) }
+      } catch (cause) {
+        if (!isTooLarge(cause)) throw cause
+        const message = `${messageOf(cause)}; store large results elsewhere and return where they are`
+        outcome = { failure: failureNamed("ResultTooLarge", message), final: true }
       }
-      if ("value" in outcome) {
-        const { value } = outcome
-        try {
-          this.bytes = await port.note({ kind: "ok", ...noted(), value })
-          return { value: ofJsonForm(value) }
-        } catch (cause) {
-          if (!isTooLarge(cause)) throw cause
-          const message = `${messageOf(cause)}; store large results elsewhere and return where they are`
-          outcome = { failure: failureNamed("ResultTooLarge", message), final: true }
-        }
-      }
-      if (isOver()) return undefined
-      const { failure, final } = outcome
-      const error = { name: failure.names[0] ?? "", message: failure.message, reason: "handler" }
-      const wait = final || isLast() ? undefined : retryAfter(plan.retry, error, tries - 1, Math.random())
-      if (wait === undefined) {
-        await port.note({ kind: "err", ...noted(), failure, retries: this.#options.retries })
-        throw errorOf(failure)
-      }
-      await sleep(Math.min(wait, LONGEST_WAIT_MS), signal())
-      if (isOver()) return undefined
     }
+    const { failure } = outcome
+    await port.note({ kind: "err", ...noted, failure, retries })
+    throw errorOf(failure)
+  }
+
+  /** Reverts a step, with retries, and stores the outcome. Resolves with whether it was reverted. */
+  async revert(name: string, { limitMs = REVERT_LIMIT_MS }: Plan, run: (step: Step) => unknown): Promise<boolean> {
+    const { port, log } = this.#options
+    const tried = await this.#try(name, { limitMs, retry: REVERT_RETRY }, run, ({ message }, tries) => {
+      log().warn(`the revert of ${name} failed and is tried again`, { cause: message, tries })
+      return true
+    })
+    if (tried === undefined) return false
+    const { outcome, noted } = tried
+    // The result of a revert is not used, so it need not be JSON.
+    if ("value" in outcome || outcome.failure.names[0] === "ResultUnserialisable") {
+      await port.note({ kind: "rev", ...noted })
+      return true
+    }
+    await port.note({ kind: "rer", ...noted, failure: outcome.failure })
+    return false
   }
 
   /**
-   * Reverts a step, with retries, and stores the outcome. Resolves with whether it was reverted. `prepare`: makes the
-   * function that reverts it, anew for each try.
+   * Calls a function until it succeeds or may not be called again; `isAgain` may refuse a further try. Resolves with
+   * `undefined` where it has failed and the attempt was ended from outside.
    */
-  async revert(
+  async #try(
     name: string,
-    { limitMs = REVERT_LIMIT_MS }: Plan,
-    prepare: () => Promise<(step: Step) => unknown>,
-  ): Promise<boolean> {
-    const { port, signal, isOver } = this.#options
+    { retry, limitMs }: Pick<Plan, "retry" | "limitMs">,
+    run: (step: Step) => unknown,
+    isAgain: (failure: StepFailure, tries: number) => boolean,
+  ): Promise<{ readonly outcome: Outcome; readonly noted: Noted } | undefined> {
+    const { signal, isOver } = this.#options
     const began = performance.now()
     for (let tries = 1; ; tries++) {
-      const undo = await prepare()
-      const outcome = await this.#call(name, tries, limitMs, undo)
-      if (isOver()) return false
+      const outcome = await this.#call(name, tries, limitMs, run)
       const noted = { step: name, at: Date.now(), took: Math.round(performance.now() - began), tries }
-      // The result of a revert is not used, so it need not be JSON.
-      if ("value" in outcome || outcome.failure.names[0] === "ResultUnserialisable") {
-        await port.note({ kind: "rev", ...noted })
-        return true
-      }
+      if ("value" in outcome) return { outcome, noted }
+      if (isOver()) return undefined
       const { failure, final } = outcome
-      const wait = final
-        ? undefined
-        : retryAfter(REVERT_RETRY, { name: "", message: "", reason: "" }, tries - 1, Math.random())
-      if (wait === undefined) {
-        await port.note({ kind: "rer", ...noted, failure })
-        return false
-      }
-      this.#options.log().warn(`the revert of ${name} failed and is tried again`, { cause: failure.message, tries })
-      await sleep(wait, signal())
-      if (isOver()) return false
+      const error = { name: failure.names[0] ?? "", message: failure.message, reason: "handler" }
+      const wait = final ? undefined : retryAfter(retry, error, tries - 1, Math.random())
+      if (wait === undefined || !isAgain(failure, tries)) return { outcome, noted }
+      await sleep(Math.min(wait, LONGEST_WAIT_MS), signal())
+      if (isOver()) return undefined
     }
   }
 

@@ -17,40 +17,17 @@ import {
   checkUse,
   keysOf,
   MOST_BYTES,
+  MOST_MIB,
   MOST_STEPS,
   MUCH,
   type Plan,
   planOf,
   StepCalls,
-  type StepNotes,
 } from "./calls.ts"
 import { errorOf } from "./failure.ts"
 import { type Folded, fold, outcomeFor, type StepState, toRevert, unreverted } from "./fold.ts"
-import type { Read } from "./pages.ts"
-
-/** What the engine needs of the worker. A write never settles once another delivery has the job. */
-export interface StepPort extends StepNotes {
-  /** Opens the journal and resolves with its entries, and with how many bytes it has. */
-  open(): Promise<Pick<Read, "entries" | "bytes">>
-  /** The result that is stored under this key. */
-  value(name: string): Promise<unknown>
-  /** Marks the job's record before its first step with a revert: from then on a cancellation undoes the steps. */
-  mark(): Promise<void>
-  /**
-   * `undefined` unless this process stood still. Then it resolves once it is certain that this delivery still has the
-   * job.
-   */
-  doubt(): Promise<void> | undefined
-  /** Called when a step, or the revert of one, begins. */
-  began(name: string, state: "started" | "reverting"): void
-  /** Fires the job's signal where it was cancelled: the announcement of that may be late, or lost. */
-  heed(): Promise<void>
-  /** Called when every step that can be reverted is, or when a revert has failed for good. */
-  finished(): Promise<void>
-}
 
 export interface EngineOptions extends CallOptions {
-  readonly port: StepPort
   /** Ends the wait for a handler that will not continue. */
   readonly leave: () => void
 }
@@ -102,11 +79,6 @@ export class StepEngine {
 
   readonly each: Steps["each"] = (name, items, run, options) =>
     this.#track(() => this.#each(name, items, run, options)) as Promise<never>
-
-  /** Opens the journal before the handler begins. */
-  async open(): Promise<void> {
-    await this.#open()
-  }
 
   /**
    * The part of the handler that still runs after the wait for it, or its attempt, was ended; `undefined` where nothing
@@ -191,12 +163,12 @@ export class StepEngine {
     const plan = planOf(options)
     checkUse(name, this.#names, this.#calls.isInside)
     this.#names.add(name)
-    const folded = this.#folded ?? (await this.#open())
+    const folded = this.#folded ?? (await this.open())
     if (plan.revert !== undefined) this.#reverts.set(name, plan)
     const known = outcomeFor(folded, name, this.#options.retries)
     if (known !== undefined) return this.#replay(known)
     if (this.#mustStop) return this.#park()
-    checkRoom(name, this.#calls.bytes)
+    checkRoom(name, this.#names.size, this.#calls.bytes)
     this.#warnInTime()
     const { port } = this.#options
     if (plan.revert !== undefined && !this.#marked) {
@@ -221,7 +193,7 @@ export class StepEngine {
   async #replay(known: StepState): Promise<unknown> {
     await this.#inOrder(known.order)
     if (known.failure !== undefined) throw errorOf(known.failure)
-    return this.#valueOf(known)
+    return copyOf(await this.#formOf(known))
   }
 
   async #each<In>(
@@ -239,7 +211,8 @@ export class StepEngine {
     )
   }
 
-  #open(): Promise<Folded> {
+  /** Opens the journal, once: at the first step, or before the handler begins. */
+  open(): Promise<Folded> {
     this.#opening ??= this.#options.port.open().then(({ entries, bytes }) => {
       this.#folded = fold(entries)
       this.#calls.bytes = bytes
@@ -289,10 +262,8 @@ export class StepEngine {
     if (this.#replays.length > 0) setImmediate(() => this.#replayNext())
   }
 
-  async #valueOf({ value, large }: StepState): Promise<unknown> {
-    const form = large === undefined ? value : await this.#options.port.value(large)
-    // A copy: the revert must not get what the handler changes in its result.
-    return ofJsonForm(typeof form === "object" ? structuredClone(form) : form)
+  async #formOf({ value, large }: StepState): Promise<unknown> {
+    return large === undefined ? value : this.#options.port.value(large)
   }
 
   #park(): Promise<never> {
@@ -306,9 +277,7 @@ export class StepEngine {
     if (used < MUCH || this.#hasWarnedOfRoom) return
     this.#hasWarnedOfRoom = true
     const mebibytes = Math.round(this.#calls.bytes / 2 ** 20)
-    this.#options
-      .log()
-      .warn(`it has ${this.#names.size} steps of ${MOST_STEPS}, and ${mebibytes} MiB of ${MOST_BYTES / 2 ** 20}`)
+    this.#options.log().warn(`it has ${this.#names.size} steps of ${MOST_STEPS}, and ${mebibytes} MiB of ${MOST_MIB}`)
   }
 
   /** Ends the wait for the handler while steps are undone, once the handler reaches no further step. */
@@ -341,13 +310,13 @@ export class StepEngine {
     }
   }
 
-  #revert(name: string, plan: Plan, state: StepState | undefined, why: Undo<never>["why"]): Promise<boolean> {
-    return this.#calls.revert(name, plan, async () => {
-      const value = state === undefined || state.failure !== undefined ? undefined : await this.#valueOf(state)
-      const error = state?.failure === undefined ? undefined : errorOf(state.failure)
+  async #revert(name: string, plan: Plan, state: StepState | undefined, why: Undo<never>["why"]): Promise<boolean> {
+    const form = state === undefined || state.failure !== undefined ? undefined : await this.#formOf(state)
+    const error = state?.failure === undefined ? undefined : errorOf(state.failure)
+    return this.#calls.revert(name, plan, (step) =>
       // `Plan` has lost the type of the step's result, which the handler's own types check.
-      return (step) => plan.revert?.({ result: value as never, error, why, step })
-    })
+      plan.revert?.({ result: copyOf(form) as never, error, why, step }),
+    )
   }
 
   #leave(): void {
@@ -373,6 +342,9 @@ export class StepEngine {
     })
   }
 }
+
+/** A stored result as the handler gets it: a copy, since neither the handler nor a try of the revert may change it. */
+const copyOf = (form: unknown): unknown => ofJsonForm(typeof form === "object" ? structuredClone(form) : form)
 
 const rejectOf = (error: StepError): Reject => {
   const reject = new Reject(error.message, { cause: error.cause })

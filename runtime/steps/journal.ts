@@ -57,8 +57,6 @@ export class Journal {
   readonly #entries: Array<Entry> = []
   #folded: Folded | undefined
   #tail: Tail = EMPTY
-  /** Key of the last page. */
-  #key: string
   #queue: Array<Queued> = []
   #writing = false
   #writes = 0
@@ -70,7 +68,6 @@ export class Journal {
   constructor(options: JournalOptions) {
     this.#options = options
     this.#prefix = journalPrefix(options.id, options.run)
-    this.#key = pageKey(this.#prefix, 0)
   }
 
   get entries(): ReadonlyArray<Entry> {
@@ -104,19 +101,19 @@ export class Journal {
         }
         this.#entries.splice(0, this.#entries.length, ...read.entries)
         this.#folded = undefined
-        this.#continue(read.tail)
+        this.#tail = read.tail
         this.#bytes = read.bytes
-        if (this.folded.opened > fence) return this.#close("superseded")
+        if (this.folded.opened > fence) return this.close("superseded")
         const answer = await this.#write([waiting({ kind: "open", fence, at, claims })])
-        if (answer === "lost") return this.#close(answer)
+        if (answer === "lost") return this.close(answer)
         if (answer !== "superseded") return
       } catch (cause) {
         if (!(cause instanceof TransportError)) throw cause
-        if (++failed === TRIES) return this.#close("lost")
+        if (++failed === TRIES) return this.close("lost")
         await pause(failed)
       }
     }
-    this.#close("lost")
+    this.close("lost")
   }
 
   /**
@@ -162,14 +159,10 @@ export class Journal {
       return keepKeys(store, [...pages, ...values], keepMs)
     }
     const value = encodePage({ by, n: this.#writes, ended: true }, text)
-    await store.write([{ key: this.#key, value, expect: revision, ...ttlOf(keepMs) }])
+    await store.write([{ key: pageKey(this.#prefix, page), value, expect: revision, ...ttlOf(keepMs) }])
   }
 
   close(why: Closed): void {
-    this.#close(why)
-  }
-
-  #close(why: Closed): void {
     if (this.closed !== undefined) return
     this.closed = why
     this.#queue = []
@@ -184,7 +177,7 @@ export class Journal {
       const batch = this.#queue
       try {
         const taken = await this.#write(batch)
-        if (typeof taken === "string") this.#close(taken)
+        if (typeof taken === "string") this.close(taken)
         else for (const { resolve } of this.#queue.splice(0, taken)) resolve()
       } catch (cause) {
         for (const { reject } of this.#queue.splice(0)) reject(cause)
@@ -206,13 +199,8 @@ export class Journal {
     for (const { entry } of entries.length === taken ? entries : entries.slice(0, taken)) this.#entries.push(entry)
     this.#folded = undefined
     this.#bytes += text.length - this.#tail.text.length
-    this.#continue(sealed ? { ...EMPTY, page: page + 1 } : { page, revision, count, text })
+    this.#tail = sealed ? { ...EMPTY, page: page + 1 } : { page, revision, count, text }
     return taken
-  }
-
-  #continue(tail: Tail): void {
-    if (tail.page !== this.#tail.page) this.#key = pageKey(this.#prefix, tail.page)
-    this.#tail = tail
   }
 
   /**
@@ -221,7 +209,7 @@ export class Journal {
    */
   async #put(value: Uint8Array, n: number): Promise<Revision | { readonly closed: Closed }> {
     const { store, by } = this.#options
-    const key = this.#key
+    const key = pageKey(this.#prefix, this.#tail.page)
     let expect = this.#tail.revision
     for (let tried = 1; ; tried++) {
       try {

@@ -22,7 +22,8 @@ interface LargeValue {
   readonly bytes: number
 }
 
-interface Noted {
+/** What is stored about the end of a step, or of a revert. */
+export interface Noted {
   readonly step: string
   /** When it ended, in milliseconds since the epoch. */
   readonly at: number

@@ -22,8 +22,8 @@ export const stepMutants: ReadonlyArray<StepMutant> = [
     name: "entry-late",
     flow: "plain",
     file: "runtime/steps/calls.ts",
-    from: `this.bytes = await port.note({ kind: "ok", ...noted(), value })`,
-    to: `setTimeout(() => void port.note({ kind: "ok", ...noted(), value }), 100)`,
+    from: `this.bytes = await port.note({ kind: "ok", ...noted, value })`,
+    to: `setTimeout(() => void port.note({ kind: "ok", ...noted, value }), 100)`,
   },
   {
     name: "no-open",

@@ -10,7 +10,7 @@ import * as settlement from "../../jobs/outcome/settlement.ts"
 import type { Log } from "../../log/log.ts"
 import type { JobError, JobRecord, Undoing } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { StepPort } from "../../steps/engine.ts"
+import type { StepPort } from "../../steps/calls.ts"
 import { fold, unreverted } from "../../steps/fold.ts"
 import { type Closed, Journal } from "../../steps/journal.ts"
 import { journalPrefix, type StepEntry } from "../../steps/page.ts"
@@ -53,6 +53,7 @@ export class Flow implements StepPort, RunFlow {
   /** Whether the job was cancelled while it ran: its steps are undone as soon as none runs any more. */
   #cancelled = false
   #finished = false
+  readonly #closing = Promise.withResolvers<void>()
 
   constructor(inFlight: InFlight, run: Run, services: FlowServices) {
     const { posting, task } = run
@@ -95,7 +96,8 @@ export class Flow implements StepPort, RunFlow {
     if (!this.#fresh) await this.#journal.open(clock.now(), record.claims ?? 0)
     const { undo } = record
     if (undo === undefined || this.isEnding || this.#journal.closed !== undefined) return
-    await this.#unlessClosed(this.#journal.append({ kind: "to", at: clock.now(), ending: undo }))
+    // The entry is never stored once the journal is closed.
+    await Promise.race([this.#journal.append({ kind: "to", at: clock.now(), ending: undo }), this.#closing.promise])
   }
 
   began(name: string, state: "started" | "reverting"): void {
@@ -231,13 +233,6 @@ export class Flow implements StepPort, RunFlow {
     if (this.#journal.closed !== undefined || (!isTerminal(state) && run === this.#run.posting.run)) return
     await this.#journal.keep(isTerminal(state) ? keepMs : 0)
   }
-
-  /** Resolves when the work is done or the journal is closed. */
-  #unlessClosed(work: Promise<void>): Promise<void> {
-    return Promise.race([work, this.#closing.promise])
-  }
-
-  readonly #closing = Promise.withResolvers<void>()
 
   #closed(why: Closed): void {
     this.#services.log.debug("the journal of a job is written no more", { job: this.#run.posting.id, why })
