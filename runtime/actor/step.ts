@@ -19,7 +19,8 @@ export interface JobLog {
 /** What the function of a step gets as its last argument. */
 export interface Step {
   /**
-   * The same in every try of this step, on every worker: a good idempotency key for the services that the step calls.
+   * The same in every try of this step in one run of the job, on every worker: a good idempotency key for the services
+   * that the step calls. A job that is run again by hand has another run, and so another key.
    */
   readonly key: string
   /** Number of the try within this attempt of the job, from 1. */

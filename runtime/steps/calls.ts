@@ -23,22 +23,20 @@ import type { Read } from "./pages.ts"
 // ── What a step may be ──────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The most steps in one run of a job. */
-export const MOST_STEPS = 10_000
+const MOST_STEPS = 10_000
 /** The most bytes of a journal with which a further step begins. Reverts are stored beyond it. */
-export const MOST_BYTES = 64 * 1024 * 1024
-export const MOST_MIB = `${MOST_BYTES / 2 ** 20} MiB`
+const MOST_BYTES = 64 * 1024 * 1024
+const MOST_MIB = `${MOST_BYTES / 2 ** 20} MiB`
 /** The part of either limit from which a warning is logged. */
-export const MUCH = 0.8
+const MUCH = 0.8
 const MOST_NAME_BYTES = 128
 
-/** The options of one step, with their defaults. */
 export interface Plan {
   readonly retry: ResolvedRetry
   readonly limitMs: number | undefined
   readonly revert: ((undo: Undo<never>) => unknown) | undefined
 }
 
-/** The error of a call that breaks a rule of steps. */
 class InvalidStep extends Error {
   override readonly name: string
   constructor(name: string, message: string) {
@@ -111,6 +109,12 @@ export const checkRoom = (name: string, steps: number, bytes: number): void => {
   if (bytes >= MOST_BYTES) refuse(MOST_MIB, "store large results elsewhere and return where they are")
 }
 
+/** A line of the log that says how full the journal is; `undefined` while much room is left. */
+export const nearlyFull = (steps: number, bytes: number): string | undefined =>
+  Math.max(steps / MOST_STEPS, bytes / MOST_BYTES) < MUCH
+    ? undefined
+    : `it has ${steps} steps of ${MOST_STEPS}, and ${Math.round(bytes / 2 ** 20)} MiB of ${MOST_MIB}`
+
 // ── How it is called ────────────────────────────────────────────────────────────────────────────────────────────────
 
 const LONGEST_WAIT_MS = 600_000
@@ -142,7 +146,6 @@ export interface StepPort {
   finished(): Promise<void>
 }
 
-/** One call of a step's function, or of its revert. */
 export interface StepCall {
   interrupt: (() => void) | undefined
   pending: Promise<unknown> | undefined
@@ -171,12 +174,10 @@ type Outcome = { readonly value: unknown } | { readonly failure: StepFailure; re
 
 const inside = new AsyncLocalStorage<StepCalls>()
 
-/** The calls of one attempt. */
 export class StepCalls {
   /** Bytes of the journal, as far as this process knows. */
   bytes = 0
   readonly #options: CallOptions
-  /** Called when a function has returned. */
   readonly #onReturn: () => void
   readonly #calls = new Set<StepCall>()
   /** Functions that have not returned, those of an ended attempt included. */
@@ -225,7 +226,7 @@ export class StepCalls {
         return { value: ofJsonForm(value) }
       } catch (cause) {
         if (!isTooLarge(cause)) throw cause
-        const message = `${messageOf(cause)}; store large results elsewhere and return where they are`
+        const message = `${cause.message}; store large results elsewhere and return where they are`
         outcome = { failure: failureNamed("ResultTooLarge", message), final: true }
       }
     }
@@ -354,8 +355,6 @@ class RunningStep implements Step {
   }
 }
 
-const messageOf = (cause: unknown): string => (cause instanceof Error ? cause.message : String(cause))
-
-const isTooLarge = (cause: unknown): boolean =>
+const isTooLarge = (cause: unknown): cause is TransportError | CallboardError =>
   (cause instanceof TransportError && cause.reason === "too-large") ||
   (cause instanceof CallboardError && cause.code === "too-large")

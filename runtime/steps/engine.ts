@@ -16,10 +16,7 @@ import {
   checkRoom,
   checkUse,
   keysOf,
-  MOST_BYTES,
-  MOST_MIB,
-  MOST_STEPS,
-  MUCH,
+  nearlyFull,
   type Plan,
   planOf,
   StepCalls,
@@ -273,11 +270,10 @@ export class StepEngine {
   }
 
   #warnInTime(): void {
-    const used = Math.max(this.#names.size / MOST_STEPS, this.#calls.bytes / MOST_BYTES)
-    if (used < MUCH || this.#hasWarnedOfRoom) return
+    const warning = this.#hasWarnedOfRoom ? undefined : nearlyFull(this.#names.size, this.#calls.bytes)
+    if (warning === undefined) return
     this.#hasWarnedOfRoom = true
-    const mebibytes = Math.round(this.#calls.bytes / 2 ** 20)
-    this.#options.log().warn(`it has ${this.#names.size} steps of ${MOST_STEPS}, and ${mebibytes} MiB of ${MOST_MIB}`)
+    this.#options.log().warn(warning)
   }
 
   /** Ends the wait for the handler while steps are undone, once the handler reaches no further step. */
