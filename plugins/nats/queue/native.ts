@@ -9,7 +9,7 @@ import { FRONT_LEVEL, type Message, type Undecodable } from "../../../runtime/pr
 import type { Index } from "../../../runtime/transport/known.ts"
 import { copyOf } from "../connection/answers.ts"
 import { readHeaders } from "../connection/header-block.ts"
-import { escapeToken, type TaskAddress, unescapeToken } from "../streams/names.ts"
+import { escapeToken, publishedTo, type TaskAddress, unescapeToken } from "../streams/names.ts"
 import { INDEX_HEADER, type StoredMessage } from "../streams/reader.ts"
 
 /** Headers whose values are no texts; here they are JSON. */
@@ -50,7 +50,10 @@ export const readNative = (
   maxTask: number,
 ): Uint8Array | Message | Undecodable => {
   const data = copyOf(view)
-  const refused = (why: string): Undecodable => ({ undecodable: `${subject}: ${why}`, raw: joined(block, data) })
+  const refused = (why: string): Undecodable => ({
+    undecodable: `${publishedTo(subject)}: ${why}`,
+    raw: joined(block, data),
+  })
   const given = readHeaders(block)
   if (typeof given === "string") return refused(given)
   const [size, most] = [block.length + data.length, maxTask - ROOM]

@@ -57,7 +57,7 @@ export class TaskPublisher {
       throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${this.#maxTask} are allowed`)
     }
     const band = this.#consumers.bands.of(level)
-    const target = this.#names.task("j", queue, band, id)
+    const target = this.#names.task("j", queue, band, id, index)
     const expiry = expires === undefined ? "" : `${EXPIRES_HEADER}: ${Math.floor(expires)}\r\n`
     const headers = `Nats-Msg-Id: ${PLAIN_KEY.test(key) ? key : escapeToken(key)}\r\n${expiry}${indexLine(index)}`
     if (due === undefined || due <= this.#clock.now()) return { subject: target, headers, payload: frame }
@@ -66,7 +66,7 @@ export class TaskPublisher {
     // The server removes the publish key from the scheduled message when it is due, so that the task is not taken for a
     // duplicate of its schedule.
     const schedule = `${SCHEDULE_HEADER}: @at ${new Date(due).toISOString()}\r\nNats-Schedule-Target: ${target}\r\n`
-    return { subject: this.#names.task("s", queue, band, id), headers: headers + schedule, payload: frame }
+    return { subject: this.#names.task("s", queue, band, id, index), headers: headers + schedule, payload: frame }
   }
 
   /**

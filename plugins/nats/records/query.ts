@@ -120,7 +120,7 @@ export class JobLister {
       sources.push(source("records", "t", "", (below) => new WholeScan(stored, bounds.states, below)))
     else {
       for (const kind of dead ? ["dead"] : classesOf(states ?? [])) {
-        for (const [at, reading] of readingsOf(task).entries()) {
+        for (const [at, reading] of (task === undefined ? [[]] : readingsOf(task)).entries()) {
           const sample = { filter: names.entriesIn(0, kind, queue, ...reading), share: SHARES }
           const filter = names.entries(kind, queue, ...reading)
           const scan = (below: number) => new FilteredScan(index, filter, bounds.index, below, { sample })
@@ -128,15 +128,18 @@ export class JobLister {
         }
       }
     }
+    if (!asksFor("queued") && !asksFor("scheduled")) return sources
     // A task that is due is queued, even if the server has not moved it from its schedule yet.
-    if (asksFor("queued") && queue === undefined)
-      sources.push(source("tasks", "all", "", (below) => new WholeScan(tasks, bounds.tasks, below)))
-    else {
-      for (const kind of [...(asksFor("queued") ? ["j" as const] : []), "s" as const]) {
-        if (!asksFor("queued") && !asksFor("scheduled")) break
-        const scan = (below: number) => new FilteredScan(tasks, names.tasksIn(kind, queue), bounds.tasks, below)
-        sources.push(source("tasks", kind, "", scan))
-      }
+    const kind = asksFor("queued") ? "*" : "s"
+    if (kind === "*" && queue === undefined && task === undefined)
+      return [...sources, source("tasks", "all", "", (below) => new WholeScan(tasks, bounds.tasks, below))]
+    // What another program has published does not tell its task in the subject.
+    const readings = task === undefined ? [[undefined]] : [...readingsOf(task), ["", ""]]
+    for (const [at, [name, method]] of readings.entries()) {
+      const sample = { filter: names.tasksLike(kind, queue, name, method, 0), share: SHARES }
+      const filter = names.tasksLike(kind, queue, name, method)
+      const scan = (below: number) => new FilteredScan(tasks, filter, bounds.tasks, below, { sample })
+      sources.push(source("tasks", `${asksFor("queued") ? "any" : "s"}${at === 0 ? "" : at}`, "", scan))
     }
     return sources
   }
@@ -243,9 +246,8 @@ const newest = async (
 
 const never = (): boolean => false
 
-/** How the entry of a job of this task may name it: as it is, or as actor and method. Without a task: in any way. */
-const readingsOf = (task: string | undefined): ReadonlyArray<readonly [task?: string, method?: string]> => {
-  if (task === undefined) return [[]]
+/** How a job of this task may be named: as it is, or as actor and method. */
+const readingsOf = (task: string): ReadonlyArray<readonly [task: string, method?: string]> => {
   const dot = task.lastIndexOf(".")
   return dot < 0 ? [[task]] : [[task], [task.slice(0, dot), task.slice(dot + 1)]]
 }
@@ -268,7 +270,7 @@ const fits = (index: Index, { states, ...query }: Query, kind: SourceKind): bool
 const cursorOf = (sources: ReadonlyArray<Source>): string =>
   sources.map(({ key, scan }) => `${key}:${scan.position === Infinity ? "" : scan.position}`).join(",")
 
-const CURSOR = /^(?:(?:tasks|records|entries)\.[a-z]+\d?:\d{0,16}(?:,|$)){1,12}$/
+const CURSOR = /^(?:(?:tasks|records|entries)\.[a-z]+\d?:\d{0,16}(?:,|$)){1,13}$/
 
 const positionsOf = (cursor: string | undefined): ReadonlyMap<string, number> | undefined => {
   if (cursor === undefined) return undefined

@@ -3,8 +3,12 @@
  * characters, is read back from a subject as it was.
  *
  * ```
- * <ns>_queue   <ns>.j.<queue>.<band>.<id>    a task that is due
- *              <ns>.s.<queue>.<band>.<id>    a task that is due later; the server moves it to its j subject
+ * <ns>_queue   <ns>.j.<queue>.<band>.<task>.<method>.<share>.<id>
+ *                                            a task that is due
+ *              <ns>.s.<queue>.<band>.<task>.<method>.<share>.<id>
+ *                                            a task that is due later; the server moves it to its j subject
+ *              <ns>.j.<queue>.<band>.<id>    where other programs publish tasks; the server moves each to a subject whose
+ *                                            task and method are the token of the empty text
  * <ns>_state   <ns>.t.<id>                   the record of a job
  * <ns>_index   <ns>.x.<class>.<queue>.<task>.<method>.<share>.<id>
  *                                            the entry of a record that lists and searches read
@@ -17,6 +21,7 @@
  */
 import { createHash } from "node:crypto"
 import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
+import type { Index } from "../../../runtime/transport/known.ts"
 
 const PLAIN = /^[A-Za-z0-9_-]+$/
 
@@ -47,27 +52,44 @@ const encoder = new TextEncoder()
 const isPlainByte = (byte: number): boolean =>
   (byte >= 97 && byte <= 122) || (byte >= 65 && byte <= 90) || (byte >= 48 && byte <= 57) || byte === 45 || byte === 95
 
-/** Longest token of a name in the subject of an entry; the server bounds subjects to 4 KiB. */
-const ENTRY_TOKEN = 200
+/** Longest token of a name that is only looked for; the server bounds subjects to 4 KiB. */
+const NAME_TOKEN = 200
 
-/** A name in the subject of an entry. It is only looked for, so that a long one can be a hash. */
-const entryToken = (text: string): string => {
+/** A name in the subject of an entry, or of a task. It is only looked for, so that a long one can be a hash. */
+const nameToken = (text: string): string => {
   const token = escapeToken(text)
-  return token.length <= ENTRY_TOKEN ? token : `=${createHash("sha256").update(token).digest("hex").slice(0, 40)}`
+  return token.length <= NAME_TOKEN ? token : `=${createHash("sha256").update(token).digest("hex").slice(0, 40)}`
 }
+
+const nameOrAny = (text: string | undefined): string => (text === undefined ? "*" : nameToken(text))
 
 /** The beginning of an entry's subject: the class and names of the job. */
 export const listName = (kind: string, queue: string, task: string, method = ""): string =>
-  [kind, ...[queue, task, method].map(entryToken)].join(".")
+  [kind, ...[queue, task, method].map(nameToken)].join(".")
 
-/** Into how many shares the entries of a list fall, by the ids of their jobs, so that a part of them can be counted. */
+/** Into how many shares tasks and entries fall, by the ids of their jobs, so that a part of a list can be counted. */
 export const SHARES = 64
 
-const shareOf = (id: string): number => {
-  let sum = 0
-  for (let at = 0; at < id.length; at++) sum = (Math.imul(sum, 31) + id.charCodeAt(at)) | 0
-  return (sum >>> 0) % SHARES
+/** The share of the id with this token, as the server computes it by `partition`: FNV-1a of 32 bits. */
+const shareOf = (token: string): number => {
+  let hash = 0x811c9dc5
+  for (let at = 0; at < token.length; at++) hash = Math.imul(hash ^ token.charCodeAt(at), 0x01000193)
+  return (hash >>> 0) % SHARES
 }
+
+/** The end of a subject that names a job. */
+const jobPart = (id: string): string => {
+  const token = escapeToken(id)
+  return `${shareOf(token)}.${token}`
+}
+
+/** The subject to which another program has published the task that is stored on this one. */
+export const publishedTo = (subject: string): string => subject.replace(UNNAMED, ".$1")
+
+/** Task and method in the subject of a task that another program has published. */
+const UNSAID = `${nameToken("")}.${nameToken("")}`
+
+const UNNAMED = new RegExp(`\\.${UNSAID}\\.\\d+\\.([^.]+)$`)
 
 /** The parts of a task's subject. */
 export interface TaskAddress {
@@ -127,13 +149,20 @@ export class Names {
     this.storeStream = `${namespace}_store`
   }
 
-  task(kind: "j" | "s", queue: string, band: number, id: string): string {
-    return `${this.namespace}.${kind}.${escapeToken(queue)}.${band}.${escapeToken(id)}`
+  task(
+    kind: "j" | "s",
+    queue: string,
+    band: number,
+    id: string,
+    { task, method = "" }: Pick<Index, "task" | "method">,
+  ): string {
+    const what = `${nameToken(task)}.${nameToken(method)}`
+    return `${this.namespace}.${kind}.${escapeToken(queue)}.${band}.${what}.${jobPart(id)}`
   }
 
   /** Reads a subject of the queue stream. */
   parseTask(subject: string): TaskAddress | undefined {
-    const [, kind, queue, band, id] = subject.slice(this.namespace.length).split(".")
+    const [, kind, queue, band, , , , id] = subject.slice(this.namespace.length).split(".")
     if (queue === undefined || band === undefined || id === undefined) return undefined
     return { scheduled: kind === "s", queue: unescapeToken(queue), band: Number(band), id: unescapeToken(id) }
   }
@@ -143,11 +172,21 @@ export class Names {
    * streams too.
    */
   tasksOf(id: string, kind: "j" | "s" | "*" = "*"): string {
-    return `${this.namespace}.${kind}.*.*.${escapeToken(id)}`
+    return `${this.namespace}.${kind}.*.*.*.*.${jobPart(id)}`
   }
 
+  /** Filter for tasks of a queue, or of all. It matches as well where other programs publish. */
   tasksIn(kind: "j" | "s", queue: string | undefined): string {
     return `${this.namespace}.${kind}.${queue === undefined ? "" : `${escapeToken(queue)}.`}>`
+  }
+
+  /**
+   * Filter for stored tasks, of any kind or those that are due later, by queue, task and method, all or those of one share.
+   * Tasks of other programs have an empty task and method.
+   */
+  tasksLike(kind: "s" | "*", queue?: string, task?: string, method?: string, share?: number): string {
+    const where = queue === undefined ? "*" : escapeToken(queue)
+    return [this.namespace, kind, where, "*", nameOrAny(task), nameOrAny(method), share ?? "*", "*"].join(".")
   }
 
   /**
@@ -155,12 +194,23 @@ export class Names {
    * would never be taken, so that the server must refuse it.
    */
   tasksOn(bands: ReadonlyArray<number>): ReadonlyArray<string> {
-    return (["j", "s"] as const).flatMap((kind) => bands.map((band) => `${this.namespace}.${kind}.*.${band}.*`))
+    return bands.flatMap((band) => [
+      ...(["j", "s"] as const).map((kind) => `${this.namespace}.${kind}.*.${band}.*.*.*.*`),
+      `${this.namespace}.j.*.${band}.*`,
+    ])
+  }
+
+  /** How the server stores what other programs publish: with no task and no method in the subject. */
+  transform(): { readonly src: string; readonly dest: string } {
+    return {
+      src: `${this.namespace}.j.*.*.*`,
+      dest: `${this.namespace}.j.{{wildcard(1)}}.{{wildcard(2)}}.${UNSAID}.{{partition(${SHARES},3)}}.{{wildcard(3)}}`,
+    }
   }
 
   /** Filter of the consumer of one band. */
   band(queue: string, band: number): string {
-    return `${this.namespace}.j.${escapeToken(queue)}.${band}.*`
+    return `${this.namespace}.j.${escapeToken(queue)}.${band}.*.*.*.*`
   }
 
   /**
@@ -179,7 +229,7 @@ export class Names {
 
   /** Subject of a job's entry; `list` is that of {@link listName}. */
   entry(list: string, id: string): string {
-    return `${this.namespace}.x.${list}.${shareOf(id)}.${escapeToken(id)}`
+    return `${this.namespace}.x.${list}.${jobPart(id)}`
   }
 
   /** Filter for the entries of a class. */
@@ -193,8 +243,7 @@ export class Names {
   }
 
   #entries(kind: string, names: ReadonlyArray<string | undefined>, share: string): string {
-    const tokens = names.map((text) => (text === undefined ? "*" : entryToken(text)))
-    return [this.namespace, "x", kind, ...tokens, share, "*"].join(".")
+    return [this.namespace, "x", kind, ...names.map(nameOrAny), share, "*"].join(".")
   }
 
   /** The id in the subject of a record or of an entry. */

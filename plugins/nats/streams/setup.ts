@@ -21,7 +21,7 @@ const BANDS_KEY = "callboard.bands"
 
 /** Version of the subjects and of the messages on them. */
 const VERSION_KEY = "callboard.board"
-const VERSION = "5"
+const VERSION = "6"
 
 /** How long the server remembers publish keys. Each takes 100 to 150 bytes of its memory. */
 export const DEDUPE_MS = 120_000
@@ -51,6 +51,7 @@ const configsOf = (
       name: names.queueStream,
       description: `callboard ${ns}: tasks`,
       subjects: names.tasksOn(bands.levels),
+      subject_transform: names.transform(),
       // No limit of messages or bytes: at a limit the oldest tasks would be dropped, and a stream with schedules cannot
       // refuse new ones instead. Submitters keep to the bound in the metadata.
       retention: "workqueue",
@@ -213,6 +214,9 @@ const checkSame = (wanted: StreamConfig, found: unknown): void => {
       if (numberAt(found, name) > 0) mismatch(name, at(found, name), "none")
     }
   }
+  const [moved, move] = [at(found, "subject_transform"), at(wanted, "subject_transform")]
+  if (textAt(moved, "src") !== textAt(move, "src") || textAt(moved, "dest") !== textAt(move, "dest"))
+    mismatch("subject_transform", moved, move)
   if (wanted["republish"] !== undefined && textAt(found, "republish", "dest") === "") {
     mismatch("republish", at(found, "republish"), wanted["republish"])
   }

@@ -55,7 +55,7 @@ const watchRequests = () => {
 
 test("a list reads and asks as much with 20,000 jobs as with 1,000, and for nothing that is not there", async () => {
   const indexed = ["newest", "failed", "failed of a task", "failed of a queue", "failed by its cause"]
-  const names = [...indexed, "the newest since", "waiting in a queue"]
+  const names = [...indexed, "the newest since", "waiting in a queue", "waiting of a task"]
   const wanted = Object.fromEntries(Object.entries(QUERIES).filter(([name]) => names.includes(name)))
   const asked: Record<string, Array<number>> = {}
   const walks: Array<string> = []

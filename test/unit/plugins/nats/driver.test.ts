@@ -157,7 +157,7 @@ test("a job that succeeds at its first delivery is one publish, one record and o
   await store(driver, posting.id, "succeeded", "", { task: { kind: "ack", token: delivery.token }, keep: 60_000 })
   await roundTrip(driver)
   const [task, record, ack, ...more] = subjectsSent()
-  expect(task).toBe(`${namespace}.j.q.4.${posting.id}`)
+  expect(task).toBe(new Names(namespace).task("j", "q", 4, posting.id, { task: "a" }))
   expect(record).toBe(`${namespace}.t.${posting.id}`)
   expect(ack).toMatch(/^\$JS\.ACK\./)
   expect(more).toEqual([])
@@ -575,10 +575,12 @@ test("a task that another program publishes to a level that is no band is refuse
   const names = new Names(namespace)
   const { frame } = postingOf()
   for (const kind of ["j", "s"] as const)
-    await expect(client.jetstream().publish(names.task(kind, "q", 5, "a"), frame)).rejects.toMatchObject({
-      code: "503",
-    })
-  await client.jetstream().publish(names.task("j", "q", 4, "b"), frame)
+    await expect(client.jetstream().publish(names.task(kind, "q", 5, "a", { task: "a" }), frame)).rejects.toMatchObject(
+      {
+        code: "503",
+      },
+    )
+  await client.jetstream().publish(names.task("j", "q", 4, "b", { task: "a" }), frame)
   expect((await take(driver)).level).toBe(4)
 })
 
@@ -605,8 +607,9 @@ test("a task that another program publishes to a level between the bands is refu
   await using client = closing(await dial({ servers: server.url }))
   const levels = await Promise.all(
     Array.from({ length: 11 }, async (_, level) => {
-      const subject = new Names(namespace).task("j", "q", level, `other-${level}`)
-      const answer = await client.request(subject, "x", { timeout: 2_000 }).catch(() => undefined)
+      const answer = await client
+        .request(`${namespace}.j.q.${level}.other-${level}`, "x", { timeout: 2_000 })
+        .catch(() => undefined)
       return answer === undefined ? [] : [level]
     }),
   )

@@ -44,7 +44,7 @@ test("different texts have different tokens, also where one is the escaped other
 test("a task's subject tells its queue, band and id again", () => {
   fc.assert(
     fc.property(text, text, fc.boolean(), (queue, id, scheduled) => {
-      const address = names.parseTask(names.task(scheduled ? "s" : "j", queue, 7, id))
+      const address = names.parseTask(names.task(scheduled ? "s" : "j", queue, 7, id, { task: queue, method: id }))
       expect(address).toEqual({ scheduled, queue, band: 7, id })
     }),
   )

@@ -184,6 +184,7 @@ describe("a task with headers of NATS", () => {
       (await client.jobs({ queue, ...query })).jobs.map((job) => job.id).toSorted()
     expect(await listed({})).toEqual([id, later, gone].toSorted())
     expect(await listed({ task: "native.echo" })).toHaveLength(3)
+    expect(await listed({ task: "native", states: ["queued"] })).toHaveLength(3)
     expect(await listed({ task: "other" })).toEqual([])
     expect(await listed({ rootId: id })).toContain(gone)
     expect(await listed({ states: ["queued"] })).toHaveLength(3)

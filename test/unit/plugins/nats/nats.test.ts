@@ -36,7 +36,7 @@ const harness: Harness = {
   corrupt: async (queue, bytes, namespace) => {
     const client = await connect({ servers: server.url })
     const id = Math.random().toString(36).slice(2)
-    await client.request(new Names(namespace).task("j", queue, 4, id), bytes)
+    await client.request(new Names(namespace).task("j", queue, 4, id, { task: "a" }), bytes)
     await client.close()
   },
   clean: async (namespace) => {
