@@ -2,6 +2,7 @@
  * One bulk action on many jobs: a wait in which it can be undone, a trial on the first few jobs, then one call per page
  * until no job is left or the reader stops it. It runs in the browser, so it ends when the page is closed.
  */
+import { isNamable, MOST_IDS, partsOf } from "./bulk-parts.ts"
 import { ApiError } from "./client.ts"
 
 /** The result of one call. */
@@ -38,40 +39,39 @@ export interface BulkOptions {
   readonly sleep: (ms: number) => Promise<void>
 }
 
-/** Most jobs per call. */
-const PAGE = 100
-
 /** How often a call without an answer is repeated, and the wait before each repetition in milliseconds. */
 const TRIES = 5
 const AGAIN_MS = 2_000
 
-/** Most jobs per call when each job takes a request of its own: few, so that a stop takes effect soon. */
-const FEW = 10
+/** What changes jobs by their ids. */
+export interface Changes {
+  readonly many: (ids: ReadonlyArray<string>) => Promise<Step>
+  /** For a job that no list of ids can name. */
+  readonly one: (id: string) => Promise<unknown>
+}
 
-/** The call that changes the next of these jobs, one request for each. */
+/** The call that changes the next of these jobs: as many as one request can name. */
 export const idsStep =
-  (ids: ReadonlyArray<string>, change: (id: string) => Promise<unknown>): BulkOptions["step"] =>
+  (ids: ReadonlyArray<string>, { many, one }: Changes): BulkOptions["step"] =>
   async (limit, cursor) => {
     const from = Number(cursor ?? 0)
-    const done: Array<string> = []
-    const refused: Array<{ readonly id: string; readonly code: string }> = []
-    const next = (): number => from + done.length + refused.length
-    for (const id of ids.slice(from, from + Math.min(limit, FEW))) {
-      try {
-        await change(id)
-        done.push(id)
-      } catch (error) {
-        if (!(error instanceof ApiError)) throw error
-        if ([0, 401, 403, 503].includes(error.status)) {
-          // The error is not about this job. The jobs before it are reported, and the next call begins with this one.
-          if (next() === from) throw error
-          break
-        }
-        refused.push({ id, code: error.code })
-      }
-    }
-    return { changed: done.length, refused, ids: done, ...(next() < ids.length ? { next: String(next()) } : {}) }
+    const [part = []] = partsOf(ids.slice(from, from + limit))
+    const [only = ""] = part
+    const { changed, refused, ids: done = [] } = isNamable(only) ? await many(part) : await alone(only, one)
+    const next = from + part.length
+    return { changed, refused, ids: done, ...(next < ids.length ? { next: String(next) } : {}) }
   }
+
+const alone = async (id: string, change: Changes["one"]): Promise<Step> => {
+  try {
+    await change(id)
+    return { changed: 1, refused: [], ids: [id] }
+  } catch (error) {
+    // Such an error is not about this job.
+    if (!(error instanceof ApiError) || [0, 401, 403, 503].includes(error.status)) throw error
+    return { changed: 0, refused: [{ id, code: error.code }] }
+  }
+}
 
 export class BulkRun {
   readonly #options: BulkOptions
@@ -107,7 +107,7 @@ export class BulkRun {
       if (this.#isEnded()) return
     }
     this.#set({ phase: "running" })
-    while (await this.#step(PAGE)) if (this.#isEnded()) return
+    while (await this.#step(MOST_IDS)) if (this.#isEnded()) return
   }
 
   /** Undoes the action before its first call: no job is changed. */

@@ -1,9 +1,10 @@
 /** The bulk action that the reader is asked about, and the one that runs. There is one at a time. */
 import { signal } from "@preact/signals"
-import type { BulkReport, Total } from "./api.ts"
+import type { BulkReport, DryRun, Total } from "./api.ts"
+import { isNamable, mergedPlans, partsOf } from "./bulk-parts.ts"
 import { BulkRun, idsStep, type Progress, type Step } from "./bulk-run.ts"
 import { jobPath, type Query } from "./client.ts"
-import { paused, refresh, send } from "./state.ts"
+import { api, paused, refresh, send } from "./state.ts"
 
 export type Action = "retry" | "cancel" | "redrive"
 
@@ -49,6 +50,24 @@ export const UNDO_MS = 8_000
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
+/** What an action would do now. Jobs that no list of ids can name are left out of it. */
+export const planBulk = async ({ action, which }: BulkAction): Promise<DryRun> => {
+  const ask = (query: Query) => send<DryRun>("POST", bulkPath(action), { ...query, dryRun: true })
+  if ("filter" in which) return ask(which.filter)
+  const parts = partsOf(which.ids.filter(isNamable))
+  return mergedPlans(await Promise.all(parts.map((ids) => ask({ ids: ids.join(",") }))))
+}
+
+/** The requests that an action consists of, as addresses. `until`: that of the plan. */
+export const callsOf = ({ action, which }: BulkAction, until: string | undefined): ReadonlyArray<string> =>
+  "filter" in which
+    ? [api.url(bulkPath(action), { ...which.filter, until: until ?? which.filter["until"] })]
+    : partsOf(which.ids).map((ids) =>
+        ids.every(isNamable)
+          ? api.url(bulkPath(action), { ids: ids.join(",") })
+          : api.url(onePath(action, ids[0] ?? "")),
+      )
+
 const filterStep =
   (action: Action, query: Query, expect: number | undefined) =>
   async (limit: number, cursor: string | undefined): Promise<Step> => {
@@ -69,7 +88,10 @@ export const runBulk = (
   const total = matches?.relation === "eq" ? matches.value : undefined
   const step =
     "ids" in which
-      ? idsStep(which.ids, (id) => send("POST", onePath(action, id)))
+      ? idsStep(which.ids, {
+          many: (ids) => send<BulkReport>("POST", bulkPath(action), { ids: ids.join(",") }),
+          one: (id) => send("POST", onePath(action, id)),
+        })
       : filterStep(action, { ...which.filter, until }, total)
   const run = new BulkRun({
     step,

@@ -6,19 +6,20 @@ import type { DryRun, JobSummary } from "../api.ts"
 import {
   type Action,
   type BulkAction,
-  bulkPath,
-  onePath,
+  callsOf,
   pending,
+  planBulk,
   type RunningAction,
   runBulk,
   running,
 } from "../bulk.ts"
+import { isNamable } from "../bulk-parts.ts"
 import { curlOf, jobPath } from "../client.ts"
 import { filterName } from "../filters.ts"
 import { type Loaded, useLoad } from "../load.ts"
 import { href } from "../router.ts"
 import { idEnd } from "../seen.ts"
-import { api, get, me, send } from "../state.ts"
+import { get, me } from "../state.ts"
 import { whole } from "../times.ts"
 import { Button, Check, Copy, Dialog, Note, Skeleton, Trouble } from "./basic.tsx"
 import { Meter } from "./chart.tsx"
@@ -49,24 +50,21 @@ export const BulkDialog = (): JSX.Element | null =>
 const Confirmation = ({ decision }: { readonly decision: BulkAction }): JSX.Element => {
   const { action, which, expected } = decision
   const filter = "filter" in which ? which.filter : undefined
-  const wanted = "ids" in which ? { ids: which.ids.join(",") } : which.filter
-  const plan = useLoad("dry", () => send<DryRun>("POST", bulkPath(action), { ...wanted, dryRun: true }))
+  const plan = useLoad("dry", () => planBulk(decision))
   const count = "ids" in which ? which.ids.length : (plan.data?.matches.value ?? expected?.value)
   const isMany = (count ?? 0) > MANY && action !== "cancel"
   const chosen = useSignal<boolean | undefined>(undefined)
   const first = chosen.value ?? isMany
-  const nothing = plan.data !== undefined && plan.data.will === 0 && plan.data.matches.relation === "eq"
+  // Of a job that no list of ids can name it shows when it is decided about.
+  const isPlanned = !("ids" in which) || which.ids.every(isNamable)
+  const nothing = isPlanned && plan.data?.will === 0 && plan.data.matches.relation === "eq"
   const [verb] = VERB[action]
   const about = plan.data !== undefined && plan.data.matches.relation === "gte" ? "more than " : ""
   const close = (): void => {
     pending.value = undefined
   }
   const rest = (count ?? 0) - FIRST
-  // A selection is sent job by job: a bulk request without a filter would change all jobs.
-  const calls =
-    "ids" in which
-      ? which.ids.map((id) => api.url(onePath(action, id)))
-      : [api.url(bulkPath(action), { ...filter, until: plan.data?.until ?? filter?.["until"] })]
+  const calls = callsOf(decision, plan.data?.until)
   return (
     <Dialog
       title={`${verb} ${count === undefined ? "" : `${about}${whole(count)} `}${count === 1 ? "job" : "jobs"}?`}

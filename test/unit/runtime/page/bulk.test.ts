@@ -1,5 +1,7 @@
 /** A decision about many jobs, from the time in which it can be undone to its end. */
 import { expect, test } from "vitest"
+import type { DryRun } from "../../../../runtime/page/api.ts"
+import { mergedPlans, partsOf } from "../../../../runtime/page/bulk-parts.ts"
 import { BulkRun, idsStep, type Progress, type Step } from "../../../../runtime/page/bulk-run.ts"
 import { ApiError } from "../../../../runtime/page/client.ts"
 
@@ -141,28 +143,78 @@ test("a stop while the first few are tried, or while a call is to be made again,
   expect([away.run.progress.phase, away.calls.length]).toEqual(["stopped", 1])
 })
 
-test("jobs that were selected are decided once each, also when the service is away in the middle of them", async () => {
-  const faults = new Map([
-    ["1", new ApiError(409, "job-exists", "it runs")],
-    ["3", new ApiError(0, "unreachable", "no answer")],
+test("jobs that were selected are named by one request for a hundred of them, and each once when one is repeated", async () => {
+  const ids = Array.from({ length: 230 }, (_, at) => `job-${at}`)
+  const asked: Array<number> = []
+  const faults = [undefined, new ApiError(0, "unreachable", "no answer")]
+  const step = idsStep(ids, {
+    many: async (some) => {
+      asked.push(some.length)
+      const fault = faults.shift()
+      if (fault !== undefined) throw fault
+      return { changed: some.length - 1, refused: [{ id: some[0] ?? "", code: "job-exists" }], ids: some.slice(1) }
+    },
+    one: () => Promise.reject(new Error("each of these can be named in a list")),
+  })
+  const first = await step(5, undefined)
+  expect(first).toEqual({
+    changed: 4,
+    refused: [{ id: "job-0", code: "job-exists" }],
+    ids: ["job-1", "job-2", "job-3", "job-4"],
+    next: "5",
+  })
+  await expect(step(100, first.next)).rejects.toThrow("no answer")
+  let next = first.next
+  while (next !== undefined) next = (await step(100, next)).next
+  expect(asked).toEqual([5, 100, 100, 100, 25])
+})
+
+test("ids that are too long for one address are named in several, and one that no list can name by a request of its own", async () => {
+  const long = Array.from({ length: 50 }, (_, at) => `${at}${"é".repeat(120)}`)
+  const hostile = ["a,b", " a", "é,"]
+  const parts = partsOf([...long, ...hostile, "last"])
+  expect(parts.flat()).toEqual([...long, ...hostile, "last"])
+  for (const part of parts) expect(encodeURIComponent(part.join(",")).length).toBeLessThan(8_000)
+  expect(parts.slice(-4)).toEqual([["a,b"], [" a"], ["é,"], ["last"]])
+  const one: Array<string> = []
+  const step = idsStep(["x", "a,b", "c,d", "y"], {
+    many: async (ids) => ({ changed: ids.length, refused: [], ids }),
+    one: async (id) => {
+      one.push(id)
+      if (id === "c,d") throw new ApiError(409, "job-exists", "it runs")
+    },
+  })
+  const steps = [await step(100, undefined), await step(100, "1"), await step(100, "2"), await step(100, "3")]
+  expect(steps).toEqual([
+    { changed: 1, refused: [], ids: ["x"], next: "1" },
+    { changed: 1, refused: [], ids: ["a,b"], next: "2" },
+    { changed: 0, refused: [{ id: "c,d", code: "job-exists" }], ids: [], next: "3" },
+    { changed: 1, refused: [], ids: ["y"] },
   ])
-  const asked: Array<string> = []
-  const step = idsStep(["0", "1", "2", "3", "4"], async (id) => {
-    asked.push(id)
-    const fault = faults.get(id)
-    faults.delete(id)
-    if (fault !== undefined) throw fault
-  })
-  expect(await step(100, undefined)).toEqual({
-    changed: 2,
-    refused: [{ id: "1", code: "job-exists" }],
-    ids: ["0", "2"],
-    next: "3",
-  })
-  expect(await step(100, "3")).toEqual({ changed: 2, refused: [], ids: ["3", "4"] })
-  expect(asked).toEqual(["0", "1", "2", "3", "3", "4"])
-  const refused = idsStep(["0"], async () => {
-    throw new ApiError(403, "forbidden", "no")
+  expect(one).toEqual(["a,b", "c,d"])
+  const refused = idsStep(["a,b"], {
+    many: async () => ({ changed: 0, refused: [] }),
+    one: () => Promise.reject(new ApiError(403, "forbidden", "no")),
   })
   await expect(refused(100, undefined)).rejects.toThrow("no")
+})
+
+test("the plans for parts of a selection are one", () => {
+  const plan = (value: number, task: string): DryRun => ({
+    matches: { value, relation: "eq" },
+    will: value,
+    refused: { gone: 1 },
+    changed: 0,
+    by: { task: { [task]: value, both: 1 }, queue: {} },
+    warnings: [{ code: "paused", text: "paused" }],
+    sample: Array.from({ length: 4 }, (_, at) => `${task}${at}`),
+    until: "2026-01-01T00:00:00.000Z",
+  })
+  expect(mergedPlans([plan(3, "a"), plan(4, "b")])).toEqual({
+    ...plan(7, "a"),
+    refused: { gone: 2 },
+    by: { task: { a: 3, b: 4, both: 2 }, queue: {} },
+    sample: ["a0", "a1", "a2", "a3", "b0"],
+  })
+  expect(mergedPlans([])).toMatchObject({ will: 0, matches: { value: 0, relation: "eq" } })
 })
