@@ -1,6 +1,6 @@
 /** Loads the data of one part of a view. Each part loads its own, so that a failure concerns one part alone. */
 import { effect, useSignal } from "@preact/signals"
-import { useEffect } from "preact/hooks"
+import { useLayoutEffect } from "preact/hooks"
 import { ApiError } from "./client.ts"
 import { beat, epoch } from "./state.ts"
 
@@ -51,7 +51,8 @@ export const useLoad = <T>(
   const cell = useSignal<Cell<T>>({ key: "", slow: false })
   const again = useSignal(0)
 
-  useEffect(() => {
+  // Before the browser paints, which takes long on a phone: the request need not wait for it.
+  useLayoutEffect(() => {
     if (key === undefined) return
     let stop = new AbortController()
     let isAsking = false

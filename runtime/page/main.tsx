@@ -15,7 +15,7 @@ if (root !== null) {
   startRouter()
   startKeys()
   guardBulk()
-  render(<App />, root)
-  // The pulse runs for as long as the page is open.
+  // The pulse runs for as long as the page is open. Its first requests are sent before anything is drawn.
   void startPulse()
+  render(<App />, root)
 }

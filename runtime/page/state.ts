@@ -61,7 +61,8 @@ export const may = (scope: string): boolean => {
   return scopes.includes(scope) || scopes.includes("admin")
 }
 
-export const has = (feature: string): boolean => me.value?.features.includes(feature) ?? false
+/** Until it is known what the board has, it is taken to have everything, so that no view waits for the answer. */
+export const has = (feature: string): boolean => me.value?.features.includes(feature) ?? true
 
 // ── The connection ──────────────────────────────────────────────────────────────────────────────────────────────────
 

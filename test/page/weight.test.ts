@@ -29,12 +29,15 @@ test("a first visit stays within its budget and its origin; a second one takes t
   expect(second.filter(({ transferSize }) => transferSize > 0)).toEqual([])
 })
 
-test("the jobs are there after three round trips: the document, its files, its data", async () => {
+test.each([
+  ["/jobs", "No job has come yet", [/\/v1\/jobs\?/]],
+  ["/", "workers alive", [/\/v1\/stats\?/, /\/v1\/series\?/, /\/v1\/tasks\?/]],
+] as const)("%s is there after three round trips: the document, its files, its data", async (path, shown, data) => {
   const board = await boardOf({ actors: [] })
   const page = await openTab(board.url)
   const rounds = [
     [/\.css$/, /\.js$/],
-    [/\/v1\/me$/, /\/v1\/jobs\?/],
+    [/\/v1\/me$/, ...data],
   ].map((parts) => ({ parts, asked: new Set<RegExp>(), all: Promise.withResolvers<void>() }))
   // What is answered only once the others of its round were asked for would never come if it had to come before them.
   await page.route(/./, async (route) => {
@@ -48,8 +51,8 @@ test("the jobs are there after three round trips: the document, its files, its d
     }
     await route.continue()
   })
-  await page.goto(`${board.url}/jobs`, { waitUntil: "commit" })
-  await page.getByText("No job has come yet").waitFor({ timeout: 10_000 })
+  await page.goto(`${board.url}${path}`, { waitUntil: "commit" })
+  await page.getByText(shown).first().waitFor({ timeout: 10_000 })
   await page.unrouteAll({ behavior: "wait" })
 })
 

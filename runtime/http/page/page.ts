@@ -8,9 +8,18 @@ import { type Context, Hono } from "hono"
 import { PATHS } from "../../page/paths.ts"
 import type { Asset } from "./assets.d.ts"
 
-/** Text nodes and own files only: the browser refuses everything through which the data of a job could become code. */
-const POLICY =
-  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+/**
+ * Text nodes, own files, and the one style of the shell: the browser refuses everything through which the data of a job could
+ * become code.
+ */
+const policyOf = (style: string): string =>
+  `default-src 'none'; script-src 'self'; style-src 'self' '${style}'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'`
+
+/** The hash by which the policy names the style of the shell. */
+const styleHash = (shell: string): string => {
+  const [, style = ""] = /<style>(.*?)<\/style>/s.exec(shell) ?? []
+  return `sha256-${createHash("sha256").update(style).digest("base64")}`
+}
 
 /** Features of the browser that the page does not use: all are refused. */
 const PERMISSIONS = [
@@ -52,7 +61,6 @@ const SHELL_HEADERS = {
   "content-type": "text/html; charset=utf-8",
   // The browser asks each time, and gets 304 by the ETag.
   "cache-control": "no-cache",
-  "content-security-policy": POLICY,
   "referrer-policy": "no-referrer",
   "cross-origin-opener-policy": "same-origin",
   "permissions-policy": PERMISSIONS.map((name) => `${name}=()`).join(", "),
@@ -94,7 +102,7 @@ const isKnown = (c: Context, etag: string): boolean =>
 /** The document at every address of the page. `base`: the path under which the application is mounted. */
 const shellResponse = (c: Context, shell: string, base: string): Response => {
   const html = shell.replaceAll("{{base}}", () => attribute(base))
-  const headers = { ...SHELL_HEADERS, etag: etagOf(html) }
+  const headers = { ...SHELL_HEADERS, "content-security-policy": policyOf(styleHash(shell)), etag: etagOf(html) }
   return isKnown(c, headers.etag) ? new Response(null, { status: 304, headers }) : new Response(html, { headers })
 }
 

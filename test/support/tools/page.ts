@@ -79,7 +79,11 @@ export const buildPage = async (): Promise<number> => {
     type: file.type,
     gzip: gzipSync(file.content, { level: 9 }).toString("base64"),
   }))
-  const shell = files.reduce((html, file) => html.replaceAll(`{{${file.name}}}`, hashed(file)), text("index.html"))
+  const document = text("index.html").replace(
+    "<!-- shell.css -->",
+    () => `<style>${smaller(text("shell.css"))}</style>`,
+  )
+  const shell = files.reduce((html, file) => html.replaceAll(`{{${file.name}}}`, hashed(file)), document)
   const weight = gzipSync(shell).length + assets.reduce((sum, { gzip }) => sum + Buffer.from(gzip, "base64").length, 0)
   if (weight > BUDGET) throw new Error(`the page weighs ${weight} bytes compressed, and may weigh ${BUDGET}`)
   const module = `// Written by \`npm run page\`.\nexport const assets = ${JSON.stringify(assets)}\nexport const shell = ${JSON.stringify(shell)}\n`

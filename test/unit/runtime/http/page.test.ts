@@ -1,4 +1,5 @@
 /** The page over HTTP: its shell at each address, its assets, and who gets text instead. */
+import { createHash } from "node:crypto"
 import { gunzipSync } from "node:zlib"
 import { connect, http } from "callboard"
 import { Hono } from "hono"
@@ -12,8 +13,8 @@ beforeAll(ensurePage)
 afterEach(stopAll)
 
 const HTML = { accept: "text/html,application/xhtml+xml,*/*;q=0.8" }
-const POLICY =
-  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+const policyWith = (style: string) =>
+  `default-src 'none'; script-src 'self'; style-src 'self' 'sha256-${createHash("sha256").update(style).digest("base64")}'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'`
 
 /** The application without a listener: what it answers is the same. */
 const app = async (options: Parameters<typeof http>[1] = {}, path?: string) => {
@@ -36,7 +37,7 @@ describe("the shell", () => {
       expect(response.status).toBe(200)
       expect(Object.fromEntries(response.headers)).toMatchObject({
         "content-type": "text/html; charset=utf-8",
-        "content-security-policy": POLICY,
+        "content-security-policy": expect.stringContaining("require-trusted-types-for"),
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
         "cross-origin-opener-policy": "same-origin",
@@ -44,13 +45,16 @@ describe("the shell", () => {
         "cache-control": "no-cache",
       })
       expect(response.headers.get("permissions-policy")).toContain("camera=()")
-      bodies.add(await response.text())
+      const html = await response.text()
+      const [, style = ""] = /<style>([^<]+)<\/style>/.exec(html) ?? []
+      expect(response.headers.get("content-security-policy")).toBe(policyWith(style))
+      bodies.add(html)
     }
     expect(bodies.size).toBe(1)
     const [html = ""] = bodies
     expect(html).toContain('data-base=""')
-    expect(html).not.toMatch(/<script(?! type="module" src=)|<style|style=|\bon\w+=|\{\{/)
-    expect(assetsIn(html)).toHaveLength(3)
+    expect(html).not.toMatch(/<script(?! type="module" src=)|<style[^>]|<style>.*<style>|style=|\bon\w+=|\{\{/)
+    expect(assetsIn(html)).toHaveLength(4)
   })
 
   test("is not sent again to a browser that has it, and has no body for HEAD", async () => {
