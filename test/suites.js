@@ -63,6 +63,7 @@ export const unitTests = testFiles.filter(
  * that wait. Each text is a part of a file's path. Vitest remembers durations as well, but not on a new machine.
  */
 export const longest = [
+  "interop/amqp-kit-",
   "e2e/broker-loss",
   "scenarios/workers",
   "nats/nats.test",

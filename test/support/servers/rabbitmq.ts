@@ -70,7 +70,6 @@ export const startRabbitmq = async (): Promise<RabbitmqServer> => {
   writeFileSync(program, `#!/bin/sh\nexport ${variables}\nexec "$BINDIR/erlexec" "$@"\n`, { mode: 0o755 })
   writeFileSync(inFolder(".erlang.cookie"), "SECRETOFTHISTEST", { mode: 0o400 })
   writeFileSync(inFolder("plugins"), "[].\n")
-  writeFileSync(inFolder("rabbitmq.conf"), "loopback_users.guest = true\nheartbeat = 60\n")
   const env = {
     ...environmentOf(unpackedAt(path)),
     PATH: [folder.path, bin, process.env["PATH"] ?? ""].join(delimiter),
