@@ -102,6 +102,7 @@ test.each([
       messageOf("again", "lab.again", 8),
       messageOf("unknown", "no.such", 8),
       messageOf("over", "lab.size", 20),
+      messageOf("foreign", "go.task", 8, { lang: "go" }),
     ]
     for (const message of messages) await publish(message)
     const service = await serve({
@@ -110,6 +111,7 @@ test.each([
       actors: [lab],
       maxBody: 16 * MIB,
       unknownGrace: "1 second",
+      languages: { go: "gophers" },
       signals: false,
       logLevel: "none",
     })
@@ -136,6 +138,11 @@ test.each([
       error: { message: expect.stringMatching(/^not yet \(and not tried again: the task has 8\d+ bytes/) },
     })
     expect(await ended("unknown")).toMatchObject({ state: "failed", dead: "unknown-actor" })
+    expect(await ended("foreign")).toMatchObject({
+      state: "failed",
+      dead: "too-large",
+      error: { message: expect.stringMatching(/and not moved to queue gophers: the task has 8\d+ bytes/) },
+    })
     expect(await ended("over")).toMatchObject({ state: "failed", dead: "too-large" })
     await publish(messageOf("small", "lab.size", 1))
     expect(await ended("small")).toMatchObject({ state: "succeeded" })

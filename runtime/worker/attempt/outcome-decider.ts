@@ -155,16 +155,26 @@ export class OutcomeDecider {
     return wait === undefined ? undefined : this.#again(attempt, embed(), error, wait, policy.front)
   }
 
-  /**
-   * The settlement that schedules the next attempt; a final failure where its task is too large for the transport. Another system
-   * may have put a larger task into the queue, and an attempt adds some bytes.
-   */
   #again(attempt: settlement.Attempt, embed: Embed, error: JobError, wait: number, front: boolean): AttemptEnd {
     const next = settlement.retried(attempt, error, wait, front)
+    return this.unlessTooLarge(attempt, next, () => embed, error, "not tried again")
+  }
+
+  /**
+   * A settlement that posts the task again; a final failure with `error` where the task is too large for the transport: another
+   * system may have put a larger task into the queue, and a posting adds some bytes. `undone` says what is not done then.
+   */
+  unlessTooLarge(
+    attempt: settlement.Attempt,
+    next: AttemptEnd,
+    embed: () => Embed,
+    error: JobError,
+    undone: string,
+  ): AttemptEnd {
     const size = Math.max(0, ...(next.followUps ?? []).map(sizeOf))
     if (size <= this.#maxTask) return next
-    const why = `and not tried again: the task has ${size} bytes, and this transport takes ${this.#maxTask}`
-    return this.givenUp(attempt, embed, { ...error, message: `${error.message} (${why})` }, "too-large")
+    const why = `and ${undone}: the task has ${size} bytes, and this transport takes ${this.#maxTask}`
+    return this.givenUp(attempt, embed(), { ...error, message: `${error.message} (${why})` }, "too-large")
   }
 
   /**

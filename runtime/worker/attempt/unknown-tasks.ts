@@ -99,12 +99,17 @@ export class UnknownTasks {
     const { posting, task } = waiting
     const unknownGraceMs = this.#graceMs(task)
     const queue = this.#queueElsewhere(posting, task)
-    if (queue !== undefined) return settlement.forwarded(waiting, queue)
+    const embed = () => embedOf(posting, bodyRules(this.#options, task))
+    if (queue !== undefined) {
+      const error = { name: "NotRegistered", message: problem, reason: "unknown-actor" }
+      const next = settlement.forwarded(waiting, queue)
+      return this.#outcomes.unlessTooLarge(waiting, next, embed, error, `not moved to queue ${queue}`)
+    }
     const why = this.#isForeign(task)
       ? `no queue is configured for language ${JSON.stringify(task.lang)}`
       : `no worker ${unknownGraceMs === 0 ? "serves it" : `that serves it came within ${unknownGraceMs / 1000} s`}`
     const error = { name: "NotRegistered", message: `${problem}, and ${why}`, reason: "unknown-actor" }
-    return this.#outcomes.givenUp(waiting, embedOf(posting, bodyRules(this.#options, task)), error, "unknown-actor")
+    return this.#outcomes.givenUp(waiting, embed(), error, "unknown-actor")
   }
 
   /** A worker of Celery's answers at once that it does not know a task, and its clients rely on that. */
