@@ -98,10 +98,15 @@ export class BoardEntries {
     return index
   }
 
-  /** Whether no poster uses a bucket any more, since a later one has been known for {@link RETIRE_MS}. */
-  isClosed(priority: BoardPriority, bucket: number): boolean {
+  /** No poster uses a bucket below this one any more, since it has been known for {@link RETIRE_MS}. */
+  closedBelow(priority: BoardPriority): number {
     const before = performance.now() - RETIRE_MS
-    return this.#tails.get(priority)?.some(({ at, tail }) => at <= before && tail > bucket) ?? false
+    let closed = 0
+    for (const { at, tail } of this.#tails.get(priority) ?? []) {
+      if (at > before) break
+      closed = Math.max(closed, tail)
+    }
+    return closed
   }
 
   /** An index of a newer version is left alone: written over, it would lose the jobs that it leads to. */

@@ -42,11 +42,19 @@ const noteEmpty = (passed: Passed, isEmpty: boolean): void => {
   passed.emptyUntil = isEmpty ? performance.now() + ms : Number.NEGATIVE_INFINITY
 }
 
+const passedAt = (known: Map<number, Passed>, bucket: number): Passed => {
+  const found = known.get(bucket)
+  if (found !== undefined) return found
+  const passed: Passed = {}
+  known.set(bucket, passed)
+  return passed
+}
+
 export class BoardReader {
   readonly #entries: BoardEntries
   readonly #unreadable: (key: string) => void
   /** Buckets that have a later one. */
-  readonly #passed = new Map<string, Passed>()
+  readonly #passed = new Map<BoardPriority, Map<number, Passed>>()
 
   constructor(entries: BoardEntries, unreadable: (key: string) => void) {
     this.#entries = entries
@@ -97,17 +105,21 @@ export class BoardReader {
       })
     let pending: Array<Known> = restored ? [...decoded(await this.#restored(priority))] : []
     let empty = head
-    for (const at of opened.keys()) {
+    // A fast board has hundreds of buckets that are empty and not closed yet, and each look passes them all.
+    const now = performance.now()
+    const closed = this.#entries.closedBelow(priority)
+    const known = this.#passedOf(priority)
+    for (let at = 0; at < opened.length; at++) {
       const bucket = head + at
       const next = opened[at + 1]
-      const passed = next === undefined ? undefined : this.#passedAt(priority, bucket)
-      const isClosed = passed !== undefined && this.#entries.isClosed(priority, bucket)
+      const passed = next === undefined ? undefined : passedAt(known, bucket)
+      const isClosed = passed !== undefined && bucket < closed
       if (passed?.isOver) {
         if (empty === bucket) empty = bucket + 1
         continue
       }
       if (passed?.newest !== undefined && passed.newest <= above) continue
-      if (quick && passed?.emptyUntil !== undefined && performance.now() < passed.emptyUntil) continue
+      if (quick && passed?.emptyUntil !== undefined && now < passed.emptyUntil) continue
       const entries = await this.#entries.bucketOf(priority, bucket)
       if (passed !== undefined) noteEmpty(passed, entries.length === 0)
       const found = decoded(entries)
@@ -122,7 +134,7 @@ export class BoardReader {
       yield pending.splice(0, later < 0 ? pending.length : later)
     }
     if (empty > head) {
-      for (let bucket = head; bucket < empty; bucket++) this.#passed.delete(`${priority}/${bucket}`)
+      for (let bucket = head; bucket < empty; bucket++) known.delete(bucket)
       await this.#entries.changeIndex((found) => bucketsRetired(found, priority, empty))
     }
   }
@@ -130,15 +142,14 @@ export class BoardReader {
   /** A job with this id was posted. */
   heard(id: string): void {
     const place = placeOf(id)
-    const passed = place && this.#passed.get(`${place.priority}/${place.bucket}`)
+    const passed = place && this.#passed.get(place.priority)?.get(place.bucket)
     if (passed !== undefined) noteEmpty(passed, false)
   }
 
-  #passedAt(priority: BoardPriority, bucket: number): Passed {
-    const name = `${priority}/${bucket}`
-    const passed = this.#passed.get(name) ?? {}
-    this.#passed.set(name, passed)
-    return passed
+  #passedOf(priority: BoardPriority): Map<number, Passed> {
+    const known = this.#passed.get(priority) ?? new Map<number, Passed>()
+    this.#passed.set(priority, known)
+    return known
   }
 
   async #restored(priority: BoardPriority): Promise<ReadonlyArray<Entry>> {
