@@ -75,7 +75,8 @@ local function deliver(value, queue, level, address, position)
   local seq, n, fence = found[2] or fields[4], (found[3] or 0) + 1, nextNumber()
   local known = found[1] or fields[2]
   local own = OWN .. 't:' .. tag
-  if not ownTagOf(value) then
+  -- A message of ours may have come back after its task was removed.
+  if not found[2] or not ownTagOf(value) then
     fields[#fields + 1], fields[#fields + 2] = 'queue', queue
     if found[2] then call('HDEL', own, 'env') end
   end

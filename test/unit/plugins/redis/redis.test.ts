@@ -270,6 +270,21 @@ describe("kombu's layout", () => {
     await driver.close()
   })
 
+  test("a message of ours whose task is not known any more is delivered and ends", async () => {
+    const driver = await open("unknown")
+    await driver.publish([posting("a")])
+    const message = String(await ask("RPOP", "unknown:q"))
+    // A read removes the task that is missing, as it does where a Celery worker has taken it.
+    expect(await driver.read(["a"], "all")).toEqual([undefined])
+    await ask("LPUSH", "unknown:q", message)
+    const [delivery] = await takenFrom(driver, "q")
+    expect(delivery).toMatchObject({ queue: "q", content: { headers: { id: "a" } } })
+    const ack = { kind: "ack", token: delivery?.token ?? "" } as const
+    expect(await driver.commit([{ id: "a", task: ack }])).toEqual([{ status: "committed", revision: "" }])
+    expect(await ask("EXISTS", "unknown:unacked", "unknown:callboard:unknown:h:q")).toBe(0)
+    await driver.close()
+  })
+
   test("two messages with one tag are two tasks", async () => {
     const driver = await open("same-tag")
     await ask("LPUSH", "same-tag:q", celeryMessage("tag"), celeryMessage("tag"))
