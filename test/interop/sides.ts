@@ -6,9 +6,11 @@ import { hostname } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { inspect } from "node:util"
+import { createClient } from "redis"
 import { afterAll, beforeAll, beforeEach, describe, expect, type TestContext, test } from "vitest"
 import { type CeleryClient, connectCelery, type LogSink, type Service, serve } from "../../runtime/mod.ts"
 import { type CeleryVersion, startCelery } from "../support/servers/celery.ts"
+import { keep } from "../support/servers/keep.ts"
 import { eventually, type Spawned } from "../support/servers/process.ts"
 import { labFor } from "./lab.ts"
 
@@ -228,6 +230,27 @@ export const theirWorker = (sides: Sides) =>
       const expired = await client.submit("lab.add", { args: [1, 1], delay: "1s", expires: "1ms" })
       await expect(expired.result()).rejects.toMatchObject({ name: "JobExpired" })
     }, 60_000)
+
+    test("shows its own states to a Callboard client, which follows tasks that were replaced by others", async () => {
+      const stated = await client.submit<string>("lab.stated")
+      const ended = stated.result()
+      await eventually(async () => (await stated.meta())?.status === "PACKING")
+      expect(await stated.meta()).toMatchObject({ result: { boxes: 3 }, date_done: null })
+      const notes = await createClient({ url: sides.place.notes }).connect()
+      keep({ [Symbol.asyncDispose]: async () => notes.destroy() })
+      await notes.set(`told:${stated.id}`, "1")
+      expect(await ended).toBe("packed")
+      for (const queue of ["python", "ours"]) {
+        const replaced = await client.submit<number>("lab.replaced", { args: [1, queue] })
+        expect(await replaced.result()).toBe(2)
+        const last = await client.chain<number>(
+          { task: "lab.add", args: [1, 1], queue: "ours" },
+          { task: "lab.replaced", args: [queue], queue: "python" },
+          { task: "lab.mul", args: [10], queue: "ours" },
+        )
+        expect(await last.result()).toBe(30)
+      }
+    }, 120_000)
 
     test("answers commands of a Callboard client, which receives its events", async () => {
       const destination = ["python@lab"]

@@ -58,6 +58,21 @@ def sleep(seconds):
     return seconds
 
 
+@app.task(name="lab.replaced", bind=True)
+def replaced(self, x, queue):
+    """Hands its id, and what follows it, over to another task, which may run on the other side."""
+    raise self.replace(add.s(x, 1).set(queue=queue))
+
+
+@app.task(name="lab.stated", bind=True)
+def stated(self):
+    """Ends once the client has seen its state."""
+    self.update_state(state="PACKING", meta={"boxes": 3})
+    while not notes.exists(f"told:{self.request.id}"):
+        time.sleep(0.05)
+    return "packed"
+
+
 @app.task(name="lab.mark")
 def mark(n):
     """Counts its runs in a Redis. Returns which side has run it."""
