@@ -21,13 +21,14 @@ export const board = ({ limited }: Form): Workload => {
   return {
     name: "board",
     title: "Job boards",
-    note: `A cycle: a job is posted, claimed and consumed. "of bare": of three bare writes of one key in the same run. With 64 claimers each claims the next job.`,
+    note: `A cycle: a job is posted, claimed and consumed. "of bare": of three bare writes of one key in the same run; "of same": of writes with the board's bytes, in its order, beside as many keys that wait. With 64 claimers each claims the next job.`,
     main: "perSecond",
     better: "more",
     columns: [
       { key: "perSecond", title: "cycles/s" },
       { key: "bare", title: "3 writes/s" },
       { key: "ofBare", title: "of bare" },
+      { key: "ofSame", title: "of same" },
       ...processorColumns,
     ],
     contenders: BACKLOGS.flatMap((backlog) => [
