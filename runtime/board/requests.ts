@@ -31,7 +31,10 @@ export const EntityRequest = Schema.Struct({
 export type BoardEntity = typeof EntityRequest.Type
 
 const Owner = Schema.String.annotate({ description: "Who claims, or has claimed" })
-const ClaimNumber = Schema.Finite.annotate({ description: "Only if the claim that holds has this number" })
+const NO_CLAIM_NUMBER = "must be the number of a claim: 1, 2, 3 …"
+const ClaimNumber = Schema.Number.annotate({ message: NO_CLAIM_NUMBER })
+  .check(Schema.isFinite())
+  .annotate({ description: "Only if the claim that holds has this number" })
 const Expiry = Schema.NullOr(Duration).annotate({
   description: "How long the claim holds: seconds, or text such as 30s; null: until it is given up",
 })
@@ -109,7 +112,7 @@ export const parseExtend = parserOf(ExtendRequest, "an extension")
 /** Number of a claim, where one is given. Fails with `invalid-input`. */
 export const checkClaimNumber = (claim: number | undefined): void => {
   if (claim !== undefined && !(Number.isSafeInteger(claim) && claim >= 1))
-    refuseInput("claim", "must be the number of a claim: 1, 2, 3 …")
+    refuseInput("claim", NO_CLAIM_NUMBER)
 }
 
 export const checkLimit = (limit: number): void => {

@@ -91,6 +91,8 @@ test("what a board refuses is refused with the same code and message as over a t
   await same((board) => loose(board).claim(id, 5), "invalid-input")
   await same((board) => loose(board).claim(id), "invalid-input")
   await same((board) => loose(board).claim(id, "me", { expiry: true }), "invalid-input")
+  for (const claim of ["1", 0, 1.5, 2 ** 60])
+    await same((board) => board.consume(taken.id, "me", Object({ claim })), "invalid-input")
   await same((board) => board.list({ limit: 0 }), "invalid-input")
   await same((board) => board.post(""), "invalid-input")
   await same((board) => board.list({ after: "nowhere" }), "invalid-input")
