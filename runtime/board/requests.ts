@@ -111,8 +111,7 @@ export const parseExtend = parserOf(ExtendRequest, "an extension")
 
 /** Number of a claim, where one is given. Fails with `invalid-input`. */
 export const checkClaimNumber = (claim: number | undefined): void => {
-  if (claim !== undefined && !(Number.isSafeInteger(claim) && claim >= 1))
-    refuseInput("claim", NO_CLAIM_NUMBER)
+  if (claim !== undefined && !(Number.isSafeInteger(claim) && claim >= 1)) refuseInput("claim", NO_CLAIM_NUMBER)
 }
 
 export const checkLimit = (limit: number): void => {
