@@ -1,7 +1,7 @@
 /** A cluster of real nats-servers for tests. */
 
 import { type Proxy, startProxy } from "../../unit/plugins/nats/proxy.ts"
-import { type NatsServer, startNats } from "./nats.ts"
+import { type NatsServer, PortTaken, startNats } from "./nats.ts"
 import { freePort } from "./process.ts"
 
 export interface NatsCluster extends AsyncDisposable {
@@ -16,11 +16,23 @@ export interface NatsCluster extends AsyncDisposable {
   isolateFirst(): Promise<() => Promise<void>>
 }
 
+/** How often a cluster is started anew when another process has taken one of its ports. */
+const TRIES = 3
+
 /** Starts a cluster. JetStream answers some seconds later, once the servers have elected a leader. */
 export const startNatsCluster = async (count = 3): Promise<NatsCluster> => {
-  const ports = await Promise.all(Array.from({ length: count }, freePort))
+  for (let tries = 1; ; tries++) {
+    try {
+      return await startOn(await Promise.all(Array.from({ length: count }, freePort)))
+    } catch (error) {
+      if (!(error instanceof PortTaken) || tries === TRIES) throw error
+    }
+  }
+}
+
+const startOn = async (ports: ReadonlyArray<number>): Promise<NatsCluster> => {
   const proxies: ReadonlyArray<Proxy> = await Promise.all(ports.map((port) => startProxy(() => port)))
-  const started = await Promise.all(
+  const starting = await Promise.allSettled(
     ports.map(async (port, at) => {
       const name = `n${at + 1}`
       const behind = proxies.map((proxy) => proxy.port)
@@ -35,7 +47,17 @@ export const startNatsCluster = async (count = 3): Promise<NatsCluster> => {
       return [name, await startNats({ config: `server_name: ${name}\ncluster { ${cluster.join(", ")} }` })] as const
     }),
   )
+  const started = starting.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []))
   const servers = new Map(started)
+  const stop = async () => {
+    await Promise.all([...servers.values()].map((server) => server.stop()))
+    await Promise.all(proxies.map((proxy) => proxy.stop()))
+  }
+  for (const each of starting) {
+    if (each.status === "fulfilled") continue
+    await stop()
+    throw each.reason
+  }
   return {
     url: `nats://${[...servers.values()].map(({ port }) => `127.0.0.1:${port}`).join(",")}`,
     servers,
@@ -43,9 +65,6 @@ export const startNatsCluster = async (count = 3): Promise<NatsCluster> => {
       await Promise.all(proxies.map((proxy) => proxy.cut()))
       return async () => void (await Promise.all(proxies.map((proxy) => proxy.heal())))
     },
-    [Symbol.asyncDispose]: async () => {
-      await Promise.all([...servers.values()].map((server) => server.stop()))
-      await Promise.all(proxies.map((proxy) => proxy.stop()))
-    },
+    [Symbol.asyncDispose]: stop,
   }
 }

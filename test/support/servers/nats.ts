@@ -45,6 +45,11 @@ export interface NatsServer extends AsyncDisposable {
   stop(): Promise<void>
 }
 
+const PORT_TAKEN = /address already in use/
+
+/** Another process has taken a port since it was found free. A server listens for routes after it has listened for clients. */
+export class PortTaken extends Error {}
+
 export async function startNats(options: NatsOptions = {}): Promise<NatsServer> {
   const { path, version } = await natsProgram(options.release)
   const folder = temporaryFolder()
@@ -64,9 +69,9 @@ export async function startNats(options: NatsOptions = {}): Promise<NatsServer> 
       const listening = Number(line[1])
       if (options.greets !== false) await readInfo(listening)
       return { server, port: listening }
-    } catch (error) {
+    } catch (cause) {
       await server.end()
-      throw error
+      throw PORT_TAKEN.test(server.output) ? new PortTaken(server.output) : cause
     }
   }
 
