@@ -218,7 +218,7 @@ const nextName = (): string => {
 
 /**
  * The lease thread opens the transport a second time. That is possible with a URL of a built-in plugin whose transport reaches
- * beyond this process, unless a delivery belongs to the connection that took it.
+ * beyond this process. It extends no leases where a delivery belongs to the connection that took it.
  */
 const leaseThreadOf = (
   target: string | object,
@@ -226,7 +226,8 @@ const leaseThreadOf = (
   connection: Connection,
 ): Pick<WorkerOptions, "leaseThread"> => {
   const { reach, leases } = connection.transport.capabilities
-  if (typeof target !== "string" || reach === "process" || leases === "connection") return {}
+  if (typeof target !== "string" || reach === "process") return {}
   if (Object.keys(options.transports ?? {}).some((scheme) => target.startsWith(`${scheme}:`))) return {}
-  return { leaseThread: { url: target, namespace: options.namespace, heartbeat: options.heartbeatMs } }
+  const extendsLeases = leases !== "connection"
+  return { leaseThread: { url: target, namespace: options.namespace, heartbeat: options.heartbeatMs, extendsLeases } }
 }

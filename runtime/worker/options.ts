@@ -37,7 +37,7 @@ export interface WorkerOptions {
   /** Time that a soft stop gives running handlers, in milliseconds. */
   readonly graceMs: number
   readonly leaseMs: number
-  /** How a thread can connect to the same transport, to extend leases while a handler blocks. Absent: it cannot. */
+  /** How a thread can connect to the same transport while a handler blocks the main thread. Absent: it cannot. */
   readonly leaseThread?: LeaseThreadTarget
   /** False: this worker ignores the rates and limits of methods. */
   readonly rateLimits: boolean

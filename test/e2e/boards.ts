@@ -4,6 +4,7 @@ import { generateId } from "../../runtime/id.ts"
 import { startNats } from "../support/servers/nats.ts"
 import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
 import { temporaryFolder } from "../support/servers/process.ts"
+import { startRabbitmq } from "../support/servers/rabbitmq.ts"
 import { startRedis } from "../support/servers/redis.ts"
 
 /** A board. Processes and clients of a test are kept by its board and end with it: tests that run side by side end only their own. */
@@ -54,15 +55,19 @@ interface Broker extends AsyncDisposable {
   resume?(): void
 }
 
-/** A board on a broker of its own. In an outage the broker is frozen; one that cannot be frozen is killed. */
-const brokerBoard = (name: string, start: () => Promise<Broker>): BoardKind => ({
+/**
+ * A board on a broker of its own. In an outage the broker is frozen; one that cannot be frozen is killed. `isQueueOnly`: the records
+ * lie in a file of sqlite.
+ */
+const brokerBoard = (name: string, start: () => Promise<Broker>, isQueueOnly = false): BoardKind => ({
   name,
   open: async () => {
     const own = scope()
     const broker = own.keep(await start())
     return {
       ...own,
-      url: (lease = 30) => `${broker.url}?lease=${lease}`,
+      url: (lease = 30) =>
+        `${broker.url}?lease=${lease}${isQueueOnly ? `&records=sqlite:${own.folder}/records.db` : ""}`,
       restartBroker: async () => {
         await broker.kill()
         await broker.restart()
@@ -81,6 +86,7 @@ const brokerBoard = (name: string, start: () => Promise<Broker>): BoardKind => (
 const nats = brokerBoard("nats", startNats)
 const postgres = brokerBoard("postgres", startPostgres)
 const redis = brokerBoard("redis", startRedis)
+const amqp = brokerBoard("amqp", startRabbitmq, true)
 
 /** Boards on a PostgreSQL server that runs already, each in a schema of its own: starting a server takes a second. */
 export const postgresBoards = (server: () => PostgresServer): BoardKind => ({
@@ -91,10 +97,10 @@ export const postgresBoards = (server: () => PostgresServer): BoardKind => ({
   },
 })
 
-/** The interop tests use redis alone. */
+/** The interop tests use the brokers of Celery alone. */
 const isInterop = process.env["CALLBOARD_TEST_BOARDS"] === "redis"
 
-export const sharedBoards: ReadonlyArray<BoardKind> = isInterop ? [redis] : [sqlite, nats]
+export const sharedBoards: ReadonlyArray<BoardKind> = isInterop ? [redis, amqp] : [sqlite, nats]
 
 /** All boards: the shared ones, and those of transports that are used only in tests in which workers and brokers die. */
-export const allBoards: ReadonlyArray<BoardKind> = isInterop ? [redis] : [...sharedBoards, postgres, redis]
+export const allBoards: ReadonlyArray<BoardKind> = isInterop ? [redis, amqp] : [...sharedBoards, postgres, redis]

@@ -25,7 +25,7 @@ export const lastWords = (settings: LogSettings = { level: "none" }): Log =>
   makeLog(settings, (...parts) => writeSync(1, `${parts.join(" ")}\n`)).with({ logger: "callboard.worker" })
 
 export const endBlocked = async (
-  transport: Transport,
+  open: Promise<Transport>,
   run: RunDetails | undefined,
   held: ReadonlyArray<string>,
   log: Log,
@@ -34,6 +34,7 @@ export const endBlocked = async (
     job: run?.id ?? "unknown",
   })
   const work = (async () => {
+    const transport = await open
     const settlement = run === undefined ? undefined : await timedOut(transport, run)
     const others = held.filter((token) => token !== run?.token)
     const back = others.map((token): AttemptEnd => ({ token, then: { kind: "release", delay: 0 } }))

@@ -1,8 +1,8 @@
 /**
  * Extends the leases of this worker's deliveries. Where the transport has a URL, a thread of its own does so, so that a
  * handler that blocks the main thread does not lose its job. Otherwise (in-process transports, clients that the
- * application owns), and until that thread is connected, the main thread does. A delivery whose lease is lost is ended,
- * and never settled.
+ * application owns, deliveries that belong to their connection), and until that thread is connected, the main thread does. A
+ * delivery whose lease is lost is ended, and never settled.
  */
 import { Worker as Thread } from "node:worker_threads"
 import type { Clock } from "../../async/clock.ts"

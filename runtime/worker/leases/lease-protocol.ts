@@ -7,6 +7,11 @@ export interface LeaseThreadTarget {
   readonly namespace: string | undefined
   /** Interval of the connection's heartbeat in milliseconds; 0: none. */
   readonly heartbeat: number | undefined
+  /**
+   * Whether the thread extends leases. Otherwise a delivery belongs to the connection that took it, and the thread only ends
+   * a process whose main thread is blocked.
+   */
+  readonly extendsLeases: boolean
 }
 
 export interface LeaseThreadData extends LeaseThreadTarget {

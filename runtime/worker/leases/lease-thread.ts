@@ -1,6 +1,7 @@
 /**
- * The thread that extends leases while the main thread may be blocked. It knows only tokens: those of new deliveries,
- * and once a second, while the main thread is not blocked, those of all deliveries.
+ * The thread that extends leases while the main thread may be blocked, and ends the process when a handler has blocked it past
+ * its hard limit. It knows only tokens: those of new deliveries, and once a second, while the main thread is not blocked, those
+ * of all deliveries.
  */
 import { parentPort, workerData } from "node:worker_threads"
 import { connectTransport } from "../../connection/connect.ts"
@@ -38,19 +39,20 @@ const trouble = (what: "leases" | "entry", cause: unknown) => {
   post({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
 }
 
-const extend = async (connected: Transport) => {
-  const now = performance.now()
-  if (clock.isBlocked(now)) {
-    clearInterval(timer)
-    try {
-      // Loaded when it is needed, which is hardly ever: it needs much more than the rest of this thread.
-      const { endBlocked, lastWords } = await import("./blocked.ts")
-      await endBlocked(connected, clock.lastRun(), [...held.keys()], lastWords(data.log))
-    } finally {
-      // `process.exit` would end only this thread.
-      process.kill(process.pid, "SIGKILL")
-    }
+/** Ends this process, once the job of the handler that blocks it is recorded as timed out. */
+const endProcess = async (open: Promise<Transport>): Promise<void> => {
+  clearInterval(timer)
+  try {
+    // Loaded when it is needed, which is hardly ever: it needs much more than the rest of this thread.
+    const { endBlocked, lastWords } = await import("./blocked.ts")
+    await endBlocked(open, clock.lastRun(), [...held.keys()], lastWords(data.log))
+  } finally {
+    // `process.exit` would end only this thread.
+    process.kill(process.pid, "SIGKILL")
   }
+}
+
+const extend = async (connected: Transport, now: number) => {
   if (busy) return
   const due = [...held].filter(([, since]) => now - since >= data.lease / 3).map(([token]) => token)
   if (due.length === 0) return
@@ -105,18 +107,24 @@ parentPort?.on("message", (command: LeaseThreadCommand) => {
 })
 
 const timer = setInterval(() => {
-  if (transport !== undefined) void extend(transport)
+  if (transport === undefined && data.extendsLeases) return
+  const now = performance.now()
+  if (clock.isBlocked(now)) void endProcess(transport === undefined ? open() : Promise.resolve(transport))
+  else if (transport !== undefined) void extend(transport, now)
 }, data.lease / 12)
 
 /** Delay between two attempts to connect, in milliseconds; the shortest lease is one second. */
 const AGAIN_MS = 250
 
-const connect = (): Promise<void> =>
+const open = (): Promise<Transport> =>
   connectTransport(data.url, {
     leaseMs: data.lease,
     ...(data.namespace === undefined ? {} : { namespace: data.namespace }),
     ...(data.heartbeat === undefined ? {} : { heartbeatMs: data.heartbeat }),
-  }).then(
+  })
+
+const connect = (): Promise<void> =>
+  open().then(
     (connected) => {
       transport = connected
       post({ kind: "ready" })
@@ -129,4 +137,5 @@ const connect = (): Promise<void> =>
     },
   )
 
-void connect()
+// Without leases to extend, a connection is opened only for the end of a blocked process.
+if (data.extendsLeases) void connect()

@@ -1,5 +1,5 @@
 /** Which thread extends the leases, before the lease thread is connected and after. */
-import { test } from "vitest"
+import { expect, test } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import type { Jobs } from "../../../../../runtime/transport/lift/transport.ts"
@@ -28,7 +28,7 @@ const inFlight = async () => {
   return { seen, jobs: counting, inFlight: new Map([[delivery.token, new InFlight(delivery, 0)]]) }
 }
 
-const target = { namespace: "test", heartbeat: undefined }
+const target = { namespace: "test", heartbeat: undefined, extendsLeases: true }
 const keeping = { lease: LEASE, log: makeLog({ level: "none" }), onLost: () => undefined }
 
 test("until its thread is connected, this one keeps the leases", async () => {
@@ -38,6 +38,20 @@ test("until its thread is connected, this one keeps the leases", async () => {
   const keeper = keepLeases({ ...keeping, ...rest, thread })
   try {
     await eventually(() => seen.extended >= 3, { message: "the lease is extended" })
+  } finally {
+    keeper.stop()
+  }
+})
+
+test("a thread for deliveries that belong to their connection leaves the leases to this one", async () => {
+  using folder = temporaryFolder()
+  const { seen, ...rest } = await inFlight()
+  const thread = { ...target, url: `sqlite:${folder.path}/board.db`, extendsLeases: false }
+  const lost: Array<string> = []
+  const keeper = keepLeases({ ...keeping, ...rest, thread, onLost: ({ delivery }) => lost.push(delivery.token) })
+  try {
+    await eventually(() => seen.extended >= 8, { message: "the lease is extended, also after three leases" })
+    expect(lost).toEqual([])
   } finally {
     keeper.stop()
   }
