@@ -6,6 +6,7 @@ import { type Client, connect } from "callboard"
 import { Schema } from "effect"
 import type { Reply } from "../../runtime/cluster/remote-command.ts"
 import { generateId } from "../../runtime/id.ts"
+import { isTerminal, STATES } from "../../runtime/protocol/state.ts"
 import { bundled } from "../support/servers/bundle.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
 import { type Proxy, startProxy } from "../unit/plugins/nats/proxy.ts"
@@ -410,13 +411,15 @@ const restOf = async (client: Client, plans: ReadonlyArray<Plan>, deadline: numb
           .job(id)
           .find()
           .catch(() => undefined)
-        if (view === undefined || !TERMINAL.has(view.state)) return false
+        if (view === undefined || !isTerminal(view.state)) return false
         open.delete(id)
       }
+      // What follows them. A broker without depths tells nothing of its queues.
+      if ((await client.jobs({ states: UNENDED, limit: 1 })).jobs.length > 0) return false
       return (await client.queues()).every((queue) => queue.depth + queue.scheduled === 0)
     },
     { deadline, every: 200, message: "the board comes to rest" },
   ).catch(() => undefined)
 }
 
-const TERMINAL = new Set(["succeeded", "failed", "cancelled", "expired"])
+const UNENDED = STATES.filter((state) => !isTerminal(state))
