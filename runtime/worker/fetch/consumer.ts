@@ -183,13 +183,27 @@ const LOST = "the connection to the transport is lost"
 const mayPass = (error: TransportError): boolean => error.retryable || error.reason === "internal"
 
 /**
- * Pulls once and passes the deliveries on. Both happen in one step: if the worker were stopped in between, the
- * deliveries would wait until their leases expire. With a full buffer nothing is pulled, and only the transport's
- * status is known.
+ * Pulls and passes the deliveries on, both in one step: if the worker were stopped in between, the deliveries would wait
+ * until their leases expire. While pulls are answered in full, the next one is sent before the deliveries are passed on, so
+ * that the broker works at the same time as the handlers. With a full buffer nothing is pulled, and only the transport's
+ * status is known. Returns how many deliveries the last pull brought.
  */
-const pull = async ({ jobs, accept }: ConsumerOptions, request: TakeOptions, signal: AbortSignal): Promise<number> => {
+const pull = async (options: ConsumerOptions, request: TakeOptions, signal: AbortSignal): Promise<number> => {
+  const { jobs, buffer, accept, burst } = options
   if (request.max < 1) return 0
-  const deliveries = await jobs.take(request, signal)
+  let asked = request.max
+  let deliveries = await jobs.take(request, signal)
+  while (deliveries.length === asked && !burst && !signal.aborted) {
+    const max = buffer.roomBehind(asked)
+    if (max === 0) break
+    const next = jobs.take({ ...request, max, wait: 0 }, signal)
+    next.catch(() => undefined)
+    // The request leaves the process at the end of this turn.
+    await new Promise((resolve) => setImmediate(resolve))
+    accept(deliveries)
+    asked = max
+    deliveries = await next
+  }
   accept(deliveries)
   return deliveries.length
 }
@@ -232,7 +246,8 @@ export class PullSizer {
     const looks = buffer.isCrowded || now - this.#lookedAt >= LOOK_MS
     if (!buffer.isCrowded) this.#thinAt = now
     if (looks || buffer.freeIfLimited === buffer.free) this.#lookedAt = now
-    return looks ? buffer.free : buffer.freeIfLimited
+    if (buffer.isCrowded) return buffer.free
+    return Math.min(looks ? buffer.free : buffer.freeIfLimited, buffer.largestPull)
   }
 
   /** Called after a pull while the buffer is crowded. Resolves when the next pull is worth its cost. */

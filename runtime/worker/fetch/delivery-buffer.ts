@@ -14,6 +14,9 @@ import { PrefetchQos } from "./prefetch.ts"
  */
 const LEAST_PLACES = 64
 
+/** Fewest deliveries for which two pulls are faster than one. */
+const LEAST_BATCH = 32
+
 export class DeliveryBuffer {
   readonly inFlight = new Map<string, InFlight>()
   readonly #buffered: Array<InFlight> = []
@@ -211,11 +214,27 @@ export class DeliveryBuffer {
   }
 
   get #hasRoom(): boolean {
-    // A pull costs a round trip, so under load it waits until a quarter of the places is free, or all that are fetched
-    // ahead. Buffered deliveries feed every handler meanwhile.
+    return this.free >= Math.max(1, Math.min(this.#quarter, this.#jobsLeft))
+  }
+
+  /**
+   * Fewest deliveries that a pull is sent for. A pull costs a round trip, so under load it waits until a quarter of the
+   * places is free, or all that are fetched ahead. Buffered deliveries feed every handler meanwhile.
+   */
+  get #quarter(): number {
     const places = Math.min(this.#qos.limit(this.#capacity), this.#places)
-    const quarter = Math.min(Math.floor(places / 4), this.#places - this.#slots)
-    return this.free >= Math.max(1, Math.min(quarter, this.#jobsLeft))
+    return Math.min(Math.floor(places / 4), this.#places - this.#slots)
+  }
+
+  /** Most deliveries of one pull: where a quarter is enough for a batch, pulls of one bring the broker work at all times. */
+  get largestPull(): number {
+    return this.#quarter >= LEAST_BATCH ? this.#quarter : Number.POSITIVE_INFINITY
+  }
+
+  /** Number of deliveries to pull before so many others, which have just come, are added; 0 where that is too few. */
+  roomBehind(coming: number): number {
+    const most = Math.min(this.freeIfLimited - coming, this.largestPull)
+    return most >= Math.max(LEAST_BATCH, this.#quarter) ? most : 0
   }
 
   /** Resolves when no delivery is left. */

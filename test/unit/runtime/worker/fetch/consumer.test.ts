@@ -1,7 +1,12 @@
-import { describe, expect, test } from "vitest"
+import { actor, connect, serve } from "callboard"
+import { describe, expect, onTestFinished, test } from "vitest"
+import { generateId } from "../../../../../runtime/id.ts"
 import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
 import { PullSizer } from "../../../../../runtime/worker/fetch/consumer.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
+import { Faults, faultyPlugin } from "../../../../support/faults.ts"
+import { eventually } from "../../../../support/servers/process.ts"
+import { start } from "../../../../support/services.ts"
 
 const delivery = (sequence: number): JobDelivery => ({
   token: `${sequence}`,
@@ -59,5 +64,44 @@ describe("pulls while tasks wait for their limits", () => {
     const before = performance.now()
     await pullSizer.pulled(1, 1, signal)
     expect(performance.now() - before).toBeLessThan(20)
+  })
+})
+
+describe("pulls under load", () => {
+  /** Submits tasks that no worker takes yet. Returns what a worker of their board needs. */
+  const waiting = async (count: number) => {
+    const faults = new Faults()
+    const [transport, transports] = [`faulty://${generateId()}`, { faulty: faultyPlugin(faults) }]
+    const client = await connect(transport, { transports })
+    onTestFinished(() => client.close())
+    await client.submitMany(Array.from({ length: count }, () => ({ task: "quick" })))
+    return { faults, options: { transport, transports, concurrency: 100, prefetch: 2 } }
+  }
+
+  test("are sent before the tasks of the one before them begin", async () => {
+    const { faults, options } = await waiting(400)
+    const order: Array<"take" | "run"> = []
+    faults.before = (call) => void (call === "jobs.take" && order.push("take"))
+    await start([actor("quick", { methods: { run: () => void order.push("run") } })], options)
+    await eventually(() => order.filter((each) => each === "run").length === 400)
+    expect(order.indexOf("run")).toBe(2)
+  })
+
+  test("leave no task behind when the worker stops before those that have come begin", async () => {
+    const { faults, options } = await waiting(400)
+    let ran = 0
+    const quick = actor("quick", { methods: { run: () => void ran++ } })
+    let takes = 0
+    let stopped: Promise<unknown> | undefined
+    faults.before = (call) => {
+      if (call === "jobs.take" && ++takes === 2) stopped = service.stop({ now: true })
+    }
+    const service = await serve({ ...options, actors: [quick], signals: false, logLevel: "none" })
+    await eventually(() => stopped !== undefined)
+    await stopped
+    faults.heal()
+    // A task that was left would come back when its lease has ended, after half a minute.
+    await start([quick], options)
+    await eventually(() => ran === 400)
   })
 })
