@@ -46,10 +46,10 @@ if (isHere && !isWatched) await import(pathToFileURL(program).href)
 else {
   const runtime = isHere ? { name: current, path: process.execPath } : runtimeOf(forced)
   const start = () => startProcess(runtime, program, args, { isWatched })
-  const first = start()
-  const following = followChild(first, constants.signals, (error) =>
+  const following = followChild(start, constants.signals, (error) =>
     fail(`could not start ${runtime.path}: ${error.message}`, 1),
   )
+  const first = following.child
   first.once("message", (message) => {
     // A process that was told to end is not started again.
     if (following.isSignalled()) return

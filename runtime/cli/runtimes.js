@@ -120,18 +120,22 @@ export function passSignal(child, signal) {
 }
 
 /**
- * Ends this process the way its child ended: with its exit code, or 128 + n when signal n ended it.
+ * Starts a child and ends this process the way the child ended: with its exit code, or 128 + n when signal n ended it.
  *
  * Signals are passed to the child and do not end this process before it, since callers wait for this process. A terminal
- * delivers Ctrl+C to both processes, so that the child gets it twice; it counts both as one.
+ * delivers Ctrl+C to both processes, so that the child gets it twice; it counts both as one. The listeners stand before the
+ * child is started: a signal that came in between would end this process and leave the child behind.
  *
- * @param {import("node:child_process").ChildProcess} child
+ * @param {() => import("node:child_process").ChildProcess} start
  * @param {Record<string, number>} signalNumbers
  * @param {(error: Error) => void} onError when the child could not be started
- * @returns {{ readonly isSignalled: () => boolean, readonly stop: () => void }} whether a signal was passed, and how to stop
- *   following the child
+ * @returns {{
+ *   readonly child: import("node:child_process").ChildProcess,
+ *   readonly isSignalled: () => boolean,
+ *   readonly stop: () => void,
+ * }} the child, whether a signal was passed, and how to stop following the child
  */
-export function followChild(child, signalNumbers, onError) {
+export function followChild(start, signalNumbers, onError) {
   const signals = /** @type {const} */ (["SIGINT", "SIGTERM", "SIGQUIT", "SIGHUP"])
   let isSignalled = false
   /** @param {NodeJS.Signals} signal */
@@ -145,6 +149,7 @@ export function followChild(child, signalNumbers, onError) {
    */
   const leave = (code, signal) => process.exit(code ?? 128 + (signal ? (signalNumbers[signal] ?? 0) : 0))
   for (const signal of signals) if (!windows || signal !== "SIGQUIT") process.on(signal, pass)
+  const child = start()
   child.on("error", onError)
   child.on("exit", leave)
   const stop = () => {
@@ -152,5 +157,5 @@ export function followChild(child, signalNumbers, onError) {
     child.off("error", onError)
     child.off("exit", leave)
   }
-  return { isSignalled: () => isSignalled, stop }
+  return { child, isSignalled: () => isSignalled, stop }
 }

@@ -14,8 +14,8 @@ if (bun === undefined) {
   process.stderr.write("Bun is missing: npm install\n")
   process.exit(127)
 }
-const child = spawn(bun.path, process.argv.slice(2), { stdio: "inherit" })
-followChild(child, constants.signals, (error) => {
+const start = () => spawn(bun.path, process.argv.slice(2), { stdio: "inherit" })
+followChild(start, constants.signals, (error) => {
   process.stderr.write(`could not start ${bun.path}: ${error.message}\n`)
   process.exit(1)
 })
