@@ -1,5 +1,6 @@
 /** Routes about many jobs: lists and bulk calls, by one filter of query parameters, and the same for dead letters. */
 
+import { setTimeout as sleep } from "node:timers/promises"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { Client } from "../client/client.ts"
@@ -212,6 +213,18 @@ const bulk = {
 /** How far the number of matches may be from what the caller expects. */
 const TOLERANCE = 0.01
 
+/**
+ * The moment up to which a dry run looks, once it has come. It is the next millisecond: jobs that changed in the one of the
+ * call, right before it, are meant, and those that change after it are not. A later one that was given would take in jobs that
+ * are submitted up to then.
+ */
+const dryRunUntil = async (given: Date | undefined): Promise<Date> => {
+  const next = Date.now() + 1
+  if (given !== undefined && given.getTime() < next) return given
+  while (Date.now() < next) await sleep(1)
+  return new Date(next)
+}
+
 const decided = async (
   { c, context: { client } }: RouteRequest,
   decision: "cancel" | "retry",
@@ -222,8 +235,7 @@ const decided = async (
   const budget = DEFAULT_BUDGET_MS / 1_000
   const { limit: _limit, after: _after, ...which } = query
   if (dryRun) {
-    // With a later `until`, jobs that are submitted up to then would match as well.
-    const until = new Date(Math.min(Date.now(), query.until?.getTime() ?? Number.POSITIVE_INFINITY))
+    const until = await dryRunUntil(query.until)
     const plan = await boundedRead(c.req.raw.signal, (signal) =>
       client.planAll(decision, { ...which, until, budget, signal }),
     )
@@ -250,7 +262,7 @@ const decidedNamed = async (
   dryRun: boolean,
 ): Promise<Response> => {
   if (dryRun) {
-    const until = new Date(Math.min(Date.now(), given?.getTime() ?? Number.POSITIVE_INFINITY))
+    const until = await dryRunUntil(given)
     const plan = await withReadDeadline(client.planAll(decision, { ...query, until }))
     return json<typeof BulkPlan.Type>({ ...plan, until: until.toISOString() })
   }

@@ -229,6 +229,21 @@ describe("bulk", () => {
     expect(await ask("POST", "/v1/jobs/retry?dryRun=true")).toMatchObject({ status: 400, body: { field: "state" } })
   })
 
+  test("a dry run means the jobs that were submitted right before it", async () => {
+    const { ask, submit } = await start()
+    const ids: Array<string> = []
+    for (let n = 1; n <= 50; n++) {
+      ids.push((await submit({ task: "work.echo", delay: 3600 })).body.id)
+      const { body } = await ask("POST", "/v1/jobs/cancel?queue=default&dryRun=true")
+      expect(body).toMatchObject({ will: n, changed: 0 })
+      const one = await ask("POST", `/v1/jobs/cancel?ids=${ids.at(-1)}&dryRun=true`)
+      expect(one.body).toMatchObject({ will: 1, changed: 0 })
+    }
+    const { body } = await ask("POST", "/v1/jobs/cancel?queue=default&dryRun=true")
+    await submit({ task: "work.echo", delay: 3600 })
+    expect((await ask("POST", `/v1/jobs/cancel?queue=default&until=${body.until}`)).body).toMatchObject({ changed: 50 })
+  })
+
   test("jobs that are named one by one are tried, and then decided about, each once", async () => {
     const running = await start()
     const { ask, submit } = running
