@@ -1,4 +1,5 @@
 /** A chord of 10,000 members through the death of its workers: no member is lost or counted twice, and the body starts once. */
+import { writeFileSync } from "node:fs"
 import type { Client } from "callboard"
 import { describe, expect, test } from "vitest"
 import { decodePart } from "../../runtime/protocol/chord.ts"
@@ -19,11 +20,17 @@ describe.each(sharedBoards)("on $name", (kind) => {
     await using board = await kind.open()
     const client = await clientOf(board, 2)
     const ledger = `${board.folder}/ledger`
+    // Most members wait for a worker's death, so that none can complete the chord before it.
+    const [first, second] = [`${board.folder}/first`, `${board.folder}/second`]
+    const gateOf = (n: number) => (n < MEMBERS / 4 ? {} : { gate: n < (MEMBERS * 3) / 4 ? first : second })
     const body = await client.submit("e2e.numbers", {
-      chord: Array.from({ length: MEMBERS }, (_, n) => ({ task: "e2e.number", input: { n } })),
+      chord: Array.from({ length: MEMBERS }, (_, n) => ({ task: "e2e.number", input: { n, ...gateOf(n) } })),
       kwargs: { ledger },
     })
-    for (const counted of [1, MEMBERS / 2]) {
+    for (const [counted, gate] of [
+      [1, first],
+      [MEMBERS / 2, second],
+    ] as const) {
       const worker = await startService(board, 2, { concurrency: 50 })
       await eventually(async () => (await countedOf(client)) >= counted, {
         deadline: DEADLINE,
@@ -33,6 +40,7 @@ describe.each(sharedBoards)("on $name", (kind) => {
       worker.kill("SIGKILL")
       await worker.exited
       expect((await body.find()).state).toBe("deferred")
+      writeFileSync(gate, "")
     }
     await startService(board, 2, { concurrency: 50 })
     expect(await body.outcome({ timeout: 150 })).toMatchObject({ state: "succeeded" })

@@ -92,7 +92,10 @@ const e2e = actor("e2e", {
       return job.attempt
     },
     /** A member of a chord; `numbers` is the body, which notes how many results it got and whether they are in order. */
-    number: ({ n }: { n: number }) => n,
+    number: async ({ n, gate }: { n: number; gate?: string }) => {
+      if (gate !== undefined) await exists(gate)
+      return n
+    },
     numbers: {
       params: ["members", "ledger"],
       run: ({ members, ledger }: { members: ReadonlyArray<number>; ledger: string }) => {
