@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs"
 import { describe, expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
 import { type SharedBoard, sharedBoards } from "./boards.ts"
-import { clientOf, DEADLINE, linesOf, startService } from "./processes.ts"
+import { clientOf, DEADLINE, freeze, linesOf, startService } from "./processes.ts"
 
 /** Longest time until the jobs of a dead worker have failed, in seconds: it has missed two rounds of maintenance. */
 const DEATH_SECONDS = 60
@@ -67,7 +67,7 @@ describe.concurrent.each(sharedBoards)("acked early, on $name", (kind) => {
     const job = await client.submit("e2e.early", { input: { started, ownGate } })
     const redelivered = await client.submit("e2e.step", { input: { started: late, ownGate } })
     await Promise.all([begun("started", 1), begun("late", 1)])
-    first.kill("SIGSTOP")
+    await freeze(first, client)
     const second = await startService(board, LEASE)
     await begun("late", 2)
     first.kill("SIGCONT")

@@ -2,6 +2,7 @@
 import { fileURLToPath } from "node:url"
 import { connect } from "callboard"
 import { describe, expect, onTestFinished, test } from "vitest"
+import { freeze } from "../e2e/processes.ts"
 import { bundled } from "../support/servers/bundle.ts"
 import { eventually, spawnScript } from "../support/servers/process.ts"
 import { BOARD, begin, namesOf, refusal } from "./board-scene.ts"
@@ -167,12 +168,12 @@ onEveryBoard((newBoard, transport) => {
     if (transport !== "memory")
       test("an owner process that was frozen while another took over is refused", async () => {
         const url = newBoard()
-        const { board } = await begin(url)
+        const { board, client } = await begin(url)
         const job = await board.post("a")
         const child = await owner(url, 1)
         await wait(1_500)
         expect(await board.findOwner(job)).toBe("owner")
-        child.kill("SIGSTOP")
+        await freeze(child, client)
         const claim = await board.take("owner", { wait: 10 })
         child.kill("SIGCONT")
         child.write("consume\n")
