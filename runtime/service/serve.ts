@@ -218,7 +218,8 @@ const nextName = (): string => {
 
 /**
  * The lease thread opens the transport a second time. That is possible with a URL of a built-in plugin whose transport reaches
- * beyond this process. It extends no leases where a delivery belongs to the connection that took it.
+ * beyond this process. Where deliveries belong to the connection that took them, it extends the leases of the others: those of
+ * tasks that the transport of the records delivers.
  */
 const leaseThreadOf = (
   target: string | object,
@@ -228,6 +229,6 @@ const leaseThreadOf = (
   const { reach, leases } = connection.transport.capabilities
   if (typeof target !== "string" || reach === "process") return {}
   if (Object.keys(options.transports ?? {}).some((scheme) => target.startsWith(`${scheme}:`))) return {}
-  const extendsLeases = leases !== "connection"
-  return { leaseThread: { url: target, namespace: options.namespace, heartbeat: options.heartbeatMs, extendsLeases } }
+  const extendsAlone = leases !== "connection"
+  return { leaseThread: { url: target, namespace: options.namespace, heartbeat: options.heartbeatMs, extendsAlone } }
 }

@@ -1,8 +1,8 @@
 /**
  * Extends the leases of this worker's deliveries. Where the transport has a URL, a thread of its own does so, so that a
  * handler that blocks the main thread does not lose its job. Otherwise (in-process transports, clients that the
- * application owns, deliveries that belong to their connection), and until that thread is connected, the main thread does. A
- * delivery whose lease is lost is ended, and never settled.
+ * application owns), and until that thread is connected, the main thread does. Where some deliveries belong to the connection
+ * that took them, both do. A delivery whose lease is lost is ended, and never settled.
  */
 import { Worker as Thread } from "node:worker_threads"
 import type { Clock } from "../../async/clock.ts"
@@ -122,6 +122,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   thread.on("message", (message: LeaseThreadMessage) => {
     if (message.kind === "lost") for (const token of message.tokens) lost(options, token)
     else if (message.kind === "ready") {
+      if (!target.extendsAlone) return
       here?.stop()
       here = undefined
     } else if (message.kind === "trouble") options.log.warn("leases could not be extended", { cause: message.message })

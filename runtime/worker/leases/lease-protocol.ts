@@ -8,10 +8,10 @@ export interface LeaseThreadTarget {
   /** Interval of the connection's heartbeat in milliseconds; 0: none. */
   readonly heartbeat: number | undefined
   /**
-   * Whether the thread extends leases. Otherwise a delivery belongs to the connection that took it, and the thread only ends
-   * a process whose main thread is blocked.
+   * Whether the thread alone extends the leases once it is connected. Otherwise some deliveries belong to the connection that
+   * took them: the main thread goes on to extend all leases, and it alone can tell which ones are lost.
    */
-  readonly extendsLeases: boolean
+  readonly extendsAlone: boolean
 }
 
 export interface LeaseThreadData extends LeaseThreadTarget {

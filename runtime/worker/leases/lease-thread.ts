@@ -63,7 +63,8 @@ const extend = async (connected: Transport, now: number) => {
     const lost = due.filter((_, at) => kept[at] === false)
     // A lost lease is tried again: the worker may continue with the job as long as no other delivery has claimed it.
     for (const token of due) if (held.has(token)) held.set(token, now)
-    if (lost.length > 0) post({ kind: "lost", tokens: lost })
+    // A delivery that belongs to the connection of the main thread is not known here.
+    if (lost.length > 0 && data.extendsAlone) post({ kind: "lost", tokens: lost })
   } catch (cause) {
     trouble("leases", cause)
   } finally {
@@ -107,7 +108,6 @@ parentPort?.on("message", (command: LeaseThreadCommand) => {
 })
 
 const timer = setInterval(() => {
-  if (transport === undefined && data.extendsLeases) return
   const now = performance.now()
   if (clock.isBlocked(now)) void endProcess(transport === undefined ? open() : Promise.resolve(transport))
   else if (transport !== undefined) void extend(transport, now)
@@ -137,5 +137,4 @@ const connect = (): Promise<void> =>
     },
   )
 
-// Without leases to extend, a connection is opened only for the end of a blocked process.
-if (data.extendsLeases) void connect()
+void connect()

@@ -28,7 +28,7 @@ const inFlight = async () => {
   return { seen, jobs: counting, inFlight: new Map([[delivery.token, new InFlight(delivery, 0)]]) }
 }
 
-const target = { namespace: "test", heartbeat: undefined, extendsLeases: true }
+const target = { namespace: "test", heartbeat: undefined, extendsAlone: true }
 const keeping = { lease: LEASE, log: makeLog({ level: "none" }), onLost: () => undefined }
 
 test("until its thread is connected, this one keeps the leases", async () => {
@@ -43,10 +43,10 @@ test("until its thread is connected, this one keeps the leases", async () => {
   }
 })
 
-test("a thread for deliveries that belong to their connection leaves the leases to this one", async () => {
+test("beside a thread that does not know deliveries of this connection, this one keeps the leases", async () => {
   using folder = temporaryFolder()
   const { seen, ...rest } = await inFlight()
-  const thread = { ...target, url: `sqlite:${folder.path}/board.db`, extendsLeases: false }
+  const thread = { ...target, url: `sqlite:${folder.path}/board.db`, extendsAlone: false }
   const lost: Array<string> = []
   const keeper = keepLeases({ ...keeping, ...rest, thread, onLost: ({ delivery }) => lost.push(delivery.token) })
   try {
