@@ -17,6 +17,7 @@ import {
   packTokens,
   type RunDetails,
   SharedHeartbeat,
+  SharedToken,
 } from "./lease-protocol.ts"
 
 interface LeaseKeeperOptions {
@@ -91,16 +92,18 @@ const lost = (options: LeaseKeeperOptions, token: string): void => {
   if (inFlight !== undefined && inFlight.phase !== "settling" && !inFlight.offQueue) options.onLost(inFlight)
 }
 
-/** Interval at which the thread gets the list of all deliveries. New ones are sent to it at once. */
+/** Longest interval at which the thread gets the list of all deliveries. New ones are passed on at once. */
 const SYNC_MS = 1_000
 const BEAT_MS = 250
 
 const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): LeaseKeeper => {
   const clock = new SharedHeartbeat()
+  const newest = new SharedToken()
   const data: LeaseThreadData = {
     ...target,
     lease: options.lease,
     clock: clock.buffer,
+    newest: newest.buffer,
     log: options.log.settings,
   }
   // The repository runs TypeScript and the package JavaScript; the file of the thread has the same extension as this
@@ -133,12 +136,19 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   thread.unref()
   clock.beat()
   const beats = setInterval(() => clock.beat(), BEAT_MS)
+  // A lease is extended when a third of it is over: by then the thread knows of a delivery that has ended meanwhile.
   const syncs = setInterval(
     () => post({ kind: "held", tokens: packTokens(leased(options).map(({ delivery }) => delivery.token)) }),
-    SYNC_MS,
+    Math.min(SYNC_MS, options.lease / 4),
   )
+  const added = (tokens: ReadonlyArray<string>): void => {
+    const [only] = tokens
+    // The token before it is replaced, whose delivery has ended: this one is alone.
+    const isNoted = only !== undefined && options.inFlight.size <= 1 && tokens.length === 1 && newest.write(only)
+    if (!isNoted) post({ kind: "added", tokens: packTokens(tokens) })
+  }
   return {
-    added: (tokens) => post({ kind: "added", tokens: packTokens(tokens) }),
+    added,
     deadline: (at) => clock.deadline(at),
     calling: (run) => clock.note(run),
     keepAlive: (key, ttlMs) => post({ kind: "keep-alive", key, ttlMs }),

@@ -18,6 +18,8 @@ export interface LeaseThreadData extends LeaseThreadTarget {
   /** Length of a lease, in milliseconds. */
   readonly lease: number
   readonly clock: SharedArrayBuffer
+  /** Memory of the {@link SharedToken}. */
+  readonly newest: SharedArrayBuffer
   /**
    * Settings of the log for the message before the process is killed. Absent where only the host application has a log;
    * then there is no message.
@@ -31,7 +33,7 @@ export const packTokens = (tokens: Iterable<string>): Tokens => [...tokens].join
 export const unpackTokens = (tokens: Tokens): ReadonlyArray<string> => (tokens === "" ? [] : tokens.split("\n"))
 
 export type LeaseThreadCommand =
-  /** Deliveries that were just pulled. */
+  /** Deliveries that were just pulled. One that is alone in the worker is not posted: see {@link SharedToken}. */
   | { readonly kind: "added"; readonly tokens: Tokens }
   /** All deliveries that the worker has now. */
   | { readonly kind: "held"; readonly tokens: Tokens }
@@ -147,5 +149,49 @@ export class SharedHeartbeat {
     const [turn = 0, leftMs = 0] = this.#times
     if (turn !== this.#seen.turn) this.#seen = { turn, at: now }
     return turn > 0 && now > this.#seen.at + leftMs + GRACE_MS && leftMs > -GRACE_MS / 2
+  }
+}
+
+/** Longest token in shared memory, in bytes. A longer one is posted as a message. */
+const TOKEN_BYTES = 1_024
+
+/**
+ * Memory with the token of the newest delivery, where that is alone in its worker. The lease thread reads it with its next look
+ * at the leases: a message for each task of an idle worker would wake the thread each time.
+ */
+export class SharedToken {
+  readonly buffer: SharedArrayBuffer
+  /** A counter that rises before and after each write, so that it is odd during one, and the length of the token in bytes. */
+  readonly #state: Int32Array
+  readonly #bytes: Uint8Array
+  readonly #encoder = new TextEncoder()
+  readonly #draft = new Uint8Array(TOKEN_BYTES)
+  #seen = 0
+
+  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(8 + TOKEN_BYTES)) {
+    this.buffer = buffer
+    this.#state = new Int32Array(buffer, 0, 2)
+    this.#bytes = new Uint8Array(buffer, 8, TOKEN_BYTES)
+  }
+
+  /** Replaces the token. False where it is too long, and the one before stays. */
+  write(token: string): boolean {
+    const { read, written } = this.#encoder.encodeInto(token, this.#draft)
+    if (read < token.length) return false
+    Atomics.add(this.#state, 0, 1)
+    this.#bytes.set(this.#draft)
+    this.#state[1] = written
+    Atomics.add(this.#state, 0, 1)
+    return true
+  }
+
+  /** The token, if it was written since the last call and is not just being replaced. */
+  read(): string | undefined {
+    const count = Atomics.load(this.#state, 0)
+    if (count === this.#seen || (count & 1) === 1) return undefined
+    const bytes = this.#bytes.slice(0, this.#state[1])
+    if (Atomics.load(this.#state, 0) !== count) return undefined
+    this.#seen = count
+    return new TextDecoder().decode(bytes)
   }
 }

@@ -1,7 +1,7 @@
 /**
  * The thread that extends leases while the main thread may be blocked, and ends the process when a handler has blocked it past
- * its hard limit. It knows only tokens: those of new deliveries, and once a second, while the main thread is not blocked, those
- * of all deliveries.
+ * its hard limit. It knows only tokens: those of new deliveries, and at short intervals, while the main thread is not blocked,
+ * those of all deliveries.
  */
 import { parentPort, workerData } from "node:worker_threads"
 import { connectTransport } from "../../connection/connect.ts"
@@ -12,11 +12,13 @@ import {
   type LeaseThreadData,
   type LeaseThreadMessage,
   SharedHeartbeat,
+  SharedToken,
   unpackTokens,
 } from "./lease-protocol.ts"
 
 const data: LeaseThreadData = workerData
 const clock = new SharedHeartbeat(data.clock)
+const newest = new SharedToken(data.newest)
 /** By token, when its lease was last extended, or when it came. */
 const held = new Map<string, number>()
 let transport: Transport | undefined
@@ -82,18 +84,23 @@ const beat = async () => {
   }
 }
 
+/**
+ * Extends the lease of a delivery from now on. A delivery that came before this thread was connected may be older than it seems,
+ * so its lease is extended at once.
+ */
+const add = (token: string): void => {
+  if (!held.has(token)) held.set(token, transport === undefined ? Number.NEGATIVE_INFINITY : performance.now())
+}
+
 parentPort?.on("message", (command: LeaseThreadCommand) => {
   switch (command.kind) {
-    case "added": {
-      // A delivery that came before this thread was connected may be older than it seems, so its lease is extended at
-      // once.
-      const since = transport === undefined ? Number.NEGATIVE_INFINITY : performance.now()
-      for (const token of unpackTokens(command.tokens)) held.set(token, since)
+    case "added":
+      for (const token of unpackTokens(command.tokens)) add(token)
       break
-    }
     case "held": {
       const still = new Set(unpackTokens(command.tokens))
       for (const token of held.keys()) if (!still.has(token)) held.delete(token)
+      for (const token of still) add(token)
       break
     }
     case "keep-alive":
@@ -108,6 +115,8 @@ parentPort?.on("message", (command: LeaseThreadCommand) => {
 })
 
 const timer = setInterval(() => {
+  const token = newest.read()
+  if (token !== undefined) add(token)
   const now = performance.now()
   if (clock.isBlocked(now)) void endProcess(transport === undefined ? open() : Promise.resolve(transport))
   else if (transport !== undefined) void extend(transport, now)

@@ -1,11 +1,13 @@
 /** Which thread extends the leases, before the lease thread is connected and after. */
-import { expect, test } from "vitest"
+import { connect } from "callboard"
+import { expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import type { Jobs } from "../../../../../runtime/transport/lift/transport.ts"
 import { InFlight } from "../../../../../runtime/worker/in-flight.ts"
 import { keepLeases } from "../../../../../runtime/worker/leases/lease-keeper.ts"
 import { taskOf } from "../../../../kit/task.ts"
+import { block } from "../../../../support/block.ts"
 import { memory } from "../../../../support/memory.ts"
 import { eventually, freePort, temporaryFolder } from "../../../../support/servers/process.ts"
 
@@ -70,6 +72,51 @@ test("once its thread is connected, this one leaves them to it", async () => {
     }
     // The pause between two checks is four times the interval of extensions.
     await eventually(rests, { every: (LEASE / 3) * 4, message: "it extends no more" })
+  } finally {
+    keeper.stop()
+  }
+})
+
+test("a delivery that came alone keeps its lease while this thread blocks at once", async () => {
+  using folder = temporaryFolder()
+  const url = `sqlite:${folder.path}/board.db?lease=1`
+  const client = await connect(url)
+  onTestFinished(() => client.close())
+  const { jobs } = client.connection
+  await client.submitMany(["first", "second"].map((id) => ({ task: "none", id })))
+  const inFlight = new Map<string, InFlight>()
+  const lost: Array<string> = []
+  const onLost = ({ delivery }: InFlight) => lost.push(delivery.token)
+  const seen = { extended: 0 }
+  const counting: Jobs = Object.assign(Object.create(jobs), {
+    extend: (tokens: ReadonlyArray<string>) => {
+      seen.extended++
+      return jobs.extend(tokens)
+    },
+  })
+  const thread = { ...target, namespace: undefined, url }
+  const keeper = keepLeases({ ...keeping, jobs: counting, inFlight, thread, onLost })
+  const pull = () => jobs.take({ queues: ["default"], max: 1, wait: 0 }, new AbortController().signal)
+  const take = async () => {
+    const [delivery] = await pull()
+    if (delivery === undefined) throw new Error("nothing was pulled")
+    inFlight.set(delivery.token, new InFlight(delivery, 0))
+    keeper.added([delivery.token])
+  }
+  try {
+    await take()
+    const connected = async () => {
+      const before = seen.extended
+      await new Promise((resolve) => setTimeout(resolve, LEASE / 2))
+      return seen.extended === before
+    }
+    await eventually(connected, { message: "the thread is connected" })
+    await jobs.end([...inFlight.keys()].map((token) => ({ token, then: { kind: "ack" } })))
+    inFlight.clear()
+    await take()
+    block(3 * LEASE)
+    expect(await pull()).toEqual([])
+    expect(lost).toEqual([])
   } finally {
     keeper.stop()
   }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { GRACE_MS, SharedHeartbeat } from "../../../../../runtime/worker/leases/lease-protocol.ts"
+import { GRACE_MS, SharedHeartbeat, SharedToken } from "../../../../../runtime/worker/leases/lease-protocol.ts"
 
 const note = { token: "t.1", fence: "0001", id: "job", startedAt: 500, hardSeconds: 0.5, rejects: true, keepMs: -1 }
 
@@ -19,6 +19,27 @@ describe("the note of the last run", () => {
     clock.note(note)
     clock.note({ ...note, token: "t".repeat(2_048) })
     expect(clock.lastRun()).toBeUndefined()
+  })
+})
+
+describe("the token of the newest delivery", () => {
+  test("is read once by the other thread, and only the last one that was written", () => {
+    const main = new SharedToken()
+    const other = new SharedToken(main.buffer)
+    expect(other.read()).toBeUndefined()
+    for (const token of ["a token that is longer than the next one", "t.2", "é\n.3"]) {
+      main.write("replaced")
+      expect(main.write(token)).toBe(true)
+      expect([other.read(), other.read()]).toEqual([token, undefined])
+    }
+  })
+
+  test("that is too long is not written, and the one before stays", () => {
+    const main = new SharedToken()
+    main.write("t.1")
+    expect(main.write("t".repeat(1_025))).toBe(false)
+    expect(main.write("é".repeat(513))).toBe(false)
+    expect(new SharedToken(main.buffer).read()).toBe("t.1")
   })
 })
 
