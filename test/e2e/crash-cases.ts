@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url"
 import type { Client, ReceivedEvent } from "callboard"
 import { describe, expect, test } from "vitest"
 import { eventually, spawnScript } from "../support/servers/process.ts"
+import { expectOneRun } from "./blocked-handlers.ts"
 import type { BoardKind, SharedBoard } from "./boards.ts"
 import { clientOf, DEADLINE, freeze, linesOf, startService } from "./processes.ts"
 
@@ -116,14 +117,7 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
 
     test.sequential("a handler that blocks its thread for three leases is not delivered again", async () => {
       await using board = await kind.open()
-      const client = await clientOf(board, 3)
-      const ledger = `${board.folder}/ledger`
-      const [first, second] = await Promise.all([startService(board, 3), startService(board, 3)])
-      const job = await client.submit("e2e.block", { input: { ms: 9_500, ledger } })
-      const pid = await job.result({ timeout: 60 })
-      expect([first.pid, second.pid]).toContain(pid)
-      expect(linesOf(ledger)).toEqual([`${pid}`])
-      expect(await job.find()).toMatchObject({ attempts: 1 })
+      await expectOneRun(board)
     })
 
     test.sequential("a handler that blocks its thread past its hard limit fails and ends its worker; its neighbours run elsewhere, uncounted", async () => {

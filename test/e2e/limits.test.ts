@@ -4,6 +4,7 @@ import type { Client } from "callboard"
 import { describe, expect, test } from "vitest"
 import { LIMIT_PREFIX } from "../../runtime/worker/limits/state.ts"
 import { eventually } from "../support/servers/process.ts"
+import { expectSlotKept } from "./blocked-handlers.ts"
 import { sharedBoards } from "./boards.ts"
 import { clientOf, DEADLINE, linesOf, startService } from "./processes.ts"
 
@@ -40,17 +41,7 @@ describe.concurrent.each(sharedBoards)("on $name", (kind) => {
 
   test.sequential("a worker whose handler blocks its thread keeps its slot", async () => {
     await using board = await kind.open()
-    const client = await clientOf(board, 3)
-    const ledger = `${board.folder}/ledger`
-    await startService(board, 3)
-    const input = { ms: 9_000, ledger }
-    const blocks = await client.submit("e2e.singleBlock", { input })
-    await eventually(() => linesOf(ledger).length === 1, { deadline: DEADLINE, message: "it blocks" })
-    await startService(board, 3)
-    const other = await client.submit("e2e.singleBlock", { input: { ms: 0, ledger } })
-    await other.outcome({ timeout: 40 })
-    await blocks.outcome({ timeout: 10 })
-    expect(linesOf(ledger)).toEqual(["begin", "end", "begin", "end"])
+    await expectSlotKept(board)
   }, 60_000)
 
   test.sequential("tens of thousands of delayed tasks take no memory in a worker", async () => {
