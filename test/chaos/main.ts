@@ -1,6 +1,6 @@
 /**
  * The long form: `npm run chaos -- [sqlite] [nats] [postgres] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]
- * [--outages 8] [--stuck 5]`. Exits 1 when the checker finds a problem.
+ * [--outages 8] [--stuck 5] [--concurrency 16]`. Exits 1 when the checker finds a problem.
  *
  * - `npm run chaos -- nats3`: a cluster of three nats-servers, of which one at a time is killed, frozen or cut off from the
  *   others, for 5 to 40 seconds; it runs only when it is named.
@@ -33,9 +33,13 @@ const { values, positionals } = parseArgs({
     cuts: { type: "string", default: "10" },
     outages: { type: "string", default: "8" },
     stuck: { type: "string", default: "5" },
+    concurrency: { type: "string" },
     seconds: { type: "string", default: "600" },
   },
 })
+
+/** So many handlers that a worker sends its next pull before the tasks of the last one begin. */
+const MANY_HANDLERS = 100
 
 const longRuns = async (): Promise<boolean> => {
   let ok = true
@@ -62,7 +66,7 @@ const longRuns = async (): Promise<boolean> => {
             brokerRestarts: Number(values.restarts),
             cuts: isCluster ? 0 : Number(values.cuts),
           }),
-      concurrency: 16,
+      concurrency: Number(values.concurrency ?? (kind.name === "nats" ? MANY_HANDLERS : 16)),
       restMs: 300_000,
     })
     const report = check(history)
