@@ -39,10 +39,17 @@ export class ExactDate extends Date {
   }
 }
 
-/** An {@link ExactDate} of ISO 8601 text. Fails with InvalidTime. */
+/** A time with seconds in its offset from UTC, as Python writes one of before the zone was standardised. */
+const ZONE_SECONDS = /^(.{10}.[\d:.]+([+-])\d\d:\d\d):([0-5]\d(?:\.\d{1,6})?)$/
+
+/** An {@link ExactDate} of ISO 8601 text, whose offset may have seconds. Fails with InvalidTime. */
 export const exactDate = (text: string): Result.Result<ExactDate, InvalidTime> => {
-  const parsed = parseTimeParts(text)
-  return Result.isFailure(parsed) ? Result.fail(parsed.failure) : Result.succeed(new ExactDate(parsed.success.ms, text))
+  const [, minutes = text, sign, seconds = "0"] = ZONE_SECONDS.exec(text) ?? []
+  const parsed = parseTimeParts(minutes)
+  if (Result.isFailure(parsed)) return Result.fail(parsed.failure)
+  const { ms, micros } = parsed.success
+  const east = (sign === "-" ? -1000 : 1000) * Number(seconds)
+  return Result.succeed(new ExactDate(east === 0 ? ms : Math.floor(ms + micros / 1000 - east), text))
 }
 
 /** The text of any date; empty when it is invalid or outside the years 1–9999, which no Python could read. */

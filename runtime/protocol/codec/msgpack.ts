@@ -4,7 +4,6 @@
  */
 import { Encoder, ExtData, ExtensionCodec } from "@msgpack/msgpack"
 import * as Result from "effect/Result"
-import { parseTimeParts } from "../time.ts"
 import { dateText, Exact } from "../value.ts"
 import {
   type Codec,
@@ -28,10 +27,8 @@ const decode = (bytes: Uint8Array): Result.Result<unknown, CodecFailure> => {
 
 /** A timestamp in its longest form, which every reader knows: 12 bytes, nanoseconds, then seconds. */
 const writeTimestamp = (date: Date): Uint8Array => {
-  const text = dateText(date)
-  const parsed = parseTimeParts(text)
-  const seconds = Result.isFailure(parsed) ? 0 : Math.floor(parsed.success.ms / 1000)
-  const fraction = /[.,](\d{1,9})/.exec(text)?.[1] ?? ""
+  const seconds = Math.floor(date.getTime() / 1000)
+  const fraction = /[.,](\d{1,9})/.exec(dateText(date))?.[1] ?? ""
   const data = new Uint8Array(12)
   const view = new DataView(data.buffer)
   view.setUint32(0, Number(fraction.padEnd(9, "0")))

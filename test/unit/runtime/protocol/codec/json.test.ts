@@ -57,6 +57,11 @@ describe("reading", () => {
     expect(date).toBeInstanceOf(Date)
     expect(date).toMatchObject({ text: "2031-11-19T03:25:18.334169+02:00" })
     expect(date instanceof Date && date.getTime()).toBe(1952817918334)
+    // Zones had offsets with seconds before they were standardised.
+    const old = read(wrap("datetime", "1880-07-09T08:30:44.001000+00:53:28"))
+    expect(old).toMatchObject({ text: "1880-07-09T08:30:44.001000+00:53:28" })
+    expect(old instanceof Date && old.toISOString()).toBe("1880-07-09T07:37:16.001Z")
+    expect(read(wrap("datetime", "1880-07-09T08:30:44-03:30:52.5"))).toEqual(new Date("1880-07-09T12:01:36.500Z"))
     expect(read(wrap("date", "2031-09-06"))).toEqual(new Exact("date", "2031-09-06"))
     expect(read(wrap("time", "20:57:24.052237"))).toEqual(new Exact("time", "20:57:24.052237"))
     expect(read(wrap("decimal", "1E+400"))).toEqual(new Exact("decimal", "1E+400"))

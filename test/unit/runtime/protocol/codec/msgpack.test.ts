@@ -108,6 +108,9 @@ describe("writing", () => {
     expect(back(new ExactDate(0, "1970-01-01T02:00:00.000001+02:00"))).toMatchObject({
       text: "1970-01-01T00:00:00.000001+00:00",
     })
+    expect(back(new ExactDate(-1001, "1970-01-01T00:53:26.999+00:53:28"))).toMatchObject({
+      text: "1969-12-31T23:59:58.999000+00:00",
+    })
     expect(
       back([new Uint8Array([9, 1, 2]).subarray(1), new Uint16Array([0x0201]), new Uint16Array([0x0201]).buffer]),
     ).toEqual(Array(3).fill(new Uint8Array([1, 2])))
