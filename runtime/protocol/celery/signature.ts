@@ -258,6 +258,7 @@ export const taskOfSignature = (
       eta: countdown === null ? eta.success : given.now + countdown * 1000,
       expires: expires.success,
       timelimit: { hard: numberOption(options, "time_limit"), soft: numberOption(options, "soft_time_limit") },
+      ignoreResult: options.ignore_result === true,
       ...stampsOf(options),
       own,
       custom: isMap(options.headers) ? options.headers : EMPTY,

@@ -134,6 +134,7 @@ describe("taskOfSignature", () => {
       time_limit: 30,
       soft_time_limit: 20,
       headers: { "x-a": 1 },
+      ignore_result: true,
       stamped_headers: ["tenant"],
       tenant: "t1",
       link,
@@ -152,6 +153,7 @@ describe("taskOfSignature", () => {
       eta: Date.UTC(2026, 10, 21),
       expires: now + 60_000,
       timelimit: { hard: 30, soft: 20 },
+      ignoreResult: true,
       stampedHeaders: ["tenant"],
       stamps: { tenant: "t1" },
       custom: { "x-a": 1 },
@@ -169,7 +171,7 @@ describe("taskOfSignature", () => {
     expect(sent({})).toMatchObject({
       queue: null,
       priority: null,
-      task: { id: "new", rootId: "root", parentId: "parent", eta: null },
+      task: { id: "new", rootId: "root", parentId: "parent", eta: null, ignoreResult: false },
     })
     const alone = Result.getOrThrow(taskOfSignature(parsed({ task: "t" }), { id: "new", now }))
     expect(alone.task).toMatchObject({ rootId: "new", parentId: null })
