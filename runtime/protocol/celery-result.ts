@@ -4,10 +4,11 @@
  */
 import * as Result from "effect/Result"
 import type { CodecFailure } from "./codec/codec.ts"
-import { jsonCodec, ofJsonForm } from "./codec/json.ts"
+import { jsonCodec, ofJsonForm, renderJson } from "./codec/json.ts"
 import type { JobError, JobRecord, Progress } from "./record.ts"
 import type { Task } from "./task.ts"
 import { formatTime } from "./time.ts"
+import { Exact, isPlainObject } from "./value.ts"
 
 /** States of a task that has ended. */
 export const READY: ReadonlySet<string> = new Set(["SUCCESS", "FAILURE", "REVOKED"])
@@ -171,11 +172,15 @@ export const errorOfMeta = (meta: ResultMeta): JobError => {
   const own = exc_module === "builtins" || exc_module === "callboard" || typeof exc_module !== "string"
   return {
     name: own ? name : `${exc_module}.${name}`,
-    message: parts.map((part) => (typeof part === "string" ? part : JSON.stringify(part))).join(", "),
+    message: parts.map(partText).join(", "),
     reason: meta.status === "REVOKED" ? "revoked" : "handler",
     ...(meta.traceback === null ? {} : { traceback: meta.traceback }),
   }
 }
+
+/** An argument of an exception as text for people. It may be an integer of any size, which `JSON.stringify` refuses. */
+const partText = (part: unknown): string =>
+  typeof part === "string" ? part : Result.getOrElse(renderJson(part), () => String(part))
 
 // ── bytes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -290,10 +295,35 @@ const dependencyText = (id: string, result: unknown): string => {
   return `Dependency ${id} raised ${typeof exc_type === "string" ? exc_type : "Exception"}(${args})`
 }
 
-const pythonText = (value: unknown): string =>
-  typeof value === "string"
-    ? `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`
-    : (JSON.stringify(value) ?? "None")
+/** A value as Python's `repr` shows it. */
+const pythonText = (value: unknown): string => {
+  switch (typeof value) {
+    case "string":
+      return pythonString(value)
+    case "boolean":
+      return value ? "True" : "False"
+    case "number":
+      return Number.isFinite(value) ? String(value) : String(value).replace("Infinity", "inf").toLowerCase()
+    case "object":
+      break
+    default:
+      return String(value)
+  }
+  if (value === null) return "None"
+  if (isList(value)) return `[${value.map(pythonText).join(", ")}]`
+  if (value instanceof Exact && value.type === "decimal") return `Decimal('${value.text}')`
+  if (!isPlainObject(value)) return String(value)
+  return `{${Object.entries(value)
+    .map(([key, each]) => `${pythonString(key)}: ${pythonText(each)}`)
+    .join(", ")}}`
+}
+
+/** Python puts a text into double quotes where it holds single ones and no double ones. */
+const pythonString = (text: string): string => {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'"
+  const escaped = JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"')
+  return `${quote}${quote === "'" ? escaped.replaceAll("'", "\\'") : escaped}${quote}`
+}
 
 /** The error with which the body of a chord fails when a member has not succeeded. */
 export const chordError = (message: string): JobError => ({

@@ -121,6 +121,14 @@ describe("exceptions", () => {
         result: { exc_type: "LabError", exc_message: ["boom", 7], exc_module: "tasks" },
       }),
     ).toEqual({ name: "tasks.LabError", message: "boom, 7", reason: "handler" }))
+
+  test("may hold what strict JSON lacks", () =>
+    expect(
+      errorOfMeta({
+        ...failureMeta(error("x"), of, AT),
+        result: { exc_type: "KeyError", exc_message: [2n ** 70n, Number.NaN, { at: [null] }], exc_module: "builtins" },
+      }),
+    ).toMatchObject({ name: "KeyError", message: '1180591620717411303424, NaN, {"at":[null]}' }))
 })
 
 test.each(["", "7", "[]", "{}", '{"status":"SUCCESS"}', '{"task_id":"1"}', "nonsense"])("%s is no result", (text) =>
@@ -143,9 +151,24 @@ describe("a chord", () => {
   test("fails for the first member that has failed, in Celery's words", () => {
     const failed = member("b", { error: { ...error("ValueError"), message: "it's" } }, "failed")
     expect(Result.flip(chordResults([member("a", { result: 1 }), failed]))).toMatchObject({
-      success: { name: "celery.exceptions.ChordError", message: "Dependency b raised ValueError('it\\'s')" },
+      success: { name: "celery.exceptions.ChordError", message: 'Dependency b raised ValueError("it\'s")' },
     })
     expect(Result.isFailure(chordResults([member("c", {}, "cancelled")]))).toBe(true)
     expect(Result.isFailure(chordResults([new Uint8Array([1])]))).toBe(true)
+  })
+
+  test.each([
+    ["[]", ""],
+    ["[null, true, 7, 1.5]", "None, True, 7, 1.5"],
+    ["[1180591620717411303424, NaN, -Infinity]", "1180591620717411303424, nan, -inf"],
+    [String.raw`["a\"b", "it's", "\"it's\"", "a\nb\\"]`, String.raw`'a"b', "it's", '"it\'s"', 'a\nb\\'`],
+    ['[["a", []], {"at": {"x": false}}]', "['a', []], {'at': {'x': False}}"],
+    ['[{"__type__": "decimal", "__value__": "1.10"}]', "Decimal('1.10')"],
+    ['"plain"', "'plain'"],
+  ])("the arguments %s of its exception are shown as Python shows them", (args, shown) => {
+    const text = `[1, "b", "FAILURE", {"exc_type": "KeyError", "exc_message": ${args}, "exc_module": "builtins"}]`
+    expect(Result.flip(chordResults([new TextEncoder().encode(text)]))).toMatchObject({
+      success: { message: `Dependency b raised KeyError(${shown})` },
+    })
   })
 })
