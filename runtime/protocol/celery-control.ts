@@ -20,8 +20,8 @@ export interface ControlRequest {
   /** Names of the nodes that are asked. `null`: all, or those that match the pattern. */
   readonly destination: ReadonlyArray<string> | null
   readonly pattern: string | null
-  /** How the pattern is meant. */
-  readonly matcher: "glob" | "pcre" | null
+  /** How the pattern is meant: `glob` or `pcre`. */
+  readonly matcher: string | null
   /** Where an answer goes, and what it has to name. `null`: none is wanted. */
   readonly reply: { readonly exchange: string; readonly routingKey: string; readonly ticket: string | null } | null
   /** The sender's Lamport clock. */
@@ -60,9 +60,9 @@ export const parseControl = (message: Message): Result.Result<ControlRequest, In
   return Result.succeed({
     method,
     arguments: isMap(given) ? given : {},
-    destination: names === null ? null : names.filter((name) => typeof name === "string"),
+    destination: names === null ? null : names.map(String),
     pattern: textOf(pattern),
-    matcher: matcher === "glob" || matcher === "pcre" ? matcher : null,
+    matcher: textOf(matcher),
     reply:
       isMap(reply) && typeof reply.exchange === "string" && typeof reply.routing_key === "string"
         ? { exchange: reply.exchange, routingKey: reply.routing_key, ticket: textOf(ticket) }
@@ -89,12 +89,15 @@ export const isAsked = (
   node: string,
 ): boolean => {
   const { destination, pattern, matcher } = request
-  if (destination !== null) return destination.includes(node)
+  // kombu takes an empty list for none.
+  if (destination !== null && destination.length > 0) return destination.includes(node)
   if (pattern === null || matcher === null) return true
+  if (matcher !== "glob" && matcher !== "pcre") return false
   if (pattern.length > MAX_PATTERN || (pattern.match(/[*+]/g)?.length ?? 0) > MAX_STARS) return false
   try {
     // `re.match` of Python looks at the beginning alone, `fnmatch` at the whole name.
-    return new RegExp(matcher === "glob" ? `^${globExpression(pattern)}$` : `^(?:${pattern})`, "u").test(node)
+    // Without the flag `u`, which would refuse the escapes that Python's `re.escape` makes, such as \-.
+    return new RegExp(matcher === "glob" ? `^${globExpression(pattern)}$` : `^(?:${pattern})`).test(node)
   } catch {
     return false
   }

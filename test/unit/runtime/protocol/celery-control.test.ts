@@ -24,6 +24,15 @@ test("a command of another library may lack what it does not need", () =>
     clock: 0,
   }))
 
+test("a list of nodes stays one although it names none", () =>
+  expect(isAsked(Result.getOrThrow(parseControl(message('{"method":"ping","destination":[7]}'))), "w1")).toBe(false))
+
+test("how a pattern is meant may be unknown", () =>
+  expect(Result.getOrThrow(parseControl(message('{"method":"ping","pattern":"w","matcher":"regex"}')))).toMatchObject({
+    pattern: "w",
+    matcher: "regex",
+  }))
+
 test("an answer is a map", () => expect(Result.isFailure(parseReply(message("[]")))).toBe(true))
 
 describe("a node is asked", () => {
@@ -32,13 +41,18 @@ describe("a node is asked", () => {
     [all, true],
     [{ ...all, destination: ["w2", "w1@lab"] }, true],
     [{ ...all, destination: ["w1"] }, false],
-    [{ ...all, destination: [], pattern: "w1@lab", matcher: "glob" as const }, false],
+    // An empty list names no nodes, as in kombu.
+    [{ ...all, destination: [] }, true],
+    [{ ...all, destination: [], pattern: "w2@lab", matcher: "glob" }, false],
+    [{ ...all, destination: ["w2"], pattern: "w1@lab", matcher: "glob" }, false],
     [{ ...all, pattern: "w?@*" }, true],
     [{ ...all, pattern: "w?@*", matcher: "glob" as const }, true],
     [{ ...all, pattern: "w[!1]@*", matcher: "glob" as const }, false],
     [{ ...all, pattern: "w1.lab", matcher: "glob" as const }, false],
     [{ ...all, pattern: "w\\d", matcher: "pcre" as const }, true],
+    [{ ...all, pattern: "w1@l\\-?ab", matcher: "pcre" as const }, true],
     [{ ...all, pattern: "lab", matcher: "pcre" as const }, false],
+    [{ ...all, pattern: "w1@lab", matcher: "regex" }, false],
     [{ ...all, pattern: "(", matcher: "pcre" as const }, false],
     [{ ...all, pattern: "(a*)*(a*)*(a*)*(a*)*b", matcher: "pcre" as const }, false],
   ])("%o: %s", (request, wanted) => expect(isAsked(request, "w1@lab")).toBe(wanted))
