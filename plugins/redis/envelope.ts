@@ -71,12 +71,14 @@ export const readEnvelope = (bytes: Uint8Array): Message | Undecodable => {
     return undecodable("it is not JSON")
   }
   if (!isMap(envelope)) return undecodable("it is not a map")
-  const { headers = {}, properties, body, "content-type": type, "content-encoding": encoding } = envelope
+  const { properties, body, "content-type": type } = envelope
+  // kombu needs neither of them.
+  const [headers, encoding] = [envelope["headers"] ?? {}, envelope["content-encoding"] ?? "utf-8"]
   if (!isMap(headers)) return undecodable("its headers are not a map")
   if (!isMap(properties)) return undecodable("its properties are not a map")
   if (typeof type !== "string" || typeof encoding !== "string") return undecodable("it names no content type")
   if (typeof body !== "string") return undecodable("its body is not text")
-  const { delivery_tag: _tag, delivery_info, body_encoding, priority, ...rest } = properties
+  const { delivery_tag: _tag, delivery_info, body_encoding, priority, correlation_id, reply_to, ...rest } = properties
   const { [OWN_PRIORITY]: own = typeof priority === "number" ? HIGHEST - priority : undefined, ...others } = rest
   try {
     return {
@@ -85,6 +87,8 @@ export const readEnvelope = (bytes: Uint8Array): Message | Undecodable => {
         content_type: type,
         content_encoding: encoding,
         ...others,
+        ...(typeof correlation_id === "string" ? { correlation_id } : {}),
+        ...(typeof reply_to === "string" ? { reply_to } : {}),
         ...(isMap(delivery_info) && !delivery_info["callboard"] ? { delivery_info } : {}),
         ...(typeof own === "number" ? { priority: own } : {}),
       },

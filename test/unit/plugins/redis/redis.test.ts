@@ -351,6 +351,21 @@ describe("bad input", () => {
     await driver.close()
   })
 
+  test("a message may lack what kombu does not need, or have null in its place", async () => {
+    const driver = await open("sparse")
+    const { properties, "content-encoding": _encoding, ...rest } = JSON.parse(celeryMessage("sparse"))
+    const nothing = { ...properties, correlation_id: null, reply_to: null }
+    await ask("LPUSH", "sparse:q", JSON.stringify({ ...rest, properties: nothing }))
+    await ask("LPUSH", "sparse:q", JSON.stringify({ ...rest, "content-encoding": null, headers: null, properties }))
+    const [first, second] = await takenFrom(driver, "q", 2)
+    expect(first?.content).toMatchObject({ headers: { id: "id-sparse" }, properties: { content_encoding: "utf-8" } })
+    // A result would be sent to a queue of the name null.
+    expect(first?.content).not.toHaveProperty("properties.reply_to")
+    expect(first?.content).not.toHaveProperty("properties.correlation_id")
+    expect(second?.content).toMatchObject({ headers: {}, properties: { content_encoding: "utf-8" } })
+    await driver.close()
+  })
+
   test("a queue cannot have the name of a key that kombu or Callboard uses", async () => {
     const driver = await open("reserved")
     for (const queue of [
