@@ -20,11 +20,11 @@ const isPlainObject = (value: unknown): value is Readonly<Record<string, unknown
 
 /**
  * Gives each number in a header its type. The library would write small integers as 16 bits, under a letter that
- * Celery's library reads as text. In its notation an object with the key `!` names a type.
+ * Celery's library reads as text, and refuses NaN. In its notation an object with the key `!` names a type.
  */
 const typed = (value: unknown): unknown => {
-  if (typeof value === "number" && Number.isInteger(value)) {
-    return { "!": value >= -INT_32 && value < INT_32 ? "int" : Number.isSafeInteger(value) ? "long" : "double", value }
+  if (typeof value === "number") {
+    return { "!": !Number.isSafeInteger(value) ? "double" : value >= -INT_32 && value < INT_32 ? "int" : "long", value }
   }
   if (Array.isArray(value)) return value.map(typed)
   if (!isPlainObject(value)) return value
