@@ -11,6 +11,9 @@ const OTHERS = "x-callboard-properties"
 /** Name of the header in which a quorum queue counts earlier deliveries of a message. */
 const COUNT = "x-delivery-count"
 
+/** Headers in which the server notes that a message was dead-lettered. Celery does not send them again either. */
+const DEATH = /^x-(death$|(first|last)-death-)/
+
 const PERSISTENT = 2
 
 const INT_32 = 2 ** 31
@@ -61,10 +64,11 @@ export interface Outgoing {
 export const toAmqp = ({ headers, properties, body }: Message): Outgoing => {
   const { content_type, content_encoding, correlation_id, reply_to, priority, delivery_mode, ...others } = properties
   const extra = Object.keys(others).length === 0 ? {} : { [OTHERS]: others }
+  const sent = Object.entries(headers).filter(([name]) => !DEATH.test(name))
   return {
     content: Buffer.from(body),
     options: {
-      headers: typedTable({ ...headers, ...extra }),
+      headers: typedTable({ ...Object.fromEntries(sent), ...extra }),
       contentType: content_type,
       contentEncoding: content_encoding,
       ...(correlation_id === undefined ? {} : { correlationId: correlation_id }),

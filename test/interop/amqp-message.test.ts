@@ -62,3 +62,15 @@ test("a number that is not finite has a type, without which the client library r
     half: { "!": "double", value: 2 ** 51 + 0.5 },
   })
 })
+
+test("what the server has noted about dead letters is read, and not sent again", () => {
+  const noted = { "x-death": [{ count: 1 }], "x-first-death-queue": "q", "x-last-death-reason": "rejected" }
+  const { options } = taskMessage({ headers: { id: "a", "x-deaths": "no", ...noted }, properties: text, body }, "m")
+  expect(options.headers).toEqual({ id: "a", "x-deaths": "no" })
+  const read = fromAmqp({
+    content: Buffer.from(body),
+    fields: { redelivered: false, deliveryTag: 1, exchange: "", routingKey: "q" },
+    properties: { headers: { id: "a", ...noted } } as never,
+  })
+  expect(read.message.headers).toEqual({ id: "a", ...noted })
+})
