@@ -17,7 +17,7 @@ const BATCH = 24
 const BUFFER = 1_000
 
 export interface CeleryEventsOptions {
-  readonly messages: CeleryMessages
+  readonly messages: Pick<CeleryMessages, "broadcast">
   /** Name of the worker in its events. */
   readonly node: string
   /** Whether task events are sent from the start. Worker events are always sent. */
@@ -55,7 +55,8 @@ export class CeleryEvents implements EventEmitter {
       type,
       hostname: node,
       timestamp: Date.now() / 1000,
-      utcoffset: Math.trunc(new Date().getTimezoneOffset() / 60),
+      // Monitors compare it with their own, which Python rounds down, too.
+      utcoffset: Math.floor(new Date().getTimezoneOffset() / 60),
       pid: process.pid,
       clock: ++this.#clock,
     })
