@@ -7,8 +7,10 @@ import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { postMissing } from "../jobs/outcome/follow-ups.ts"
+import type { Body } from "../protocol/body.ts"
 import { parseSignature } from "../protocol/celery/signature.ts"
 import { joinedResults, metaKey } from "../protocol/celery-result.ts"
+import { isMap } from "../protocol/header-field.ts"
 import { newTask } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
 import type { CeleryResults } from "../transport/celery.ts"
@@ -90,11 +92,25 @@ export const builtinTasks = ({ names, completion, results, connection }: Builtin
         retry: { max: MOST_LOOKS, on: [] },
         run: unlock,
       },
-      accumulate: (given: unknown) => given,
+      // The body of a group that replaces a task.
+      accumulate: (given: unknown) => {
+        const { args, kwargs } = argumentsOf(given)
+        const { index = null } = kwargs
+        if (index === null) return args
+        const found = typeof index === "number" ? args.at(index) : undefined
+        if (found === undefined) throw refused("index: names no argument")
+        return found
+      },
       // Results have a time to live in the back end, so there is nothing to remove.
       backend_cleanup: () => null,
     },
   })
+}
+
+/** The arguments of a task of which a method without `params` gets one argument alone, and several as `{ args, kwargs }`. */
+const argumentsOf = (given: unknown): Pick<Body, "args" | "kwargs"> => {
+  const { args, kwargs } = isMap(given) ? given : {}
+  return Array.isArray(args) && isMap(kwargs) ? { args, kwargs } : { args: [given], kwargs: {} }
 }
 
 const isEffect = (answer: unknown): answer is Effect.Effect<unknown, unknown> => Effect.isEffect(answer)

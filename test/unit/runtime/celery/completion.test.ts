@@ -3,6 +3,7 @@ import { actor, connect } from "callboard"
 import { Result } from "effect"
 import { describe, expect, onTestFinished, test } from "vitest"
 import { Completion } from "../../../../runtime/celery/completion.ts"
+import { builtinTasks } from "../../../../runtime/celery/tasks.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
 import { type Embed, NO_EMBED } from "../../../../runtime/protocol/body.ts"
@@ -76,11 +77,12 @@ const open = async (end: ReturnType<typeof backEnd>) => {
   const log = makeLog({ level: "none" })
   const names = new TaskNames([sums], new Map())
   const completion = new Completion({ results: end.results, names, maxBody: 100_000, log, signal: stop.signal })
+  const builtin = builtinTasks({ names, completion, results: end.results, connection: client.connection })
   const worker = await startWorker({
     ...settingsOf({ actors: [sums] }),
     connection: client.connection,
     client,
-    actors: [sums],
+    actors: [sums, builtin],
     name: "sums",
     leaseMs: 30_000,
     log,
@@ -97,11 +99,18 @@ const open = async (end: ReturnType<typeof backEnd>) => {
   const send = async (
     name: string,
     args: ReadonlyArray<unknown>,
-    { embed = {}, ...fields }: Partial<Parameters<typeof newTask>[0]> & { readonly embed?: Partial<Embed> } = {},
+    {
+      embed = {},
+      kwargs = {},
+      ...fields
+    }: Partial<Parameters<typeof newTask>[0]> & {
+      readonly embed?: Partial<Embed>
+      readonly kwargs?: Readonly<Record<string, unknown>>
+    } = {},
   ): Promise<string> => {
     const id = fields.id ?? generateId()
     const task = newTask({ ...fields, task: name, id, lang: "py" })
-    const message = Result.getOrThrow(composeMessage(task, { args, kwargs: {}, embed: { ...NO_EMBED, ...embed } }))
+    const message = Result.getOrThrow(composeMessage(task, { args, kwargs, embed: { ...NO_EMBED, ...embed } }))
     await jobs.publish([Result.getOrThrow(postingOf(message, "default"))])
     return id
   }
@@ -221,6 +230,28 @@ describe("a chord", () => {
     const { send, ended } = await open(end)
     await send("sums.add", [1, 1], { ...member(0), id: "a" })
     expect(await ended("body")).toMatchObject({ result: 2 })
+  })
+})
+
+describe("the built-in task", () => {
+  test("accumulate gives a group that replaces a task the results of its members", async () => {
+    const end = backEnd()
+    end.sizes.set("g", 1)
+    const { send, ended } = await open(end)
+    const body = { ...signature("celery.accumulate", { task_id: "body" }), kwargs: { index: 0 } }
+    await send("sums.add", [1, 1], { group: "g", groupIndex: 0, embed: { chord: body } })
+    expect(await ended("body")).toMatchObject({ status: "SUCCESS", result: [2] })
+  })
+
+  test.each([
+    [[7], {}, [7]],
+    [[7, 8], {}, [7, 8]],
+    [[7, 8], { index: 1 }, 8],
+    [[7, 8], { index: -1 }, 8],
+  ])("accumulate of %j with %j is %j", async (args, kwargs, result) => {
+    const end = backEnd()
+    const { send, ended } = await open(end)
+    expect(await ended(await send("celery.accumulate", args, { kwargs }))).toMatchObject({ result })
   })
 })
 
