@@ -121,6 +121,10 @@ class AmqpMessages implements CeleryMessages {
     }
   }
 
+  priorityOf(given: number | null): number {
+    return Math.min(Math.max(Math.trunc(given ?? 0), 0), 9)
+  }
+
   async submit(queue: string, message: Message): Promise<void> {
     await this.#call(async (link) => {
       const name = await link.declared(queue)

@@ -15,7 +15,7 @@ import type {
   KeptResult,
 } from "../../runtime/transport/celery.ts"
 import { clientLibrary, TransportError } from "../../runtime/transport/mod.ts"
-import { envelopeOf, readEnvelope, SEPARATOR } from "./envelope.ts"
+import { envelopeOf, priorityOfWire, readEnvelope, SEPARATOR } from "./envelope.ts"
 import { type RedisSettings, settingsOf } from "./settings.ts"
 
 type Library = Pick<typeof import("redis"), "createClient">
@@ -101,6 +101,10 @@ class RedisMessages implements CeleryMessages {
 
   #bindingsOf(exchange: string): string {
     return `${this.#prefix}_kombu.binding.${exchange}`
+  }
+
+  priorityOf(given: number | null): number {
+    return priorityOfWire(given ?? 0)
   }
 
   async broadcast(exchange: string, routingKey: string, message: Message): Promise<void> {

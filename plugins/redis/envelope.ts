@@ -22,6 +22,9 @@ const ADDED = { callboard: true }
 
 const HIGHEST = 9
 
+/** The priority of a message that has this number in its envelope. kombu takes the nearest step for any number. */
+export const priorityOfWire = (wire: number): number => HIGHEST - Math.min(Math.max(Math.trunc(wire), 0), HIGHEST)
+
 /** An envelope, and the delivery tag in it. */
 export interface Envelope {
   readonly tag: string

@@ -34,7 +34,7 @@ import { isForeign, type Task } from "../protocol/headers.ts"
 import type { AddressedTask } from "../protocol/message.ts"
 import type { JobError, Progress } from "../protocol/record.ts"
 import { traceContextOf } from "../protocol/trace-context.ts"
-import type { CeleryResults, KeptResult } from "../transport/celery.ts"
+import type { CeleryMessages, CeleryResults, KeptResult } from "../transport/celery.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import { bodyRules, embedOf } from "../worker/attempt/handler-input.ts"
 import { parseDelivery } from "../worker/attempt/parsed-delivery.ts"
@@ -43,6 +43,8 @@ import type { TaskNames } from "../worker/telemetry/observer.ts"
 
 export interface CompletionOptions {
   readonly results: CeleryResults
+  /** The broker of Celery from which the tasks come; absent where they come over another transport. */
+  readonly messages?: Pick<CeleryMessages, "priorityOf"> | undefined
   readonly names: TaskNames
   readonly maxBody: number
   readonly log: Log
@@ -84,6 +86,10 @@ export class Completion implements ForeignTasks {
       return results.map(() => true)
     })
     this.countsChords = options.results.chords !== undefined
+  }
+
+  priorityOf(given: number | null): number | null {
+    return this.#options.messages?.priorityOf(given) ?? given
   }
 
   isRevoked(task: Task): boolean {
@@ -148,6 +154,7 @@ export class Completion implements ForeignTasks {
       queueFor: (name, meth) => names.method(name, meth)?.queue ?? posting.queue,
       redactFor: (name, meth) => names.method(name, meth)?.redact,
       isForeign: true,
+      priorityOf: (given) => this.priorityOf(given),
     }
   }
 

@@ -62,7 +62,7 @@ export class CelerySide {
     this.#messages = messages
     this.#end = new AbortController()
     this.#names = new TaskNames(actors, taskNames)
-    const completion = new Completion({ results, names: this.#names, maxBody, log, signal: this.#end.signal })
+    const completion = new Completion({ results, messages, names: this.#names, maxBody, log, signal: this.#end.signal })
     this.#completion = completion
     this.foreign = completion
     const builtin = builtinTasks({ names: this.#names, completion, results, connection })

@@ -78,6 +78,7 @@ export const builtinTasks = ({ names, completion, results, connection }: Builtin
       newId: () => generateId(now),
       queueFor: (name, meth) => names.method(name, meth)?.queue ?? job.queue,
       isForeign: true,
+      priorityOf: (given) => completion.priorityOf(given),
     })
     await postMissing(connection, bodies)
   }

@@ -16,6 +16,8 @@ export type CeleryConnectOptions = Pick<ConnectOptions, "namespace" | "name" | "
 
 /** Messages that are not tasks. All methods fail with `TransportError`. Subscriptions are made again after an outage. */
 export interface CeleryMessages {
+  /** The priority (0–9, 9 first) of a task that has this one on the wire of Celery, or none. */
+  priorityOf(given: number | null): number
   /** Submits a task to a queue, and declares the queue if it does not exist. Resolves once the broker has the task. */
   submit(queue: string, message: Message): Promise<void>
   /** Sends a message to all processes that listen to the exchange now. */

@@ -57,7 +57,7 @@ export class Executor {
     this.#options = options
     this.#settings = new MethodSettingsCache(options.keep)
     const { pool, foreign, maxTask } = options
-    this.#outcomes = new OutcomeDecider(pool, this.#settings, foreign !== undefined, maxTask)
+    this.#outcomes = new OutcomeDecider(pool, this.#settings, foreign, maxTask)
     this.#preparation = new Preparation(options, this.#settings, this.#outcomes)
   }
 

@@ -336,6 +336,8 @@ export const jobFields = (record: JobRecord, method: Pick<ErasedMethod, "actor" 
 export interface ForeignTasks {
   /** Whether the members of chords are counted. Where they are not, a task with a chord is refused. */
   readonly countsChords: boolean
+  /** The priority of a follow-up of such a task, by the number in its signature. */
+  priorityOf(given: number | null): number | null
   /** Whether a task was revoked whose job was not known then. */
   isRevoked(task: Task): boolean
   /**

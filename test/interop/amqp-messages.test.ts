@@ -36,6 +36,11 @@ const collector = () => {
   return { heard, stop, listener: ({ body }: Message) => void heard.push(new TextDecoder().decode(body)) }
 }
 
+test("a task without a priority has the lowest, as with Celery", async () => {
+  const messages = await open()
+  expect([null, 0, 3, 12].map((given) => messages.priorityOf(given))).toEqual([0, 0, 3, 9])
+})
+
 test("a broadcast reaches all its listeners, and any other message only its queue", async () => {
   const [one, other, foreign] = [await open(), await open(), await open("other")]
   const [events, commands, elsewhere, replies] = [collector(), collector(), collector(), collector()]

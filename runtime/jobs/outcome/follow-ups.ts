@@ -36,6 +36,8 @@ export interface Ended {
   readonly trace: TraceContext | undefined
   /** Its follow-ups are Celery's as well: they have no header of ours, and an errback gets the id of the job alone. */
   readonly isForeign?: boolean
+  /** The priority of a follow-up by the number in its signature. Absent: that number. */
+  readonly priorityOf?: (given: number | null) => number | null
 }
 
 /**
@@ -179,8 +181,9 @@ const postingOf = (
   const { callbacks, errbacks, chain, chord } = next
   const nothing = callbacks === null && errbacks === null && (chain === null || chain.length === 0) && chord === null
   const embed = nothing ? NO_EMBED : { callbacks, errbacks, chain, chord }
+  const priority = ended.priorityOf === undefined ? next.priority : ended.priorityOf(next.priority)
   const options = {
-    ...(next.priority === null ? {} : { priority: next.priority }),
+    ...(priority === null ? {} : { priority }),
     ...(next.replyTo === null ? {} : { replyTo: next.replyTo }),
   }
   const message = composeMessage(task, { args: applied.args, kwargs: applied.kwargs, embed }, options)

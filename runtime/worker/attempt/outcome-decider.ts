@@ -27,18 +27,18 @@ import type { JobError } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
-import type { InFlight, Run } from "../in-flight.ts"
+import type { ForeignTasks, InFlight, Run } from "../in-flight.ts"
 import { NOTHING_TO_SETTLE } from "./claim.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
 
 export class OutcomeDecider {
   readonly #pool: ActorPool
   readonly #settings: MethodSettingsCache
-  readonly #foreign: boolean
+  readonly #foreign: ForeignTasks | undefined
   readonly #maxTask: number
 
-  /** `foreign`: whether tasks of Celery's clients are completed. `maxTask`: largest task of the transport, in bytes. */
-  constructor(pool: ActorPool, settings: MethodSettingsCache, foreign: boolean, maxTask: number) {
+  /** `foreign`: completes tasks of Celery's clients. `maxTask`: largest task of the transport, in bytes. */
+  constructor(pool: ActorPool, settings: MethodSettingsCache, foreign: ForeignTasks | undefined, maxTask: number) {
     this.#pool = pool
     this.#settings = settings
     this.#foreign = foreign
@@ -198,8 +198,9 @@ export class OutcomeDecider {
     const pool = this.#pool
     const queueFor = (name: string, meth: string | null) => pool.queueOf(name, meth) ?? posting.queue
     const redactFor: Ended["redactFor"] = (name, meth) => pool.redactOf(name, meth)
-    const foreign = this.#foreign && isForeign(task) ? { isForeign: true } : {}
-    return { task, now, trace, newId: () => generateId(now), queueFor, redactFor, ...foreign }
+    const foreign = isForeign(task) ? this.#foreign : undefined
+    const celery = foreign && { isForeign: true, priorityOf: (given: number | null) => foreign.priorityOf(given) }
+    return { task, now, trace, newId: () => generateId(now), queueFor, redactFor, ...celery }
   }
 
   /** The attempt as it is now: its record includes the latest progress. */

@@ -7,7 +7,7 @@ import { createServer, connect as dial, type Socket } from "node:net"
 import { connect } from "callboard"
 import { createClient } from "redis"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { plugin } from "../../../../plugins/redis/mod.ts"
+import { celery, plugin } from "../../../../plugins/redis/mod.ts"
 import { isUndecodable } from "../../../../runtime/protocol/message.ts"
 import type { Driver, Posting } from "../../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
@@ -136,6 +136,12 @@ describe("kombu's layout", () => {
       },
     })
     await driver.close()
+  })
+
+  test("the priority of a signature of Celery is inverted, and without one the task is taken first", async () => {
+    const messages = await celery.messages?.(new URL(server.url), options("callboard"))
+    expect([null, 0, 3, 9, 12, -1].map((given) => messages?.priorityOf(given))).toEqual([9, 9, 6, 0, 0, 9])
+    await messages?.close()
   })
 
   test("a message that a Celery client pushes is delivered at once, and is noted as kombu notes it", async () => {

@@ -13,7 +13,7 @@ import { composeMessage } from "../../../../runtime/protocol/compose.ts"
 import { newTask, postingOf } from "../../../../runtime/protocol/headers.ts"
 import { isTerminal } from "../../../../runtime/protocol/state.ts"
 import { settingsOf } from "../../../../runtime/service/settings.ts"
-import type { CeleryResults } from "../../../../runtime/transport/celery.ts"
+import type { CeleryMessages, CeleryResults } from "../../../../runtime/transport/celery.ts"
 import { TaskNames } from "../../../../runtime/worker/telemetry/observer.ts"
 import { startWorker } from "../../../../runtime/worker/worker.ts"
 import { eventually } from "../../../support/servers/process.ts"
@@ -71,12 +71,19 @@ const sums = actor("sums", {
   },
 })
 
-const open = async (end: ReturnType<typeof backEnd>) => {
+const open = async (end: ReturnType<typeof backEnd>, messages?: Pick<CeleryMessages, "priorityOf">) => {
   const client = await connect(`memory:${generateId()}`)
   const stop = new AbortController()
   const log = makeLog({ level: "none" })
   const names = new TaskNames([sums], new Map())
-  const completion = new Completion({ results: end.results, names, maxBody: 100_000, log, signal: stop.signal })
+  const completion = new Completion({
+    results: end.results,
+    messages,
+    names,
+    maxBody: 100_000,
+    log,
+    signal: stop.signal,
+  })
   const builtin = builtinTasks({ names, completion, results: end.results, connection: client.connection })
   const worker = await startWorker({
     ...settingsOf({ actors: [sums] }),
@@ -168,6 +175,23 @@ describe("a task of a client of Celery", () => {
     await completion.keepRevoked([{ id }, { id: "other" }], "revoked")
     expect(end.meta(id)).toMatchObject({ status: "SUCCESS" })
     expect(end.meta("other")).toMatchObject({ status: "REVOKED" })
+  })
+
+  test("has follow-ups whose priorities are those of its broker", async () => {
+    const end = backEnd()
+    end.sizes.set("g", 1)
+    const { client, send, ended } = await open(end, { priorityOf: (given) => 9 - (given ?? 0) })
+    const told = (id: string, options = {}) => signature("sums.told", { task_id: id, ...options })
+    const chord = told("body", { priority: 3 })
+    const embed = { chain: [told("next")], callbacks: [told("callback", { priority: 2 })], chord }
+    await send("sums.add", [1, 1], { embed, group: "g", groupIndex: 0 })
+    const errbacks = [told("errback", { priority: 9 })]
+    await send("sums.fail", [], { embed: { errbacks } })
+    const priorities = ["next", "callback", "body", "errback"].map(async (id) => {
+      await ended(id)
+      return (await client.job(id).find()).priority
+    })
+    expect(await Promise.all(priorities)).toEqual([9, 7, 6, 0])
   })
 
   test("has follow-ups that are tasks of Celery's as well", async () => {
