@@ -202,6 +202,20 @@ for at, key in ipairs(KEYS) do
   redis.call('PUBLISH', key, ARGV[at + 1])
 end`
 
+/**
+ * Counts a member of a chord. What was noted before for the same member is removed: a task that is delivered again may have
+ * another result, and Celery writes the same one in another way. Keys: the members that have ended, and the two numbers.
+ * Arguments: id and place of the member, its outcome, the time to live.
+ */
+const COUNT = `
+for _, noted in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], ARGV[2], ARGV[2])) do
+  local isRead, member = pcall(cjson.decode, noted)
+  if isRead and type(member) == 'table' and member[2] == ARGV[1] then redis.call('ZREM', KEYS[1], noted) end
+end
+redis.call('ZADD', KEYS[1], ARGV[2], ARGV[3])
+for _, key in ipairs(KEYS) do redis.call('EXPIRE', key, ARGV[4]) end
+return { redis.call('ZCOUNT', KEYS[1], '-inf', '+inf'), redis.call('GET', KEYS[2]), redis.call('GET', KEYS[3]) }`
+
 class RedisResults implements CeleryResults, CeleryChords {
   readonly chords = this
   readonly #client: RedisClient
@@ -253,21 +267,14 @@ class RedisResults implements CeleryResults, CeleryChords {
     })
   }
 
-  async count({ group, index, value }: ChordMember, expires: number) {
+  async count({ group, id, index, value }: ChordMember, expires: number) {
     const { ended, extra, size } = this.#counters(group)
-    const answers = await tried(() =>
-      this.#client
-        .multi()
-        .zAdd(ended, { score: index, value: decoder.decode(value) })
-        .zCount(ended, "-inf", "+inf")
-        .get(extra)
-        .get(size)
-        .expire(ended, expires)
-        .expire(extra, expires)
-        .expire(size, expires)
-        .exec(),
+    const given = [id, index === null ? "+inf" : String(index), decoder.decode(value), String(expires)]
+    const answer: unknown = await tried(() =>
+      this.#client.eval(COUNT, { keys: [ended, extra, size], arguments: given }),
     )
-    const [, count, more, wanted] = answers.map((answer) => (answer === null ? undefined : Number(answer)))
+    const numbers: ReadonlyArray<unknown> = Array.isArray(answer) ? answer : []
+    const [count, more, wanted] = numbers.map((each) => (each === null ? undefined : Number(each)))
     return { ended: count ?? 0, size: wanted === undefined ? undefined : wanted + (more ?? 0) }
   }
 

@@ -233,7 +233,7 @@ export class Completion implements ForeignTasks {
     const { chords } = results
     if (typeof group !== "string" || chords === undefined) return []
     const value = Result.getOrThrow(Result.mapError(encodeMember(meta), ({ message }) => new Error(message)))
-    const count = await chords.count({ group, index: of.groupIndex ?? 0, value }, RESULT_EXPIRES_S)
+    const count = await chords.count({ group, id: of.id, index: of.groupIndex ?? null, value }, RESULT_EXPIRES_S)
     if (count.size === undefined || count.ended < count.size) return []
     const saved = (await results.read([groupKey(group)]))[0]
     const values =
@@ -349,7 +349,7 @@ const stepsAfter = (
       id,
       task: "",
       ...(typeof group === "string" ? { group } : {}),
-      groupIndex: typeof index === "number" ? index : 0,
+      groupIndex: typeof index === "number" ? index : null,
     }
     return [{ meta, replyTo: replyToOf(options), chord: body === undefined ? null : { body, of, meta } }]
   })

@@ -85,8 +85,9 @@ export interface CeleryChords {
 export interface ChordMember {
   /** Id of the group that is the header of the chord. */
   readonly group: string
-  /** Position of the member in the group, from 0. */
-  readonly index: number
+  readonly id: string
+  /** Position of the member in the group, from 0. A member that a task has added later has none, and comes last. */
+  readonly index: number | null
   /** The outcome of the member, from which the input of the chord's body is made. */
   readonly value: Uint8Array
 }

@@ -144,6 +144,26 @@ describe("kombu's layout", () => {
     await messages?.close()
   })
 
+  test("a member of a chord counts once whatever its result, and one without a place comes last", async () => {
+    const results = await celery.results?.(new URL(server.url), options("callboard"))
+    const count = (id: string, index: number | null, value: string) =>
+      results?.chords?.count({ group: "counted", id, index, value: new TextEncoder().encode(value) }, 60)
+    await results?.chords?.expect("counted", 3, 60)
+    // As a worker of Celery writes it.
+    await ask("ZADD", "celery-taskset-meta-counted.j", "1", '[1, "b", "SUCCESS", 2]')
+    expect(await count("c", null, '[1,"c","SUCCESS",NaN]')).toEqual({ ended: 2, size: 3 })
+    expect(await count("b", 1, '[1,"b","SUCCESS",2]')).toEqual({ ended: 2, size: 3 })
+    expect(await count("c", null, '[1,"c","SUCCESS",4]')).toEqual({ ended: 2, size: 3 })
+    expect(await count("d", 1, '[1,"d","SUCCESS",1]')).toEqual({ ended: 3, size: 3 })
+    const members = await results?.chords?.members("counted")
+    expect(members?.map((member) => new TextDecoder().decode(member))).toEqual([
+      '[1,"b","SUCCESS",2]',
+      '[1,"d","SUCCESS",1]',
+      '[1,"c","SUCCESS",4]',
+    ])
+    await results?.close()
+  })
+
   test("a message that a Celery client pushes is delivered at once, and is noted as kombu notes it", async () => {
     const driver = await open("pushed")
     const heard: Array<string> = []

@@ -38,7 +38,7 @@ const backEnd = (before: (keys: ReadonlyArray<string>) => Promise<void> = async 
     chords: {
       count: async ({ group, index, value }) => {
         const ended = members.get(group) ?? new Map<string, number>()
-        members.set(group, ended.set(text(value), index))
+        members.set(group, ended.set(text(value), index ?? Number.POSITIVE_INFINITY))
         return { ended: ended.size, size: sizes.get(group) }
       },
       members: async (group) =>
