@@ -3,6 +3,7 @@
  * chords, and submits the body of a chord after its last member. All of this is done before the job's own record is stored:
  * if the worker dies in between, the task is delivered again and everything is repeated, as with `acks_late` of Celery.
  */
+import { uptime } from "node:os"
 import * as Result from "effect/Result"
 import { Batcher } from "../async/batcher.ts"
 import { sleep } from "../async/timers.ts"
@@ -72,7 +73,7 @@ interface EndedTask {
 export class Completion implements ForeignTasks {
   readonly countsChords: boolean
   readonly #options: CompletionOptions
-  readonly #revoked = new Set<string>()
+  readonly #revoked = new Map<string, number>()
   /** Group id of the chord of each body that is to be submitted with a settlement. */
   readonly #bodies = new WeakMap<AddressedTask, string>()
   readonly #writes: Batcher<KeptResult, true>
@@ -96,17 +97,16 @@ export class Completion implements ForeignTasks {
     return this.#revoked.has(task.id) && isForeign(task)
   }
 
-  /** Ids of revoked tasks, oldest first. */
-  get revoked(): ReadonlyArray<string> {
-    return [...this.#revoked]
+  get revoked(): ReadonlyMap<string, number> {
+    return this.#revoked
   }
 
-  revoke(ids: ReadonlyArray<string>): void {
+  revoke(ids: ReadonlyArray<string>, at = Math.floor(uptime()) + 0.5): void {
     for (const id of ids) {
       this.#revoked.delete(id)
-      this.#revoked.add(id)
+      this.#revoked.set(id, at)
     }
-    for (const id of this.#revoked) {
+    for (const id of this.#revoked.keys()) {
       if (this.#revoked.size <= MOST_REVOKED) break
       this.#revoked.delete(id)
     }

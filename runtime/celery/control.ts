@@ -7,6 +7,7 @@ import { cancelJob } from "../jobs/commands/cancel.ts"
 import { findRecord } from "../jobs/tracking/finding.ts"
 import type { Log } from "../log/log.ts"
 import { type ControlRequest, isAsked, PIDBOX, parseControl, replyMessage } from "../protocol/celery-control.ts"
+import { isMap } from "../protocol/header-field.ts"
 import type { Message } from "../protocol/message.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { CeleryMessages } from "../transport/celery.ts"
@@ -18,8 +19,13 @@ import type { CeleryEvents } from "./events.ts"
 
 /** The revoked tasks that this worker knows. */
 export interface Revoked {
-  readonly revoked: ReadonlyArray<string>
-  revoke(ids: ReadonlyArray<string>): void
+  /**
+   * When each was revoked, the oldest first, in seconds since the machine has started. As in Celery these are the sender's for
+   * tasks that another worker has told of, and none is a whole number, which Celery would refuse.
+   */
+  readonly revoked: ReadonlyMap<string, number>
+  /** `at` defaults to now. */
+  revoke(ids: ReadonlyArray<string>, at?: number): void
   keepRevoked(tasks: ReadonlyArray<RevokedTask>, why: "revoked" | "terminated"): Promise<void>
 }
 
@@ -103,8 +109,7 @@ class CeleryControl {
   readonly #commands: Readonly<Record<string, (given: Arguments) => Answer | Promise<Answer>>> = {
     ping: () => ok("pong"),
     clock: () => ({ clock: this.#options.events.clock }),
-    hello: ({ from_node }) =>
-      from_node === this.#options.node ? undefined : { revoked: {}, clock: this.#options.events.clock },
+    hello: (given) => this.#hello(given),
     active: () => this.#options.worker.inspect().active.map((job) => this.#active(job)),
     dump_active: (given) => this.#commands["active"]?.(given),
     reserved: () => this.#options.worker.inspect().reserved.map((job) => this.#reserved(job)),
@@ -112,8 +117,8 @@ class CeleryControl {
     // Scheduled tasks wait in the transport, not in a worker.
     scheduled: () => [],
     dump_schedule: () => [],
-    revoked: () => this.#options.revoked.revoked,
-    dump_revoked: () => this.#options.revoked.revoked,
+    revoked: () => [...this.#options.revoked.revoked.keys()],
+    dump_revoked: () => [...this.#options.revoked.revoked.keys()],
     registered: () => this.#registered,
     dump_tasks: () => this.#registered,
     query_task: ({ ids }) => this.#query(textsOf(ids)),
@@ -152,6 +157,18 @@ class CeleryControl {
       return undefined
     },
     election: () => undefined,
+  }
+
+  /** A worker that starts tells which tasks it knows to be revoked, and learns that from the others. */
+  #hello({ from_node, revoked: theirs }: Arguments): Answer {
+    const { node, revoked, events } = this.#options
+    if (from_node === node) return undefined
+    for (const [id, entry] of isMap(theirs) ? Object.entries(theirs) : []) {
+      const [at] = Array.isArray(entry) ? entry : [entry]
+      if (!revoked.revoked.has(id)) revoked.revoke([id], Number.isInteger(at) ? undefined : numberOf(at))
+    }
+    const known = [...revoked.revoked].map(([id, at]) => [id, [at, id]])
+    return { revoked: Object.fromEntries(known), clock: events.clock }
   }
 
   get #registered(): ReadonlyArray<string> {

@@ -3,14 +3,18 @@ import { actor, connect } from "callboard"
 import { Result } from "effect"
 import { describe, expect, onTestFinished, test } from "vitest"
 import { Completion } from "../../../../runtime/celery/completion.ts"
+import { serveCeleryControl } from "../../../../runtime/celery/control.ts"
+import { CeleryEvents } from "../../../../runtime/celery/events.ts"
 import { builtinTasks } from "../../../../runtime/celery/tasks.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
 import { type Embed, NO_EMBED } from "../../../../runtime/protocol/body.ts"
 import { parseSignature, type Signature } from "../../../../runtime/protocol/celery/signature.ts"
+import { controlMessage, parseReply } from "../../../../runtime/protocol/celery-control.ts"
 import { decodeMeta, groupKey, metaKey } from "../../../../runtime/protocol/celery-result.ts"
 import { composeMessage } from "../../../../runtime/protocol/compose.ts"
 import { newTask, postingOf } from "../../../../runtime/protocol/headers.ts"
+import type { Message } from "../../../../runtime/protocol/message.ts"
 import { isTerminal } from "../../../../runtime/protocol/state.ts"
 import { settingsOf } from "../../../../runtime/service/settings.ts"
 import type { CeleryMessages, CeleryResults } from "../../../../runtime/transport/celery.ts"
@@ -122,7 +126,7 @@ const open = async (end: ReturnType<typeof backEnd>, messages?: Pick<CeleryMessa
     return id
   }
   const ended = (id: string) => eventually(() => end.meta(id), { message: `${id} has a result`, deadline: 20_000 })
-  return { client, jobs, send, ended, completion }
+  return { client, jobs, send, ended, completion, worker, names, log, stop }
 }
 
 const signature = (task: string, options: object): Signature => Result.getOrThrow(parseSignature({ task, options }))
@@ -276,6 +280,58 @@ describe("the built-in task", () => {
     const end = backEnd()
     const { send, ended } = await open(end)
     expect(await ended(await send("celery.accumulate", args, { kwargs }))).toMatchObject({ result })
+  })
+})
+
+describe("a worker of Celery that starts", () => {
+  /** Sends a command, and resolves with the answer. */
+  const asking = async ({ completion, client, worker, names, log, stop }: Awaited<ReturnType<typeof open>>) => {
+    const heard: Array<(message: Message) => void> = []
+    const answers: Array<unknown> = []
+    const messages: CeleryMessages = {
+      priorityOf: () => 4,
+      submit: async () => undefined,
+      broadcast: async () => undefined,
+      listen: async (_exchange, listener) => void heard.push(listener),
+      send: async (_exchange, _key, message) => void answers.push(Result.getOrThrow(parseReply(message)).replies[0]),
+      receive: async () => undefined,
+      close: async () => undefined,
+    }
+    await serveCeleryControl({
+      messages,
+      events: new CeleryEvents({ messages, node: "ours@lab", enabled: false, log }),
+      revoked: completion,
+      worker,
+      client,
+      names,
+      taskNames: new Map(),
+      node: "ours@lab",
+      heartbeat: () => undefined,
+      shutdown: () => undefined,
+      log,
+      signal: stop.signal,
+    })
+    return async (method: string, given: Readonly<Record<string, unknown>>) => {
+      const nobody = { destination: null, pattern: null, matcher: null, clock: 1 }
+      const reply = { exchange: "reply", routingKey: "me", ticket: "t" }
+      const message = Result.getOrThrow(controlMessage({ method, arguments: given, reply, ...nobody }))
+      const before = answers.length
+      for (const listener of heard) listener(message)
+      return eventually(() => answers[before], { message: `${method} is answered` })
+    }
+  }
+
+  test("learns which tasks were revoked, and tells of those that it knows", async () => {
+    const end = backEnd()
+    const opened = await open(end)
+    const ask = await asking(opened)
+    await ask("revoke", { task_id: ["a"] })
+    const answer = await ask("hello", { from_node: "theirs@lab", revoked: { b: [4711.25, "b"] } })
+    // Celery takes nothing but floats for the times, which `time.monotonic()` has given.
+    const time = expect.toSatisfy((at: unknown) => typeof at === "number" && !Number.isInteger(at))
+    expect(answer).toMatchObject({ node: "ours@lab", value: { revoked: { a: [time, "a"], b: [4711.25, "b"] } } })
+    expect(await ask("revoked", {})).toMatchObject({ value: ["a", "b"] })
+    expect(await opened.ended(await opened.send("sums.add", [1, 1], { id: "b" }))).toMatchObject({ status: "REVOKED" })
   })
 })
 
