@@ -254,19 +254,28 @@ export class Completion implements ForeignTasks {
     values: Result.Result<ReadonlyArray<unknown>, JobError>,
     ended: Ended,
   ): Promise<ReadonlyArray<AddressedTask>> {
-    if (Result.isSuccess(values)) return afterSuccess({ ...NO_EMBED, callbacks: [body] }, values.success, ended)
+    const tasks = Result.isSuccess(values)
+      ? afterSuccess({ ...NO_EMBED, callbacks: [body] }, values.success, ended)
+      : await this.#failBody(body, values.failure, ended)
+    // The body may be a chord itself.
+    await this.#expect(tasks)
+    return tasks
+  }
+
+  /** Writes the failure of a chord's body. Resolves with its errbacks. */
+  async #failBody(body: Signature, error: JobError, ended: Ended): Promise<ReadonlyArray<AddressedTask>> {
     const plain = Result.getOrUndefined(plainFollowUps({ callbacks: [body], errbacks: null, chain: null }, true))
     const tasks = (plain?.callbacks ?? []).flatMap((first) => [first, ...stepsOf(first.options.chain)])
     const failures = tasks.flatMap(({ task, options }) =>
       typeof options.task_id === "string"
-        ? [{ meta: failureMeta(values.failure, { id: options.task_id, task }, ended.now), replyTo: replyToOf(options) }]
+        ? [{ meta: failureMeta(error, { id: options.task_id, task }, ended.now), replyTo: replyToOf(options) }]
         : [],
     )
     await this.#write(failures, false)
     const errbacks = tasks.slice(0, 1).flatMap(({ options }) => stepsOf(options.link_error))
     const [first] = failures
     const failed: Ended = first === undefined ? ended : { ...ended, task: { ...ended.task, id: first.meta.task_id } }
-    return errbacks.length === 0 ? [] : afterFailure({ ...NO_EMBED, errbacks }, values.failure, failed)
+    return errbacks.length === 0 ? [] : afterFailure({ ...NO_EMBED, errbacks }, error, failed)
   }
 
   /** Called once a settlement is stored. Removes the counters of chords whose body was submitted with it. */

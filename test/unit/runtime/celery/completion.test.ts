@@ -261,6 +261,30 @@ describe("a chord", () => {
   })
 })
 
+test("the body of a chord may be a chord, or a chain that begins with one", async () => {
+  const end = backEnd()
+  const { send, ended } = await open(end)
+  const chordOf = (group: string, last: string): Signature => ({
+    ...signature("celery.chord", {}),
+    kwargs: {
+      header: [signature("sums.all", {}), signature("sums.all", {})],
+      body: signature("sums.all", { task_id: last, group_id: group }),
+    },
+    subtask_type: "chord",
+  })
+  const chain = { ...signature("celery.chain", {}), subtask_type: "chain" }
+  const bodies = [
+    chordOf("h", "last"),
+    { ...chain, kwargs: { tasks: [chordOf("i", "before"), signature("sums.told", { task_id: "after" })] } },
+  ]
+  for (const [at, chord] of bodies.entries()) {
+    end.sizes.set(`g${at}`, 1)
+    await send("sums.add", [1, 1], { embed: { chord }, group: `g${at}`, groupIndex: 0 })
+  }
+  expect(await ended("last")).toMatchObject({ status: "SUCCESS", result: 2 })
+  expect(await ended("after")).toMatchObject({ status: "SUCCESS", result: 2 })
+})
+
 describe("the built-in task", () => {
   test("accumulate gives a group that replaces a task the results of its members", async () => {
     const end = backEnd()
