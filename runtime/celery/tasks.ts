@@ -6,10 +6,10 @@ import type { Job } from "../actor/job.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
-import { postMissing } from "../jobs/outcome/follow-ups.ts"
-import type { Body } from "../protocol/body.ts"
-import { parseSignature } from "../protocol/celery/signature.ts"
-import { joinedResults, metaKey } from "../protocol/celery-result.ts"
+import { afterSuccess, type Ended, postMissing } from "../jobs/outcome/follow-ups.ts"
+import { type Body, NO_EMBED } from "../protocol/body.ts"
+import { parseSignature, type Signature } from "../protocol/celery/signature.ts"
+import { joinedResults, metaKey, type ResultTuple } from "../protocol/celery-result.ts"
 import { isMap } from "../protocol/header-field.ts"
 import { newTask } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
@@ -69,18 +69,37 @@ export const builtinTasks = ({ names, completion, results, connection }: Builtin
     const values = await joinedResults(nodes, (ids) => results.read(ids.map(metaKey)))
     if (Result.isFailure(values) && values.failure.message.endsWith("has no result"))
       throw job.retry({ after: typeof given.interval === "number" ? given.interval : LOOK_S })
+    await postMissing(connection, await completion.bodyOf(body, values, endedOf("chord_unlock", job)))
+  }
+
+  /** Submits a group of starmaps, each with `n` of the items, and resolves with the group as a result of Celery. */
+  const split = async ({ task, it, n }: Readonly<Record<string, unknown>>, job: Job): Promise<ResultTuple> => {
+    const signature = Result.getOrThrowWith(parseSignature(task, "task"), ({ message }) => refused(message))
+    if (!Array.isArray(it)) throw refused("it: must be a list")
+    const items: ReadonlyArray<unknown> = it
+    if (!(typeof n === "number" && Number.isInteger(n) && n > 0)) throw refused("n: must be a whole number from 1 on")
+    const group = `${job.id}.group`
+    const parts = Array.from({ length: Math.ceil(items.length / n) }, (_, at): Signature => {
+      const kwargs = { task: signature, it: items.slice(at * n, (at + 1) * n) }
+      // If this task is delivered again, the same jobs are there already.
+      const options = { task_id: `${job.id}.${at}`, group_id: group, group_index: at }
+      return { task: "celery.starmap", args: [], kwargs, options, subtask_type: null, immutable: true }
+    })
+    await postMissing(connection, afterSuccess({ ...NO_EMBED, callbacks: parts }, null, endedOf("chunks", job)))
+    return [[group, null], parts.map(({ options }) => [[options.task_id, null], null])]
+  }
+
+  const endedOf = (method: string, job: Job): Ended => {
     const now = Date.now()
-    const task = newTask({ task: "celery.chord_unlock", id: job.id, rootId: job.rootId ?? job.id })
-    const bodies = await completion.bodyOf(body, values, {
-      task,
+    return {
+      task: newTask({ task: `${BUILTIN_ACTOR}.${method}`, id: job.id, rootId: job.rootId ?? job.id }),
       now,
       trace: undefined,
       newId: () => generateId(now),
       queueFor: (name, meth) => names.method(name, meth)?.queue ?? job.queue,
       isForeign: true,
       priorityOf: (given) => completion.priorityOf(given),
-    })
-    await postMissing(connection, bodies)
+    }
   }
 
   return actor(BUILTIN_ACTOR, {
@@ -88,6 +107,7 @@ export const builtinTasks = ({ names, completion, results, connection }: Builtin
     methods: {
       starmap: (given: Readonly<Record<string, unknown>>, job) => callEach(given, job, listOf),
       map: (given: Readonly<Record<string, unknown>>, job) => callEach(given, job, (item) => [item]),
+      chunks: split,
       chord_unlock: {
         params: ["group_id", "callback", "interval", "max_retries", "result"],
         retry: { max: MOST_LOOKS, on: [] },

@@ -295,6 +295,35 @@ describe("the built-in task", () => {
     expect(await ended("body")).toMatchObject({ status: "SUCCESS", result: [2] })
   })
 
+  test("chunks submits a group of starmaps", async () => {
+    const end = backEnd()
+    const { send, ended } = await open(end)
+    const kwargs = {
+      task: signature("sums.add", {}),
+      it: [
+        [1, 2],
+        [3, 4],
+        [5, 6],
+      ],
+      n: 2,
+    }
+    await send("celery.chunks", [], { id: "c", kwargs })
+    const parts = [
+      [["c.0", null], null],
+      [["c.1", null], null],
+    ]
+    expect(await ended("c")).toMatchObject({ status: "SUCCESS", result: [["c.group", null], parts] })
+    expect(await ended("c.0")).toMatchObject({ result: [3, 7], group_id: "c.group", parent_id: "c" })
+    expect(await ended("c.1")).toMatchObject({ result: [11], group_id: "c.group" })
+  })
+
+  test.each([{ n: 0 }, { n: "2" }, { it: 7 }, { task: 7 }])("chunks with %j fails", async (wrong) => {
+    const end = backEnd()
+    const { send, ended } = await open(end)
+    const kwargs = { task: signature("sums.add", {}), it: [[1, 2]], n: 2, ...wrong }
+    expect(await ended(await send("celery.chunks", [], { kwargs }))).toMatchObject({ status: "FAILURE" })
+  })
+
   test.each([
     [[7], {}, [7]],
     [[7, 8], {}, [7, 8]],
