@@ -67,11 +67,11 @@ const listOf = (value: unknown, at: string): Signatures => {
   return parsed.success ?? []
 }
 
-/** The tasks in `kwargs.tasks` of a group or a chain. */
+/** The tasks in `kwargs.tasks` of a group or a chain. There may be none: groups are made of what a program has found. */
 const partsOf = (signature: Signature, at: string): Signatures => {
   const parts = listOf(signature.kwargs.tasks, `${at}.kwargs.tasks`)
-  if (parts.length === 0 || parts.length > MOST_TASKS) {
-    throw new Refused(`${at}: a ${signature.subtask_type} has 1 to ${MOST_TASKS} tasks, not ${parts.length}`)
+  if (parts.length > MOST_TASKS) {
+    throw new Refused(`${at}: a ${signature.subtask_type} has at most ${MOST_TASKS} tasks, not ${parts.length}`)
   }
   return parts
 }
@@ -91,7 +91,8 @@ const tasksOf = (signature: Signature, at: string, countsChords: boolean): Signa
   }
   if (countsChords) return chainTasks(stepsOf(signature, at, true), at)
   const [first, ...rest] = stepsOf(signature, at, false)
-  if (first === undefined || !isPlain(first))
+  if (first === undefined) return []
+  if (!isPlain(first))
     throw new Refused(`${at}: a chain that begins with a group is a chord, which is not supported here`)
   if (!rest.every(isPlain)) throw new Refused(`${at}: a chain with a group in it is not supported here`)
   return [withRest(first, rest, at)]
@@ -123,12 +124,13 @@ const membersOf = (chord: Signature, rest: Signatures, at: string): Signatures =
   const [body] = listOf(given, `${at}.kwargs.body`)
   const group = Array.isArray(header) ? undefined : listOf(header, `${at}.kwargs.header`)[0]
   const id = group?.options.task_id ?? body?.options.group_id
-  if (body === undefined || typeof id !== "string" || id === "")
-    throw new Refused(`${at}: a chord needs a body, and the id of its group`)
   const elements = group === undefined ? listOf(header, `${at}.kwargs.header`) : partsOf(group, at)
   const tasks = elements.flatMap((each, place) => tasksOf(each, `${at}[${place}]`, true))
-  if (tasks.length === 0 || tasks.length > MOST_TASKS)
-    throw new Refused(`${at}: a chord has 1 to ${MOST_TASKS} members, not ${tasks.length}`)
+  if (body !== undefined && tasks.length === 0) return chainTasks([body, ...rest], at).map(withoutResults)
+  if (body === undefined || typeof id !== "string" || id === "")
+    throw new Refused(`${at}: a chord needs a body, and the id of its group`)
+  if (tasks.length > MOST_TASKS)
+    throw new Refused(`${at}: a chord has at most ${MOST_TASKS} members, not ${tasks.length}`)
   const whole: Signature =
     rest.length === 0
       ? body
@@ -136,6 +138,10 @@ const membersOf = (chord: Signature, rest: Signatures, at: string): Signatures =
   const counted = { ...whole, chord_size: tasks.length }
   return tasks.map((task, index) => withChord(task, { group_id: id, group_index: index, chord: counted }))
 }
+
+/** The body of a chord without members: it gets an empty list, and not the result of the task before. */
+const withoutResults = (task: Signature): Signature =>
+  task.immutable ? task : { ...task, args: [[], ...task.args], immutable: true }
 
 const CHAIN: Signature = {
   task: "celery.chain",

@@ -46,6 +46,7 @@ describe("what a task carries", () => {
       { ...none, chain: [group([b, c])] },
       [["b", "c"], null, []],
     ],
+    ["a group of nothing", { ...none, callbacks: [a, group([])], chain: [group([group([])])] }, [["a"], null, []]],
     [
       "a group at the end of a chain: its members follow the last task",
       { ...none, chain: [group([b, c]), a] },
@@ -101,10 +102,28 @@ describe("what a task carries", () => {
       ])
     })
 
+    test("a chord without members is its body, which gets an empty list", () => {
+      const empty = { ...body, args: [[]], immutable: true }
+      expect(plain({ ...none, callbacks: [chordOf([])] }).callbacks).toEqual([empty])
+      expect(plain({ ...none, callbacks: [chordOf(group([], { task_id: "g" }))] }).callbacks).toEqual([empty])
+      expect(plain({ ...none, chain: [c, body, group([group([])])] })).toEqual({
+        ...none,
+        callbacks: [{ ...empty, options: { ...body.options, chain: [c] } }],
+        chain: [],
+      })
+      const two = group([
+        { ...a, args: [1] },
+        { ...b, args: [2], immutable: true },
+      ])
+      expect(plain({ ...none, chain: [two, group([])] }).callbacks).toEqual([
+        { ...a, args: [[], 1], immutable: true },
+        { ...b, args: [2], immutable: true },
+      ])
+    })
+
     test.each([
       ["without the id of its group", chordOf(group([a])), /the id of its group/],
-      ["without members", chordOf([]), /the id of its group/],
-      ["of nothing", chordOf(group([], { task_id: "g" })), /1 to 1000 tasks, not 0/],
+      ["of too many", chordOf(group(Array(1001).fill(a), { task_id: "g" })), /at most 1000 tasks, not 1001/],
     ])("a chord %s is refused", (_, given, why) => {
       const refused = plainFollowUps({ ...none, callbacks: [given] }, true)
       expect(Result.isFailure(refused) && refused.failure).toMatch(why)
@@ -128,8 +147,7 @@ describe("what a task carries", () => {
       /begins with a group is a chord/,
     ],
     ["a chain with a group in it", { ...none, callbacks: [chain(a, group([b, c]))] }, /a group in it/],
-    ["a group without tasks", { ...none, callbacks: [group([])] }, /1 to 1000 tasks, not 0/],
-    ["a group of too many", { ...none, callbacks: [group(Array(1_001).fill(a))] }, /1 to 1000 tasks, not 1001/],
+    ["a group of too many", { ...none, callbacks: [group(Array(1_001).fill(a))] }, /at most 1000 tasks, not 1001/],
     ["a group of what is no signature", { ...none, callbacks: [group([1])] }, /kwargs\.tasks\[0\] is not a map/],
     [
       "another kind",
