@@ -26,7 +26,10 @@ const isPlain = ({ subtask_type }: Signature): boolean => subtask_type === null 
  */
 export const plainFollowUps = (given: PlainFollowUps, countsChords = false): Result.Result<PlainFollowUps, string> => {
   const lists = [given.callbacks, given.errbacks, given.chain]
-  if (lists.every((list) => list === null || list.every(isPlain))) return Result.succeed(given)
+  if (lists.every((list) => list === null || list.every(isPlain))) {
+    if (!countsChords || given.callbacks === null || given.chain === null) return Result.succeed(given)
+    return Result.succeed({ ...given, callbacks: otherThan(given.chain.slice(-1), given.callbacks) })
+  }
   try {
     const callbacks = given.callbacks?.flatMap((each, at) => tasksOf(each, `callbacks[${at}]`, countsChords)) ?? null
     const errbacks = given.errbacks?.flatMap((each, at) => tasksOf(each, `errbacks[${at}]`, countsChords)) ?? null
@@ -34,9 +37,11 @@ export const plainFollowUps = (given: PlainFollowUps, countsChords = false): Res
     const [next] = steps
     if (countsChords) {
       if (next === undefined || isPlain(next)) {
-        return Result.succeed({ callbacks, errbacks, chain: given.chain === null ? null : steps.toReversed() })
+        const others = callbacks === null ? null : otherThan(steps.slice(0, 1), callbacks)
+        return Result.succeed({ callbacks: others, errbacks, chain: given.chain === null ? null : steps.toReversed() })
       }
-      return Result.succeed({ callbacks: [...(callbacks ?? []), ...chainTasks(steps, "chain")], errbacks, chain: [] })
+      const tasks = chainTasks(steps, "chain")
+      return Result.succeed({ callbacks: [...otherThan(tasks, callbacks ?? []), ...tasks], errbacks, chain: [] })
     }
     const last = steps.at(-1)
     if (steps.slice(0, -1).some((each) => !isPlain(each)))
@@ -57,6 +62,15 @@ export const plainFollowUps = (given: PlainFollowUps, countsChords = false): Res
     if (thrown instanceof Refused) return Result.fail(thrown.message)
     throw thrown
   }
+}
+
+/**
+ * The callbacks that are none of these tasks, by their ids. A worker of Celery adds a chain to the message of a task that a client
+ * of protocol 1 has given the next link of the same chain as a callback.
+ */
+const otherThan = (tasks: Signatures, callbacks: Signatures): Signatures => {
+  const ids = new Set(tasks.map(({ options }) => options.task_id).filter((id) => typeof id === "string"))
+  return callbacks.filter(({ options: { task_id: id } }) => typeof id !== "string" || !ids.has(id))
 }
 
 class Refused extends Error {}

@@ -102,6 +102,20 @@ describe("what a task carries", () => {
       ])
     })
 
+    test("what both a callback and the chain name runs once", () => {
+      const last = task("c", { task_id: "3" })
+      const next = task("b", { task_id: "2", link: [last] })
+      expect(plain({ ...none, callbacks: [a, next], chain: [last, next] })).toEqual({
+        ...none,
+        callbacks: [a],
+        chain: [last, next],
+      })
+      const both = chordOf(group([next, { ...next, options: { task_id: "4" } }], { task_id: "g" }))
+      const { callbacks, chain: rest } = plain({ ...none, callbacks: [both, a], chain: [both] })
+      expect(callbacks?.map(({ options }) => options.task_id)).toEqual([undefined, "2", "4"])
+      expect(rest).toEqual([])
+    })
+
     test("a chord without members is its body, which gets an empty list", () => {
       const empty = { ...body, args: [[]], immutable: true }
       expect(plain({ ...none, callbacks: [chordOf([])] }).callbacks).toEqual([empty])
