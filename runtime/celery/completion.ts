@@ -178,7 +178,7 @@ export class Completion implements ForeignTasks {
     const { record, followUps = [] } = settlement
     const now = ended.now
     await this.#expect(followUps)
-    const children = followUps.filter(({ id }) => id !== task.id).map(({ id }): ResultTuple => [[id, null], null])
+    const children = childrenOf(followUps.filter(({ id }) => id !== task.id))
     const meta = record === undefined ? revokedMeta(task, now, "terminated") : metaOfRecord(record, task, now, children)
     if (meta === undefined) return settlement
     // Otherwise a late write of the progress could replace the result.
@@ -299,6 +299,16 @@ export class Completion implements ForeignTasks {
       false,
     )
   }
+}
+
+/** The results of follow-ups. Those that are members of one group are one result, that of the group. */
+const childrenOf = (followUps: ReadonlyArray<AddressedTask>): ReadonlyArray<ResultTuple> => {
+  const groups = Map.groupBy(followUps, ({ id, message }) => message.headers.group ?? id)
+  return [...groups].map(([group, members]): ResultTuple => {
+    const results = members.map(({ id }): ResultTuple => [[id, null], null])
+    const [only] = results
+    return only !== undefined && results.length === 1 ? only : [[String(group), null], results]
+  })
 }
 
 /** A revoked task. `replyTo`: the queue from which its client reads the result, if that is known. */

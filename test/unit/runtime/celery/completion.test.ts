@@ -198,6 +198,26 @@ describe("a task of a client of Celery", () => {
     expect(await Promise.all(priorities)).toEqual([9, 7, 6, 0])
   })
 
+  test("has the group that follows it as one child", async () => {
+    const end = backEnd()
+    const { send, ended } = await open(end)
+    const told = (id: string, options = {}) => signature("sums.told", { task_id: id, ...options })
+    const tasks = [told("a"), told("b")]
+    const group = { ...signature("celery.group", { task_id: "g" }), subtask_type: "group", kwargs: { tasks } }
+    const id = await send("sums.add", [1, 1], {
+      embed: { callbacks: [told("c", { group_id: "h" })], chain: [group] },
+    })
+    const members = [
+      [["a", null], null],
+      [["b", null], null],
+    ]
+    const children = [
+      [["c", null], null],
+      [["g", null], members],
+    ]
+    expect(await ended(id)).toMatchObject({ children })
+  })
+
   test("has follow-ups that are tasks of Celery's as well", async () => {
     const end = backEnd()
     const { send, ended } = await open(end)
