@@ -15,8 +15,11 @@ export interface PlainFollowUps {
   readonly chain: Signatures | null
 }
 
-/** Most tasks that one signature may stand for: all are stored with the outcome that they follow. */
-const MOST_TASKS = 1_000
+/**
+ * Most tasks that one signature may stand for: all are stored with the outcome that they follow. The brokers of Celery take larger
+ * messages than other transports.
+ */
+const mostTasks = (countsChords: boolean): number => (countsChords ? 10_000 : 1_000)
 
 const isPlain = ({ subtask_type }: Signature): boolean => subtask_type === null || subtask_type === "task"
 
@@ -82,11 +85,11 @@ const listOf = (value: unknown, at: string): Signatures => {
 }
 
 /** The tasks in `kwargs.tasks` of a group or a chain. There may be none: groups are made of what a program has found. */
-const partsOf = (signature: Signature, at: string): Signatures => {
+const partsOf = (signature: Signature, at: string, countsChords: boolean): Signatures => {
   const parts = listOf(signature.kwargs.tasks, `${at}.kwargs.tasks`)
-  if (parts.length > MOST_TASKS) {
-    throw new Refused(`${at}: a ${signature.subtask_type} has at most ${MOST_TASKS} tasks, not ${parts.length}`)
-  }
+  const most = mostTasks(countsChords)
+  if (parts.length > most)
+    throw new Refused(`${at}: a ${signature.subtask_type} has at most ${most} tasks, not ${parts.length}`)
   return parts
 }
 
@@ -96,7 +99,9 @@ const tasksOf = (signature: Signature, at: string, countsChords: boolean): Signa
   if (countsChords && signature.subtask_type === "chord") return membersOf(signature, [], at)
   if (signature.subtask_type === "group") {
     const { task_id: group } = signature.options
-    const tasks = partsOf(signature, at).flatMap((each, place) => tasksOf(each, `${at}[${place}]`, countsChords))
+    const tasks = partsOf(signature, at, countsChords).flatMap((each, place) =>
+      tasksOf(each, `${at}[${place}]`, countsChords),
+    )
     if (typeof group !== "string" || group === "") return tasks
     return tasks.map((task, index) => ({
       ...task,
@@ -138,13 +143,13 @@ const membersOf = (chord: Signature, rest: Signatures, at: string): Signatures =
   const [body] = listOf(given, `${at}.kwargs.body`)
   const group = Array.isArray(header) ? undefined : listOf(header, `${at}.kwargs.header`)[0]
   const id = group?.options.task_id ?? body?.options.group_id
-  const elements = group === undefined ? listOf(header, `${at}.kwargs.header`) : partsOf(group, at)
+  const elements = group === undefined ? listOf(header, `${at}.kwargs.header`) : partsOf(group, at, true)
   const tasks = elements.flatMap((each, place) => tasksOf(each, `${at}[${place}]`, true))
   if (body !== undefined && tasks.length === 0) return chainTasks([body, ...rest], at).map(withoutResults)
   if (body === undefined || typeof id !== "string" || id === "")
     throw new Refused(`${at}: a chord needs a body, and the id of its group`)
-  if (tasks.length > MOST_TASKS)
-    throw new Refused(`${at}: a chord has at most ${MOST_TASKS} members, not ${tasks.length}`)
+  if (tasks.length > mostTasks(true))
+    throw new Refused(`${at}: a chord has at most ${mostTasks(true)} members, not ${tasks.length}`)
   const whole: Signature =
     rest.length === 0
       ? body
@@ -182,7 +187,7 @@ const isLinked = ({ options }: Signature, next: Signature | undefined): boolean 
 /** The links of a chain in the order in which they run; another signature is one link. */
 const stepsOf = (signature: Signature, at: string, countsChords: boolean): Signatures => {
   if (signature.subtask_type === "chain") {
-    return partsOf(signature, at).flatMap((each, place) => stepsOf(each, `${at}[${place}]`, countsChords))
+    return partsOf(signature, at, countsChords).flatMap((each, place) => stepsOf(each, `${at}[${place}]`, countsChords))
   }
   if (isPlain(signature) || signature.subtask_type === "group") return [signature]
   if (countsChords && signature.subtask_type === "chord") return [signature]

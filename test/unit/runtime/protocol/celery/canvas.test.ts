@@ -102,6 +102,12 @@ describe("what a task carries", () => {
       ])
     })
 
+    test("a group may have as many members as programs make in one go", () => {
+      const many = group(Array(5_000).fill(a), { task_id: "g" })
+      expect(plain({ ...none, callbacks: [many] }).callbacks).toHaveLength(5_000)
+      expect(plain({ ...none, chain: [body, many] }).callbacks).toHaveLength(5_000)
+    })
+
     test("what both a callback and the chain name runs once", () => {
       const last = task("c", { task_id: "3" })
       const next = task("b", { task_id: "2", link: [last] })
@@ -137,7 +143,7 @@ describe("what a task carries", () => {
 
     test.each([
       ["without the id of its group", chordOf(group([a])), /the id of its group/],
-      ["of too many", chordOf(group(Array(1001).fill(a), { task_id: "g" })), /at most 1000 tasks, not 1001/],
+      ["of too many", chordOf(group(Array(10_001).fill(a), { task_id: "g" })), /at most 10000 tasks, not 10001/],
     ])("a chord %s is refused", (_, given, why) => {
       const refused = plainFollowUps({ ...none, callbacks: [given] }, true)
       expect(Result.isFailure(refused) && refused.failure).toMatch(why)
