@@ -41,6 +41,9 @@ export type Ask = <S extends Schema.Codec<unknown, unknown>>(
   options?: RequestOptions,
 ) => Promise<S["Type"]>
 
+/** A part of a path that is empty, `.` or `..`: addresses are written without these, so that the request would go to another route. */
+const UNNAMED = /\/\.{0,2}(?=[/?]|$)/
+
 /** Parameters as a query, such as `?terminate=true`. Those without a value are left out. */
 const queryOf = (given: Query): string => {
   const query = new URLSearchParams()
@@ -52,6 +55,11 @@ export const requestsTo = (base: string, token: string | undefined, timeoutMs: n
   const authorization: Readonly<Record<string, string>> =
     token === undefined ? {} : { authorization: `Bearer ${token}` }
   return async (path, { method = "GET", body, query = {}, waitMs = 0, signal } = {}) => {
+    const [unnamed] = UNNAMED.exec(path) ?? []
+    if (unnamed !== undefined) {
+      const message = `there is nothing with the id ${JSON.stringify(unnamed.slice(1))} over HTTP`
+      return Result.fail({ error: new CallboardError("not-found", message) })
+    }
     const json = body === undefined ? Result.succeed(undefined) : asJson(body)
     if (Result.isFailure(json)) return Result.fail({ error: json.failure })
     const stop = new AbortController()

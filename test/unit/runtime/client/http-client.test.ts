@@ -146,6 +146,37 @@ test("what is refused says why, and names the field", async () => {
   })
 })
 
+test("an id that an address cannot hold is not found, and no other route is asked", async () => {
+  const { client } = await serving()
+  const waits = await client.submit("work", { meth: "echo", delay: 60 })
+  const board = client.board("builds")
+  const posted = await board.post("compile")
+  for (const id of ["", ".", ".."]) {
+    const job = client.job(id)
+    const calls: ReadonlyArray<() => Promise<unknown>> = [
+      () => job.find(),
+      () => job.cancel(),
+      () => job.retry(),
+      () => job.delete(),
+      () => job.results(),
+      () => job.patchMeta({}),
+      () => job.result(WAIT),
+      () => board.job(id),
+      () => board.claim(id, "me"),
+      () => board.consume(id, "me"),
+      () => board.trashedJob(id),
+      () => board.restore(id),
+    ]
+    for (const call of calls)
+      expect(await fails(call())).toMatchObject({
+        code: "not-found",
+        message: `there is nothing with the id "${id}" over HTTP`,
+      })
+    expect(await board.findOwner(id)).toBe(null)
+  }
+  expect([(await waits.find()).state, await posted.state()]).toEqual(["scheduled", "UNCLAIMED"])
+})
+
 test("an array has an answer for each task", async () => {
   const { client } = await serving()
   expect(await client.submitMany([])).toEqual([])
