@@ -200,7 +200,9 @@ const httpSchedules = (ask: Ask): HttpSchedules => {
   }
 }
 
-const withId = (task: Submission): Submission & { readonly id: string } => ({ ...task, id: task.id ?? generateId() })
+/** The task with an id. One that is to be unique needs an id of its caller, and is sent without one to be refused. */
+const withId = (task: Submission): Submission =>
+  task.id === undefined && task.unique === undefined ? { ...task, id: generateId() } : task
 
 const receiptOf = ({ href: _, ...receipt }: typeof ReceiptSchema.Type): Receipt => receipt
 
@@ -218,9 +220,9 @@ const read = <S extends Schema.Codec<unknown, unknown>>(schema: S) => {
 const isUnconfirmed = ({ code }: CallboardError): boolean => code === "transport-unavailable" || code === "internal"
 
 /** The error of a failed submission. If the task may have been accepted, it names the id, unless the service did. */
-const unconfirmed = (id: string, error: CallboardError): CallboardError => {
+const unconfirmed = (id: string | undefined, error: CallboardError): CallboardError => {
   const { code, details, message } = error
-  if (!isUnconfirmed(error) || details.id !== undefined) return error
+  if (!isUnconfirmed(error) || details.id !== undefined || id === undefined) return error
   return new CallboardError(
     code,
     `the task was not confirmed (${message}); submitting it again with id ${id} is safe`,

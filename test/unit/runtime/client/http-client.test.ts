@@ -131,6 +131,14 @@ test("what is refused says why, and names the field", async () => {
   )
   expect((await fails(client.submit("work", { priority: 12 }))).details.outcome).toBe(undefined)
   await expect(client.submit("absent", {})).rejects.toMatchObject(refusal("unknown-actor"))
+  await expect(client.submit("work", { meth: "echo", unique: "id" })).rejects.toMatchObject({
+    code: "invalid-input",
+    message: "unique: needs an `id`",
+  })
+  await expect(client.submitMany([{ task: "work.echo" }, { task: "work.echo", unique: true }])).rejects.toMatchObject({
+    code: "invalid-input",
+    details: { field: "unique", index: 1 },
+  })
   await expect(client.submit("work", { input: Symbol("x") })).rejects.toMatchObject(refusal("invalid-input"))
   await expect(client.job("absent").find()).rejects.toMatchObject(refusal("not-found"))
   await expect(client.job("absent").result(WAIT)).rejects.toMatchObject(refusal("not-found"))
