@@ -265,7 +265,8 @@ class OverHttp implements HttpBoard, JobBoard {
   ): Promise<BoardJobView> {
     checkOptions(how, options)
     const held = this.#knownOf(job)
-    const claim = options.claim ?? (held?.claim?.owner === owner ? held.claim.number : undefined)
+    const own = held?.claim
+    const claim = options.claim ?? (own?.owner === owner ? own?.number : undefined)
     const view = await this.#ask(BoardJobView, this.#pathOf(job, `/${how}`), { method: "POST", body: { owner, claim } })
     if (held !== undefined) {
       held.last = view

@@ -86,10 +86,12 @@ test("what a board refuses is refused with the same code and message as over a t
   await same((board) => board.claim(id, "me", { expiry: -1 }), "invalid-input")
   await same((board) => board.post("x", { priority: "urgent" }), "invalid-input")
   // What JavaScript lets a caller give.
-  const loose = (board: (typeof boards)[number]): { readonly claim: (...given: Array<unknown>) => Promise<unknown> } =>
-    Object(board)
+  const loose = (
+    board: (typeof boards)[number],
+  ): Record<"claim" | "consume", (...given: Array<unknown>) => Promise<unknown>> => Object(board)
   await same((board) => loose(board).claim(id, 5), "invalid-input")
   await same((board) => loose(board).claim(id), "invalid-input")
+  await same(async (board) => loose(board).consume(await board.job(id)), "invalid-input")
   await same((board) => loose(board).claim(id, "me", { expiry: true }), "invalid-input")
   for (const claim of ["1", 0, 1.5, 2 ** 60])
     await same((board) => board.consume(taken.id, "me", Object({ claim })), "invalid-input")
