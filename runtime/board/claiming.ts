@@ -12,7 +12,7 @@ import { Loss } from "./renewals.ts"
 import { checkOptions, expiryOf } from "./requests.ts"
 import type { BoardParts, Run, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
-import { givenUp, waiting } from "./waiting.ts"
+import { givenUp, noneToClaim, waiting } from "./waiting.ts"
 
 export interface ClaimOptions {
   /**
@@ -95,8 +95,7 @@ export const take = async (
       }
     }
   })
-  if (taken === undefined)
-    throw new CallboardError("not-found", `no job of board ${board.name} can be claimed: waited ${ms / 1000} s`)
+  if (taken === undefined) throw noneToClaim(board.name, ms)
   if (!signal?.aborted) return taken
   // The caller no longer waits for the job, so its claim is given up.
   await taken.abandon()

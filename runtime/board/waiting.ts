@@ -12,6 +12,14 @@ export const givenUp = (board: string): never => {
   throw new CallboardError("not-found", `the wait for a job of board ${board} was given up`)
 }
 
+/** The error of a wait for a job that ended without one. */
+export const noJob = (board: string, ms: number): CallboardError =>
+  new CallboardError("not-found", `there is no job on board ${board}: waited ${ms / 1000} s`)
+
+/** The error of a claim of the next job that ended without one. */
+export const noneToClaim = (board: string, ms: number): CallboardError =>
+  new CallboardError("not-found", `no job of board ${board} can be claimed: waited ${ms / 1000} s`)
+
 /** Calls `look` until it finds something, the time is over, the signal fires, or the board is closed. */
 export const waiting = async <A>(
   run: Run,
@@ -49,7 +57,7 @@ export const waitForAny = async (
   })
   if (found !== undefined) return
   if (signal?.aborted) givenUp(board)
-  throw new CallboardError("not-found", `there is no job on board ${board}: waited ${ms / 1000} s`)
+  throw noJob(board, ms)
 }
 
 /**

@@ -17,6 +17,7 @@ import {
   BoardJobView,
   BoardTrash,
 } from "../board/view.ts"
+import { noJob, noneToClaim } from "../board/waiting.ts"
 import { CallboardError } from "../errors.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { checkBoardName } from "../protocol/board.ts"
@@ -192,7 +193,10 @@ class OverHttp implements HttpBoard, JobBoard {
     const ms = milliseconds("wait", wait)
     return this.#claimed(
       await this.#polled(ms, signal, (part) =>
-        this.#ask(BoardJobView, `${this.#path}/claim`, { ...request, ...part }).then(found, notFound),
+        this.#ask(BoardJobView, `${this.#path}/claim`, { ...request, ...part }).then(
+          found,
+          notFound(part.waitMs, ms, (waited) => noneToClaim(this.name, waited)),
+        ),
       ),
     )
   }
@@ -200,7 +204,10 @@ class OverHttp implements HttpBoard, JobBoard {
   async wait(timeout?: DurationInput, signal?: AbortSignal): Promise<HttpBoardIterator> {
     const ms = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
     await this.#polled(ms, signal, ({ query, ...part }) =>
-      this.#ask(BoardJobList, `${this.#path}/jobs`, { ...part, query: { ...query, limit: 1 } }).then(found, notFound),
+      this.#ask(BoardJobList, `${this.#path}/jobs`, { ...part, query: { ...query, limit: 1 } }).then(
+        found,
+        notFound(part.waitMs, ms, (waited) => noJob(this.name, waited)),
+      ),
     )
     return this.iterate()
   }
@@ -331,7 +338,10 @@ const isNotFound = (refused: unknown): boolean => refused instanceof CallboardEr
 
 const found = <A>(value: A): { readonly found: A } => ({ found: value })
 
-const notFound = (refused: unknown): { readonly refused: unknown } => {
-  if (isNotFound(refused)) return { refused }
-  throw refused
-}
+/** The service says how long one request has waited, of the several that a wait of `ms` may take. */
+const notFound =
+  (partMs: number, ms: number, over: (ms: number) => CallboardError) =>
+  (refused: unknown): { readonly refused: unknown } => {
+    if (!(refused instanceof CallboardError && isNotFound(refused))) throw refused
+    return { refused: refused.message === over(partMs).message ? over(ms) : refused }
+  }

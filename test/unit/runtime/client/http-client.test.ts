@@ -185,6 +185,23 @@ test("an id that an address cannot hold is not found, and no other route is aske
   expect([(await waits.find()).state, await posted.state()]).toEqual(["scheduled", "UNCLAIMED"])
 })
 
+test("what a board has no job for says how long it was waited for, in however many requests", async () => {
+  const url = await listen((request, response) => {
+    const { pathname, searchParams } = new URL(request.url ?? "", "http://service")
+    const what = pathname.endsWith("/claim")
+      ? "no job of board builds can be claimed"
+      : "there is no job on board builds"
+    const detail = `${what}: waited ${Number.parseInt(searchParams.get("wait") ?? "", 10) / 1000} s`
+    response.writeHead(404, { "content-type": "application/problem+json" })
+    response.end(JSON.stringify({ type: "about:blank", title: "Not found", status: 404, code: "not-found", detail }))
+  })
+  const board = connectHttp(url).board("builds")
+  expect((await fails(board.take("me", { wait: "50ms" }))).message).toBe(
+    "no job of board builds can be claimed: waited 0.05 s",
+  )
+  expect((await fails(board.wait("50ms"))).message).toBe("there is no job on board builds: waited 0.05 s")
+})
+
 test("an array has an answer for each task", async () => {
   const { client } = await serving()
   expect(await client.submitMany([])).toEqual([])
