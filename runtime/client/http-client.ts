@@ -13,7 +13,7 @@ import type { Submission, SubmissionFields } from "../jobs/submission/submission
 import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { checkScheduleName } from "../schedules/fields.ts"
-import type { Schedules } from "../schedules/schedules.ts"
+import { SCHEDULE_QUERY, type Schedules } from "../schedules/schedules.ts"
 import { PostedJob, ScheduleList, ScheduleViewSchema } from "../schedules/view.ts"
 import { type HttpBoard, httpBoard } from "./http-board.ts"
 import { type Ask, POLL_MS, type Refusal, type Request, requestsTo } from "./http-request.ts"
@@ -191,7 +191,11 @@ const httpSchedules = (ask: Ask): HttpSchedules => {
     create: async (name, fields) =>
       ask(ScheduleViewSchema, "/v1/schedules", { method: "POST", body: { ...fields, name: checkScheduleName(name) } }),
     find: async (name) => ask(ScheduleViewSchema, pathOf(name)),
-    list: async ({ limit, after } = {}) => ask(ScheduleList, "/v1/schedules", { query: { limit, cursor: after } }),
+    list: async (query = {}) => {
+      refuseUnknown(query, SCHEDULE_QUERY, "schedules.list()")
+      const { limit, after } = query
+      return ask(ScheduleList, "/v1/schedules", { query: { limit, cursor: after } })
+    },
     change: async (name, changes) => ask(ScheduleViewSchema, pathOf(name), { method: "PATCH", body: changes }),
     pause: async (name) => ask(ScheduleViewSchema, `${pathOf(name)}/pause`, { method: "POST" }),
     resume: async (name) => ask(ScheduleViewSchema, `${pathOf(name)}/resume`, { method: "POST" }),

@@ -26,6 +26,8 @@ export interface ScheduleQuery {
   readonly after?: string
 }
 
+export const SCHEDULE_QUERY = { limit: true, after: true } satisfies Record<keyof ScheduleQuery, true>
+
 export interface SchedulePage {
   readonly schedules: ReadonlyArray<ScheduleView>
   /** Absent on the last page. */
@@ -88,7 +90,7 @@ export class Schedules {
 
   /** Schedules by name, a page at a time. Pass `next` on as `after` until there is none. */
   async list(query: ScheduleQuery = {}): Promise<SchedulePage> {
-    refuseUnknown(query, { limit: true, after: true }, "schedules.list()")
+    refuseUnknown(query, SCHEDULE_QUERY, "schedules.list()")
     const { limit = 100, after } = query
     wholeNumber("limit", limit, { least: 1, most: 1_000 }, refuseInput)
     const { prefix } = SCHEDULES

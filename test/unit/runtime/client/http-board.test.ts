@@ -134,7 +134,7 @@ test("waits end when there is a job, when their time is over, and with their sig
 })
 
 test("lists of jobs and schedules refuse the same in code and over HTTP", async () => {
-  const { service, ask } = await serving()
+  const { service, ask, client: remote } = await serving()
   const { client } = service
   const limit = "limit: must be a whole number from 1 to 1000"
   for (const list of [
@@ -143,6 +143,11 @@ test("lists of jobs and schedules refuse the same in code and over HTTP", async 
     client.board("b").list({ limit: 0 }),
   ])
     expect(await refusal(list)).toEqual({ code: "invalid-input", message: limit })
+  for (const { schedules } of [client, remote])
+    expect(await refusal(schedules.list(Object({ cursor: "a" })))).toEqual({
+      code: "invalid-input",
+      message: expect.stringContaining("cursor is not an option of schedules.list()"),
+    })
   for (const path of ["/v1/jobs", "/v1/schedules", "/v1/boards/b/jobs"])
     expect((await ask("GET", `${path}?limit=0`)).body).toMatchObject({ code: "invalid-input", detail: limit })
   const states = JSON.parse('["nope"]')
