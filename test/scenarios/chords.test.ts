@@ -391,6 +391,7 @@ onEveryBoard((newBoard, transport) => {
     ["a field that no member has", [one(1), { ...one(2), tasks: [] }], "chord[1].tasks"],
     ["a wrong field", [one(1), { ...one(2), priority: 11 }], "chord[1].priority"],
     ["a group in a member", [{ ...one(2), group: "g" }], "chord[0].group"],
+    ["a group without a name", { tasks: [one(1)], group: "" }, "chord.group"],
     [
       "an id twice",
       [

@@ -5,6 +5,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../../errors.ts"
+import { Name } from "../../options/fields.ts"
 import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
 import { type ChordHeader, type MemberHeader, MOST_MEMBERS } from "../../protocol/headers.ts"
 import type { Promised } from "../tracking/promises.ts"
@@ -21,9 +22,7 @@ export const ChordField = Schema.Union([
   Tasks,
   Schema.Struct({
     tasks: Tasks,
-    group: Schema.optionalKey(
-      Schema.String.annotate({ description: "Name of the group; the default is the id of this job" }),
-    ),
+    group: Schema.optionalKey(Name.annotate({ description: "Name of the group; the default is the id of this job" })),
     allowFailure: Schema.optionalKey(
       Schema.Boolean.annotate({
         description: "Starts also where members fail: it gets a reference in place of a result",
