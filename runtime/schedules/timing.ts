@@ -31,7 +31,9 @@ export const problemOfCron = (cron: string, timeZone: string, now: number): stri
     return cronOf(text, timeZone).nextRun(new Date(now)) === null ? "is never due: no such day exists" : undefined
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
-    return `is no cron text: ${why.replace(/^CronPattern: /, "")}`
+    // croner counts days and months from 0 in this message.
+    const named = why.replace(/(?<=Invalid value for (?:day|month): )-?\d+$/, (value) => `${Number(value) + 1}`)
+    return `is no cron text: ${named.replace(/^CronPattern: /, "")}`
   }
 }
 
