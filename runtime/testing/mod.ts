@@ -130,7 +130,10 @@ export const runActor = async <A extends AnyActor & ActorDefinition>(
   // Loads what is loaded only once it is needed, since a virtual clock does not stand still for that.
   if (clock !== undefined) await (await connectTransport(transport, { transports })).close()
   const served: ReadonlyArray<ActorDefinition> = [actor, ...(options.actors ?? [])]
-  const inTime: InTime = clock === undefined ? (promise) => promise : (promise) => clock.until(promise)
+  const inTime: InTime =
+    clock === undefined
+      ? (promise) => promise
+      : (promise, ms = 0) => clock.until(promise, { within: (ms + LONGEST_STEP_MS) / 1_000 })
   const serving = serve({
     transport,
     transports,
@@ -145,8 +148,11 @@ export const runActor = async <A extends AnyActor & ActorDefinition>(
   return new RunningActor<A>(actor.name, { service, submitted, logs: lines, timeoutMs, inTime })
 }
 
-/** Waits for a promise, and turns the clock meanwhile if it is a virtual one. */
-type InTime = <T>(promise: Promise<T>) => Promise<T>
+/** Longest time that a virtual clock is turned for a step that has no timeout of its own. */
+const LONGEST_STEP_MS = 3_600_000
+
+/** Waits for a promise, which may have a timeout of its own, and turns the clock meanwhile if it is a virtual one. */
+type InTime = <T>(promise: Promise<T>, timeoutMs?: number) => Promise<T>
 
 interface Running {
   readonly service: Service
@@ -185,17 +191,17 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
     )
     this.call = eachMethod((method) => async (input, fields = {}) => {
       const job = await submit(method, input, fields)
-      return inTime(job.result({ timeout: timeoutMs / 1000 }))
+      return inTime(job.result({ timeout: timeoutMs / 1000 }), timeoutMs)
     })
   }
 
-  drain(options: { readonly timeout?: DurationInput } = {}): Promise<void> {
-    return this.#inTime(this.#drain(options))
+  async drain(options: { readonly timeout?: DurationInput } = {}): Promise<void> {
+    const timeoutMs = options.timeout === undefined ? this.#timeoutMs : milliseconds("timeout", options.timeout)
+    return this.#inTime(this.#drain(timeoutMs), timeoutMs)
   }
 
-  async #drain(options: { readonly timeout?: DurationInput }): Promise<void> {
-    const deadline =
-      performance.now() + (options.timeout === undefined ? this.#timeoutMs : milliseconds("timeout", options.timeout))
+  async #drain(timeoutMs: number): Promise<void> {
+    const deadline = performance.now() + timeoutMs
     for (;;) {
       const { jobs } = await this.client.jobs({ states: OPEN, limit: 1_000 })
       if (jobs.length === 0) return
