@@ -4,6 +4,7 @@
  * be run again.
  */
 import { type DurationInput, milliseconds } from "../options/duration.ts"
+import { wholeNumber } from "../options/fields.ts"
 import { EventLoop } from "./event-loop.ts"
 import { Random, replaceRandomness } from "./random.ts"
 
@@ -157,7 +158,7 @@ export class SeedFailed extends Error {
 
 /**
  * Runs a test once under each seed, with a virtual clock of that seed. Fails with {@link SeedFailed} at the first seed under which
- * the test does.
+ * the test does, and with `CallboardError` `invalid-input` for a number of seeds under which it would never run.
  *
  * ```ts
  * await forEachSeed({ seeds: 200 }, async (clock) => {
@@ -171,6 +172,7 @@ export const forEachSeed = async (
   { seeds = 100, from = 1 }: SeedOptions,
   test: (clock: VirtualClock, seed: number) => Promise<void>,
 ): Promise<void> => {
+  wholeNumber("seeds", seeds, { least: 1 })
   for (let seed = from; seed < from + seeds; seed++) {
     using clock = virtualClock({ seed })
     try {

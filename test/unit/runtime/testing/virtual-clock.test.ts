@@ -170,6 +170,16 @@ describe("a seed", () => {
     })
   })
 
+  test("cannot be a number of seeds under which a test would never run", async () => {
+    let ran = 0
+    for (const seeds of [0, -1, 1.5, Number.NaN])
+      await expect(forEachSeed({ seeds }, async () => void ran++)).rejects.toMatchObject({
+        code: "invalid-input",
+        message: "seeds: must be a whole number, 1 or more",
+      })
+    expect(ran).toBe(0)
+  })
+
   test("decides what a handler asks of crypto", () => {
     const drawn = (seed: number) => {
       using clock = virtualClock({ seed })
