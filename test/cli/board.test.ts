@@ -96,6 +96,12 @@ describe("what is refused has the message that it has in code, and an exit code"
     expect(code).toBe(exitCode)
   })
 
+  test("a wait for the end of a job is over before that", async () => {
+    const id = await post("b5", "a")
+    const waited = await project.ask("board", "wait", "b5", id, "--timeout", "0.1")
+    expect(waited).toMatchObject({ code: 3, stdout: "not complete yet\n" })
+  })
+
   test("another owner's job", async () => {
     const id = await post("b4", "a")
     await project.json("board", "claim", "b4", id, "-o", "me")

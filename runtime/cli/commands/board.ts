@@ -7,7 +7,7 @@ import { accepted } from "../../board/failure.ts"
 import { parsePost } from "../../board/requests.ts"
 import type { BoardJobView } from "../../board/view.ts"
 import { BOARD_PRIORITIES, notClaimed } from "../../protocol/board.ts"
-import { wrongUsage } from "../failure.ts"
+import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { clockTime, listText, localTime, oneLine, timeText } from "../format.ts"
 import { jsonOf, numberOrText } from "../input.ts"
 import { runs } from "../invocation.ts"
@@ -244,6 +244,8 @@ export const addBoard = (program: Command): void => {
       const complete = await board.waitFor(id, { signal, ...(timeout === undefined ? {} : { timeout }) })
       if (output.json) output.document({ complete })
       else output.line(complete ? "complete" : "not complete yet")
+      // A script that went on would take the job for complete.
+      if (!complete) throw new CommandFailed(EXIT.timeout)
     },
     (own) => own.option("--timeout <duration>", "longest wait (default: for ever)"),
   )
