@@ -311,16 +311,21 @@ export class Client implements AsyncDisposable {
    */
   board(name: string, options: BoardOptions = {}): Board {
     const { connection } = this
+    const closing = this.#closing.signal
     const board: Board = new Board(
       name,
       async () => {
+        if (closing.aborted) {
+          const message = `the client of the board ${name} was closed`
+          throw new CallboardError("not-connected", message, { outcome: "none" })
+        }
         this.#boards.add(board)
         return { connection, close: async () => void this.#boards.delete(board) }
       },
       options,
-      connection,
+      closing.aborted ? undefined : connection,
     )
-    this.#boards.add(board)
+    if (!closing.aborted) this.#boards.add(board)
     return board
   }
 

@@ -285,6 +285,13 @@ onEveryBoard((newBoard, transport) => {
       await client.close()
       expect(board.connected).toBe(false)
       await expect(board.post("a")).rejects.toMatchObject(refusal("not-connected"))
+      const later = client.board(BOARD)
+      expect(later.connected).toBe(false)
+      await expect(later.count()).rejects.toMatchObject(refusal("not-connected"))
+      for (const each of [board, later]) {
+        await expect(each.connect()).rejects.toMatchObject(refusal("not-connected"))
+        expect(each.connected).toBe(false)
+      }
     })
 
     test("S059 registered entities", async () => {
