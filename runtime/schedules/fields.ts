@@ -198,7 +198,8 @@ export const changedFields = (
   )
   const merged = Object.fromEntries([...kept, ...given].filter(([, value]) => value !== null))
   for (const [field, value] of given) if (value === null) delete merged[field]
-  return { fields: parseScheduleFields(merged), isTimed: given.some(([field]) => isTimingField(field)) }
+  const changed = parseScheduleFields(merged)
+  return { fields: changed, isTimed: !hasSameTimes(fields, changed) }
 }
 
 /** The task of a schedule. */

@@ -119,7 +119,7 @@ export class Schedules {
   changeFrom(name: string, changes: unknown, context: ScheduleContext = {}): Promise<ScheduleView> {
     return this.#change(name, async (entry, now) => {
       const { fields, isTimed } = changedFields(entry.fields, changes)
-      // A moment that has passed is refused only where the change names it.
+      // A moment that has passed is refused only where the change gives it.
       const rules = rulesOf(fields, now, refuseInput, isTimed ? undefined : entry.rules.timing)
       await this.#options.check(submissionOf(fields), context)
       return isTimed ? changedTimes(name, entry, { fields, rules }, now) : { ...entry, fields, rules, changedAt: now }

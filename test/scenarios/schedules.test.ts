@@ -271,6 +271,8 @@ onEveryBoard((newBoard) => {
     const changed = await schedules.change("weekly", { every: 3_600, timeZone: null, priority: 9 })
     expect(changed.fields).toEqual({ every: 3_600, priority: 9, task: "scene", input: { n: 1 } })
     await eventually(() => ran.length === 1, { message: "the new interval begins" })
+    const { next } = await schedules.find("weekly")
+    expect(await schedules.change("weekly", { every: 3_600, priority: 8 })).toMatchObject({ next })
     expect((await schedules.pause("weekly")).state).toBe("paused")
     expect(await schedules.pause("weekly")).toMatchObject({ state: "paused" })
     expect(await schedules.find("weekly")).not.toHaveProperty("next")
