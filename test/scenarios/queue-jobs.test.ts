@@ -246,6 +246,34 @@ onEveryBoard((newBoard) => {
     expect(await (await client.submit("scene.add", { input: { a: 1, b: 2 } })).result(WAIT)).toBe(3)
   })
 
+  test("S193 unique: accepted as the next run once the first is not kept any more, also where it waits", async () => {
+    const transport = newBoard()
+    const { scene, ran } = makeActor()
+    const { client } = await start([scene], { transport })
+    const plain = { id: "brief", resultTtl: 0, input: { a: 1, b: 2 } }
+    const fields = { ...plain, unique: "id" } as const
+    const gone = async () => {
+      const found = await client
+        .job("brief")
+        .find()
+        .catch(({ code }) => code)
+      return found === "gone"
+    }
+    await client.submit("scene.add", fields)
+    await eventually(gone, { message: "nothing is kept of the first run" })
+    const parent = await client.submit("scene.add", { input: { a: 1, b: 1 }, delay: 60 })
+    const again = await client.submit("scene.add", { ...fields, after: parent.id })
+    expect(await again.find()).toMatchObject({ state: "deferred", run: 2 })
+    await expect(client.submit("scene.add", fields)).rejects.toMatchObject({ code: "job-exists" })
+    await parent.cancel({ release: true })
+    await eventually(gone, { message: "nothing is kept of the second run" })
+    await expect(client.submit("scene.add", plain)).rejects.toMatchObject({ code: "job-exists" })
+    const last = await client.submit("scene.add", { ...fields, resultTtl: 60 })
+    expect(await last.result(WAIT)).toBe(3)
+    expect(await last.find()).toMatchObject({ run: 3 })
+    expect(ran.filter((id) => id === "brief")).toHaveLength(3)
+  })
+
   // Decided: with `unique` the error is `job-exists`. Without it the same task is a duplicate, another one `job-exists`.
   test("S193 unique: refused while the first is kept, accepted after its deletion as the next run", async () => {
     const transport = newBoard()

@@ -75,7 +75,9 @@ export class Publisher {
         const id = asked[at]?.id ?? ""
         if (earlier instanceof CallboardError) throw earlier
         if (earlier !== undefined && "record" in earlier)
-          throw new CallboardError("job-exists", `the job ${id} was deleted: submit its next run by itself`, { id })
+          throw new CallboardError("job-exists", `the job ${id} is not kept any more: submit its next run by itself`, {
+            id,
+          })
         if (earlier !== undefined) before.set(id, earlier)
       }
     }
@@ -252,7 +254,7 @@ const togetherFailed = (cause: TransportError): CallboardError => {
 
 /**
  * The result of a task whose id may have been submitted before: `undefined` where there is no such job, and its tombstone
- * where it was deleted. Never rejects.
+ * where it was deleted, or is not kept any more and the task is unique. Never rejects.
  * `outcome` is that of a look-up that fails: `none` as long as nothing was published.
  */
 export const resultOfEarlier = async (
@@ -270,6 +272,9 @@ export const resultOfEarlier = async (
   if (found === undefined) return undefined
   const { record } = found
   if (record.deleted) return found
+  // A unique id is taken for as long as its job is kept. Once something was published, the tombstone may be that of this very task.
+  const isOver = record.tombstone && record.member === undefined && outcome === "none"
+  if (isOver && unique.has(posting.id)) return found
   // The ids of members are made of that of their body, with which they are submitted again, also when they are not kept.
   if (!isSameTask(record, posting) || (record.tombstone && record.member === undefined)) {
     return new CallboardError("job-exists", `there is another job with the id ${posting.id}`, {
