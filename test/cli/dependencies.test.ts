@@ -107,3 +107,9 @@ test("group: lists groups, shows one by state, cancels it; one without jobs is n
   expect(none).toMatchObject({ code: 1, stdout: "" })
   expect(none.stderr).toMatch(/there is no group none/)
 })
+
+test("submit --after may be repeated", async () => {
+  for (const id of ["first", "second"]) await submit(id, "--delay", "1h")
+  await submit("last", "--after", "first", "--after", "second")
+  expect(await project.json<Job>("job", "last")).toMatchObject({ after: { ids: ["first", "second"] } })
+})

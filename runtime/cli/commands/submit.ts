@@ -30,7 +30,7 @@ interface Options {
   readonly expires?: string
   readonly id?: string
   readonly unique?: boolean
-  readonly after?: string
+  readonly after?: ReadonlyArray<string>
   readonly allowFailure?: boolean
   readonly retryMax?: string
   readonly timeLimit?: string
@@ -111,7 +111,7 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
 const namedJobs = async (client: Client, { parent, root, after, allowFailure = false }: Options) => ({
   ...(parent === undefined ? {} : { parentId: await fullId(client, parent) }),
   ...(root === undefined ? {} : { rootId: await fullId(client, root) }),
-  ...(after === undefined ? {} : { after: { ids: await fullIds(client, idsOf(after)), allowFailure } }),
+  ...(after === undefined ? {} : { after: { ids: await fullIds(client, after.flatMap(idsOf)), allowFailure } }),
 })
 
 /** Longest wait, checked before the task is submitted. */
@@ -199,7 +199,11 @@ export const addSubmit = (program: Command): void => {
     .option("--expires <when>", "must start before this: a time, or a duration from now")
     .option("--id <id>", "id of the job; submitting again with the same id is safe")
     .option("--unique", "refuse it while another job with its --id is kept")
-    .option("--after <ids>", "jobs that must have succeeded before it starts, separated by commas")
+    .option(
+      "--after <ids>",
+      "jobs that must have succeeded before it starts, separated by commas, or repeated",
+      collected,
+    )
     .option("--allow-failure", "with --after: their failure will do as well")
     .option("--retry-max <count>", "retries after the first attempt")
     .option("--time-limit <duration>", "longest an attempt may take")
