@@ -56,6 +56,23 @@ test("a job is posted, listed, claimed, extended and consumed", async () => {
   expect((await project.ask("board", "entities", "b1")).stderr).toBe("no entities\n")
 })
 
+test("a page of the trash that is full says where to go on", async () => {
+  const ids: Array<string> = []
+  for (const name of ["a", "b", "c"]) {
+    const id = await post("b6", name)
+    ids.push(id)
+    await project.json("board", "claim", "b6", id)
+    await project.json("board", "trash", "b6", id)
+  }
+  ids.sort()
+  const first = await project.json<{ next: string }>("board", "trashed", "b6", "--limit", "2")
+  expect(first).toMatchObject({ jobs: [{ id: ids[0] }, { id: ids[1] }], next: ids[1] })
+  const last = await project.json("board", "trashed", "b6", "--limit", "2", "--cursor", first.next)
+  expect(last).toEqual({ jobs: [expect.objectContaining({ id: ids[2] })] })
+  const page = await project.ask("board", "trashed", "b6", "--limit", "2")
+  expect(page.stderr).toBe(`there may be more: --cursor ${ids[1]}\n`)
+})
+
 test("a claim waits for a job that is posted elsewhere, and watch tells of it", async () => {
   await using watch = project.start("board", "watch", "b2")
   await using claim = project.start("board", "claim", "b2", "--wait", "1m", "--json")

@@ -223,9 +223,12 @@ export const addBoard = (program: Command): void => {
     "list the jobs in the trash, or show one",
     async ({ board, output, args: [id], options }) => {
       if (id !== undefined) return show(output, await board.trashedJob(id))
-      const jobs = await board.trashed(afterOf(options))
-      if (output.json) output.document({ jobs })
-      else table(output, jobs, "the trash is empty")
+      const asked = afterOf(options)
+      const jobs = await board.trashed(asked)
+      const next = jobs.length === asked.limit ? jobs.at(-1)?.id : undefined
+      if (output.json) return output.document({ jobs, ...(next === undefined ? {} : { next }) })
+      table(output, jobs, "the trash is empty")
+      if (next !== undefined) output.note(`there may be more: --cursor ${next}`)
     },
     page,
   )
