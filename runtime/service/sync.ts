@@ -82,6 +82,12 @@ interface Running {
   readonly closed: (cause: Error) => void
 }
 
+/** No outcomes, where a job is not kept any more. */
+const noneOfGone = (cause: unknown): ReadonlyArray<never> => {
+  if (cause instanceof CallboardError && cause.code === "gone") return []
+  throw cause
+}
+
 class SyncClient extends Client {
   readonly #local: Service
   readonly #stop = new AbortController()
@@ -185,7 +191,8 @@ class SyncClient extends Client {
   async #store(ended: JobRecord, queue: string, over: Found | undefined): Promise<"stored" | "conflict"> {
     const { connection } = this.#local.client
     const { followUps: _out, earlier: _earlier, ...record } = ended
-    const outcomes = record.tombstone ? [] : await outcomesOf(connection, record.id)
+    // A job that is not kept after its end is gone here by now, and so are its earlier runs.
+    const outcomes = record.tombstone ? [] : await outcomesOf(connection, record.id).catch(noneOfGone)
     const earlier = outcomes.filter(({ run }) => run < record.run)
     const copy = { ...record, queue, fence: NO_FENCE, ...(earlier.length === 0 ? {} : { earlier }) }
     const [stored] = await this.connection.jobs.decide([

@@ -398,6 +398,19 @@ onEveryBoard((newBoard) => {
       expect(ran).toHaveLength(2)
     })
 
+    test("a job of which nothing is kept has run, and its unique id is free again", async () => {
+      const { scene, ran } = makeActor()
+      await using client = await connectSync(newBoard(), { actors: [scene] })
+      const fields = { id: "brief", unique: "id", resultTtl: 0, failureTtl: 0 } as const
+      const sum = await client.submit("scene.add", { ...fields, input: { a: 1, b: 2 } })
+      expect(sum.receipt.state).toBe("succeeded")
+      await expect(sum.find()).rejects.toMatchObject({ code: "gone" })
+      expect((await client.submit("scene.fails", { ...fields, retry: false })).receipt.state).toBe("failed")
+      const last = await client.submit("scene.add", { ...fields, input: { a: 1, b: 2 }, resultTtl: 60 })
+      expect(await last.find()).toMatchObject({ state: "succeeded", run: 3 })
+      expect(ran).toEqual(["brief", "brief", "brief"])
+    })
+
     test("of several submissions of an id at once one runs, and each is answered", async () => {
       const { scene, ran } = makeActor()
       await using client = await connectSync(newBoard(), { actors: [scene] })
