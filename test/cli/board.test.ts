@@ -97,6 +97,7 @@ describe("what is refused has the message that it has in code, and an exit code"
     [["post", "b3", "a", "[]"], 2, /details: Expected object/],
     [["post", "b/3", "a"], 2, /board: a name is 1 to 64/],
     [["claim", "b3"], 1, /no job of board b3 can be claimed: waited 0 s/],
+    [["claim", "b3", "--wait", "0.1"], 3, /no job of board b3 can be claimed: waited 0.1 s/],
     [["claim", "b3", "-o", ""], 2, /owner: must be text of 1 to 255 bytes/],
     [["claim", "b3", "--expiry", "0"], 2, /expiry: must be more than 0/],
     [["claim", "b3", "--expiry", "-1"], 2, /expiry: .*negative/],
@@ -105,7 +106,7 @@ describe("what is refused has the message that it has in code, and an exit code"
     [["extend", "b3", unknown, "5m"], 1, /job .* is not on the board/],
     [["restore", "b3", unknown], 1, /job .* is not in the trash of board b3/],
     [["show", "b3", "x"], 1, /job x is not on the board/],
-    [["wait", "b3", "--timeout", "0.1"], 1, /there is no job on board b3: waited 0.1 s/],
+    [["wait", "b3", "--timeout", "0.1"], 3, /there is no job on board b3: waited 0.1 s/],
     [["list", "b3", "--cursor", "x"], 2, /cursor: must be the `next`/],
   ] as const)("%j", async (args, exitCode, message) => {
     const { code, stderr } = await project.ask("board", ...args)

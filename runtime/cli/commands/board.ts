@@ -6,6 +6,7 @@ import type { Board } from "../../board/board.ts"
 import { accepted } from "../../board/failure.ts"
 import { parsePost } from "../../board/requests.ts"
 import type { BoardJobView } from "../../board/view.ts"
+import { CallboardError } from "../../errors.ts"
 import { BOARD_PRIORITIES, notClaimed } from "../../protocol/board.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { clockTime, listText, localTime, oneLine, timeText } from "../format.ts"
@@ -111,6 +112,16 @@ const bookOf = (text: string): { readonly name: string; readonly uuid: string } 
   return at < 0 ? wrongUsage(`--book ${text}: write name=uuid`) : { name: text.slice(0, at), uuid: text.slice(at + 1) }
 }
 
+/** Waits for a job. Fails with {@link EXIT.timeout} where the command was given a longest wait, and none has come by then. */
+const inTime = async <A>(job: Promise<A>, longest: string | undefined): Promise<A> => {
+  try {
+    return await job
+  } catch (cause) {
+    if (longest === undefined || !(cause instanceof CallboardError) || cause.code !== "not-found") throw cause
+    throw new CommandFailed(EXIT.timeout, cause.message)
+  }
+}
+
 export const addBoard = (program: Command): void => {
   const command = program
     .command("board")
@@ -183,7 +194,7 @@ export const addBoard = (program: Command): void => {
       const given = { expiry: expiry === undefined ? DEFAULT_EXPIRY : expiryOf(expiry) }
       const claim =
         id === undefined
-          ? await board.take(owner, { ...given, signal, ...(wait === undefined ? {} : { wait }) })
+          ? await inTime(board.take(owner, { ...given, signal, ...(wait === undefined ? {} : { wait }) }), wait)
           : await board.claim(id, owner, given)
       show(output, claim.view)
     },
@@ -240,7 +251,7 @@ export const addBoard = (program: Command): void => {
     "wait until there is a job, or until a job is consumed or trashed",
     async ({ board, output, args: [id], options: { timeout }, signal }) => {
       if (id === undefined) {
-        await board.wait(timeout, signal)
+        await inTime(board.wait(timeout, signal), timeout)
         const { jobs } = await board.list({ limit: 1 })
         return output.json ? output.document({ jobs }) : table(output, jobs, "no jobs")
       }
