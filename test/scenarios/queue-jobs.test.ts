@@ -267,7 +267,10 @@ onEveryBoard((newBoard) => {
     await expect(client.submit("scene.add", fields)).rejects.toMatchObject({ code: "job-exists" })
     await parent.cancel({ release: true })
     await eventually(gone, { message: "nothing is kept of the second run" })
-    await expect(client.submit("scene.add", plain)).rejects.toMatchObject({ code: "job-exists" })
+    await expect(client.submit("scene.add", plain)).rejects.toMatchObject({
+      code: "job-exists",
+      message: expect.stringContaining("is not kept any more"),
+    })
     const last = await client.submit("scene.add", { ...fields, resultTtl: 60 })
     expect(await last.result(WAIT)).toBe(3)
     expect(await last.find()).toMatchObject({ run: 3 })

@@ -272,15 +272,15 @@ export const resultOfEarlier = async (
   if (found === undefined) return undefined
   const { record } = found
   if (record.deleted) return found
-  // A unique id is taken for as long as its job is kept. Once something was published, the tombstone may be that of this very task.
-  const isOver = record.tombstone && record.member === undefined && outcome === "none"
-  if (isOver && unique.has(posting.id)) return found
   // The ids of members are made of that of their body, with which they are submitted again, also when they are not kept.
-  if (!isSameTask(record, posting) || (record.tombstone && record.member === undefined)) {
-    return new CallboardError("job-exists", `there is another job with the id ${posting.id}`, {
-      id: posting.id,
-      field: "id",
-    })
+  const isOver = record.tombstone && record.member === undefined
+  // A unique id is taken for as long as its job is kept. Once something was published, the tombstone may be that of this very task.
+  if (isOver && outcome === "none" && unique.has(posting.id)) return found
+  if (isOver || !isSameTask(record, posting)) {
+    const why = isOver
+      ? `the job ${posting.id} has ended and is not kept any more: submit the task with \`unique\` to run it again`
+      : `there is another job with the id ${posting.id}`
+    return new CallboardError("job-exists", why, { id: posting.id, field: "id" })
   }
   if (unique.has(posting.id)) {
     const why = `job ${posting.id} is ${record.state}, and its id is to be unique: delete it before it is submitted again`
