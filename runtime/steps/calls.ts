@@ -99,7 +99,7 @@ export const checkUse = (name: string, names: ReadonlySet<string>, isInside: boo
   }
 }
 
-/** Refuses a step of a job that has no room for its outcome. `steps`: how many have begun, this one included. */
+/** Refuses a step of a job that has no room for its outcome. `steps`: how many had begun with it, this one included. */
 export const checkRoom = (name: string, steps: number, bytes: number): void => {
   const refuse = (most: string, instead: string) => {
     const message = `the step ${name} does not begin, since a job has ${most} at most: ${instead}, or submit jobs of their own`

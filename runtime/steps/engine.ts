@@ -160,12 +160,14 @@ export class StepEngine {
     const plan = planOf(options)
     checkUse(name, this.#names, this.#calls.isInside)
     this.#names.add(name)
+    // Parallel steps have all begun before the journal is open.
+    const steps = this.#names.size
     const folded = this.#folded ?? (await this.open())
     if (plan.revert !== undefined) this.#reverts.set(name, plan)
     const known = outcomeFor(folded, name, this.#options.retries)
     if (known !== undefined) return this.#replay(known)
     if (this.#mustStop) return this.#park()
-    checkRoom(name, this.#names.size, this.#calls.bytes)
+    checkRoom(name, steps, this.#calls.bytes)
     this.#warnInTime()
     const { port } = this.#options
     if (plan.revert !== undefined && !this.#marked) {

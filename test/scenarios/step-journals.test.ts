@@ -136,6 +136,16 @@ test("10,000 steps are enough for anybody, and the one after them says what to d
   expect(error).toMatchObject({ name: "JournalFull", message: expect.stringContaining("10000 steps at most") })
 })
 
+test("of 10,002 parallel steps the last two do not begin, and the others do", async () => {
+  const { result } = await runOnce(async (_input, job) => {
+    const steps = Array.from({ length: 10_002 }, (_, n) => job.step(`n${n}`, () => n))
+    const ends = await Promise.allSettled(steps)
+    return ends.flatMap((end, n) => (end.status === "rejected" ? [[n, String(end.reason)]] : []))
+  })
+  const refused = (n: number) => [n, expect.stringMatching(`^JournalFull: the step n${n} does not begin`)]
+  expect(result).toEqual([refused(10_000), refused(10_001)])
+})
+
 test("64 MiB of results are enough, and the step after them does not begin", async () => {
   const big = "x".repeat(2 ** 19)
   let ran = 0
