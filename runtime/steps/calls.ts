@@ -87,9 +87,17 @@ export const planOf = (options: StepOptions<never> | undefined): Plan => {
   }
 }
 
-/** Fails for a step that the job may not begin now. `names`: the steps that it has begun. */
-export const checkUse = (name: string, names: ReadonlySet<string>, isInside: boolean): void => {
-  if (isInside) {
+/** Fails for a step that the job may not begin now. `names`: the steps that it has begun. `inside`: what begins this one. */
+export const checkUse = (
+  name: string,
+  names: ReadonlySet<string>,
+  inside: { readonly step: boolean; readonly hook: boolean },
+): void => {
+  if (inside.hook) {
+    const message = `the step ${name} was begun in a hook, which runs after the steps: begin it in the handler`
+    throw new InvalidStep("LateStep", message)
+  }
+  if (inside.step) {
     const message = `the step ${name} was begun inside another step: begin it after that one, or make both one step`
     throw new InvalidStep("NestedStep", message)
   }

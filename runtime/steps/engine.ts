@@ -27,6 +27,10 @@ import { type Folded, fold, outcomeFor, type StepState, toRevert, unreverted } f
 export interface EngineOptions extends CallOptions {
   /** Ends the wait for a handler that will not continue. */
   readonly leave: () => void
+  /** Whether the handler has returned, or the wait for it has ended, before the first step began. */
+  readonly hasReturned: boolean
+  /** Whether the caller runs inside a hook of the job's method. */
+  readonly isInHook: () => boolean
 }
 
 /** While steps are undone: how long the handler must have reached no further step before the first step is reverted. */
@@ -58,15 +62,18 @@ export class StepEngine {
   #begun = 0
   #running = 0
   #parked = 0
+  /** Number of steps that were begun after the handler had returned, or after the wait for it had ended. */
+  #late = 0
   #moves = 0
   #marked = false
   #halted = false
-  #returned = false
+  #returned: boolean
   #hasWarnedOfLate = false
   #hasWarnedOfRoom = false
 
   constructor(options: EngineOptions) {
     this.#options = options
+    this.#returned = options.hasReturned
     this.#calls = new StepCalls(options, () => this.#check())
   }
 
@@ -79,11 +86,14 @@ export class StepEngine {
 
   /**
    * The part of the handler that still runs after the wait for it, or its attempt, was ended; `undefined` where nothing
-   * runs.
+   * runs. A handler that stays at a step never ends, so that only the functions of its steps are waited for.
    */
   pending(handler: Promise<unknown> | undefined): Promise<unknown> | undefined {
-    if (this.#parked === 0) return handler
-    return this.#calls.areOver ? undefined : this.#until(() => this.#calls.areOver)
+    if (handler === undefined && this.#parked === 0) return undefined
+    const stays = () => this.#parked + this.#late > 0 && this.#calls.areOver
+    if (stays()) return undefined
+    const left = this.#until(stays)
+    return handler === undefined || this.#parked > 0 ? left : Promise.race([handler, left])
   }
 
   /**
@@ -124,11 +134,13 @@ export class StepEngine {
 
   #track<T>(work: () => Promise<T>): Promise<T> {
     this.#moves++
-    // A revert runs after the handler: a step inside of it is refused, as one inside another step.
-    if (this.#returned && !this.#calls.isInside) {
+    // Reverts and hooks run after the handler: a step inside of them is refused, so that they do not wait for ever.
+    if (this.#returned && !this.#calls.isInside && !this.#options.isInHook()) {
       if (!this.#hasWarnedOfLate)
         this.#options.log().warn("a step was begun after the handler had returned, and does not run")
       this.#hasWarnedOfLate = true
+      this.#late++
+      this.#check()
       return NEVER
     }
     this.#begun++
@@ -158,7 +170,7 @@ export class StepEngine {
   async #step(name: string, run: (step: Step) => unknown, options?: StepOptions<never>): Promise<unknown> {
     checkCall(name, run)
     const plan = planOf(options)
-    checkUse(name, this.#names, this.#calls.isInside)
+    checkUse(name, this.#names, { step: this.#calls.isInside, hook: this.#options.isInHook() })
     this.#names.add(name)
     // Parallel steps have all begun before the journal is open.
     const steps = this.#names.size

@@ -1,4 +1,4 @@
-import { CallboardError, type Job, Reject, StepError, type StepOptions } from "callboard"
+import { actor, CallboardError, type Job, Reject, StepError, type StepOptions } from "callboard"
 import * as Effect from "effect/Effect"
 import { describe, expect, expectTypeOf, onTestFinished, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
@@ -345,6 +345,72 @@ describe("steps", () => {
     expect((await client.steps(job.id)).steps.map(({ name }) => name)).toEqual(["slow"])
     const warnings = lines.filter(({ level }) => level === "warn").map(({ message }) => message)
     expect(warnings).toEqual([expect.stringContaining("after the handler had returned")])
+  })
+
+  test("that are the first ones of their job do not run either after its handler has returned", async () => {
+    const { log, lines } = collectLog()
+    const begun: Array<string> = []
+    const came = Promise.withResolvers<void>()
+    const { state, client, job } = await runOnce(
+      async (_input, job) => {
+        setTimeout(() => came.resolve(void job.step("late", () => begun.push("late"))), 50)
+      },
+      {},
+      { log },
+    )
+    await came.promise
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    expect([state, begun, (await client.steps(job.id)).steps]).toEqual(["succeeded", [], []])
+    expect(lines.filter(({ message }) => message.includes("after the handler had returned"))).toHaveLength(1)
+  })
+
+  test.each([true, false])(
+    "to which a handler comes after its time limit free its slot (first: %s)",
+    async (isFirst) => {
+      const gate = Promise.withResolvers<void>()
+      const begun: Array<number> = []
+      const slow = actor("slow", {
+        methods: {
+          run: {
+            timeLimit: { hard: 0.1 },
+            run: async (_input: unknown, job) => {
+              if (!isFirst) await job.step("early", () => 1)
+              await gate.promise
+              await job.step("late", () => begun.push(1))
+            },
+          },
+          next: () => "next",
+        },
+      })
+      const { client } = await start([slow], { concurrency: 1 })
+      const lost = await client.submit("slow.run")
+      expect(await lost.outcome(WAIT)).toMatchObject({ state: "failed", error: { reason: "timeout" } })
+      const next = await client.submit("slow.next")
+      gate.resolve()
+      expect(await next.result({ timeout: 5 })).toBe("next")
+      expect(begun).toEqual([])
+    },
+  )
+
+  test.each([true, false])("in a hook fail, whether the handler has steps or not (%s)", async (hasSteps) => {
+    const told: Array<string> = []
+    const tell = (hook: string, job: Job) =>
+      job.step("more", () => told.push("ran")).catch((cause: unknown) => void told.push(`${hook}: ${cause}`))
+    const { state, error } = await runOnce(
+      async (_input, job) => {
+        if (hasSteps) await job.step("one", () => 1)
+      },
+      {
+        onSuccess: async (_result: unknown, job: Job) => {
+          await tell("onSuccess", job)
+          throw new Error("hooked")
+        },
+        onFailure: (_error: unknown, job: Job) => tell("onFailure", job),
+      },
+    )
+    expect([state, error?.message]).toEqual(["failed", "hooked"])
+    const why = "LateStep: the step more was begun in a hook, which runs after the steps: begin it in the handler"
+    expect(told).toEqual([`onSuccess: ${why}`, `onFailure: ${why}`])
   })
 
   test("for each item, a few at a time", async () => {

@@ -14,7 +14,7 @@ import { jobError, KnownFailure, readable } from "../../jobs/outcome/job-error.t
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { jsonForm } from "../../protocol/codec/json.ts"
 import type { StepEngine } from "../../steps/engine.ts"
-import { type Invocation, invoke, validate } from "./invocation.ts"
+import { type Invocation, invoke, invokeHook, validate } from "./invocation.ts"
 
 /** The part of a run that an attempt reads and changes. */
 export interface AttemptedRun extends Invocation {
@@ -28,7 +28,11 @@ export interface AttemptedRun extends Invocation {
 /** The job object that a handler gets. The attempt sets its state before it calls a hook. */
 export interface AttemptedJob extends Job {
   state: JobState
-  readonly steps?: StepEngine | undefined
+  /** Whether the handler has returned, or the wait for it has ended. The attempt sets it. */
+  hasReturned: boolean
+  readonly steps: StepEngine | undefined
+  /** Its steps, also where it has begun none. */
+  useSteps(): StepEngine
 }
 
 /**
@@ -39,7 +43,12 @@ export interface AttemptedJob extends Job {
 export const attempt = (run: AttemptedRun, input: unknown, job: AttemptedJob): Effect.Effect<AttemptExit> =>
   flatMapNow(
     invoke(run, job, () => run.method.run(input, job)),
-    (answered) => (job.steps === undefined ? ended(run, answered, job) : afterSteps(run, answered, job, job.steps)),
+    (answered) => {
+      job.hasReturned = true
+      // A handler that goes on after its attempt may still come to a first step, and stays there.
+      const steps = run.pending === undefined ? job.steps : job.useSteps()
+      return steps === undefined ? ended(run, answered, job) : afterSteps(run, answered, job, steps)
+    },
   )
 
 const ended = (run: AttemptedRun, exit: AttemptExit, job: AttemptedJob): Effect.Effect<AttemptExit> =>
@@ -75,7 +84,7 @@ const returned = (run: AttemptedRun, value: unknown, job: AttemptedJob): Effect.
     const exit: Effect.Effect<AttemptExit> = Effect.succeed(Exit.succeed(kept))
     if (onSuccess === undefined || run.isOver) return exit
     job.state = "succeeded"
-    const hook = invoke(run, job, () => onSuccess(checked.success, job))
+    const hook = invokeHook(run, job, () => onSuccess(checked.success, job))
     return flatMapNow(hook, (hooked) => (Exit.isFailure(hooked) ? failed(run, hooked.cause, job) : exit))
   })
 }
@@ -89,7 +98,7 @@ const failed = Effect.fnUntraced(function* (
   const thrown = readable(Cause.squash(cause))
   if (onFailure === undefined || run.isOver || isRequest(thrown)) return Exit.failCause(cause)
   job.state = "failed"
-  const hooked = yield* invoke(run, job, () => onFailure(thrown, job))
+  const hooked = yield* invokeHook(run, job, () => onFailure(thrown, job))
   if (Exit.isSuccess(hooked)) return Exit.failCause(cause)
   // An error that must not be retried stays final when its `onFailure` hook fails as well.
   const raised = readable(Cause.squash(hooked.cause))
@@ -118,7 +127,7 @@ const LIMIT_MS = 10_000
  */
 export const runStoppedHook = Effect.fnUntraced(function* (
   { onStopped }: Pick<ErasedMethod, "onStopped">,
-  job: AttemptedJob,
+  job: Omit<AttemptedJob, "hasReturned" | "steps" | "useSteps">,
   limitMs: number = LIMIT_MS,
 ) {
   if (onStopped === undefined) return
@@ -127,7 +136,7 @@ export const runStoppedHook = Effect.fnUntraced(function* (
   // cancellation.
   const hook: Invocation = { interrupt: undefined, pending: undefined }
   const exit = yield* Effect.timeoutOption(
-    invoke(hook, job, () => onStopped(job)),
+    invokeHook(hook, job, () => onStopped(job)),
     limitMs,
   )
   if (Option.isNone(exit)) {

@@ -3,6 +3,7 @@
  * their schemas.
  */
 
+import { AsyncLocalStorage } from "node:async_hooks"
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -51,6 +52,15 @@ export const invoke = (
     return Effect.succeed(Exit.fail(thrown))
   }
 }
+
+/** The job whose hook runs here. */
+const hooks = new AsyncLocalStorage<Pick<Job, "log">>()
+
+/** Calls a hook, as {@link invoke} calls. The context tells the job's steps that they are begun in a hook. */
+export const invokeHook: typeof invoke = (run, job, call) => hooks.run(job, () => invoke(run, job, call))
+
+/** Whether the caller runs inside a hook of this job. */
+export const isInHookOf = (job: Pick<Job, "log">): boolean => hooks.getStore() === job
 
 /**
  * A type guard for Effects. The Effect of a handler or a hook requires no services; its failures and defects become the

@@ -19,7 +19,7 @@ import { traceContextOf } from "../../protocol/trace-context.ts"
 import { StepEngine } from "../../steps/engine.ts"
 import { JOB_LOGGER, jobFields, type Run } from "../in-flight.ts"
 import type { Flow } from "./flow.ts"
-import { invoke } from "./invocation.ts"
+import { invoke, isInHookOf } from "./invocation.ts"
 
 /** Services of the worker that a handler reaches through its job. */
 export interface JobServices {
@@ -35,6 +35,7 @@ export class JobContext implements Job<unknown> {
   readonly actorName: string
   readonly use: unknown
   state: JobState = "started"
+  hasReturned = false
   /** The durable steps of the job, once it has begun one, or where its steps are to be undone. */
   steps: StepEngine | undefined
   readonly #run: Run
@@ -128,6 +129,8 @@ export class JobContext implements Job<unknown> {
         return exitNow(invoke(call, this, work))
       },
       leave: () => run.interrupt?.(),
+      hasReturned: this.hasReturned,
+      isInHook: () => isInHookOf(this),
     })
     return this.steps
   }

@@ -16,6 +16,7 @@ import { ofJsonForm, renderJson } from "../../protocol/codec/json.ts"
 import type { Headers } from "../../protocol/message.ts"
 import type { StepPort } from "../../steps/calls.ts"
 import { type EngineOptions, StepEngine } from "../../steps/engine.ts"
+import { isInHookOf } from "../attempt/invocation.ts"
 import { fractionOf, JOB_FIELDS, progressDetail } from "../attempt/job-context.ts"
 import { cutLine, MAX_DETAIL, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
@@ -57,6 +58,7 @@ export class IsolatedJob implements Job<unknown> {
   readonly signal: AbortSignal
   readonly log: JobLog
   state: JobState = "started"
+  hasReturned = false
   steps: StepEngine | undefined
   readonly #attempt: IsolatedJobFields["attempt"]
   readonly #channel: WorkerChannel
@@ -106,6 +108,8 @@ export class IsolatedJob implements Job<unknown> {
       port: portOf(this.#channel, this.#run),
       log: () => this.log,
       signal: () => this.signal,
+      hasReturned: this.hasReturned,
+      isInHook: () => isInHookOf(this),
       ...this.#attempt,
     })
     return this.steps
