@@ -137,13 +137,31 @@ export class Journal {
   async #putValue(text: string): Promise<{ readonly large: string; readonly bytes: number }> {
     const large = valueKey(this.#options.by, ++this.#values)
     const value = new TextEncoder().encode(text)
-    await this.#options.store.write([{ key: this.#prefix + large, value }])
+    // No other write has this key, so that it may be written twice.
+    await this.#reaching(() => this.#options.store.write([{ key: this.#prefix + large, value }]))
     this.#bytes += value.length
     return { large, bytes: value.length }
   }
 
+  /** The JSON of a large result. Never settles once the journal is closed. Fails where it is no longer stored. */
   value(name: string): Promise<string> {
-    return readValue(this.#options.store, this.#prefix, name)
+    return this.#reaching(() => readValue(this.#options.store, this.#prefix, name))
+  }
+
+  /** Tries again while the store cannot be reached, and gives the journal up where it stays away. */
+  async #reaching<T>(work: () => Promise<T>): Promise<T> {
+    for (let tried = 1; ; tried++) {
+      try {
+        return await work()
+      } catch (cause) {
+        if (!isAway(cause)) throw cause
+      }
+      if (tried === TRIES) {
+        this.close("lost")
+        return NEVER
+      }
+      await pause(tried)
+    }
   }
 
   /** Gives the journal of an ended job its time to live. Fails as the store does. */
@@ -218,8 +236,7 @@ export class Journal {
         const [revision = ""] = written === "conflict" ? [] : written
         if (written !== "conflict") return revision
       } catch (cause) {
-        if (!(cause instanceof TransportError) || (cause.reason !== "unavailable" && cause.reason !== "internal"))
-          throw cause
+        if (!isAway(cause)) throw cause
       }
       try {
         const [found] = await store.get([key])
@@ -234,5 +251,11 @@ export class Journal {
     }
   }
 }
+
+const NEVER = new Promise<never>(() => undefined)
+
+/** Whether the store could not answer, and may answer the next time. */
+const isAway = (cause: unknown): boolean =>
+  cause instanceof TransportError && (cause.reason === "unavailable" || cause.reason === "internal")
 
 const pause = (tried: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, WAIT_MS * tried))

@@ -120,9 +120,13 @@ describe("pages", () => {
 const cutStore = () => {
   const memory = new MemoryStore()
   let writes = 0
+  let missed = 0
   let cut: { readonly at: number; readonly mode: "before" | "after"; readonly times: number } | undefined
   const store: Store = {
-    get: async (keys) => memory.get(keys),
+    get: async (keys) => {
+      if (missed-- > 0) throw new TransportError("unavailable", "cut")
+      return memory.get(keys)
+    },
     list: async (range) => memory.list(range),
     now: async () => Date.now(),
     write: async (operations) => {
@@ -140,6 +144,10 @@ const cutStore = () => {
     writes: () => writes,
     cut: (at: number, mode: "before" | "after", times = 1) => {
       cut = { at, mode, times }
+    },
+    /** The next reads fail. */
+    miss: (times: number) => {
+      missed = times
     },
   }
 }
@@ -196,6 +204,30 @@ describe("the journal", () => {
     void journal.append(ok("b")).then(() => expect.unreachable())
     await expect.poll(() => journal.why).toEqual(["lost"])
     expect(await stepsIn(store)).toEqual(["a"])
+  })
+
+  test.each(["before", "after"] as const)("tries a large result again (%s), and reading it", async (mode) => {
+    const { store, cut, miss } = cutStore()
+    cut(0, mode, 2)
+    const journal = journalOf(store, "w1")
+    const value = "x".repeat(LARGE + 1)
+    await journal.append(ok("large", { value }))
+    const { large = "" } = journal.folded.steps.get("large") ?? {}
+    miss(2)
+    expect(JSON.parse(await journal.value(large))).toBe(value)
+    expect(journal.why).toEqual([])
+    miss(3)
+    void journal.value(large).then(() => expect.unreachable())
+    await expect.poll(() => journal.why).toEqual(["lost"])
+  })
+
+  test("is given up when a large result cannot be stored", async () => {
+    const { store, cut } = cutStore()
+    cut(0, "before", 3)
+    const journal = journalOf(store, "w1")
+    void journal.append(ok("large", { value: "x".repeat(LARGE + 1) })).then(() => expect.unreachable())
+    await expect.poll(() => journal.why).toEqual(["lost"])
+    expect(await stepsIn(store)).toEqual([])
   })
 
   // The first writer freezes after some writes; the second one opens; the first wakes and writes.
