@@ -1,7 +1,7 @@
 /** Acceptance scenarios of durable steps that are reverted, on memory. */
 import { existsSync, readFileSync } from "node:fs"
 import { join } from "node:path"
-import { actor, type Job, Reject, type StepError } from "callboard"
+import { actor, type Job, Reject, type StepError, type SubmissionFields } from "callboard"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { journalPrefix, pageKey } from "../../runtime/steps/page.ts"
@@ -63,6 +63,37 @@ describe("reverting", () => {
       const { unreverted } = await service.client.steps(job.id)
       expect(unreverted).toEqual(terminate ? ["a", "b"] : undefined)
     }
+  })
+
+  /** Serves a job that has failed once, waits for an hour, and has one step that can be reverted. */
+  const waiting = async (fields: SubmissionFields = {}) => {
+    const log: Array<string> = []
+    const service = await start([
+      actor("scene", {
+        methods: {
+          run: {
+            retry: { max: 1, interval: "1 hour" },
+            run: async (_input: unknown, job: Job) => {
+              await job.step("a", () => log.push("a"), { revert: ({ why }) => void log.push(`-a ${why}`) })
+              throw new Declined("no")
+            },
+          },
+        },
+      }),
+    ])
+    const job = await service.client.submit("scene.run", fields)
+    await expect.poll(async () => (await job.find()).state).toBe("scheduled")
+    return { log, job, client: service.client }
+  }
+
+  test("a job that waits to be tried again does not expire with steps that are not undone", async () => {
+    const { log, job, client } = await waiting({ expires: 0.5 })
+    await new Promise((resolve) => setTimeout(resolve, 1_200))
+    expect((await job.find()).state).toBe("scheduled")
+    expect((await client.why(job.id)).causes).toMatchObject([{ code: "retrying" }])
+    await job.cancel()
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
+    expect(log).toEqual(["a", "-a cancelled"])
   })
 
   test("a cancellation that is announced to nobody is heeded at the end of the attempt", async () => {

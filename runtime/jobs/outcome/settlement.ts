@@ -162,8 +162,8 @@ const nextAttempt = (attempt: Attempt, due: number | undefined): Message => {
     ...message,
     headers: {
       ...message.headers,
-      // The time to wait is over once the job has started; an `expires` of its own is not.
-      ...(task.own.ttlMs === undefined ? {} : { expires: null }),
+      // A `ttl` is over once the job has started, and an `expires` once the job has steps that can be reverted.
+      ...(task.own.ttlMs === undefined && !attempt.record.reverts ? {} : { expires: null }),
       retries: task.retries + 1,
       eta: etaOf(due),
       // Celery 5.6 sets a retry's parent to the job itself when it had none.

@@ -56,9 +56,14 @@ export const findRecord = async (connection: Connection, id: string): Promise<Fo
   return isOverdue(found.record, await connection.store.now()) ? expire(connection, found) : found
 }
 
-/** Whether a job waits past its `expires`, as far as a process can tell that does not hold its task. */
-export const isOverdue = ({ state, expiresAt }: JobRecord, now: number): boolean =>
-  (state === "queued" || state === "scheduled" || state === "deferred") && isExpired(expiresAt, now, REPORT_DELAY_MS)
+/**
+ * Whether a job waits past its `expires`, as far as a process can tell that does not hold its task. A job with steps that
+ * can be reverted does not expire, since nothing would undo them.
+ */
+export const isOverdue = ({ state, expiresAt, reverts }: JobRecord, now: number): boolean =>
+  (state === "queued" || state === "scheduled" || state === "deferred") &&
+  !reverts &&
+  isExpired(expiresAt, now, REPORT_DELAY_MS)
 
 /**
  * Records that a waiting job has expired. Done by the first process that notices: a worker, a client or maintenance.

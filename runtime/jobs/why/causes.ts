@@ -16,7 +16,7 @@ export const causesOf = (facts: Facts): ReadonlyArray<Cause> => {
   if (isTerminal(record.state)) return [ended(record)]
   const running = runningOn(facts)
   if (running !== undefined) return [running]
-  if (isExpired(record.expiresAt, facts.now) && record.state !== "started") return [overdue(record)]
+  if (isExpired(record.expiresAt, facts.now) && record.state !== "started" && !record.reverts) return [overdue(record)]
   const later = deferred(facts) ?? timed(facts)
   const obstacles = obstaclesOf(facts)
   if (later !== undefined) return [later, ...obstacles]
