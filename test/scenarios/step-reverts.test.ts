@@ -96,6 +96,19 @@ describe("reverting", () => {
     expect(log).toEqual(["a", "-a cancelled"])
   })
 
+  test("a job that is purged undoes its steps, also where its record is not to stay", async () => {
+    for (const forget of [false, true]) {
+      const { log, job, client } = await waiting()
+      await client.pause("default")
+      expect(await client.purge("default", { forget })).toBe(1)
+      expect(await client.purge("default", { forget })).toBe(0)
+      expect(await job.find()).toMatchObject({ state: "queued", reverting: "cancelled" })
+      await client.resume("default")
+      expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
+      expect(log).toEqual(["a", "-a cancelled"])
+    }
+  })
+
   test("a cancellation that is announced to nobody is heeded at the end of the attempt", async () => {
     const transports = faulty((transport) => ({
       ...transport,

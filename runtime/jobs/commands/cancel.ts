@@ -51,7 +51,7 @@ export const whyNotCancel = ({ id, tombstone, state }: JobRecord): CallboardErro
  * The cancelled job while it has steps to undo. It ends when they are undone: by the delivery that runs it, or by its
  * next one, which begins at once.
  */
-const toBeUndone = (record: JobRecord, at: number): ReturnType<Parameters<typeof decide>[2]> => {
+export const toBeUndone = (record: JobRecord, at: number): ReturnType<Parameters<typeof decide>[2]> => {
   // Its steps are being undone already.
   if (record.undo !== undefined) return undefined
   const wanted = { ...record, undo: { why: "cancelled" } as const }

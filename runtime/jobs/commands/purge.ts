@@ -1,4 +1,4 @@
-/** Empties a queue: each job that waits in it ends as cancelled, so that no caller waits for its result for ever. */
+/** Empties a queue: each job that waits in it is cancelled, so that no caller waits for its result for ever. */
 import { resumeQueue } from "../../cluster/pausing.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
@@ -9,7 +9,7 @@ import { step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { checkedQueue } from "../tracking/waiting.ts"
-import { announceCancellation } from "./cancel.ts"
+import { announceCancellation, toBeUndone } from "./cancel.ts"
 import { decide } from "./decide.ts"
 import { deleteJob } from "./delete.ts"
 
@@ -85,19 +85,22 @@ const MAX_PURGE_MS = 60_000
 
 const purge = async (connection: Connection, id: string, forget: boolean): Promise<JobRecord | undefined> => {
   const purged = await purgeJob(connection, id)
-  if (purged !== undefined && forget) await deleteJob(connection, id)
+  // A job whose steps are to be undone ends afterwards, by what its record says.
+  if (purged !== undefined && forget && isTerminal(purged.state)) await deleteJob(connection, id)
   return purged
 }
 
 /**
- * Cancels a waiting job, with the reason `purged`. Resolves with its record if it was still waiting; a job that runs or has ended
- * is left as it is.
+ * Cancels a waiting job, with the reason `purged`. One with steps that can be reverted ends when they are undone, as every
+ * cancelled job does. Resolves with its record if it was still waiting; a job that runs, has ended or undoes its steps is
+ * left as it is.
  */
 const purgeJob = async (connection: Connection, id: string): Promise<JobRecord | undefined> => {
   try {
     const purged = await decide(connection, id, ({ record }) => {
-      if (record.tombstone || isTerminal(record.state) || record.state === "started") throw NOT_WAITING
+      if (record.tombstone || isTerminal(record.state) || record.state === "started" || record.undo) throw NOT_WAITING
       const now = Date.now()
+      if (record.reverts) return toBeUndone(record, now)
       const cancelled = step(record, { at: now, state: "cancelled", reason: "purged" })
       return { record: endedOutside(cancelled, now, connection.keepFailed), withdraw: true }
     })
