@@ -292,6 +292,14 @@ test("many are retried by what they have in common: first in a dry run, then a f
     /^callboard: 1 of the 1 that were tried did not succeed: the other \d+ were left as they are$/m,
   )
   expect(await project.json("retry", failed, "none", "--dry-run")).toMatchObject({ refused: { "not-found": 1 } })
+
+  const none = await project.ask("retry", ...which, "--try-first", "0")
+  expect(none).toMatchObject({ code: 2, stderr: "callboard: --try-first 0: must be a whole number from 1 on\n" })
+  for (const state of ["succeeded", "queued"])
+    expect(await project.ask("retry", "--state", `failed,${state}`, "--dry-run")).toMatchObject({
+      code: 2,
+      stderr: `callboard: --state ${state}: to retry is for jobs that are failed, cancelled, expired, not ${state}\n`,
+    })
 })
 
 test("a value that JSON lacks is taken and printed in one form", async () => {

@@ -9,6 +9,7 @@ import type { Revocation } from "../../cluster/revocation.ts"
 import type { BulkPlan } from "../../jobs/commands/plan.ts"
 import type { JobHandle } from "../../jobs/handle.ts"
 import type { JobView } from "../../jobs/view.ts"
+import type { State } from "../../protocol/state.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf, wrongUsage } from "../failure.ts"
 import { localTime, oneLine, stateText } from "../format.ts"
@@ -127,6 +128,9 @@ interface RetryOptions extends JobFilter {
   readonly from?: string
 }
 
+/** The states of the jobs that can run again. */
+const RETRYABLE: ReadonlyArray<State> = ["failed", "cancelled", "expired"]
+
 /** How long the command waits for the end of the jobs that are tried first, in seconds. */
 const TRY_SECONDS = 60
 
@@ -153,7 +157,9 @@ async function* triedFirst(
 
 const countOf = (text: string): number => {
   const count = Number(text)
-  return Number.isInteger(count) && count >= 0 ? count : wrongUsage(`--try-first ${text}: must be a whole number`)
+  return Number.isInteger(count) && count >= 1
+    ? count
+    : wrongUsage(`--try-first ${text}: must be a whole number from 1 on`)
 }
 
 const namesOf = (counts: Readonly<Record<string, number>>): string =>
@@ -181,15 +187,18 @@ export const addRetry = (program: Command): void => {
     .option("--dry-run", "say what would be done, and do nothing")
     .option("--try-first <count>", "run so many, and the others once all of these have succeeded")
   runs(command, ({ output, withClient }) => {
-    const { all = false, state, error, dryRun = false, tryFirst = "0", from, ...filter } = command.opts<RetryOptions>()
+    const { all = false, state, error, dryRun = false, tryFirst, from, ...filter } = command.opts<RetryOptions>()
     const ids = command.args
     const isMany = all || state !== undefined || error !== undefined
     const isFiltered = filter.task !== undefined || filter.queue !== undefined
     if (isMany === ids.length > 0 || (isFiltered && !isMany)) wrongUsage("retry: name jobs, or say --all")
     const options = from === "start" ? ({ from: "start" } as const) : {}
     if (from !== undefined && from !== "start") wrongUsage(`retry: --from ${from}: only --from start is known`)
-    const first = countOf(tryFirst)
+    const first = tryFirst === undefined ? 0 : countOf(tryFirst)
     const states = state === undefined ? (["failed"] as const) : statesOf(state)
+    const wrong = states.find((each) => !RETRYABLE.includes(each))
+    if (wrong !== undefined)
+      wrongUsage(`--state ${wrong}: to retry is for jobs that are ${RETRYABLE.join(", ")}, not ${wrong}`)
     const query = { states, ...filterOf(filter), ...(error === undefined ? {} : { error }) }
     return withClient(async (client) => {
       if (dryRun) {
