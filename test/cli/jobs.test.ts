@@ -266,7 +266,9 @@ test("cancel, retry and delete decide about each job on its own", async () => {
   expect(await project.ask("delete", "waiting")).toMatchObject({ code: 0, stdout: "waiting  deleted\n" })
   const again = await project.ask("delete", "waiting", "--json")
   expect(again.code).toBe(1)
-  expect(JSON.parse(again.stdout)).toEqual([{ id: "waiting", error: { message: "job waiting is not kept any more" } }])
+  expect(JSON.parse(again.stdout)).toEqual([
+    { id: "waiting", error: { message: "job waiting is not kept any more", code: "gone" } },
+  ])
 })
 
 test("many are retried by what they have in common: first in a dry run, then a few of them", async () => {

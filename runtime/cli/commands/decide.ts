@@ -6,6 +6,7 @@ import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
 import type { JobQuery } from "../../client/job-query.ts"
 import type { Revocation } from "../../cluster/revocation.ts"
+import { CallboardError, type ErrorCode } from "../../errors.ts"
 import type { BulkPlan } from "../../jobs/commands/plan.ts"
 import type { JobHandle } from "../../jobs/handle.ts"
 import type { JobView } from "../../jobs/view.ts"
@@ -21,7 +22,7 @@ import { statesOf } from "./jobs.ts"
 interface Decided {
   readonly id: string
   readonly job?: JobView
-  readonly error?: { readonly message: string }
+  readonly error?: { readonly message: string; readonly code?: ErrorCode }
 }
 
 /**
@@ -44,7 +45,8 @@ export const decideAll = async (
       if (!output.json) output.line(`${id}  ${job === undefined ? done : stateText(output.paint, job.state)}`)
     } catch (error) {
       if (error instanceof TransportError) throw error
-      all.push({ id: given, error: { message: lineOf(error) } })
+      const code = error instanceof CallboardError ? { code: error.code } : {}
+      all.push({ id: given, error: { message: lineOf(error), ...code } })
       if (!output.json) output.note(`callboard: ${lineOf(error)}`)
     }
   }
