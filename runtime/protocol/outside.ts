@@ -21,13 +21,11 @@ export const keepOf = ({ message, task: name, meth }: JobRecord, keepFailed: Kee
   return task?.own.failureTtlMs ?? keepFailed(name, meth)
 }
 
-/** The record of a job that was ended from outside. */
-export const endedOutside = (record: JobRecord, now: number, keepFailed: KeepFailed): JobRecord => ({
-  ...record,
-  fence: NO_FENCE,
-  endedAt: now,
-  keepMs: keepOf(record, keepFailed),
-})
+/** The record of a job that was ended from outside. None of its steps is undone any more. */
+export const endedOutside = (record: JobRecord, now: number, keepFailed: KeepFailed): JobRecord => {
+  const { undo: _undo, ...ended } = record
+  return { ...ended, fence: NO_FENCE, endedAt: now, keepMs: keepOf(record, keepFailed) }
+}
 
 /** What stays of the tombstone in the record of the next run: the numbers of its transitions. */
 export const afterTombstone = (record: JobRecord, { timeline }: JobRecord): JobRecord => {

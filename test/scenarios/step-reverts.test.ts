@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { journalPrefix, pageKey } from "../../runtime/steps/page.ts"
 import { faulty } from "../support/faulty-board.ts"
-import { eventually, temporaryFolder } from "../support/servers/process.ts"
+import { eventually, isRunning, temporaryFolder } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { isolated } from "../unit/runtime/steps/isolated.ts"
 import { Declined, runOnce, WAIT } from "./step-scene.ts"
@@ -233,4 +233,21 @@ test("in a process of its own a handler goes on where it was, and undoes its ste
   await job.cancel()
   expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
   expect(lines(second)).toEqual(["a", "b", "-b cancelled", "-a"])
+})
+
+test("a job that is terminated while its steps are to be undone ends at once, and so does its process", async () => {
+  using folder = temporaryFolder()
+  const log = join(folder.path, "log")
+  const service = await start([isolated])
+  const job = await service.client.actor<typeof isolated>("isolated").stays.submit({ log })
+  await eventually(async () => (await service.client.steps(job.id)).steps.length === 1, { message: "it stays" })
+  const pid = Number(readFileSync(log, "utf8"))
+  await job.cancel()
+  expect(await job.find()).toMatchObject({ state: "started", reverting: "cancelled" })
+  await job.cancel({ terminate: true })
+  const ended = await job.find()
+  expect([ended.state, ended.reverting]).toEqual(["cancelled", undefined])
+  await expect.poll(() => isRunning(pid), { timeout: 3_000 }).toBe(false)
+  expect(readFileSync(log, "utf8")).toBe(`${pid}\n`)
+  expect((await service.client.steps(job.id)).unreverted).toEqual(["a"])
 })

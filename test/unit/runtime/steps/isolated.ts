@@ -13,6 +13,15 @@ export const isolated = actor("isolated", {
         return failed instanceof Error ? [failed.name, failed.message, small] : "no error"
       },
     },
+    stays: {
+      isolation: "process",
+      run: async ({ log }: { log: string }, job) => {
+        await job.step("a", () => appendFileSync(log, `${process.pid}\n`), {
+          revert: () => appendFileSync(log, "-a\n"),
+        })
+        await job.step("stays", () => new Promise<null>(() => undefined))
+      },
+    },
     saga: {
       isolation: "process",
       retry: { max: 1, interval: 0 },
