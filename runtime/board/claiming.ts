@@ -95,7 +95,10 @@ export const take = async (
       }
     }
   })
-  if (taken === undefined) throw noneToClaim(board.name, ms)
+  if (taken === undefined) {
+    if (signal?.aborted) return givenUp(board.name)
+    throw noneToClaim(board.name, ms)
+  }
   if (!signal?.aborted) return taken
   // The caller no longer waits for the job, so its claim is given up.
   await taken.abandon()

@@ -20,6 +20,14 @@ test("a claim whose caller has gone meanwhile is given up", async () => {
   expect(await job.find()).toMatchObject({ state: "UNCLAIMED", lastOwner: "me" })
 })
 
+test("a caller that stops waiting is not told that the time was over", async () => {
+  const client = await connect("memory:")
+  onTestFinished(() => client.close())
+  const signal = AbortSignal.timeout(50)
+  const claim = client.board("builds").take("me", { wait: "20s", signal })
+  await expect(claim).rejects.toThrow("the wait for a job of board builds was given up")
+})
+
 test("a claim that joins a look finds what was posted after that look began", async () => {
   const faults = new Faults()
   const client = await connect(`faulty://${generateId()}`, { transports: { faulty: faultyPlugin(faults) } })
