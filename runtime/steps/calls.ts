@@ -12,7 +12,7 @@ import { LONGEST_TIMER_MS, sleep } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 import { type ResolvedRetry, resolveRetry, retryAfter } from "../jobs/outcome/retry.ts"
 import { milliseconds } from "../options/duration.ts"
-import { refuseInput } from "../options/refuse.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { jsonForm, ofJsonForm } from "../protocol/codec/json.ts"
 import type { Trace } from "../tracing/context.ts"
 import { TransportError } from "../transport/errors.ts"
@@ -74,8 +74,17 @@ export const keysOf = <In>(items: ReadonlyArray<In>, key: (item: In) => unknown)
 const NO_RETRY = resolveRetry(undefined, undefined)
 const PLAIN: Plan = { retry: NO_RETRY, limitMs: undefined, revert: undefined }
 
+const STEP_OPTIONS = { retry: true, timeLimit: true, revert: true } satisfies Record<keyof StepOptions<never>, true>
+
+/** Refuses options that are no object, which callers in JavaScript may give. */
+export const checkOptions = (options: unknown): void => {
+  if (typeof options !== "object" || options === null) refuseInput("options", "must be an object")
+}
+
 export const planOf = (options: StepOptions<never> | undefined): Plan => {
   if (options === undefined) return PLAIN
+  checkOptions(options)
+  refuseUnknown(options, STEP_OPTIONS, "a step")
   const { retry, timeLimit, revert } = options
   const limitMs = timeLimit === undefined ? undefined : milliseconds("timeLimit", timeLimit)
   if (limitMs === 0) refuseInput("timeLimit", "must be more than 0")

@@ -13,6 +13,7 @@ import { ofJsonForm } from "../protocol/codec/json.ts"
 import {
   type CallOptions,
   checkCall,
+  checkOptions,
   checkRoom,
   checkUse,
   keysOf,
@@ -211,9 +212,11 @@ export class StepEngine {
     name: string,
     given: Iterable<In>,
     run: (item: In, step: Step) => unknown,
-    { key, parallel = 16, ...options }: EachOptions<In, never>,
+    asked: EachOptions<In, never>,
   ): Promise<ReadonlyArray<unknown>> {
     checkCall(name, run)
+    checkOptions(asked)
+    const { key, parallel = 16, ...options } = asked
     const items = [...given]
     if (!Number.isInteger(parallel) || parallel < 1) refuseInput("parallel", "must be a whole number from 1 on")
     const keys = keysOf(items, key)

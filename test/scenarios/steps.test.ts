@@ -141,6 +141,24 @@ describe("steps", () => {
     ],
     ["items that are none", (job) => job.each("a", JSON.parse("5"), String, { key: String }), "TypeError", "iterable"],
     ["no key", (job) => job.each("a", [1], String, JSON.parse("{}")), "CallboardError", "key: must be a function"],
+    [
+      "no options",
+      (job) => job.each("a", [1], String, JSON.parse("null")),
+      "CallboardError",
+      "options: must be an object",
+    ],
+    [
+      "options of none",
+      (job) => job.step("a", () => 1, JSON.parse("null")),
+      "CallboardError",
+      "options: must be an object",
+    ],
+    [
+      "another option",
+      (job) => job.step("a", () => 1, JSON.parse('{"timelimit":1}')),
+      "CallboardError",
+      "timelimit is not an option of a step (did you mean timeLimit?)",
+    ],
     ["no function", (job) => job.step("a", JSON.parse("1")), "CallboardError", "run: must be a function"],
     [
       "items without a name",
