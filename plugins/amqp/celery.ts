@@ -142,9 +142,9 @@ class AmqpMessages implements CeleryMessages {
     })
   }
 
-  listen(exchange: string, listener: Listener, signal: AbortSignal): Promise<void> {
+  listen(exchange: string, listener: Listener, signal: AbortSignal, routingKey = "#"): Promise<void> {
     const [name, form] = [this.#settings.nameOf(exchange), EXCHANGES[exchange]]
-    return this.#hear({ exchange: name, form, routingKey: "#", queue: "", listener }, signal)
+    return this.#hear({ exchange: name, form, routingKey, queue: "", listener }, signal)
   }
 
   async send(exchange: string, routingKey: string, message: Message): Promise<void> {

@@ -83,6 +83,8 @@ const another = async (client: RedisClient): Promise<RedisClient> => {
 /** How long one command waits for the next message, in seconds. A stop takes effect when that wait ends. */
 const WAIT_S = 1
 
+type Listener = (message: Message) => void
+
 class RedisMessages implements CeleryMessages {
   readonly #client: RedisClient
   readonly #prefix: string
@@ -112,14 +114,15 @@ class RedisMessages implements CeleryMessages {
     await tried(() => this.#client.publish(channel, envelopeOf(message, exchange, routingKey).text))
   }
 
-  async listen(exchange: string, listener: (message: Message) => void, signal: AbortSignal): Promise<void> {
+  async listen(exchange: string, listener: Listener, signal: AbortSignal, routingKey = "#"): Promise<void> {
     const channel = this.#channelOf(exchange)
+    const patterns = [`${channel}/${routingKey.replace("#", "*")}`, ...(routingKey === "#" ? [channel] : [])]
     const received = (text: string): void => notify(text, listener)
     await tried(async () => {
       this.#listening ??= another(this.#client)
       const client = await this.#listening
-      await client.pSubscribe([channel, `${channel}/*`], received)
-      const stop = () => void client.pUnsubscribe([channel, `${channel}/*`], received).catch(() => undefined)
+      await client.pSubscribe(patterns, received)
+      const stop = () => void client.pUnsubscribe(patterns, received).catch(() => undefined)
       if (signal.aborted) stop()
       else signal.addEventListener("abort", stop, { once: true })
     })
@@ -147,7 +150,7 @@ class RedisMessages implements CeleryMessages {
 
   async receive(
     { exchange, routingKey, queue }: { readonly exchange: string; readonly routingKey: string; readonly queue: string },
-    listener: (message: Message) => void,
+    listener: Listener,
     signal: AbortSignal,
   ): Promise<void> {
     const binding = [routingKey, "", queue].join(SEPARATOR)
@@ -186,7 +189,7 @@ const listOf = (queue: string, { properties: { priority = 9 } }: Message): strin
 const encoder = new TextEncoder()
 
 /** Passes a message on. Text that is no envelope is ignored, since any client of the server may publish on the channel. */
-const notify = (text: string, listener: (message: Message) => void): void => {
+const notify = (text: string, listener: Listener): void => {
   const message = readEnvelope(encoder.encode(text))
   if (!isUndecodable(message)) listener(message)
 }

@@ -12,20 +12,14 @@ import { refuseInput } from "../options/refuse.ts"
 import { NO_EMBED } from "../protocol/body.ts"
 import { decodeEvents, type ReceivedEvent } from "../protocol/celery/event.ts"
 import { applySignature, parseSignature, type Signature } from "../protocol/celery/signature.ts"
-import {
-  type ControlReply,
-  controlMessage,
-  PIDBOX,
-  parseReply,
-  REPLY_PIDBOX,
-  replyQueue,
-} from "../protocol/celery-control.ts"
+import type { ControlReply } from "../protocol/celery-control.ts"
 import { decodeMeta, errorOfMeta, metaKey, READY, type ResultMeta } from "../protocol/celery-result.ts"
 import { composeMessage } from "../protocol/compose.ts"
 import { isReservedHeader, newTask } from "../protocol/headers.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import type { CeleryMessages, CeleryResults } from "../transport/celery.ts"
 import { TransportError } from "../transport/mod.ts"
+import { CeleryCommands } from "./commands.ts"
 import { EVENT_EXCHANGE } from "./events.ts"
 import { openResults } from "./results.ts"
 
@@ -116,18 +110,14 @@ export class CeleryClient implements AsyncDisposable {
   readonly #messages: CeleryMessages
   readonly #results: CeleryResults
   readonly #queue: string
-  /** Routing key of the queue for replies, which lives as long as the client. */
-  readonly #oid = crypto.randomUUID()
-  /** Receivers of replies, by the ticket of their command. */
-  readonly #asked = new Map<string, (reply: ControlReply) => void>()
+  readonly #commands: CeleryCommands
   readonly #end = new AbortController()
-  #receiving: Promise<void> | undefined
-  #clock = 0
 
   constructor(messages: CeleryMessages, results: CeleryResults, { queue = "celery" }: CeleryConnectSettings) {
     this.#messages = messages
     this.#results = results
     this.#queue = queueOf(queue)
+    this.#commands = new CeleryCommands(messages, this.#end.signal)
   }
 
   /** Submits a task. Resolves once the broker has it. Fails with `CallboardError` (`invalid-input`) and `TransportError`. */
@@ -163,40 +153,9 @@ export class CeleryClient implements AsyncDisposable {
    * perhaps none. Fails with `CallboardError` (`invalid-input`) and `TransportError`.
    */
   async control(method: string, options: ControlOptions = {}): Promise<ReadonlyArray<ControlReply>> {
-    const { destination = null, timeout } = options
+    const { timeout } = options
     const waitMs = timeout === undefined ? ANSWERS_MS : milliseconds("timeout", timeout)
-    this.#receiving ??= this.#messages.receive(
-      { exchange: REPLY_PIDBOX, routingKey: this.#oid, queue: replyQueue(this.#oid) },
-      (message) => {
-        const parsed = parseReply(message)
-        if (Result.isFailure(parsed)) return
-        const receive = this.#asked.get(parsed.success.ticket ?? "")
-        for (const reply of parsed.success.replies) receive?.(reply)
-      },
-      this.#end.signal,
-    )
-    await this.#receiving
-    const ticket = crypto.randomUUID()
-    const replies: Array<ControlReply> = []
-    const { promise, resolve } = Promise.withResolvers<void>()
-    const timer = setTimeout(resolve, waitMs)
-    this.#asked.set(ticket, (reply) => {
-      replies.push(reply)
-      if (destination !== null && replies.length >= destination.length) resolve()
-    })
-    try {
-      const reply = { exchange: REPLY_PIDBOX, routingKey: this.#oid, ticket }
-      const given = options.arguments ?? {}
-      const clock = ++this.#clock
-      const asked = { method, arguments: given, destination, pattern: null, matcher: null, reply, clock }
-      const message = Result.getOrElse(controlMessage(asked), ({ message: why }) => refuseInput("arguments", why))
-      await this.#messages.broadcast(PIDBOX, "", message)
-      await promise
-      return replies
-    } finally {
-      clearTimeout(timer)
-      this.#asked.delete(ticket)
-    }
+    return this.#commands.ask(method, options.arguments ?? {}, options.destination ?? null, waitMs)
   }
 
   /**

@@ -7,7 +7,6 @@ import { cancelJob } from "../jobs/commands/cancel.ts"
 import { findRecord } from "../jobs/tracking/finding.ts"
 import type { Log } from "../log/log.ts"
 import { type ControlRequest, isAsked, PIDBOX, parseControl, replyMessage } from "../protocol/celery-control.ts"
-import { isMap } from "../protocol/header-field.ts"
 import type { Message } from "../protocol/message.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { CeleryMessages } from "../transport/celery.ts"
@@ -16,23 +15,17 @@ import type { Worker } from "../worker/control/worker.ts"
 import type { TaskNames } from "../worker/telemetry/observer.ts"
 import type { RevokedTask } from "./completion.ts"
 import type { CeleryEvents } from "./events.ts"
+import { learn, type Revoked, toldOf } from "./mingle.ts"
 
-/** The revoked tasks that this worker knows. */
-export interface Revoked {
-  /**
-   * When each was revoked, the oldest first, in seconds since the machine has started. As in Celery these are the sender's for
-   * tasks that another worker has told of, and none is a whole number, which Celery would refuse.
-   */
-  readonly revoked: ReadonlyMap<string, number>
-  /** `at` defaults to now. */
-  revoke(ids: ReadonlyArray<string>, at?: number): void
+/** The revoked tasks that this worker knows, whose results it keeps. */
+export interface RevokedTasks extends Revoked {
   keepRevoked(tasks: ReadonlyArray<RevokedTask>, why: "revoked" | "terminated"): Promise<void>
 }
 
 export interface CeleryControlOptions {
   readonly messages: CeleryMessages
   readonly events: CeleryEvents
-  readonly revoked: Revoked
+  readonly revoked: RevokedTasks
   readonly worker: Worker
   readonly client: Client
   readonly names: TaskNames
@@ -163,12 +156,8 @@ class CeleryControl {
   #hello({ from_node, revoked: theirs }: Arguments): Answer {
     const { node, revoked, events } = this.#options
     if (from_node === node) return undefined
-    for (const [id, entry] of isMap(theirs) ? Object.entries(theirs) : []) {
-      const [at] = Array.isArray(entry) ? entry : [entry]
-      if (!revoked.revoked.has(id)) revoked.revoke([id], Number.isInteger(at) ? undefined : numberOf(at))
-    }
-    const known = [...revoked.revoked].map(([id, at]) => [id, [at, id]])
-    return { revoked: Object.fromEntries(known), clock: events.clock }
+    learn(revoked, theirs)
+    return { revoked: toldOf(revoked), clock: events.clock }
   }
 
   get #registered(): ReadonlyArray<string> {

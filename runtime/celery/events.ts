@@ -43,9 +43,9 @@ export class CeleryEvents implements EventEmitter {
     return this.#clock
   }
 
-  /** Sets the clock after a message that was received. */
-  received(clock: number): void {
-    this.#clock = Math.max(this.#clock, clock) + 1
+  /** Sets the clock after a message that was received, which has this clock. */
+  received(clock: unknown): void {
+    if (typeof clock === "number" && Number.isSafeInteger(clock)) this.#clock = Math.max(this.#clock, clock) + 1
   }
 
   emit(type: string, fields: Readonly<Record<string, unknown>>): void {

@@ -18,6 +18,7 @@ import { TaskNames } from "../worker/telemetry/observer.ts"
 import { Completion } from "./completion.ts"
 import { serveCeleryControl } from "./control.ts"
 import { CeleryEvents } from "./events.ts"
+import { followClocks, mingle } from "./mingle.ts"
 import { openResults } from "./results.ts"
 import { BUILTIN_ACTOR, builtinTasks } from "./tasks.ts"
 
@@ -92,7 +93,9 @@ export class CelerySide {
     const { transport, resultBackend } = options
     const messages = typeof transport === "string" ? await openCeleryMessages(transport, options) : undefined
     try {
-      return new CelerySide(options, await openResults(resultBackend, options, messages), messages)
+      const side = new CelerySide(options, await openResults(resultBackend, options, messages), messages)
+      await side.#mingle()
+      return side
     } catch (cause) {
       await messages?.close()
       throw cause
@@ -102,6 +105,15 @@ export class CelerySide {
   /** Name of the worker among Celery's workers. */
   get node(): string {
     return `${this.#options.name}@${hostname()}`
+  }
+
+  /** Learns what Celery's other workers know, before the worker starts: it must not run a task that was revoked. */
+  async #mingle(): Promise<void> {
+    const [messages, events, revoked] = [this.#messages, this.#events, this.#completion]
+    if (messages === undefined || events === undefined) return
+    const options = { messages, events, node: this.node, signal: this.#end.signal }
+    await followClocks(options)
+    await mingle({ ...options, revoked, log: this.#options.log })
   }
 
   /** Begins to execute commands for a worker that has started. */

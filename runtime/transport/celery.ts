@@ -22,8 +22,16 @@ export interface CeleryMessages {
   submit(queue: string, message: Message): Promise<void>
   /** Sends a message to all processes that listen to the exchange now. */
   broadcast(exchange: string, routingKey: string, message: Message): Promise<void>
-  /** Calls the listener with each broadcast message until the signal fires. Resolves once the subscription is made. */
-  listen(exchange: string, listener: (message: Message) => void, signal: AbortSignal): Promise<void>
+  /**
+   * Calls the listener with each broadcast message until the signal fires. Resolves once the subscription is made. `routingKey`: a
+   * pattern of AMQP that ends in `#`. Defaults to all messages of the exchange.
+   */
+  listen(
+    exchange: string,
+    listener: (message: Message) => void,
+    signal: AbortSignal,
+    routingKey?: string,
+  ): Promise<void>
   /**
    * Sends a message to the queues that are bound to a direct exchange by this key; with the exchange `""` to the queue of
    * that name. Without such a queue it is dropped.

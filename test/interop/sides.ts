@@ -276,6 +276,27 @@ export const theirWorker = (sides: Sides) =>
       await expect(waiting.result()).rejects.toMatchObject({ name: "JobCancelled" })
     }, 120_000)
 
+    test("tells a Callboard worker that starts what was revoked, and the time of its clock", async () => {
+      const destination = ["python@lab"]
+      await client.control("revoke", { arguments: { task_id: ["given-up"] }, destination, timeout: "5s" })
+      const clockOf = async (node: string): Promise<unknown> => {
+        const [reply] = await client.control("clock", { destination: [node], timeout: "5s" })
+        return Object(reply?.value).clock
+      }
+      const before = Number(await clockOf("python@lab"))
+      const late = await sides.startOurs("late", ["late"])
+      keep({ [Symbol.asyncDispose]: async () => void (await late.stop({ now: true })) })
+      const node = `late@${hostname()}`
+      const [known] = await client.control("revoked", { destination: [node], timeout: "5s" })
+      expect(known?.value).toContain("given-up")
+      expect(await clockOf(node)).toBeGreaterThan(before)
+      const job = await client.submit("lab.add", { id: "given-up", args: [1, 1], queue: "late" })
+      await expect(job.result()).rejects.toMatchObject({ name: "JobCancelled" })
+      // Heartbeats of the other worker set the clock as well.
+      const now = Number(await clockOf(node))
+      await eventually(async () => Number(await clockOf(node)) > now + 1)
+    }, 60_000)
+
     test("shares a queue with a Callboard worker: every result is right, and no task runs twice", async () => {
       const said = await sides.client("5.6", "mixed", "both", "1000", "python", "ours")
       expect(said).toContain('{"failed": 0}')
