@@ -3,6 +3,7 @@ import { Socket } from "node:net"
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Channel } from "amqplib"
 import { explainCode, type Link, type Reasons, TransportError } from "../../runtime/transport/mod.ts"
+import { readLongs } from "./longs.ts"
 import type { Outgoing } from "./message.ts"
 import type { AmqpSettings } from "./settings.ts"
 
@@ -81,6 +82,13 @@ export const openLink = async (
   const cut = (): void => {
     if (socket instanceof Socket) socket.destroy()
   }
+  const receive: unknown = Reflect.get(model.connection, "recvFrame")
+  if (typeof receive === "function")
+    Reflect.set(model.connection, "recvFrame", function (this: object): unknown {
+      const rest: unknown = Reflect.get(this, "rest")
+      if (rest instanceof Buffer) readLongs(rest)
+      return Reflect.apply(receive, this, [])
+    })
   // The same error comes with `close`.
   model.on("error", () => undefined)
   model.on("close", (why?: Error) => lost(why ?? new Error("the server closed the connection")))

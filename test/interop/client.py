@@ -150,6 +150,13 @@ def suite(app, queue, protocol):
 
     check("request", context)
 
+    def long_header():
+        result = send("lab.whoami", headers={"x-h": [{"at": 1_900_000_000_000}, -(2**40)]})
+        seen = result.get(timeout=TIMEOUT)["headers"]["x-h"]
+        return seen == [{"at": 1_900_000_000_000}, -(2**40)], seen
+
+    check("integers of 64 bits in a header", long_header)
+
     def told():
         from tasks import notes
 
