@@ -179,7 +179,10 @@ export class Completion implements ForeignTasks {
     const now = ended.now
     await this.#expect(followUps)
     const children = childrenOf(followUps.filter(({ id }) => id !== task.id))
-    const meta = record === undefined ? revokedMeta(task, now, "terminated") : metaOfRecord(record, task, now, children)
+    const meta =
+      record === undefined
+        ? revokedMeta(task, now, "terminated")
+        : metaOfRecord({ ...record, result: record.result ?? settlement.ignored }, task, now, children)
     if (meta === undefined) return settlement
     // Otherwise a late write of the progress could replace the result.
     const told = this.#progress.get(task)

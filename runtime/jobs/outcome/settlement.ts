@@ -97,6 +97,7 @@ export const succeeded = (
       ...following,
     },
     ...following,
+    ...(quiet && result !== undefined ? { ignored: result } : undefined),
     then: ack,
   }
 }

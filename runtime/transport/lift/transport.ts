@@ -211,6 +211,8 @@ export interface AttemptEnd {
   readonly record?: JobRecord
   /** Published after the record and before the ack. */
   readonly followUps?: ReadonlyArray<AddressedTask>
+  /** The result of a task whose client ignores it, which is not stored. A chord needs it all the same. */
+  readonly ignored?: unknown
   /** `ack` removes the task from its queue; `release` gives it back, to be delivered again after `delay` milliseconds. */
   readonly then: { readonly kind: "ack" } | { readonly kind: "release"; readonly delay: number }
 }

@@ -251,6 +251,16 @@ describe("a chord", () => {
     await eventually(() => end.members.size === 0 && end.sizes.size === 0, { message: "its counters are removed" })
   })
 
+  test("gets the result of a member whose client ignores it", async () => {
+    const end = backEnd()
+    end.sizes.set("g", 1)
+    const { send, ended } = await open(end)
+    const told = signature("sums.told", { task_id: "body" })
+    const id = await send("sums.add", [1, 1], { ...member(0), embed: { chord: told }, ignoreResult: true })
+    expect(await ended("body")).toMatchObject({ status: "SUCCESS", result: [2] })
+    expect(end.meta(id)).toBeUndefined()
+  })
+
   test("fails once all have ended, with its errbacks", async () => {
     const end = backEnd()
     end.sizes.set("g", 2)
