@@ -189,7 +189,10 @@ const postingOf = (
   const message = composeMessage(task, { args: applied.args, kwargs: applied.kwargs, embed }, options)
   if (Result.isFailure(message)) return Result.fail(message.failure)
   const posting = postingOfTask(task, message.success, next.queue ?? ended.queueFor(task.task, meth))
-  return Result.isFailure(posting) ? Result.fail(posting.failure) : Result.succeed(posting.success)
+  if (!ended.isForeign || Result.isFailure(posting)) return posting
+  // A worker of Celery may be the only one that takes tasks from its queue: it gets the task at once, and waits until it is due.
+  const { due: _due, ...atOnce } = posting.success
+  return Result.succeed(atOnce)
 }
 
 /**

@@ -218,6 +218,14 @@ describe("a task of a client of Celery", () => {
     expect(await ended(id)).toMatchObject({ children })
   })
 
+  test("leaves a follow-up that is due later to the broker, from which a worker of Celery takes it", async () => {
+    const { client, send, ended } = await open(backEnd())
+    const later = { task_id: "later", queue: "theirs", countdown: 3600 }
+    await ended(await send("sums.add", [1, 1], { embed: { chain: [signature("sums.told", later)] } }))
+    const record = await eventually(() => client.connection.jobs.find("later"))
+    expect(record.record.state).toBe("queued")
+  })
+
   test("has follow-ups that are tasks of Celery's as well", async () => {
     const end = backEnd()
     const { send, ended } = await open(end)
