@@ -92,7 +92,7 @@ export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): Reado
   if (embed === NO_EMBED) return []
   const args = [result ?? null]
   const { callbacks, chain: links } = plainOf(embed, ended)
-  const postings = (callbacks ?? []).map((callback) => posted(callback, { args }, ended))
+  const postings = inOneGroup(callbacks ?? [], ended).map((callback) => posted(callback, { args }, ended))
   const chain = links ?? []
   const next = chain.at(-1)
   if (next !== undefined) {
@@ -102,6 +102,17 @@ export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): Reado
     postings.push(posted(next, { args, options: { chain: rest } }, ended, { ...place, link: true }))
   }
   return postings
+}
+
+/** Celery submits the callbacks of a task as one group, unless there is only one. */
+const inOneGroup = (callbacks: ReadonlyArray<Signature>, { isForeign, newId }: Ended): ReadonlyArray<Signature> => {
+  const isAlone = ({ options }: Signature): boolean => typeof options.group_id !== "string"
+  if (!isForeign || callbacks.filter(isAlone).length < 2) return callbacks
+  const group_id = newId()
+  let index = 0
+  return callbacks.map((callback) =>
+    isAlone(callback) ? { ...callback, options: { ...callback.options, group_id, group_index: index++ } } : callback,
+  )
 }
 
 /** Every embed was taken apart once before the handler ran. */

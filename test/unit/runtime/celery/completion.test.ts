@@ -218,6 +218,21 @@ describe("a task of a client of Celery", () => {
     expect(await ended(id)).toMatchObject({ children })
   })
 
+  test("has several callbacks as one group", async () => {
+    const end = backEnd()
+    const { send, ended } = await open(end)
+    const callbacks = ["a", "b"].map((id) => signature("sums.told", { task_id: id }))
+    const { children = [] } = await ended(await send("sums.add", [1, 1], { embed: { callbacks } }))
+    const members = [
+      [["a", null], null],
+      [["b", null], null],
+    ]
+    expect(children).toEqual([[[expect.any(String), null], members]])
+    const { group_id } = await ended("a")
+    expect(children).toMatchObject([[[group_id, null], members]])
+    expect(await ended("b")).toMatchObject({ group_id })
+  })
+
   test("leaves a follow-up that is due later to the broker, from which a worker of Celery takes it", async () => {
     const { client, send, ended } = await open(backEnd())
     const later = { task_id: "later", queue: "theirs", countdown: 3600 }
