@@ -178,7 +178,8 @@ export class Completion implements ForeignTasks {
     const { record, followUps = [] } = settlement
     const now = ended.now
     await this.#expect(followUps)
-    const children = childrenOf(followUps.filter(({ id }) => id !== task.id))
+    // Celery counts what follows a failure among no task's children.
+    const children = record?.state === "succeeded" ? childrenOf(followUps) : []
     const meta =
       record === undefined
         ? revokedMeta(task, now, "terminated")

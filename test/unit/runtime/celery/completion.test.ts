@@ -233,6 +233,12 @@ describe("a task of a client of Celery", () => {
     expect(await ended("b")).toMatchObject({ group_id })
   })
 
+  test("that fails has no children", async () => {
+    const { send, ended } = await open(backEnd())
+    const errbacks = [signature("sums.told", { task_id: "told" })]
+    expect(await ended(await send("sums.fail", [], { embed: { errbacks } }))).toMatchObject({ children: [] })
+  })
+
   test("leaves a follow-up that is due later to the broker, from which a worker of Celery takes it", async () => {
     const { client, send, ended } = await open(backEnd())
     const later = { task_id: "later", queue: "theirs", countdown: 3600 }
