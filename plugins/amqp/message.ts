@@ -124,7 +124,8 @@ export const fromAmqp = ({
         ...(correlation === undefined ? {} : { correlation_id: correlation }),
         ...(reply === undefined ? {} : { reply_to: reply }),
         delivery_mode: PERSISTENT,
-        ...(properties.priority === undefined ? {} : { priority: Math.min(priority, 9) }),
+        // Without a priority of its own, a task of Celery keeps this one when it is tried again.
+        ...(properties.priority === undefined && sequence > 0 ? {} : { priority: Math.min(priority, 9) }),
       },
       body: new Uint8Array(content),
     },

@@ -63,6 +63,15 @@ test("a number that is not finite has a type, without which the client library r
   })
 })
 
+test("a task that another program sends without a priority has the lowest, which RabbitMQ gives it", () => {
+  const fields = { redelivered: false, deliveryTag: 1, exchange: "", routingKey: "q" }
+  const priorityOf = (messageId: string) =>
+    fromAmqp({ content: Buffer.from(body), fields, properties: { headers: { id: "a" }, messageId } as never }).message
+      .properties.priority
+  expect(priorityOf("theirs")).toBe(0)
+  expect(priorityOf("callboard:77")).toBeUndefined()
+})
+
 test("what the server has noted about dead letters is read, and not sent again", () => {
   const noted = { "x-death": [{ count: 1 }], "x-first-death-queue": "q", "x-last-death-reason": "rejected" }
   const { options } = taskMessage({ headers: { id: "a", "x-deaths": "no", ...noted }, properties: text, body }, "m")
