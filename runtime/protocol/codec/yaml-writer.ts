@@ -14,6 +14,9 @@ const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g
 const text = (value: string): string =>
   JSON.stringify(value).replace(UNPRINTABLE, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`)
 
+/** The fraction of a time, and an offset with seconds, which PyYAML takes for no part of a time. */
+const LONG_OFFSET = /(\.\d+)?[+-]\d\d:\d\d:\d\d(?:\.\d+)?$/
+
 /** PyYAML takes for a float what has a dot, and after an `e` a sign. */
 const number = (value: number): string => {
   if (Number.isNaN(value)) return ".nan"
@@ -54,7 +57,10 @@ const writeObject = (value: object, depth: number, path: string): string => {
   if (value instanceof Date) {
     const shown = dateText(value)
     if (shown === "") throw unserialisable(path, "is an invalid date")
-    return shown.replace("T", " ")
+    const [long, fraction = ""] = LONG_OFFSET.exec(shown) ?? []
+    // The instant is the same in UTC.
+    const readable = long === undefined ? shown : `${value.toISOString().slice(0, 19)}${fraction}+00:00`
+    return readable.replace("T", " ")
   }
   if (value instanceof Exact) {
     if (value.type === "date") return value.text

@@ -183,6 +183,13 @@ describe("writing", () => {
     )
   })
 
+  test("a time whose offset has seconds is written in UTC, since PyYAML reads it as text otherwise", () => {
+    const time = (text: string) => new ExactDate(Date.UTC(2031, 4, 2, 16, 5, 23, 123), text)
+    expect(written(time("2031-05-02T17:07:26.123456+01:02:03"))).toBe("2031-05-02 16:05:23.123456+00:00\n")
+    expect(written(time("2031-05-02T15:03:20-01:02:03.000004"))).toBe("2031-05-02 16:05:23+00:00\n")
+    expect(written(time("2031-05-02T17:07:23+01:02"))).toBe("2031-05-02 17:07:23+01:02\n")
+  })
+
   test("words that PyYAML would take for something else are quoted, times and bytes are tagged", () => {
     expect(written({ y: "no", n: [1, 1.5, 1e20, -0, Number.NaN, 2n ** 70n, null] })).toBe(
       '{"y": "no", "n": [1, 1.5, 1.0e+20, -0.0, .nan, 1180591620717411303424, null]}\n',
