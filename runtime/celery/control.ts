@@ -12,10 +12,20 @@ import { isTerminal } from "../protocol/state.ts"
 import type { CeleryMessages } from "../transport/celery.ts"
 import { VERSION } from "../version.ts"
 import type { Worker } from "../worker/control/worker.ts"
-import type { TaskNames } from "../worker/telemetry/observer.ts"
+import type { InFlight, Run } from "../worker/in-flight.ts"
+import type { TaskNames, WorkerObserver } from "../worker/telemetry/observer.ts"
 import type { RevokedTask } from "./completion.ts"
 import type { CeleryEvents } from "./events.ts"
 import { learn, type Revoked, toldOf } from "./mingle.ts"
+
+/** Counts the tasks that have begun to run, by the names that Celery's tools show. */
+export class TaskTotals implements WorkerObserver {
+  readonly counts = new Map<string, number>()
+
+  started(_inFlight: InFlight, { record: { name } }: Run): void {
+    this.counts.set(name, (this.counts.get(name) ?? 0) + 1)
+  }
+}
 
 /** The revoked tasks that this worker knows, whose results it keeps. */
 export interface RevokedTasks extends Revoked {
@@ -29,6 +39,7 @@ export interface CeleryControlOptions {
   readonly worker: Worker
   readonly client: Client
   readonly names: TaskNames
+  readonly totals: TaskTotals
   /** Other names of methods, as the setting `taskNames` has them. */
   readonly taskNames: ReadonlyMap<string, string>
   /** Name of the worker among Celery's, such as `callboard@host`. */
@@ -42,6 +53,9 @@ export interface CeleryControlOptions {
 }
 
 type Arguments = ControlRequest["arguments"]
+
+/** A job that runs, with the name of its task, since the name of the job may be another one. */
+type ActiveTask = ReturnType<Worker["inspect"]>["active"][number] & { readonly type: string }
 
 /** The value that a command replies with; `undefined` for a command without a reply. */
 type Answer = unknown
@@ -103,7 +117,7 @@ class CeleryControl {
     ping: () => ok("pong"),
     clock: () => ({ clock: this.#options.events.clock }),
     hello: (given) => this.#hello(given),
-    active: () => this.#options.worker.inspect().active.map((job) => this.#active(job)),
+    active: () => this.#actives.map((job) => this.#active(job)),
     dump_active: (given) => this.#commands["active"]?.(given),
     reserved: () => this.#options.worker.inspect().reserved.map((job) => this.#reserved(job)),
     dump_reserved: (given) => this.#commands["reserved"]?.(given),
@@ -165,8 +179,13 @@ class CeleryControl {
     return [...new Set([...names.all, ...taskNames.keys()])].sort()
   }
 
-  #active({ id, name, queue, startedAt }: ReturnType<Worker["inspect"]>["active"][number]) {
-    return { ...this.#info(id, queue), name, time_start: Date.parse(startedAt) / 1000, acknowledged: false }
+  get #actives(): ReadonlyArray<ActiveTask> {
+    const { active, tasks } = this.#options.worker.inspect()
+    return active.map((job) => ({ ...job, type: tasks.get(job.id) ?? job.name }))
+  }
+
+  #active({ id, name, type, queue, startedAt }: ActiveTask) {
+    return { ...this.#info(id, queue), name, type, time_start: Date.parse(startedAt) / 1000, acknowledged: false }
   }
 
   #reserved({ id, queue }: ReturnType<Worker["inspect"]>["reserved"][number]) {
@@ -180,19 +199,19 @@ class CeleryControl {
   }
 
   #query(ids: ReadonlyArray<string>) {
-    const { active, reserved } = this.#options.worker.inspect()
+    const { reserved } = this.#options.worker.inspect()
     const found: Record<string, unknown> = {}
     for (const job of reserved) if (ids.includes(job.id)) found[job.id] = ["reserved", this.#reserved(job)]
-    for (const job of active) if (ids.includes(job.id)) found[job.id] = ["active", this.#active(job)]
+    for (const job of this.#actives) if (ids.includes(job.id)) found[job.id] = ["active", this.#active(job)]
     return found
   }
 
   #stats() {
-    const { worker, events, client } = this.#options
-    const { processed, concurrency, capacity } = worker.describe()
+    const { worker, events, client, totals } = this.#options
+    const { concurrency, capacity } = worker.describe()
     const { user, system } = process.cpuUsage()
     return {
-      total: { all: processed },
+      total: Object.fromEntries(totals.counts),
       pid: process.pid,
       clock: String(events.clock),
       uptime: Math.round((Date.now() - this.#startedAt) / 1000),

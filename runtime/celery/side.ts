@@ -16,7 +16,7 @@ import { TaskEventEmitter, WorkerEventEmitter } from "../worker/telemetry/event-
 import type { WorkerObserver } from "../worker/telemetry/observer.ts"
 import { TaskNames } from "../worker/telemetry/observer.ts"
 import { Completion } from "./completion.ts"
-import { serveCeleryControl } from "./control.ts"
+import { serveCeleryControl, TaskTotals } from "./control.ts"
 import { CeleryEvents } from "./events.ts"
 import { followClocks, mingle } from "./mingle.ts"
 import { openResults } from "./results.ts"
@@ -53,6 +53,7 @@ export class CelerySide {
   readonly #events: CeleryEvents | undefined
   readonly #workerEvents: WorkerEventEmitter | undefined
   readonly #names: TaskNames
+  readonly #totals = new TaskTotals()
   readonly #end: AbortController
   #worker: Worker | undefined
 
@@ -80,6 +81,7 @@ export class CelerySide {
     this.#workerEvents = new WorkerEventEmitter(events, () => this.#load())
     this.observers = [
       submitted,
+      this.#totals,
       new TaskEventEmitter(events, (task, meth) => this.#names.method(task, meth)),
       this.#workerEvents,
     ]
@@ -129,6 +131,7 @@ export class CelerySide {
       worker,
       client,
       names: this.#names,
+      totals: this.#totals,
       taskNames,
       node: this.node,
       heartbeat: () => this.#workerEvents?.beat(),

@@ -24,6 +24,8 @@ export interface ReservedTask {
 export interface WorkerJobs {
   readonly active: ReadonlyArray<ActiveJob>
   readonly reserved: ReadonlyArray<ReservedTask>
+  /** The tasks of the active jobs by their ids, where the name of the job is another one. */
+  readonly tasks: ReadonlyMap<string, string>
 }
 
 export interface WorkerSnapshotOptions {
@@ -127,12 +129,15 @@ export class WorkerSnapshot {
 export const jobsIn = ({ inFlight }: DeliveryBuffer): WorkerJobs => {
   const active: Array<ActiveJob> = []
   const reserved: Array<ReservedTask> = []
+  const tasks = new Map<string, string>()
   for (const { run, id, delivery, phase } of inFlight.values()) {
     if (run === undefined) {
       // A task that waits for a limit is listed as deferred, not as reserved, because a free slot would not start it.
       if (phase !== "waiting") reserved.push({ id: id ?? "", queue: delivery.queue })
       continue
     }
+    const { shadow, task, meth } = run.task
+    if (shadow !== null) tasks.set(run.posting.id, meth === null ? task : `${task}.${meth}`)
     active.push({
       id: run.posting.id,
       name: run.record.name,
@@ -144,7 +149,7 @@ export const jobsIn = ({ inFlight }: DeliveryBuffer): WorkerJobs => {
       ...(run.progress === undefined ? {} : { progress: run.progress.fraction }),
     })
   }
-  return { active, reserved }
+  return { active, reserved, tasks }
 }
 
 const deadlineOf = ({ startedAt, hardMs }: Run): { readonly deadline?: string } =>

@@ -3,7 +3,7 @@ import { actor, connect } from "callboard"
 import { Result } from "effect"
 import { describe, expect, onTestFinished, test } from "vitest"
 import { Completion } from "../../../../runtime/celery/completion.ts"
-import { serveCeleryControl } from "../../../../runtime/celery/control.ts"
+import { serveCeleryControl, TaskTotals } from "../../../../runtime/celery/control.ts"
 import { CeleryEvents } from "../../../../runtime/celery/events.ts"
 import { builtinTasks } from "../../../../runtime/celery/tasks.ts"
 import { generateId } from "../../../../runtime/id.ts"
@@ -71,6 +71,8 @@ const sums = actor("sums", {
     fail: () => {
       throw new RangeError("no")
     },
+    hold: (_: unknown, job) =>
+      new Promise<null>((resolve) => job.signal.addEventListener("abort", () => resolve(null), { once: true })),
     told: { params: ["id"], run: ({ id }: { readonly id: string }) => id },
   },
 })
@@ -80,6 +82,7 @@ const open = async (end: ReturnType<typeof backEnd>, messages?: Pick<CeleryMessa
   const stop = new AbortController()
   const log = makeLog({ level: "none" })
   const names = new TaskNames([sums], new Map())
+  const totals = new TaskTotals()
   const completion = new Completion({
     results: end.results,
     messages,
@@ -98,7 +101,7 @@ const open = async (end: ReturnType<typeof backEnd>, messages?: Pick<CeleryMessa
     leaseMs: 30_000,
     log,
     foreign: completion,
-    observers: [{ settled: (_, settlement) => completion.settled(settlement) }],
+    observers: [{ settled: (_, settlement) => completion.settled(settlement) }, totals],
   })
   onTestFinished(async () => {
     stop.abort()
@@ -126,7 +129,7 @@ const open = async (end: ReturnType<typeof backEnd>, messages?: Pick<CeleryMessa
     return id
   }
   const ended = (id: string) => eventually(() => end.meta(id), { message: `${id} has a result`, deadline: 20_000 })
-  return { client, jobs, send, ended, completion, worker, names, log, stop }
+  return { client, jobs, send, ended, completion, worker, names, totals, log, stop }
 }
 
 const signature = (task: string, options: object): Signature => Result.getOrThrow(parseSignature({ task, options }))
@@ -397,7 +400,7 @@ describe("the built-in task", () => {
 
 describe("a worker of Celery that starts", () => {
   /** Sends a command, and resolves with the answer. */
-  const asking = async ({ completion, client, worker, names, log, stop }: Awaited<ReturnType<typeof open>>) => {
+  const asking = async ({ completion, client, worker, names, totals, log, stop }: Awaited<ReturnType<typeof open>>) => {
     const heard: Array<(message: Message) => void> = []
     const answers: Array<unknown> = []
     const messages: CeleryMessages = {
@@ -416,6 +419,7 @@ describe("a worker of Celery that starts", () => {
       worker,
       client,
       names,
+      totals,
       taskNames: new Map(),
       node: "ours@lab",
       heartbeat: () => undefined,
@@ -432,6 +436,18 @@ describe("a worker of Celery that starts", () => {
       return eventually(() => answers[before], { message: `${method} is answered` })
     }
   }
+
+  test("shows a task that runs by its shadow and by its own name, and counts the tasks by the former", async () => {
+    const opened = await open(backEnd())
+    const ask = await asking(opened)
+    await opened.ended(await opened.send("sums.add", [1, 1]))
+    await opened.ended(await opened.send("sums.add", [1, 1]))
+    const id = await opened.send("sums.hold", [], { shadow: "long" })
+    await eventually(() => opened.worker.inspect().active.length === 1)
+    expect(await ask("active", {})).toMatchObject({ value: [{ id, name: "long", type: "sums.hold" }] })
+    expect(await ask("query_task", { ids: [id] })).toMatchObject({ value: { [id]: ["active", { type: "sums.hold" }] } })
+    expect(await ask("stats", {})).toMatchObject({ value: { total: { "sums.add": 2, long: 1 } } })
+  })
 
   test("learns which tasks were revoked, and tells of those that it knows", async () => {
     const end = backEnd()
