@@ -8,6 +8,7 @@ import type { Client } from "../client/client.ts"
 import { openCeleryMessages } from "../connection/celery.ts"
 import type { Connection } from "../connection/connection.ts"
 import type { Log } from "../log/log.ts"
+import { pythonException } from "../protocol/celery-result.ts"
 import type { CeleryMessages, CeleryResults } from "../transport/celery.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
 import type { Worker } from "../worker/control/worker.ts"
@@ -82,7 +83,7 @@ export class CelerySide {
     this.observers = [
       submitted,
       this.#totals,
-      new TaskEventEmitter(events, (task, meth) => this.#names.method(task, meth)),
+      new TaskEventEmitter(events, (task, meth) => this.#names.method(task, meth), pythonException),
       this.#workerEvents,
     ]
   }

@@ -318,6 +318,10 @@ const pythonText = (value: unknown): string => {
     .join(", ")}}`
 }
 
+/** An error as Python's `repr` shows an exception: `OutOfStock('none left')`. */
+export const pythonException = (name: string, message: string): string =>
+  `${name.slice(name.lastIndexOf(".") + 1)}(${pythonString(message)})`
+
 /** Python puts a text into double quotes where it holds single ones and no double ones. */
 const pythonString = (text: string): string => {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'"

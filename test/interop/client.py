@@ -198,7 +198,9 @@ def suite(app, queue, protocol):
     check("pickle is refused", pickled)
     check("revoke before it is due", lambda: revoked(app, send("lab.add", 1, 1, countdown=30), False, "revoked"))
     check("revoke and terminate", lambda: revoked(app, send("lab.sleep", 60), True, "terminated"))
-    check("events", lambda: events(app, lambda: send("lab.add", 1, 2)))
+    check("events", lambda: events(app, lambda: send("lab.add", 1, 2), "task-succeeded", {"result": "3"}))
+    failure = {"exception": "ValueError('oops')"}
+    check("events of a failure", lambda: events(app, lambda: send("lab.fail_value", "oops"), "task-failed", failure))
 
 
 def chords(app, queue, protocol, sign, send):
@@ -258,7 +260,7 @@ def revoked(app, result, terminate, why):
     return error(result, "TaskRevokedError", "REVOKED", why)
 
 
-def events(app, send):
+def events(app, send, last, fields):
     seen = []
 
     def listen():
@@ -274,7 +276,7 @@ def events(app, send):
     while time.time() < end and not seen:
         time.sleep(0.05)
     result = send()
-    wanted = ["task-received", "task-started", "task-succeeded"]
+    wanted = ["task-received", "task-started", last]
 
     def mine():
         return [event for event in seen if event.get("uuid") == result.id]
@@ -282,7 +284,8 @@ def events(app, send):
     while time.time() < end and len(mine()) < len(wanted):
         time.sleep(0.05)
     clocks = [event["clock"] for event in mine()]
-    return [event["type"] for event in mine()] == wanted and clocks == sorted(clocks), mine()
+    told = [event["type"] for event in mine()] == wanted and {**mine()[-1], **fields} == mine()[-1]
+    return told and clocks == sorted(clocks), mine()
 
 
 def mixed(app, queue, count, python, ours):

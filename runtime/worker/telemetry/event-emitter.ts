@@ -23,17 +23,27 @@ export type EventEmitter = Pick<EventSender, "enabled" | "emit">
 /** The method of a task; `undefined` where it is not served here. */
 type MethodLookup = (task: string, meth: string | null) => ErasedMethod | undefined
 
+/** An error as text, by its name and message. */
+type ShowError = (name: string, message: string) => string
+
+const shownError: ShowError = (name, message) => `${name}(${JSON.stringify(message)})`
+
 /** Number of the signal that ends isolated handlers. */
 const SIGKILL = 9
 
 export class TaskEventEmitter implements WorkerObserver {
   readonly #events: EventEmitter
   readonly #methodOf: MethodLookup
+  readonly #shown: ShowError
 
-  /** `methodOf`: the method of a task, whose redaction rules apply to the arguments in events. */
-  constructor(events: EventEmitter, methodOf: MethodLookup) {
+  /**
+   * `methodOf`: the method of a task, whose redaction rules apply to the arguments in events. `shown` defaults to the name with the
+   * message in double quotes.
+   */
+  constructor(events: EventEmitter, methodOf: MethodLookup, shown: ShowError = shownError) {
     this.#events = events
     this.#methodOf = methodOf
+    this.#shown = shown
   }
 
   received(deliveries: ReadonlyArray<JobDelivery>): void {
@@ -61,7 +71,7 @@ export class TaskEventEmitter implements WorkerObserver {
       if (why !== undefined) {
         const { names, message, traceback = "" } = why
         const error = { name: names[0] ?? "Error", message, traceback, reason: "handler" }
-        Object.assign(fields, failure(error, inFlight.method))
+        Object.assign(fields, this.#failure(error, inFlight.method))
       }
     }
     this.#events.emit(`step-${change.state}`, fields)
@@ -100,11 +110,11 @@ export class TaskEventEmitter implements WorkerObserver {
     if (record.state === "succeeded" || reason === "repeat") this.#succeeded(inFlight, record)
     else if (record.state === "cancelled" || record.state === "expired")
       this.#revoked(inFlight, record.state === "expired")
-    else if (reason === "retry") this.#events.emit("task-retried", { uuid, ...failure(error, inFlight.method) })
+    else if (reason === "retry") this.#events.emit("task-retried", { uuid, ...this.#failure(error, inFlight.method) })
     else if (record.state !== "failed") return
     else if (record.dead === "rejected" || error?.name === "Unreadable")
       this.#events.emit("task-rejected", { uuid, requeue: false })
-    else this.#events.emit("task-failed", { uuid, ...failure(error, inFlight.method) })
+    else this.#events.emit("task-failed", { uuid, ...this.#failure(error, inFlight.method) })
   }
 
   #succeeded({ run }: InFlight, record: JobRecord): void {
@@ -124,14 +134,15 @@ export class TaskEventEmitter implements WorkerObserver {
       expired,
     })
   }
-}
 
-/** The error fields of an event. A task that no worker serves has no `traceback` field at all, as in Celery. */
-const failure = (error: JobError | undefined, method: ErasedMethod | undefined) => ({
-  exception:
-    error === undefined ? "None" : cutShort(`${error.name}(${JSON.stringify(messageOf(error, method?.redact))})`),
-  ...(error?.reason === "unknown-actor" ? {} : { traceback: error?.traceback ?? null }),
-})
+  /** The error fields of an event. A task that no worker serves has no `traceback` field at all, as in Celery. */
+  #failure(error: JobError | undefined, method: ErasedMethod | undefined) {
+    return {
+      exception: error === undefined ? "None" : cutShort(this.#shown(error.name, messageOf(error, method?.redact))),
+      ...(error?.reason === "unknown-actor" ? {} : { traceback: error?.traceback ?? null }),
+    }
+  }
+}
 
 export class WorkerEventEmitter implements WorkerObserver {
   readonly #events: EventEmitter

@@ -11,6 +11,7 @@ import {
   metaOfRecord,
   type OfTask,
   progressMeta,
+  pythonException,
 } from "../../../../runtime/protocol/celery-result.ts"
 import type { JobError, JobRecord } from "../../../../runtime/protocol/record.ts"
 
@@ -172,3 +173,10 @@ describe("a chord", () => {
     })
   })
 })
+
+test.each([
+  ["ValueError", "no", "ValueError('no')"],
+  ["shop.errors.OutOfStock", "it's \n gone", 'OutOfStock("it\'s \\n gone")'],
+])("an error %s of %j is shown as Python shows it", (name, message, shown) =>
+  expect(pythonException(name, message)).toBe(shown),
+)
