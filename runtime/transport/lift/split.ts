@@ -73,10 +73,10 @@ const guardQueue = (queue: string): string => GUARD + hash(queue)
 const isLater = ({ due = 0 }: Posting, now: number): boolean => due > now
 
 /**
- * Makes fences. They rise over all deliveries of this process, and over the deliveries of all processes as far as their
- * measurements of the home's clock agree.
+ * The time of the home, by which it delivers what is due, and fences made of it. Fences rise over all deliveries of this process,
+ * and over the deliveries of all processes as far as their measurements of that time agree.
  */
-const fences = async (home: Driver): Promise<() => string> => {
+const homeClock = async (home: Driver) => {
   let offset = 0
   let asked = Number.NEGATIVE_INFINITY
   let last = 0
@@ -85,10 +85,16 @@ const fences = async (home: Driver): Promise<() => string> => {
     offset = (await home.store.now()) - performance.now()
   }
   await ask()
-  return () => {
+  const precise = (): number => {
     if (performance.now() - asked > CLOCK_MS) void ask().catch(() => undefined)
-    last = Math.max(last + 1, Math.floor((offset + performance.now()) * 1_000))
-    return String(last).padStart(17, "0")
+    return offset + performance.now()
+  }
+  return {
+    now: (): number => Math.round(precise()),
+    nextFence: (): string => {
+      last = Math.max(last + 1, Math.floor(precise() * 1_000))
+      return String(last).padStart(17, "0")
+    },
   }
 }
 
@@ -114,7 +120,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
   }
   const closing = new AbortController()
   const capabilities = splitCapabilities(queue.capabilities, home.capabilities)
-  const nextFence = await fences(home)
+  const { now: homeNow, nextFence } = await homeClock(home)
   const held = new Map<string, Held>()
   queue.onStatus((status) => {
     if (status === "disconnected") for (const token of held.keys()) if (token.startsWith(QUEUE)) held.delete(token)
@@ -141,7 +147,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
   }
 
   const publishChecked = async (given: ReadonlyArray<Posting>) => {
-    const now = Date.now()
+    const now = homeNow()
     // The broker gets the messages later than the home does, and the caller may change its own meanwhile.
     const postings = given.map((posting) => ({ ...posting, message: structuredClone(posting.message) }))
     const tasks = postings.map((posting) => stored([posting], now))
@@ -251,7 +257,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const found = held.get(end.token)
     const posting = found && postingOf(found.message, found.queue)
     if (posting === undefined || posting._tag === "Failure") return undefined
-    const now = Date.now()
+    const now = homeNow()
     const made = toPosting(posting.success, now)
     return { ...made, key: `${made.key}/${nextFence()}`, due: now + end.delay }
   }
@@ -303,7 +309,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
   }
 
   const commitChecked = async (commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> => {
-    const now = Date.now()
+    const now = homeNow()
     const posts = commits.flatMap(({ post = [] }) => post.filter((posting) => !isLater(posting, now)))
     const before = await newestOf(posts)
     const isNew = (posting: Posting, at: number): boolean => before[at] !== orderOfMessage(posting.message)

@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest"
 import { plugin } from "../../../../../plugins/memory/mod.ts"
 import { connectTransport } from "../../../../../runtime/connection/connect.ts"
 import { split } from "../../../../../runtime/transport/lift/split.ts"
-import type { ConnectOptions, Driver, QueuePlugin } from "../../../../../runtime/transport/mod.ts"
+import type { ConnectOptions, Driver, Posting, QueuePlugin } from "../../../../../runtime/transport/mod.ts"
 import { LeastBoard, leastDriver } from "../../../../kit/driver/least-driver.ts"
 import { driverPosting, idOf, messageOf, type PostingFields, recordOf } from "../../../../kit/driver/task.ts"
 import { MemoryQueues, memoryQueue } from "../../../../support/memory-queue.ts"
@@ -120,6 +120,40 @@ describe("between queues and records", () => {
     await vi.waitFor(async () => expect((await driver.read(["later"], "all"))[0]?.task?.due).toBe(due))
     expect(queues.tasks).toEqual([])
     await vi.waitFor(async () => expect(await take(0)).toMatchObject({ queue: "a" }), 5_000)
+  })
+
+  test("due times are those of the records, whatever the clock of this machine says", async () => {
+    const queues = boardOf("clock")
+    const home = await plugin.connect(url, options("clock"))
+    const behind = 3_600_000
+    const homeNow = () => Date.now() - behind
+    vi.spyOn(home.store, "now").mockImplementation(async () => homeNow())
+    const given: Array<Posting> = []
+    const store = (posting: Posting): Posting => {
+      given.push(posting)
+      return posting.due === undefined ? posting : { ...posting, due: posting.due + behind }
+    }
+    const { publish, commit } = home
+    vi.spyOn(home, "publish").mockImplementation((postings) => publish.call(home, postings.map(store)))
+    vi.spyOn(home, "commit").mockImplementation((commits) =>
+      commit.call(
+        home,
+        commits.map(({ post, ...rest }) => (post === undefined ? rest : { ...rest, post: post.map(store) })),
+      ),
+    )
+    const driver = await split(memoryQueue(queues, { lease: 30_000 }), home)
+    const dueIn = () => given.splice(0).map(({ due = 0 }) => Math.round((due - homeNow()) / 1_000))
+    await driver.publish([job("later", { due: homeNow() + 60_000 })])
+    expect(queues.tasks).toEqual([])
+    expect(dueIn()).toEqual([60])
+    await driver.publish([job("now")])
+    expect(dueIn()[0]).toBe(10)
+    const request = { queues: ["a"], max: 1, wait: 5_000, rotate: false }
+    const [delivery] = (await driver.take(request, new AbortController().signal)).deliveries
+    const end = { kind: "release", token: delivery?.token ?? "", delay: 5_000 } as const
+    await driver.commit([{ id: "now", task: end }])
+    expect(dueIn()).toEqual([5])
+    await driver.close()
   })
 
   test("the broker and the records are one connection: the loss of either is a loss, and both must be back", async () => {
