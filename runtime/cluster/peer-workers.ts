@@ -31,11 +31,11 @@ export class PeerWorkers {
 
   /**
    * How long a task that was delivered again must not be started here, in milliseconds; 0: no living worker runs its job.
-   * Never rejects.
+   * `isBegun`: its record says that it was begun and has not ended. Never rejects.
    */
-  async holdOffMs(id: string): Promise<number> {
+  async holdOffMs(id: string, isBegun: boolean): Promise<number> {
     if (!this.#options.isComplete()) return HEARTBEAT_MS
-    const runs = await this.#run(id).catch(() => true)
+    const runs = await this.#run(id, isBegun).catch(() => true)
     return runs ? HEARTBEAT_MS : 0
   }
 
@@ -57,16 +57,18 @@ export class PeerWorkers {
     })
   }
 
-  async #run(id: string): Promise<boolean> {
+  async #run(id: string, isBegun: boolean): Promise<boolean> {
     const others = await this.#others()
     const names = others.some(({ running }) => running.includes(id))
-    // A worker that runs more jobs than its entry lists may run this one, too.
-    const busy = others.filter(({ running }) => running.length >= MOST_RUNNING)
-    if (!names && busy.length === 0) return false
-    const found = await this.#options.connection.jobs.find(id)
+    const isFull = ({ running }: WorkerDescription): boolean => running.length >= MOST_RUNNING
+    if (!names && !isBegun && !others.some(isFull)) return false
+    const record = (await this.#options.connection.jobs.find(id))?.record
     // A worker's entry is as old as its last heartbeat: it may have handed the job back since.
-    if (found?.record.timeline.at(-1)?.reason === "handed-back") return false
-    return names || (found?.record.state === "started" && busy.some(({ name }) => name === found.record.worker))
+    if (record?.timeline.at(-1)?.reason === "handed-back") return false
+    if (names || record?.state !== "started") return names
+    // A worker that runs more jobs than its entry lists may run this one, too, and one that has just begun it.
+    const listedFrom = (record.startedAt ?? 0) + HEARTBEAT_MS
+    return others.some((one) => one.name === record.worker && (isFull(one) || Date.parse(one.heartbeatAt) < listedFrom))
   }
 
   #others(): Promise<ReadonlyArray<WorkerDescription>> {

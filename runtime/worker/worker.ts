@@ -301,7 +301,7 @@ const dispatcherOf = (
 ) => {
   const { connection, name, taskNames } = options
   const peers = new PeerWorkers({ connection, name, taskNames, isComplete: () => registry.isComplete })
-  const holdOffMs: DispatcherOptions["holdOffMs"] = (id) => peers.holdOffMs(id)
+  const holdOffMs: DispatcherOptions["holdOffMs"] = (id, isBegun) => peers.holdOffMs(id, isBegun)
   const isServedElsewhere: DispatcherOptions["isServedElsewhere"] = (queue, task) => peers.serve(queue, task)
   const isRevoked: DispatcherOptions["isRevoked"] = (task) =>
     revoker.isRevoked(task) || options.foreign?.isRevoked(task) === true

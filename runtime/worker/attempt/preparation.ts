@@ -57,8 +57,9 @@ export interface PreparationOptions extends JobServices, FlowServices, UnknownTa
   readonly putOff: (refusal: LimitRefusal) => AttemptEnd
   /**
    * Milliseconds for which a redelivered job is to be left to a living worker that may still run it; 0: no worker does.
+   * `isBegun`: its record says that it was begun and has not ended.
    */
-  readonly holdOffMs: (id: string) => Promise<number>
+  readonly holdOffMs: (id: string, isBegun: boolean) => Promise<number>
   /** Called for a job that another worker has ended. That worker may have died before it published all follow-ups. */
   readonly onFinished: (record: JobRecord) => void
 }
@@ -202,30 +203,35 @@ export class Preparation {
       const givenBack = yield* Effect.promise(() => giving)
       if (givenBack !== undefined) return new SettledWithoutRun(givenBack)
     }
-    // This check comes before the claim: a claim would refuse the outcome of the worker that still runs the job, and
-    // count that worker as dead.
-    if (!delivery.fresh && delivery.deliveries > 1) {
-      const delay = yield* Effect.promise(() => options.holdOffMs(posting.id))
-      if (delay > 0) return new SettledWithoutRun({ token: delivery.token, then: { kind: "release", delay } })
-    }
+    let mayRunElsewhere = !delivery.fresh && delivery.deliveries > 1
     if (delivery.fresh && !endsOnLoss && !isChanged) return yield* this.#decide(candidate, waiting, false, read)
-    const mayBeSuspect = delivery.deliveries > 1 && !endsOnLoss
-    const unlessSuspect = mayBeSuspect && this.#suspect?.phase === "running"
-    if (mayBeSuspect && !unlessSuspect) this.#suspect = inFlight
-    const claim = {
-      token: delivery.token,
-      id: posting.id,
-      run: posting.run,
-      retries: posting.retries,
-      worker: options.worker,
-      version: options.version,
-      at: now,
-      posting,
-      unlessSuspect,
+    let answer: StartAnswer | undefined
+    for (;;) {
+      // This check comes before the claim: a claim would refuse the outcome of the worker that still runs the job, and
+      // count that worker as dead.
+      if (mayRunElsewhere) {
+        const delay = yield* Effect.promise(() => options.holdOffMs(posting.id, answer !== undefined))
+        if (delay > 0) return new SettledWithoutRun({ token: delivery.token, then: { kind: "release", delay } })
+      }
+      const mayBeSuspect = mayRunElsewhere && !endsOnLoss
+      const unlessSuspect = mayBeSuspect ? this.#suspect?.phase === "running" : !mayRunElsewhere
+      if (mayBeSuspect && !unlessSuspect) this.#suspect = inFlight
+      const claim = {
+        token: delivery.token,
+        id: posting.id,
+        run: posting.run,
+        retries: posting.retries,
+        worker: options.worker,
+        version: options.version,
+        at: now,
+        posting,
+        unlessSuspect,
+      }
+      answer = yield* Effect.promise(() => claimWithRetries(options.claims, claim, () => inFlight.stop !== undefined))
+      if (answer.status !== "suspect" || mayRunElsewhere) break
+      // Not every broker counts the deliveries, and a task may have been stored twice: the record shows another one.
+      mayRunElsewhere = true
     }
-    const answer = yield* Effect.promise(() =>
-      claimWithRetries(options.claims, claim, () => inFlight.stop !== undefined),
-    )
     const claimant = {
       waiting: this.#attempt(candidate, waiting),
       begins: this.#begins(candidate),
