@@ -126,14 +126,24 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     if (status === "disconnected") for (const token of held.keys()) if (token.startsWith(QUEUE)) held.delete(token)
   })
 
-  /** The tasks that the home stores for postings: for one that may start at once its guard and the parked task. */
-  const stored = (postings: ReadonlyArray<Posting>, now: number): ReadonlyArray<Posting> =>
+  /**
+   * The tasks that the home stores for postings: for one that may start at once its guard and the parked task. Where no
+   * duplicate is stored, a guard that is there already must not count as one.
+   */
+  const stored = (postings: ReadonlyArray<Posting>, now: number, unique = false): ReadonlyArray<Posting> =>
     postings.flatMap((posting) => {
       if (isLater(posting, now)) return [posting]
       const { due: _past, expires: _expires, ...guard } = posting
       const [id, index] = [guardId(posting), { ...posting.index, hidden: true as const }]
       return [
-        { ...guard, id, key: id, queue: guardQueue(posting.queue), due: now + guardMs, index },
+        {
+          ...guard,
+          id,
+          key: unique ? `${id}/${nextFence()}` : id,
+          queue: guardQueue(posting.queue),
+          due: now + guardMs,
+          index,
+        },
         { ...posting, due: PARKED },
       ]
     })
@@ -264,7 +274,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
 
   const plan = async (commit: Commit, now: number): Promise<Planned> => {
     const { task, post, ...rest } = commit
-    const asked: Commit = post === undefined ? rest : { ...rest, post: stored(post, now) }
+    const asked: Commit = post === undefined ? rest : { ...rest, post: stored(post, now, commit.unique) }
     if (task === undefined || task.kind === "withdraw") return { commit, home: task ? { ...asked, task } : asked }
     const { token } = task
     if (token.startsWith(HOME)) return { commit, home: { ...asked, task: { ...task, token: token.slice(1) } } }

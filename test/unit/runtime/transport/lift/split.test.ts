@@ -81,6 +81,14 @@ describe("between queues and records", () => {
     expect(await take(800)).toBeUndefined()
   })
 
+  test("of tasks that are stored together or not at all, those that are there already are named, and nothing else", async () => {
+    const { queues, driver } = await opened("unique")
+    queues.isAway = true
+    await driver.publish([job("one")])
+    const [answer] = await driver.commit([{ id: "one", post: [job("one"), job("two")], unique: true }])
+    expect(answer).toEqual({ status: "conflict", known: ["one"] })
+  })
+
   test("a task that another system has put into the queue is delivered, put off, and recorded", async () => {
     const { queues, driver, take } = await opened("foreign")
     const { message } = job("foreign")
