@@ -26,10 +26,12 @@ export const lastWords = (settings: LogSettings = { level: "none" }): Log =>
 
 export const endBlocked = async (
   open: Promise<Transport>,
-  run: RunDetails | undefined,
+  /** The run that blocks the process at a time, in milliseconds since the epoch, as far as it is known. */
+  runAt: (now: number) => RunDetails | undefined,
   held: ReadonlyArray<string>,
   log: Log,
 ): Promise<void> => {
+  const run = runAt(Date.now())
   log.error("a handler blocks this worker past its hard limit: the process ends, and its other jobs run elsewhere", {
     job: run?.id ?? "unknown",
   })

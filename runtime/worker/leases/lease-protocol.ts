@@ -111,7 +111,7 @@ export class SharedHeartbeat {
 
   /** Stores the details of the handler that is about to be called. */
   note(run: RunDetails): void {
-    const text = `${run.startedAt}\n${run.hardSeconds}\n${run.rejects ? 1 : 0}\n${run.keepMs}\n${run.fence}\n${run.token}\n${run.id}`
+    const text = `${this.#times[0]}\n${run.startedAt}\n${run.hardSeconds}\n${run.rejects ? 1 : 0}\n${run.keepMs}\n${run.fence}\n${run.token}\n${run.id}`
     const { read, written } = this.#encoder.encodeInto(text, this.#draft)
     if (read < text.length) {
       // A truncated id could name another job, so no details are stored, and those of the previous run are removed.
@@ -123,13 +123,17 @@ export class SharedHeartbeat {
     this.#length[0] = written
   }
 
-  /** The details of the handler that was called last. */
-  lastRun(): RunDetails | undefined {
+  /**
+   * The details of the handler that was called last, and blocks the main thread: there was no heartbeat since, or it has reached
+   * its own hard limit. Otherwise another one may block it. `now`: in milliseconds since the epoch.
+   */
+  lastRun(now: number): RunDetails | undefined {
     const length = this.#length[0] ?? 0
     if (length === 0) return undefined
     const text = new TextDecoder().decode(this.#note.slice(0, length))
-    const [startedAt, hardSeconds, rejects, keepMs, fence, token, ...id] = text.split("\n")
+    const [turn, startedAt, hardSeconds, rejects, keepMs, fence, token, ...id] = text.split("\n")
     if (fence === undefined || token === undefined || id.length === 0) return undefined
+    if (Number(turn) !== this.#times[0] && Number(startedAt) + Number(hardSeconds) * 1_000 > now) return undefined
     return {
       startedAt: Number(startedAt),
       hardSeconds: Number(hardSeconds),

@@ -117,7 +117,7 @@ describe("in a worker", () => {
     if (delivery === undefined) throw new Error("nothing came")
     const { token, fence } = delivery
     const run = { token, fence, id, startedAt: Date.now(), hardSeconds: 1, rejects: true, keepMs: METHOD_MS }
-    await endBlocked(Promise.resolve(transport), run, [token], collectLog().log)
+    await endBlocked(Promise.resolve(transport), () => run, [token], collectLog().log)
     expect((await connection.jobs.find(id))?.record).toMatchObject({ dead: "timeout", keepMs: METHOD_MS })
   })
 })

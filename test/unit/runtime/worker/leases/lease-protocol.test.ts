@@ -7,10 +7,10 @@ describe("the note of the last run", () => {
   test("reads as it was written, by whoever shares the memory, whatever the id is", () => {
     const clock = new SharedHeartbeat()
     const other = new SharedHeartbeat(clock.buffer)
-    expect(other.lastRun()).toBeUndefined()
+    expect(other.lastRun(0)).toBeUndefined()
     for (const id of ["job", "two\nlines\n", "é".repeat(127), "\u0000"]) {
       clock.note({ ...note, id })
-      expect(other.lastRun()).toEqual({ ...note, id })
+      expect(other.lastRun(0)).toEqual({ ...note, id })
     }
   })
 
@@ -18,7 +18,20 @@ describe("the note of the last run", () => {
     const clock = new SharedHeartbeat()
     clock.note(note)
     clock.note({ ...note, token: "t".repeat(2_048) })
-    expect(clock.lastRun()).toBeUndefined()
+    expect(clock.lastRun(0)).toBeUndefined()
+  })
+})
+
+describe("the run that blocks", () => {
+  test("is the one that was called last, unless the thread has turned since and its hard limit is still to come", () => {
+    const main = new SharedHeartbeat()
+    const other = new SharedHeartbeat(main.buffer)
+    main.beat()
+    main.note(note)
+    expect(other.lastRun(999)).toEqual(note)
+    main.beat()
+    expect(other.lastRun(999)).toBeUndefined()
+    expect(other.lastRun(1_000)).toEqual(note)
   })
 })
 
