@@ -122,9 +122,11 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
 
     test.sequential("a handler that blocks its thread past its hard limit fails and ends its worker; its neighbours run elsewhere, uncounted", async () => {
       await using board = await kind.open()
-      const client = await clientOf(board, 1)
+      // The end of a worker does not wait for a lease, however long that is.
+      const lease = 600
+      const client = await clientOf(board, lease)
       const ledger = `${board.folder}/ledger`
-      const blocked = await startService(board, 1, { concurrency: 1 })
+      const blocked = await startService(board, lease, { concurrency: 1 })
       const blocker = await client.submit("e2e.block", { input: { ms: 60_000, ledger }, timeLimit: 1 })
       const neighbour = await client.submit("e2e.step")
       await blocked.exited
@@ -133,7 +135,7 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
         error: { name: "TimeLimitExceeded" },
       })
       expect(linesOf(ledger)).toEqual([`${blocked.pid}`])
-      await startService(board, 1)
+      await startService(board, lease)
       expect(await neighbour.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
     }, 30_000)
 

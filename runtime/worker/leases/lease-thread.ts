@@ -114,13 +114,19 @@ parentPort?.on("message", (command: LeaseThreadCommand) => {
   }
 })
 
-const timer = setInterval(() => {
-  const token = newest.read()
-  if (token !== undefined) add(token)
-  const now = performance.now()
-  if (clock.isBlocked(now)) void endProcess(transport === undefined ? open() : Promise.resolve(transport))
-  else if (transport !== undefined) void extend(transport, now)
-}, data.lease / 12)
+/** Longest time between two looks at whether the main thread is blocked, which a long lease must not delay. */
+const LOOK_MS = 2_500
+
+const timer = setInterval(
+  () => {
+    const token = newest.read()
+    if (token !== undefined) add(token)
+    const now = performance.now()
+    if (clock.isBlocked(now)) void endProcess(transport === undefined ? open() : Promise.resolve(transport))
+    else if (transport !== undefined) void extend(transport, now)
+  },
+  Math.min(data.lease / 12, LOOK_MS),
+)
 
 /** Delay between two attempts to connect, in milliseconds; the shortest lease is one second. */
 const AGAIN_MS = 250
