@@ -4,10 +4,12 @@ import { dirname, join, normalize } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
 import { connect, http } from "callboard"
 import { plugin as sqlite } from "callboard/plugins/sqlite"
+import type { Command } from "commander"
 import { Result } from "effect"
 import { expect, test } from "vitest"
 import { parse } from "yaml"
 import { readConfig } from "../plugins/nats/connection/config.ts"
+import { makeProgram } from "../runtime/cli/program.ts"
 import { SETTINGS } from "../runtime/config/settings.ts"
 import { PROBLEMS } from "../runtime/http/response.ts"
 import { decodeEnvelope, encodeEnvelope } from "../runtime/protocol/envelope.ts"
@@ -407,7 +409,11 @@ test("every command and option that is named exists", { timeout: 60_000 }, async
     }
   }
   const { text: table } = pageOf("docs/command-line.md")
-  const theirs: Readonly<Record<string, ReadonlyArray<string>>> = { dead: ["redrive"], schedules: ["change"] }
+  const theirs: Readonly<Record<string, ReadonlyArray<string>>> = {
+    board: ["claim"],
+    dead: ["redrive"],
+    schedules: ["change"],
+  }
   // The table names the options of each command in its second column.
   for (const [, name = "", rest = ""] of table.matchAll(/^\| `callboard (\w+)[^`]*` \|(.*)\|$/gm)) {
     const help = await helpOf(project, [name, ...(theirs[name] ?? [])])
@@ -420,6 +426,19 @@ test("every command and option that is named exists", { timeout: 60_000 }, async
   const common = table.slice(table.indexOf("All commands take"))
   expect(common).toContain("--json")
   for (const [option] of common.matchAll(/--[a-z-]+/g)) expect(program).toContain(option)
+})
+
+/** A command and all below it, with the options that each has of its own. */
+const optionsOf = (command: Command, path: string): ReadonlyArray<readonly [path: string, option: string]> => [
+  ...command.options.filter(({ hidden }) => !hidden).map(({ long }) => [path, `${long}`] as const),
+  ...command.commands.flatMap((below) => optionsOf(below, `${path} ${below.name()}`)),
+]
+
+test("every option is named on the page about the command line, or in the table of settings", () => {
+  const named = new Set(
+    ["docs/command-line.md", "docs/configuration.md"].flatMap((path) => pageOf(path).text.match(/--[a-z-]+/g) ?? []),
+  )
+  expect(optionsOf(makeProgram(), "callboard").filter(([, option]) => !named.has(option))).toEqual([])
 })
 
 test("the routes that are named are those of the OpenAPI document", async () => {

@@ -53,7 +53,8 @@ const commands = [
 /** A command and its arguments. `[options]`, which nearly all have, would leave too little room for what it does. */
 const subcommandTerm = (command: Command): string => new Help().subcommandTerm(command).replace(" [options]", "")
 
-const makeProgram = (): Command => {
+/** The program with all of its commands. */
+export const makeProgram = (): Command => {
   const program = new Command("callboard")
     .description("Post tasks, run the actors that do them, and follow each job by its id.")
     .version(VERSION, "-V, --version", "show the version")
@@ -71,7 +72,7 @@ const makeProgram = (): Command => {
 Settings come from flags, CALLBOARD_* variables, callboard.config.ts and
 defaults, in this order; see: callboard doctor
 Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} wrong usage, ${EXIT.timeout} waiting timed out,
-${EXIT.unreachable} transport unreachable`,
+${EXIT.unreachable} transport unreachable, ${EXIT.stuck} a worker whose handlers do not stop`,
   )
   program.option("--wide", "tables in full: all columns, ids and texts, however long the lines become")
   for (const add of commands) add(program)
@@ -88,11 +89,13 @@ const addHelp = (program: Command): void => {
     .action((path: ReadonlyArray<string>) => {
       let shown = program
       for (const name of path) {
+        // What `control` and `inspect` take is no command of its own: their help lists it.
+        if (shown.registeredArguments.some((argument) => argument.name() === "command")) break
         const known = shown.commands.map((command) => command.name())
         const where = ["callboard", ...path.slice(0, path.indexOf(name))].join(" ")
         shown =
           shown.commands.find((command) => command.name() === name) ??
-          wrongUsage(`help ${name}: is no command of ${where}${didYouMean(name, known)}; see: callboard --help`)
+          wrongUsage(`help ${name}: is no command of ${where}${didYouMean(name, known)}; see: ${where} --help`)
       }
       shown.help()
     })

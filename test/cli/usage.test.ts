@@ -26,8 +26,11 @@ describe("a mistake ends with exit code 2 and one line of advice", () => {
     ["submit works.echo --header =acme", /--header =acme: write name=value/],
     ["submit works.echo --header a=1 --header a=2", /--header a: is given twice/],
     ["submit works.echo --header retries=2", /headers\.retries: is a standard header; use the field of the task/],
-    ["help jbos", /help jbos: is no command of callboard \(did you mean jobs\?\)/],
-    ["help dead redirve", /help redirve: is no command of callboard dead \(did you mean redrive\?\)/],
+    ["help jbos", /help jbos: is no command of callboard \(did you mean jobs\?\); see: callboard --help/],
+    [
+      "help dead redirve",
+      /help redirve: is no command of callboard dead \(did you mean redrive\?\); see: callboard dead --help/,
+    ],
     ["purge default", /purge default: would cancel everything that waits in it: say --yes/],
     ["submit works.echo --meta 1", /--meta must be a JSON object/],
     ["worker -c many", /--concurrency: must be a whole number from 1 to 10000/],
@@ -99,13 +102,14 @@ test("help lists every command; without a command it is shown with exit code 2",
     ),
   )
   expect(help.stdout.replaceAll(/\s+/g, " ")).toMatch(
-    /Exit codes: 0 done, 1 failed, 2 wrong usage, 3 waiting timed out, 4 transport unreachable/,
+    /Exit codes: 0 done, 1 failed, 2 wrong usage, 3 waiting timed out, 4 transport unreachable, 5 a worker whose handlers do not stop/,
   )
   expect(await project.run()).toMatchObject({ code: 2 })
   expect(await project.ask("help")).toEqual(help)
   expect(await project.ask("help", "jobs")).toEqual(await project.ask("jobs", "--help"))
   const nested = await project.ask("help", "dead", "redrive")
   expect(nested).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Usage: callboard dead redrive /) })
+  expect(await project.ask("help", "control", "time-limit")).toEqual(await project.ask("control", "--help"))
   const worker = await project.ask("worker", "--help")
   expect(worker.code).toBe(0)
   for (const flag of ["-Q, --queues", "-c, --concurrency", "-n, --name", "-l, --log-level", "--transport", "--json"]) {
