@@ -10,7 +10,7 @@ import { milliseconds } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
 import { isExact, jsonSchemaOf } from "../options/json-schema.ts"
 import { rateText } from "../options/limit.ts"
-import type { Refuse } from "../options/refuse.ts"
+import { didYouMean, type Refuse } from "../options/refuse.ts"
 import { checkActorName, checkQueueName } from "../protocol/name.ts"
 import type { ActorDefinition, ActorOptions, ErasedMethod, RestartPolicy } from "./definition.ts"
 import type { InputOf, MethodsOf, NoProblem, Problems, ResultOf } from "./inference.ts"
@@ -67,6 +67,7 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
     const checkedQueue = checkQueueName(definition.queue)
     if (Result.isFailure(checkedQueue)) throw new InvalidActor(`actor ${name}: queue: ${checkedQueue.failure.message}`)
   }
+  checkOptions(name, definition)
   const methods = new Map<string, ErasedMethod>()
   for (const [methodName, method] of Object.entries<unknown>(definition.methods)) {
     methods.set(methodName, eraseMethod(name, methodName, method, definition.isolation))
@@ -88,6 +89,26 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
     stop: stop === undefined ? undefined : (use) => stop(use as Use),
     restart: definition.restart,
     methods,
+  }
+}
+
+const OPTIONS: Readonly<Record<keyof ActorOptions<unknown> | "methods", true>> = {
+  description: true,
+  isolation: true,
+  methods: true,
+  module: true,
+  queue: true,
+  restart: true,
+  start: true,
+  stop: true,
+}
+
+/** Refuses a misspelt option: were it ignored, its default would hold. */
+const checkOptions = (name: string, given: object): void => {
+  for (const [option, value] of Object.entries(given)) {
+    if (Object.hasOwn(OPTIONS, option) || value === undefined) continue
+    const meant = didYouMean(option, Object.keys(OPTIONS))
+    throw new InvalidActor(`actor ${name}: ${option} is not an option of an actor${meant}`)
   }
 }
 

@@ -7,7 +7,7 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import { timeLimitOf, timeToLive } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
 import { methodLimitOf, rateOf } from "../options/limit.ts"
-import { type Refuse, refuseInput, resultOf } from "../options/refuse.ts"
+import { didYouMean, type Refuse, refuseInput, resultOf } from "../options/refuse.ts"
 import { RetryField, retryHeader } from "../options/retry-policy.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "../protocol/name.ts"
@@ -137,7 +137,10 @@ export const eraseMethod = (
     throw new InvalidActor(`method ${where}: must be a function, or an object with a function \`run\``)
   }
   const unknown = Object.keys(method).find((key) => !Object.hasOwn(OPTIONS, key))
-  if (unknown !== undefined) throw new InvalidActor(`method ${where}: ${unknown} is not an option of a method`)
+  if (unknown !== undefined) {
+    const meant = didYouMean(unknown, Object.keys(OPTIONS))
+    throw new InvalidActor(`method ${where}: ${unknown} is not an option of a method${meant}`)
+  }
   for (const hook of HOOKS) {
     if (method[hook] !== undefined && typeof method[hook] !== "function") {
       throw new InvalidActor(`method ${where}: ${hook}: must be a function`)

@@ -90,6 +90,7 @@ describe("a definition that cannot work", () => {
     ["x", 1, "method x.run: must be a function, or an object with a function `run`"],
     ["x", {}, "method x.run: must be a function, or an object with a function `run`"],
     ["x", { run, retries: 3 }, "method x.run: retries is not an option of a method"],
+    ["x", { run, retyr: {} }, "method x.run: retyr is not an option of a method (did you mean retry?)"],
     ["x", { run, input: { path: "string" } }, /^method x\.run: input: must be a Standard Schema/],
     ["x", { run, output: true }, /^method x\.run: output: must be a Standard Schema/],
     ["x", { run, timeLimit: "soon" }, /^method x\.run: timeLimit\.hard: /],
@@ -126,6 +127,16 @@ describe("a definition that cannot work", () => {
 
   test("a queue that cannot be", () => {
     expect(() => actor("x", { queue: "a b", methods: { run } })).toThrow(/^actor x: queue: /)
+  })
+
+  test("an option that actors do not have", () => {
+    const misspelt = { isolaton: "process", methods: { run } }
+    expect(() => actor("x", misspelt)).toThrow(InvalidActor)
+    expect(() => actor("x", misspelt)).toThrow(
+      "actor x: isolaton is not an option of an actor (did you mean isolation?)",
+    )
+    const absent = { ...misspelt, isolaton: undefined }
+    expect(() => actor("x", absent)).not.toThrow()
   })
 
   test("no methods at all", () => {
