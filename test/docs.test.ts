@@ -9,6 +9,8 @@ import { Result } from "effect"
 import { expect, test } from "vitest"
 import { parse } from "yaml"
 import { readConfig } from "../plugins/nats/connection/config.ts"
+import { ACTOR_OPTIONS } from "../runtime/actor/actor.ts"
+import { METHOD_OPTIONS } from "../runtime/actor/method.ts"
 import { makeProgram } from "../runtime/cli/program.ts"
 import { SETTINGS } from "../runtime/config/settings.ts"
 import { PROBLEMS } from "../runtime/http/response.ts"
@@ -18,6 +20,7 @@ import { makeExamples, surroundings } from "./cli/examples.ts"
 import type { Project } from "./cli/project.ts"
 import { natsProgram } from "./support/servers/nats-program.ts"
 import { eventually, freePort, type Spawned, spawnProcess, spawnScript } from "./support/servers/process.ts"
+import type { Exports } from "./support/tools/exports.ts"
 import {
   anchorsOf,
   celeryBlocks,
@@ -439,6 +442,21 @@ test("every option is named on the page about the command line, or in the table 
     ["docs/command-line.md", "docs/configuration.md"].flatMap((path) => pageOf(path).text.match(/--[a-z-]+/g) ?? []),
   )
   expect(optionsOf(makeProgram(), "callboard").filter(([, option]) => !named.has(option))).toEqual([])
+})
+
+test("every option of actors and methods is named on the page about actors", () => {
+  const { text } = pageOf("docs/actors.md")
+  const table = text.slice(text.indexOf("## Options"), text.indexOf("## What a handler gets"))
+  const options = Object.keys({ ...ACTOR_OPTIONS, ...METHOD_OPTIONS }).filter((option) => option !== "methods")
+  expect(options.filter((option) => !new RegExp(`^\\|.*\`${option}\\b.* \\|`, "m").test(table))).toEqual([])
+})
+
+test("every value that applications, tests and transports import is named", () => {
+  const published: Readonly<Record<string, Exports>> = JSON.parse(read("test/fixtures/entry-points.json"))
+  const entries = ["callboard", "callboard/client", "callboard/testing", "callboard/transport"]
+  const values = new Set(entries.flatMap((entry) => published[entry]?.values ?? []))
+  expect(values.size).toBeGreaterThan(30)
+  expect([...values].filter((name) => !new RegExp(`\\b${name}\\b`).test(everything))).toEqual([])
 })
 
 test("the routes that are named are those of the OpenAPI document", async () => {

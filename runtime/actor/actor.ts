@@ -92,7 +92,8 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
   }
 }
 
-const OPTIONS: Readonly<Record<keyof ActorOptions<unknown> | "methods", true>> = {
+/** The options of an actor, by name. */
+export const ACTOR_OPTIONS: Readonly<Record<keyof ActorOptions<unknown> | "methods", true>> = {
   description: true,
   isolation: true,
   methods: true,
@@ -106,8 +107,8 @@ const OPTIONS: Readonly<Record<keyof ActorOptions<unknown> | "methods", true>> =
 /** Refuses a misspelt option: were it ignored, its default would hold. */
 const checkOptions = (name: string, given: object): void => {
   for (const [option, value] of Object.entries(given)) {
-    if (Object.hasOwn(OPTIONS, option) || value === undefined) continue
-    const meant = didYouMean(option, Object.keys(OPTIONS))
+    if (Object.hasOwn(ACTOR_OPTIONS, option) || value === undefined) continue
+    const meant = didYouMean(option, Object.keys(ACTOR_OPTIONS))
     throw new InvalidActor(`actor ${name}: ${option} is not an option of an actor${meant}`)
   }
 }

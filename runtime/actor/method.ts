@@ -63,7 +63,8 @@ const standardSchema = (where: string, field: string, schema: unknown): Standard
   throw new InvalidActor(`method ${where}: ${field}: must be a Standard Schema (Zod, Valibot …) or an Effect Schema`)
 }
 
-const OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
+/** The options of a method, by name. */
+export const METHOD_OPTIONS: Readonly<Record<keyof MethodDefinition, true>> = {
   accepts: true,
   acks: true,
   description: true,
@@ -136,9 +137,9 @@ export const eraseMethod = (
   if (!isDefinition(method)) {
     throw new InvalidActor(`method ${where}: must be a function, or an object with a function \`run\``)
   }
-  const unknown = Object.keys(method).find((key) => !Object.hasOwn(OPTIONS, key))
+  const unknown = Object.keys(method).find((key) => !Object.hasOwn(METHOD_OPTIONS, key))
   if (unknown !== undefined) {
-    const meant = didYouMean(unknown, Object.keys(OPTIONS))
+    const meant = didYouMean(unknown, Object.keys(METHOD_OPTIONS))
     throw new InvalidActor(`method ${where}: ${unknown} is not an option of a method${meant}`)
   }
   for (const hook of HOOKS) {
