@@ -176,10 +176,7 @@ test("a worker over PostgreSQL, and a transport of one's own, as the pages set t
   await worker.closed
 
   const tarball = join(folder.path, "project", `callboard-${version}.tgz`)
-  await runShell(
-    shellBlock(installedBlocks.transport).replace("install callboard ", `install ${tarball} `),
-    folder.path,
-  )
+  await runShell(shellBlock(installedBlocks.transport).replace("../callboard-0.1.0.tgz", tarball), folder.path)
   const mine = join(folder.path, "callboard-transport-mine")
   // The guide goes through the four files of this driver; outside of the repository they know the contract by its name.
   for (const name of ["mod", "driver", "link", "schema"]) {
