@@ -1,5 +1,6 @@
 /** The query of lists and of bulk decisions. */
 import type { NamedJobs as NamedRecords } from "../jobs/commands/decide.ts"
+import { FINGERPRINT } from "../jobs/outcome/fingerprint.ts"
 import type { JobView } from "../jobs/view.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
@@ -83,6 +84,9 @@ const QUERY = {
   signal: true,
 } satisfies Record<keyof JobQuery, true>
 
+/** The last characters of an id. */
+export const ID_END = /^[0-9a-f]{8}$/i
+
 const DEFAULT_LIMIT = 100
 const MAX_LIMIT = 1_000
 
@@ -94,6 +98,11 @@ export const recordQueryOf = (query: JobQuery): RecordQuery => {
   refuseUnknown(query, QUERY, "a query of jobs")
   const { limit = DEFAULT_LIMIT, since, until, budget, idEnds, ...rest } = query
   if (!(rest.states ?? []).every(isState)) refuseInput("states", NO_STATE)
+  if (rest.error !== undefined && !FINGERPRINT.test(rest.error))
+    refuseInput("error", "must be a fingerprint: 1 to 64 letters, digits, - and _")
+  if (idEnds !== undefined && !ID_END.test(idEnds)) refuseInput("idEnds", "must be eight hexadecimal characters")
+  for (const [field, time] of [["since", since] as const, ["until", until] as const])
+    if (time !== undefined && Number.isNaN(time.getTime())) refuseInput(field, "must be a valid date")
   return {
     ...rest,
     ...(idEnds === undefined ? {} : { idEnds: idEnds.toLowerCase() }),

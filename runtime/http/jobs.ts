@@ -4,9 +4,10 @@ import { setTimeout as sleep } from "node:timers/promises"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { Client } from "../client/client.ts"
-import { type JobQuery, type NamedJobs, NO_CURSOR } from "../client/job-query.ts"
+import { ID_END, type JobQuery, type NamedJobs, NO_CURSOR } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
+import { FINGERPRINT } from "../jobs/outcome/fingerprint.ts"
 import { Job, StateSchema } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"
 import { refuseInput } from "../options/refuse.ts"
@@ -85,12 +86,12 @@ const filter = {
   parent: text(Text("Id of the job that submitted it")),
   group: text(Text("The `group` of the submission")),
   error: text(
-    Schema.String.check(Schema.isPattern(/^[A-Za-z0-9_-]{1,64}$/)).annotate({
+    Schema.String.check(Schema.isPattern(FINGERPRINT)).annotate({
       description: "Fingerprint of the failure, the same for jobs that failed alike",
     }),
   ),
   idEnds: text(
-    Schema.String.check(Schema.isPattern(/^[0-9a-fA-F]{8}$/)).annotate({
+    Schema.String.check(Schema.isPattern(ID_END)).annotate({
       description: "The last eight characters of its id, where these are hexadecimal, in lower case or in capitals",
     }),
   ),
@@ -232,6 +233,8 @@ const decided = async (
   { dryRun = false, expect }: Values<typeof bulk>,
 ): Promise<Response> => {
   if ("ids" in query) return decidedNamed(client, decision, query, dryRun)
+  if (dryRun && query.after !== undefined)
+    refuseInput("cursor", "is not for a dry run, which looks at all jobs that match")
   const budget = DEFAULT_BUDGET_MS / 1_000
   const { limit: _limit, after: _after, ...which } = query
   if (dryRun) {

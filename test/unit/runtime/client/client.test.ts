@@ -100,6 +100,16 @@ test("an option that a call does not have is refused by name, in code and over H
   expect(await client.board("b").findOwner(posted.id)).toBeNull()
 })
 
+test("a filter of jobs that none can meet is refused by name", async () => {
+  await using client = await connect(`memory://${generateId()}`)
+  const never = new Date("never")
+  for (const query of [{ error: "$$$" }, { error: "" }, { idEnds: "abc" }, { since: never }, { until: never }]) {
+    const refused = { code: "invalid-input", details: { field: Object.keys(query)[0] } }
+    await expect(client.jobs(query)).rejects.toMatchObject(refused)
+    await expect(client.retryAll(query)).rejects.toMatchObject(refused)
+  }
+})
+
 test.each(["", "x".repeat(256)])("a worker by the name %j is not suspended", async (worker) => {
   await using client = await connect(`memory://${generateId()}`)
   for (const call of [client.suspend(worker), client.unsuspend(worker)])

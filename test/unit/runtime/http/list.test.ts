@@ -227,6 +227,8 @@ describe("bulk", () => {
     const cancel = await ask("POST", "/v1/jobs/cancel?queue=default&dryRun=true")
     expect(cancel.body).toMatchObject({ matches: { value: 1 }, will: 1, by: { task: { "work.echo": 1 } } })
     expect(await ask("POST", "/v1/jobs/retry?dryRun=true")).toMatchObject({ status: 400, body: { field: "state" } })
+    const later = await ask("POST", "/v1/jobs/retry?queue=default&dryRun=true&cursor=x")
+    expect(later).toMatchObject({ status: 400, body: { code: "invalid-input", field: "cursor" } })
   })
 
   test("a dry run means the jobs that were submitted right before it", async () => {
