@@ -437,6 +437,14 @@ describe("a worker of Celery that starts", () => {
     }
   }
 
+  test("counts tasks by as many names as submitters may make up, and the others by their methods", async () => {
+    const { send, ended, totals } = await open(backEnd())
+    const ids: Array<string> = []
+    for (let n = 0; n < 1_005; n++) ids.push(await send("sums.add", [1, 2], { shadow: `s${n}` }))
+    for (const id of ids) await ended(id)
+    expect([totals.counts.size, totals.counts.get("sums.add")]).toEqual([1_001, 5])
+  })
+
   test("shows a task that runs by its shadow and by its own name, and counts the tasks by the former", async () => {
     const opened = await open(backEnd())
     const ask = await asking(opened)
