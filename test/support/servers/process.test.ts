@@ -46,7 +46,10 @@ test("processes and folders are gone after a test process that was killed", asyn
 })
 
 test("free ports and eventually", async () => {
-  expect(await freePort()).toBeGreaterThan(1023)
+  const ports: number[] = []
+  while (ports.length < 600) ports.push(await freePort())
+  expect(Math.min(...ports)).toBeGreaterThan(1023)
+  expect(new Set(ports).size, "each port is given to one test alone").toBe(ports.length)
   let looks = 0
   expect(await eventually(() => ++looks === 3 && "third", { every: 1 })).toBe("third")
   const never = eventually(() => Promise.reject(new Error("why")), { deadline: 30, message: "no" })

@@ -5,7 +5,7 @@
 
 import { type ChildProcess, type StdioOptions, spawn } from "node:child_process"
 import { randomInt, randomUUID } from "node:crypto"
-import { appendFileSync, existsSync, mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs"
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs"
 import { createServer } from "node:net"
 import { tmpdir } from "node:os"
 import { delimiter, join } from "node:path"
@@ -266,11 +266,27 @@ const isFree = (port: number): Promise<boolean> =>
     server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)))
   })
 
-/** A TCP port of 127.0.0.1 that was free a moment ago. */
+/**
+ * Keeps a port from the other test processes for as long as this one lives: between the look at a port and the start of
+ * its server, and while a server is down, another process would find it free. False if another process keeps it.
+ */
+const keepPort = (port: number): boolean => {
+  const file = join(tmpdir(), `callboard-port-${port}`)
+  try {
+    writeFileSync(file, `${process.pid}\n`, { flag: "wx" })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false
+    throw error
+  }
+  removeAtEnd(file)
+  return true
+}
+
+/** A free TCP port of 127.0.0.1, which no test process gets a second time before this one has ended. */
 export async function freePort(): Promise<number> {
   for (let tries = 0; tries < 100; tries++) {
     const port = randomInt(PORTS.from, PORTS.to)
-    if (await isFree(port)) return port
+    if (keepPort(port) && (await isFree(port))) return port
   }
   throw new Error("no port is free")
 }
