@@ -11,8 +11,8 @@ const entryOf = ({ name, leaseMs }: BoardParts) =>
 
 /** Lists a process until it dies or the board is closed. Fails with `invalid-input`. */
 export const registerEntity = async (run: Run, given: BoardEntity): Promise<void> => {
-  const { kind, name, metadata } = parseEntity(given)
-  const entity = { kind, name, metadata: detailsOf(metadata).details }
+  const { kind, name } = parseEntity(given)
+  const entity = { kind, name, metadata: detailsOf(given.metadata, "metadata").details }
   const key = entityKey(entity)
   return run(async ({ connection: { store }, renewals, board }) => {
     const entry = entryOf(board)

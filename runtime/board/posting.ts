@@ -19,8 +19,8 @@ export interface Posting {
 
 /** Checks a job that is to be posted. Fails with `invalid-input`, naming the field. */
 export const postingOf = (name: string, options: PostOptions): Posting => {
-  const { details: given, priority = "NORMAL", book } = parsePost({ ...options, name })
-  const { details, length } = detailsOf(given)
+  const { priority = "NORMAL", book } = parsePost({ ...options, name })
+  const { details, length } = detailsOf(options.details)
   const content = { name, priority: accepted(parsePriority(priority)), details }
   return { content: book === undefined ? content : { ...content, book }, length }
 }

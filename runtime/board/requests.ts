@@ -7,6 +7,7 @@ import { Duration, type DurationInput, milliseconds } from "../options/duration.
 import { isName, Name, wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { isObject } from "../protocol/board.ts"
+import { plainJson } from "../protocol/codec/json.ts"
 
 const Details = Schema.Record(Schema.String, Schema.Unknown)
 const Book = Schema.Struct({ name: Name, uuid: Name })
@@ -140,18 +141,18 @@ export const entityKey = (entity: Pick<BoardEntity, "kind" | "name">): string =>
   return `${part("kind")}/${part("name")}`
 }
 
-/** The details as they are stored, and the length of their text. Fails with `invalid-input` for what JSON cannot hold. */
+/**
+ * Details, or what else `field` is, as they are stored, and the length of their text. Fails with `invalid-input` for what
+ * JSON cannot hold.
+ */
 export const detailsOf = (
   details: PostOptions["details"],
+  field = "details",
 ): { readonly details: Readonly<Record<string, unknown>>; readonly length: number } => {
   if (details === undefined) return { details: {}, length: 2 }
-  try {
-    const text = JSON.stringify(details)
-    const written: unknown = text === undefined ? undefined : JSON.parse(text)
-    if (!isObject(written)) throw new TypeError("they are no object there")
-    return { details: written, length: text.length }
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause)
-    throw new CallboardError("invalid-input", `details: cannot be written as JSON: ${why}`, { field: "details" })
-  }
+  const text = plainJson(details, field)
+  if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure, { field })
+  const written: unknown = JSON.parse(text.success)
+  if (!isObject(written)) return refuseInput(field, "must be an object, as JSON too")
+  return { details: written, length: text.success.length }
 }

@@ -6,10 +6,11 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
+import { metaInJson } from "../jobs/changed-meta.ts"
 import { type JobHandle, resultsWaitOf, timeoutOf, type WaitOptions } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import { BatchReceipts, errorOf, Job, JobResult, ReceiptSchema, RunResults } from "../jobs/responses.ts"
-import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
+import { type Submission, type SubmissionFields, withPlainFields } from "../jobs/submission/submission.ts"
 import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { checkScheduleName } from "../schedules/fields.ts"
@@ -150,7 +151,7 @@ const clientOf = (request: Request): HttpClient => {
       cancel: (options) => ask(Job, `${path}/cancel`, { method: "POST", query: { ...options } }),
       retry: ({ from } = {}) =>
         ask(Job, `${path}/retry${from === undefined ? "" : `?from=${from}`}`, { method: "POST" }),
-      patchMeta: (patch) => ask(Job, `${path}/meta`, { method: "PATCH", body: patch }),
+      patchMeta: async (patch) => ask(Job, `${path}/meta`, { method: "PATCH", body: metaInJson(() => patch, id) }),
       delete: async (options) => {
         await ask(Schema.Undefined, path, { method: "DELETE", query: { ...options } })
       },
@@ -159,14 +160,14 @@ const clientOf = (request: Request): HttpClient => {
 
   return {
     submit: async <R>(task: string, fields: SubmissionFields = {}) => {
-      const body = withId({ ...fields, task })
+      const body = prepared({ ...fields, task })
       const answer = Result.flatMap(await request("/v1/jobs", { method: "POST", body }), read(ReceiptSchema))
       if (Result.isFailure(answer)) throw unconfirmed(body.id, answer.failure.error)
       return { ...job<R>(answer.success.id), receipt: receiptOf(answer.success) }
     },
     submitMany: async (submissions, { atomic = false } = {}) => {
       if (submissions.length === 0) return []
-      const body = submissions.map(withId)
+      const body = submissions.map((each, index) => prepared(each, index))
       const path = atomic ? "/v1/jobs?atomic=true" : "/v1/jobs"
       const answer = Result.flatMap(await request(path, { method: "POST", body }), read(BatchReceipts))
       if (Result.isSuccess(answer)) {
@@ -202,6 +203,14 @@ const httpSchedules = (ask: Ask): HttpSchedules => {
     run: async (name) => ask(PostedJob, `${pathOf(name)}/run`, { method: "POST" }),
     delete: async (name) => ask(Schema.Undefined, pathOf(name), { method: "DELETE" }),
   }
+}
+
+/** The task as it is sent. Fails as a client over a transport does for what plain JSON cannot hold. */
+const prepared = (task: Submission, index?: number): Submission => {
+  const plain = withPlainFields(task)
+  if (Result.isSuccess(plain)) return withId(plain.success)
+  const { code, message, details } = plain.failure
+  throw new CallboardError(code, message, { ...details, ...(index === undefined ? {} : { index }) })
 }
 
 /** The task with an id. One that is to be unique needs an id of its caller, and is sent without one to be refused. */

@@ -1,5 +1,7 @@
 /** Checks a change of a job's meta data, from its handler or from outside. */
+import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
+import { plainJson } from "../protocol/codec/json.ts"
 import { type Meta, mergePatch } from "../protocol/meta-patch.ts"
 import { isPlainObject } from "../protocol/value.ts"
 
@@ -10,14 +12,11 @@ const refused = (why: string, id: string) => new CallboardError("invalid-input",
 
 /** A copy of meta data, or of a change, as JSON keeps it. Fails with `invalid-input`, also by its size. */
 export const metaInJson = (make: () => unknown, id: string): Meta => {
-  let text: string
-  try {
-    text = JSON.stringify(make())
-  } catch (cause) {
-    throw refused(cause instanceof Error ? cause.message : String(cause), id)
-  }
-  if (text.length > MAX_META) throw refused(`has ${text.length} characters, and ${MAX_META} are allowed`, id)
-  return JSON.parse(text)
+  const text = plainJson(make(), "meta")
+  if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure, { field: "meta", id })
+  const { length } = text.success
+  if (length > MAX_META) throw refused(`has ${length} characters, and ${MAX_META} are allowed`, id)
+  return JSON.parse(text.success)
 }
 
 /**

@@ -6,6 +6,7 @@ import { CallboardError } from "../../errors.ts"
 import { Duration } from "../../options/duration.ts"
 import { isName, JobId, Json, Name, Text } from "../../options/fields.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
+import { plainJson } from "../../protocol/codec/json.ts"
 import { MOST_PARENTS } from "../../protocol/headers.ts"
 import { ChordField } from "./chord.ts"
 import { FollowUps, TimeLimitField } from "./follow-ups.ts"
@@ -121,6 +122,25 @@ const plainSubmission = (value: object): Submission | undefined => {
   return "input" in value ? { task: value.task, input: value.input } : { task: value.task }
 }
 
+/** The fields that travel, and are shown, as plain JSON. */
+const PLAIN_FIELDS = ["details", "meta", "headers"] as const
+
+/**
+ * A submission with these fields as plain JSON holds them, from a transport as over HTTP. Fails with `invalid-input` where
+ * that would not hold what they are, naming the place.
+ */
+export const withPlainFields = <S extends object>(submission: S): Result.Result<S, CallboardError> => {
+  let plain = submission
+  for (const field of PLAIN_FIELDS) {
+    const given: unknown = Reflect.get(submission, field)
+    if (given === undefined) continue
+    const text = plainJson(given, field)
+    if (Result.isFailure(text)) return Result.fail(new CallboardError("invalid-input", text.failure, { field }))
+    plain = { ...plain, [field]: JSON.parse(text.success) }
+  }
+  return Result.succeed(plain)
+}
+
 /** Checks the shape of a submission. Fails with `unsupported`, `unknown-field` or `invalid-input`, naming the field. */
 export const parseSubmission = (value: unknown): Result.Result<Submission, CallboardError> => {
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
@@ -128,7 +148,9 @@ export const parseSubmission = (value: unknown): Result.Result<Submission, Callb
   }
   const plain = plainSubmission(value)
   if (plain !== undefined) return Result.succeed(plain)
-  const decoded = decode(value)
+  const carried = withPlainFields(value)
+  if (Result.isFailure(carried)) return Result.fail(carried.failure)
+  const decoded = decode(carried.success)
   if (Result.isSuccess(decoded)) return Result.succeed(decoded.success)
   for (const field of Object.keys(value)) {
     if (UNSUPPORTED_FIELDS.has(field)) {

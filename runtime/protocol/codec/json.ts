@@ -375,12 +375,54 @@ export const jsonForm = (value: unknown, name: string): Result.Result<unknown, s
     if (plain !== NOT_PLAIN) return Result.succeed(plain)
     return Result.succeed(JSON.parse(write(value, MAX_DEPTH, name, STRICT)))
   } catch (cause) {
-    return Result.fail(
-      cause instanceof Unserialisable || cause instanceof RangeError
-        ? cause.message
-        : `${name} cannot be written as JSON: ${String(cause)}`,
-    )
+    return Result.fail(noJson(cause, name))
   }
+}
+
+/** Why a value cannot be written as JSON. */
+const noJson = (cause: unknown, name: string): string =>
+  cause instanceof Unserialisable || cause instanceof RangeError
+    ? cause.message
+    : `${name} cannot be written as JSON: ${String(cause)}`
+
+/**
+ * The text of `JSON.stringify`, for what is carried as plain JSON, such as meta data: a date is its text there, and nothing
+ * is a typed value. Fails, naming the place, on what this text would not tell: numbers that are not finite, integers of
+ * type `bigint`, bytes, and what {@link jsonForm} refuses or takes from the inside of an object, such as a `Map`.
+ */
+export const plainJson = (value: unknown, name: string): Result.Result<string, string> => {
+  try {
+    checkPlain(value, MAX_DEPTH, name)
+    return Result.succeed(JSON.stringify(value) ?? "null")
+  } catch (cause) {
+    return Result.fail(noJson(cause, name))
+  }
+}
+
+const checkPlain = (value: unknown, depth: number, path: string): void => {
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+    case "undefined":
+      return
+    case "number":
+      if (Number.isFinite(value)) return
+      throw unserialisable(path, `is ${value}, which JSON lacks: give text`)
+    case "object":
+      break
+    default:
+      throw unserialisable(path, `is a ${typeof value}, which JSON lacks`)
+  }
+  if (value === null) return
+  if (depth === 0) throw tooDeep(path)
+  if (Array.isArray(value)) {
+    for (const [at, item] of value.entries()) checkPlain(item, depth - 1, `${path}[${at}]`)
+    return
+  }
+  if (value instanceof Date && dateText(value) === "") throw unserialisable(path, "is an invalid date")
+  if (ArrayBuffer.isView(value)) throw unserialisable(path, "holds bytes, which JSON lacks: give text, such as base64")
+  if ("toJSON" in value && typeof value.toJSON === "function") checkPlain(value.toJSON(""), depth - 1, path)
+  else for (const [key, item] of ownEntries(value, path)) checkPlain(item, depth - 1, `${path}.${key}`)
 }
 
 /** The value of a {@link jsonForm}, which is left as it is. A form that holds no typed value is its own value. */

@@ -198,3 +198,63 @@ describe("what is refused", () => {
     expect(deep).toMatchObject({ state: "failed", error: { ...error, message } })
   })
 })
+
+describe("what is carried as plain JSON: details, meta data, headers, and the details of a board's job", () => {
+  const clients = () => [running.service.client, connectHttp(running.url)] as const
+
+  /** Gives a value to each of these; the results are what is stored, or the error. */
+  const carried = async (given: Record<string, unknown>) => {
+    const answers: Array<unknown> = []
+    for (const client of clients()) {
+      const { id } = await client.submit("probe.take", { input: {}, delay: 60 })
+      for (const field of ["details", "meta", "headers"] as const)
+        answers.push(
+          await client.submit("probe.take", { [field]: given, delay: 60 }).then(
+            async (job) => (await job.find())[field],
+            (cause: unknown) => cause,
+          ),
+        )
+      const changed = async () => (await client.job(id).patchMeta(given)).meta
+      answers.push(await changed().catch((cause: unknown) => cause))
+      const posted = client.board("values").post("a", { details: given })
+      answers.push(
+        await posted.then(
+          ({ details }) => details,
+          (cause: unknown) => cause,
+        ),
+      )
+    }
+    return answers
+  }
+
+  test.each<[string, unknown, string]>([
+    ["a Map", new Map([["a", 1]]), "at is a Map"],
+    ["a Set", new Set([1]), "at is a Set"],
+    ["NaN", Number.NaN, "at is NaN"],
+    ["a bigint", 1n, "at is a bigint"],
+    ["bytes", new Uint8Array(2), "at holds bytes"],
+    ["an invalid date", new Date(Number.NaN), "at is an invalid date"],
+    ["a function", () => 1, "at is a function"],
+    ["an Error", new Error("x"), "at is an Error"],
+  ])("%s is refused by its place", async (_name, value, message) => {
+    for (const answer of await carried({ items: [{ at: value }] }))
+      expect(answer).toMatchObject({
+        code: "invalid-input",
+        message: expect.stringMatching(`^(details|meta|headers)\\.items\\[0\\]\\.${message}`),
+      })
+  })
+
+  test("a Map in the place of the object is refused", async () => {
+    const map = Object.assign(new Map([["a", 1]]))
+    for (const answer of await carried(map)) expect(answer).toMatchObject({ code: "invalid-input" })
+    await expect(
+      running.service.client.board("values").registerEntity({ kind: "a", name: "b", metadata: map }),
+    ).rejects.toMatchObject({ code: "invalid-input", message: expect.stringContaining("metadata is a Map") })
+  })
+
+  test("a date is its text, and the rest is itself", async () => {
+    const given = { at: new Date(0), list: [1.5, null, true], none: undefined, deep: { text: "a" } }
+    for (const answer of await carried(given))
+      expect(answer).toEqual({ at: "1970-01-01T00:00:00.000Z", list: [1.5, null, true], deep: { text: "a" } })
+  })
+})

@@ -6,10 +6,8 @@ import { parseSubmission } from "../../../../../runtime/jobs/submission/submissi
 export const NOW = Date.UTC(2031, 5, 7, 8, 9, 10, 500)
 const CONTEXT: PlanContext = { now: NOW, id: "own", origin: "gen1@here", defaults: { queue: "default" } }
 
-const planned = (fields: object, context: Partial<PlanContext> = {}) => {
-  const checked = Result.getOrThrow(parseSubmission({ task: "echo", ...fields }))
-  return plan(checked, { ...CONTEXT, ...context })
-}
+const planned = (fields: object, context: Partial<PlanContext> = {}) =>
+  Result.flatMap(parseSubmission({ task: "echo", ...fields }), (checked) => plan(checked, { ...CONTEXT, ...context }))
 
 export const posting = (fields: object, context?: Partial<PlanContext>) => Result.getOrThrow(planned(fields, context))
 
