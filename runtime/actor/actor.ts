@@ -10,7 +10,7 @@ import { milliseconds } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
 import { isExact, jsonSchemaOf } from "../options/json-schema.ts"
 import { rateText } from "../options/limit.ts"
-import { didYouMean, type Refuse } from "../options/refuse.ts"
+import { didYouMean, type Refuse, refuseInput } from "../options/refuse.ts"
 import { checkActorName, checkQueueName } from "../protocol/name.ts"
 import type { ActorDefinition, ActorOptions, ErasedMethod, RestartPolicy } from "./definition.ts"
 import type { InputOf, MethodsOf, NoProblem, Problems, ResultOf } from "./inference.ts"
@@ -102,6 +102,26 @@ export const ACTOR_OPTIONS: Readonly<Record<keyof ActorOptions<unknown> | "metho
   restart: true,
   start: true,
   stop: true,
+}
+
+/** Whether a value was made by {@link actor}. */
+export const isActor = (value: unknown): value is ActorDefinition =>
+  typeof value === "object" &&
+  value !== null &&
+  "_tag" in value &&
+  value._tag === "Actor" &&
+  "methods" in value &&
+  value.methods instanceof Map
+
+/** Fails with `CallboardError` `invalid-input` for what is no list of actors, such as an actor alone. */
+export const checkActors = (actors: unknown): void => {
+  if (!(Array.isArray(actors) && actors.every(isActor)))
+    refuseInput("actors", "must be a list of actors, as `actor()` returns them")
+}
+
+/** Fails with `CallboardError` `invalid-input` for what is no actor. */
+export const checkActor = (actor: unknown): void => {
+  if (!isActor(actor)) refuseInput("actor", "must be an actor, as `actor()` returns it")
 }
 
 /** Refuses a misspelt option: were it ignored, its default would hold. */

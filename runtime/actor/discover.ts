@@ -2,7 +2,7 @@
 import { readdir } from "node:fs/promises"
 import { extname, join, resolve } from "node:path"
 import { pathToFileURL } from "node:url"
-import type { ActorDefinition } from "./actor.ts"
+import { type ActorDefinition, isActor } from "./actor.ts"
 
 /** The actors of a folder cannot be loaded: the message names the file or the folder, and what to do. */
 export class DiscoveryFailed extends Error {
@@ -11,15 +11,6 @@ export class DiscoveryFailed extends Error {
 }
 
 const EXTENSIONS = new Set([".ts", ".js", ".mts", ".mjs", ".tsx", ".jsx"])
-
-/** Whether a value was made by `actor()`. */
-export const isActor = (value: unknown): value is ActorDefinition =>
-  typeof value === "object" &&
-  value !== null &&
-  "_tag" in value &&
-  value._tag === "Actor" &&
-  "methods" in value &&
-  value.methods instanceof Map
 
 /** Modules that may export actors: the files of the folder, and `mod.ts` or `index.ts` of each folder in it. */
 const modulesOf = async (folder: string): Promise<ReadonlyArray<string>> => {

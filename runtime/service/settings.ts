@@ -4,7 +4,7 @@
 
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import type { ActorDefinition } from "../actor/actor.ts"
+import { type ActorDefinition, isActor } from "../actor/actor.ts"
 import { DEFAULT_QUEUE } from "../cluster/directory.ts"
 import { problemOf } from "../config/file.ts"
 import { HttpConfig, LogConfig } from "../config/groups.ts"
@@ -83,8 +83,6 @@ const prefetchOf = ({ queues = [], order = DEFAULTS.order }: ServeOptions): numb
 const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
 const isFunction = (value: unknown): value is (...args: ReadonlyArray<unknown>) => unknown =>
   typeof value === "function"
-const isActor = (value: unknown): value is ActorDefinition =>
-  isObject(value) && "_tag" in value && value._tag === "Actor"
 
 const AnyFunction = Schema.declare(isFunction, { expected: "a function" })
 const AnyObject = Schema.declare(isObject, { expected: "an object" })

@@ -3,10 +3,11 @@
  * answer lost. Time is virtual, so leases end at once.
  */
 
-import type { ActorDefinition } from "../actor/actor.ts"
+import { type ActorDefinition, checkActor } from "../actor/actor.ts"
 import { connect } from "../client/client.ts"
 import { builtin } from "../connection/builtin.ts"
 import type { JobView } from "../jobs/view.ts"
+import { refuseUnknown } from "../options/refuse.ts"
 import { serve } from "../service/serve.ts"
 import type { Driver, Plugin } from "../transport/driver.ts"
 import { TransportError } from "../transport/errors.ts"
@@ -42,6 +43,16 @@ export interface CrashOptions<Seen> {
   readonly wrap?: (driver: Driver) => Driver
 }
 
+const CRASH_OPTIONS = {
+  method: true,
+  input: true,
+  begin: true,
+  look: true,
+  cancelAt: true,
+  freeze: true,
+  wrap: true,
+} satisfies Readonly<Record<keyof CrashOptions<unknown>, true>>
+
 /**
  * Runs a method of an actor once to its end, and then twice for each write of its job: its worker dies before that write, or
  * after it, and another one goes on. The first end is that of the run without a crash. Holds a virtual clock meanwhile.
@@ -61,6 +72,8 @@ export const crashEverywhere = async <Seen>(
   actor: ActorDefinition,
   options: CrashOptions<Seen>,
 ): Promise<ReadonlyArray<CrashEnd<Seen>>> => {
+  checkActor(actor)
+  refuseUnknown(options, CRASH_OPTIONS, "crashEverywhere()")
   const uncut = await runWith(actor, options, Number.POSITIVE_INFINITY, "before")
   const ends: Array<CrashEnd<Seen>> = [uncut]
   for (let write = 0; write < uncut.writes; write++)

@@ -17,7 +17,7 @@
  * ```
  */
 import * as Effect from "effect/Effect"
-import type { ActorDefinition, ErasedMethod } from "../actor/actor.ts"
+import { type ActorDefinition, checkActor, checkActors, type ErasedMethod } from "../actor/actor.ts"
 import type { ActorHandle, AnyActor } from "../actor/actor-handle.ts"
 import { Retry } from "../actor/job.ts"
 import type { Client } from "../client/client.ts"
@@ -27,6 +27,7 @@ import type { SubmittedJob } from "../jobs/handle.ts"
 import type { SubmissionFields } from "../jobs/submission/submission.ts"
 import type { JobView } from "../jobs/view.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { isTerminal, STATES } from "../protocol/state.ts"
 import { serve } from "../service/serve.ts"
 import type { Service } from "../service/service.ts"
@@ -116,20 +117,34 @@ export class NotDrained extends Error {
   }
 }
 
+const RUN_OPTIONS = {
+  actors: true,
+  concurrency: true,
+  timeout: true,
+  backoff: true,
+  clock: true,
+} satisfies Readonly<Record<keyof RunOptions, true>>
+
 /** Serves an actor, and resolves when it takes tasks. Fails with `ActorStartFailed`, and like `serve()`. */
 export const runActor = async <A extends AnyActor & ActorDefinition>(
   actor: A,
   options: RunOptions = {},
 ): Promise<ActorRun<A>> => {
+  refuseUnknown(options, RUN_OPTIONS, "runActor()")
+  const { clock, backoff = "none", actors = [] } = options
+  checkActor(actor)
+  checkActors(actors)
+  if (backoff !== "none" && backoff !== "real") refuseInput("backoff", "must be none or real")
+  if (clock !== undefined && typeof clock?.until !== "function")
+    refuseInput("clock", "must be what virtualClock() returns")
   const timeoutMs = milliseconds("timeout", options.timeout ?? 5)
-  const { clock } = options
   const { lines, log } = collectLog()
   const transport = `observed://${newBoardName()}`
   const { plugin, submitted } = observedTransport(clock?.seed)
   const transports = { observed: plugin }
   // Loads what is loaded only once it is needed, since a virtual clock does not stand still for that.
   if (clock !== undefined) await (await connectTransport(transport, { transports })).close()
-  const served: ReadonlyArray<ActorDefinition> = [actor, ...(options.actors ?? [])]
+  const served: ReadonlyArray<ActorDefinition> = [actor, ...actors]
   const inTime: InTime =
     clock === undefined
       ? (promise) => promise
@@ -137,7 +152,7 @@ export const runActor = async <A extends AnyActor & ActorDefinition>(
   const serving = serve({
     transport,
     transports,
-    actors: options.backoff === "real" ? served : served.map(retryAtOnce),
+    actors: backoff === "real" ? served : served.map(retryAtOnce),
     concurrency: options.concurrency ?? 4,
     grace: 1,
     signals: false,
@@ -196,6 +211,7 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
   }
 
   async drain(options: { readonly timeout?: DurationInput } = {}): Promise<void> {
+    refuseUnknown(options, { timeout: true }, "drain()")
     const timeoutMs = options.timeout === undefined ? this.#timeoutMs : milliseconds("timeout", options.timeout)
     return this.#inTime(this.#drain(timeoutMs), timeoutMs)
   }

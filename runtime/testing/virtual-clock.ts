@@ -5,6 +5,7 @@
  */
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { EventLoop } from "./event-loop.ts"
 import { Random, replaceRandomness } from "./random.ts"
 
@@ -34,6 +35,8 @@ export interface VirtualClockOptions {
   readonly seed?: number
 }
 
+const CLOCK_OPTIONS = { start: true, seed: true } satisfies Readonly<Record<keyof VirtualClockOptions, true>>
+
 /** Failure of {@link VirtualClock.until}: the promise has not settled. */
 export class StillWaiting extends Error {
   readonly _tag = "StillWaiting"
@@ -50,7 +53,7 @@ const SEEDED_START = Date.UTC(2030, 0, 1)
 let isHeld = false
 
 /**
- * Takes over the time of this process. `seed`: a whole number
+ * Takes over the time of this process. Fails with `CallboardError` `invalid-input`, naming the option. `seed`: a whole number
  * that all randomness follows from, ids and back-offs with jitter included; the transport of `runActor` then takes its time over
  * every call, drawn from the seed, so that jobs overtake each other in another way with each seed, and in the same way again.
  *
@@ -62,9 +65,13 @@ let isHeld = false
  * expect((await job.find()).state).toBe("succeeded")
  * ```
  */
-export const virtualClock = ({ start, seed }: VirtualClockOptions = {}): VirtualClock => {
+export const virtualClock = (options: VirtualClockOptions = {}): VirtualClock => {
   if (isHeld) throw new Error("there is a virtual clock already: dispose of it first (`using clock = virtualClock()`)")
-  if (seed !== undefined && !Number.isSafeInteger(seed)) throw new Error(`seed: a whole number, not ${seed}`)
+  refuseUnknown(options, CLOCK_OPTIONS, "virtualClock()")
+  const { start, seed } = options
+  if (start !== undefined && !(start instanceof Date && Number.isFinite(start.getTime())))
+    refuseInput("start", "must be a valid Date")
+  if (seed !== undefined && !Number.isSafeInteger(seed)) refuseInput("seed", `a whole number, not ${seed}`)
   isHeld = true
   return new Clock(start?.getTime() ?? (seed === undefined ? Date.now() : SEEDED_START), seed)
 }
@@ -114,7 +121,9 @@ class Clock extends EventLoop implements VirtualClock {
     return this.#inTurn(() => this.runTo(this.elapsed + ms))
   }
 
-  until<A>(promise: Promise<A>, { within = LONGEST_WAIT }: { readonly within?: DurationInput } = {}): Promise<A> {
+  until<A>(promise: Promise<A>, options: { readonly within?: DurationInput } = {}): Promise<A> {
+    refuseUnknown(options, { within: true }, "until()")
+    const { within = LONGEST_WAIT } = options
     const withinMs = milliseconds("within", within)
     let isSettled = false
     const settled = (): void => {
@@ -144,6 +153,8 @@ export interface SeedOptions {
   readonly from?: number
 }
 
+const SEED_OPTIONS = { seeds: true, from: true } satisfies Readonly<Record<keyof SeedOptions, true>>
+
 /** Failure of {@link forEachSeed}: the test has failed under this seed, with `cause`. */
 export class SeedFailed extends Error {
   readonly _tag = "SeedFailed"
@@ -169,10 +180,13 @@ export class SeedFailed extends Error {
  * ```
  */
 export const forEachSeed = async (
-  { seeds = 100, from = 1 }: SeedOptions,
+  options: SeedOptions,
   test: (clock: VirtualClock, seed: number) => Promise<void>,
 ): Promise<void> => {
+  refuseUnknown(options, SEED_OPTIONS, "forEachSeed()")
+  const { seeds = 100, from = 1 } = options
   wholeNumber("seeds", seeds, { least: 1 })
+  if (!Number.isSafeInteger(from)) refuseInput("from", "must be a whole number")
   for (let seed = from; seed < from + seeds; seed++) {
     using clock = virtualClock({ seed })
     try {

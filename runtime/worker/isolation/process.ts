@@ -5,7 +5,7 @@
  */
 import { Worker as Thread } from "node:worker_threads"
 import type { ActorDefinition } from "../../actor/actor.ts"
-import { isActor } from "../../actor/discover.ts"
+import { isActor } from "../../actor/actor.ts"
 import type { JobLog } from "../../actor/step.ts"
 import { CallboardError, type ErrorCode, WaitTimeout } from "../../errors.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"

@@ -165,6 +165,22 @@ describe("runActor", () => {
     }
   })
 
+  test.each<[string, unknown, unknown]>([
+    ["actor", {}, {}],
+    ["actor", undefined, {}],
+    ["concurency", shop, { concurency: 1 }],
+    ["backoff", shop, { backoff: "sometimes" }],
+    ["actors", shop, { actors: other }],
+    ["actors", shop, { actors: [{}] }],
+    ["clock", shop, { clock: {} }],
+  ])("what is wrong is refused by its name: %s", async (field, given, options) => {
+    await expect(Reflect.apply(runActor, undefined, [given, options])).rejects.toMatchObject({
+      _tag: "CallboardError",
+      code: "invalid-input",
+      details: { field },
+    })
+  })
+
   test("a start that fails is told", async () => {
     const broken = actor("broken", { start: () => Promise.reject(new Error("no database")), methods: { run: () => 1 } })
     await expect(runActor(broken)).rejects.toMatchObject({

@@ -177,6 +177,8 @@ describe("a seed", () => {
         code: "invalid-input",
         message: "seeds: must be a whole number, 1 or more",
       })
+    for (const from of [Number.NaN, 0.5])
+      await expect(forEachSeed({ from }, async () => void ran++)).rejects.toMatchObject({ details: { field: "from" } })
     expect(ran).toBe(0)
   })
 
@@ -191,6 +193,18 @@ describe("a seed", () => {
     expect(drawn(3)).toEqual(drawn(3))
     expect(drawn(4)[1]).not.toBe(uuid)
     expect(crypto.randomUUID).toBe(randomUUID)
+  })
+
+  test.each<[string, string, unknown]>([
+    ["start", "text", { start: "2030-01-01" }],
+    ["start", "no moment", { start: new Date("soon") }],
+    ["begin", "unknown", { begin: new Date(0) }],
+    ["seed", "no whole number", { seed: 0.5 }],
+  ])("an option that is wrong is refused, and no clock is held: %s, %s", (field, _why, options) => {
+    expect(() => virtualClock(Object.assign({}, options))).toThrow(
+      expect.objectContaining({ code: "invalid-input", details: expect.objectContaining({ field }) }),
+    )
+    virtualClock()[Symbol.dispose]()
   })
 
   test("is a whole number, and randomness is given back", () => {
