@@ -8,7 +8,7 @@ import { openCeleryMessages } from "../connection/celery.ts"
 import { JobCancelled, JobExpired, JobFailed, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
-import { refuseInput } from "../options/refuse.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { NO_EMBED } from "../protocol/body.ts"
 import { decodeEvents, type ReceivedEvent } from "../protocol/celery/event.ts"
 import { applySignature, parseSignature, type Signature } from "../protocol/celery/signature.ts"
@@ -33,6 +33,10 @@ export interface CeleryConnectSettings {
   /** Name of the connections, which the broker may show. Defaults to `callboard@<host>:<pid>`. */
   readonly name?: string
 }
+
+const CONNECT_SETTINGS = { broker: true, resultBackend: true, queue: true, name: true } satisfies Readonly<
+  Record<keyof CeleryConnectSettings, true>
+>
 
 /** Arguments and options of a task for a worker of Celery. */
 export interface CeleryTask {
@@ -91,6 +95,7 @@ export interface ControlOptions {
  * the transport of a URL has no counterpart in Celery.
  */
 export const connectCelery = async (settings: CeleryConnectSettings): Promise<CeleryClient> => {
+  refuseUnknown(settings, CONNECT_SETTINGS, "connectCelery()")
   const name = settings.name ?? `callboard@${hostname()}:${process.pid}`
   const messages = await openCeleryMessages(settings.broker, { name })
   if (messages === undefined) throw new TransportError("unsupported", "broker: no broker of Celery has this URL")

@@ -50,7 +50,7 @@ import { jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
-import { refuseUnknown } from "../options/refuse.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { Schedules } from "../schedules/schedules.ts"
 import { type QueueStats, queueStats } from "../statistics/queue-stats.ts"
 import { Statistics } from "../statistics/statistics.ts"
@@ -112,6 +112,8 @@ export const clientParts = async (
   settings: ClientSettings,
 ): Promise<{ readonly connection: Connection; readonly options: ClientOptions }> => {
   const { taskNames, taskSentEvents = false, failureTtl } = settings
+  if (taskNames !== undefined && !(taskNames instanceof Map))
+    refuseInput("taskNames", "must be a Map of task names to methods")
   const keepMs = failureTtl === undefined ? undefined : timeToLive("failureTtl", failureTtl)
   const tracing = await openTracing(settings)
   const connection = await openConnection(target, settings, keepMs === undefined ? undefined : () => keepMs)

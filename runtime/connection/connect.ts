@@ -101,6 +101,8 @@ export const connectTransport = async (target: string | object, settings: Connec
     const lease = leaseOf(target, settings)
     if (!(lease >= 1000 && lease <= 86_400_000)) throw invalid("lease: must be from 1 second to 1 day")
     const heartbeat = settings.heartbeatMs ?? DEFAULT_HEARTBEAT_MS
+    const timeout = settings.timeoutMs ?? 5_000
+    if (!(timeout >= 1 && timeout <= 86_400_000)) throw invalid("timeoutMs: must be from 1 to 86,400,000 (a day)")
     if (heartbeat !== 0 && !(heartbeat >= 1000)) throw invalid("heartbeat: must be 0 (off), or at least 1 second")
     return {
       namespace,
@@ -108,7 +110,7 @@ export const connectTransport = async (target: string | object, settings: Connec
       heartbeat,
       ...(settings.reconnectDelay === undefined ? {} : { reconnectDelay: settings.reconnectDelay }),
       name: settings.name ?? `callboard@${hostname()}:${process.pid}`,
-      timeout: settings.timeoutMs ?? 5_000,
+      timeout,
     }
   }
   if (typeof target !== "string") {
@@ -116,7 +118,7 @@ export const connectTransport = async (target: string | object, settings: Connec
     if (adopted === undefined) {
       throw new TransportError(
         "unsupported",
-        "this client object belongs to no known transport; give a URL, or a plugin under `transports`",
+        "this client object belongs to no known transport; give a URL as text, or a plugin under `transports`",
       )
     }
     return adopted
@@ -171,7 +173,11 @@ const isBuiltin = (scheme: string): scheme is BuiltinScheme => Object.hasOwn(bui
 
 const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<AnyPlugin> => {
   const configured = settings.transports !== undefined && Object.hasOwn(settings.transports, scheme)
-  if (configured && settings.transports?.[scheme] !== undefined) return settings.transports[scheme]
+  if (configured && settings.transports?.[scheme] !== undefined) {
+    const plugin: unknown = settings.transports[scheme]
+    if (isPlugin(plugin)) return plugin
+    throw invalid(`transports.${scheme}: must be a transport plugin, an object with \`schemes\` and \`connect\``)
+  }
   if (isBuiltin(scheme)) return builtin[scheme]()
   const packageName = `callboard-transport-${scheme}`
   let found: unknown

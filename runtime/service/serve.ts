@@ -46,6 +46,8 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       "a file that defines isolated actors must not call serve() when it is loaded: move the actors to a file of their own",
     )
   }
+  if (typeof options !== "object" || options === null)
+    throw new CallboardError("invalid-input", "the options of serve() are an object, such as { actors: [orders] }")
   if ((options.actors ?? []).length > 0 && !("bun" in process.versions || "deno" in process.versions)) {
     throw new CallboardError(
       "unsupported",

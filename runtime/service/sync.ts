@@ -2,7 +2,7 @@
  * A client that runs each submitted task at once, in its own process. The task is in no queue of the transport: it runs
  * over a transport in memory, and its record is stored when it has ended.
  */
-import { type ActorDefinition, describeActor } from "../actor/actor.ts"
+import { type ActorDefinition, checkActors, describeActor } from "../actor/actor.ts"
 import { CLIENT_SETTINGS, Client, type ClientSettings, clientParts } from "../client/client.ts"
 import { nextRunOf, submitNextRuns } from "../client/submitting/deleted-job.ts"
 import { resultOfEarlier } from "../client/submitting/publisher.ts"
@@ -31,6 +31,10 @@ export interface SyncSettings extends ClientSettings {
   readonly resultTtl?: DurationInput
 }
 
+const SYNC_SETTINGS = { ...CLIENT_SETTINGS, actors: true, resultTtl: true } satisfies Readonly<
+  Record<keyof SyncSettings, true>
+>
+
 /** Queue of the transport in memory. The task's own queue is only in its record. */
 const LOCAL = "sync"
 
@@ -48,8 +52,9 @@ const LOCAL = "sync"
  * ```
  */
 export const connectSync = async (target: string | object, settings: SyncSettings): Promise<Client> => {
+  refuseUnknown(settings, SYNC_SETTINGS, "connectSync()")
   const { actors, resultTtl, ...clientSettings } = settings
-  refuseUnknown(clientSettings, CLIENT_SETTINGS, "connectSync()")
+  checkActors(actors)
   const { connection, options } = await clientParts(target, clientSettings)
   try {
     const local = await serve({

@@ -108,7 +108,24 @@ describe("options", () => {
   })
 })
 
+test.each([0, -1, Number.NaN, Number.POSITIVE_INFINITY])(
+  "a timeout of %d milliseconds is refused",
+  async (timeoutMs) => {
+    const { transports, asked } = spy()
+    await expect(connectTransport("spy:", { transports, timeoutMs })).rejects.toMatchObject({ reason: "invalid" })
+    expect(asked).toEqual([])
+  },
+)
+
 describe("the plugin", () => {
+  test("is refused, by its scheme, where it is none", async () => {
+    for (const text of ["{}", "5", "null", '{"schemes": ["own"]}'])
+      await expect(connectTransport("own:", { transports: { own: JSON.parse(text) } })).rejects.toMatchObject({
+        reason: "invalid",
+        message: expect.stringMatching(/^transports\.own: must be/),
+      })
+  })
+
   test("may connect to a driver, of which the rest is made", async () => {
     const board = new LeastBoard()
     const plugin: Plugin = {
