@@ -82,11 +82,16 @@ export class Board implements JobBoard, AsyncDisposable {
     return this.#session !== undefined
   }
 
-  /** Connects the board; does nothing where it is connected. Fails as the transport does. */
+  /**
+   * Connects the board; does nothing where it is connected. Fails with `transport-unavailable`, and with `invalid-input` and
+   * `unsupported` for what the transport does not have.
+   */
   connect(): Promise<void> {
     return this.#inTurn(async () => {
       if (this.#session !== undefined) return
-      const { connection, close } = await this.#open()
+      const { connection, close } = await this.#open().catch((thrown: unknown) => {
+        throw boardError(this.name, thrown)
+      })
       this.#session = new Session(this.#parts, connection, close)
       if (this.#parts.listeners.isUsed) await this.#session.listen()
     })

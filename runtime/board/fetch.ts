@@ -38,14 +38,16 @@ export const boardConfiguration = (
   source: BoardSource,
   explicit: Readonly<Record<string, unknown>> = {},
 ): BoardConfiguration => {
-  const { board, ...options } = typeof source === "string" ? { board: source } : source
-  if (typeof board !== "string" || board === "") refuseInput("board", "must be a URI, or the name of a driver")
+  const { board, ...options } = isOptions(source) ? source : { board: source }
+  if (typeof board !== "string" || board === "") return refuseInput("board", "must be a URI, or the name of a driver")
   return accepted(configurationOf(board, { ...options, ...explicit }))
 }
 
 /** Values by their priorities, highest first, in their order inside of one. Fails with `invalid-input`. */
 export const reorder = <A>(...pairs: ReadonlyArray<readonly [priority: string, value: A]>): ReadonlyArray<A> =>
   pairs.length === 0 ? refuseInput("pairs", "must be at least one") : accepted(reordered(...pairs))
+
+const isOptions = (given: unknown): given is { readonly board?: unknown } => typeof given === "object" && given !== null
 
 /** The URL of a transport with what the configuration says of it. A file, which no option names, stays as it is. */
 const urlOf = (source: BoardSource, configuration: BoardConfiguration): string => {
@@ -76,6 +78,7 @@ export const fetchBoard = <B = Board>(
   source: BoardSource,
   settings: FetchBoardSettings<B> = {},
 ): B | Board => {
+  if (!isOptions(settings)) return refuseInput("settings", "must be an object")
   const { boards = {}, transports = {}, ...options } = settings
   const configuration = boardConfiguration(source)
   const { driver } = configuration

@@ -61,6 +61,26 @@ test("user and password of a URI arrive as they are", async () => {
     expect([username, password].map(decodeURIComponent)).toEqual(["a%b", "100%%41@"])
 })
 
+test.each<[unknown, string]>([
+  ["memory://q?foo=1", "invalid-input"],
+  [{ board: "memory://q", foo: 1 }, "invalid-input"],
+  ["memory://q?lease=soon", "invalid-input"],
+  ["nats://127.0.0.1:1?timeout=1", "transport-unavailable"],
+])(
+  "a board whose transport refuses %j fails to connect with a code, as all that a board refuses",
+  async (source, code) => {
+    const board = fetchBoard("builds", JSON.parse(JSON.stringify(source)))
+    await expect(board.connect()).rejects.toMatchObject({ _tag: "CallboardError", code })
+    expect(board.connected).toBe(false)
+  },
+)
+
+test.each([undefined, null, 5, {}])("a board of %j is refused", (source) => {
+  expect(() => Reflect.apply(fetchBoard, undefined, ["builds", source])).toThrow(
+    expect.objectContaining({ code: "invalid-input", details: { field: "board" } }),
+  )
+})
+
 test.each(["x", "é".repeat(600)])("the trash is not listed after what is no id of a job", async (after) => {
   const { board } = await begin()
   await expect(board.trashed({ after })).rejects.toMatchObject({ code: "invalid-input", details: { field: "cursor" } })
