@@ -31,7 +31,7 @@ const parse = (value: DurationInput, range: DurationRange): Result.Result<number
   if (Result.isFailure(parsed)) return Result.fail(parsed.failure.message)
   const ms = parsed.success
   if (ms >= least || ms < 0 || (orZero && ms === 0)) return Result.succeed(ms)
-  return Result.fail(`must be at least ${least / 1000} seconds`)
+  return Result.fail(`must be at least ${least / 1000} second${least === 1_000 ? "" : "s"}`)
 }
 
 /** A duration in whole milliseconds, from 0 to a hundred years. Any other value is refused with `refuse`. */

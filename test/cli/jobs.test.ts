@@ -57,7 +57,7 @@ describe("submit", () => {
     ["ttl", ["--ttl", "-1"], /^callboard: ttl: -1 is not a duration: it is negative\./],
     ["timeLimit.hard", ["--time-limit", "0"], /^callboard: timeLimit\.hard: must be more than 0$/],
     ["timeLimit.hard", ["--time-limit", "abc"], /^callboard: timeLimit\.hard: "abc" is not a duration/],
-    ["unique", ["--unique"], /^callboard: unique: needs an `id`$/],
+    ["unique", ["--unique"], /^callboard: unique: needs an `id`, which no other job may have$/],
   ])("refuses a wrong %s with %j, as code and HTTP do", async (_field, options, message) => {
     const { code, stdout, stderr } = await project.ask("submit", "works.echo", "{}", ...options)
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" })

@@ -54,7 +54,7 @@ export const badSchedules: ReadonlyArray<BadSchedule> = [
     fields: { task, every: 0 },
     code: "invalid-input",
     field: "every",
-    message: "every: must be at least 1 seconds",
+    message: "every: must be at least 1 second",
   },
   {
     what: "a negative interval",

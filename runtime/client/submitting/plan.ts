@@ -73,7 +73,8 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   const expires = submission.expires === undefined ? waitsUntil : expiryOf(submission.expires, now)
   if (due !== undefined && isExpired(expires, due)) refuse("expires", "is over before the task may start")
 
-  if (submission.unique !== undefined && submission.id === undefined) refuse("unique", "needs an `id`")
+  if (submission.unique !== undefined && submission.id === undefined)
+    refuse("unique", "needs an `id`, which no other job may have")
   checkCarried(submission)
   checkFollowUps(submission, id)
   const given = bodyOfInput(submission, embedOf(submission, placement?.fanOut))

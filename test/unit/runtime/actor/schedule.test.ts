@@ -25,7 +25,7 @@ test("a method without one has none", () => {
 test.each([
   ["0 0 30 2 *", 'method clock.tick: schedule.cron: "0 0 30 2 *" is never due: no such day exists'],
   [{ cron: "* * * * *", timeZone: "Mars" }, 'schedule.timeZone: "Mars" is no time zone; write it like Europe/Berlin'],
-  [{ every: 0 }, "schedule.every: must be at least 1 seconds"],
+  [{ every: 0 }, "schedule.every: must be at least 1 second"],
   [{}, "schedule.cron: give one of `cron`, `every` and `at`"],
   [{ at: "2099-01-01" }, "schedule.at: cannot be declared: it would be due once, whenever a worker starts"],
   [{ every: 60, task: "other" }, "schedule.task"],

@@ -133,7 +133,7 @@ test("what is refused says why, and names the field", async () => {
   await expect(client.submit("absent", {})).rejects.toMatchObject(refusal("unknown-actor"))
   await expect(client.submit("work", { meth: "echo", unique: "id" })).rejects.toMatchObject({
     code: "invalid-input",
-    message: "unique: needs an `id`",
+    message: "unique: needs an `id`, which no other job may have",
   })
   await expect(client.submitMany([{ task: "work.echo" }, { task: "work.echo", unique: true }])).rejects.toMatchObject({
     code: "invalid-input",
