@@ -291,13 +291,19 @@ export const notClaimed = (id: string): Result.Result<never, BoardRefusal> =>
 const isOf = (held: StoredClaim, { owner, claim }: Omit<OwnerRequest, "id">): boolean =>
   held.owner === owner && (claim === undefined || held.number === claim)
 
-const notOwner = (id: string, held: StoredClaim, { owner }: Omit<OwnerRequest, "id">) =>
-  refusal(
+const notOwner = (id: string, held: StoredClaim, { owner, claim = 0 }: Omit<OwnerRequest, "id">) => {
+  if (held.owner !== owner)
+    return refusal(
+      "not-owner",
+      `${nameOf(id)} is claimed by ${JSON.stringify(held.owner)}, not by ${JSON.stringify(owner)}`,
+    )
+  return refusal(
     "not-owner",
-    held.owner === owner
-      ? `${nameOf(id)} was claimed again by ${JSON.stringify(owner)} since: this claim is over`
-      : `${nameOf(id)} is claimed by ${JSON.stringify(held.owner)}, not by ${JSON.stringify(owner)}`,
+    claim > held.number
+      ? `${nameOf(id)} has no claim ${claim}: the last one is ${held.number}`
+      : `${nameOf(id)} was claimed again by ${JSON.stringify(owner)} since: this claim is over`,
   )
+}
 
 /**
  * The claim that is to be rolled back after a claim has lapsed: that claim itself, or the one that it was still rolling back when its
