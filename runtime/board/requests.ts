@@ -151,7 +151,7 @@ export const detailsOf = (
 ): { readonly details: Readonly<Record<string, unknown>>; readonly length: number } => {
   if (details === undefined) return { details: {}, length: 2 }
   const text = plainJson(details, field)
-  if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure, { field })
+  if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message, { field })
   const written: unknown = JSON.parse(text.success)
   if (!isObject(written)) return refuseInput(field, "must be an object, as JSON too")
   return { details: written, length: text.success.length }

@@ -13,7 +13,7 @@ const refused = (why: string, id: string) => new CallboardError("invalid-input",
 /** A copy of meta data, or of a change, as JSON keeps it. Fails with `invalid-input`, also by its size. */
 export const metaInJson = (make: () => unknown, id: string): Meta => {
   const text = plainJson(make(), "meta")
-  if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure, { field: "meta", id })
+  if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message, { field: "meta", id })
   const { length } = text.success
   if (length > MAX_META) throw refused(`has ${length} characters, and ${MAX_META} are allowed`, id)
   return JSON.parse(text.success)

@@ -333,7 +333,7 @@ export class StepCalls {
     const form = jsonForm(exit.value, "result")
     if (Result.isSuccess(form)) return { value: form.success ?? null }
     return {
-      failure: failureNamed("ResultUnserialisable", `${form.failure}: return plain values from a step`),
+      failure: failureNamed("ResultUnserialisable", `${form.failure.message}: return plain values from a step`),
       final: true,
     }
   }

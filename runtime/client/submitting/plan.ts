@@ -9,7 +9,7 @@ import { findInvalid } from "../../options/json-schema.ts"
 import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
 import { repeatHeader, retryHeader } from "../../options/retry-policy.ts"
 import { type Body, encodeBody, encodeValue } from "../../protocol/body.ts"
-import { strictJson } from "../../protocol/codec/json.ts"
+import { jsonForm, strictJson } from "../../protocol/codec/json.ts"
 import {
   type AfterHeader,
   isReservedHeader,
@@ -88,7 +88,7 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
   if (placement?.member !== undefined) own.member = placement.member
   if (placement?.chord !== undefined) own.chord = placement.chord
   const body = encodeBody(given.success)
-  if (Result.isFailure(body)) return refuse("input", body.failure.message)
+  if (Result.isFailure(body)) throw unsent(submission) ?? new CallboardError("invalid-input", body.failure.message)
   // The input of a chord's body is complete only with the results of its members: its worker checks it.
   const isComplete = placement?.chord === undefined || placement.chord.immutable === true
   if (context.inputSchema !== undefined && isComplete) checkInput(given.success, context)
@@ -136,6 +136,19 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
 
 const NONE: Readonly<Record<string, never>> = Object.freeze({})
 const NO_LIMITS: Task["timelimit"] = Object.freeze({ hard: null, soft: null })
+
+/** The fields that the body of a task is made of. */
+const IN_BODY = ["input", "args", "kwargs", "callbacks", "errbacks", "chain"] as const
+
+/** Which value of a submission its body cannot hold, by its place. */
+const unsent = (submission: Submission): CallboardError | undefined => {
+  for (const field of IN_BODY) {
+    const form = jsonForm(submission[field], field)
+    if (Result.isFailure(form))
+      return new CallboardError("invalid-input", form.failure.message, { field: form.failure.place })
+  }
+  return undefined
+}
 
 /**
  * Refuses an input that the worker would refuse. An input that is no JSON is left to the worker: JSON Schema does not

@@ -135,7 +135,7 @@ export const withPlainFields = <S extends object>(submission: S): Result.Result<
     const given: unknown = Reflect.get(submission, field)
     if (given === undefined) continue
     const text = plainJson(given, field)
-    if (Result.isFailure(text)) return Result.fail(new CallboardError("invalid-input", text.failure, { field }))
+    if (Result.isFailure(text)) return Result.fail(new CallboardError("invalid-input", text.failure.message, { field }))
     plain = { ...plain, [field]: JSON.parse(text.success) }
   }
   return Result.succeed(plain)

@@ -59,11 +59,17 @@ export const mediaType = (contentType: string): string => {
  * of stack), this error for a value that the format cannot express, any other error for malformed bytes. At their border
  * each becomes a {@link CodecFailure}.
  */
-export class Unserialisable extends Error {}
+export class Unserialisable extends Error {
+  /** Where the value is, such as `.items[3]`. */
+  readonly path: string
+  constructor(path: string, why: string) {
+    super(`${path === "" ? "the value" : path} ${why}`)
+    this.path = path
+  }
+}
 
 /** `path`: where the value is, such as `.items[3]`. */
-export const unserialisable = (path: string, why: string): Unserialisable =>
-  new Unserialisable(`${path === "" ? "the value" : path.slice(0, 200)} ${why}`)
+export const unserialisable = (path: string, why: string): Unserialisable => new Unserialisable(path.slice(0, 200), why)
 
 export const tooDeep = (path = ""): RangeError =>
   new RangeError(

@@ -368,7 +368,7 @@ export const strictJson = (value: unknown): unknown => {
  * Fails, naming the place, where {@link renderJson} fails and on a map that looks like a typed value and is none. `name`: of
  * the value, which begins the place, such as `result.items[3]`.
  */
-export const jsonForm = (value: unknown, name: string): Result.Result<unknown, string> => {
+export const jsonForm = (value: unknown, name: string): Result.Result<unknown, NoJson> => {
   if (value === undefined || value === null) return Result.succeed(value)
   try {
     const plain = plainCopy(value, MAX_DEPTH)
@@ -380,17 +380,25 @@ export const jsonForm = (value: unknown, name: string): Result.Result<unknown, s
 }
 
 /** Why a value cannot be written as JSON. */
-const noJson = (cause: unknown, name: string): string =>
-  cause instanceof Unserialisable || cause instanceof RangeError
-    ? cause.message
-    : `${name} cannot be written as JSON: ${String(cause)}`
+export interface NoJson {
+  /** The name of the value, and the way from there, such as `result.items[3]`. */
+  readonly place: string
+  /** A sentence. */
+  readonly message: string
+}
+
+const noJson = (cause: unknown, name: string): NoJson => {
+  if (cause instanceof Unserialisable) return { place: cause.path, message: cause.message }
+  const isDeep = cause instanceof RangeError
+  return { place: name, message: isDeep ? cause.message : `${name} cannot be written as JSON: ${String(cause)}` }
+}
 
 /**
  * The text of `JSON.stringify`, for what is carried as plain JSON, such as meta data: a date is its text there, and nothing
  * is a typed value. Fails, naming the place, on what this text would not tell: numbers that are not finite, integers of
  * type `bigint`, bytes, and what {@link jsonForm} refuses or takes from the inside of an object, such as a `Map`.
  */
-export const plainJson = (value: unknown, name: string): Result.Result<string, string> => {
+export const plainJson = (value: unknown, name: string): Result.Result<string, NoJson> => {
   try {
     checkPlain(value, MAX_DEPTH, name)
     return Result.succeed(JSON.stringify(value) ?? "null")

@@ -77,10 +77,10 @@ const returned = (run: AttemptedRun, value: unknown, job: AttemptedJob): Effect.
     if (Result.isFailure(form)) {
       // A placeholder is enough for people who look at the job, but not for a follow-up task that computes with the
       // result.
-      if (run.handsOn) return failed(run, Cause.fail(unserialisable(form.failure)), job)
-      job.log.warn("its result cannot be kept", { cause: form.failure })
+      if (run.handsOn) return failed(run, Cause.fail(unserialisable(form.failure.message)), job)
+      job.log.warn("its result cannot be kept", { cause: form.failure.message })
     }
-    const kept = Result.isSuccess(form) ? form.success : `Unserializable return value: ${form.failure}`
+    const kept = Result.isSuccess(form) ? form.success : `Unserializable return value: ${form.failure.message}`
     const exit: Effect.Effect<AttemptExit> = Effect.succeed(Exit.succeed(kept))
     if (onSuccess === undefined || run.isOver) return exit
     job.state = "succeeded"

@@ -266,7 +266,7 @@ export class HandlerProcess {
     try {
       const value = await performCall(question, activeRun.job, this.#client, activeRun.over.signal)
       const form = jsonForm(value, "answer")
-      if (Result.isFailure(form)) throw new Error(form.failure)
+      if (Result.isFailure(form)) throw new Error(form.failure.message)
       const text: string | undefined = JSON.stringify(form.success)
       if (text !== undefined && text.length > MAX_PAYLOAD)
         throw new Error("the answer is too large for an isolated process")

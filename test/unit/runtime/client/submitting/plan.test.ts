@@ -83,6 +83,11 @@ describe("hostile values", () => {
     [{ meta: { big: 1n } }, "meta"],
     [{ meta: { f: () => 1 } }, "meta"],
     [{ input: cycle }, "input"],
+    [{ input: { a: [{ b: () => 1 }] } }, "input.a[0].b"],
+    [{ input: new Error("no") }, "input"],
+    [{ args: [1, Symbol("x")] }, "args[1]"],
+    [{ kwargs: { at: new Date(Number.NaN) } }, "kwargs.at"],
+    [{ chain: [{ task: "next", kwargs: { f: () => 1 } }] }, "chain[0].kwargs.f"],
   ])("%o are refused by their field", (fields, field) => {
     expect(problem(fields)).toEqual({ code: "invalid-input", field })
   })

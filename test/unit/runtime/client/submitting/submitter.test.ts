@@ -26,7 +26,7 @@ describe("submit", () => {
     [{ input: 1, kwargs: {} }, "invalid-input", "input"],
     [{ timeLimit: { soft: 2, hard: 1 } }, "invalid-input", "timeLimit.soft"],
     [{ retry: { max: -1 } }, "invalid-input", "retry.max"],
-    [{ input: { f: () => 1 } }, "invalid-input", "input"],
+    [{ input: { f: () => 1 } }, "invalid-input", "input.f"],
   ])("%o is refused before anything is kept", async (fields, code, field) => {
     const { client } = await start(false)
     await expect(client.prepare([{ task: "echo", ...fields }])).rejects.toMatchObject(refusal(code, field))
