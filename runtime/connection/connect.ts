@@ -148,6 +148,11 @@ const connectRecords = async (queue: string, url: URL, options: ConnectOptions, 
     const why = given === null ? "it keeps no records" : `records: ${JSON.stringify(displayUrl(given))} is no URL`
     throw invalid(`${queue}: ${why}; name a transport that does: ?records=sqlite:jobs.db`)
   }
+  const shared = ["ns", "lease"].find((name) => place.searchParams.has(name))
+  if (shared !== undefined)
+    throw invalid(
+      `${queue}: records: ${shared} is one for queues and records: give it beside \`records\`, not in its URL`,
+    )
   return (await findPlugin(place.protocol.slice(0, -1), settings)).connect(place, options)
 }
 

@@ -205,7 +205,14 @@ test("a transport of queues alone is refused without records, and with records o
   await expect(connecting("queues://a")).rejects.toThrow("it keeps no records; name a transport that does: ?records=")
   await expect(connecting("queues://a?records=nowhere")).rejects.toThrow('records: "nowhere" is no URL')
   await expect(connecting("queues://a?records=queues://b")).rejects.toThrow("keeps no records")
-  expect(closed).toHaveLength(4)
+  for (const option of ["ns=there", "lease=5"]) {
+    const records = encodeURIComponent(`memory://records?${option}`)
+    await expect(connecting(`queues://a?records=${records}`)).rejects.toMatchObject({
+      reason: "invalid",
+      message: expect.stringMatching(`^memory-queue: records: .*${option.split("=")[0]}`),
+    })
+  }
+  expect(closed).toHaveLength(6)
   const transport = await connecting("queues://a?records=memory://records&ns=here")
   expect(transport.name).toBe("memory-queue")
   await transport.close()
