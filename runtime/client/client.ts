@@ -50,6 +50,7 @@ import { jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
+import { wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { Schedules } from "../schedules/schedules.ts"
 import { type QueueStats, queueStats } from "../statistics/queue-stats.ts"
@@ -377,12 +378,12 @@ export class Client implements AsyncDisposable {
 
   /**
    * The durable steps of a job that have ended, in the order in which they did. Pass `next` on as `after` until there is none.
-   * Fails with `not-found` and `gone`.
+   * Fails with `not-found`, `gone`, and `invalid-input`, naming the option.
    */
-  steps(
-    id: string,
-    { limit = 100, after }: { readonly limit?: number; readonly after?: string } = {},
-  ): Promise<StepPage> {
+  async steps(id: string, options: { readonly limit?: number; readonly after?: string } = {}): Promise<StepPage> {
+    refuseUnknown(options, { limit: true, after: true }, "steps()")
+    const { limit = 100, after } = options
+    wholeNumber("limit", limit, { least: 1, most: 1_000 })
     return stepsOf(this.connection, id, { limit, after })
   }
 

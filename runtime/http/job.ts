@@ -74,9 +74,7 @@ const StepLimit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_P
   default: 100,
 })
 
-const StepCursor = Schema.String.check(Schema.isPattern(/^\d{1,9}$/)).annotate({
-  description: "`next` of the page before",
-})
+const StepCursor = Schema.String.annotate({ description: "`next` of the page before" })
 
 const JOB = { status: 200, description: "The job", schema: Job }
 

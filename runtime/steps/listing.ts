@@ -9,9 +9,11 @@ import { idFrom } from "../jobs/dependencies/edges.ts"
 import { findRecord, goneError } from "../jobs/tracking/finding.ts"
 import { isoTime } from "../jobs/view.ts"
 import { hideAll, textOf } from "../log/redaction.ts"
+import { refuseInput } from "../options/refuse.ts"
 import { parseTask } from "../protocol/headers.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
+import { hash } from "../transport/lift/hash.ts"
 import { fold, type StepState, unreverted } from "./fold.ts"
 import { decodePage, journalPrefix, SHARDS, shardPrefix } from "./page.ts"
 import { keepAll, readJournal } from "./pages.ts"
@@ -50,17 +52,31 @@ export const StepPage = Schema.Struct({
 })
 export type StepPage = typeof StepPage.Type
 
-/** Reads a page of the steps of a job's last run. Fails with `not-found`, `gone`, and as the store does. */
+/** A cursor says after which step the page begins, and of which run of which job: the steps of another have other places. */
+const cursorOf = (journal: string, order: number): string => `${order}-${hash(journal)}`
+
+const placeOf = (journal: string, cursor: string): number => {
+  const order = Number(/^\d{1,9}(?=-)/.exec(cursor)?.[0])
+  return cursor === cursorOf(journal, order)
+    ? order
+    : refuseInput("cursor", "must be the `next` of the page before, of this run of this job")
+}
+
+/**
+ * Reads a page of the steps of a job's last run. Fails with `not-found`, `gone`, `invalid-input` for a cursor of another
+ * list, and as the store does.
+ */
 export const stepsOf = async (
   connection: Connection,
   id: string,
-  { limit, after = "" }: { readonly limit: number; readonly after?: string | undefined },
+  { limit, after }: { readonly limit: number; readonly after?: string | undefined },
 ): Promise<StepPage> => {
   const { store } = connection
   const { record } = await findRecord(connection, id)
   if (record.tombstone) throw goneError(id)
-  const { entries } = await readJournal(store, journalPrefix(id, record.run))
-  const from = after === "" ? -1 : Number(after)
+  const journal = journalPrefix(id, record.run)
+  const from = after === undefined ? -1 : placeOf(journal, after)
+  const { entries } = await readJournal(store, journal)
   const folded = fold(entries)
   const all = [...folded.steps.values()].sort((one, other) => one.order - other.order)
   const rest = all.filter(({ order }) => order > from)
@@ -72,7 +88,7 @@ export const stepsOf = async (
     run: record.run,
     steps: steps.map((step) => stepView(step, redact)),
     ...(left.length === 0 ? {} : { unreverted: left }),
-    ...(last === undefined || rest.length <= limit ? {} : { next: String(last.order) }),
+    ...(last === undefined || rest.length <= limit ? {} : { next: cursorOf(journal, last.order) }),
   }
 }
 

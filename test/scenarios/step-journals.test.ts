@@ -29,7 +29,18 @@ describe("looking at the steps of a job", () => {
     expect(rest.next).toBeUndefined()
     const answer = await app(client).request(`/v1/jobs/${job.id}/steps?limit=4&cursor=${first.next}`)
     expect(await answer.json()).toEqual(rest)
-    expect((await app(client).request(`/v1/jobs/${job.id}/steps?cursor=x`)).status).toBe(400)
+    const { next = "" } = first
+    const other = await client.submit("steps", { id: `other-${job.id}`, delay: 600 })
+    for (const [id, cursor] of [
+      [job.id, "x"],
+      [job.id, "3"],
+      [other.id, next],
+    ]) {
+      const refused = await app(client).request(`/v1/jobs/${id}/steps?cursor=${cursor}`)
+      expect([refused.status, await refused.json()]).toMatchObject([400, { code: "invalid-input", field: "cursor" }])
+    }
+    await expect(client.steps(other.id, { after: next })).rejects.toMatchObject({ details: { field: "cursor" } })
+    await expect(client.steps(job.id, { limit: 0 })).rejects.toMatchObject({ details: { field: "limit" } })
     expect((await app(client).request("/v1/jobs/nowhere/steps")).status).toBe(404)
   })
 
