@@ -18,6 +18,11 @@ export const missing = (id: string): never => {
   throw new CallboardError("not-found", message, { id })
 }
 
+export const neverPosted = (id: string): never => {
+  const message = `${JSON.stringify(id.slice(0, 60))} is no id of a job of a board: give the one that posting has answered with`
+  throw new CallboardError("not-found", message, { id })
+}
+
 /** What an operation threw: an error of the transport becomes a `CallboardError` that has it as its cause. */
 export const boardError = (board: string, thrown: unknown): unknown => {
   if (thrown instanceof CallboardError) return thrown

@@ -1,6 +1,8 @@
 /** Waits on a board: until there is a job, until one can be claimed, until one was consumed or trashed. */
 import { CallboardError } from "../errors.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
+import { placeOf } from "../protocol/board.ts"
+import { neverPosted } from "./failure.ts"
 import { type GivenJob, idOf } from "./handles.ts"
 import { type JobWaitOptions, jobWaitOf } from "./job.ts"
 import type { Run, Session } from "./session.ts"
@@ -62,11 +64,13 @@ export const waitForAny = async (
 
 /**
  * Waits until the job is consumed or trashed; resolves with false where the timeout is over first. Fails with
- * `invalid-input`.
+ * `invalid-input`, and with `not-found` for what is no id of a board. Nothing is kept of a job that was consumed, so that any
+ * such id that is not on the board counts as one.
  */
 export const waitForEnd = async (run: Run, job: GivenJob, options: JobWaitOptions = {}): Promise<boolean> => {
   const { signal } = options
   const { timeoutMs, delayMs, multiplier, maxDelayMs: most } = jobWaitOf(options)
+  if (placeOf(idOf(job)) === undefined) neverPosted(idOf(job))
   let pause = delayMs
   const end = performance.now() + timeoutMs
   for (;;) {

@@ -39,6 +39,8 @@ test("a job is posted, listed, claimed, extended and consumed", async () => {
   expect((await tell("GET", `/jobs/${second.id}`)).body.expiresIn).toBeGreaterThan(290)
   expect((await tell("POST", `/jobs/${job.id}/extend`, { expiry: 5 })).body).toEqual({ extended: false })
   expect((await tell("GET", `/jobs/${second.id}/complete`)).body).toEqual({ complete: false })
+  for (const id of ["nope", crypto.randomUUID()])
+    expect((await tell("GET", `/jobs/${id}/complete?wait=30s`)).body).toMatchObject({ status: 404, code: "not-found" })
   const waiting = tell("GET", `/jobs/${second.id}/complete?wait=30s`)
   const consumed = await tell("POST", `/jobs/${second.id}/consume`, { owner: "me", claim: 1 })
   expect(consumed.body).toMatchObject({ state: "COMPLETE", story: [{ step: "posted" }, {}, { step: "consumed" }] })
