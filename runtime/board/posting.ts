@@ -6,7 +6,7 @@ import { TRIES } from "./changing.ts"
 import type { BoardEntries, Known } from "./entries.ts"
 import { accepted } from "./failure.ts"
 import type { BoardJob } from "./job.ts"
-import { detailsOf, type PostOptions, parsePost } from "./requests.ts"
+import { checkPostOptions, detailsOf, type PostOptions, parsePost } from "./requests.ts"
 import type { Session } from "./session.ts"
 
 type Content = Pick<BoardRecord, "name" | "priority" | "details" | "book">
@@ -19,6 +19,7 @@ export interface Posting {
 
 /** Checks a job that is to be posted. Fails with `invalid-input`, naming the field. */
 export const postingOf = (name: string, options: PostOptions): Posting => {
+  checkPostOptions(options)
   const { priority = "NORMAL", book } = parsePost({ ...options, name })
   const { details, length } = detailsOf(options.details)
   const content = { name, priority: accepted(parsePriority(priority)), details }

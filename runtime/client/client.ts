@@ -42,7 +42,7 @@ import { rerunJob, whyNotRerun } from "../jobs/commands/rerun.ts"
 import { cancelGroup, findGroup, listGroups } from "../jobs/groups.ts"
 import { type JobHandle, jobHandle, type SubmittedJob } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
-import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
+import { checkFields, type Submission, type SubmissionFields } from "../jobs/submission/submission.ts"
 import { judged, REPORT_DELAY_MS } from "../jobs/tracking/finding.ts"
 import { followBoard } from "../jobs/tracking/following.ts"
 import { placeOf, type QueuePlace, type WaitingRange, waitingIn } from "../jobs/tracking/waiting.ts"
@@ -195,6 +195,7 @@ export class Client implements AsyncDisposable {
    * ```
    */
   async submit(task: string, fields: SubmissionFields = {}, context: SubmitContext = {}): Promise<SubmittedJob> {
+    checkFields(fields)
     const [answer] = await this.submitMany([{ ...fields, task }], context)
     if (answer === undefined) throw new CallboardError("internal", "the submission was lost")
     if (answer instanceof CallboardError) throw answer

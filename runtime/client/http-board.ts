@@ -6,7 +6,7 @@ import { idOf } from "../board/handles.ts"
 import type { BoardPage, IterateOptions, ListOptions } from "../board/iterating.ts"
 import { BoardJob, type JobBoard, type JobWaitOptions, jobWaitOf } from "../board/job.ts"
 import type { ExtendOptions, HeldOptions } from "../board/owning.ts"
-import { type BoardEntity, checkOptions, detailsOf, type PostOptions } from "../board/requests.ts"
+import { type BoardEntity, checkOptions, checkPostOptions, detailsOf, type PostOptions } from "../board/requests.ts"
 import type { TrashOptions } from "../board/trash.ts"
 import {
   BoardComplete,
@@ -82,6 +82,7 @@ class OverHttp implements HttpBoard, JobBoard {
   }
 
   async post(name: string, options: PostOptions = {}): Promise<BoardJob> {
+    checkPostOptions(options)
     const { details } = options
     const body = { ...options, name, ...(details === undefined ? {} : { details: detailsOf(details).details }) }
     return this.#handle(await this.#ask(BoardJobView, `${this.#path}/jobs`, { method: "POST", body }))

@@ -10,7 +10,13 @@ import { metaInJson } from "../jobs/changed-meta.ts"
 import { type JobHandle, resultsWaitOf, timeoutOf, type WaitOptions } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import { BatchReceipts, errorOf, Job, JobResult, ReceiptSchema, RunResults } from "../jobs/responses.ts"
-import { type Submission, type SubmissionFields, withPlainFields } from "../jobs/submission/submission.ts"
+import {
+  checkFields,
+  checkTasks,
+  type Submission,
+  type SubmissionFields,
+  withPlainFields,
+} from "../jobs/submission/submission.ts"
 import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { checkScheduleName } from "../schedules/fields.ts"
@@ -160,12 +166,14 @@ const clientOf = (request: Request): HttpClient => {
 
   return {
     submit: async <R>(task: string, fields: SubmissionFields = {}) => {
+      checkFields(fields)
       const body = prepared({ ...fields, task })
       const answer = Result.flatMap(await request("/v1/jobs", { method: "POST", body }), read(ReceiptSchema))
       if (Result.isFailure(answer)) throw unconfirmed(body.id, answer.failure.error)
       return { ...job<R>(answer.success.id), receipt: receiptOf(answer.success) }
     },
     submitMany: async (submissions, { atomic = false } = {}) => {
+      checkTasks(submissions)
       if (submissions.length === 0) return []
       const body = submissions.map((each, index) => prepared(each, index))
       const path = atomic ? "/v1/jobs?atomic=true" : "/v1/jobs"

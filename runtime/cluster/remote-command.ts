@@ -146,7 +146,7 @@ const checkArguments = (command: Command): Command => {
  */
 export const parseCommand = (name: string, given: unknown): Result.Result<Command, CallboardError> => {
   if (!isCommand(name)) {
-    const message = `${JSON.stringify(name)} is not a command${didYouMean(name, Object.keys(COMMANDS))}`
+    const message = `${JSON.stringify(name)} is not a command${didYouMean(String(name), Object.keys(COMMANDS))}`
     return Result.fail(new CallboardError("invalid-input", message, { field: "command" }))
   }
   const { takes } = COMMANDS[name]

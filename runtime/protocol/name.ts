@@ -39,7 +39,8 @@ const byteLength = (text: string): number => {
  * Whether text can be the id of a job: 1–255 bytes of well-formed UTF-8. A task of another sender may have any such id; a
  * transport escapes the characters that it cannot store.
  */
-export const isId = (text: string): boolean =>
+export const isId = (text: unknown): boolean =>
+  typeof text === "string" &&
   text.length > 0 &&
   text.length <= MAX_ID_BYTES &&
   text.isWellFormed() &&

@@ -15,7 +15,7 @@ import { GroupNotes } from "../../jobs/groups.ts"
 import { publishFailed, type SubmitResult } from "../../jobs/receipt.ts"
 import { hasChord, type Placed, placedOf } from "../../jobs/submission/chord.ts"
 import { withPromises } from "../../jobs/submission/follow-ups.ts"
-import { parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
+import { checkTasks, parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
 import { type Promised, promise } from "../../jobs/tracking/promises.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import { isId, MAX_ID_BYTES } from "../../protocol/name.ts"
@@ -69,6 +69,7 @@ export class Submitter {
    * Checks all submissions and fixes their ids. An invalid one fails the call, with its `index`. Nothing is stored yet.
    */
   async prepare(submissions: ReadonlyArray<unknown>, context: SubmitContext): Promise<Prepared> {
+    checkTasks(submissions)
     const now = Date.now()
     const known = new Set<string>()
     const unique = new Set<string>()

@@ -122,6 +122,18 @@ const plainSubmission = (value: object): Submission | undefined => {
   return "input" in value ? { task: value.task, input: value.input } : { task: value.task }
 }
 
+/** Fails with `invalid-input` for what are no fields of a task: its input, say, would be lost where it stands alone. */
+export const checkFields = (fields: unknown): void => {
+  if (typeof fields !== "object" || fields === null || Array.isArray(fields))
+    throw new CallboardError("invalid-input", "the fields of a task are an object, such as { input: … }")
+}
+
+/** Fails with `invalid-input` for what is no list of tasks. */
+export const checkTasks = (tasks: unknown): void => {
+  if (!Array.isArray(tasks))
+    throw new CallboardError("invalid-input", "the tasks are a list of objects with a `task` each")
+}
+
 /** The fields that travel, and are shown, as plain JSON. */
 const PLAIN_FIELDS = ["details", "meta", "headers"] as const
 

@@ -49,6 +49,35 @@ describe("connect", () => {
   })
 })
 
+test.each([null, 5, "tea", ["tea"], Symbol("tea")])(
+  "fields of a task that are %o are refused, in code and over HTTP",
+  async (fields) => {
+    const { client, url } = await startService()
+    for (const { submit } of [{ submit: client.submit.bind(client) }, connectHttp(url)])
+      await expect(Reflect.apply(submit, undefined, ["work.echo", fields])).rejects.toMatchObject({
+        code: "invalid-input",
+        message: "the fields of a task are an object, such as { input: … }",
+      })
+    for (const { submitMany } of [{ submitMany: client.submitMany.bind(client) }, connectHttp(url)])
+      await expect(Reflect.apply(submitMany, undefined, [{ task: "work.echo" }])).rejects.toMatchObject({
+        code: "invalid-input",
+        message: "the tasks are a list of objects with a `task` each",
+      })
+    await expect(Reflect.apply(client.board("b").post, client.board("b"), ["a", fields])).rejects.toMatchObject({
+      code: "invalid-input",
+    })
+    expect((await client.count()).count).toBe(0)
+  },
+)
+
+test.each([undefined, null, 5])("a job whose id is %o is not found", async (id) => {
+  const { client } = await startService()
+  const refused = await Promise.resolve()
+    .then(() => Reflect.apply(client.job, client, [id]).find())
+    .catch((cause: unknown) => cause)
+  expect(refused).toMatchObject({ _tag: "CallboardError", code: "not-found" })
+})
+
 test("an option that a call does not have is refused by name, in code and over HTTP, and nothing is done", async () => {
   const { client, url } = await startService()
   const http = connectHttp(url)
