@@ -94,6 +94,8 @@ export const displayUrl = (text: string): string => {
  */
 export const connectTransport = async (target: string | object, settings: ConnectSettings = {}): Promise<Transport> => {
   const options = (parameters: URLSearchParams): ConnectOptions => {
+    for (const name of ["ns", "lease"])
+      if (parameters.getAll(name).length > 1) throw invalid(`${name}: is given twice in the URL`)
     const namespace = settings.namespace ?? parameters.get("ns") ?? DEFAULT_NAMESPACE
     if (!/^[A-Za-z0-9_-]{1,64}$/.test(namespace)) {
       throw invalid(`ns ${JSON.stringify(namespace)}: 1 to 64 letters, digits, "_" or "-"`)

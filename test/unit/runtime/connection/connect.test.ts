@@ -93,6 +93,8 @@ describe("options", () => {
     "spy:?lease=90000",
     "spy:?ns=a.b",
     "spy:?ns=",
+    "spy:?ns=a&ns=b",
+    "spy:?lease=5&lease=60",
   ])("%s is refused", async (url) => {
     const { transports, asked } = spy()
     await expect(connectTransport(url, { transports })).rejects.toMatchObject({ reason: "invalid" })
