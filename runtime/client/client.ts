@@ -370,8 +370,8 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Ids of the jobs that wait in a queue, those first that will be taken first, scheduled ones last. Fails with
-   * `invalid-input`, and with `unsupported` where the transport cannot list them.
+   * Ids of the jobs that wait in a queue, those first that will be taken first; scheduled ones are in it from when they
+   * are due. Fails with `invalid-input`, and with `unsupported` where the transport cannot list them.
    */
   waiting(queue: string, range: WaitingRange = {}): Promise<ReadonlyArray<string>> {
     return waitingIn(this.connection, queue, range)
@@ -388,7 +388,7 @@ export class Client implements AsyncDisposable {
     return stepsOf(this.connection, id, { limit, after })
   }
 
-  /** The place of a job in its queue: `position` 0 is taken next. `null` for a job that does not wait in a queue. */
+  /** The place of a job in its queue: `position` 0 is taken next. `null` for a job that does not wait in one, or is not due. */
   position(id: string): Promise<QueuePlace | null> {
     return placeOf(this.connection, id)
   }

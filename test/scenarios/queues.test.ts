@@ -40,6 +40,23 @@ onEveryBoard((newBoard, transport) => {
     for (const id of ["p0", "p2"]) await expect(client.job(id).find()).rejects.toMatchObject({ code: "gone" })
   })
 
+  test("S185 a scheduled job is not in its queue before its time: it has no place in it, and is not listed", async () => {
+    await using client = await connect(newBoard())
+    const only = await client.submit("work.fine", { id: "only", queue: "later", delay: 60 })
+    expect(await client.waiting("later")).toEqual([])
+    expect(await client.position(only.id)).toBeNull()
+    for (const id of ["l0", "l1", "l2"]) await client.submit("work.fine", { id, queue: "q", delay: 60 })
+    const ready = ["p0", "p1", "p2", "p3", "p4"]
+    for (const id of ready) await client.submit("work.fine", { id, queue: "q" })
+    for (const limit of [3, 5, 7, 9]) expect(await client.waiting("q", { limit })).toEqual(ready.slice(0, limit))
+    expect(await client.waiting("q", { offset: 4, limit: 3 })).toEqual(["p4"])
+    expect(await client.waiting("q", { offset: 6 })).toEqual([])
+    expect(await client.position("p4")).toEqual({ position: 4 })
+    await client.submit("work.fine", { id: "soon", queue: "q", delay: 0.2 })
+    await settles(() => client.waiting("q"), [...ready, "soon"])
+    expect(await client.position("soon")).toEqual({ position: 5 })
+  })
+
   test("a list of what waits refuses what is no range and no queue", async () => {
     await using client = await connect(newBoard())
     for (const [range, field] of [

@@ -42,7 +42,21 @@ const whole = (field: string, value: number, least: number, most: number): numbe
   throw new CallboardError("invalid-input", `${field}: must be a whole number from ${least} to ${most}`, { field })
 }
 
-/** Ids of jobs that wait in a queue, those first that are taken first, scheduled ones last. Fails with `invalid-input`. */
+/**
+ * Jobs without those that are scheduled, with which the lists of drivers end. Few of them are read, also where many are
+ * scheduled: first the last one, then always the one in the middle.
+ */
+const withoutScheduled = async ({ jobs }: Connection, ids: ReadonlyArray<string>): Promise<ReadonlyArray<string>> => {
+  let due = 0
+  let scheduledFrom = ids.length
+  for (let at = ids.length - 1; due < scheduledFrom; at = Math.floor((due + scheduledFrom) / 2)) {
+    if ((await jobs.find(ids[at] ?? ""))?.record.state === "scheduled") scheduledFrom = at
+    else due = at + 1
+  }
+  return ids.slice(0, due)
+}
+
+/** Ids of jobs that wait in a queue and are due, those first that are taken first. Fails with `invalid-input`. */
 export const waitingIn = async (
   connection: Connection,
   queue: string,
@@ -51,15 +65,14 @@ export const waitingIn = async (
   const limit = whole("limit", range.limit ?? 100, 1, MAX_LIMIT)
   const offset = whole("offset", range.offset ?? 0, 0, MAX_BACK - MAX_LIMIT)
   const ids = await browserOf(connection)({ queue: checkedQueue(queue) }, offset + limit)
-  return ids.slice(offset, offset + limit)
+  return withoutScheduled(connection, ids.slice(offset))
 }
 
-/** The place of a job in its queue; `null` where the job does not wait in one. */
+/** The place of a job in its queue; `null` where the job does not wait in one, or is not due yet. */
 export const placeOf = async (connection: Connection, id: string): Promise<QueuePlace | null> => {
   const waiting = browserOf(connection)
   const record = isId(id) ? (await connection.jobs.find(id))?.record : undefined
-  if (record === undefined || record.tombstone) return null
-  if (record.state !== "queued" && record.state !== "scheduled") return null
+  if (record === undefined || record.tombstone || record.state !== "queued") return null
   const ids = await waiting({ queue: record.queue }, MAX_BACK)
   const position = ids.indexOf(id)
   if (position >= 0) return { position }
