@@ -16,8 +16,8 @@ import { type Check, decide } from "./decide.ts"
 
 export interface RetryOptions {
   /**
-   * `start`: the job runs every durable step again. By default completed steps are kept, unless they were undone; a job
-   * whose revert failed goes on reverting.
+   * `start`: the job runs every durable step again, as it does after its steps were undone. By default completed steps are
+   * kept; a job whose revert failed goes on reverting.
    */
   readonly from?: "start"
 }
