@@ -275,6 +275,28 @@ onEveryBoard((newBoard) => {
     ])
   })
 
+  test("a run that waits tells nothing of the one before: no worker, no start, and no time that it ran", async () => {
+    const transport = newBoard()
+    const { scene } = makeActor()
+    const service = await start([scene], { transport })
+    await using client = await connect(transport)
+    const repeats = await client.submit("scene.round", { repeat: { times: 1, interval: 600 } })
+    const failed = await client.submit("scene.fails", { retry: false })
+    await failed.outcome(WAIT)
+    await eventually(async () => (await repeats.find()).state === "scheduled", { message: "its second run waits" })
+    await service.stop()
+    await failed.retry()
+    for (const job of [repeats, failed]) {
+      const waiting = await job.find()
+      expect(waiting).toMatchObject({ run: 2, durations: {} })
+      expect(waiting).not.toHaveProperty("worker")
+      expect(waiting.times).not.toHaveProperty("started")
+      await job.cancel()
+      const [ended] = await job.results()
+      expect(ended).toEqual({ run: 2, type: "CANCELLED", attempts: 1, ended: expect.any(String) })
+    }
+  })
+
   test("a result of more than 64 KiB is not kept beyond its run, and the job goes on", async () => {
     const transport = newBoard()
     const { scene } = makeActor()

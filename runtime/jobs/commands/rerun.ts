@@ -105,6 +105,7 @@ const rerun = (connection: Connection, id: string, check: Check, fromStart: bool
       dead: _dead,
       progress: _progress,
       startedAt: _started,
+      worker: _worker,
       endedAt: _ended,
       expiresAt: _expires,
       dueAt: _due,

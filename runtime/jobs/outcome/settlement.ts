@@ -277,7 +277,8 @@ export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number,
     front: false,
   })
   if (next.record === undefined) return next
-  const { reverts: _reverts, ...record } = next.record
+  // These say how the run that is over went.
+  const { reverts: _reverts, startedAt: _started, worker: _worker, progress: _progress, ...record } = next.record
   return {
     ...next,
     record: {
