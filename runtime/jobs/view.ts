@@ -2,7 +2,14 @@
 
 import { NO_LIMIT_MS } from "../options/duration.ts"
 import type { BookHeader } from "../protocol/headers.ts"
-import type { JobError, JobRecord, RunOutcome, Transition } from "../protocol/record.ts"
+import {
+  type JobError,
+  type JobRecord,
+  lastStart,
+  type RunOutcome,
+  ranFor,
+  type Transition,
+} from "../protocol/record.ts"
 import { celeryState, isTerminal, type State } from "../protocol/state.ts"
 
 /** Times are ISO 8601 in UTC. */
@@ -153,10 +160,10 @@ export const transitionView = (transition: Transition): TransitionView => ({
 
 const seconds = (ms: number): number => Math.round(ms) / 1_000
 
-export const runView = ({ attempt, startedAt, endedAt, ...outcome }: RunOutcome): RunView => ({
+export const runView = ({ attempt, startedAt, endedAt, ranMs, ...outcome }: RunOutcome): RunView => ({
   ...outcome,
   attempts: attempt,
-  ...(startedAt === undefined ? {} : { started: isoTime(startedAt), ran: seconds(endedAt - startedAt) }),
+  ...(startedAt === undefined ? {} : { started: isoTime(startedAt), ran: seconds(ranMs ?? endedAt - startedAt) }),
   ended: isoTime(endedAt),
 })
 
@@ -164,7 +171,7 @@ export const runView = ({ attempt, startedAt, endedAt, ...outcome }: RunOutcome)
  * When a job last came into its queue. That a scheduled job is due is no transition of its own: it follows from its time,
  * once the job is not scheduled any more, unless it was ended before.
  */
-export const enqueuedAt = ({ state, timeline }: JobRecord): number | undefined => {
+export const enqueuedAt = ({ state, timeline }: Pick<JobRecord, "state" | "timeline">): number | undefined => {
   for (let at = timeline.length - 1; at >= 0; at--) {
     const step = timeline[at]
     if (step?.state === "queued") return step.at
@@ -179,13 +186,16 @@ export const enqueuedAt = ({ state, timeline }: JobRecord): number | undefined =
 const modifiedAt = ({ submittedAt, timeline, progress, changedAt = 0 }: JobRecord): number =>
   Math.max(timeline.at(-1)?.at ?? submittedAt, progress?.at ?? 0, changedAt)
 
-const durationsOf = (record: JobRecord, enqueued: number | undefined): NonNullable<JobView["durations"]> => {
+const durationsOf = (record: JobRecord): NonNullable<JobView["durations"]> => {
   const { submittedAt, startedAt, endedAt } = record
-  const waited = startedAt === undefined ? undefined : startedAt - (enqueued ?? submittedAt)
+  const start = lastStart(record)
+  const before = start < 0 ? record : { state: record.state, timeline: record.timeline.slice(0, start + 1) }
+  const waited = startedAt === undefined ? undefined : startedAt - (enqueuedAt(before) ?? submittedAt)
+  const ran = ranFor(record)
   return {
     // A job that waits again has started before that.
     ...(waited === undefined || waited < 0 ? {} : { waited: seconds(waited) }),
-    ...(startedAt === undefined || endedAt === undefined ? {} : { ran: seconds(endedAt - startedAt) }),
+    ...(ran === undefined ? {} : { ran: seconds(ran) }),
     ...(endedAt === undefined ? {} : { total: seconds(endedAt - submittedAt) }),
   }
 }
@@ -241,7 +251,7 @@ export const jobView = (record: JobRecord): JobView => {
       modified: isoTime(modifiedAt(record)),
       ...(until === undefined ? {} : { keptUntil: until }),
     },
-    durations: durationsOf(record, enqueued),
+    durations: durationsOf(record),
     ...(repeat === undefined ? {} : { repeat: { ...repeat, left: Math.max(0, repeat.times - repeat.done) } }),
     ...(timeLimit === undefined ? {} : { timeLimit: limitsOf(timeLimit) }),
     // A handler that returns nothing has succeeded with null: "no result" and "not there yet" must not look alike.

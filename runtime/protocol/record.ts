@@ -83,6 +83,8 @@ export interface RunOutcome {
   readonly type: "SUCCESSFUL" | "FAILED" | "STOPPED" | "CANCELLED" | "EXPIRED"
   readonly startedAt?: number
   readonly endedAt: number
+  /** How long its last attempt ran, where the run ended later than that. */
+  readonly ranMs?: number
   /** Attempts of the job until then, over all runs. */
   readonly attempt: number
   readonly worker?: string
@@ -342,15 +344,29 @@ const typeOf = ({ state, timeline }: JobRecord): RunOutcome["type"] => {
   }
 }
 
+/** Where the transitions tell of the start of the last attempt; -1 where they do not. */
+export const lastStart = ({ timeline }: Pick<JobRecord, "timeline">): number =>
+  timeline.findLastIndex(({ state }) => state === "started")
+
+/** How long the last attempt of an ended job ran: a job may have ended long after it, while it waited for the next one. */
+export const ranFor = (record: Pick<JobRecord, "timeline" | "startedAt" | "endedAt">): number | undefined => {
+  const { timeline, startedAt, endedAt } = record
+  if (startedAt === undefined || endedAt === undefined) return undefined
+  const start = lastStart(record)
+  return ((start < 0 ? undefined : timeline[start + 1])?.at ?? endedAt) - startedAt
+}
+
 /** How the run of a record ended; `undefined` while it goes on. */
 export const outcomeOfRun = (record: JobRecord): RunOutcome | undefined => {
   const { run, state, attempt, startedAt, endedAt, worker, fence, result, error } = record
   if (!isTerminal(state) || endedAt === undefined) return undefined
+  const ranMs = ranFor(record)
   return {
     run,
     type: typeOf(record),
     ...(startedAt === undefined ? {} : { startedAt }),
     endedAt,
+    ...(ranMs === undefined || startedAt === undefined || ranMs === endedAt - startedAt ? {} : { ranMs }),
     attempt,
     ...(worker === undefined ? {} : { worker }),
     ...(fence === "" ? {} : { execution: fence }),

@@ -297,6 +297,21 @@ onEveryBoard((newBoard) => {
     }
   })
 
+  test("an attempt ran until it failed, and waited since it was due, also where its job is cancelled before the next", async () => {
+    const { scene } = makeActor()
+    const { client } = await start([scene], { transport: newBoard() })
+    const job = await client.submit("scene.fails", { retry: { max: 2, interval: [1, 600] } })
+    await eventually(async () => (await job.find()).retries === 2, { message: "its third attempt waits" })
+    const { times, durations } = await job.find()
+    expect(durations?.waited).toBeLessThan(1)
+    await eventually(() => Date.now() > at(times.started) + 1_000, { message: "it has waited for a second" })
+    await job.cancel()
+    const ended = await job.find()
+    expect(ended.durations?.waited).toBe(durations?.waited)
+    expect(ended.durations?.ran).toBeLessThan(1)
+    expect(await job.results()).toMatchObject([{ type: "CANCELLED", ran: ended.durations?.ran }])
+  })
+
   test("a result of more than 64 KiB is not kept beyond its run, and the job goes on", async () => {
     const transport = newBoard()
     const { scene } = makeActor()

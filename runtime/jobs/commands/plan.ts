@@ -6,7 +6,7 @@ import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
 import { parseRate } from "../../options/limit.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
-import type { JobRecord } from "../../protocol/record.ts"
+import { type JobRecord, ranFor } from "../../protocol/record.ts"
 import type { RecordQuery } from "../../transport/lift/transport.ts"
 import { findRecord } from "../tracking/finding.ts"
 import { isUnchanged, type NamedJobs } from "./decide.ts"
@@ -143,7 +143,7 @@ export const planAll = async (
         if (fingerprint !== undefined && kind.causes.size < MOST_CAUSES) kind.causes.add(fingerprint)
         queues.add(record.queue)
         if (sample.length < SAMPLE) sample.push(record.id)
-        if ((record.endedAt ?? 0) - (record.startedAt ?? record.endedAt ?? 0) > LONG_MS) long++
+        if ((ranFor(record) ?? 0) > LONG_MS) long++
       }
     }
     found += page.records.length

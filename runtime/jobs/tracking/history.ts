@@ -27,6 +27,7 @@ const OutcomeSchema = Schema.Struct({
   type: Schema.Literals(["SUCCESSFUL", "FAILED", "STOPPED", "CANCELLED", "EXPIRED"]),
   startedAt: Schema.optionalKey(Schema.Finite),
   endedAt: Schema.Finite,
+  ranMs: Schema.optionalKey(Schema.Finite),
   attempt: Schema.Int,
   worker: Schema.optionalKey(Schema.String),
   execution: Schema.optionalKey(Schema.String),
