@@ -97,6 +97,7 @@ onEveryBoard((newBoard, transport) => {
       ["name", () => ({ name: "", options: {} })],
       ["details", () => ({ name: "a", options: { details: [] } })],
       ["details", () => ({ name: "a", options: { details: { n: 1n } } })],
+      ["details", () => ({ name: "a", options: { details: { steps: [{ run: () => undefined }] } } })],
       ["book.uuid", () => ({ name: "a", options: { book: { name: "b" } } })],
       ["ttl", () => ({ name: "a", options: { ttl: 1 } })],
     ])("a posting with a bad %s is refused by that name", async (field, given) => {
@@ -292,6 +293,15 @@ onEveryBoard((newBoard, transport) => {
         await expect(each.connect()).rejects.toMatchObject(refusal("not-connected"))
         expect(each.connected).toBe(false)
       }
+    })
+
+    test("S059 an entity is refused whose metadata JSON cannot hold, by that name", async () => {
+      const { board } = await begin(newBoard())
+      for (const metadata of [{ pid: 1n }, { stop: () => undefined }]) {
+        const registered = board.registerEntity({ kind: "conductor", name: "c@h:1", metadata })
+        await expect(registered).rejects.toMatchObject({ ...refusal("invalid-input"), details: { field: "metadata" } })
+      }
+      expect(await board.entities()).toEqual([])
     })
 
     test("S059 registered entities", async () => {

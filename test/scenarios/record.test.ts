@@ -432,11 +432,11 @@ onEveryBoard((newBoard) => {
       expect(seen).toEqual([{ note: 1 }])
     })
 
-    test("what is no object, and what is too large, is refused, and changes nothing", async () => {
+    test("what JSON cannot hold, and what is too large, is refused, and changes nothing", async () => {
       await using client = await connect(newBoard())
       const job = await client.submit("scene.add", { meta: { note: 1 } })
-      const patch: Record<string, unknown> = { large: "x".repeat(70_000) }
-      await expect(job.patchMeta(patch)).rejects.toMatchObject({ code: "invalid-input", details: { field: "meta" } })
+      for (const patch of [{ large: "x".repeat(70_000) }, { n: 1n }, { note: { undo: () => undefined } }])
+        await expect(job.patchMeta(patch)).rejects.toMatchObject({ code: "invalid-input", details: { field: "meta" } })
       expect((await job.find()).meta).toEqual({ note: 1 })
       await expect(client.job("unknown").patchMeta({})).rejects.toMatchObject({ code: "not-found" })
     })
