@@ -109,11 +109,11 @@ export const unreverted = ({ steps }: Folded): ReadonlyArray<string> =>
 
 /**
  * The entries with which the next run begins when a job is run again by hand. Completed steps are kept where nothing
- * was undone. A job whose revert failed for good goes on reverting. A job whose steps were undone begins with none.
+ * was undone. A job whose undoing has not come to its end, because a revert failed for good or the job was terminated,
+ * goes on reverting: a revert that was under way may have had its effect. A job whose steps were undone begins with none.
  */
 export const keptEntries = (entries: ReadonlyArray<Entry>): ReadonlyArray<Entry> => {
   const folded = fold(entries)
   if (folded.ending === undefined) return entries.filter(({ kind }) => kind === "ok")
-  const isStuck = [...folded.steps.values()].some(({ state }) => state === "revert-failed")
-  return isStuck ? entries.filter(({ kind }) => kind !== "open" && kind !== "rer") : []
+  return unreverted(folded).length > 0 ? entries.filter(({ kind }) => kind !== "open" && kind !== "rer") : []
 }

@@ -148,6 +148,39 @@ describe("reverting", () => {
     expect(await job.find()).toMatchObject({ reverted: true, run: 2 })
   })
 
+  test("a job that is terminated while it undoes its steps goes on reverting when it is run again", async () => {
+    const log: Array<string> = []
+    const reverting = Promise.withResolvers<void>()
+    const { client } = await start([
+      actor("scene", {
+        methods: {
+          run: async (_input: unknown, job: Job) => {
+            await job.step("a", () => log.push("a"), { revert: () => void log.push("-a") })
+            const revert = async ({ step: { signal } }: { step: { signal: AbortSignal } }) => {
+              log.push("-b")
+              reverting.resolve()
+              if (log.filter((each) => each === "-b").length > 1) return
+              await new Promise((_resolve, reject) =>
+                signal.addEventListener("abort", () => reject(new Reject("stop"))),
+              )
+            }
+            await job.step("b", () => log.push("b"), { revert })
+            throw new Error("no")
+          },
+        },
+      }),
+    ])
+    const job = await client.submit("scene.run")
+    await reverting.promise
+    await job.cancel({ terminate: true })
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
+    expect((await client.steps(job.id)).unreverted).toEqual(["a", "b"])
+    await job.retry()
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { message: "no" } })
+    expect(log).toEqual(["a", "b", "-b", "-b", "-a"])
+    expect(await job.find()).toMatchObject({ reverted: true, run: 2 })
+  })
+
   test("a step inside a revert is refused as one inside another step", async () => {
     const refused: Array<string> = []
     const note = (cause: unknown) => void refused.push(cause instanceof Error ? cause.name : String(cause))

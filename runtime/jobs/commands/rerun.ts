@@ -17,7 +17,7 @@ import { type Check, decide } from "./decide.ts"
 export interface RetryOptions {
   /**
    * `start`: the job runs every durable step again, as it does after its steps were undone. By default completed steps are
-   * kept; a job whose revert failed goes on reverting.
+   * kept; a job whose undoing was not finished goes on reverting.
    */
   readonly from?: "start"
 }

@@ -76,6 +76,11 @@ describe("what entries say", () => {
     ["that failed goes on with what is done", [open("1"), ok("a"), err("b")], ["ok"]],
     ["that was undone begins anew", [ok("a", undo), to, rev("a")], []],
     [
+      "whose undoing was ended goes on reverting",
+      [ok("a", undo), ok("b", undo), to, rev("b")],
+      ["ok", "ok", "to", "rev"],
+    ],
+    [
       "whose revert failed goes on reverting",
       [ok("a", undo), ok("b", undo), to, rev("b"), rer("a")],
       ["ok", "ok", "to", "rev"],
