@@ -181,6 +181,39 @@ describe("reverting", () => {
     expect(await job.find()).toMatchObject({ reverted: true, run: 2 })
   })
 
+  test("a job that is run again undoes the steps that it kept: it fails, or is cancelled before it begins", async () => {
+    for (const end of ["fails", "is cancelled"]) {
+      const log: Array<string> = []
+      const begun = Promise.withResolvers<void>()
+      const { client } = await start([
+        actor("scene", {
+          methods: {
+            run: async (_input: unknown, job: Job) => {
+              await job.step("a", () => log.push("a"), { revert: ({ why }) => void log.push(`-a ${why}`) })
+              begun.resolve()
+              if (job.run === 2) throw new Declined("no")
+              await new Promise((resolve) => job.signal.addEventListener("abort", resolve))
+            },
+          },
+        }),
+      ])
+      const job = await client.submit("scene.run")
+      await begun.promise
+      await job.cancel({ terminate: true })
+      await job.outcome(WAIT)
+      if (end === "is cancelled") await client.pause("default")
+      await job.retry()
+      if (end === "is cancelled") {
+        await job.cancel()
+        await client.resume("default")
+      }
+      const [state, why] = end === "fails" ? ["failed", "failed"] : ["cancelled", "cancelled"]
+      expect(await job.outcome(WAIT)).toMatchObject({ state })
+      expect(log).toEqual(["a", `-a ${why}`])
+      expect(await job.find()).toMatchObject({ reverted: true })
+    }
+  })
+
   test("a step inside a revert is refused as one inside another step", async () => {
     const refused: Array<string> = []
     const note = (cause: unknown) => void refused.push(cause instanceof Error ? cause.name : String(cause))

@@ -116,9 +116,9 @@ const rerun = (connection: Connection, id: string, check: Check, fromStart: bool
       keepMs: _keep,
       front: _front,
       metaChange: _change,
-      reverts: _reverts,
+      reverts,
       undo: _undo,
-      reverted: _reverted,
+      reverted,
       unreverted: _unreverted,
       after,
       // The follow-ups of the run before stay until this one starts: its worker may have died before it published them.
@@ -130,6 +130,8 @@ const rerun = (connection: Connection, id: string, check: Check, fromStart: bool
         fence: NO_FENCE,
         retries: 0,
         ...earlierWith(record, outcomeOfRun(record)),
+        // The steps that the next run keeps are undone as well where it fails or is cancelled.
+        ...(reverts && !reverted && !fromStart ? { reverts } : {}),
         ...(posting.level >= FRONT_LEVEL ? { front: true } : {}),
         ...(after === undefined ? {} : { after: released(after) }),
         message: posting.message,
