@@ -190,6 +190,8 @@ export class Dispatcher {
     this.#leases.added(deliveries.map((delivery) => delivery.token))
     // Their queue may have been paused, or the worker stopped, since the pull began.
     this.handBack((inFlight) => this.#closed || !this.#options.allows(inFlight.delivery.queue))
+    // A pull that was cut short, since a queue was paused, may bring what the pull after it was sent for as well.
+    this.#giveBack(this.#buffer.takeBeyondMaxJobs())
     this.#pump()
     // Tasks that waited for a limit may have started while these deliveries were on their way, so that they exceed the
     // capacity.
@@ -198,7 +200,11 @@ export class Dispatcher {
 
   /** Gives back waiting tasks for which there is no place in this worker any more, which does not count as an attempt. */
   giveBackSurplus(): void {
-    for (const inFlight of this.#buffer.takeSurplus()) this.#ender.giveBack(inFlight)
+    this.#giveBack(this.#buffer.takeSurplus())
+  }
+
+  #giveBack(waiting: ReadonlyArray<InFlight>): void {
+    for (const inFlight of waiting) this.#ender.giveBack(inFlight)
   }
 
   /** Whether a delivery is a redelivery of a task that this worker still has. It is handled here then. */
@@ -247,7 +253,7 @@ export class Dispatcher {
       (inFlight) => (matches?.(inFlight) ?? true) && this.#takeFromLimit(inFlight),
     )
     const waiting = [...this.#buffer.takeBuffered(matches), ...limited]
-    for (const inFlight of waiting) this.#ender.giveBack(inFlight)
+    this.#giveBack(waiting)
     return waiting.length
   }
 

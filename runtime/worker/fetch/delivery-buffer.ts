@@ -33,7 +33,9 @@ export class DeliveryBuffer {
   readonly #qos: PrefetchQos
   /** Deliveries that ran when the prefetch was reduced; they do not count as fetched ahead. */
   readonly #runningAtLoss = new Set<InFlight>()
-  /** Deliveries that may still come (`maxJobs`). */
+  /** Surplus that is being given back, and counts as here until the transport has it again. */
+  readonly #returning = new Set<InFlight>()
+  /** Deliveries that may still come (`maxJobs`); less than 0 where a pull that was cut short brought more. */
   #jobsLeft = Number.POSITIVE_INFINITY
   #running = 0
   /** Handlers that still run although their delivery was decided. They keep their slot until they end. */
@@ -352,11 +354,23 @@ export class DeliveryBuffer {
     return taken
   }
 
-  /** Takes the deliveries that exceed the capacity from the end of the buffer, to give them back. */
+  /** Takes the deliveries that exceed the capacity, or `maxJobs`, from the end of the buffer, to give them back. */
   takeSurplus(): ReadonlyArray<InFlight> {
-    const surplus = Math.min(this.#buffered.length, Math.max(0, -this.free))
+    return this.#takeLast(-this.free)
+  }
+
+  /** The same for those that exceed `maxJobs` alone: none of them may start, also where slots are free. */
+  takeBeyondMaxJobs(): ReadonlyArray<InFlight> {
+    return this.#takeLast(-this.#jobsLeft)
+  }
+
+  #takeLast(count: number): ReadonlyArray<InFlight> {
+    const surplus = Math.min(this.#buffered.length, Math.max(0, count - this.#returning.size))
     const taken = this.#buffered.splice(this.#buffered.length - surplus, surplus)
-    for (const inFlight of taken) inFlight.phase = "settling"
+    for (const inFlight of taken) {
+      inFlight.phase = "settling"
+      this.#returning.add(inFlight)
+    }
     return taken
   }
 
@@ -412,6 +426,7 @@ export class DeliveryBuffer {
   drop(inFlight: InFlight): void {
     this.inFlight.delete(inFlight.delivery.token)
     this.#runningAtLoss.delete(inFlight)
+    this.#returning.delete(inFlight)
     this.#changed()
   }
 

@@ -75,7 +75,7 @@ describe("pulls under load", () => {
     const client = await connect(transport, { transports })
     onTestFinished(() => client.close())
     await client.submitMany(Array.from({ length: count }, () => ({ task: "quick" })))
-    return { faults, options: { transport, transports, concurrency: 100, prefetch: 2 } }
+    return { faults, client, options: { transport, transports, concurrency: 100, prefetch: 2 } }
   }
 
   test("are sent before the tasks of the one before them begin", async () => {
@@ -85,6 +85,27 @@ describe("pulls under load", () => {
     await start([actor("quick", { methods: { run: () => void order.push("run") } })], options)
     await eventually(() => order.filter((each) => each === "run").length === 400)
     expect(order.indexOf("run")).toBe(2)
+  })
+
+  test("bring no more tasks than the worker may run, also when a queue is paused while one is under way", async () => {
+    const { faults, client, options } = await waiting(400)
+    const held = Promise.withResolvers<void>()
+    let ran = 0
+    let takes = 0
+    let overtaken = false
+    const quick = actor("quick", { methods: { run: () => (++ran === 1 ? held.promise : undefined) } })
+    faults.after = async (call) => {
+      if (call !== "jobs.take" || ++takes !== 2) return
+      // The pull that follows is sent before the answer of this one comes.
+      await client.pause("another")
+      await eventually(() => takes > 2)
+      overtaken = true
+    }
+    const service = await start([quick], { ...options, maxJobs: 100 })
+    await eventually(() => overtaken && ran >= 100)
+    held.resolve()
+    await service.stopped
+    expect(ran).toBe(100)
   })
 
   test("leave no task behind when the worker stops before those that have come begin", async () => {
