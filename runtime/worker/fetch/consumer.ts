@@ -4,7 +4,7 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
-import { LONGEST_TIMER_MS, sleep } from "../../async/timers.ts"
+import { LONGEST_TIMER_MS, sleep, waitFor } from "../../async/timers.ts"
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
@@ -47,11 +47,20 @@ const PULL_WAIT_MS = 20_000
 const IDLE_WAIT_MS = 1_000
 /** Pause between two pulls of a `burst` worker whose queues are empty while its last handlers run. */
 const BURST_PAUSE_MS = 50
-/** Consumes until interrupted. Fails with the transport's error when reconnecting is given up, or cannot help. */
-export const consume = (options: ConsumerOptions): Effect.Effect<void, TransportError> =>
-  Effect.tryPromise({ try: (signal) => consuming(options, signal), catch: asTransportError })
+/** Longest wait for the pulls that are under way when the worker stops. */
+const LAST_PULLS_MS = 5_000
 
-const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<void> => {
+/** Consumes until interrupted. Fails with the transport's error when reconnecting is given up, or cannot help. */
+export const consume = (options: ConsumerOptions): Effect.Effect<void, TransportError> => {
+  const pulls = new Set<Promise<unknown>>()
+  const running = Effect.tryPromise({ try: (signal) => consuming(options, pulls, signal), catch: asTransportError })
+  // What a pull brings can be given back only while the worker is connected: later it would wait for the end of its lease.
+  const ended = async () => void (await Promise.allSettled(pulls))
+  return Effect.onInterrupt(running, () => Effect.promise(() => waitFor(ended(), LAST_PULLS_MS)))
+}
+
+/** `pulls`: those that have not passed on what they bring, also where their wait was cut. */
+const consuming = async (options: ConsumerOptions, pulls: Set<Promise<unknown>>, stop: AbortSignal): Promise<void> => {
   const { subscription, buffer, log, connectivity, reconnect } = options
   /** Failed pulls in a row. */
   let failures = 0
@@ -96,7 +105,11 @@ const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<v
     try {
       if (lost) throw new TransportError("unavailable", connectivity.why?.message ?? LOST)
       const request = { queues, max, wait, rotate: options.rotate }
-      const pulled = await interruption.cut(pull(options, request, interruption.signal))
+      const pulling = pull(options, request, interruption.signal)
+      const forget = () => pulls.delete(pulling)
+      pulls.add(pulling)
+      pulling.then(forget, forget)
+      const pulled = await interruption.cut(pulling)
       // A pull that was ended by the loss of the connection is no answer.
       if (connectivity.wasLost || stop.aborted) continue
       answered()

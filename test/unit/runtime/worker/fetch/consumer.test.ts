@@ -123,6 +123,6 @@ describe("pulls under load", () => {
     faults.heal()
     // A task that was left would come back when its lease has ended, after half a minute.
     await start([quick], options)
-    await eventually(() => ran === 400)
+    await eventually(() => ran === 400, { deadline: 15_000 })
   })
 })
