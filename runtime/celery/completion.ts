@@ -299,7 +299,7 @@ export class Completion implements ForeignTasks {
   /** Writes results that say that tasks were revoked, except for tasks that have succeeded. */
   async keepRevoked(tasks: ReadonlyArray<RevokedTask>, why: "revoked" | "terminated"): Promise<void> {
     await this.#write(
-      tasks.map(({ id, replyTo }) => ({ meta: revokedMeta({ id, task: "" }, Date.now(), why), replyTo })),
+      tasks.map(({ replyTo, ...of }) => ({ meta: revokedMeta({ ...of, task: "" }, Date.now(), why), replyTo })),
       false,
     )
   }
@@ -316,8 +316,7 @@ const childrenOf = (followUps: ReadonlyArray<AddressedTask>): ReadonlyArray<Resu
 }
 
 /** A revoked task. `replyTo`: the queue from which its client reads the result, if that is known. */
-export interface RevokedTask {
-  readonly id: string
+export interface RevokedTask extends Pick<OfTask, "id" | "group" | "parentId"> {
   readonly replyTo?: string | undefined
 }
 
@@ -366,7 +365,7 @@ const stepsAfter = (
     const { task_id: id, group_id: group, group_index: index } = options
     if (typeof id !== "string") return []
     const { parent_id: _parent, group_id: _group, ...same } = failed
-    const meta = { ...same, task_id: id, children: [] }
+    const meta = { ...same, ...(typeof group === "string" ? { group_id: group } : {}), task_id: id, children: [] }
     const [body] = stepsOf(options.chord)
     const of = {
       id,

@@ -275,7 +275,8 @@ class CeleryControl {
       if (record.tombstone || isTerminal(record.state) || (record.state === "started" && !terminate)) return []
       if (!terminate && this.#options.worker.inspect().active.some((job) => job.id === id)) return []
       await cancelJob(client.connection, id, { terminate })
-      return [{ id, replyTo: record.message?.properties.reply_to }]
+      const { group = null, parentId = null, message } = record
+      return [{ id, group, parentId, replyTo: message?.properties.reply_to }]
     } catch (cause) {
       // Every worker executes the command: another worker may have cancelled the job, or there is no job with this id.
       log.debug("a revoked task was not cancelled", { job: id, cause: String(cause) })

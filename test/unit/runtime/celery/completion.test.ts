@@ -259,11 +259,15 @@ describe("a task of a client of Celery", () => {
     const failing = await send("sums.fail", [], {
       embed: {
         errbacks: [signature("sums.told", { task_id: "told" })],
-        chain: [signature("sums.add", { task_id: "never" })],
+        chain: [signature("sums.add", { task_id: "never", group_id: "g" })],
       },
     })
     expect(await ended("told")).toMatchObject({ status: "SUCCESS", result: failing })
-    expect(await ended("never")).toMatchObject({ status: "FAILURE", result: { exc_type: "RangeError" } })
+    expect(await ended("never")).toMatchObject({
+      status: "FAILURE",
+      result: { exc_type: "RangeError" },
+      group_id: "g",
+    })
   })
 })
 
@@ -455,6 +459,15 @@ describe("a worker of Celery that starts", () => {
     expect(await ask("active", {})).toMatchObject({ value: [{ id, name: "long", type: "sums.hold" }] })
     expect(await ask("query_task", { ids: [id] })).toMatchObject({ value: { [id]: ["active", { type: "sums.hold" }] } })
     expect(await ask("stats", {})).toMatchObject({ value: { total: { "sums.add": 2, long: 1 } } })
+  })
+
+  test("tells of a revoked task which group and which parent it has", async () => {
+    const opened = await open(backEnd())
+    const ask = await asking(opened)
+    await opened.client.pause("default")
+    const id = await opened.send("sums.add", [1, 1], { group: "g", parentId: "p" })
+    await ask("revoke", { task_id: [id] })
+    expect(await opened.ended(id)).toMatchObject({ status: "REVOKED", group_id: "g", parent_id: "p" })
   })
 
   test("learns which tasks were revoked, and tells of those that it knows", async () => {
