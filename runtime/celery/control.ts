@@ -59,8 +59,12 @@ export interface CeleryControlOptions {
 
 type Arguments = ControlRequest["arguments"]
 
-/** A job that runs, with the name of its task, since the name of the job may be another one. */
-type ActiveTask = ReturnType<Worker["inspect"]>["active"][number] & { readonly type: string }
+type Inspected = ReturnType<Worker["inspect"]>
+
+type Named = Pick<Inspected["reserved"][number], "id" | "name">
+
+/** A job that runs or waits here, with the name of its task, since the name of the job may be another one. */
+type Typed<Job extends Named> = Job & { readonly type: string }
 
 /** The value that a command replies with; `undefined` for a command without a reply. */
 type Answer = unknown
@@ -122,9 +126,9 @@ class CeleryControl {
     ping: () => ok("pong"),
     clock: () => ({ clock: this.#options.events.clock }),
     hello: (given) => this.#hello(given),
-    active: () => this.#actives.map((job) => this.#active(job)),
+    active: () => this.#jobs.active.map((job) => this.#active(job)),
     dump_active: (given) => this.#commands["active"]?.(given),
-    reserved: () => this.#options.worker.inspect().reserved.map((job) => this.#reserved(job)),
+    reserved: () => this.#jobs.reserved.map((job) => this.#reserved(job)),
     dump_reserved: (given) => this.#commands["reserved"]?.(given),
     // Scheduled tasks wait in the transport, not in a worker.
     scheduled: () => [],
@@ -184,30 +188,31 @@ class CeleryControl {
     return [...new Set([...names.all, ...taskNames.keys()])].sort()
   }
 
-  get #actives(): ReadonlyArray<ActiveTask> {
-    const { active, tasks } = this.#options.worker.inspect()
-    return active.map((job) => ({ ...job, type: tasks.get(job.id) ?? job.name }))
+  get #jobs() {
+    const { active, reserved, tasks } = this.#options.worker.inspect()
+    const typed = <Job extends Named>(job: Job): Typed<Job> => ({ ...job, type: tasks.get(job.id) ?? job.name })
+    return { active: active.map((job) => typed(job)), reserved: reserved.map((job) => typed(job)) }
   }
 
-  #active({ id, name, type, queue, startedAt }: ActiveTask) {
-    return { ...this.#info(id, queue), name, type, time_start: Date.parse(startedAt) / 1000, acknowledged: false }
+  #active({ startedAt, ...job }: Typed<Inspected["active"][number]>) {
+    return { ...this.#info(job), time_start: Date.parse(startedAt) / 1000, acknowledged: false }
   }
 
-  #reserved({ id, queue }: ReturnType<Worker["inspect"]>["reserved"][number]) {
-    return { ...this.#info(id, queue), time_start: null, acknowledged: false }
+  #reserved(job: Typed<Inspected["reserved"][number]>) {
+    return { ...this.#info(job), time_start: null, acknowledged: false }
   }
 
-  #info(id: string, queue: string) {
+  #info({ id, name, type, queue }: Typed<Named & { readonly queue: string }>) {
     const { node } = this.#options
     const delivery_info = { exchange: "", routing_key: queue, priority: 0, redelivered: false }
-    return { id, name: "", args: [], kwargs: {}, type: "", hostname: node, delivery_info, worker_pid: process.pid }
+    return { id, name, args: [], kwargs: {}, type, hostname: node, delivery_info, worker_pid: process.pid }
   }
 
   #query(ids: ReadonlyArray<string>) {
-    const { reserved } = this.#options.worker.inspect()
+    const { active, reserved } = this.#jobs
     const found: Record<string, unknown> = {}
     for (const job of reserved) if (ids.includes(job.id)) found[job.id] = ["reserved", this.#reserved(job)]
-    for (const job of this.#actives) if (ids.includes(job.id)) found[job.id] = ["active", this.#active(job)]
+    for (const job of active) if (ids.includes(job.id)) found[job.id] = ["active", this.#active(job)]
     return found
   }
 

@@ -225,7 +225,7 @@ interface ActiveTask {
 export interface Answers {
   readonly ping: "pong"
   readonly active: ReadonlyArray<ActiveTask>
-  readonly reserved: ReadonlyArray<{ readonly id: string; readonly queue: string }>
+  readonly reserved: ReadonlyArray<Pick<ActiveTask, "id" | "name" | "queue">>
   readonly "put-off": ReadonlyArray<Omit<Deferral, "waits">>
   readonly stats: WorkerDescription & {
     readonly uptimeSeconds: number

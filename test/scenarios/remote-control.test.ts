@@ -31,7 +31,7 @@ onEveryBoard((newBoard, kind) => {
     await eventually(
       async () => {
         const [answer] = await other.control("reserved")
-        return JSON.stringify(answer?.value) === JSON.stringify([{ id: waits.id, queue: "default" }])
+        return JSON.stringify(answer?.value) === JSON.stringify([{ id: waits.id, name: "scene", queue: "default" }])
       },
       { message: "the second task waits in the worker" },
     )

@@ -1,10 +1,12 @@
 /** The state of a worker, as the list of workers and remote commands show it. */
 import { hostname } from "node:os"
+import * as Result from "effect/Result"
 import { MOST_RUNNING, type WorkerDescription } from "../../cluster/directory.ts"
 import { NO_LIMIT_MS } from "../../options/duration.ts"
 import type { Load } from "../../statistics/load.ts"
 import { VERSION } from "../../version.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
+import { parseDelivery } from "../attempt/parsed-delivery.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
 import type { Run } from "../in-flight.ts"
@@ -17,6 +19,8 @@ export type ActiveJob = NonNullable<WorkerDescription["jobs"]>[number]
 export interface ReservedTask {
   /** Id of the job; empty where it cannot be read. */
   readonly id: string
+  /** Task and method, or the name for people that the submitter has set instead; empty where the task cannot be read. */
+  readonly name: string
   readonly queue: string
 }
 
@@ -24,7 +28,7 @@ export interface ReservedTask {
 export interface WorkerJobs {
   readonly active: ReadonlyArray<ActiveJob>
   readonly reserved: ReadonlyArray<ReservedTask>
-  /** The tasks of the active jobs by their ids, where the name of the job is another one. */
+  /** The tasks of these jobs by their ids, where the name of the job is another one. */
   readonly tasks: ReadonlyMap<string, string>
 }
 
@@ -130,14 +134,16 @@ export const jobsIn = ({ inFlight }: DeliveryBuffer): WorkerJobs => {
   const active: Array<ActiveJob> = []
   const reserved: Array<ReservedTask> = []
   const tasks = new Map<string, string>()
-  for (const { run, id, delivery, phase } of inFlight.values()) {
+  for (const { run, id = "", delivery, phase } of inFlight.values()) {
+    // A task that waits for a limit is listed as deferred, not as reserved, because a free slot would not start it.
+    if (run === undefined && phase === "waiting") continue
+    const task = run?.task ?? Result.getOrUndefined(parseDelivery(delivery))?.task
+    const own = task === undefined ? "" : task.meth === null ? task.task : `${task.task}.${task.meth}`
+    if (task !== undefined && task.shadow !== null) tasks.set(task.id, own)
     if (run === undefined) {
-      // A task that waits for a limit is listed as deferred, not as reserved, because a free slot would not start it.
-      if (phase !== "waiting") reserved.push({ id: id ?? "", queue: delivery.queue })
+      reserved.push({ id, name: task?.shadow ?? own, queue: delivery.queue })
       continue
     }
-    const { shadow, task, meth } = run.task
-    if (shadow !== null) tasks.set(run.posting.id, meth === null ? task : `${task}.${meth}`)
     active.push({
       id: run.posting.id,
       name: run.record.name,

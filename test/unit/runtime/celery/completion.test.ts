@@ -77,7 +77,11 @@ const sums = actor("sums", {
   },
 })
 
-const open = async (end: ReturnType<typeof backEnd>, messages?: Pick<CeleryMessages, "priorityOf">) => {
+const open = async (
+  end: ReturnType<typeof backEnd>,
+  messages?: Pick<CeleryMessages, "priorityOf">,
+  size: { readonly concurrency?: number; readonly prefetch?: number } = {},
+) => {
   const client = await connect(`memory:${generateId()}`)
   const stop = new AbortController()
   const log = makeLog({ level: "none" })
@@ -93,7 +97,7 @@ const open = async (end: ReturnType<typeof backEnd>, messages?: Pick<CeleryMessa
   })
   const builtin = builtinTasks({ names, completion, results: end.results, connection: client.connection })
   const worker = await startWorker({
-    ...settingsOf({ actors: [sums] }),
+    ...settingsOf({ actors: [sums], ...size }),
     connection: client.connection,
     client,
     actors: [sums, builtin],
@@ -459,6 +463,17 @@ describe("a worker of Celery that starts", () => {
     expect(await ask("active", {})).toMatchObject({ value: [{ id, name: "long", type: "sums.hold" }] })
     expect(await ask("query_task", { ids: [id] })).toMatchObject({ value: { [id]: ["active", { type: "sums.hold" }] } })
     expect(await ask("stats", {})).toMatchObject({ value: { total: { "sums.add": 2, long: 1 } } })
+  })
+
+  test("shows a task that waits for a handler by both names as well", async () => {
+    const opened = await open(backEnd(), undefined, { concurrency: 1, prefetch: 3 })
+    const ask = await asking(opened)
+    await opened.send("sums.hold", [])
+    await eventually(() => opened.worker.inspect().active.length === 1)
+    const id = await opened.send("sums.add", [1, 1], { shadow: "short" })
+    await eventually(() => opened.worker.inspect().reserved.length === 1)
+    expect(await ask("reserved", {})).toMatchObject({ value: [{ id, name: "short", type: "sums.add" }] })
+    expect(await ask("query_task", { ids: [id] })).toMatchObject({ value: { [id]: ["reserved", { name: "short" }] } })
   })
 
   test("tells of a revoked task which group and which parent it has", async () => {
