@@ -6,7 +6,9 @@ import { CallboardError } from "../errors.ts"
 import { cancelJob } from "../jobs/commands/cancel.ts"
 import { findRecord } from "../jobs/tracking/finding.ts"
 import type { Log } from "../log/log.ts"
+import { decodeBody } from "../protocol/body.ts"
 import { type ControlRequest, isAsked, PIDBOX, parseControl, replyMessage } from "../protocol/celery-control.ts"
+import { isForeign, parseTask } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { CeleryMessages } from "../transport/celery.ts"
@@ -279,8 +281,10 @@ class CeleryControl {
       const { record } = await findRecord(client.connection, id)
       if (record.tombstone || isTerminal(record.state) || (record.state === "started" && !terminate)) return []
       if (!terminate && this.#options.worker.inspect().active.some((job) => job.id === id)) return []
-      await cancelJob(client.connection, id, { terminate })
       const { group = null, parentId = null, message } = record
+      // The worker that takes such a task finds it revoked, and counts it: without that its chord would never end.
+      if (record.state === "started" || message === undefined || !isCounted(message))
+        await cancelJob(client.connection, id, { terminate })
       return [{ id, group, parentId, replyTo: message?.properties.reply_to }]
     } catch (cause) {
       // Every worker executes the command: another worker may have cancelled the job, or there is no job with this id.
@@ -343,6 +347,17 @@ class CeleryControl {
     const word = on ? "enabled" : "disabled"
     return ok(changed ? `task events ${word}` : `task events already ${word}`)
   }
+}
+
+/**
+ * Whether the end of a task of Celery's client may count for a chord: it is a member, or a chain follows whose last link
+ * may be one.
+ */
+const isCounted = (message: Message): boolean => {
+  const task = parseTask(message)
+  if (Result.isFailure(task) || !isForeign(task.success)) return false
+  const body = decodeBody(message)
+  return Result.isSuccess(body) && (body.success.embed.chord ?? body.success.embed.chain) !== null
 }
 
 const queueInfo = (name: string) => ({

@@ -485,6 +485,28 @@ describe("a worker of Celery that starts", () => {
     expect(await opened.ended(id)).toMatchObject({ status: "REVOKED", group_id: "g", parent_id: "p" })
   })
 
+  test("fails a chord one of whose members was revoked while it waited", async () => {
+    const end = backEnd()
+    end.sizes.set("g", 2)
+    const opened = await open(end)
+    const ask = await asking(opened)
+    await opened.client.pause("default")
+    const member = (groupIndex: number) => ({
+      group: "g",
+      groupIndex,
+      embed: { chord: signature("sums.all", { task_id: "body" }) },
+    })
+    const revoked = await opened.send("sums.add", [1, 1], member(0))
+    await opened.send("sums.add", [2, 2], member(1))
+    await ask("revoke", { task_id: [revoked] })
+    await opened.client.resume("default")
+    expect(await opened.ended("body")).toMatchObject({
+      status: "FAILURE",
+      result: { exc_message: [expect.stringContaining("TaskRevokedError")] },
+    })
+    expect(end.meta(revoked)).toMatchObject({ status: "REVOKED", group_id: "g" })
+  })
+
   test("learns which tasks were revoked, and tells of those that it knows", async () => {
     const end = backEnd()
     const opened = await open(end)
