@@ -29,8 +29,7 @@ const service = await serve({
 })
 await service.ready()
 
-const ids: Array<string> = []
-const cycle = async (count: number): Promise<number> => {
+const cycle = async (count: number, submitted: (id: string) => void = () => undefined): Promise<number> => {
   const done = settled.reach(count)
   const began = performance.now()
   await inBatches(count, async (from, size) => {
@@ -40,20 +39,20 @@ const cycle = async (count: number): Promise<number> => {
     }))
     for (const answer of await service.client.submitMany(tasks)) {
       if (answer instanceof Error) throw answer
-      ids.push(answer.id)
+      submitted(answer.id)
     }
   })
   return count / (((await done) - began) / 1_000)
 }
 
-await cycle(Math.min(5_000, jobs))
+const ids: Array<string> = []
+await cycle(Math.min(5_000, jobs), (id) => ids.push(id))
 // What is measured is worth nothing where results are not there.
 for (const [at, id] of ids.entries()) {
   if (at % 100 !== 0) continue
   const result = await service.client.job(id).result({ timeout: 10 })
   if (typeof result !== "object" || result === null || !("n" in result)) throw new Error(`job ${id} has no result`)
 }
-ids.length = 0
 await begin()
 const perSecond = await cycle(jobs)
 report({ jobs, perSecond, rssMiB: rssMiB() })

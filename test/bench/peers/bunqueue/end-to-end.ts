@@ -21,26 +21,25 @@ worker.on("error", (error) => {
   throw error
 })
 
-const ids: Array<string> = []
-const cycle = async (count: number): Promise<number> => {
+const cycle = async (count: number, submitted: (id: string) => void = () => undefined): Promise<number> => {
   const done = settled.reach(count)
   const began = performance.now()
   await inBatches(count, async (from, size) => {
     const added = await queue.addBulk(
       Array.from({ length: size }, (_, at) => ({ name: "run", data: { n: from + at, payload: PAYLOAD } })),
     )
-    for (const { id } of added) ids.push(id)
+    for (const { id } of added) submitted(id)
   })
   return count / (((await done) - began) / 1_000)
 }
 
-await cycle(Math.min(5_000, jobs))
+const ids: Array<string> = []
+await cycle(Math.min(5_000, jobs), (id) => ids.push(id))
 for (const [at, id] of ids.entries()) {
   if (at % 100 !== 0) continue
   const job = await queue.getJob(id)
   if (typeof job?.returnvalue !== "object" || job.returnvalue === null) throw new Error(`job ${id} has no result`)
 }
-ids.length = 0
 await begin()
 const perSecond = await cycle(jobs)
 report({ jobs, perSecond, rssMiB: rssMiB() })
