@@ -371,9 +371,13 @@ test("the services with a log of their own, and with traces, say what they run",
 
 test("the example of a test passes", async () => {
   using project = makeExamples(examples)
-  await using tests = spawnProcess(process.execPath, ["test", "orders.test.ts", "travel.test.ts"], {
-    cwd: project.path,
-  })
+  await using tests = spawnProcess(
+    process.execPath,
+    ["test", "--timeout", "60000", "orders.test.ts", "travel.test.ts"],
+    {
+      cwd: project.path,
+    },
+  )
   expect(await ended(tests)).toMatchObject({ code: 0, output: expect.stringContaining("5 pass") })
 })
 

@@ -179,7 +179,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       observers.listening(worker.listening)
       void registry.beat()
     }
-    yield* Effect.addFinalizer(() => Effect.promise(() => drain(dispatcher, buffer, options, hurry.signal)))
+    yield* Effect.addFinalizer(() => Effect.promise(() => drain(dispatcher, core, hurry.signal)))
     yield* consumerOf(core, { dispatcher, size, connectivity, isBusy, stopCondition, known, setListening })
     // Handlers start once pauses and revocations are known. This part is released first: no further handler starts, and
     // the worker is reported as stopping.
@@ -220,6 +220,7 @@ const coreOf = (options: WorkerOptions, pool: ActorPool, load: LoadWatch) => {
     ...options,
     ...(autoscale === undefined ? {} : { concurrency: autoscale.min, maxConcurrency: autoscale.max }),
   })
+  const pulls = new Set<Promise<unknown>>()
   buffer.onRestored = () => log.info(restoredLine(buffer.capacity))
   const actors = options.actors.map(describeActor)
   const snapshot = new WorkerSnapshot({
@@ -240,7 +241,7 @@ const coreOf = (options: WorkerOptions, pool: ActorPool, load: LoadWatch) => {
     log.error(`the worker gives up: ${error.message}`, { reason: error.reason })
     fail(error)
   }
-  return { options, pool, actors, counts, subscription, buffer, snapshot, failed, giveUp, done, finish }
+  return { options, pool, actors, counts, subscription, buffer, pulls, snapshot, failed, giveUp, done, finish }
 }
 
 type Core = ReturnType<typeof coreOf>
@@ -431,7 +432,7 @@ interface ConsumerParts {
 }
 
 /** Pulls until interrupted, or until the worker gives up. */
-const consumerOf = ({ options, subscription, buffer, snapshot, failed, giveUp }: Core, parts: ConsumerParts) => {
+const consumerOf = ({ options, subscription, buffer, pulls, snapshot, failed, giveUp }: Core, parts: ConsumerParts) => {
   const { connection, log, clock = systemClock } = options
   const { dispatcher, size, connectivity, isBusy, stopCondition, known, setListening } = parts
   const returning = new ReturningTasks({ dispatcher, buffer, subscription, clock, log })
@@ -441,6 +442,7 @@ const consumerOf = ({ options, subscription, buffer, snapshot, failed, giveUp }:
     burst: options.burst,
     rotate: options.rotate,
     buffer,
+    pulls,
     log,
     connectivity,
     reconnect: options.reconnect,
@@ -465,11 +467,13 @@ const consumerOf = ({ options, subscription, buffer, snapshot, failed, giveUp }:
   return Effect.forkScoped(Effect.onExit(Effect.raceFirst(pulling, givenUp), ended))
 }
 
-/** Gives back waiting tasks, gives running handlers the grace, then gives their tasks back, too. */
+/**
+ * Gives back waiting tasks, and what pulls that are under way still bring, gives running handlers the grace, then gives their
+ * tasks back, too.
+ */
 const drain = async (
   dispatcher: Dispatcher,
-  buffer: DeliveryBuffer,
-  { graceMs, log }: WorkerOptions,
+  { options: { graceMs, log }, buffer, pulls }: Core,
   hurry: AbortSignal,
 ): Promise<void> => {
   const restored = (count: number): void => {
@@ -478,7 +482,9 @@ const drain = async (
   restored(dispatcher.handBack())
   await waitFor(buffer.whenIdle(), graceMs, hurry)
   restored(dispatcher.interrupt())
-  await waitFor(buffer.whenIdle(), HAND_BACK_MS)
+  // Later the worker is not connected any more, and what a pull brings would wait for the end of its lease.
+  const allBack = Promise.allSettled(pulls).then(() => buffer.whenIdle())
+  await waitFor(allBack, HAND_BACK_MS)
 }
 
 /**

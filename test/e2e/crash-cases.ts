@@ -150,7 +150,9 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       // The worker is asked, since a task that the broker has handed over may still be on its way.
       const prefetched = async () => {
         const [answer] = await client.control("reserved", {}, { timeout: 10 })
-        return JSON.stringify(answer?.value) === JSON.stringify([{ id: waiting.id, queue: "default" }])
+        return (
+          JSON.stringify(answer?.value) === JSON.stringify([{ id: waiting.id, name: "e2e.step", queue: "default" }])
+        )
       }
       await eventually(prefetched, { deadline: DEADLINE, message: "the second job is prefetched" })
       service.kill("SIGTERM")

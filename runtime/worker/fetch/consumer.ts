@@ -4,7 +4,7 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
-import { LONGEST_TIMER_MS, sleep, waitFor } from "../../async/timers.ts"
+import { LONGEST_TIMER_MS, sleep } from "../../async/timers.ts"
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
@@ -28,6 +28,8 @@ export interface ConsumerOptions {
   readonly returningMs: () => number
   readonly rotate: boolean
   readonly buffer: DeliveryBuffer
+  /** Gets each pull until it has passed on what it brings, also where its wait was cut. */
+  readonly pulls: Set<Promise<unknown>>
   readonly log: Log
   readonly connectivity: Connectivity
   readonly reconnect: ReconnectPolicy
@@ -47,21 +49,13 @@ const PULL_WAIT_MS = 20_000
 const IDLE_WAIT_MS = 1_000
 /** Pause between two pulls of a `burst` worker whose queues are empty while its last handlers run. */
 const BURST_PAUSE_MS = 50
-/** Longest wait for the pulls that are under way when the worker stops. */
-const LAST_PULLS_MS = 5_000
 
 /** Consumes until interrupted. Fails with the transport's error when reconnecting is given up, or cannot help. */
-export const consume = (options: ConsumerOptions): Effect.Effect<void, TransportError> => {
-  const pulls = new Set<Promise<unknown>>()
-  const running = Effect.tryPromise({ try: (signal) => consuming(options, pulls, signal), catch: asTransportError })
-  // What a pull brings can be given back only while the worker is connected: later it would wait for the end of its lease.
-  const ended = async () => void (await Promise.allSettled(pulls))
-  return Effect.onInterrupt(running, () => Effect.promise(() => waitFor(ended(), LAST_PULLS_MS)))
-}
+export const consume = (options: ConsumerOptions): Effect.Effect<void, TransportError> =>
+  Effect.tryPromise({ try: (signal) => consuming(options, signal), catch: asTransportError })
 
-/** `pulls`: those that have not passed on what they bring, also where their wait was cut. */
-const consuming = async (options: ConsumerOptions, pulls: Set<Promise<unknown>>, stop: AbortSignal): Promise<void> => {
-  const { subscription, buffer, log, connectivity, reconnect } = options
+const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<void> => {
+  const { subscription, buffer, pulls, log, connectivity, reconnect } = options
   /** Failed pulls in a row. */
   let failures = 0
   /** Whether the transport has answered since the connection was last lost. Only then does the worker consume. */
