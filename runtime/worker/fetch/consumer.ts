@@ -95,7 +95,8 @@ const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<v
     // because its actors are unhealthy, the wait is short, since they may recover at any moment.
     const longest = options.burst ? Math.min(options.returningMs(), PULL_WAIT_MS) : PULL_WAIT_MS
     const wait = !answers ? 0 : waitsForActors ? Math.min(IDLE_WAIT_MS, longest) : longest
-    const wasEmpty = buffer.inFlight.size === 0 && !options.isBusy()
+    // A pull whose wait was cut may still bring what the next one does not find any more.
+    const wasEmpty = buffer.inFlight.size === 0 && pulls.size === 0 && !options.isBusy()
     try {
       if (lost) throw new TransportError("unavailable", connectivity.why?.message ?? LOST)
       const request = { queues, max, wait, rotate: options.rotate }

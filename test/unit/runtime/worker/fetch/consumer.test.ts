@@ -108,6 +108,23 @@ describe("pulls under load", () => {
     expect(ran).toBe(100)
   })
 
+  test("are waited for by a worker that ends with its queues, also when a queue is paused while one is under way", async () => {
+    const { faults, client, options } = await waiting(50)
+    let ran = 0
+    let takes = 0
+    let overtaken = false
+    faults.after = async (call) => {
+      if (call !== "jobs.take" || ++takes !== 1) return
+      // The pull that follows finds the queue empty before the answer of this one comes.
+      await client.pause("another")
+      await eventually(() => takes > 3)
+      overtaken = true
+    }
+    const service = await start([actor("quick", { methods: { run: () => void ran++ } })], { ...options, burst: true })
+    await service.stopped
+    expect({ overtaken, ran }).toEqual({ overtaken: true, ran: 50 })
+  })
+
   test("leave no task behind when the worker stops before those that have come begin", async () => {
     const { faults, options } = await waiting(400)
     let ran = 0
