@@ -279,12 +279,12 @@ class CeleryControl {
     const { client, log } = this.#options
     try {
       const { record } = await findRecord(client.connection, id)
-      if (record.tombstone || isTerminal(record.state) || (record.state === "started" && !terminate)) return []
-      if (!terminate && this.#options.worker.inspect().active.some((job) => job.id === id)) return []
+      // The record of a job that has only just begun does not tell yet that it runs.
+      const runs = record.state === "started" || this.#options.worker.inspect().active.some((job) => job.id === id)
+      if (record.tombstone || isTerminal(record.state) || (runs && !terminate)) return []
       const { group = null, parentId = null, message } = record
       // The worker that takes such a task finds it revoked, and counts it: without that its chord would never end.
-      if (record.state === "started" || message === undefined || !isCounted(message))
-        await cancelJob(client.connection, id, { terminate })
+      if (runs || message === undefined || !isCounted(message)) await cancelJob(client.connection, id, { terminate })
       return [{ id, group, parentId, replyTo: message?.properties.reply_to }]
     } catch (cause) {
       // Every worker executes the command: another worker may have cancelled the job, or there is no job with this id.

@@ -507,6 +507,18 @@ describe("a worker of Celery that starts", () => {
     expect(end.meta(revoked)).toMatchObject({ status: "REVOKED", group_id: "g" })
   })
 
+  test("terminates a member of a chord that has only just begun to run", async () => {
+    const end = backEnd()
+    const opened = await open(end)
+    const ask = await asking(opened)
+    const embed = { chord: signature("sums.all", { task_id: "body" }) }
+    const id = await opened.send("sums.hold", [], { group: "g", groupIndex: 0, embed })
+    await eventually(() => opened.worker.inspect().active.length === 1)
+    await ask("revoke", { task_id: [id], terminate: true })
+    await eventually(() => opened.worker.inspect().active.length === 0)
+    expect(await opened.client.job(id).find()).toMatchObject({ state: "cancelled" })
+  })
+
   test("learns which tasks were revoked, and tells of those that it knows", async () => {
     const end = backEnd()
     const opened = await open(end)
