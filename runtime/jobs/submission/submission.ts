@@ -134,14 +134,20 @@ export const checkTasks = (tasks: unknown): void => {
     throw new CallboardError("invalid-input", "the tasks are a list of objects with a `task` each")
 }
 
+const isTask = <S>(value: S): value is S & object =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const noTask = () => new CallboardError("invalid-input", "a task is an object with at least a `task` field")
+
 /** The fields that travel, and are shown, as plain JSON. */
 const PLAIN_FIELDS = ["details", "meta", "headers"] as const
 
 /**
  * A submission with these fields as plain JSON holds them, from a transport as over HTTP. Fails with `invalid-input` where
- * that would not hold what they are, naming the place.
+ * that would not hold what they are, naming the place, and for what is no task.
  */
-export const withPlainFields = <S extends object>(submission: S): Result.Result<S, CallboardError> => {
+export const withPlainFields = <S>(submission: S): Result.Result<S & object, CallboardError> => {
+  if (!isTask(submission)) return Result.fail(noTask())
   let plain = submission
   for (const field of PLAIN_FIELDS) {
     const given: unknown = Reflect.get(submission, field)
@@ -155,9 +161,7 @@ export const withPlainFields = <S extends object>(submission: S): Result.Result<
 
 /** Checks the shape of a submission. Fails with `unsupported`, `unknown-field` or `invalid-input`, naming the field. */
 export const parseSubmission = (value: unknown): Result.Result<Submission, CallboardError> => {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    return Result.fail(new CallboardError("invalid-input", "a task is an object with at least a `task` field"))
-  }
+  if (!isTask(value)) return Result.fail(noTask())
   const plain = plainSubmission(value)
   if (plain !== undefined) return Result.succeed(plain)
   const carried = withPlainFields(value)

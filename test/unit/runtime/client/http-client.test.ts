@@ -97,6 +97,20 @@ test("a mounted service is reached below its path, and options travel as paramet
   ])
 })
 
+test.each([null, 7, "work", [{ task: "work" }]])(
+  "%j is refused as a task, as by a client over a transport",
+  async (given) => {
+    const { client } = await serving()
+    const tasks: ReadonlyArray<never> = JSON.parse(JSON.stringify([{ task: "work", meth: "echo" }, given]))
+    const refused = {
+      ...refusal("invalid-input"),
+      message: expect.stringContaining("a `task` field"),
+      details: { index: 1 },
+    }
+    await expect(client.submitMany(tasks)).rejects.toMatchObject(refused)
+  },
+)
+
 test("a failure is the error that a client over a transport throws", async () => {
   const { client } = await serving()
   const job = await client.submit("work", { meth: "fail" })
