@@ -149,8 +149,8 @@ export interface JobRecord {
    */
   readonly acked?: boolean
   /**
-   * A step with a revert has begun in this run, or is about to begin: before the job ends without success, its steps
-   * are undone.
+   * A step with a revert has begun in this run, or is about to begin, or is kept from the run before: before the job ends
+   * without success, its steps are undone.
    */
   readonly reverts?: true
   /** Why the job's steps are being undone; set from then until the job ends. */
