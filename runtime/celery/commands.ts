@@ -12,7 +12,7 @@ import {
 import type { CeleryMessages } from "../transport/celery.ts"
 
 export class CeleryCommands {
-  readonly #messages: CeleryMessages
+  readonly #messages: Pick<CeleryMessages, "receive" | "broadcast">
   readonly #signal: AbortSignal
   /** Routing key of the queue for replies, which exists until the signal fires. */
   readonly #oid = crypto.randomUUID()
@@ -21,7 +21,7 @@ export class CeleryCommands {
   #receiving: Promise<void> | undefined
   #clock = 0
 
-  constructor(messages: CeleryMessages, signal: AbortSignal) {
+  constructor(messages: Pick<CeleryMessages, "receive" | "broadcast">, signal: AbortSignal) {
     this.#messages = messages
     this.#signal = signal
   }
@@ -46,7 +46,10 @@ export class CeleryCommands {
       },
       this.#signal,
     )
-    await this.#receiving
+    await this.#receiving.catch((cause: unknown) => {
+      this.#receiving = undefined
+      throw cause
+    })
     const ticket = crypto.randomUUID()
     const replies: Array<ControlReply> = []
     const { promise, resolve } = Promise.withResolvers<void>()
