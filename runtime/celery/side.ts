@@ -95,11 +95,14 @@ export class CelerySide {
   static async open(options: CelerySideOptions): Promise<CelerySide> {
     const { transport, resultBackend } = options
     const messages = typeof transport === "string" ? await openCeleryMessages(transport, options) : undefined
+    let results: CeleryResults | undefined
     try {
-      const side = new CelerySide(options, await openResults(resultBackend, options, messages), messages)
+      results = await openResults(resultBackend, options, messages)
+      const side = new CelerySide(options, results, messages)
       await side.#mingle()
       return side
     } catch (cause) {
+      await results?.close()
       await messages?.close()
       throw cause
     }
