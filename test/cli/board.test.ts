@@ -1,4 +1,5 @@
 /** Job boards on the command line. */
+import { readdirSync } from "node:fs"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
 import { makeProject, type Project } from "./project.ts"
@@ -87,6 +88,27 @@ test("a claim waits for a job that is posted elsewhere, and watch tells of it", 
   await claim.closed
   expect(ids).toContain(JSON.parse(claim.stdout).id)
   await watch.end()
+})
+
+/** How many processes listen to the board's news: each has a socket of its own. */
+const listeners = (): number =>
+  readdirSync(project.path, { recursive: true, withFileTypes: true }).filter((entry) => entry.isSocket()).length
+
+test("a wait that is interrupted has not timed out", async () => {
+  const id = await post("b8", "a")
+  for (const args of [
+    ["claim", "b7", "--wait", "1m"],
+    ["wait", "b7", "--timeout", "1m"],
+    ["wait", "b8", id, "--timeout", "1m"],
+  ]) {
+    const before = listeners()
+    await using child = project.start("board", ...args)
+    await eventually(() => listeners() > before)
+    child.kill("SIGINT")
+    const { code } = await child.closed
+    expect(child.output).toMatch(/was given up|not complete yet/)
+    expect(code).toBe(1)
+  }
 })
 
 describe("what is refused has the message that it has in code, and an exit code", () => {

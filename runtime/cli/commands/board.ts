@@ -112,12 +112,16 @@ const bookOf = (text: string): { readonly name: string; readonly uuid: string } 
   return at < 0 ? wrongUsage(`--book ${text}: write name=uuid`) : { name: text.slice(0, at), uuid: text.slice(at + 1) }
 }
 
-/** Waits for a job. Fails with {@link EXIT.timeout} where the command was given a longest wait, and none has come by then. */
-const inTime = async <A>(job: Promise<A>, longest: string | undefined): Promise<A> => {
+/**
+ * Waits for a job. Fails with {@link EXIT.timeout} where the command was given a longest wait, and none has come by then. A
+ * command that was interrupted has not waited for so long.
+ */
+const inTime = async <A>(job: Promise<A>, longest: string | undefined, signal: AbortSignal): Promise<A> => {
   try {
     return await job
   } catch (cause) {
-    if (longest === undefined || !(cause instanceof CallboardError) || cause.code !== "not-found") throw cause
+    const isOver = cause instanceof CallboardError && cause.code === "not-found" && !signal.aborted
+    if (longest === undefined || !isOver) throw cause
     throw new CommandFailed(EXIT.timeout, cause.message)
   }
 }
@@ -194,7 +198,7 @@ export const addBoard = (program: Command): void => {
       const given = { expiry: expiry === undefined ? DEFAULT_EXPIRY : expiryOf(expiry) }
       const claim =
         id === undefined
-          ? await inTime(board.take(owner, { ...given, signal, ...(wait === undefined ? {} : { wait }) }), wait)
+          ? await inTime(board.take(owner, { ...given, signal, ...(wait === undefined ? {} : { wait }) }), wait, signal)
           : await board.claim(id, owner, given)
       show(output, claim.view)
     },
@@ -251,7 +255,7 @@ export const addBoard = (program: Command): void => {
     "wait until there is a job, or until a job is consumed or trashed",
     async ({ board, output, args: [id], options: { timeout }, signal }) => {
       if (id === undefined) {
-        await inTime(board.wait(timeout, signal), timeout)
+        await inTime(board.wait(timeout, signal), timeout, signal)
         const { jobs } = await board.list({ limit: 1 })
         return output.json ? output.document({ jobs }) : table(output, jobs, "no jobs")
       }
@@ -259,7 +263,7 @@ export const addBoard = (program: Command): void => {
       if (output.json) output.document({ complete })
       else output.line(complete ? "complete" : "not complete yet")
       // A script that went on would take the job for complete.
-      if (!complete) throw new CommandFailed(EXIT.timeout)
+      if (!complete) throw new CommandFailed(signal.aborted ? EXIT.failed : EXIT.timeout)
     },
     (own) => own.option("--timeout <duration>", "longest wait (default: for ever)"),
   )
