@@ -44,7 +44,8 @@ const waiting = [
     (name) => `unit/plugins/${name}.test`,
   ),
   ...[
-    ...["board/lost", "http/outage", "jobs/tracking/finding", "schedules/scheduler", "service/serve"],
+    ...["board/lost", "celery/completion", "http/outage", "jobs/tracking/finding"],
+    ...["schedules/scheduler", "service/serve"],
     ...["transport/lift/watch-store", "worker/clock", "worker/failures", "worker/hooks", "worker/leases/lease-keeper"],
     ...["worker/limits/permits", "worker/restart", "worker/settlement/faults"],
     // They compute for seconds: each write of many handlers, cut before and after; services for each of many cases.

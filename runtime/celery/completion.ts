@@ -31,9 +31,9 @@ import {
   type ResultTuple,
   revokedMeta,
 } from "../protocol/celery-result.ts"
-import { isForeign, type Task } from "../protocol/headers.ts"
+import { isForeign, parseTask, postingOfTask, type Task } from "../protocol/headers.ts"
 import type { AddressedTask } from "../protocol/message.ts"
-import type { JobError, Progress } from "../protocol/record.ts"
+import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import { traceContextOf } from "../protocol/trace-context.ts"
 import type { CeleryMessages, CeleryResults, KeptResult } from "../transport/celery.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
@@ -117,6 +117,19 @@ export class Completion implements ForeignTasks {
     if (settlement.record === undefined && inFlight.stop !== "cancelled") return undefined
     const ended = this.#endedTask(inFlight, settlement)
     return ended === undefined ? undefined : this.#complete(ended)
+  }
+
+  async expiring(record: JobRecord): Promise<ReadonlyArray<AddressedTask>> {
+    const { message, queue } = record
+    const task = message && Result.getOrUndefined(parseTask(message))
+    if (message === undefined || task === undefined || !isForeign(task)) return []
+    const posting = Result.getOrUndefined(postingOfTask(task, message, queue))
+    if (posting === undefined) return []
+    const embed = embedOf(posting, bodyRules({ maxBody: this.#options.maxBody, foreign: this }, task))
+    const settlement: AttemptEnd = { token: "", record, then: { kind: "ack" } }
+    const ended = this.#ended(task, posting)
+    const { followUps = [] } = await this.#complete({ task, posting, embed, settlement, ended, isFirst: false })
+    return followUps
   }
 
   progressed(task: Task, { message }: AddressedTask, progress: Progress): void {

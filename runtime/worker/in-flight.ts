@@ -345,6 +345,11 @@ export interface ForeignTasks {
    * and returns the settlement with what else follows from it. `undefined`: there is nothing to do. Never rejects.
    */
   completing(inFlight: InFlight, settlement: AttemptEnd): Promise<AttemptEnd> | undefined
+  /**
+   * Called before the record is stored by which a waiting task has expired: tells its submitter, and resolves with the tasks
+   * that follow. Never rejects.
+   */
+  expiring(record: JobRecord): Promise<ReadonlyArray<AddressedTask>>
   /** Tells the submitter of a task that runs how far it is. A call that comes to nothing is no failure. */
   progressed(task: Task, posting: AddressedTask, progress: Progress): void
 }

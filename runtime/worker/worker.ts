@@ -343,7 +343,7 @@ const maintenanceOf = ({ options, buffer, pool }: Core, parts: MaintenanceParts)
     },
   })
   return part(
-    () => maintain({ connection, lost, dependents, askTime, log }),
+    () => maintain({ connection, lost, dependents, foreign: options.foreign, askTime, log }),
     (stop) => stop(),
   )
 }

@@ -4,6 +4,7 @@
  */
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, WaitTimeout } from "../../errors.ts"
+import type { AddressedTask } from "../../protocol/message.ts"
 import { isId } from "../../protocol/name.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
@@ -67,11 +68,19 @@ export const isOverdue = ({ state, expiresAt, reverts }: JobRecord, now: number)
 
 /**
  * Records that a waiting job has expired. Done by the first process that notices: a worker, a client or maintenance.
+ * `followUpsOf`: the tasks that are submitted with that record; none unless said otherwise.
  */
-export const expire = async (connection: Connection, found: Found): Promise<Found> => {
+export const expire = async (
+  connection: Connection,
+  found: Found,
+  followUpsOf?: (expired: JobRecord) => Promise<ReadonlyArray<AddressedTask>>,
+): Promise<Found> => {
   const now = Date.now()
   const record = endedOutside(step(found.record, { at: now, state: "expired" }), now, connection.keepFailed)
-  const [changed] = await connection.jobs.decide([{ id: record.id, expect: found.revision, record, withdraw: true }])
+  const post = (await followUpsOf?.(record)) ?? []
+  const [changed] = await connection.jobs.decide([
+    { id: record.id, expect: found.revision, record, withdraw: true, ...(post.length === 0 ? {} : { post }) },
+  ])
   if (changed?.status === "decided") return { record, revision: found.revision }
   return (await connection.jobs.find(record.id)) ?? found
 }

@@ -9,6 +9,7 @@ import { expire, isOverdue } from "../../jobs/tracking/finding.ts"
 import type { Log } from "../../log/log.ts"
 import { postingOf } from "../../protocol/headers.ts"
 import { JournalSweep } from "../../steps/listing.ts"
+import type { ForeignTasks } from "../in-flight.ts"
 import type { Dependents } from "./dependents.ts"
 import type { LostJobs } from "./lost-jobs.ts"
 
@@ -25,18 +26,20 @@ interface MaintenanceParts {
   readonly connection: Connection
   readonly lost: LostJobs
   readonly dependents: Dependents
+  readonly foreign: Pick<ForeignTasks, "expiring"> | undefined
   /** The time by the clock of the transport. */
   readonly askTime: () => Promise<number>
   readonly log: Log
 }
 
 /** Records jobs as expired whose tasks wait past their expiry on a queue that no worker pulls from. */
-const sweep = async ({ connection, dependents }: MaintenanceParts, now: number): Promise<void> => {
+const sweep = async ({ connection, dependents, foreign }: MaintenanceParts, now: number): Promise<void> => {
   const { jobs } = connection
   for (const id of (await jobs.waiting?.({ expiredBy: now }, SLICE)) ?? []) {
     const found = await jobs.find(id)
     if (found === undefined || !isOverdue(found.record, now)) continue
-    dependents.stored((await expire(connection, found)).record)
+    const expired = await expire(connection, found, foreign && ((record) => foreign.expiring(record)))
+    dependents.stored(expired.record)
   }
 }
 

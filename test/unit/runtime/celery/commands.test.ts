@@ -1,3 +1,4 @@
+/** Commands to the workers of Celery, over messages in this process. */
 import { Result } from "effect"
 import { expect, test } from "vitest"
 import { CeleryCommands } from "../../../../runtime/celery/commands.ts"

@@ -519,6 +519,22 @@ describe("a worker of Celery that starts", () => {
     expect(await opened.client.job(id).find()).toMatchObject({ state: "cancelled" })
   })
 
+  test("fails a chord one of whose members has expired before a worker took it", async () => {
+    const end = backEnd()
+    end.sizes.set("g", 1)
+    const opened = await open(end)
+    await opened.client.pause("default")
+    const embed = { chord: signature("sums.all", { task_id: "body" }) }
+    const fields = { group: "g", groupIndex: 0, embed, expires: Date.now() + 500 }
+    const member = await opened.send("sums.add", [1, 1], fields)
+    expect(await opened.ended("body")).toMatchObject({
+      status: "FAILURE",
+      result: { exc_message: [expect.stringContaining("TaskRevokedError")] },
+    })
+    expect(end.meta(member)).toMatchObject({ status: "REVOKED", group_id: "g" })
+    await eventually(async () => (await opened.jobs.find(member))?.record.state === "expired")
+  })
+
   test("learns which tasks were revoked, and tells of those that it knows", async () => {
     const end = backEnd()
     const opened = await open(end)
