@@ -32,13 +32,14 @@ const LONG = 60
 
 const isBehind = ({ oldestAge = 0, paused }: Queue): boolean => !paused && oldestAge >= LONG
 
-/** Describes whether the queue grows or shrinks. */
+/** Describes whether the queue grows or shrinks, or why nothing leaves it. */
 const trendOf = (queue: Queue): string => {
-  const { paused, pausedBy, pausedSince, depth, perMinute, trend, emptyAt } = queue
+  const { paused, pausedBy, pausedSince, depth, perMinute, trend, emptyAt, workers } = queue
   if (paused) {
     const by = pausedBy === undefined ? "" : ` by ${pausedBy}`
     return pausedSince === undefined ? `paused${by}` : `paused${by}, ${relative(Date.parse(pausedSince), now.value)}`
   }
+  if (workers === 0 && depth > 0) return "no worker takes from it"
   if (trend === "growing" && perMinute !== undefined) return `grows by ${short(perMinute.in - perMinute.out)}/min`
   if (trend === "draining" && emptyAt !== undefined) return `empty ${relative(Date.parse(emptyAt), now.value)}`
   if (trend === "steady") return "keeps up"

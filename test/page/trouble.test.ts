@@ -1,0 +1,22 @@
+/** A board in trouble: what the page says of it is true. */
+import { test } from "vitest"
+import { eventually } from "../support/servers/process.ts"
+import { boardOf, visit } from "./shown.ts"
+
+test("of a queue that no worker takes from it says so, and not that it keeps up", async () => {
+  const board = await boardOf()
+  await board.submit("work.echo", {}, { queue: "nobody" })
+  // The trend of a queue is told once it has been watched for a while.
+  await eventually(
+    async () => {
+      const { queues } = (await board.ask("GET", "/v1/queues")).body
+      return queues.some((each: { name: string; trend?: string }) => each.name === "nobody" && each.trend === "steady")
+    },
+    { message: "the queue has no trend" },
+  )
+  const page = await visit(board.url, "/queues")
+  const row = page.getByRole("row", { name: /nobody/ })
+  await row.getByText("no worker takes from it").waitFor()
+  await page.goto(`${board.url}/queues/nobody`)
+  await page.locator(".meta").getByText("no worker takes from it").waitFor()
+})
