@@ -1,5 +1,6 @@
 /** A board in trouble: what the page says of it is true. */
-import { test } from "vitest"
+import { actor } from "callboard"
+import { expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
 import { boardOf, visit } from "./shown.ts"
 
@@ -19,4 +20,25 @@ test("of a queue that no worker takes from it says so, and not that it keeps up"
   await row.getByText("no worker takes from it").waitFor()
   await page.goto(`${board.url}/queues/nobody`)
   await page.locator(".meta").getByText("no worker takes from it").waitFor()
+})
+
+test("the job that waits for its second attempt has run in one", async () => {
+  const flaky = actor("flaky", {
+    methods: {
+      fail: {
+        retry: { max: 3, interval: 3600 },
+        run: async () => {
+          await new Promise((resolve) => setTimeout(resolve, 5))
+          throw new Error("not yet")
+        },
+      },
+    },
+  })
+  const board = await boardOf({ actors: [flaky] })
+  const id = await board.submit("flaky.fail")
+  await eventually(async () => (await board.ask("GET", `/v1/jobs/${id}`)).body.error !== undefined)
+  const page = await visit(board.url, `/jobs/${id}`)
+  const facts = page.getByRole("complementary", { name: "Facts" })
+  await facts.getByText("Ran", { exact: true }).waitFor()
+  expect(await facts.innerText()).toMatch(/Ran\s+\d+ ms\s*\n/)
 })

@@ -33,10 +33,9 @@ export const Facts = ({
   readonly attempts: ReadonlyArray<DrawnAttempt>
 }): JSX.Element => {
   const { times, timeLimit } = job
-  const ran = attempts.reduce(
-    (sum, { started, ended }) => sum + (started === undefined ? 0 : (ended ?? now.value) - started),
-    0,
-  )
+  // The last attempt may not have begun.
+  const runs = attempts.flatMap(({ started, ended }) => (started === undefined ? [] : [(ended ?? now.value) - started]))
+  const ran = runs.reduce((sum, ms) => sum + ms, 0)
   return (
     <Panel title="Facts">
       <div class="body">
@@ -99,7 +98,7 @@ export const Facts = ({
           {ran > 0 && (
             <Fact name="Ran">
               {duration(ran / 1000)}
-              {attempts.length > 1 && ` in ${attempts.length} attempts`}
+              {runs.length > 1 && ` in ${runs.length} attempts`}
             </Fact>
           )}
           {job.parentId !== undefined && (
