@@ -42,3 +42,17 @@ test("the job that waits for its second attempt has run in one", async () => {
   await facts.getByText("Ran", { exact: true }).waitFor()
   expect(await facts.innerText()).toMatch(/Ran\s+\d+ ms\s*\n/)
 })
+
+test("a job that its limit holds back has no countdown, since nobody knows when the others end", async () => {
+  const board = await boardOf()
+  const first = await board.submit("imports.rows", { tenant: "acme" })
+  await board.reached(first, "started")
+  const held = await board.submit("imports.rows", { tenant: "acme" })
+  await eventually(async () => {
+    const { causes } = (await board.ask("GET", `/v1/jobs/${held}/why`)).body
+    return causes[0]?.code === "tenant-limit"
+  })
+  const page = await visit(board.url, `/jobs/${held}`)
+  await page.getByText("its tenant has what its limit allows").waitFor()
+  expect(await page.getByRole("timer").count()).toBe(0)
+})

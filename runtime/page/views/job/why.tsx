@@ -11,7 +11,9 @@ import { countdown } from "../../times.ts"
 
 export const WhyPanel = ({ job }: { readonly job: FullJob }): JSX.Element => {
   const why = useLoad(job.id, (stop) => get<Why>(jobPath(job.id, "/why"), {}, stop), { every: 1 })
-  const until = why.data?.causes[0]?.until
+  const first = why.data?.causes[0]
+  // Of a limit the time is a guess from earlier starts: it moves on for as long as the jobs before this one run.
+  const until = first === undefined || isLimit(first) ? undefined : first.until
   return (
     <Panel
       class="why"
@@ -53,6 +55,8 @@ export const WhyPanel = ({ job }: { readonly job: FullJob }): JSX.Element => {
   )
 }
 
+const isLimit = ({ code }: Pick<Why["causes"][number], "code">): boolean => code.endsWith("-limit")
+
 /** The action against a cause, as a button or as a link to where it is done. */
 const Remedy = ({ code, queue, job }: { readonly code: string; readonly queue: string; readonly job: FullJob }) => {
   if (code === "queue-paused") {
@@ -83,7 +87,7 @@ const Remedy = ({ code, queue, job }: { readonly code: string; readonly queue: s
       </RequestButton>
     )
   }
-  if (code.endsWith("-limit"))
+  if (isLimit({ code }))
     return (
       <a class="btn small" href={href("queues")}>
         Limits
