@@ -56,3 +56,38 @@ test("a job that its limit holds back has no countdown, since nobody knows when 
   await page.getByText("its tenant has what its limit allows").waitFor()
   expect(await page.getByRole("timer").count()).toBe(0)
 })
+
+test("each reason of a dead letter is told with what to do about it", async () => {
+  const saga = actor("saga", {
+    methods: {
+      book: {
+        retry: false,
+        run: async (_: unknown, job) => {
+          await job.step("flight", () => 1, {
+            revert: () => {
+              throw new Error("no refund")
+            },
+          })
+          throw new Error("no visa")
+        },
+      },
+      member: {
+        retry: false,
+        run: () => {
+          throw new Error("no")
+        },
+      },
+      body: () => 1,
+    },
+  })
+  const board = await boardOf({ actors: [saga] })
+  await board.ended("saga.body", {}, { chord: [{ task: "saga.member" }] })
+  const booked = await board.submit("saga.book")
+  await eventually(async () => (await board.ask("GET", `/v1/jobs/${booked}`)).body.state === "failed", {
+    deadline: 30_000,
+  })
+  const page = await visit(board.url, "/dead")
+  await page.getByText("A member of its group did not succeed").waitFor()
+  await page.getByText("A step could not be undone").waitFor()
+  expect(await page.getByText("Its error says more.").count()).toBe(0)
+})

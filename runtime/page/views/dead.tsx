@@ -29,6 +29,8 @@ const MEANINGS: Readonly<Record<string, string>> = {
   unsupported: "It asks for something that Callboard does not have: the detail says what.",
   "errbacks-refused": "It failed, and what was to follow its failure could not be posted.",
   "follow-ups-refused": "It ended, and what was to follow could not be posted.",
+  "member-failed": "A member of its group did not succeed. Retry those that its error names, and then this one.",
+  "revert-failed": "A step could not be undone: its error says which. To run it again goes on undoing.",
   "dependency-gone": "A job that it waits for is not kept any more.",
   stopped: "Its worker stopped before it had ended, and it must not begin twice.",
 }
