@@ -91,3 +91,12 @@ test("each reason of a dead letter is told with what to do about it", async () =
   await page.getByText("A step could not be undone").waitFor()
   expect(await page.getByText("Its error says more.").count()).toBe(0)
 })
+
+test("one of something is not called many", async () => {
+  const board = await boardOf()
+  const running = await board.submit("work.hold")
+  await board.reached(running, "started")
+  await board.submit("work.echo", {}, { after: [running] })
+  const page = await visit(board.url, "/jobs?state=deferred")
+  await page.getByText("waits for 1 other job", { exact: true }).waitFor()
+})

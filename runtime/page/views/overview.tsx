@@ -57,7 +57,7 @@ const Verdict = ({ stats }: { readonly stats: Loaded<Stats> }): JSX.Element => (
               <span>
                 {data.workers.alive === 1 ? "1 worker" : `${whole(data.workers.alive)} workers`} alive,{" "}
                 {whole(data.handlers.busy)} of {whole(data.handlers.all)} handlers busy
-                {data.findings.length > MOST_FINDINGS && ` · ${data.findings.length - MOST_FINDINGS} more findings`}
+                {moreOf(data.findings.length - MOST_FINDINGS)}
               </span>
               <span class="since">
                 checked <Moment at={data.at} />
@@ -70,6 +70,8 @@ const Verdict = ({ stats }: { readonly stats: Loaded<Stats> }): JSX.Element => (
     </Part>
   </section>
 )
+
+const moreOf = (count: number): string => (count <= 0 ? "" : ` · ${count} more ${count === 1 ? "finding" : "findings"}`)
 
 /** The summary of the service, and how soon jobs start. */
 const sentence = ({ findings, verdict, wait }: Stats): JSX.Element => (

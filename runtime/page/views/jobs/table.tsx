@@ -164,8 +164,10 @@ const RowDetails = ({ job, to }: { readonly job: JobSummary; readonly to: string
   if (job.state === "started" && job.progress !== undefined)
     return <span class="err clip">{percent(job.progress.fraction)} done</span>
   if (job.state === "scheduled" && job.attempts > 0) return <span class="err clip">waits for its retry</span>
-  if (job.after?.waiting !== undefined && job.state === "deferred")
-    return <span class="err clip">waits for {job.after.waiting.length} other jobs</span>
+  if (job.after?.waiting !== undefined && job.state === "deferred") {
+    const { length } = job.after.waiting
+    return <span class="err clip">{length === 1 ? "waits for 1 other job" : `waits for ${length} other jobs`}</span>
+  }
   return <span class="err clip">{job.description ?? ""}</span>
 }
 

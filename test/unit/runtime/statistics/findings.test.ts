@@ -115,6 +115,17 @@ test("a board of which nothing is known is not said to be well", () => {
   expect(verdictOf(stale, findingsOf(stale))).toMatch(/^Not known: /)
 })
 
+test("one task and one minute are not called many", () => {
+  const details = (facts: Partial<Facts>) => findingsOf({ ...well, ...facts }).map(({ detail }) => detail)
+  const alone = queue({ depth: 1, workers: 0, oldest: ago(2), oldestAge: 120 })
+  expect(details({ queues: [alone] })[0]).toMatch(/^1 task waits, the oldest for 2 minutes\./)
+  const paused = queue({ depth: 1, paused: true, pausedSince: ago(120) })
+  expect(details({ queues: [paused] })[0]).toMatch(/; 1 task waits\.$/)
+  expect(details({ minutes: 1, tasks: new Map([["mailer.send", tried(0, 60)]]) })).toEqual([
+    "60 of 60 attempts in the last minute, 100 %.",
+  ])
+})
+
 test("a worker that has just started need not have written anything", () => {
   const workers = [{ name: "w1", queues: [], startedAt: ago(0.2) }]
   expect(codes({ workers, newest: 0, queues: [queue({ workers: 0, oldestAge: 99 })] })).toEqual(["no-worker bad"])
