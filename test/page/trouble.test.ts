@@ -1,8 +1,9 @@
-/** A board in trouble: what the page says of it is true. */
+/** A board in trouble: what the page says of it is true, and fits the narrowest phones. */
 import { actor } from "callboard"
 import { expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
 import { boardOf, visit } from "./shown.ts"
+import { settled, tooWide, WIDTHS } from "./watching.ts"
 
 test("of a queue that no worker takes from it says so, and not that it keeps up", async () => {
   const board = await boardOf()
@@ -100,3 +101,22 @@ test("one of something is not called many", async () => {
   const page = await visit(board.url, "/jobs?state=deferred")
   await page.getByText("waits for 1 other job", { exact: true }).waitFor()
 })
+
+test.each(["UTC", "America/Argentina/ComodRivadavia"])(
+  "at 360 pixels no view scrolls sideways, and no button of the header is cut off, with times in %s",
+  async (zone) => {
+    const board = await boardOf()
+    const page = await visit(board.url, "/", { width: "phone", zone })
+    await page.setViewportSize({ ...WIDTHS.phone, width: 360 })
+    if (zone !== "UTC") await page.getByTitle(/^Times are in UTC/).click()
+    for (const path of ["/", "/jobs", "/errors", "/queues", "/workers", "/schedules", "/dead"]) {
+      await page.goto(`${board.url}${path}`)
+      await settled(page)
+      expect(await tooWide(page), path).toEqual([])
+      for (const button of await page.locator(".top button:visible").all()) {
+        const box = await button.boundingBox()
+        expect(box?.width, `${path}: ${await button.innerText()}`).toBeGreaterThanOrEqual(34)
+      }
+    }
+  },
+)
