@@ -80,3 +80,23 @@ export const linesOf = (value: unknown, unfolded: boolean): ReadonlyArray<Readon
   write(unfolded ? value : fold(value, DEPTH), 0)
   return lines
 }
+
+type Lines = ReadonlyArray<ReadonlyArray<Piece>>
+
+/** The first lines, up to a number of characters; the last of them may be cut in the middle, since a text may be very long. */
+export const upTo = (lines: Lines, most: number): { readonly lines: Lines; readonly isCut: boolean } => {
+  let left = most
+  const shown: Array<ReadonlyArray<Piece>> = []
+  for (const line of lines) {
+    if (left <= 0) return { lines: shown, isCut: true }
+    const pieces: Array<Piece> = []
+    for (const { text, kind } of line) {
+      pieces.push({ text: text.slice(0, Math.max(0, left)), kind })
+      left -= text.length
+    }
+    shown.push(pieces)
+    if (left < 0) return { lines: shown, isCut: true }
+    left -= 1
+  }
+  return { lines: shown, isCut: false }
+}

@@ -120,3 +120,12 @@ test.each(["UTC", "America/Argentina/ComodRivadavia"])(
     }
   },
 )
+
+test("of a result that is one long text its beginning is shown, and that it is not all", async () => {
+  const board = await boardOf()
+  const id = await board.ended("work.echo", { text: `begin ${"x".repeat(100_000)}` })
+  const page = await visit(board.url, `/jobs/${id}`)
+  const result = page.getByRole("region", { name: "Result" })
+  await result.getByText("begin xxx").waitFor()
+  await result.getByText("Only the first 64 KiB are shown").waitFor()
+})

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useMemo } from "preact/hooks"
-import { isDeep, linesOf } from "../json.ts"
+import { isDeep, linesOf, upTo } from "../json.ts"
 import { bytes } from "../times.ts"
 import { Button, Copy, Panel } from "./basic.tsx"
 
@@ -21,19 +21,6 @@ export const save = (name: string, text: string): void => {
   setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }
 
-/** The first lines, up to a number of characters. */
-const upTo = <T extends ReadonlyArray<{ readonly text: string }>>(
-  lines: ReadonlyArray<T>,
-  most: number,
-): ReadonlyArray<T> => {
-  let left = most
-  const at = lines.findIndex((line) => {
-    left -= line.reduce((sum, { text }) => sum + text.length, 1)
-    return left < 0
-  })
-  return at < 0 ? lines : lines.slice(0, at)
-}
-
 export const ValuePanel = ({
   title,
   value,
@@ -48,9 +35,9 @@ export const ValuePanel = ({
   const text = useMemo(() => textOf(value), [value])
   const lines = useMemo(() => linesOf(value, isOpen.value), [value, isOpen.value])
   const whole = useMemo(() => upTo(lines, MOST_CHARACTERS), [lines])
-  const shown = isOpen.value ? whole : whole.slice(0, FOLDED_LINES)
+  const shown = isOpen.value ? whole.lines : whole.lines.slice(0, FOLDED_LINES)
   const isFolded = !isOpen.value && (lines.length > FOLDED_LINES || isDeep(value))
-  const isCut = isOpen.value && (whole.length < lines.length || shown.length === 0)
+  const isCut = whole.isCut && shown.length === whole.lines.length
   return (
     <Panel
       title={title}
@@ -73,7 +60,7 @@ export const ValuePanel = ({
             <span key={at}>
               {line.map((piece, index) => (
                 <span key={index} class={piece.kind}>
-                  {piece.text.slice(0, MOST_CHARACTERS)}
+                  {piece.text}
                 </span>
               ))}
               {"\n"}

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest"
 import type { Attempt, FullJob, TreeNode } from "../../../../runtime/page/api.ts"
 import { attemptsOf, drawn, lengthsOf } from "../../../../runtime/page/attempts.ts"
 import { filtersOf, listKey, statesOf } from "../../../../runtime/page/filters.ts"
-import { isDeep, linesOf as valueLines } from "../../../../runtime/page/json.ts"
+import { isDeep, upTo, linesOf as valueLines } from "../../../../runtime/page/json.ts"
 import { keepOrder } from "../../../../runtime/page/order.ts"
 import { traceOf } from "../../../../runtime/page/trace.ts"
 import { linesOf } from "../../../../runtime/page/tree.ts"
@@ -177,6 +177,17 @@ describe("a value", () => {
         if (!JSON.stringify(value).includes('"***"')) expect(shown).toBe(JSON.stringify(value, null, 2))
       }),
     )
+  })
+
+  test("is shown up to a number of characters, also where one text has more than these", () => {
+    const cut = (value: unknown, most: number) => {
+      const { lines, isCut } = upTo(valueLines(value, true), most)
+      return [lines.map((line) => line.map((piece) => piece.text).join("")).join("\n"), isCut]
+    }
+    expect(cut({ text: "x".repeat(1000) }, 20)).toEqual([`{\n  "text": "xxxxxxx`, true])
+    expect(cut({ a: 1, b: 2 }, 10)).toEqual([`{\n  "a": 1`, true])
+    expect(cut("x".repeat(1000), 5)).toEqual([`"xxxx`, true])
+    expect(cut({ a: 1 }, 100)).toEqual([`{\n  "a": 1\n}`, false])
   })
 
   test("says what is hidden, and is folded where it is deep", () => {
