@@ -3,32 +3,16 @@ import { execFileSync } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { createServer, connect as dial, type Socket } from "node:net"
 import { connect } from "callboard"
-import { createClient } from "redis"
-import { afterAll, beforeAll, expect, test } from "vitest"
+import { expect, test } from "vitest"
 import { plugin } from "../../../../plugins/redis/mod.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { eventually } from "../../../support/servers/process.ts"
-import { type RedisServer, startRedis } from "../../../support/servers/redis.ts"
+import { startRedis } from "../../../support/servers/redis.ts"
+import { ownServer } from "./own-server.ts"
 import { options, posting } from "./posting.ts"
 
-let server: RedisServer
-let client: ReturnType<typeof clientOf>
-const clientOf = () => createClient({ url: server.url })
-beforeAll(async () => {
-  server = await startRedis()
-  client = clientOf()
-  await client.connect()
-})
-afterAll(async () => {
-  client?.destroy()
-  await server?.stop()
-})
-
-const ask = (...command: ReadonlyArray<string>): Promise<unknown> => client.sendCommand([...command])
-const texts = async (...command: ReadonlyArray<string>): Promise<ReadonlyArray<string>> => {
-  const found = await ask(...command)
-  return Array.isArray(found) ? found.map(String) : []
-}
+const redis = ownServer()
+const { ask, texts } = redis
 
 /** The error with which connecting fails. */
 const refusal = async (url: string): Promise<unknown> => {
@@ -49,14 +33,14 @@ test("the durability is what the server's files give", async () => {
     ["yes", "always"],
   ] as const) {
     await ask("CONFIG", "SET", "appendonly", appendonly, "appendfsync", appendfsync)
-    await using client = await connect(`${server.url}?ns=durable`)
+    await using client = await connect(`${redis.server.url}?ns=durable`)
     found.push((await client.submit("a.b", { queue: "nowhere" })).receipt.durability)
   }
   expect(found).toEqual(["process", "process", "server", "fsync"])
 })
 
 test("a database, a prefix, and a namespace keep boards apart", async () => {
-  const one = await plugin.connect(new URL(`${server.url}/3?global_keyprefix=tenant:`), options("callboard"))
+  const one = await plugin.connect(new URL(`${redis.server.url}/3?global_keyprefix=tenant:`), options("callboard"))
   await one.publish([posting("a")])
   await ask("SELECT", "3")
   const keys = await texts("KEYS", "*")
@@ -64,7 +48,7 @@ test("a database, a prefix, and a namespace keep boards apart", async () => {
   expect(keys).toContain("tenant:q")
   expect(keys.filter((key) => !key.startsWith("tenant:"))).toEqual([])
   await one.close()
-  const plain = await plugin.connect(new URL(`${server.url}/4`), options("callboard"))
+  const plain = await plugin.connect(new URL(`${redis.server.url}/4`), options("callboard"))
   await plain.publish([posting("a")])
   await ask("SELECT", "4")
   expect(await ask("LLEN", "q")).toBe(1)
@@ -73,16 +57,19 @@ test("a database, a prefix, and a namespace keep boards apart", async () => {
 })
 
 test("a URL that has no meaning is invalid, and the error names the part", async () => {
-  expect(await refusal(`${server.url}/mine`)).toEqual([
+  expect(await refusal(`${redis.server.url}/mine`)).toEqual([
     "invalid",
     expect.stringContaining('the database is a number, not "mine"'),
   ])
-  expect(await refusal(`${server.url}/99`)).toEqual(["invalid", expect.stringContaining("DB index is out of range")])
-  expect(await refusal(`${server.url}?colour=red`)).toEqual([
+  expect(await refusal(`${redis.server.url}/99`)).toEqual([
+    "invalid",
+    expect.stringContaining("DB index is out of range"),
+  ])
+  expect(await refusal(`${redis.server.url}?colour=red`)).toEqual([
     "invalid",
     expect.stringContaining('knows no option "colour"'),
   ])
-  expect(await refusal(`${server.url}?visibility_timeout=soon`)).toEqual([
+  expect(await refusal(`${redis.server.url}?visibility_timeout=soon`)).toEqual([
     "invalid",
     expect.stringContaining("visibility_timeout is a number"),
   ])
@@ -94,7 +81,7 @@ test("a URL that has no meaning is invalid, and the error names the part", async
 })
 
 test("over a socket, with a password, and over TLS", async () => {
-  const { folder } = server
+  const { folder } = redis.server
   execFileSync(
     "openssl",
     [
@@ -149,7 +136,7 @@ test("over a socket, with a password, and over TLS", async () => {
 test("a server that may evict tasks is refused", async () => {
   await ask("CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "allkeys-lru")
   const message = "redis: maxmemory-policy allkeys-lru removes tasks when the memory is full: set it to noeviction"
-  expect(await refusal(server.url)).toEqual(["unsupported", message])
+  expect(await refusal(redis.server.url)).toEqual(["unsupported", message])
   await ask("CONFIG", "SET", "maxmemory", "0", "maxmemory-policy", "noeviction")
 })
 
@@ -169,7 +156,7 @@ test("the commands that the page lists are those that are used", () => {
 })
 
 test("scripts that an operator removes are loaded again", async () => {
-  const driver = await plugin.connect(new URL(server.url), options("flushed"))
+  const driver = await plugin.connect(new URL(redis.server.url), options("flushed"))
   await ask("SCRIPT", "FLUSH")
   expect(await driver.publish([posting("a")])).toEqual([{ status: "stored" }])
   await driver.close()
@@ -178,7 +165,7 @@ test("scripts that an operator removes are loaded again", async () => {
 test("a connection whose announcements do not come any more is lost, though commands are answered", async () => {
   let announcing: Socket | undefined
   const proxy = createServer((near) => {
-    const far = dial(server.port, "127.0.0.1")
+    const far = dial(redis.server.port, "127.0.0.1")
     for (const [from, to] of [
       [near, far],
       [far, near],

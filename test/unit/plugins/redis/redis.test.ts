@@ -1,38 +1,21 @@
 /**
  * Rules of the redis transport beyond those that all transports keep, which `kit.test.ts` tests. Against a real server.
  */
-import { createClient } from "redis"
-import { afterAll, beforeAll, describe, expect, test } from "vitest"
+import { describe, expect, test } from "vitest"
 import { celery, plugin } from "../../../../plugins/redis/mod.ts"
 import { isUndecodable } from "../../../../runtime/protocol/message.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { eventually } from "../../../support/servers/process.ts"
-import { type RedisServer, startRedis } from "../../../support/servers/redis.ts"
 import { workBoard } from "../../../support/work-board.ts"
 import { growing, QUERIES, readsOf } from "../bounded-lists.ts"
+import { ownServer } from "./own-server.ts"
 import { options, posting } from "./posting.ts"
 
-let server: RedisServer
-let client: ReturnType<typeof clientOf>
-const clientOf = () => createClient({ url: server.url })
-beforeAll(async () => {
-  server = await startRedis()
-  client = clientOf()
-  await client.connect()
-})
-afterAll(async () => {
-  client?.destroy()
-  await server?.stop()
-})
-
-const ask = (...command: ReadonlyArray<string>): Promise<unknown> => client.sendCommand([...command])
-const texts = async (...command: ReadonlyArray<string>): Promise<ReadonlyArray<string>> => {
-  const found = await ask(...command)
-  return Array.isArray(found) ? found.map(String) : []
-}
+const redis = ownServer()
+const { ask, texts } = redis
 
 const open = (namespace: string, lease?: number, query = ""): Promise<Driver> =>
-  plugin.connect(new URL(`${server.url}${query}`), options(namespace, lease))
+  plugin.connect(new URL(`${redis.server.url}${query}`), options(namespace, lease))
 
 const never = new AbortController().signal
 const request = (queue: string, max = 1) => ({ queues: [queue], max, wait: 0, rotate: false })
@@ -71,7 +54,7 @@ const heldByCelery = async (prefix: string, tag: string, message: string, at = D
 
 const tagIn = (envelope: unknown): string => JSON.parse(String(envelope)).properties.delivery_tag
 
-test("a job board is worked", () => workBoard(`${server.url}?ns=boards`))
+test("a job board is worked", () => workBoard(`${redis.server.url}?ns=boards`))
 
 describe("kombu's layout", () => {
   test("a task lies in the list of its queue and step, with a body of base64 and an inverted priority", async () => {
@@ -105,13 +88,13 @@ describe("kombu's layout", () => {
   })
 
   test("the priority of a signature of Celery is inverted, and without one the task is taken first", async () => {
-    const messages = await celery.messages?.(new URL(server.url), options("callboard"))
+    const messages = await celery.messages?.(new URL(redis.server.url), options("callboard"))
     expect([null, 0, 3, 9, 12, -1].map((given) => messages?.priorityOf(given))).toEqual([9, 9, 6, 0, 0, 9])
     await messages?.close()
   })
 
   test("a member of a chord counts once whatever its result, and one without a place comes last", async () => {
-    const results = await celery.results?.(new URL(server.url), options("callboard"))
+    const results = await celery.results?.(new URL(redis.server.url), options("callboard"))
     const count = (id: string, index: number | null, value: string) =>
       results?.chords?.count({ group: "counted", id, index, value: new TextEncoder().encode(value) }, 60)
     await results?.chords?.expect("counted", 3, 60)
