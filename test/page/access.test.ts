@@ -112,7 +112,14 @@ const restarts = async () => {
   return (given: typeof tokens) => boardOf({ transport, http: { port, tokens: given }, token: given[0]?.token ?? "" })
 }
 
-const OFFLINE = [/^console: Failed to load resource: net::ERR_CONNECTION_REFUSED/, ...statuses(401, 403)]
+/**
+ * What the browser reports while a service is restarted: nobody listens, or a connection is closed in the middle of a request, or
+ * the new service listens already and answers 503 since it has not opened its board yet.
+ */
+const OFFLINE = [
+  /^console: Failed to load resource: net::ERR_(CONNECTION_(REFUSED|RESET|CLOSED)|EMPTY_RESPONSE)/,
+  ...statuses(401, 403, 503),
+]
 
 test("while the service is away the page says so and keeps its data, and it continues when the service is back", async () => {
   const begin = await restarts()
