@@ -119,17 +119,23 @@ export class Completion implements ForeignTasks {
     return ended === undefined ? undefined : this.#complete(ended)
   }
 
-  async expiring(record: JobRecord): Promise<ReadonlyArray<AddressedTask>> {
+  async tell(record: JobRecord, post: (followUps: ReadonlyArray<AddressedTask>) => Promise<void>): Promise<void> {
     const { message, queue } = record
     const task = message && Result.getOrUndefined(parseTask(message))
-    if (message === undefined || task === undefined || !isForeign(task)) return []
-    const posting = Result.getOrUndefined(postingOfTask(task, message, queue))
-    if (posting === undefined) return []
+    const posting = message && task && Result.getOrUndefined(postingOfTask(task, message, queue))
+    if (task === undefined || posting === undefined || !isForeign(task)) return
     const embed = embedOf(posting, bodyRules({ maxBody: this.#options.maxBody, foreign: this }, task))
     const settlement: AttemptEnd = { token: "", record, then: { kind: "ack" } }
-    const ended = this.#ended(task, posting)
-    const { followUps = [] } = await this.#complete({ task, posting, embed, settlement, ended, isFirst: false })
-    return followUps
+    const told = await this.#keep({
+      task,
+      posting,
+      embed,
+      settlement,
+      ended: this.#ended(task, posting),
+      isFirst: false,
+    })
+    await post(told.followUps ?? [])
+    this.settled(told)
   }
 
   progressed(task: Task, { message }: AddressedTask, progress: Progress): void {

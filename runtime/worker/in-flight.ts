@@ -346,10 +346,10 @@ export interface ForeignTasks {
    */
   completing(inFlight: InFlight, settlement: AttemptEnd): Promise<AttemptEnd> | undefined
   /**
-   * Called before the record is stored by which a waiting task has expired: tells its submitter, and resolves with the tasks
-   * that follow. Never rejects.
+   * Tells the submitter of a task that it was ended without a delivery, and submits by `post` what follows. Rejects where that
+   * is to be tried again.
    */
-  expiring(record: JobRecord): Promise<ReadonlyArray<AddressedTask>>
+  tell(ended: JobRecord, post: (followUps: ReadonlyArray<AddressedTask>) => Promise<void>): Promise<void>
   /** Tells the submitter of a task that runs how far it is. A call that comes to nothing is no failure. */
   progressed(task: Task, posting: AddressedTask, progress: Progress): void
 }

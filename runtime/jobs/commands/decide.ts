@@ -5,11 +5,12 @@
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { State } from "../../protocol/state.ts"
+import { isTerminal, type State } from "../../protocol/state.ts"
 import type { Decision, Found, RecordQuery } from "../../transport/lift/transport.ts"
 import { removeEdges } from "../dependencies/edges.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { findRecord } from "../tracking/finding.ts"
+import { noteUntold } from "../tracking/untold.ts"
 
 /** Jobs that are named one by one. */
 export interface NamedJobs extends Pick<RecordQuery, "dead" | "until"> {
@@ -29,6 +30,8 @@ export const decide = async (
     const found = await findRecord(connection, id)
     const wanted = change(found)
     if (wanted === undefined) return found.record
+    if (!isTerminal(found.record.state) && isTerminal(wanted.record.state))
+      await noteUntold(connection.store, wanted.record)
     const [changed] = await connection.jobs.decide([{ id, expect: found.revision, ...wanted }])
     if (changed?.status === "decided") return wanted.record
     if (changed?.status === "failed") throw changed.error

@@ -4,7 +4,6 @@
  */
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, WaitTimeout } from "../../errors.ts"
-import type { AddressedTask } from "../../protocol/message.ts"
 import { isId } from "../../protocol/name.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
@@ -13,6 +12,7 @@ import { isExpired } from "../../protocol/time.ts"
 import type { Found, Jobs } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { findPromised } from "./promises.ts"
+import { noteUntold } from "./untold.ts"
 
 /** A watch may miss changes, so a caller that waits reads the record this often. */
 export const POLL_MS = 5_000
@@ -68,19 +68,12 @@ export const isOverdue = ({ state, expiresAt, reverts }: JobRecord, now: number)
 
 /**
  * Records that a waiting job has expired. Done by the first process that notices: a worker, a client or maintenance.
- * `followUpsOf`: the tasks that are submitted with that record; none unless said otherwise.
  */
-export const expire = async (
-  connection: Connection,
-  found: Found,
-  followUpsOf?: (expired: JobRecord) => Promise<ReadonlyArray<AddressedTask>>,
-): Promise<Found> => {
+export const expire = async (connection: Connection, found: Found): Promise<Found> => {
   const now = Date.now()
   const record = endedOutside(step(found.record, { at: now, state: "expired" }), now, connection.keepFailed)
-  const post = (await followUpsOf?.(record)) ?? []
-  const [changed] = await connection.jobs.decide([
-    { id: record.id, expect: found.revision, record, withdraw: true, ...(post.length === 0 ? {} : { post }) },
-  ])
+  await noteUntold(connection.store, record)
+  const [changed] = await connection.jobs.decide([{ id: record.id, expect: found.revision, record, withdraw: true }])
   if (changed?.status === "decided") return { record, revision: found.revision }
   return (await connection.jobs.find(record.id)) ?? found
 }

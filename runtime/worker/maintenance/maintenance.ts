@@ -5,7 +5,9 @@
 
 import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
+import { postMissing } from "../../jobs/outcome/follow-ups.ts"
 import { expire, isOverdue } from "../../jobs/tracking/finding.ts"
+import { tellUntold } from "../../jobs/tracking/untold.ts"
 import type { Log } from "../../log/log.ts"
 import { postingOf } from "../../protocol/headers.ts"
 import { JournalSweep } from "../../steps/listing.ts"
@@ -26,26 +28,25 @@ interface MaintenanceParts {
   readonly connection: Connection
   readonly lost: LostJobs
   readonly dependents: Dependents
-  readonly foreign: Pick<ForeignTasks, "expiring"> | undefined
+  readonly foreign: Pick<ForeignTasks, "tell"> | undefined
   /** The time by the clock of the transport. */
   readonly askTime: () => Promise<number>
   readonly log: Log
 }
 
 /** Records jobs as expired whose tasks wait past their expiry on a queue that no worker pulls from. */
-const sweep = async ({ connection, dependents, foreign }: MaintenanceParts, now: number): Promise<void> => {
+const sweep = async ({ connection, dependents }: MaintenanceParts, now: number): Promise<void> => {
   const { jobs } = connection
   for (const id of (await jobs.waiting?.({ expiredBy: now }, SLICE)) ?? []) {
     const found = await jobs.find(id)
     if (found === undefined || !isOverdue(found.record, now)) continue
-    const expired = await expire(connection, found, foreign && ((record) => foreign.expiring(record)))
-    dependents.stored(expired.record)
+    dependents.stored((await expire(connection, found)).record)
   }
 }
 
 /** Starts the rounds of maintenance. Returns a function that stops them. */
 export const maintain = (parts: MaintenanceParts): (() => void) => {
-  const { connection, lost, dependents, askTime, log } = parts
+  const { connection, lost, dependents, foreign, askTime, log } = parts
   const journals = new JournalSweep()
   let isRunning = false
   const trying = (what: string, task: Promise<void>): Promise<void> =>
@@ -57,6 +58,10 @@ export const maintain = (parts: MaintenanceParts): (() => void) => {
       "expired tasks could not be swept",
       askTime().then((now) => sweep(parts, now)),
     )
+    if (foreign !== undefined) {
+      const tell = tellUntold(connection, (ended) => foreign.tell(ended, (tasks) => postMissing(connection, tasks)))
+      await trying("submitters of ended tasks could not be told", tell)
+    }
     const orphans = askTime().then((now) => republishOrphans(connection, now - ORPHANED_MS))
     await trying("lost tasks could not be posted again", orphans)
     await trying("jobs without a worker could not be ended", lost.look(performance.now()))

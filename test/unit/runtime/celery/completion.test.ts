@@ -535,6 +535,33 @@ describe("a worker of Celery that starts", () => {
     await eventually(async () => (await opened.jobs.find(member))?.record.state === "expired")
   })
 
+  test.each(["expires", "is cancelled", "is purged"])(
+    "tells of a waiting task that %s in another process",
+    async (how) => {
+      const end = backEnd()
+      end.sizes.set("g", 1)
+      const opened = await open(end)
+      await opened.client.pause("default")
+      const embed = { chord: signature("sums.all", { task_id: "body" }) }
+      const fields = { group: "g", groupIndex: 0, embed, ...(how === "expires" && { expires: Date.now() + 500 }) }
+      const member = await opened.send("sums.add", [1, 1], fields)
+      if (how === "is cancelled") await opened.client.job(member).cancel()
+      if (how === "is purged") await opened.client.purge("default")
+      const state = how === "expires" ? "expired" : "cancelled"
+      await eventually(async () => (await opened.client.job(member).find()).state === state)
+      expect(await opened.ended("body")).toMatchObject({
+        status: "FAILURE",
+        result: { exc_message: [expect.stringContaining("TaskRevokedError")] },
+      })
+      expect(end.meta(member)).toMatchObject({
+        status: "REVOKED",
+        result: { exc_message: [how === "expires" ? "expired" : "revoked"] },
+        group_id: "g",
+      })
+      await eventually(() => end.members.size === 0 && end.sizes.size === 0, { message: "its counters are removed" })
+    },
+  )
+
   test("learns which tasks were revoked, and tells of those that it knows", async () => {
     const end = backEnd()
     const opened = await open(end)
