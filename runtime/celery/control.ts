@@ -6,9 +6,7 @@ import { CallboardError } from "../errors.ts"
 import { cancelJob } from "../jobs/commands/cancel.ts"
 import { findRecord } from "../jobs/tracking/finding.ts"
 import type { Log } from "../log/log.ts"
-import { decodeBody } from "../protocol/body.ts"
 import { type ControlRequest, isAsked, PIDBOX, parseControl, replyMessage } from "../protocol/celery-control.ts"
-import { isForeign, parseTask } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { CeleryMessages } from "../transport/celery.ts"
@@ -283,8 +281,7 @@ class CeleryControl {
       const runs = record.state === "started" || this.#options.worker.inspect().active.some((job) => job.id === id)
       if (record.tombstone || isTerminal(record.state) || (runs && !terminate)) return []
       const { group = null, parentId = null, message } = record
-      // The worker that takes such a task finds it revoked, and counts it: without that its chord would never end.
-      if (runs || message === undefined || !isCounted(message)) await cancelJob(client.connection, id, { terminate })
+      await cancelJob(client.connection, id, { terminate })
       return [{ id, group, parentId, replyTo: message?.properties.reply_to }]
     } catch (cause) {
       // Every worker executes the command: another worker may have cancelled the job, or there is no job with this id.
@@ -347,17 +344,6 @@ class CeleryControl {
     const word = on ? "enabled" : "disabled"
     return ok(changed ? `task events ${word}` : `task events already ${word}`)
   }
-}
-
-/**
- * Whether the end of a task of Celery's client may count for a chord: it is a member, or a chain follows whose last link
- * may be one.
- */
-const isCounted = (message: Message): boolean => {
-  const task = parseTask(message)
-  if (Result.isFailure(task) || !isForeign(task.success)) return false
-  const body = decodeBody(message)
-  return Result.isSuccess(body) && (body.success.embed.chord ?? body.success.embed.chain) !== null
 }
 
 const queueInfo = (name: string) => ({
