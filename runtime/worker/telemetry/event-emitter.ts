@@ -87,7 +87,8 @@ export class TaskEventEmitter implements WorkerObserver {
   handedBack(inFlight: InFlight): void {
     if (!this.#events.enabled) return
     if (inFlight.run !== undefined) this.#events.emit("task-cancelled", { uuid: inFlight.run.posting.id })
-    else if (inFlight.id !== undefined) this.#events.emit("task-rejected", { uuid: inFlight.id, requeue: true })
+    else if (inFlight.id !== undefined && !isAwaited(inFlight))
+      this.#events.emit("task-rejected", { uuid: inFlight.id, requeue: true })
   }
 
   refused(inFlight: InFlight, record: JobRecord | undefined): void {
@@ -142,6 +143,12 @@ export class TaskEventEmitter implements WorkerObserver {
       ...(error?.reason === "unknown-actor" ? {} : { traceback: error?.traceback ?? null }),
     }
   }
+}
+
+/** Whether a task was handed back to wait for its eta in the transport: to monitors it is one that its worker holds until then. */
+const isAwaited = ({ delivery }: InFlight): boolean => {
+  const read = parseDelivery(delivery)
+  return Result.isSuccess(read) && (read.success.posting.due ?? 0) > Date.now()
 }
 
 export class WorkerEventEmitter implements WorkerObserver {

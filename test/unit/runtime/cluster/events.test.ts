@@ -1,8 +1,12 @@
 /** Events of workers and applications, on every transport, with the fields of the message protocol document. */
 import { type ActorDefinition, type Client, connect, type ReceivedEvent, type ServeOptions } from "callboard"
+import { Result } from "effect"
 import { describe, expect, test } from "vitest"
 import { EventSender } from "../../../../runtime/cluster/events.ts"
 import { generateId } from "../../../../runtime/id.ts"
+import { NO_EMBED } from "../../../../runtime/protocol/body.ts"
+import { composeMessage } from "../../../../runtime/protocol/compose.ts"
+import { newTask, postingOf } from "../../../../runtime/protocol/headers.ts"
 import { VERSION } from "../../../../runtime/version.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
 import { startNats } from "../../../support/servers/nats.ts"
@@ -134,6 +138,17 @@ onEveryBoard((newBoard, transport) => {
       expect(events[2]).toMatchObject({ exception: 'TypeError("not yet")' })
       expect(events[3]).toMatchObject({ retries: 1 })
       expect(events[5]).toMatchObject({ result: '"now"' })
+    })
+
+    test("a task that its broker delivers before its eta: received, not rejected, and received again", async () => {
+      const service = await serving()
+      const { untilTold } = await told(service)
+      const id = generateId()
+      const task = newTask({ task: "telling.works", id, eta: Date.now() + 1_000 })
+      const message = Result.getOrThrow(composeMessage(task, { args: [1, "two"], kwargs: {}, embed: NO_EMBED }))
+      const { due: _atOnce, ...posting } = Result.getOrThrow(postingOf(message, "default"))
+      await service.client.connection.jobs.publish([posting])
+      await untilTold(id, ["task-received", "task-received", "task-started", "task-succeeded"])
     })
 
     test("a rejected job: received, started, rejected", async () => {
