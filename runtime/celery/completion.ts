@@ -285,20 +285,18 @@ export class Completion implements ForeignTasks {
     return tasks
   }
 
-  /** Writes the failure of a chord's body. Resolves with its errbacks. */
+  /** Writes the failure of a chord's body. Resolves with its errbacks, and with the bodies of chords of which it was the last member. */
   async #failBody(body: Signature, error: JobError, ended: Ended): Promise<ReadonlyArray<AddressedTask>> {
     const plain = Result.getOrUndefined(plainFollowUps({ callbacks: [body], errbacks: null, chain: null }, true))
     const tasks = (plain?.callbacks ?? []).flatMap((first) => [first, ...stepsOf(first.options.chain)])
-    const failures = tasks.flatMap(({ task, options }) =>
-      typeof options.task_id === "string"
-        ? [{ meta: failureMeta(error, { id: options.task_id, task }, ended.now), replyTo: replyToOf(options) }]
-        : [],
-    )
+    const failures = stepsAfter({ chain: tasks }, failureMeta(error, { id: "", task: "" }, ended.now))
     await this.#write(failures, false)
+    const bodies: Array<AddressedTask> = []
+    for (const { chord } of failures) if (chord !== null) bodies.push(...(await this.#counted(chord, ended)))
     const errbacks = tasks.slice(0, 1).flatMap(({ options }) => stepsOf(options.link_error))
     const [first] = failures
     const failed: Ended = first === undefined ? ended : { ...ended, task: { ...ended.task, id: first.meta.task_id } }
-    return errbacks.length === 0 ? [] : afterFailure({ ...NO_EMBED, errbacks }, error, failed)
+    return errbacks.length === 0 ? bodies : [...afterFailure({ ...NO_EMBED, errbacks }, error, failed), ...bodies]
   }
 
   /** Called once a settlement is stored. Removes the counters of chords whose body was submitted with it. */
@@ -377,7 +375,7 @@ const stepsOf = (value: unknown): ReadonlyArray<Signature> =>
  * and is counted in its chord.
  */
 const stepsAfter = (
-  { chain }: Embed,
+  { chain }: Pick<Embed, "chain">,
   failed: ResultMeta,
 ): ReadonlyArray<Told & { readonly chord: CountedMember | null }> =>
   (chain ?? []).flatMap(({ options }) => {

@@ -312,6 +312,20 @@ describe("a chord", () => {
     expect(await ended("told")).toMatchObject({ result: "body" })
   })
 
+  test("whose body is a member of another chord fails that one with it", async () => {
+    const end = backEnd()
+    end.sizes.set("g", 1).set("outer", 2)
+    const { send, ended } = await open(end)
+    const last = signature("sums.all", { task_id: "last" })
+    const inner = signature("sums.all", { task_id: "inner", group_id: "outer", group_index: 0, chord: last })
+    await ended(await send("sums.fail", [], { ...member(0), embed: { chord: inner } }))
+    expect(await ended("inner")).toMatchObject({ result: { exc_type: "ChordError" }, group_id: "outer" })
+    expect(end.meta("last")).toBeUndefined()
+    await send("sums.add", [2, 2], { group: "outer", groupIndex: 1, embed: { chord: last } })
+    expect(await ended("last")).toMatchObject({ status: "FAILURE", result: { exc_type: "ChordError" } })
+    await eventually(() => end.members.size === 0 && end.sizes.size === 0, { message: "the counters are removed" })
+  })
+
   test("whose group was saved gets the results of nested members", async () => {
     const end = backEnd()
     end.sizes.set("g", 1)
