@@ -65,6 +65,13 @@ export interface CeleryLink extends Pick<CeleryTask, "args" | "kwargs" | "queue"
   readonly task: string
 }
 
+const LINK = { args: true, kwargs: true, queue: true, task: true } satisfies Record<keyof CeleryLink, true>
+const TASK = {
+  ...{ args: true, kwargs: true, queue: true, id: true, delay: true, expires: true, priority: true },
+  ...{ timeLimit: true, headers: true },
+} satisfies Record<keyof CeleryTask, true>
+const CONTROL = { arguments: true, destination: true, timeout: true } satisfies Record<keyof ControlOptions, true>
+
 /** A handle on a task that was submitted. */
 export interface CeleryJob<R = unknown> {
   readonly id: string
@@ -127,6 +134,7 @@ export class CeleryClient implements AsyncDisposable {
 
   /** Submits a task. Resolves once the broker has it. Fails with `CallboardError` (`invalid-input`) and `TransportError`. */
   async submit<R = unknown>(task: string, options: CeleryTask = {}): Promise<CeleryJob<R>> {
+    refuseUnknown(options, TASK, "submit()")
     return this.#submit<R>(task, options, [])
   }
 
@@ -135,6 +143,7 @@ export class CeleryClient implements AsyncDisposable {
    * link. Fails as `submit` does.
    */
   async chain<R = unknown>(first: CeleryLink, ...rest: ReadonlyArray<CeleryLink>): Promise<CeleryJob<R>> {
+    for (const link of [first, ...rest]) refuseUnknown(link, LINK, "a link of chain()")
     const replyTo = await this.#results.replyTo?.()
     const links = rest.map((link) => this.#linkOf(link, replyTo))
     const job = await this.#submit<R>(first.task, first, links.toReversed())
@@ -158,6 +167,7 @@ export class CeleryClient implements AsyncDisposable {
    * perhaps none. Fails with `CallboardError` (`invalid-input`) and `TransportError`.
    */
   async control(method: string, options: ControlOptions = {}): Promise<ReadonlyArray<ControlReply>> {
+    refuseUnknown(options, CONTROL, "control()")
     const { timeout } = options
     const waitMs = timeout === undefined ? ANSWERS_MS : milliseconds("timeout", timeout)
     return this.#commands.ask(method, options.arguments ?? {}, options.destination ?? null, waitMs)
