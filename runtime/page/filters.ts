@@ -20,8 +20,8 @@ const NAMES: Readonly<Record<string, string>> = { idEnds: "id ends in" }
 /** The label of a filter. */
 export const filterName = (name: string): string => NAMES[name] ?? name
 
-/** Names in the query that are not filters. */
-const PLACE = ["cursor"]
+/** Names in the query that are not filters: where the list goes on, and what the page itself sets in its requests. */
+const PLACE = ["cursor", "limit", "budget", "count"]
 
 /** The filters of a query. Of two with one name the last counts, and an empty one is left out. */
 export const filtersOf = (query: URLSearchParams): Readonly<Record<string, string>> =>

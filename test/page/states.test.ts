@@ -112,6 +112,15 @@ test("where no job matches, each filter is offered for removal with the number o
   expect(new URL(page.url()).search).toBe("?task=work.echo")
 })
 
+test("how many jobs the address asks for, and for how long, are no filters", async () => {
+  const board = await boardOf()
+  await board.ended("work.echo")
+  const page = await visit(board.url, "/jobs?task=work.echo&limit=1&budget=1s&count=true")
+  await page.getByRole("row", { name: /work\.echo/ }).waitFor()
+  expect(await page.getByRole("link", { name: /^Remove the filter/ }).count()).toBe(1)
+  await page.getByRole("link", { name: "Remove the filter task" }).waitFor()
+})
+
 test("a filter that the service does not know is named, and a link removes it", async () => {
   const board = await boardOf()
   await board.ended("work.echo")

@@ -12,8 +12,8 @@ import { linesOf } from "../../../../runtime/page/tree.ts"
 describe("filters", () => {
   const of = (text: string) => new URLSearchParams(text)
 
-  test("are what the address says, whether the page knows them or not; a cursor is none", () => {
-    const query = of("state=failed,expired&task=a.b&cursor=x&nonsense=1&queue=")
+  test("are what the address says, whether the page knows them or not; a cursor or a limit is none", () => {
+    const query = of("state=failed,expired&task=a.b&cursor=x&limit=5&budget=1s&count=true&nonsense=1&queue=")
     expect(filtersOf(query)).toEqual({ state: "failed,expired", task: "a.b", nonsense: "1" })
     expect(statesOf(filtersOf(query))).toEqual(["failed", "expired"])
   })
