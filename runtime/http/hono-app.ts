@@ -61,7 +61,7 @@ export const honoApp = (
 
   const app = new Hono()
   if (origins.length > 0) app.use("*", allowOrigins(origins))
-  if (page) app.route("/", pageRoutes(admit))
+  if (page) app.route("/", pageRoutes(admit, tokens.length > 0))
   for (const route of routes) {
     const scopes = scopesOf(route)
     app.on(route.method, honoPath(route.path), (c) => {

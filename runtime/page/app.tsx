@@ -13,7 +13,7 @@ import { TokenForm } from "./parts/token.tsx"
 import { View } from "./parts/view.tsx"
 import type { ViewName } from "./paths.ts"
 import { base, href, match } from "./router.ts"
-import { access, counts, link, me, now, serverNow, setToken, token, zone } from "./state.ts"
+import { access, counts, isUndecided, link, me, now, serverNow, setToken, token, zone } from "./state.ts"
 import { clock, short } from "./times.ts"
 import { Dead } from "./views/dead.tsx"
 import { Errors } from "./views/errors.tsx"
@@ -143,6 +143,7 @@ const isStale = (): boolean =>
 
 const Content = (): JSX.Element => {
   if (access.value === "needed" || access.value === "wrong") return <TokenForm />
+  if (isUndecided.value) return <View title="Callboard">{null}</View>
   const found = match.value
   const Shown = found === undefined ? undefined : SHOWN[found.name]
   if (found === undefined || Shown === undefined) {

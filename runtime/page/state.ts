@@ -53,6 +53,15 @@ export const setToken = (given: string | undefined, remembered = false): void =>
 /** `needed`: the board requires a token. `wrong`: the board does not know the token that was sent. */
 export const access = signal<"asking" | "open" | "needed" | "wrong">("asking")
 
+/** Whether the board wants tokens, as the shell says. */
+const asks = document.documentElement.dataset["asks"] === "true"
+
+/**
+ * Whether one request is still to say if the reader may come in without a token, as through a proxy that knows who it
+ * is. Until then no view is shown, whose requests would all be refused.
+ */
+export const isUndecided = computed(() => asks && access.value === "asking" && token.value === undefined)
+
 /** The rights of the token and the features of the board; `undefined` until they are loaded. */
 export const me = signal<Me | undefined>(undefined)
 
@@ -207,6 +216,10 @@ export const askMe = (): Promise<void> => {
 /** Starts the timers and listeners that run for as long as the page is open. */
 export const startState = (): void => {
   startClock()
+  // Also in a hidden tab, whose form is to be there when the reader comes to it.
+  effect(() => {
+    if (isUndecided.value) void askMe()
+  })
   // Opening a link with a token in a tab that shows the page changes only the fragment.
   window.addEventListener("hashchange", () => {
     const given = tokenOfLink()

@@ -3,6 +3,7 @@ import { expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { eventually, freePort } from "../support/servers/process.ts"
 import { ADMIN, boardOf, findings, openTab, READER, statuses, tokens, visit } from "./shown.ts"
+import { settled } from "./watching.ts"
 
 test("a board that needs a token asks for it, and then shows the requested view", async () => {
   const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
@@ -22,6 +23,22 @@ test("a board that needs a token asks for it, and then shows the requested view"
   expect(await page.evaluate(() => [localStorage.length, Object.values(sessionStorage)])).toEqual([0, [ADMIN]])
   await page.reload()
   await page.getByText("No worker lives").waitFor()
+})
+
+test("a board that needs a token decides by one request that it must ask for it", async () => {
+  const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
+  const page = await openTab(board.url, { expected: statuses(401) })
+  const asked: Array<string> = []
+  page.on("request", (request) => asked.push(new URL(request.url()).pathname))
+  await page.goto(`${board.url}/`)
+  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
+  await settled(page)
+  expect(asked.filter((path) => path.startsWith("/v1/"))).toEqual(["/v1/me"])
+  await page.getByRole("textbox", { name: "Token" }).fill(ADMIN)
+  await page.keyboard.press("Enter")
+  await page.getByText("0 workers alive").waitFor()
+  await page.getByRole("button", { name: "Leave" }).click()
+  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
 })
 
 test("the token in a link is used, and removed from the address at once", async () => {

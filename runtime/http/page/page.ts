@@ -99,9 +99,12 @@ const etagOf = (text: string): string => `"${createHash("sha256").update(text).d
 const isKnown = (c: Context, etag: string): boolean =>
   (c.req.header("if-none-match") ?? "").split(",").some((each) => each.trim().replace(/^W\//, "") === etag)
 
-/** The document at every address of the page. `base`: the path under which the application is mounted. */
-const shellResponse = (c: Context, shell: string, base: string): Response => {
-  const html = shell.replaceAll("{{base}}", () => attribute(base))
+/**
+ * The document at every address of the page. `base`: the path under which the application is mounted; `asks`: whether
+ * the application wants tokens.
+ */
+const shellResponse = (c: Context, shell: string, base: string, asks: boolean): Response => {
+  const html = shell.replaceAll("{{base}}", () => attribute(base)).replace("{{asks}}", String(asks))
   const headers = { ...SHELL_HEADERS, "content-security-policy": policyOf(styleHash(shell)), etag: etagOf(html) }
   return isKnown(c, headers.etag) ? new Response(null, { status: 304, headers }) : new Response(html, { headers })
 }
@@ -134,10 +137,10 @@ const baseOf = (pathname: string, path: string): string =>
 /**
  * The addresses of the page, and its assets. Each address is a route of its own, so that every other path stays a 404.
  * At `/` the page is for browsers: other programs get the text about the interface. `admit` throws where a request must
- * not be answered. The page is loaded at the first request for it, so that a service whose page is never opened does
+ * not be answered; `asks`: whether the application wants tokens. The page is loaded at the first request for it, so that a service whose page is never opened does
  * not hold it in memory.
  */
-export const pageRoutes = (admit: (request: Request) => void, load: LoadPage = loadPage): Hono => {
+export const pageRoutes = (admit: (request: Request) => void, asks: boolean, load: LoadPage = loadPage): Hono => {
   let loading: Promise<Built | undefined> | undefined
   const page = () => {
     loading ??= load()
@@ -149,7 +152,8 @@ export const pageRoutes = (admit: (request: Request) => void, load: LoadPage = l
       if (path === PATHS.overview && !(c.req.header("accept") ?? "").includes("text/html")) return next()
       admit(c.req.raw)
       const built = await page()
-      return built === undefined ? unbuilt() : shellResponse(c, built.shell, baseOf(new URL(c.req.url).pathname, path))
+      if (built === undefined) return unbuilt()
+      return shellResponse(c, built.shell, baseOf(new URL(c.req.url).pathname, path), asks)
     })
   }
   app.get("/assets/:name", async (c, next) => {

@@ -52,7 +52,7 @@ describe("the shell", () => {
     }
     expect(bodies.size).toBe(1)
     const [html = ""] = bodies
-    expect(html).toContain('data-base=""')
+    expect(html).toContain('data-base="" data-asks="false"')
     expect(html).not.toMatch(/<script(?! type="module" src=)|<style[^>]|<style>.*<style>|style=|\bon\w+=|\{\{/)
     expect(assetsIn(html)).toHaveLength(4)
   })
@@ -71,7 +71,7 @@ describe("the shell", () => {
 
   test("needs no token, and programs get text at the root", async () => {
     const ask = await app({ open: false, tokens: [{ token: "secret", scopes: ["read"] }] })
-    expect(await (await ask("/", { headers: HTML })).text()).toContain("<!doctype html>")
+    expect(await (await ask("/", { headers: HTML })).text()).toContain('data-asks="true"')
     const text = await ask("/", { headers: { accept: "*/*" } })
     expect(text.headers.get("content-type")).toBe("text/plain; charset=utf-8")
     expect(text.headers.get("vary")).toBe("accept")
@@ -117,6 +117,7 @@ describe("the shell", () => {
   test("is said to be missing in a checkout that has not built it", async () => {
     const bare = pageRoutes(
       () => undefined,
+      false,
       async () => undefined,
     )
     const response = await bare.request("http://localhost/", { headers: HTML })
