@@ -58,6 +58,14 @@ test("a job that its limit holds back has no countdown, since nobody knows when 
   expect(await page.getByRole("timer").count()).toBe(0)
 })
 
+test("of what has ended the overview says that workers ended it, since they alone count it", async () => {
+  const board = await boardOf()
+  await board.ask("POST", `/v1/jobs/${await board.submit("work.echo", {}, { delay: "1h" })}/cancel`)
+  const page = await visit(board.url, "/")
+  await page.getByText("Ended at workers in the last hour").waitFor()
+  await page.getByRole("heading", { name: "Ended at workers per minute" }).waitFor()
+})
+
 test("each reason of a dead letter is told with what to do about it", async () => {
   const saga = actor("saga", {
     methods: {

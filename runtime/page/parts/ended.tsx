@@ -20,8 +20,8 @@ export const EndedPanel = ({ of }: { readonly of: Loaded<Series> }): JSX.Element
     <Panel
       title={
         of.data !== undefined && of.data.step > 60
-          ? `Ended in each ${whole(of.data.step / 60)} minutes`
-          : "Ended per minute"
+          ? `Ended at workers in each ${whole(of.data.step / 60)} minutes`
+          : "Ended at workers per minute"
       }
       hint={<span class="hide-s">failures hang below the line, on a scale of their own</span>}
       tools={
@@ -158,7 +158,10 @@ const AsTable = ({ series }: { readonly series: Series }): JSX.Element => {
   const length = Math.max(0, ...series.series.map(({ points }) => points.length))
   const from = Date.parse(series.from)
   return (
-    <Table caption="Ended jobs, newest first" columns={["From", num("Succeeded"), num("Failed"), num("Other")]}>
+    <Table
+      caption="Jobs that ended at workers, newest first"
+      columns={["From", num("Succeeded"), num("Failed"), num("Other")]}
+    >
       {Array.from({ length }, (_, index) => length - 1 - index).map((at) => (
         <Row key={at}>
           <Cell class="wide">{minuteOf(from + at * series.step * 1000, zone.value)}</Cell>

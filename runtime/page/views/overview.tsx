@@ -140,7 +140,7 @@ const Flow = ({ stats }: { readonly stats: Stats | undefined }): JSX.Element => 
         </a>
       ))}
       <a href={href("jobs", "", { state: "failed" })}>
-        <span class="dim small">Ended in {RANGE_WORDS[rangeNow()]}</span>
+        <span class="dim small">Ended at workers in {RANGE_WORDS[rangeNow()]}</span>
         <span class="ends">
           {(["succeeded", "failed", "cancelled", "expired"] as const).map((state) => (
             <b key={state} class={state === "succeeded" || state === "failed" ? `s-${state}` : ""}>
