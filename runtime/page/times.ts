@@ -92,6 +92,9 @@ export const bothZones = (at: number, own: string): string => {
 /** A number with its thousands: `8,391`. */
 export const whole = (n: number): string => Math.round(n).toLocaleString("en")
 
+/** A number and what it counts: `1 job`, `8,391 jobs`. */
+export const many = (n: number, one: string, more = `${one}s`): string => `${whole(n)} ${n === 1 ? one : more}`
+
 /** A number that may be a lower bound: `8,391`, `more than 10,000`. */
 export const counted = ({ value, relation }: { readonly value: number; readonly relation: "eq" | "gte" }): string =>
   relation === "eq" ? whole(value) : `more than ${whole(value)}`

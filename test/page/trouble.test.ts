@@ -66,6 +66,45 @@ test("of what has ended the overview says that workers ended it, since they alon
   await page.getByRole("heading", { name: "Ended at workers per minute" }).waitFor()
 })
 
+test("the overview does not take a task that waits in its worker for a busy handler", async () => {
+  const board = await boardOf()
+  const first = await board.submit("imports.rows", { tenant: "acme" })
+  await board.reached(first, "started")
+  await board.submit("imports.rows", { tenant: "acme" })
+  const page = await visit(board.url, "/")
+  const running = page.getByRole("region", { name: "Jobs now" }).getByRole("link", { name: /^Running/ })
+  // Both are in the hands of the worker, and one has a handler.
+  await running.getByText("2", { exact: true }).waitFor()
+  await running.getByText("1 of 8 handlers busy").waitFor()
+})
+
+test("where not all scheduled jobs were looked at, the overview does not say how many of them retry", async () => {
+  const flaky = actor("flaky", {
+    methods: {
+      fail: {
+        retry: { max: 3, interval: 3600 },
+        run: () => {
+          throw new Error("not yet")
+        },
+      },
+    },
+  })
+  const board = await boardOf({ actors: [flaky] })
+  await board.submit("flaky.fail")
+  await eventually(async () => (await board.ask("GET", "/v1/count?state=scheduled")).body.count === 1)
+  const page = await visit(board.url, "/")
+  const scheduled = page.getByRole("region", { name: "Jobs now" }).getByRole("link", { name: /^Scheduled/ })
+  await scheduled.getByText("1 of them retries").waitFor()
+  await board.ask(
+    "POST",
+    "/v1/jobs",
+    Array.from({ length: 250 }, () => ({ task: "flaky.fail", delay: "1h" })),
+  )
+  await scheduled.getByText("251", { exact: true }).waitFor()
+  // Those that are slow to count are counted every 15 seconds.
+  await eventually(async () => !/^\d+ of them/m.test(await scheduled.innerText()), { deadline: 40_000 })
+})
+
 test("each reason of a dead letter is told with what to do about it", async () => {
   const saga = actor("saga", {
     methods: {

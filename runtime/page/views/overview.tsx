@@ -14,7 +14,7 @@ import { View } from "../parts/view.tsx"
 import { base, href } from "../router.ts"
 import { useStable } from "../stable.ts"
 import { counts, cutCounts, get, has } from "../state.ts"
-import { duration, percent, whole } from "../times.ts"
+import { duration, many, percent, whole } from "../times.ts"
 
 const MOST_FINDINGS = 5
 const MOST_TASKS = 12
@@ -55,8 +55,7 @@ const Verdict = ({ stats }: { readonly stats: Loaded<Stats> }): JSX.Element => (
             <li class="calm">
               <Glyph name="succeeded" label="Fine" />
               <span>
-                {data.workers.alive === 1 ? "1 worker" : `${whole(data.workers.alive)} workers`} alive,{" "}
-                {whole(data.handlers.busy)} of {whole(data.handlers.all)} handlers busy
+                {many(data.workers.alive, "worker")} alive, {busyWords(data)}
                 {moreOf(data.findings.length - MOST_FINDINGS)}
               </span>
               <span class="since">
@@ -117,6 +116,14 @@ const FindingRow = ({ finding }: { readonly finding: Finding }): JSX.Element => 
 
 const rate = (perMinute: number): string => (perMinute < 10 ? perMinute.toFixed(1) : whole(perMinute))
 
+const busyWords = ({ handlers: { busy, all } }: Stats): string => `${whole(busy)} of ${many(all, "handler")} busy`
+
+/** How many of the scheduled jobs retry. `isCut`: not all of them were looked at. */
+const retryWords = (count: number, isCut: boolean): string => {
+  if (isCut && count === 0) return ""
+  return `${isCut ? "at least " : ""}${many(count, "of them retries", "of them retry")}`
+}
+
 const WAITING = ["deferred", "scheduled", "queued", "started"] as const
 
 const Flow = ({ stats }: { readonly stats: Stats | undefined }): JSX.Element => {
@@ -125,9 +132,10 @@ const Flow = ({ stats }: { readonly stats: Stats | undefined }): JSX.Element => 
     of?.[state] === undefined ? "–" : `${whole(of[state])}${cutCounts.value.includes(state) ? "+" : ""}`
   const words: Readonly<Record<string, string>> = {
     deferred: "wait for other jobs",
-    scheduled: of?.["retrying"] === undefined ? "" : `${whole(of["retrying"])} of them retry`,
+    scheduled: of?.["retrying"] === undefined ? "" : retryWords(of["retrying"], cutCounts.value.includes("retrying")),
     queued: stats?.perMinute === undefined ? "" : `${rate(stats.perMinute.in)} come a minute`,
-    started: stats === undefined ? "" : `of ${whole(stats.handlers.all)} handlers`,
+    // A task that waits in its worker counts as started, and has no handler.
+    started: stats === undefined ? "" : busyWords(stats),
   }
   const ended = stats?.ended
   return (
