@@ -147,6 +147,23 @@ test("one of something is not called many", async () => {
   await board.submit("work.echo", {}, { after: [running] })
   const page = await visit(board.url, "/jobs?state=deferred")
   await page.getByText("waits for 1 other job", { exact: true }).waitFor()
+
+  await board.ended("work.reject")
+  await page.goto(`${board.url}/dead`)
+  await page.getByRole("heading", { name: "1 dead letter", exact: true }).waitFor({ timeout: 25_000 })
+  await board.ask("POST", "/v1/queues/reports/pause")
+  await board.submit("work.echo", {}, { queue: "reports" })
+  await page.goto(`${board.url}/queues/reports`)
+  await page.locator(".meta").getByText("1 waits").waitFor()
+  const [{ fingerprint }] = await eventually(async () => {
+    const { errors } = (await board.ask("GET", "/v1/errors")).body
+    return errors.length > 0 && errors
+  })
+  await page.goto(`${board.url}/errors/${fingerprint}`)
+  await page.getByText("1 attempt failed: 0 jobs ended so, 0 are tried again, 1 was given up.").waitFor()
+  await board.submit("imports.rows", { tenant: "acme" })
+  await page.goto(`${board.url}/queues`)
+  await page.getByText("1 runs, 1 key", { exact: true }).waitFor()
 })
 
 test.each(["UTC", "America/Argentina/ComodRivadavia"])(

@@ -17,7 +17,7 @@ import { query, withQuery } from "../router.ts"
 import { idEnd } from "../seen.ts"
 import { useStable } from "../stable.ts"
 import { counts, cutCounts, get } from "../state.ts"
-import { whole } from "../times.ts"
+import { many, whole } from "../times.ts"
 
 /** The meaning and the remedy of each reason. */
 const MEANINGS: Readonly<Record<string, string>> = {
@@ -170,7 +170,7 @@ const Reasons = (): JSX.Element => {
       title={
         all === undefined
           ? "Reasons"
-          : `${cutCounts.value.includes("dead") ? "more than " : ""}${whole(all)} dead letters`
+          : `${cutCounts.value.includes("dead") ? "more than " : ""}${many(all, "dead letter")}`
       }
       hint={looked.data?.next === undefined ? undefined : `of the newest ${whole(LOOKED_AT)}`}
       hold

@@ -15,7 +15,7 @@ import { go, href, query, withQuery } from "../router.ts"
 import { idEnd } from "../seen.ts"
 import { useStable } from "../stable.ts"
 import { get, may } from "../state.ts"
-import { percent, whole } from "../times.ts"
+import { many, percent, whole } from "../times.ts"
 
 const STATES = [
   ["open", "Open"],
@@ -276,8 +276,8 @@ const CauseDetails = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element 
     )}
     <p class="row wrap small">
       <span>
-        {whole(cause.count)} attempts failed: {whole(cause.jobs.failed)} jobs ended so, {whole(cause.jobs.retrying)} are
-        tried again, {whole(cause.jobs.dead)} were given up.
+        {many(cause.count, "attempt")} failed: {many(cause.jobs.failed, "job")} ended so,{" "}
+        {many(cause.jobs.retrying, "is", "are")} tried again, {many(cause.jobs.dead, "was", "were")} given up.
       </span>
       <a class="link" href={href("jobs", "", { error: cause.fingerprint })}>
         All its jobs

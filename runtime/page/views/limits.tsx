@@ -9,7 +9,7 @@ import { Icon } from "../parts/icon.tsx"
 import { Moment } from "../parts/time.tsx"
 import type { Limit, LimitKey } from "../service.ts"
 import { get } from "../state.ts"
-import { duration, whole } from "../times.ts"
+import { duration, many, whole } from "../times.ts"
 
 const limitWords = ({ concurrency, rate }: Limit): string =>
   [concurrency === undefined ? "" : `${whole(concurrency)} at a time`, rate ?? ""]
@@ -70,7 +70,8 @@ const LimitRow = ({ limit }: { readonly limit: Limit }): JSX.Element => {
         </span>
         <span class="mid small">{limitWords(limit)}</span>
         <span class="small mid">
-          {whole(limit.running)} run{limit.keys === undefined ? "" : `, ${whole(limit.keys.total)} keys`}
+          {many(limit.running, "runs", "run")}
+          {limit.keys === undefined ? "" : `, ${many(limit.keys.total, "key")}`}
         </span>
         <span class={`num ${limit.held === 0 ? "dim" : ""}`}>{whole(limit.held)} held</span>
         <span class="num small mid">{limit.oldest === undefined ? "–" : `oldest ${duration(limit.oldest)}`}</span>

@@ -262,7 +262,7 @@ export const QueueOf = ({ id: name }: { readonly id: string }): JSX.Element => {
                   ) : (
                     <>
                       <span>
-                        <b>{whole(queue.depth)}</b> wait
+                        <b>{whole(queue.depth)}</b> {queue.depth === 1 ? "waits" : "wait"}
                       </span>
                       {queue.oldestAge !== undefined && <span>the oldest for {duration(queue.oldestAge)}</span>}
                       <span>
