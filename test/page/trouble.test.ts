@@ -166,6 +166,52 @@ test("one of something is not called many", async () => {
   await page.getByText("1 runs, 1 key", { exact: true }).waitFor()
 })
 
+test("from a later page of causes and of a limit's keys there is a way back, and filters begin anew", async () => {
+  const letters = [..."ghijklmn"]
+  const words = letters.flatMap((one) => letters.map((other) => `${one}${other}`))
+  const odd = actor("odd", {
+    methods: {
+      fail: {
+        retry: false,
+        limit: { rate: "1/h", key: ({ word }: { word: string }) => word },
+        run: ({ word }: { word: string }) => {
+          throw new Error(`there is no ${word}`)
+        },
+      },
+    },
+  })
+  const board = await boardOf({ actors: [odd] })
+  await board.ask(
+    "POST",
+    "/v1/jobs",
+    words.map((word) => ({ task: "odd.fail", input: { word } })),
+  )
+  await eventually(async () => (await board.ask("GET", "/v1/errors?limit=60")).body.errors.length === 60)
+  const page = await visit(board.url, "/errors?task=odd.fail")
+  await eventually(async () => (await page.title()).startsWith("more than 50 Errors"))
+  await page.getByRole("link", { name: "More" }).click()
+  await page.waitForURL(/cursor=/)
+  await page.getByRole("link", { name: "First" }).click()
+  await page.waitForURL((url) => !url.searchParams.has("cursor"))
+  await page.getByRole("link", { name: "More" }).click()
+  await page.waitForURL(/cursor=/)
+  await page.getByRole("link", { name: "Remove the filter task" }).click()
+  await page.waitForURL((url) => url.search === "")
+  await page.getByRole("link", { name: "More" }).click()
+  await page.waitForURL(/cursor=/)
+  await page.getByRole("button", { name: "24 h" }).click()
+  await page.waitForURL((url) => url.search === "?range=24h")
+
+  await page.goto(`${board.url}/queues`)
+  const limits = page.getByRole("region", { name: "Limits" })
+  await limits.getByText("odd.fail").click()
+  await limits.getByText("gg", { exact: true }).waitFor()
+  await limits.getByRole("button", { name: "After" }).click()
+  await limits.getByText("ik", { exact: true }).waitFor()
+  await limits.getByRole("button", { name: "Before" }).click()
+  await limits.getByText("gg", { exact: true }).waitFor()
+})
+
 test.each(["UTC", "America/Argentina/ComodRivadavia"])(
   "at 360 pixels no view scrolls sideways, and no button of the header is cut off, with times in %s",
   async (zone) => {

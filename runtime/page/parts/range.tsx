@@ -19,6 +19,8 @@ export const RangeChoice = (): JSX.Element => (
     label="Time range"
     choices={RANGES}
     value={rangeNow()}
-    onChoose={(range) => go(withQuery({ range: range === "1h" ? undefined : range }), { replace: true })}
+    onChoose={(range) =>
+      go(withQuery({ range: range === "1h" ? undefined : range, cursor: undefined }), { replace: true })
+    }
   />
 )

@@ -15,7 +15,7 @@ import { go, href, query, withQuery } from "../router.ts"
 import { idEnd } from "../seen.ts"
 import { useStable } from "../stable.ts"
 import { get, may } from "../state.ts"
-import { many, percent, whole } from "../times.ts"
+import { counted, many, percent, whole } from "../times.ts"
 
 const STATES = [
   ["open", "Open"],
@@ -39,17 +39,22 @@ const useCauses = () => {
   const asked = { range, state, sort, task, queue, cursor, limit: 50 }
   const key = JSON.stringify(asked)
   const causes = useLoad(key, (stop) => get<ErrorList>("/v1/errors", asked, stop), { every: 3, keep: true })
-  return { causes, range, state, sort, key, task, queue }
+  return { causes, range, state, sort, key, task, queue, cursor }
 }
 
 export const Errors = ({ id }: { readonly id: string }): JSX.Element => {
-  const { causes, range, state, sort, key, task, queue } = useCauses()
+  const { causes, range, state, sort, key, task, queue, cursor } = useCauses()
   const rows = useStable(key, causes.data?.errors ?? [], ({ fingerprint }) => fingerprint)
   const set = (name: string, normal: string) => (value: string) =>
     go(withQuery({ [name]: value === normal ? undefined : value, cursor: undefined }), { replace: true })
   useKey("Escape", () => id !== "" && go(listHref()))
+  // On a later page nobody knows how many there are in all.
+  const count =
+    causes.data === undefined || cursor !== undefined
+      ? undefined
+      : counted({ value: rows.length, relation: causes.data.next === undefined ? "eq" : "gte" })
   return (
-    <View title="Errors" count={causes.data === undefined ? undefined : whole(rows.length)} tools={<RangeChoice />}>
+    <View title="Errors" count={count} tools={<RangeChoice />}>
       {/* biome-ignore lint/a11y/useSemanticElements: a fieldset has a look and a layout of its own. */}
       <div class="filters" role="group" aria-label="Filters">
         <Segments label="State" choices={STATES} value={state} onChoose={set("state", "open")} />
@@ -63,13 +68,17 @@ export const Errors = ({ id }: { readonly id: string }): JSX.Element => {
               <span class="chip" key={name}>
                 <span class="k">{name}</span>
                 <span class="v">{value}</span>
-                <a class="x" href={withQuery({ [name]: undefined })} aria-label={`Remove the filter ${name}`}>
+                <a
+                  class="x"
+                  href={withQuery({ [name]: undefined, cursor: undefined })}
+                  aria-label={`Remove the filter ${name}`}
+                >
                   <Icon name="x" />
                 </a>
               </span>
             ),
         )}
-        <span class="end small dim">numbers, names and addresses are taken out before messages are compared</span>
+        <span class="end small dim">numbers, ids, quotes and addresses are taken out before messages are compared</span>
       </div>
       <div class={id === "" ? "stackv" : "md"}>
         <Panel title="Causes" hint={`${RANGE_WORDS[range]}`} hold>
@@ -94,18 +103,26 @@ export const Errors = ({ id }: { readonly id: string }): JSX.Element => {
                 {data.partial === true && (
                   <p class="body small dim">Not all could be read in time: it is read on with the next refresh.</p>
                 )}
-                {data.next !== undefined && (
-                  <div class="tfoot">
-                    <span class="grow" />
-                    <a class="btn small" href={withQuery({ cursor: data.next })}>
-                      More
-                      <Icon name="right" />
-                    </a>
-                  </div>
-                )}
               </>
             )}
           </Part>
+          {(cursor !== undefined || causes.data?.next !== undefined) && (
+            <div class="tfoot">
+              <span class="grow" />
+              {cursor !== undefined && (
+                <a class="btn small" href={withQuery({ cursor: undefined })}>
+                  <Icon name="left" />
+                  First
+                </a>
+              )}
+              {causes.data?.next !== undefined && (
+                <a class="btn small" href={withQuery({ cursor: causes.data.next })}>
+                  More
+                  <Icon name="right" />
+                </a>
+              )}
+            </div>
+          )}
         </Panel>
         {id !== "" && <Details key={id} id={id} />}
       </div>

@@ -6,6 +6,7 @@ import { useLoad } from "../load.ts"
 import { Empty, Panel, Part } from "../parts/basic.tsx"
 import { Meter } from "../parts/chart.tsx"
 import { Icon } from "../parts/icon.tsx"
+import { Pager } from "../parts/pager.tsx"
 import { Moment } from "../parts/time.tsx"
 import type { Limit, LimitKey } from "../service.ts"
 import { get } from "../state.ts"
@@ -16,11 +17,23 @@ const limitWords = ({ concurrency, rate }: Limit): string =>
     .filter((each) => each !== "")
     .join(", ")
 
+interface LimitKeyList {
+  readonly keys: ReadonlyArray<LimitKey>
+  readonly next?: string
+}
+
+/** Keys of a limit per page. */
+const PAGE = 20
+
 const Keys = ({ limit }: { readonly limit: Limit }): JSX.Element => {
   const path = `/v1/limits/${encodeURIComponent(limit.task)}/keys`
-  const keys = useLoad(path, (signal) => get<{ readonly keys: ReadonlyArray<LimitKey> }>(path, { limit: 20 }, signal), {
-    every: 2,
-  })
+  const cursors = useSignal<ReadonlyArray<string>>([])
+  const cursor = cursors.value.at(-1)
+  const keys = useLoad(
+    `${path} ${cursor ?? ""}`,
+    (signal) => get<LimitKeyList>(path, { limit: PAGE, cursor }, signal),
+    { every: 2 },
+  )
   return (
     <div class="in">
       <Part of={keys} rows={3}>
@@ -55,6 +68,7 @@ const Keys = ({ limit }: { readonly limit: Limit }): JSX.Element => {
           )
         }
       </Part>
+      <Pager cursors={cursors} next={keys.data?.next} back="Before" forth="After" />
     </div>
   )
 }
