@@ -152,6 +152,31 @@ test("dead letters are grouped by their reason, and all of one reason are redriv
   for (const id of rejected) await eventually(async () => (await board.ask("GET", `/v1/jobs/${id}`)).body.run === 2)
 })
 
+test("on the way back to a list of dead letters or schedules, and after a reload, the same page is shown", async () => {
+  const board = await boardOf()
+  const jobs = Array.from({ length: 51 }, () => ({ task: "work.reject" }))
+  await board.ask("POST", "/v1/jobs", jobs)
+  await eventually(async () => (await board.ask("GET", "/v1/count?state=failed")).body.count === 51)
+  const page = await visit(board.url, "/dead")
+  const letters = page.getByRole("region", { name: "Newest" }).getByRole("row", { name: /there is no caviar/ })
+  const isLast = () => eventually(async () => (await letters.count()) === 1)
+  await page.getByRole("button", { name: "Older" }).click()
+  await isLast()
+  await letters.getByRole("link").click()
+  await page.locator("h1").getByText("Dead").waitFor()
+  await page.goBack()
+  await isLast()
+  await page.reload()
+  await isLast()
+  await page.getByRole("button", { name: "Newer" }).click()
+  await eventually(async () => (await letters.count()) === 50)
+  // Another reason has pages of its own.
+  await page.getByRole("button", { name: "Older" }).click()
+  await isLast()
+  await page.getByRole("link", { name: "rejected" }).click()
+  await eventually(async () => (await letters.count()) === 50)
+})
+
 test("a running job is cancelled after a dialog asked for it, and the cancellation is undone", async () => {
   const board = await boardOf()
   const id = await board.submit("work.hold")

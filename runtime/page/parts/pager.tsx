@@ -1,7 +1,24 @@
 /** The buttons between the pages of a list that uses cursors. */
-import type { Signal } from "@preact/signals"
+import { type Signal, useSignal, useSignalEffect } from "@preact/signals"
 import type { JSX } from "preact"
+import { useEffect } from "preact/hooks"
+import { keep, kept } from "../router.ts"
 import { Button } from "./basic.tsx"
+
+const keptCursors = (): ReadonlyArray<string> => kept<ReadonlyArray<string>>("cursors") ?? []
+
+/**
+ * Cursors of the pages of a view's list up to the current one; the first page has none. They are kept in the history, so
+ * that going back, and loading the page again, shows the same rows. `of`: what is listed; each has pages of its own.
+ */
+export const useCursors = (of = ""): Signal<ReadonlyArray<string>> => {
+  const cursors = useSignal(keptCursors())
+  useEffect(() => {
+    cursors.value = keptCursors()
+  }, [of])
+  useSignalEffect(() => keep("cursors", cursors.value))
+  return cursors
+}
 
 /**
  * `cursors`: of the pages up to the current one; `next`: of the page after it. Shows nothing where there is one page

@@ -1,7 +1,5 @@
 /** Dead letters: a table of reasons with the meaning and a remedy of each, and the list of jobs. */
-import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
-import { useEffect } from "preact/hooks"
 import type { JobList, JobSummary } from "../api.ts"
 import { askBulk, bulkPath, onePath } from "../bulk.ts"
 import type { Query } from "../client.ts"
@@ -9,7 +7,7 @@ import { type Loaded, useLoad } from "../load.ts"
 import { ActionButton, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Glyph } from "../parts/icon.tsx"
 import { RequestButton } from "../parts/notice.tsx"
-import { Pager } from "../parts/pager.tsx"
+import { Pager, useCursors } from "../parts/pager.tsx"
 import { ACTIONS, Cell, JobCell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
@@ -189,10 +187,9 @@ const Letters = ({ list }: { readonly list: Loaded<JobList> }): JSX.Element => (
 )
 
 export const Dead = (): JSX.Element => {
-  /** Cursors of the pages before the current one; the first page has none. */
-  const cursors = useSignal<ReadonlyArray<string>>([])
-  const cursor = cursors.value.at(-1)
   const reason = query.value.get("reason") ?? undefined
+  const cursors = useCursors(reason)
+  const cursor = cursors.value.at(-1)
   const list = useLoad(
     `dead ${cursor ?? ""} ${reason ?? ""}`,
     (signal) => loadDead(LISTED, signal, { cursor, reason }),
@@ -200,9 +197,6 @@ export const Dead = (): JSX.Element => {
       every: 3,
     },
   )
-  useEffect(() => {
-    cursors.value = []
-  }, [reason])
   const all = counts.value?.["dead"] ?? 0
   const next = list.data?.next
   return (

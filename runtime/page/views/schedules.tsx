@@ -5,7 +5,7 @@ import { useLoad } from "../load.ts"
 import { Empty, Panel, Part } from "../parts/basic.tsx"
 import { StateWord } from "../parts/icon.tsx"
 import { PauseToggle, RequestButton } from "../parts/notice.tsx"
-import { Pager } from "../parts/pager.tsx"
+import { Pager, useCursors } from "../parts/pager.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
@@ -207,8 +207,7 @@ const ScheduleTable = ({ schedules }: { readonly schedules: ReadonlyArray<Schedu
 }
 
 export const Schedules = (): JSX.Element => {
-  /** Cursors of the pages before the current one; the first page has none. */
-  const cursors = useSignal<ReadonlyArray<string>>([])
+  const cursors = useCursors()
   const cursor = cursors.value.at(-1)
   const list = useLoad(
     `schedules ${cursor ?? ""}`,
