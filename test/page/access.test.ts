@@ -3,7 +3,7 @@ import { expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { eventually, freePort } from "../support/servers/process.ts"
 import { ADMIN, boardOf, findings, openTab, READER, statuses, tokens, visit } from "./shown.ts"
-import { settled } from "./watching.ts"
+import { settled, tooWide } from "./watching.ts"
 
 test("a board that needs a token asks for it, and then shows the requested view", async () => {
   const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
@@ -39,6 +39,20 @@ test("a board that needs a token decides by one request that it must ask for it"
   await page.getByText("0 workers alive").waitFor()
   await page.getByRole("button", { name: "Leave" }).click()
   await page.getByRole("heading", { name: "A token is needed" }).waitFor()
+})
+
+test("on a phone the theme is chosen, and the token is given up, behind More", async () => {
+  const board = await boardOf({ actors: [], http: { port: 0, tokens }, token: ADMIN })
+  const page = await visit(board.url, "/workers", { token: ADMIN, width: "phone", expected: statuses(401) })
+  await page.getByRole("button", { name: "More" }).click()
+  const dialog = page.getByRole("dialog")
+  await dialog.getByRole("button", { name: "Colours: as the system has it" }).click()
+  await dialog.getByRole("button", { name: "Colours: light" }).waitFor()
+  expect(await findings(page)).toEqual([])
+  expect(await tooWide(page)).toEqual([])
+  await dialog.getByRole("button", { name: "Leave" }).click()
+  await page.getByRole("heading", { name: "A token is needed" }).waitFor()
+  await dialog.waitFor({ state: "detached" })
 })
 
 test("the token in a link is used, and removed from the address at once", async () => {

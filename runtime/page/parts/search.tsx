@@ -5,9 +5,10 @@ import type { JobList } from "../api.ts"
 import { ApiError } from "../client.ts"
 import { letters, toggleLetters } from "../keys.ts"
 import { go, href } from "../router.ts"
-import { get } from "../state.ts"
+import { get, setToken, token } from "../state.ts"
 import { Button, Dialog } from "./basic.tsx"
 import { VIEWS } from "./nav.ts"
+import { ThemeButton } from "./theme.tsx"
 
 const isOpen = signal(false)
 export const openSearch = (): void => {
@@ -90,6 +91,21 @@ const SearchDialog = (): JSX.Element => {
             · <kbd>Esc</kbd> close
           </span>
           <span class="grow" />
+          {/* On a phone these have no room anywhere else. */}
+          <span class="only-s">
+            <ThemeButton class="small quiet" />
+            {token.value !== undefined && (
+              <Button
+                class="small quiet"
+                onClick={() => {
+                  close()
+                  setToken(undefined)
+                }}
+              >
+                Leave
+              </Button>
+            )}
+          </span>
           <Button class="small quiet" pressed={letters.value} onClick={toggleLetters}>
             Letters {letters.value ? "on" : "off"}
           </Button>

@@ -4,11 +4,12 @@ import { useEffect } from "preact/hooks"
 import type { ViewName } from "../paths.ts"
 import { href } from "../router.ts"
 import { seen } from "../seen.ts"
-import { link, nextTheme, now, ownZone, paused, pausedAt, theme, togglePause, toggleZone, zone } from "../state.ts"
+import { link, now, ownZone, paused, pausedAt, togglePause, toggleZone, zone } from "../state.ts"
 import { clock } from "../times.ts"
 import { Button } from "./basic.tsx"
 import { Icon } from "./icon.tsx"
 import { openSearch } from "./search.tsx"
+import { ThemeButton } from "./theme.tsx"
 
 export interface ViewProps {
   /** Title of the browser's tab, and the heading unless there is a `crumb`. */
@@ -46,8 +47,6 @@ const Live = (): JSX.Element => {
   )
 }
 
-const THEME_WORDS = { system: "as the system has it", light: "light", dark: "dark" } as const
-
 export const View = ({ title, count, crumb, tools, children }: ViewProps): JSX.Element => {
   useEffect(() => {
     document.title = seen(`${count === undefined ? "" : `${count} `}${title} · Callboard`)
@@ -80,7 +79,7 @@ export const View = ({ title, count, crumb, tools, children }: ViewProps): JSX.E
         >
           {isUtc ? "UTC" : (zone.value.split("/").at(-1) ?? "").replaceAll("_", " ")}
         </Button>
-        <Button class="sq hide-s" icon="theme" label={`Colours: ${THEME_WORDS[theme.value]}`} onClick={nextTheme} />
+        <ThemeButton class="hide-s" />
         <Live />
       </div>
       {children}
