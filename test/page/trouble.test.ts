@@ -212,6 +212,14 @@ test("from a later page of causes and of a limit's keys there is a way back, and
   await limits.getByText("gg", { exact: true }).waitFor()
 })
 
+test("on a wide page no tab of a state is cut off", async () => {
+  const board = await boardOf()
+  const page = await visit(board.url, "/jobs")
+  const tabs = page.getByRole("navigation", { name: "State" })
+  await tabs.getByRole("link", { name: "Dead 0" }).waitFor()
+  expect(await tabs.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)).toBe(0)
+})
+
 test.each(["UTC", "America/Argentina/ComodRivadavia"])(
   "at 360 pixels no view scrolls sideways, and no button of the header is cut off, with times in %s",
   async (zone) => {
