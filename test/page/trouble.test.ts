@@ -220,6 +220,20 @@ test("on a wide page no tab of a state is cut off", async () => {
   expect(await tabs.evaluate(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth)).toBe(0)
 })
 
+test("the moment of a schedule that runs once is told in the zone of all other times", async () => {
+  const board = await boardOf({ actors: [] })
+  const schedule = { task: "work.echo", input: {} }
+  await board.ask("POST", "/v1/schedules", { ...schedule, name: "eve", at: "2099-12-24T18:00:00+01:00" })
+  await board.ask("POST", "/v1/schedules", { ...schedule, name: "bare", at: "2099-12-24T18:00:00" })
+  const page = await visit(board.url, "/schedules")
+  await page.getByText("once, at 2099-12-24 17:00:00").waitFor()
+  await page.getByText("once, at 2099-12-24 18:00:00").waitFor()
+  await page.getByTitle(/^Times are in UTC/).click()
+  await page.getByText("once, at 2099-12-24 18:00:00").waitFor()
+  await page.getByText("once, at 2099-12-24 19:00:00").waitFor()
+  expect(await page.getByText("Recurring").count()).toBe(0)
+})
+
 test.each(["UTC", "America/Argentina/ComodRivadavia"])(
   "at 360 pixels no view scrolls sideways, and no button of the header is cut off, with times in %s",
   async (zone) => {

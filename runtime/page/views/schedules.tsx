@@ -25,10 +25,22 @@ const PAGE = 50
 
 const taskOf = ({ fields: { task, meth } }: Schedule): string => (meth === undefined ? task : `${task}.${meth}`)
 
+/** A moment as it was given, which is in UTC where it names no zone. */
+const inZone = (at: string): string => (/(?:z|[+-]\d\d:?\d\d)$/i.test(at) ? at : `${at}Z`)
+
 const whenOf = ({ fields: { cron, every, at } }: Schedule): JSX.Element => {
   if (cron !== undefined) return <code>{cron}</code>
   if (every !== undefined) return <span>every {typeof every === "number" ? `${every} s` : every}</span>
-  return <span>once{at !== undefined && <>, at {at}</>}</span>
+  return (
+    <span>
+      once
+      {at !== undefined && (
+        <>
+          , at <Moment at={inZone(at)} as="clock" />
+        </>
+      )}
+    </span>
+  )
 }
 
 const zoneOf = ({ fields: { cron, timeZone } }: Schedule): string => (cron === undefined ? "" : (timeZone ?? "UTC"))
@@ -217,7 +229,7 @@ export const Schedules = (): JSX.Element => {
   const pausedCount = list.data?.schedules.filter(({ state }) => state === "paused").length ?? 0
   return (
     <View title="Schedules">
-      <Panel title="Recurring" hint={pausedCount === 0 ? undefined : `${whole(pausedCount)} paused`} hold>
+      <Panel title="By name" hint={pausedCount === 0 ? undefined : `${whole(pausedCount)} paused`} hold>
         <Part of={list}>
           {({ schedules, next }) =>
             schedules.length === 0 ? (
