@@ -4,11 +4,14 @@
  */
 import { hostname } from "node:os"
 import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { openCeleryMessages } from "../connection/celery.ts"
 import { JobCancelled, JobExpired, JobFailed, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
+import { optionsChecker } from "../options/check.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
-import { refuseInput, refuseUnknown } from "../options/refuse.ts"
+import { OwnName } from "../options/fields.ts"
+import { refuseInput } from "../options/refuse.ts"
 import { NO_EMBED } from "../protocol/body.ts"
 import { decodeEvents, type ReceivedEvent } from "../protocol/celery/event.ts"
 import { applySignature, parseSignature, type Signature } from "../protocol/celery/signature.ts"
@@ -34,9 +37,13 @@ export interface CeleryConnectSettings {
   readonly name?: string
 }
 
-const CONNECT_SETTINGS = { broker: true, resultBackend: true, queue: true, name: true } satisfies Readonly<
-  Record<keyof CeleryConnectSettings, true>
->
+const fields = {
+  broker: Schema.String,
+  resultBackend: Schema.String,
+  queue: Schema.optionalKey(Schema.String),
+  name: Schema.optionalKey(OwnName),
+} satisfies Readonly<Record<keyof CeleryConnectSettings, Schema.Top>>
+const checkSettings = optionsChecker(fields, "connectCelery()")
 
 /** Arguments and options of a task for a worker of Celery. */
 export interface CeleryTask {
@@ -102,12 +109,13 @@ export interface ControlOptions {
  * the transport of a URL has no counterpart in Celery.
  */
 export const connectCelery = async (settings: CeleryConnectSettings): Promise<CeleryClient> => {
-  refuseUnknown(settings, CONNECT_SETTINGS, "connectCelery()")
+  checkSettings(settings)
+  const queue = queueOf(settings.queue ?? "celery")
   const name = settings.name ?? `callboard@${hostname()}:${process.pid}`
   const messages = await openCeleryMessages(settings.broker, { name })
   if (messages === undefined) throw new TransportError("unsupported", "broker: no broker of Celery has this URL")
   try {
-    return new CeleryClient(messages, await openResults(settings.resultBackend, { name }, messages), settings)
+    return new CeleryClient(messages, await openResults(settings.resultBackend, { name }, messages), queue)
   } catch (cause) {
     await messages.close()
     throw cause
@@ -125,10 +133,10 @@ export class CeleryClient implements AsyncDisposable {
   readonly #commands: CeleryCommands
   readonly #end = new AbortController()
 
-  constructor(messages: CeleryMessages, results: CeleryResults, { queue = "celery" }: CeleryConnectSettings) {
+  constructor(messages: CeleryMessages, results: CeleryResults, queue: string) {
     this.#messages = messages
     this.#results = results
-    this.#queue = queueOf(queue)
+    this.#queue = queue
     this.#commands = new CeleryCommands(messages, this.#end.signal)
   }
 

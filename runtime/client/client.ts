@@ -3,6 +3,7 @@
  * the command line are thin layers over it.
  */
 import { hostname } from "node:os"
+import type * as Schema from "effect/Schema"
 import { type ActorHandle, type AnyActor, actorHandle } from "../actor/actor-handle.ts"
 import { stayAlive } from "../async/timers.ts"
 import { Board, type BoardOptions } from "../board/board.ts"
@@ -49,9 +50,10 @@ import { placeOf, type QueuePlace, type WaitingRange, waitingIn } from "../jobs/
 import { jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
+import { optionsChecker } from "../options/check.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
-import { refuseInput, refuseUnknown } from "../options/refuse.ts"
+import { refuseUnknown } from "../options/refuse.ts"
 import { Schedules } from "../schedules/schedules.ts"
 import { type QueueStats, queueStats } from "../statistics/queue-stats.ts"
 import { Statistics } from "../statistics/statistics.ts"
@@ -60,6 +62,7 @@ import { openTracing, type Tracing, type TracingSettings } from "../tracing/trac
 import type { JobCount } from "../transport/lift/transport.ts"
 import { type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
 import { asking, type JobPage, type JobQuery, type NamedJobs, namedJobsOf, recordQueryOf } from "./job-query.ts"
+import { CLIENT_FIELDS } from "./settings.ts"
 import type { SubmitContext } from "./submitting/planner.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
@@ -75,20 +78,10 @@ export interface ClientSettings extends ConnectSettings, TracingSettings {
   readonly failureTtl?: DurationInput
 }
 
-/** The names of all settings. */
-export const CLIENT_SETTINGS = {
-  taskNames: true,
-  taskSentEvents: true,
-  failureTtl: true,
-  tracing: true,
-  transports: true,
-  namespace: true,
-  leaseMs: true,
-  timeoutMs: true,
-  heartbeatMs: true,
-  reconnectDelay: true,
-  name: true,
-} satisfies Readonly<Record<keyof ClientSettings, true>>
+const checkSettings = optionsChecker(
+  CLIENT_FIELDS satisfies Readonly<Record<keyof ClientSettings, Schema.Top>>,
+  "connect()",
+)
 
 /**
  * Connects to a transport, by URL or by a broker client that the application holds, and resolves with a client;
@@ -102,19 +95,17 @@ export const CLIENT_SETTINGS = {
  * ```
  */
 export const connect = async (target: string | object, settings: ClientSettings = {}): Promise<Client> => {
-  refuseUnknown(settings, CLIENT_SETTINGS, "connect()")
+  checkSettings(settings)
   const { connection, options } = await clientParts(target, settings)
   return new Client(connection, options)
 }
 
-/** What a client with these settings is made of. Fails as {@link connect} does. */
+/** What a client with these settings, which were checked, is made of. Fails as {@link connect} does. */
 export const clientParts = async (
   target: string | object,
   settings: ClientSettings,
 ): Promise<{ readonly connection: Connection; readonly options: ClientOptions }> => {
   const { taskNames, taskSentEvents = false, failureTtl } = settings
-  if (taskNames !== undefined && !(taskNames instanceof Map))
-    refuseInput("taskNames", "must be a Map of task names to methods")
   const keepMs = failureTtl === undefined ? undefined : timeToLive("failureTtl", failureTtl)
   const tracing = await openTracing(settings)
   const connection = await openConnection(target, settings, keepMs === undefined ? undefined : () => keepMs)

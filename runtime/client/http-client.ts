@@ -18,6 +18,7 @@ import {
   withPlainFields,
 } from "../jobs/submission/submission.ts"
 import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
+import { optionsChecker } from "../options/check.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { checkScheduleName } from "../schedules/fields.ts"
 import { SCHEDULE_QUERY, type Schedules } from "../schedules/schedules.ts"
@@ -35,7 +36,12 @@ export interface HttpClientSettings {
   readonly timeoutMs?: number
 }
 
-const SETTINGS = { token: true, timeoutMs: true } satisfies Readonly<Record<keyof HttpClientSettings, true>>
+const checkSettings = optionsChecker(
+  { token: Schema.optionalKey(Schema.String), timeoutMs: Schema.optionalKey(Schema.Number) } satisfies Readonly<
+    Record<keyof HttpClientSettings, Schema.Top>
+  >,
+  "connectHttp()",
+)
 
 /**
  * A job by its id, over HTTP: the methods of {@link JobHandle} except `events`. Every method fails with `CallboardError`:
@@ -111,7 +117,7 @@ const TOKEN = /^[\x21-\x7e]+$/
  * ```
  */
 export const connectHttp = (url: string, settings: HttpClientSettings = {}): HttpClient => {
-  refuseUnknown(settings, SETTINGS, "connectHttp()")
+  checkSettings(settings)
   const { token, timeoutMs = DEFAULT_TIMEOUT_MS } = settings
   if (token !== undefined && !TOKEN.test(token)) refuseInput("token", "must be visible ASCII characters, and not empty")
   if (!(timeoutMs >= 1 && timeoutMs <= 86_400_000)) refuseInput("timeoutMs", "must be from 1 to 86,400,000 (a day)")

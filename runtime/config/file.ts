@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import * as SchemaIssue from "effect/SchemaIssue"
+import { problemOf } from "../options/check.ts"
 import { didYouMean } from "../options/refuse.ts"
 import { type Config, ConfigSchema } from "./schema.ts"
 import { SETTINGS } from "./settings.ts"
@@ -47,23 +47,6 @@ export const loadConfigFile = async (folder: string): Promise<ConfigFile | undef
 }
 
 const decode = Schema.decodeUnknownResult(ConfigSchema, { onExcessProperty: "error", errors: "all" })
-const format = SchemaIssue.makeFormatterStandardSchemaV1()
-
-/** The first problem of a value: where it is, and what the value must be. */
-export const issueOf = (issue: SchemaIssue.Issue): { readonly path: string; readonly message: string } => {
-  const first = format(issue).issues[0]
-  const path = (first?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-  const message = (first?.message ?? "is not valid").replace(/^Expected /, "must be ").replaceAll(" | ", " or ")
-  return { path, message }
-}
-
-/** As {@link issueOf}, but an unknown name comes before every other problem. */
-export const problemOf = (issue: SchemaIssue.Issue): ReturnType<typeof issueOf> & { readonly isUnknown: boolean } => {
-  const unknown = format(issue).issues.find(({ message }) => message === "Expected no excess property")
-  if (unknown === undefined) return { ...issueOf(issue), isUnknown: false }
-  const path = (unknown.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-  return { path, message: "is not known", isUnknown: true }
-}
 
 /** The valid names in the group of an unknown one, for "did you mean". */
 const siblingsOf = (path: string): ReadonlyArray<string> => {

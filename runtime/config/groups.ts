@@ -46,11 +46,6 @@ export const about = (description: string, rest: Omit<About, "description">) => 
 
 export const Text = Schema.String.check(Schema.isMinLength(1))
 
-/** Name of a worker. */
-export const WorkerName = Schema.String.check(
-  Schema.makeFilter((name: string) => (name.length >= 1 && name.length <= 255) || "must have 1 to 255 characters"),
-)
-
 /** The application's own version. */
 export const Version = Schema.String.check(
   Schema.makeFilter((text: string) => (text.length >= 1 && text.length <= 100) || "must have 1 to 100 characters"),

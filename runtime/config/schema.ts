@@ -10,9 +10,9 @@ import * as Schema from "effect/Schema"
 import { MOST_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { duration } from "../options/duration.ts"
-import { whole } from "../options/fields.ts"
+import { OwnName, whole } from "../options/fields.ts"
 import type { AnyPlugin } from "../transport/lift/plugin.ts"
-import { about, HttpConfig, LogConfig, QueueName, ReconnectConfig, Text, Version, WorkerName, yesNo } from "./groups.ts"
+import { about, HttpConfig, LogConfig, QueueName, ReconnectConfig, Text, Version, yesNo } from "./groups.ts"
 
 const isPlugin = (value: unknown): value is AnyPlugin =>
   typeof value === "object" && value !== null && "connect" in value && typeof value.connect === "function"
@@ -132,7 +132,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   name: Schema.optionalKey(
-    WorkerName.annotate(
+    OwnName.annotate(
       about("Name of the worker, unique among those that are alive", {
         default: "`<host>-<pid>`",
         here: () => `${hostname()}-<pid>`,

@@ -211,7 +211,7 @@ const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<An
   return plugin
 }
 
-const isPlugin = (value: unknown): value is AnyPlugin =>
+export const isPlugin = (value: unknown): value is AnyPlugin =>
   typeof value === "object" &&
   value !== null &&
   "schemes" in value &&

@@ -15,6 +15,11 @@ export const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLengt
 export const isName = (value: unknown): value is string =>
   typeof value === "string" && value.length >= 1 && value.length <= 255
 
+/** Name that a worker or a connection gives itself. */
+export const OwnName = Schema.String.check(
+  Schema.makeFilter((name: string) => isName(name) || "must have 1 to 255 characters"),
+)
+
 export const Text = (max: number) => Schema.String.check(Schema.isMaxLength(max))
 export const Json = Schema.Record(Schema.String, Schema.Unknown)
 

@@ -31,7 +31,7 @@ export const resultOf = <A>(checked: () => A): Result.Result<A, CallboardError> 
  * Throws `invalid-input` for an option that the function `owner` does not have: were a misspelt option ignored, its
  * default would hold. So it does for options that are no object.
  */
-export const refuseUnknown = (given: unknown, known: Readonly<Record<string, true>>, owner: string): void => {
+export const refuseUnknown = (given: unknown, known: Readonly<Record<string, unknown>>, owner: string): void => {
   if (typeof given !== "object" || given === null)
     throw new CallboardError("invalid-input", `the options of ${owner} are an object: ${Object.keys(known).join(", ")}`)
   for (const field in given) {

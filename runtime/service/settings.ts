@@ -5,12 +5,13 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { type ActorDefinition, isActor } from "../actor/actor.ts"
+import { CONNECTION_FIELDS } from "../client/settings.ts"
 import { DEFAULT_QUEUE } from "../cluster/directory.ts"
-import { problemOf } from "../config/file.ts"
 import { HttpConfig, LogConfig } from "../config/groups.ts"
 import { ConfigSchema } from "../config/schema.ts"
 import { CallboardError } from "../errors.ts"
 import { parseAutoscale } from "../options/autoscale.ts"
+import { AnyFunction, AnyObject, problemOf, withoutUndefined } from "../options/check.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { milliseconds, timeToLive } from "../options/duration.ts"
 import { resolveReconnect } from "../options/reconnect.ts"
@@ -80,19 +81,13 @@ const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string>
 const prefetchOf = ({ queues = [], order = DEFAULTS.order }: ServeOptions): number =>
   order === "strict" && queues.length > 1 ? 1 : DEFAULTS.prefetch
 
-const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
-const isFunction = (value: unknown): value is (...args: ReadonlyArray<unknown>) => unknown =>
-  typeof value === "function"
-
-const AnyFunction = Schema.declare(isFunction, { expected: "a function" })
-const AnyObject = Schema.declare(isObject, { expected: "an object" })
-const { name, autoscale, ...worker } = ConfigSchema.fields
+const { autoscale, ...worker } = ConfigSchema.fields
 const { lease: _lease, heartbeat: _heartbeat, processes: _processes, http: _http, log: _log, ...settings } = worker
 
 /** The settings of the configuration, and the options that only code can give. */
 const fields = {
   ...settings,
-  name,
+  ...CONNECTION_FIELDS,
   transport: Schema.optionalKey(Schema.Union([Schema.String, AnyObject])),
   actors: Schema.optionalKey(Schema.Array(Schema.declare(isActor, { expected: "an actor, as `actor()` returns it" }))),
   autoscale: Schema.optionalKey(
@@ -103,13 +98,6 @@ const fields = {
       }),
     ),
   ),
-  // The ranges of these are checked where the options of the URL are parsed.
-  namespace: Schema.optionalKey(Schema.String),
-  leaseMs: Schema.optionalKey(Schema.Number),
-  heartbeatMs: Schema.optionalKey(Schema.Number),
-  timeoutMs: Schema.optionalKey(Schema.Number),
-  reconnectDelay: Schema.optionalKey(AnyFunction),
-  tracing: Schema.optionalKey(Schema.Union([Schema.Boolean, AnyObject])),
   http: Schema.optionalKey(Schema.Union([Schema.Literal(false), HttpConfig])),
   signals: Schema.optionalKey(Schema.Boolean),
   logLevel: LogConfig.fields.level,
@@ -123,12 +111,6 @@ const fields = {
 } satisfies Readonly<Record<keyof ServeOptions, Schema.Top>>
 
 const decode = Schema.decodeUnknownResult(Schema.Struct(fields), { onExcessProperty: "error", errors: "all" })
-
-/** Removes fields that are `undefined`: code that passes options on writes them, and they mean the default. */
-const withoutUndefined = (value: unknown): unknown =>
-  isObject(value) && Object.getPrototypeOf(value) === Object.prototype
-    ? Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined))
-    : value
 
 /**
  * Checks the options by the schema of the configuration: the same rules and the same messages. Fails with

@@ -2,8 +2,11 @@
  * A client that runs each submitted task at once, in its own process. The task is in no queue of the transport: it runs
  * over a transport in memory, and its record is stored when it has ended.
  */
+
+import * as Schema from "effect/Schema"
 import { type ActorDefinition, checkActors, describeActor } from "../actor/actor.ts"
-import { CLIENT_SETTINGS, Client, type ClientSettings, clientParts } from "../client/client.ts"
+import { Client, type ClientSettings, clientParts } from "../client/client.ts"
+import { CLIENT_FIELDS } from "../client/settings.ts"
 import { nextRunOf, submitNextRuns } from "../client/submitting/deleted-job.ts"
 import { resultOfEarlier } from "../client/submitting/publisher.ts"
 import type { Prepared } from "../client/submitting/submitter.ts"
@@ -13,8 +16,8 @@ import { isDeferred } from "../jobs/dependencies/defer.ts"
 import { publishFailed, type SubmitResult } from "../jobs/receipt.ts"
 import { isSameTask } from "../jobs/same-task.ts"
 import { outcomesOf } from "../jobs/tracking/history.ts"
-import type { DurationInput } from "../options/duration.ts"
-import { refuseUnknown } from "../options/refuse.ts"
+import { optionsChecker } from "../options/check.ts"
+import { type DurationInput, duration } from "../options/duration.ts"
 import type { AddressedTask } from "../protocol/message.ts"
 import { afterTombstone, NO_FENCE } from "../protocol/outside.ts"
 import type { JobRecord } from "../protocol/record.ts"
@@ -31,9 +34,13 @@ export interface SyncSettings extends ClientSettings {
   readonly resultTtl?: DurationInput
 }
 
-const SYNC_SETTINGS = { ...CLIENT_SETTINGS, actors: true, resultTtl: true } satisfies Readonly<
-  Record<keyof SyncSettings, true>
->
+const fields = {
+  ...CLIENT_FIELDS,
+  // These are checked by themselves, also where there are none.
+  actors: Schema.optionalKey(Schema.Unknown),
+  resultTtl: Schema.optionalKey(duration({ forEver: true })),
+} satisfies Readonly<Record<keyof SyncSettings, Schema.Top>>
+const checkSettings = optionsChecker(fields, "connectSync()")
 
 /** Queue of the transport in memory. The task's own queue is only in its record. */
 const LOCAL = "sync"
@@ -52,7 +59,7 @@ const LOCAL = "sync"
  * ```
  */
 export const connectSync = async (target: string | object, settings: SyncSettings): Promise<Client> => {
-  refuseUnknown(settings, SYNC_SETTINGS, "connectSync()")
+  checkSettings(settings)
   const { actors, resultTtl, ...clientSettings } = settings
   checkActors(actors)
   const { connection, options } = await clientParts(target, clientSettings)

@@ -48,3 +48,62 @@ test.each<[string, (...args: ReadonlyArray<never>) => unknown, object]>([
     details: { field },
   })
 })
+
+const wrongConnection: ReadonlyArray<readonly [field: string, settings: object]> = [
+  ["name", { name: 5 }],
+  ["name", { name: "" }],
+  ["name", { name: "x".repeat(256) }],
+  ["taskSentEvents", { taskSentEvents: "no" }],
+  ["tracing", { tracing: "yes" }],
+  ["tracing", { tracing: {} }],
+  ["transports", { transports: null }],
+  ["transports", { transports: 5 }],
+  ["transports.own", { transports: { own: 1 } }],
+  ["namespace", { namespace: 5 }],
+  ["leaseMs", { leaseMs: "5000" }],
+  ["timeoutMs", { timeoutMs: "5" }],
+  ["heartbeatMs", { heartbeatMs: "2000" }],
+  ["reconnectDelay", { reconnectDelay: 5 }],
+  ["failureTtl", { failureTtl: {} }],
+  ["taskNames", { taskNames: new Map([[1, 2]]) }],
+]
+
+const celery = { broker: "redis://127.0.0.1:1", resultBackend: "rpc://" }
+
+test.each<[string, string, (...args: ReadonlyArray<never>) => unknown, ReadonlyArray<unknown>]>([
+  ...wrongConnection.flatMap<[string, string, (...args: ReadonlyArray<never>) => unknown, ReadonlyArray<unknown>]>(
+    ([field, settings]) => [
+      ["connect", field, connect, [url, settings]],
+      ["connectSync", field, connectSync, [url, { actors: [orders], ...settings }]],
+    ],
+  ),
+  ...wrongConnection
+    .filter(([field]) => !/^task|^failure/.test(field))
+    .map<[string, string, (...args: ReadonlyArray<never>) => unknown, ReadonlyArray<unknown>]>(([field, settings]) => [
+      "serve",
+      field,
+      serve,
+      [{ transport: url, ...settings }],
+    ]),
+  ["connectSync", "resultTtl", connectSync, [url, { actors: [orders], resultTtl: {} }]],
+  ["connectHttp", "token", connectHttp, ["http://127.0.0.1", { token: 5 }]],
+  ["connectHttp", "timeoutMs", connectHttp, ["http://127.0.0.1", { timeoutMs: "5" }]],
+  ["connectCelery", "broker", connectCelery, [{}]],
+  ["connectCelery", "broker", connectCelery, [{ ...celery, broker: 5 }]],
+  ["connectCelery", "resultBackend", connectCelery, [{ ...celery, resultBackend: 5 }]],
+  ["connectCelery", "queue", connectCelery, [{ ...celery, queue: 5 }]],
+  ["connectCelery", "queue", connectCelery, [{ ...celery, queue: "" }]],
+  ["connectCelery", "name", connectCelery, [{ ...celery, name: 5 }]],
+])("%s() refuses a wrong %s by its name, before it connects", async (_function, field, call, args) => {
+  expect(await refusalOf(call, ...args)).toMatchObject({
+    _tag: "CallboardError",
+    code: "invalid-input",
+    message: expect.stringMatching(`^${field}: (must (be|have) |is missing|.* is not a duration|.* cannot be a name)`),
+    details: { field },
+  })
+})
+
+test("settings that are undefined hold their defaults", async () => {
+  await using client = await connect(url, Object.fromEntries(wrongConnection.map(([field]) => [field, undefined])))
+  expect(await client.count()).toMatchObject({ count: 0 })
+})

@@ -1,0 +1,57 @@
+/** Checks the options of a function against a schema: code without types may give anything. */
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as SchemaIssue from "effect/SchemaIssue"
+import { refuseInput, refuseUnknown } from "./refuse.ts"
+
+const format = SchemaIssue.makeFormatterStandardSchemaV1()
+
+/** The first problem of a value: where it is, and what the value must be. */
+export const issueOf = (issue: SchemaIssue.Issue): { readonly path: string; readonly message: string } => {
+  const first = format(issue).issues[0]
+  const path = (first?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
+  const message = (first?.message ?? "is not valid")
+    .replace(/^Missing key$/, "is missing")
+    .replace(/^Expected /, "must be ")
+    .replaceAll(" | ", " or ")
+  return { path, message }
+}
+
+/** As {@link issueOf}, but an unknown name comes before every other problem. */
+export const problemOf = (issue: SchemaIssue.Issue): ReturnType<typeof issueOf> & { readonly isUnknown: boolean } => {
+  const unknown = format(issue).issues.find(({ message }) => message === "Expected no excess property")
+  if (unknown === undefined) return { ...issueOf(issue), isUnknown: false }
+  const path = (unknown.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
+  return { path, message: "is not known", isUnknown: true }
+}
+
+const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
+const isFunction = (value: unknown): value is (...args: ReadonlyArray<unknown>) => unknown =>
+  typeof value === "function"
+
+export const AnyFunction = Schema.declare(isFunction, { expected: "a function" })
+export const AnyObject = Schema.declare(isObject, { expected: "an object" })
+
+/** Removes fields that are `undefined`: code that passes options on writes them, and they mean the default. */
+export const withoutUndefined = (value: unknown): unknown =>
+  isObject(value) && Object.getPrototypeOf(value) === Object.prototype
+    ? Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined))
+    : value
+
+/**
+ * Checks the options of the function `owner`. Throws `invalid-input` for what is no object, for an option that `owner` does
+ * not have, and for a wrong value, naming the option.
+ */
+export const optionsChecker = (
+  fields: Readonly<Record<string, Schema.ConstraintDecoder<unknown>>>,
+  owner: string,
+): ((given: object) => void) => {
+  const decode = Schema.decodeUnknownResult(Schema.Struct(fields))
+  return (given) => {
+    refuseUnknown(given, fields, owner)
+    const decoded = decode(withoutUndefined({ ...given }))
+    if (Result.isSuccess(decoded)) return
+    const { path, message } = issueOf(decoded.failure.issue)
+    refuseInput(path, message)
+  }
+}
