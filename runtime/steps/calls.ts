@@ -339,6 +339,10 @@ export class StepCalls {
   }
 }
 
+/** The key of a step of one run. Slashes of an id are escaped, since a name may hold slashes as well: `a/1`, `x` and `a`, `2/x`. */
+export const stepKey = (id: string, run: number, name: string): string =>
+  `${id.replace(/[%/]/g, encodeURIComponent)}/${run}/${name}`
+
 /** What the function of a step gets, in one try. */
 class RunningStep implements Step {
   readonly key: string
@@ -350,7 +354,7 @@ class RunningStep implements Step {
   #signal: AbortSignal | undefined
 
   constructor(options: CallOptions, name: string, attempt: number) {
-    this.key = `${options.id}/${options.run}/${name}`
+    this.key = stepKey(options.id, options.run, name)
     this.attempt = attempt
     this.progress = options.progress
     this.#options = options
