@@ -91,6 +91,7 @@ export const checkScheduleName = (name: unknown, refuse: Refuse = refuseInput): 
         `must be 1 to ${LONGEST_NAME} letters, digits, "_", ".", "$" or "-", beginning with none of "." and "-"`,
       )
 
+const FIELDS = Object.keys(ScheduleFieldsSchema.fields)
 const decodeFields = Schema.decodeUnknownResult(ScheduleFieldsSchema, { onExcessProperty: "error", errors: "all" })
 const decodeDeclared = Schema.decodeUnknownResult(DeclaredSchema, { onExcessProperty: "error", errors: "all" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
@@ -102,16 +103,24 @@ const decodedOr = <A>(decoded: Result.Result<A, Schema.SchemaError>, known: Read
   const issue = unknown ?? issues[0]
   const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
   if (unknown === undefined) return refuseInput(field === "" ? "schedule" : field, issue?.message ?? "is not valid")
-  throw new CallboardError("unknown-field", `${field} is not a field of a schedule${didYouMean(field, known)}`, {
-    field,
-  })
+  throw noField(field, known)
 }
+
+const noField = (field: string, known: ReadonlyArray<string>): CallboardError =>
+  new CallboardError("unknown-field", `${field} is not a field of a schedule${didYouMean(field, known)}`, { field })
+
+/** The first field of an object that strict JSON cannot express. */
+const unkeptField = (value: unknown): string | undefined =>
+  typeof value === "object" && value !== null
+    ? Object.keys(value).find((field) => strictJson({ given: Reflect.get(value, field) }) === undefined)
+    : undefined
 
 /** Checks the fields of a schedule. Fails with `invalid-input`, `unknown-field` or `too-large`, naming the field. */
 export const parseScheduleFields = (value: unknown): ScheduleFields => {
   const plain = strictJson(value)
-  if (plain === undefined) refuseInput("schedule", "is kept as JSON, and holds something that JSON lacks")
-  const fields = decodedOr(decodeFields(plain), Object.keys(ScheduleFieldsSchema.fields))
+  if (plain === undefined)
+    refuseInput(unkeptField(value) ?? "schedule", "is kept as JSON, and holds something that JSON lacks")
+  const fields = decodedOr(decodeFields(plain), FIELDS)
   const { length } = new TextEncoder().encode(JSON.stringify(fields))
   if (length > MAX_BYTES) {
     throw new CallboardError("too-large", `the schedule has ${length} bytes as JSON, and ${MAX_BYTES} are allowed`)
@@ -190,6 +199,9 @@ export const changedFields = (
   if (typeof changes !== "object" || changes === null || Array.isArray(changes))
     return refuseInput("schedule", "must be an object with the fields to change")
   const given = Object.entries(changes).filter(([, value]) => value !== undefined)
+  // A field that is taken away is not among those that are checked below.
+  const [unknown] = given.find(([field, value]) => value === null && !FIELDS.includes(field)) ?? []
+  if (unknown !== undefined) throw noField(unknown, FIELDS)
   const [kind] = given.flatMap(([field, value]) =>
     ["cron", "every", "at"].includes(field) && value !== null ? [field] : [],
   )

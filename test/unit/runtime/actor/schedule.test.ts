@@ -46,6 +46,6 @@ test("an input that is too large, or cannot be kept as JSON, is refused when the
   const declaring = (input: unknown) => () =>
     actor("clock", { methods: { tick: { schedule: { every: 60, input }, run: () => 1 } } })
   for (const input of [{ since: new Date() }, 7n, { run: () => 1 }, Number.NaN])
-    expect(declaring(input)).toThrow("schedule: is kept as JSON, and holds something that JSON lacks")
+    expect(declaring(input)).toThrow("schedule.input: is kept as JSON, and holds something that JSON lacks")
   expect(declaring("x".repeat(300_000))).toThrow("schedule: the schedule has 300")
 })

@@ -93,7 +93,19 @@ test("what is no object, is too large, or is no JSON is refused", async () => {
   const letters = { task, every: 60, input: "€".repeat(100_000) }
   await expect(service.client.schedules.create("letters", letters)).rejects.toMatchObject({ code: "too-large" })
   const bytes = { task, every: 60, input: new Uint8Array(3) }
-  await expect(service.client.schedules.create("bytes", bytes)).rejects.toMatchObject({ code: "invalid-input" })
+  await expect(service.client.schedules.create("bytes", bytes)).rejects.toMatchObject({
+    code: "invalid-input",
+    message: "input: is kept as JSON, and holds something that JSON lacks",
+    details: { field: "input" },
+  })
+})
+
+test("a field that does not exist is refused in a change, also where it is to be taken away", async () => {
+  expect((await running.ask("PATCH", "/v1/schedules/later", { body: { catchup: null } })).body).toMatchObject({
+    code: "unknown-field",
+    field: "catchup",
+    detail: "catchup is not a field of a schedule (did you mean catchUp?)",
+  })
 })
 
 test("a change is refused as a new schedule is, and nothing changes; an unknown actor too", async () => {
