@@ -86,6 +86,8 @@ const QUERY = {
 
 /** The last characters of an id. */
 export const ID_END = /^[0-9a-f]{8}$/i
+export const NO_ID_END = "must be eight hexadecimal characters"
+export const NO_FINGERPRINT = "must be a fingerprint: 1 to 64 letters, digits, - and _"
 
 const DEFAULT_LIMIT = 100
 const MAX_LIMIT = 1_000
@@ -98,9 +100,8 @@ export const recordQueryOf = (query: JobQuery): RecordQuery => {
   refuseUnknown(query, QUERY, "a query of jobs")
   const { limit = DEFAULT_LIMIT, since, until, budget, idEnds, ...rest } = query
   if (!(rest.states ?? []).every(isState)) refuseInput("states", NO_STATE)
-  if (rest.error !== undefined && !FINGERPRINT.test(rest.error))
-    refuseInput("error", "must be a fingerprint: 1 to 64 letters, digits, - and _")
-  if (idEnds !== undefined && !ID_END.test(idEnds)) refuseInput("idEnds", "must be eight hexadecimal characters")
+  if (rest.error !== undefined && !FINGERPRINT.test(rest.error)) refuseInput("error", NO_FINGERPRINT)
+  if (idEnds !== undefined && !ID_END.test(idEnds)) refuseInput("idEnds", NO_ID_END)
   for (const [field, time] of [["since", since] as const, ["until", until] as const])
     if (time !== undefined && Number.isNaN(time.getTime())) refuseInput(field, "must be a valid date")
   return {

@@ -164,7 +164,11 @@ export const listenToEvents = (
   )
 
 /** A type of event, or the beginning of one with `*`: `task-failed`, `worker-*`, `*`. */
-const TypePattern = Schema.String.check(Schema.isPattern(/^(?=.)[A-Za-z0-9_-]{0,100}\*?$/))
+const TypePattern = Schema.String.check(
+  Schema.isPattern(/^(?=.)[A-Za-z0-9_-]{0,100}\*?$/, {
+    message: "must be types of events such as task-failed, or beginnings such as worker-*",
+  }),
+)
 
 export const TypePatterns = Schema.Array(TypePattern).check(Schema.isMinLength(1), Schema.isMaxLength(50))
 

@@ -7,12 +7,12 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import * as SchemaIssue from "effect/SchemaIssue"
 import { StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
+import { problemOf } from "../options/check.ts"
 import { milliseconds } from "../options/duration.ts"
-import { refuseInput } from "../options/refuse.ts"
+import { didYouMean, refuseInput } from "../options/refuse.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
 import { formatTime } from "../protocol/time.ts"
@@ -69,16 +69,16 @@ const ttlOf = (ttl: number | string | undefined): number => {
   return ms >= 1_000 && ms <= LONGEST_TTL_MS ? ms : refuseInput("ttl", "must be from 1 second to 30 days")
 }
 
-const decodeOptions = Schema.decodeUnknownResult(RevokeOptions, { onExcessProperty: "error" })
-const format = SchemaIssue.makeFormatterStandardSchemaV1()
+const decodeOptions = Schema.decodeUnknownResult(RevokeOptions, { onExcessProperty: "error", errors: "all" })
 
 /** Checks options that came from outside. Fails with `invalid-input`, naming the field. */
 export const parseRevoke = (value: unknown): RevokeOptions => {
   const decoded = decodeOptions(value)
   if (Result.isSuccess(decoded)) return decoded.success
-  const issue = format(decoded.failure.issue).issues[0]
-  const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-  return refuseInput(field === "" ? "revocation" : field, issue?.message ?? "is not valid")
+  const { path: field, message, isUnknown } = problemOf(decoded.failure.issue)
+  if (!isUnknown) return refuseInput(field === "" ? "revocation" : field, message)
+  const meant = didYouMean(field, Object.keys(RevokeOptions.fields))
+  throw new CallboardError("invalid-input", `${field} is not a field of a revocation${meant}`, { field })
 }
 
 /**

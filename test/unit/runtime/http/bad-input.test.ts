@@ -282,6 +282,14 @@ describe("other routes", () => {
     expect(await running.ask(method, path)).toMatchObject({ status, body: { status, ...problem } })
   })
 
+  test.each([
+    ["/v1/jobs?idEnds=1", "idEnds: must be eight hexadecimal characters"],
+    ["/v1/jobs?error=%00", "error: must be a fingerprint: 1 to 64 letters, digits, - and _"],
+    ["/v1/events?types=a%20b", "types: must be types of events such as task-failed, or beginnings such as worker-*"],
+  ])("%s says what is wanted, and not by which pattern", async (path, detail) => {
+    expect((await running.ask("GET", path)).body.detail).toBe(detail)
+  })
+
   test("each of them refuses a parameter that it does not have, by its name, before anything is done", async () => {
     const { paths } = (await running.ask("GET", "/openapi.json")).body
     const routes = Object.entries<object>(paths).flatMap(([path, methods]) =>

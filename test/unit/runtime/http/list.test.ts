@@ -588,5 +588,10 @@ describe("revocations", () => {
     expect(await ask("DELETE", `/v1/revocations/${made.body.id}`)).toMatchObject({ status: 404 })
     const wrong = await ask("POST", "/v1/revocations", { body: { header: "tenant", values: [] } })
     expect(wrong).toMatchObject({ status: 400, body: { code: "invalid-input", field: "values.0" } })
+    const unknown = await ask("POST", "/v1/revocations", { body: { header: "tenant", values: ["acme"], tll: 60 } })
+    expect(unknown).toMatchObject({
+      status: 400,
+      body: { code: "invalid-input", field: "tll", detail: "tll is not a field of a revocation (did you mean ttl?)" },
+    })
   })
 })
