@@ -4,10 +4,12 @@
  */
 import { readFile } from "node:fs/promises"
 import { createInterface } from "node:readline"
+import * as Result from "effect/Result"
 import type { Client } from "../client/client.ts"
 import type { JobPage } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import { visible } from "../log/log-value.ts"
+import { parseJson } from "../protocol/codec/json.ts"
 import { TransportError } from "../transport/mod.ts"
 import { wrongUsage } from "./failure.ts"
 
@@ -26,17 +28,14 @@ const textOf = (given: string): Promise<string> => {
   )
 }
 
-/** Reads a JSON value. `what` names it in the error. */
+/** Reads a JSON value, with the numbers that it means, as over HTTP. `what` names it in the error. */
 export const jsonOf = async (what: string, given: string): Promise<unknown> => {
   const text = await textOf(given)
-  try {
-    return JSON.parse(text)
-  } catch (cause) {
-    const where = given === "-" ? " from standard input" : given.startsWith("@") ? ` in ${given.slice(1)}` : ""
-    const why = cause instanceof Error ? cause.message : String(cause)
-    const hint = where === "" && /^[\w.-]+$/.test(given) ? `; a text needs quotes: '"${given}"'` : ""
-    return wrongUsage(`${what}${where} is not JSON: ${why}${hint}`)
-  }
+  const value = parseJson(text)
+  if (Result.isSuccess(value)) return value.success
+  const where = given === "-" ? " from standard input" : given.startsWith("@") ? ` in ${given.slice(1)}` : ""
+  const hint = where === "" && /^[\w.-]+$/.test(given) ? `; a text needs quotes: '"${given}"'` : ""
+  return wrongUsage(`${what}${where} is ${value.failure.message}${hint}`)
 }
 
 /**

@@ -307,6 +307,15 @@ test("many are retried by what they have in common: first in a dry run, then a f
 test("a value that JSON lacks is taken and printed in one form", async () => {
   const given = '{"n":{"__type__":"int","__value__":"1180591620717411303424"}}'
   expect(await project.ask("submit", "works.echo", given, "--wait")).toMatchObject({ code: 0, stdout: `${given}\n` })
+  // An integer that a double cannot hold is that integer, as it is over HTTP, and none of its neighbours.
+  expect(await project.ask("submit", "works.echo", "--arg", "n:=1180591620717411303425", "--wait")).toMatchObject({
+    stdout: `${given.replace("424", "425")}\n`,
+  })
+  const meta = '{"n":1180591620717411303425}'
+  expect(await project.ask("submit", "works.echo", "{}", "--meta", meta)).toMatchObject({
+    code: 2,
+    stderr: "callboard: meta.n is a bigint, which JSON lacks\n",
+  })
 })
 
 test("every command that takes an id takes a unique ending of it", async () => {
