@@ -2,12 +2,15 @@
  * The Hono application with all routes of Callboard. It can be served by itself, or mounted in another application:
  * `app.route("/jobs", http(client, { tokens }))`.
  */
+import * as Schema from "effect/Schema"
 import type { Hono } from "hono"
 import type { Client } from "../client/client.ts"
 import { CallboardError } from "../errors.ts"
 import { hostLog, type Log, type LogSink, makeLog } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
+import { AnyFunction, AnyObject, optionsChecker } from "../options/check.ts"
 import { DEFAULTS } from "../options/defaults.ts"
+import { whole } from "../options/fields.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Token } from "./access.ts"
 import { boardRoutes } from "./boards.ts"
@@ -84,9 +87,44 @@ const boardMetrics = (client: Client): MetricsText => {
   return { text: async () => (await loaded).text() }
 }
 
+const isSignal = (value: unknown): value is AbortSignal =>
+  typeof value === "object" && value !== null && "aborted" in value && "addEventListener" in value
+
+const isMetrics = (value: unknown): value is MetricsText | false =>
+  value === false ||
+  (typeof value === "object" && value !== null && "text" in value && typeof value.text === "function")
+
+const count = Schema.optionalKey(whole({ least: 1 }))
+
+const fields = {
+  // Each token is checked where its digest is made.
+  tokens: Schema.optionalKey(Schema.Array(Schema.Unknown)),
+  open: Schema.optionalKey(Schema.Boolean),
+  origins: Schema.optionalKey(Schema.Array(Schema.String)),
+  maxBody: count,
+  ready: Schema.optionalKey(AnyFunction),
+  loopbackOnly: Schema.optionalKey(Schema.Boolean),
+  closing: Schema.optionalKey(Schema.declare(isSignal, { expected: "an AbortSignal" })),
+  keepAliveMs: count,
+  bounds: Schema.optionalKey(
+    Schema.Struct({
+      bodyBytes: count,
+      bodyMs: count,
+      streams: count,
+      streamsPerToken: count,
+    } satisfies Readonly<Record<keyof Bounds, Schema.Top>>),
+  ),
+  log: Schema.optionalKey(Schema.Union([AnyFunction, AnyObject])),
+  metrics: Schema.optionalKey(
+    Schema.declare(isMetrics, { expected: "false, or metrics with a method `text`, such as those of a service" }),
+  ),
+  page: Schema.optionalKey(Schema.Boolean),
+} satisfies Readonly<Record<keyof HttpAppOptions, Schema.Top>>
+const checkOptions = optionsChecker(fields, "http()")
+
 /**
  * The HTTP interface over a client, as a Hono application. Closing the client is left to the caller. Fails with
- * `CallboardError` `invalid-input` when a token cannot be used, and without tokens unless `loopbackOnly` or `open` says that
+ * `CallboardError` `invalid-input` for a wrong option, when a token cannot be used, and without tokens unless `loopbackOnly` or `open` says that
  * this is meant.
  *
  * @example
@@ -96,6 +134,7 @@ const boardMetrics = (client: Client): MetricsText => {
  * ```
  */
 export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
+  checkOptions(options)
   const { tokens = [], loopbackOnly = false, open = false } = options
   if (tokens.length === 0 && !loopbackOnly && !open)
     throw new CallboardError("invalid-input", UNGUARDED, { field: "tokens" })

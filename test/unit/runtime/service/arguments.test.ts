@@ -1,5 +1,5 @@
 /** The functions that begin everything, with arguments of a wrong shape, as code without types gives them. */
-import { actor, connect, connectCelery, connectSync, serve } from "callboard"
+import { actor, connect, connectCelery, connectSync, http, serve } from "callboard"
 import { connectHttp } from "callboard/client"
 import { expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
@@ -106,4 +106,39 @@ test.each<[string, string, (...args: ReadonlyArray<never>) => unknown, ReadonlyA
 test("settings that are undefined hold their defaults", async () => {
   await using client = await connect(url, Object.fromEntries(wrongConnection.map(([field]) => [field, undefined])))
   expect(await client.count()).toMatchObject({ count: 0 })
+})
+
+test.each<[string, unknown]>([
+  ["tokens", { tokens: "secret" }],
+  ["open", { open: 1 }],
+  ["origins", { open: true, origins: "https://app.example.com" }],
+  ["maxBody", { open: true, maxBody: "1 MiB" }],
+  ["maxBody", { open: true, maxBody: 0 }],
+  ["ready", { open: true, ready: true }],
+  ["loopbackOnly", { loopbackOnly: "yes" }],
+  ["closing", { open: true, closing: new AbortController() }],
+  ["keepAliveMs", { open: true, keepAliveMs: "15s" }],
+  ["bounds.streams", { open: true, bounds: { streams: -1 } }],
+  ["log", { open: true, log: "console" }],
+  ["metrics", { open: true, metrics: true }],
+  ["page", { open: true, page: "no" }],
+])("http() refuses a wrong %s by its name", async (field, options) => {
+  await using client = await connect(url)
+  expect(await refusalOf(http, client, options)).toMatchObject({
+    _tag: "CallboardError",
+    code: "invalid-input",
+    message: expect.stringMatching(`^${field}: must be `),
+    details: { field },
+  })
+})
+
+test("http() refuses an option that it does not have, and what is no object", async () => {
+  await using client = await connect(url)
+  expect(await refusalOf(http, client, { open: true, orgins: [] })).toMatchObject({
+    message: "orgins is not an option of http() (did you mean origins?)",
+    details: { field: "orgins" },
+  })
+  expect(await refusalOf(http, client, null)).toMatchObject({
+    message: expect.stringMatching(/^the options of http\(\) are an object/),
+  })
 })
