@@ -50,18 +50,26 @@ import { placeOf, type QueuePlace, type WaitingRange, waitingIn } from "../jobs/
 import { jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
-import { optionsChecker } from "../options/check.ts"
+import { checkSignal, optionsChecker } from "../options/check.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
-import { refuseUnknown } from "../options/refuse.ts"
+import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { Schedules } from "../schedules/schedules.ts"
 import { type QueueStats, queueStats } from "../statistics/queue-stats.ts"
 import { Statistics } from "../statistics/statistics.ts"
 import { type StepPage, stepsOf } from "../steps/listing.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/lift/transport.ts"
-import { type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
-import { asking, type JobPage, type JobQuery, type NamedJobs, namedJobsOf, recordQueryOf } from "./job-query.ts"
+import { checkInputs, type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
+import {
+  asking,
+  isNamed,
+  type JobPage,
+  type JobQuery,
+  type NamedJobs,
+  namedJobsOf,
+  recordQueryOf,
+} from "./job-query.ts"
 import { CLIENT_FIELDS } from "./settings.ts"
 import type { SubmitContext } from "./submitting/planner.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
@@ -265,6 +273,7 @@ export class Client implements AsyncDisposable {
 
   /** A group with one task for each input. */
   map(task: string, inputs: ReadonlyArray<unknown>, fields: Omit<SubmissionFields, "input" | "id"> = {}): PendingGroup {
+    checkInputs(inputs)
     return this.group(inputs.map((input) => ({ ...fields, task, input })))
   }
 
@@ -356,7 +365,8 @@ export class Client implements AsyncDisposable {
    * jobs of any other filter, are counted up to `most` (defaults to 1,000): `more` says that there are more.
    */
   async count(query: Omit<JobQuery, "limit" | "after"> = {}, most?: number): Promise<JobCount> {
-    const { after: _after, limit: _limit, ...wanted } = recordQueryOf({ ...query, limit: 1 })
+    const { after: _after, limit: _limit, ...wanted } = recordQueryOf(query)
+    if (most !== undefined) wholeNumber("most", most, { least: 0 })
     return this.connection.jobs.count(wanted, most)
   }
 
@@ -399,7 +409,7 @@ export class Client implements AsyncDisposable {
   }
 
   #decideAll(query: JobQuery | NamedJobs, decide: Parameters<typeof decideAll>[2]): Promise<BulkReport> {
-    if ("ids" in query) return decideAll(this.connection, namedJobsOf(query), decide)
+    if (isNamed(query)) return decideAll(this.connection, namedJobsOf(query), decide)
     return asking(query, (asked) => decideAll(this.connection, asked, decide))
   }
 
@@ -408,7 +418,8 @@ export class Client implements AsyncDisposable {
    * named; nothing is changed.
    */
   async planAll(decision: "cancel" | "retry", query: Omit<JobQuery, "limit" | "after"> | NamedJobs): Promise<BulkPlan> {
-    const wanted = "ids" in query ? namedJobsOf(query) : recordQueryOf(query)
+    if (decision !== "cancel" && decision !== "retry") refuseInput("decision", "must be cancel or retry")
+    const wanted = isNamed(query) ? namedJobsOf(query) : recordQueryOf(query)
     const rule = decision === "cancel" ? { whyNot: whyNotCancel, runs: false } : { whyNot: whyNotRerun, runs: true }
     const recent = (tasks: ReadonlyArray<string>) => this.statistics.recent(tasks)
     return planAll(this.connection, wanted, { ...rule, taskNames: this.#taskNames, recent })
@@ -423,6 +434,7 @@ export class Client implements AsyncDisposable {
    * ```
    */
   async *events(signal: AbortSignal): ReturnType<typeof followBoard> {
+    checkSignal(signal)
     const stop = new AbortController()
     const sources = [signal, this.#closing.signal]
     const end = () => stop.abort()
@@ -458,6 +470,8 @@ export class Client implements AsyncDisposable {
    * replayed.
    */
   async listen(listener: (event: ReceivedEvent) => void, signal: AbortSignal): Promise<void> {
+    if (typeof listener !== "function") refuseInput("listener", "must be a function")
+    checkSignal(signal)
     const heard = (event: ReceivedEvent) => {
       this.#events.received(event)
       listener(event)

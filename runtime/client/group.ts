@@ -70,6 +70,7 @@ export class PendingGroup {
   readonly #client: GroupClient
 
   constructor(tasks: ReadonlyArray<Submission>, options: GroupOptions, client: GroupClient) {
+    if (!Array.isArray(tasks)) refuseInput("tasks", "must be a list of tasks, or the name of a group")
     if (tasks.length === 0 || tasks.length > MOST_MEMBERS) {
       refuseInput("tasks", `a group has 1 to ${MOST_MEMBERS} tasks, not ${tasks.length}`)
     }
@@ -129,8 +130,14 @@ export class PendingGroup {
   }
 }
 
+/** Fails with `invalid-input` for inputs that are no list, which callers in JavaScript may give. */
+export const checkInputs = (inputs: unknown): void => {
+  if (!Array.isArray(inputs)) refuseInput("inputs", "must be a list, with the input of each task")
+}
+
 /** One task for each `size` inputs, which gets them as a list. Fails with `invalid-input`. */
 export const inChunks = (inputs: ReadonlyArray<unknown>, size: number): ReadonlyArray<ReadonlyArray<unknown>> => {
+  checkInputs(inputs)
   if (!(Number.isInteger(size) && size >= 1)) refuseInput("size", "must be a whole number from 1 on")
   return Array.from({ length: Math.ceil(inputs.length / size) }, (_, at) => inputs.slice(at * size, (at + 1) * size))
 }

@@ -1,10 +1,12 @@
 /** The query of lists and of bulk decisions. */
+import * as Schema from "effect/Schema"
 import type { NamedJobs as NamedRecords } from "../jobs/commands/decide.ts"
 import { FINGERPRINT } from "../jobs/outcome/fingerprint.ts"
 import type { JobView } from "../jobs/view.ts"
-import { type DurationInput, milliseconds } from "../options/duration.ts"
-import { wholeNumber } from "../options/fields.ts"
-import { refuseInput, refuseUnknown } from "../options/refuse.ts"
+import { AnySignal, optionsChecker } from "../options/check.ts"
+import { type DurationInput, duration, milliseconds } from "../options/duration.ts"
+import { whole } from "../options/fields.ts"
+import { refuseInput } from "../options/refuse.ts"
 import { isState, NO_STATE, type State } from "../protocol/state.ts"
 import type { RecordQuery } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
@@ -63,60 +65,74 @@ export interface NamedJobs {
   readonly until?: Date
 }
 
-const NAMED = { ids: true, dead: true, until: true } satisfies Record<keyof NamedJobs, true>
-
-const QUERY = {
-  states: true,
-  task: true,
-  queue: true,
-  rootId: true,
-  parentId: true,
-  group: true,
-  error: true,
-  idEnds: true,
-  since: true,
-  until: true,
-  dead: true,
-  reason: true,
-  limit: true,
-  after: true,
-  budget: true,
-  signal: true,
-} satisfies Record<keyof JobQuery, true>
-
 /** The last characters of an id. */
-export const ID_END = /^[0-9a-f]{8}$/i
-export const NO_ID_END = "must be eight hexadecimal characters"
-export const NO_FINGERPRINT = "must be a fingerprint: 1 to 64 letters, digits, - and _"
+export const IdEnd = Schema.String.check(
+  Schema.isPattern(/^[0-9a-f]{8}$/i, { message: "must be eight hexadecimal characters" }),
+)
+export const Fingerprint = Schema.String.check(
+  Schema.isPattern(FINGERPRINT, { message: "must be a fingerprint: 1 to 64 letters, digits, - and _" }),
+)
 
 const DEFAULT_LIMIT = 100
 const MAX_LIMIT = 1_000
 
+const isTime = (value: unknown): value is Date => value instanceof Date && !Number.isNaN(value.getTime())
+const isStates = (value: unknown): value is ReadonlyArray<State> => Array.isArray(value) && value.every(isState)
+
+const text = Schema.optionalKey(Schema.String)
+const time = Schema.optionalKey(Schema.declare(isTime, { expected: "a valid date" }))
+const dead = Schema.optionalKey(Schema.Boolean)
+
+const checkNamed = optionsChecker(
+  { ids: Schema.Array(Schema.String), dead, until: time } satisfies Record<keyof NamedJobs, Schema.Top>,
+  "jobs that are named",
+)
+const checkQuery = optionsChecker(
+  {
+    states: Schema.optionalKey(Schema.declare(isStates, { message: NO_STATE })),
+    task: text,
+    queue: text,
+    rootId: text,
+    parentId: text,
+    group: text,
+    error: Schema.optionalKey(Fingerprint),
+    idEnds: Schema.optionalKey(IdEnd),
+    since: time,
+    until: time,
+    dead,
+    reason: text,
+    limit: Schema.optionalKey(whole({ least: 1, most: MAX_LIMIT })),
+    after: text,
+    budget: Schema.optionalKey(duration()),
+    signal: Schema.optionalKey(AnySignal),
+  } satisfies Record<keyof JobQuery, Schema.Top>,
+  "a query of jobs",
+)
+
 /**
- * The query as transports take it. Fails with `invalid-input` where the limit is out of range, a state is unknown, or
- * there is no such field: a misspelt one would select every job.
+ * The query as transports take it. Fails with `invalid-input` for a wrong value, and where there is no such field: a
+ * misspelt one would select every job.
  */
 export const recordQueryOf = (query: JobQuery): RecordQuery => {
-  refuseUnknown(query, QUERY, "a query of jobs")
+  checkQuery(query)
   const { limit = DEFAULT_LIMIT, since, until, budget, idEnds, ...rest } = query
-  if (!(rest.states ?? []).every(isState)) refuseInput("states", NO_STATE)
-  if (rest.error !== undefined && !FINGERPRINT.test(rest.error)) refuseInput("error", NO_FINGERPRINT)
-  if (idEnds !== undefined && !ID_END.test(idEnds)) refuseInput("idEnds", NO_ID_END)
-  for (const [field, time] of [["since", since] as const, ["until", until] as const])
-    if (time !== undefined && Number.isNaN(time.getTime())) refuseInput(field, "must be a valid date")
   return {
     ...rest,
     ...(idEnds === undefined ? {} : { idEnds: idEnds.toLowerCase() }),
     ...(since === undefined ? {} : { since: since.getTime() }),
     ...(until === undefined ? {} : { until: until.getTime() }),
     ...(budget === undefined ? {} : { budget: milliseconds("budget", budget) }),
-    limit: wholeNumber("limit", limit, { least: 1, most: MAX_LIMIT }),
+    limit,
   }
 }
 
+/** Whether jobs are named, and not selected. What is neither is refused as a query. */
+export const isNamed = (query: JobQuery | NamedJobs): query is NamedJobs =>
+  typeof query === "object" && query !== null && "ids" in query
+
 /** Named jobs as decisions take them. Fails with `invalid-input` where they are none, too many, or said to be more than that. */
 export const namedJobsOf = (jobs: NamedJobs): NamedRecords => {
-  refuseUnknown(jobs, NAMED, "jobs that are named")
+  checkNamed(jobs)
   const { ids, dead = false, until } = jobs
   if (ids.length < 1 || ids.length > MAX_LIMIT) refuseInput("ids", `name 1 to 1,000 jobs, not ${ids.length}`)
   return { ids, dead, ...(until === undefined ? {} : { until: until.getTime() }) }

@@ -8,7 +8,7 @@ import type { Client } from "../client/client.ts"
 import { CallboardError } from "../errors.ts"
 import { hostLog, type Log, type LogSink, makeLog } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
-import { AnyFunction, AnyObject, optionsChecker } from "../options/check.ts"
+import { AnyFunction, AnyObject, AnySignal, optionsChecker } from "../options/check.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { whole } from "../options/fields.ts"
 import { TransportError } from "../transport/mod.ts"
@@ -87,9 +87,6 @@ const boardMetrics = (client: Client): MetricsText => {
   return { text: async () => (await loaded).text() }
 }
 
-const isSignal = (value: unknown): value is AbortSignal =>
-  typeof value === "object" && value !== null && "aborted" in value && "addEventListener" in value
-
 const isMetrics = (value: unknown): value is MetricsText | false =>
   value === false ||
   (typeof value === "object" && value !== null && "text" in value && typeof value.text === "function")
@@ -104,7 +101,7 @@ const fields = {
   maxBody: count,
   ready: Schema.optionalKey(AnyFunction),
   loopbackOnly: Schema.optionalKey(Schema.Boolean),
-  closing: Schema.optionalKey(Schema.declare(isSignal, { expected: "an AbortSignal" })),
+  closing: Schema.optionalKey(AnySignal),
   keepAliveMs: count,
   bounds: Schema.optionalKey(
     Schema.Struct({

@@ -4,10 +4,9 @@ import { setTimeout as sleep } from "node:timers/promises"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { Client } from "../client/client.ts"
-import { ID_END, type JobQuery, type NamedJobs, NO_CURSOR, NO_FINGERPRINT, NO_ID_END } from "../client/job-query.ts"
+import { Fingerprint, IdEnd, type JobQuery, type NamedJobs, NO_CURSOR } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
-import { FINGERPRINT } from "../jobs/outcome/fingerprint.ts"
 import { Job, StateSchema } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"
 import { refuseInput } from "../options/refuse.ts"
@@ -86,12 +85,12 @@ const filter = {
   parent: text(Text("Id of the job that submitted it")),
   group: text(Text("The `group` of the submission")),
   error: text(
-    Schema.String.check(Schema.isPattern(FINGERPRINT, { message: NO_FINGERPRINT })).annotate({
+    Fingerprint.annotate({
       description: "Fingerprint of the failure, the same for jobs that failed alike",
     }),
   ),
   idEnds: text(
-    Schema.String.check(Schema.isPattern(ID_END, { message: NO_ID_END })).annotate({
+    IdEnd.annotate({
       description: "The last eight characters of its id, where these are hexadecimal, in lower case or in capitals",
     }),
   ),

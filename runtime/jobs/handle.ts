@@ -1,4 +1,6 @@
+import * as Schema from "effect/Schema"
 import type { Connection } from "../connection/connection.ts"
+import { checkSignal, optionsChecker } from "../options/check.ts"
 import { milliseconds } from "../options/duration.ts"
 import { refuseUnknown } from "../options/refuse.ts"
 import { type CancelOptions, cancelJob } from "./commands/cancel.ts"
@@ -77,21 +79,27 @@ export interface SubmittedJob<R = unknown> extends JobHandle<R> {
 
 const WAIT = { timeout: true, signal: true } satisfies Record<keyof WaitOptions, true>
 const RESULTS = { wait: true, signal: true } satisfies Record<keyof ResultsOptions, true>
-const CANCEL = { terminate: true, release: true } satisfies Record<keyof CancelOptions, true>
-const RETRY = { from: true } as const
-const DELETE = { dependents: true } satisfies Record<keyof DeleteOptions, true>
+const flag = Schema.optionalKey(Schema.Boolean)
+const checkCancel = optionsChecker(
+  { terminate: flag, release: flag } satisfies Record<keyof CancelOptions, Schema.Top>,
+  "cancel()",
+)
+const checkRetry = optionsChecker({ from: Schema.optionalKey(Schema.Literal("start")) }, "retry()")
+const checkDelete = optionsChecker({ dependents: flag } satisfies Record<keyof DeleteOptions, Schema.Top>, "delete()")
 const EVENTS = { lastEventId: true, signal: true } as const
 
 /** How long a call waits for the end of a job, in milliseconds. Fails with `invalid-input`. */
 export const timeoutOf = (options: WaitOptions, call: string): number => {
   refuseUnknown(options, WAIT, call)
-  const { timeout } = options
+  const { timeout, signal } = options
+  if (signal !== undefined) checkSignal(signal)
   return timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
 }
 
 /** How long a call waits for the first result of a job, in milliseconds. Fails with `invalid-input`. */
 export const resultsWaitOf = (options: ResultsOptions): number => {
   refuseUnknown(options, RESULTS, "results()")
+  if (options.signal !== undefined) checkSignal(options.signal)
   return milliseconds("wait", options.wait ?? 0)
 }
 
@@ -115,19 +123,20 @@ export const jobHandle = <R>(connection: Connection, id: string, isNew = () => f
     outcome: async (options) => (await end("outcome()", options)) as Outcome<R>,
     events: (options = {}) => {
       refuseUnknown(options, EVENTS, "events()")
+      if (options.signal !== undefined) checkSignal(options.signal)
       return followJob(connection, id, options)
     },
     cancel: async (options = {}) => {
-      refuseUnknown(options, CANCEL, "cancel()")
+      checkCancel(options)
       return jobView(await cancelJob(connection, id, options))
     },
     retry: async (options = {}) => {
-      refuseUnknown(options, RETRY, "retry()")
+      checkRetry(options)
       return jobView(await rerunJob(connection, id, undefined, options))
     },
     patchMeta: async (patch) => jobView(await patchMeta(connection, id, patch)),
     delete: async (options = {}) => {
-      refuseUnknown(options, DELETE, "delete()")
+      checkDelete(options)
       await deleteJob(connection, id, options)
     },
   }

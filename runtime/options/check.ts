@@ -29,6 +29,14 @@ const isObject = (value: unknown): value is object => typeof value === "object" 
 const isFunction = (value: unknown): value is (...args: ReadonlyArray<unknown>) => unknown =>
   typeof value === "function"
 
+const isSignal = (value: unknown): value is AbortSignal => isObject(value) && "aborted" in value && "reason" in value
+
+export const AnySignal = Schema.declare(isSignal, { expected: "an AbortSignal" })
+/** Throws `invalid-input` for a `signal` that is none. */
+export const checkSignal = (signal: unknown): void => {
+  if (!isSignal(signal)) refuseInput("signal", "must be an AbortSignal")
+}
+
 export const AnyFunction = Schema.declare(isFunction, { expected: "a function" })
 export const AnyObject = Schema.declare(isObject, { expected: "an object" })
 

@@ -32,7 +32,7 @@ export const resultOf = <A>(checked: () => A): Result.Result<A, CallboardError> 
  * default would hold. So it does for options that are no object.
  */
 export const refuseUnknown = (given: unknown, known: Readonly<Record<string, unknown>>, owner: string): void => {
-  if (typeof given !== "object" || given === null)
+  if (typeof given !== "object" || given === null || Array.isArray(given))
     throw new CallboardError("invalid-input", `the options of ${owner} are an object: ${Object.keys(known).join(", ")}`)
   for (const field in given) {
     if (Object.hasOwn(known, field) || Reflect.get(given, field) === undefined) continue

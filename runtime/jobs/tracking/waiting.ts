@@ -1,7 +1,9 @@
 /** What waits in a queue, in the order in which it will be taken. */
+
 import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
+import { refuseUnknown } from "../../options/refuse.ts"
 import { checkQueueName, isId } from "../../protocol/name.ts"
 
 /** How far into a queue a list or the search for a job goes: further back the answer would be old before it is read. */
@@ -62,6 +64,7 @@ export const waitingIn = async (
   queue: string,
   range: WaitingRange = {},
 ): Promise<ReadonlyArray<string>> => {
+  refuseUnknown(range, { offset: true, limit: true } satisfies Record<keyof WaitingRange, true>, "waiting()")
   const limit = whole("limit", range.limit ?? 100, 1, MAX_LIMIT)
   const offset = whole("offset", range.offset ?? 0, 0, MAX_BACK - MAX_LIMIT)
   const ids = await browserOf(connection)({ queue: checkedQueue(queue) }, offset + limit)

@@ -159,3 +159,50 @@ describe("queues", () => {
     expect(queues[0]?.oldestAge).toBeLessThan(60)
   })
 })
+
+test("an argument of another kind is refused by its name, and never means all jobs", async () => {
+  const { client } = await startService()
+  const job = await client.submit("echo", { delay: 600 })
+  // What code without types may give.
+  const call = (method: (...args: ReadonlyArray<never>) => unknown, self: object, ...args: ReadonlyArray<unknown>) =>
+    new Promise((resolve) => resolve(Reflect.apply(method, self, args)))
+  const asked = (field: string, value: unknown) => [field, () => call(client.jobs, client, { [field]: value })] as const
+  const calls: ReadonlyArray<readonly [field: string | undefined, refused: () => Promise<unknown>]> = [
+    ...[null, 5, "failed", []].map((states) => [undefined, () => call(client.cancelAll, client, states)] as const),
+    ...[null, 5, []].map((query) => [undefined, () => call(client.count, client, query)] as const),
+    ...[null, 5, []].map((query) => [undefined, () => call(client.planAll, client, "cancel", query)] as const),
+    ["decision", () => call(client.planAll, client, "cancle", {})],
+    ["ids", () => call(client.cancelAll, client, { ids: undefined })],
+    ["ids", () => call(client.cancelAll, client, { ids: job.id })],
+    ["ids.0", () => call(client.retryAll, client, { ids: [5] })],
+    ["until", () => call(client.retryAll, client, { ids: [job.id], until: "2031-01-01" })],
+    asked("states", 5),
+    asked("task", 5),
+    asked("rootId", {}),
+    asked("since", "2031-01-01"),
+    asked("until", new Date(Number.NaN)),
+    asked("dead", "yes"),
+    asked("after", 5),
+    asked("signal", {}),
+    ["most", () => call(client.count, client, {}, [])],
+    ["limit", () => call(client.waiting, client, "default", { limit: "5" })],
+    ["ofset", () => call(client.waiting, client, "default", { ofset: 5 })],
+    ["tasks", () => call(client.group, client, null)],
+    ["tasks", () => call(client.group, client, {})],
+    ["inputs", () => call(client.map, client, "echo", 5)],
+    ["inputs", () => call(client.chunks, client, "echo", null, 2)],
+    ["listener", () => call(client.listen, client, null, AbortSignal.abort())],
+    ["signal", () => call(client.listen, client, () => undefined)],
+    ["signal", () => call(client.events(Reflect.get({}, "signal")).next, client.events(Reflect.get({}, "signal")))],
+    ["signal", () => call(job.result, job, { timeout: 0, signal: {} })],
+    ["terminate", () => call(job.cancel, job, { terminate: "no" })],
+    ["from", () => call(job.retry, job, { from: "end" })],
+    ["dependents", () => call(job.delete, job, { dependents: 1 })],
+  ]
+  for (const [field, refused] of calls)
+    await expect(refused(), `${field} ${refused}`).rejects.toMatchObject({
+      code: "invalid-input",
+      ...(field === undefined ? {} : { message: expect.stringContaining(field), details: { field } }),
+    })
+  expect((await client.jobs()).jobs.map(({ state }) => state)).toEqual(["scheduled"])
+})
