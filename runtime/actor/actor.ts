@@ -63,11 +63,14 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
 ): Actor<Name, { readonly [K in keyof M]: InputOf<M[K]> }, { readonly [K in keyof M]: ResultOf<M[K]> }> => {
   const checkedName = checkActorName(name)
   if (Result.isFailure(checkedName)) throw new InvalidActor(checkedName.failure.message)
+  if (typeof definition !== "object" || definition === null)
+    throw new InvalidActor(`actor ${name}: must be defined by an object with \`methods\``)
   if (definition.queue !== undefined) {
     const checkedQueue = checkQueueName(definition.queue)
     if (Result.isFailure(checkedQueue)) throw new InvalidActor(`actor ${name}: queue: ${checkedQueue.failure.message}`)
   }
   checkOptions(name, definition)
+  checkKinds(name, definition)
   const methods = new Map<string, ErasedMethod>()
   for (const [methodName, method] of Object.entries<unknown>(definition.methods)) {
     methods.set(methodName, eraseMethod(name, methodName, method, definition.isolation))
@@ -131,6 +134,20 @@ const checkOptions = (name: string, given: object): void => {
     const meant = didYouMean(option, Object.keys(ACTOR_OPTIONS))
     throw new InvalidActor(`actor ${name}: ${option} is not an option of an actor${meant}`)
   }
+}
+
+type Given = { readonly [Option in "methods" | "start" | "stop" | "description"]?: unknown }
+
+/** Refuses values of another kind, which callers in JavaScript may give, before a worker would fail by them. */
+const checkKinds = (name: string, { methods, start, stop, description }: Given): void => {
+  const refuse = (field: string, message: string) => {
+    throw new InvalidActor(`actor ${name}: ${field}: ${message}`)
+  }
+  if (typeof methods !== "object" || methods === null || Array.isArray(methods))
+    refuse("methods", "must be an object with a function for each method")
+  if (start !== undefined && typeof start !== "function") refuse("start", "must be a function")
+  if (stop !== undefined && typeof stop !== "function") refuse("stop", "must be a function")
+  if (description !== undefined && typeof description !== "string") refuse("description", "must be text")
 }
 
 const RESTARTS = { least: 0, most: 1_000 }

@@ -9,6 +9,7 @@ import { wholeNumber } from "../options/fields.ts"
 import { methodLimitOf, rateOf } from "../options/limit.ts"
 import { didYouMean, type Refuse, refuseInput, resultOf } from "../options/refuse.ts"
 import { RetryField, retryHeader } from "../options/retry-policy.ts"
+import { isTexts } from "../protocol/header-field.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "../protocol/name.ts"
 import {
@@ -203,7 +204,12 @@ const scheduleOf = (
 }
 
 const checkOptions = (options: MethodOptions, refuse: Refuse): void => {
-  const { timeLimit, resultTtl, failureTtl, onLost, priority, queue } = options
+  const { timeLimit, resultTtl, failureTtl, onLost, priority, queue, description, redact, params = [] } = options
+  if (description !== undefined && typeof description !== "string") refuse("description", "must be text")
+  // A text would hide nothing, and what it names would be shown.
+  if (redact !== undefined && typeof redact !== "boolean" && !isTexts(redact))
+    refuse("redact", "must be true, false or a list of names")
+  if (!isTexts(params)) refuse("params", "must be a list of names")
   if (queue !== undefined) {
     const checked = checkQueueName(queue)
     if (Result.isFailure(checked)) refuse("queue", checked.failure.message)
@@ -216,7 +222,7 @@ const checkOptions = (options: MethodOptions, refuse: Refuse): void => {
   if (resultTtl !== undefined) timeToLive("resultTtl", resultTtl, refuse)
   if (failureTtl !== undefined) timeToLive("failureTtl", failureTtl, refuse)
   const seen = new Set<string>()
-  for (const param of options.params ?? []) {
+  for (const param of params) {
     if (seen.has(param)) refuse("params", `${param} is named twice`)
     seen.add(param)
   }

@@ -89,7 +89,7 @@ export const checkTimeLimit = (
 
 /** Parses and checks time limits. `prefix`: put before the names of the fields in messages. */
 export const timeLimitOf = (given: TimeLimitInput, prefix = "timeLimit.", refuse: Refuse = refuseInput): TimeLimit => {
-  const { hard, soft } = typeof given === "object" ? given : { hard: given, soft: undefined }
+  const { hard, soft } = typeof given === "object" && given !== null ? given : { hard: given, soft: undefined }
   const names = { hard: `${prefix}hard`, soft: `${prefix}soft` }
   const limit: TimeLimit = {
     ...(hard === undefined

@@ -115,9 +115,30 @@ describe("a definition that cannot work", () => {
     ["x", { run, priority: 10 }, "method x.run: priority: must be a whole number from 0 to 9"],
     ["x", { run, queue: "a b" }, /^method x\.run: queue: /],
     ["x", { run, params: ["a", "a"] }, "method x.run: params: a is named twice"],
+    ["x", { run, params: "ab" }, "method x.run: params: must be a list of names"],
+    ["x", { run, params: [1] }, "method x.run: params: must be a list of names"],
+    ["x", { run, redact: "password" }, "method x.run: redact: must be true, false or a list of names"],
+    ["x", { run, redact: [1] }, "method x.run: redact: must be true, false or a list of names"],
+    ["x", { run, description: 5 }, "method x.run: description: must be text"],
+    ["x", { run, timeLimit: null }, /^method x\.run: timeLimit\.hard: /],
   ])("%s %j is refused, saying why", (name, method, message) => {
     expect(define(name, method)).toThrow(InvalidActor)
     expect(define(name, method)).toThrow(message)
+  })
+
+  test.each([
+    [undefined, "actor x: must be defined by an object with `methods`"],
+    [null, "actor x: must be defined by an object with `methods`"],
+    [[], "actor x: methods: must be an object with a function for each method"],
+    [{}, "actor x: methods: must be an object with a function for each method"],
+    [{ methods: [run] }, "actor x: methods: must be an object with a function for each method"],
+    [{ methods: { run }, start: 5 }, "actor x: start: must be a function"],
+    [{ methods: { run }, stop: {} }, "actor x: stop: must be a function"],
+    [{ methods: { run }, description: 5 }, "actor x: description: must be text"],
+  ])("an actor of %j is refused, saying why", (definition, message) => {
+    const defining = () => Reflect.apply(actor, undefined, ["x", definition])
+    expect(defining).toThrow(InvalidActor)
+    expect(defining).toThrow(message)
   })
 
   test.each(["then", "toJSON", "constructor", "__proto__"])("a method called %s is refused", (name) => {
