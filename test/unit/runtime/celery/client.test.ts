@@ -20,10 +20,8 @@ const client = (): { readonly client: CeleryClient; readonly queues: ReadonlyArr
     watch: async () => undefined,
     close: async () => undefined,
   }
-  return { client: new CeleryClient(messages, results, settings), queues }
+  return { client: new CeleryClient(messages, results, "celery"), queues }
 }
-
-const settings = { broker: "redis://localhost", resultBackend: "redis://localhost" }
 
 test("an option that a task, a link or a command does not have is refused by name, and nothing is sent", async () => {
   const { client: celery, queues } = client()
