@@ -45,6 +45,8 @@ export default defineConfig({
     maxWorkers: "bun" in process.versions ? 5 : 2,
     // Longer than what a test waits for anything: that says more about what did not happen.
     testTimeout: 90_000,
+    // As long as other waits for a condition. By itself Vitest gives up after a second, which is little on a busy machine.
+    expect: { poll: { timeout: 60_000 } },
     // A hook may be the first to fetch a server.
     hookTimeout: 120_000,
     // Vitest's forks do not start on Bun, its threads miss a function on Deno.

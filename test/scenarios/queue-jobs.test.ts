@@ -172,7 +172,7 @@ onEveryBoard((newBoard) => {
     for (const group of Object.keys(looks)) await client.submit("scene.add", { ttl: 0.1, group })
     for (const look of Object.values(looks)) {
       // The first round of maintenance would come only after ten seconds.
-      await vi.waitFor(async () => expect(await look()).toEqual(["expired"]), { timeout: 5_000 })
+      await expect.poll(look, { timeout: 5_000 }).toEqual(["expired"])
     }
     expect((await client.jobs({ states: ["queued"] })).jobs).toEqual([])
   })

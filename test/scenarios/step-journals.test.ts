@@ -62,10 +62,10 @@ describe("looking at the steps of a job", () => {
     await client.listen((event) => void (event.type.startsWith("step-") && told.push(event)), stop.signal)
     const job = await client.submit("scene.run")
     const why = async () => (await client.why(job.id)).causes[0]?.message
-    await expect.poll(why, { timeout: 10_000 }).toContain("in the step a")
+    await expect.poll(why).toContain("in the step a")
     gate.resolve()
     await job.outcome(WAIT)
-    await expect.poll(() => told.length, { timeout: 10_000 }).toBe(6)
+    await expect.poll(() => told.length).toBe(6)
     expect(told).toMatchObject([
       { type: "step-started", uuid: job.id, step: "a" },
       { type: "step-done", step: "a", tries: 1, took: expect.any(Number) },

@@ -313,7 +313,7 @@ test("a job that is terminated while its steps are to be undone ends at once, an
   await job.cancel({ terminate: true })
   const ended = await job.find()
   expect([ended.state, ended.reverting]).toEqual(["cancelled", undefined])
-  await expect.poll(() => isRunning(pid), { timeout: 3_000 }).toBe(false)
+  await expect.poll(() => isRunning(pid), { timeout: 10_000 }).toBe(false)
   expect(readFileSync(log, "utf8")).toBe(`${pid}\n`)
   expect((await service.client.steps(job.id)).unreverted).toEqual(["a"])
 })

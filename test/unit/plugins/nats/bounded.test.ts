@@ -158,7 +158,7 @@ test("a stream is read from its end, also where most was removed and where match
   }
   await link.flush()
   const reader = new StreamReader(link, stream, false)
-  await vi.waitFor(async () => expect((await reader.bounds()).last).toBe(LENGTH), 5_000)
+  await expect.poll(async () => (await reader.bounds()).last).toBe(LENGTH)
   await reader.remove(removed)
   const gone = new Set(removed)
   const left = Array.from({ length: LENGTH }, (_, at) => LENGTH - at).filter((seq) => !gone.has(seq))
@@ -188,7 +188,7 @@ test("a page of rare messages reads little more than it has, in windows and wher
     link.send(`${stream}.${seq % EVERY === 0 ? "rare" : "other"}.${seq % 4}.${seq}`, new Uint8Array(0))
   await link.flush()
   const reader = new StreamReader(link, stream, false)
-  await vi.waitFor(async () => expect((await reader.bounds()).last).toBe(LENGTH), 5_000)
+  await expect.poll(async () => (await reader.bounds()).last).toBe(LENGTH)
   const sample = { filter: `${stream}.rare.0.*`, share: 1 }
   let below = Number.POSITIVE_INFINITY
   for (let page = 0; page < 2; page++) {

@@ -12,7 +12,7 @@ test("a worker tells its version and load, and of each job how far it is and whe
   const { ask, submit, release } = await start({ version: "2.14.3" })
   const { id } = (await submit({ task: "work.hold", timeLimit: 600 })).body
   const worker = async () => (await ask("GET", "/v1/workers")).body.workers[0]
-  await expect.poll(async () => (await worker()).jobs[0]?.progress, { timeout: 20_000 }).toBe(0.25)
+  await expect.poll(async () => (await worker()).jobs[0]?.progress).toBe(0.25)
   const found = await worker()
   expect(found).toMatchObject({
     appVersion: "2.14.3",
@@ -64,9 +64,9 @@ test("limits tell who holds permits, and what waits, by key", async () => {
   const { ask, submit } = await start({ actors: [mailer], concurrency: 8 })
   for (const to of ["ann", "ann", "ann", "bob", "<b>\u202e/x"]) await submit({ task: "mailer.send", input: { to } })
   const keys = async () => (await ask("GET", "/v1/limits/mailer.send/keys")).body.keys
-  await expect.poll(async () => (await keys()).length, { timeout: 20_000 }).toBe(3)
+  await expect.poll(async () => (await keys()).length).toBe(3)
   await expect
-    .poll(async () => (await keys()).map(({ running }: { readonly running: number }) => running), { timeout: 20_000 })
+    .poll(async () => (await keys()).map(({ running }: { readonly running: number }) => running))
     .toEqual([1, 1, 1])
   expect((await keys()).map(({ key }: { readonly key: string }) => key).sort()).toEqual(["<b>\u202e/x", "ann", "bob"])
   const { body } = await ask("GET", "/v1/limits")
@@ -101,7 +101,7 @@ test.each([
   }
   const keys = async (query = "") => (await ask("GET", `/v1/limits/mailer.send/keys${query}`)).body
   await expect
-    .poll(async () => (await keys()).keys, { timeout: 20_000 })
+    .poll(async () => (await keys()).keys)
     .toMatchObject([
       { key: "***", running: 1, held: 0 },
       { key: "***", running: 1, held: 1 },

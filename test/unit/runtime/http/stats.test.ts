@@ -45,10 +45,10 @@ test("the pulse tells of the jobs in sight, and is 304 while nothing changes", a
     const other = await ask("GET", path, { headers: { "if-none-match": one.headers.get("etag") ?? "" } })
     return { one, other }
   }
-  await expect.poll(async () => (await settled()).other.status, { timeout: 10_000 }).toBe(304)
+  await expect.poll(async () => (await settled()).other.status).toBe(304)
   expect((await ask("GET", path)).body.jobs).toMatchObject([{ id, state: "started" }])
   release()
-  await expect.poll(async () => (await ask("GET", path)).body.jobs[0].state, { timeout: 10_000 }).toBe("succeeded")
+  await expect.poll(async () => (await ask("GET", path)).body.jobs[0].state).toBe("succeeded")
   expect((await ask("GET", "/v1/pulse")).body.jobs).toEqual([])
 })
 

@@ -1,6 +1,6 @@
 /** Over a broker that keeps only queues, no worker starts a job that another living worker runs. */
 import { actor, connect } from "callboard"
-import { describe, expect, onTestFinished, test, vi } from "vitest"
+import { describe, expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import type { QueuePlugin } from "../../../../../runtime/transport/mod.ts"
 import { MemoryQueues, memoryQueue } from "../../../../support/memory-queue.ts"
@@ -36,7 +36,7 @@ describe.each(["redeliver", "fail"] as const)("with onLost: %s", (onLost) => {
     if (task === undefined) throw new Error("the broker has no task")
     const options = { transport, transports, concurrency: 1, prefetch: 1 }
     await start([slow], { ...options, name: "one" })
-    await vi.waitFor(() => expect(runs).toBe(1))
+    await expect.poll(() => runs).toBe(1)
     await start([slow], { ...options, name: "two" })
     queues.add(task)
     expect(await job.outcome({ timeout: 15 })).toMatchObject({ state: "succeeded" })

@@ -167,7 +167,7 @@ describe("a result that lies too deep for what follows", () => {
       state: "failed",
       error: { name: "UnserialisableResult", message: expect.stringMatching(/more than 500 deep/) },
     })
-    await vi.waitFor(() => expect(errors).toHaveLength(1))
+    await expect.poll(() => errors).toHaveLength(1)
     expect(await job.find()).toMatchObject({ attempts: 1 })
     expect(runs).toBe(1)
   })
