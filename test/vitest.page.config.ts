@@ -2,6 +2,13 @@
 import { pageTests } from "./suites.js"
 import config from "./vitest.config.ts"
 
-const test = { ...config.test, include: pageTests, globalSetup: ["test/page/setup.ts"], maxWorkers: 2 }
+const test = {
+  ...config.test,
+  include: pageTests,
+  globalSetup: ["test/page/setup.ts"],
+  maxWorkers: 2,
+  // Some tests open dozens of views, and axe looks at each: half a minute on one core of a fast machine.
+  testTimeout: 300_000,
+}
 
 export default { ...config, test }

@@ -47,6 +47,8 @@ export const openTab = async (origin: string, options: VisitOptions = {}): Promi
       reducedMotion: "reduce",
     }))
   const page = await context.newPage()
+  // As long as other waits of tests: a busy machine is slow, and a long limit costs nothing where nothing fails.
+  page.setDefaultTimeout(60_000)
   const wrong = new Set<string>()
   const note = (text: string) => {
     if (![...EVERYWHERE, ...expected].some((each) => each.test(text))) wrong.add(text)

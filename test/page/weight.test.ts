@@ -52,7 +52,7 @@ test.each([
     await route.continue()
   })
   await page.goto(`${board.url}${path}`, { waitUntil: "commit" })
-  await page.getByText(shown).first().waitFor({ timeout: 10_000 })
+  await page.getByText(shown).first().waitFor()
   await page.unrouteAll({ behavior: "wait" })
 })
 
@@ -74,9 +74,7 @@ test("the shell has an ETag and the headers of the policy, and assets may be cac
 const SERVICE = fileURLToPath(new URL("../e2e/service.ts", import.meta.url))
 const AS_A_BROWSER = { headers: { accept: "text/html", "accept-encoding": "gzip" } }
 
-test("Deno serves the same page with the same headers, and the page works there on sqlite", {
-  timeout: 120_000,
-}, async () => {
+test("Deno serves the same page with the same headers, and the page works there on sqlite", async () => {
   using folder = temporaryFolder()
   const options = JSON.stringify({ http: { port: 0 } })
   const args = [...runArguments("deno", SERVICE), `sqlite:${folder.path}/board.db`, options]
