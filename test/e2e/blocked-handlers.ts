@@ -27,7 +27,7 @@ export const expectSlotKept = async (board: SharedBoard): Promise<void> => {
   await eventually(() => linesOf(ledger).length === 1, { deadline: DEADLINE, message: "it blocks" })
   await startService(board, 3)
   const other = await client.submit("e2e.singleBlock", { input: { ms: 0, ledger } })
-  await other.outcome({ timeout: 40 })
-  await blocks.outcome({ timeout: 10 })
+  await other.outcome({ timeout: 60 })
+  await blocks.outcome({ timeout: 60 })
   expect(linesOf(ledger)).toEqual(["begin", "end", "begin", "end"])
 }
