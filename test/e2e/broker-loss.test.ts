@@ -83,9 +83,10 @@ describe.concurrent("on a nats-server", () => {
     )
     for (const end of gates.values()) end()
     for (const job of jobs) expect(await job.result({ timeout: 60 })).toBe("waited")
-    expect(lines).toContain(
-      "Resuming normal operations following a restart. Prefetch count has been restored to the maximum of 20",
-    )
+    // The worker may hear after this client that the last outcome is stored.
+    const restored =
+      "Resuming normal operations following a restart. Prefetch count has been restored to the maximum of 20"
+    await eventually(() => lines.includes(restored), { message: "the prefetch is restored" })
     expect((await jobs[0]?.find())?.attempts).toBe(1)
   })
 
@@ -135,7 +136,8 @@ describe.concurrent("on a nats-server", () => {
       await watched.red()
       const took = performance.now() - began
       console.log(`a frozen server was noticed after ${Math.round(took)} ms with a heartbeat of 1 s`)
-      expect(took).toBeLessThan(2_500)
+      // Without a heartbeat of its own it would take half a minute.
+      expect(took).toBeLessThan(5_000)
       expect(lost).toBe(false)
     } finally {
       server.resume()
@@ -145,7 +147,7 @@ describe.concurrent("on a nats-server", () => {
   })
 
   test.sequential("a task that HTTP refused as not accepted is never accepted, also when a frozen server wakes up right after the answer", {
-    timeout: 60_000,
+    timeout: 120_000,
   }, async () => {
     await using own = scope()
     const { service, runs } = await startService(own, board())
@@ -176,7 +178,9 @@ describe.concurrent("on a nats-server", () => {
       } finally {
         server.resume()
       }
-      await client.submit("steps.run", { id: `after-${round}` }).then((job) => job.result({ timeout: 20 }))
+      // Pings that a frozen server left unanswered may have made the client connect again.
+      const after = await eventually(() => client.submit("steps.run", { id: `after-${round}` }))
+      await after.result({ timeout: 60 })
     }
     expect(said.none).toBeGreaterThan(0)
     const { jobs } = await service.client.jobs({ limit: 1_000 })
@@ -192,12 +196,12 @@ describe.concurrent("on a nats-server", () => {
             const answer = await post(0, { "idempotency-key": `key-${round}-0` })
             return answer.status === 503 ? undefined : answer
           },
-          { deadline: 20_000, every: 100 },
+          { every: 100 },
         ),
       ),
     )
     expect(again.map(({ status }) => status)).toEqual([202, 202, 202])
-    await eventually(() => again.every(({ body }) => runs.get(body.id) === 1), { deadline: 20_000 })
+    await eventually(() => again.every(({ body }) => runs.get(body.id) === 1))
   })
 
   test.sequential("with reconnecting off, the loss of the broker ends the worker", async () => {

@@ -46,8 +46,10 @@ export const startService = async ({ keep }: Kept, transport: string, options: S
     runs,
     ended,
     gates,
-    red: (deadline = 10_000) => eventually(async () => (await readiness()) === 503, { deadline }),
-    green: (deadline = 10_000) => eventually(async () => (await readiness()) === 200, { deadline }),
+    red: (deadline = 60_000) =>
+      eventually(async () => (await readiness()) === 503, { deadline, message: "the worker is not ready" }),
+    green: (deadline = 60_000) =>
+      eventually(async () => (await readiness()) === 200, { deadline, message: "the worker is ready" }),
   }
 }
 

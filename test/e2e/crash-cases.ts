@@ -91,8 +91,8 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
         message: "the frozen worker finishes",
       })
       expect(linesOf(ledger)[0]).toContain(`${first.pid}`)
-      // Within a second the worker that was frozen has tried to store its outcome.
-      await expect(job.result({ timeout: 1 })).rejects.toMatchObject({ _tag: "WaitTimeout" })
+      await eventually(() => refusals.length > 0, { deadline: DEADLINE, message: "its outcome is refused" })
+      expect(await job.find()).toMatchObject({ state: "started" })
       writeFileSync(`${ownGate}${second.pid}`, "")
       expect(await job.result({ timeout: 60 })).toMatchObject({ pid: second.pid })
       const view = await job.find()
@@ -107,7 +107,7 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       await Promise.all([startService(board, 30, { concurrency: 4 }), startService(board, 30, { concurrency: 4 })])
       const jobs = 200
       // The jobs take so long that one worker cannot run all of them before the other one has pulled.
-      await client.submitMany(Array.from({ length: jobs }, () => ({ task: "e2e.nap", input: { ms: 10, ledger } })))
+      await client.submitMany(Array.from({ length: jobs }, () => ({ task: "e2e.nap", input: { ms: 50, ledger } })))
       const done = () => linesOf(ledger).filter((line) => line.startsWith("done"))
       await eventually(() => done().length >= jobs, { deadline: DEADLINE, message: "all jobs have run" })
       expect(new Set(done().map((line) => line.split(" ")[1])).size).toBe(jobs)
@@ -130,14 +130,14 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       const blocker = await client.submit("e2e.block", { input: { ms: 60_000, ledger }, timeLimit: 1 })
       const neighbour = await client.submit("e2e.step")
       await blocked.exited
-      expect(await blocker.outcome({ timeout: 1 })).toMatchObject({
+      expect(await blocker.find()).toMatchObject({
         state: "failed",
         error: { name: "TimeLimitExceeded" },
       })
       expect(linesOf(ledger)).toEqual([`${blocked.pid}`])
       await startService(board, lease)
       expect(await neighbour.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
-    }, 30_000)
+    })
 
     test.sequential("at the first signal running jobs finish and the others are handed back; the exit code is 0", async () => {
       await using board = await kind.open()

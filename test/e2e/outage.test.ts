@@ -19,7 +19,7 @@ const frozenBoard = async () => {
   own.keep({ [Symbol.asyncDispose]: () => admin.close() })
   const stream = new Names("callboard").queueStream
   const handedOver = async (): Promise<number> => {
-    const answer: unknown = (await admin.request(`$JS.API.CONSUMER.LIST.${stream}`, "{}", { timeout: 1_000 })).json()
+    const answer: unknown = (await admin.request(`$JS.API.CONSUMER.LIST.${stream}`, "{}", { timeout: 10_000 })).json()
     return deliveriesIn(answer)
   }
   return {
