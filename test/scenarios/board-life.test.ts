@@ -5,6 +5,7 @@ import { describe, expect, onTestFinished, test } from "vitest"
 import { builtin } from "../../runtime/connection/builtin.ts"
 import { asTransport, type LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
+import { fastest } from "../support/fastest.ts"
 import { bundled } from "../support/servers/bundle.ts"
 import { eventually, spawnScript } from "../support/servers/process.ts"
 import { all, BOARD, begin, namesOf, refusal } from "./board-scene.ts"
@@ -112,7 +113,7 @@ onEveryBoard((newBoard, transport) => {
   describe("waiting", () => {
     test("S047 wait times out", async () => {
       const { board } = await begin(newBoard())
-      const ms = await took(() => board.wait(0.2))
+      const [, ms] = await fastest(600, () => board.wait(0.2).catch(() => undefined))
       await expect(board.wait(0.2)).rejects.toMatchObject({
         ...refusal("not-found"),
         message: expect.stringContaining("waited 0.2 s"),
@@ -150,7 +151,7 @@ onEveryBoard((newBoard, transport) => {
       const { board, other } = await begin(newBoard())
       const job = await board.post("a")
       const second = await other()
-      const ms = await took(() => job.wait({ timeout: 0.1 }))
+      const [, ms] = await fastest(400, () => job.wait({ timeout: 0.1 }))
       expect(ms).toBeGreaterThanOrEqual(99)
       expect(ms).toBeLessThan(400)
       expect(await job.wait({ timeout: 0 })).toBe(false)
@@ -232,11 +233,11 @@ onEveryBoard((newBoard, transport) => {
       const stop = await board.on("*", ({ event }) => told.push(`* ${event}`))
       const job = await board.post("a")
       await (await board.claim(job, "me")).consume()
-      await eventually(() => told.length >= 3, { deadline: 5_000, message: "they are told" })
+      await eventually(() => told.length >= 3, { message: "they are told" })
       expect(told.toSorted()).toEqual(["* POSTED", "* REMOVAL", "second POSTED"])
       stop()
       await board.post("b")
-      await eventually(() => told.length >= 4, { deadline: 5_000, message: "it is told" })
+      await eventually(() => told.length >= 4, { message: "it is told" })
       expect(told.at(-1)).toBe("second POSTED")
       await expect(board.on("removed" as "POSTED", () => undefined)).rejects.toMatchObject(refusal("invalid-input"))
     })
@@ -394,7 +395,7 @@ onEveryBoard((newBoard, transport) => {
       }
       await (await board.claim(job, "me")).consume()
       await stranger.post("own")
-      await eventually(() => told.length > 0, { deadline: 5_000, message: "its own posting is heard of" })
+      await eventually(() => told.length > 0, { message: "its own posting is heard of" })
       expect(told).toMatchObject([{ event: "POSTED", name: "own" }])
       expect(await board.count()).toBe(0)
     })

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import type { AddressedTask } from "../../../../runtime/protocol/message.ts"
 import type { JobDelivery } from "../../../../runtime/transport/lift/transport.ts"
 import { idOf, recordOf } from "../../../kit/task.ts"
+import { fastest } from "../../../support/fastest.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { never, setup, sleep, stored, task, until } from "./bench.ts"
 
@@ -114,13 +115,14 @@ describe("a server that dies", () => {
     await server.kill()
     await sleep(50)
     const posting = task()
-    const start = performance.now()
-    const failure = await bench.transport.jobs.publish([posting]).then(
-      ([receipt]) => (receipt?.status === "failed" ? receipt.error : undefined),
-      (error: unknown) => error,
+    const [failure, ms] = await fastest(2_000, () =>
+      bench.transport.jobs.publish([posting]).then(
+        ([receipt]) => (receipt?.status === "failed" ? receipt.error : undefined),
+        (error: unknown) => error,
+      ),
     )
     expect(failure).toMatchObject({ reason: "unavailable", outcome: "none" })
-    expect(performance.now() - start).toBeLessThan(2_000)
+    expect(ms).toBeLessThan(2_000)
     await server.restart()
     await until("a connection", async () => (await bench.transport.jobs.find(posting.id)) === undefined)
     await stored(bench, posting)
