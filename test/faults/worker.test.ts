@@ -196,7 +196,7 @@ describe("stopping", () => {
     const service = await start([fragile])
     fail(new Error("lost"))
     await eventually(() => starts === 2, { message: "it is started again" })
-    expect(await Promise.race([service.stop(), sleep(4_000)])).toMatchObject({ stuck: 0 })
+    expect(await Promise.race([service.stop(), sleep(10_000)])).toMatchObject({ stuck: 0 })
   })
 
   test("a worker that had nothing to do was ready all the same", async () => {

@@ -33,7 +33,7 @@ test("a claim whose caller has gone is not renewed where it could not be given u
   })
   faults.heal()
   expect(await job.owner()).toBe("me")
-  await eventually(async () => (await job.state()) === "UNCLAIMED", { deadline: 3_000, message: "it lapses" })
+  await eventually(async () => (await job.state()) === "UNCLAIMED", { message: "it lapses" })
 })
 
 test("a takeover that failed is not renewed where it could not be given up", async () => {
@@ -51,7 +51,7 @@ test("a takeover that failed is not renewed where it could not be given up", asy
   await expect(careful.claim(job.id, "other")).rejects.toThrow(/onTakeover failed/)
   faults.heal()
   expect(await job.owner()).toBe("other")
-  await eventually(async () => (await job.state()) === "UNCLAIMED", { deadline: 3_000, message: "it lapses" })
+  await eventually(async () => (await job.state()) === "UNCLAIMED", { message: "it lapses" })
 })
 
 test("a claim that is made while its board is closed is lost, and not renewed", async () => {
@@ -68,7 +68,7 @@ test("a claim that is made while its board is closed is lost, and not renewed", 
   expect((await claiming).signal.aborted).toBe(true)
   const other = client.board("builds")
   expect(await other.findOwner(job.id)).toBe("me")
-  await eventually(async () => (await other.findOwner(job.id)) === null, { deadline: 3_000, message: "it lapses" })
+  await eventually(async () => (await other.findOwner(job.id)) === null, { message: "it lapses" })
 })
 
 test("an entity is listed again after the store was away for longer than its lease", async () => {
@@ -77,10 +77,10 @@ test("an entity is listed again after the store was away for longer than its lea
   const failed = () => faults.calls.get("store.write") ?? 0
   const before = failed()
   faults.before = (call) => (call === "store.write" ? cut() : undefined)
-  await eventually(() => failed() >= before + 5, { deadline: 5_000, message: "renewals fail" })
-  await eventually(async () => (await board.entities()).length === 0, { deadline: 3_000, message: "it lapses" })
+  await eventually(() => failed() >= before + 5, { message: "renewals fail" })
+  await eventually(async () => (await board.entities()).length === 0, { message: "it lapses" })
   faults.heal()
-  await eventually(async () => (await board.entities()).length === 1, { deadline: 3_000, message: "it is back" })
+  await eventually(async () => (await board.entities()).length === 1, { message: "it is back" })
 })
 
 test("a claim whose renewals get no answer is lost when its lease is over", async () => {
@@ -88,7 +88,7 @@ test("a claim whose renewals get no answer is lost when its lease is over", asyn
   onTestFinished(() => faults.heal())
   const claim = await board.claim(await board.post("a"), "me")
   faults.before = () => faults.hang()
-  await eventually(() => claim.signal.aborted, { deadline: 2_500, message: "its signal fires" })
+  await eventually(() => claim.signal.aborted, { deadline: 4_500, message: "its signal fires" })
 })
 
 test("a late posting that could not be checked says that it may have happened", async () => {

@@ -216,10 +216,10 @@ describe("ready", () => {
 
   test("fails when it is stopped before", async () => {
     const service = await start({ transports: unreachable() })
-    const ready = expect(Promise.race([service.ready(), sleep(3_000)])).rejects.toMatchObject({ reason: "closed" })
+    const ready = expect(service.ready()).rejects.toMatchObject({ reason: "closed" })
     await service.stop()
     await ready
-    await expect(Promise.race([service.ready(), sleep(3_000)])).rejects.toMatchObject({ reason: "closed" })
+    await expect(service.ready()).rejects.toMatchObject({ reason: "closed" })
   })
 })
 
@@ -282,7 +282,7 @@ describe("stop", () => {
       await using service = await start()
       stopped = service.stopped
     }
-    expect(await Promise.race([stopped, sleep(1_000)])).toMatchObject({ stuck: 0 })
+    expect(await stopped).toMatchObject({ stuck: 0 })
   })
 
   test("a job that submits afterwards is told that the transport is closed", async () => {

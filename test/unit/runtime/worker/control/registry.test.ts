@@ -144,9 +144,7 @@ test("a store that does not answer keeps no worker from ending", async () => {
   }))
   void registry.beat()
   await asked.promise
-  const ended = registry.end().then(() => true)
-  const late = new Promise((resolve) => setTimeout(resolve, 4_000))
-  expect(await Promise.race([ended, late])).toBe(true)
+  await registry.end()
 })
 
 describe("a name", () => {
@@ -178,9 +176,7 @@ describe("a name", () => {
     using folder = temporaryFolder()
     const script = fileURLToPath(new URL("name-taken.ts", import.meta.url))
     await using both = spawnScript(script, [`sqlite:${folder.path}/board.db`])
-    expect(await Promise.race([both.exited, new Promise((resolve) => setTimeout(resolve, 10_000))])).toMatchObject({
-      code: 0,
-    })
+    expect(await both.exited).toMatchObject({ code: 0 })
     expect(both.output).toContain("a live worker is called same already")
   })
 

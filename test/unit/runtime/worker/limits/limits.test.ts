@@ -74,7 +74,7 @@ describe("a worker's own rate", () => {
     )
     expect(slow).toHaveLength(8)
     const free = await service.client.submit("rated.free", { input: { who: "free" } })
-    await free.result({ timeout: 5 })
+    await free.result({ timeout: 60 })
     expect(of("slow")).toBeLessThan(8)
     await eventually(() => of("slow") === 8, { message: "all have run" })
     expect(performance.now() - began).toBeGreaterThan(690)
@@ -90,12 +90,12 @@ describe("a worker's own rate", () => {
     const { note, of } = counter()
     const rated = actor("rated", { methods: { run: { rate: "1/h", run: note } } })
     const { client, worker } = await start([rated])
-    await (await client.submit("rated")).result({ timeout: 5 })
+    await (await client.submit("rated")).result({ timeout: 60 })
     worker?.rateLimit("rated", null)
-    await Promise.all(Array.from({ length: 5 }, async () => (await client.submit("rated")).result({ timeout: 5 })))
+    await Promise.all(Array.from({ length: 5 }, async () => (await client.submit("rated")).result({ timeout: 60 })))
     expect(of("")).toBe(6)
     worker?.rateLimit("rated.run", "1/h")
-    await (await client.submit("rated")).result({ timeout: 5 })
+    await (await client.submit("rated")).result({ timeout: 60 })
     const waits = await client.submit("rated")
     await expect(waits.result({ timeout: 0.3 })).rejects.toMatchObject({ _tag: "WaitTimeout" })
     expect(worker?.rateLimit("nobody", 1)).toBe(false)
@@ -131,7 +131,7 @@ describe("a key", () => {
     const keyed = actor("keyed", { methods: { run: { limit: { concurrency: 1, key }, run: () => 1 } } })
     const { client } = await start([keyed])
     const job = await client.submit("keyed", { input: {}, retry: { max: 3, interval: 0 } })
-    expect(await job.outcome({ timeout: 5 })).toMatchObject({
+    expect(await job.outcome({ timeout: 60 })).toMatchObject({
       state: "failed",
       error: { name: "InvalidInput", reason: "invalid-input", field: "limit-key", message: /limit\.key/ },
     })
@@ -158,7 +158,7 @@ describe("a key that names a field", () => {
     const directory = await eventually(async () => (await client.actors()).find(({ name }) => name === "field"))
     expect(directory.methods[0]?.limitKey).toBe("who")
     const job = await client.submit("field", { input: { who: "acme" } })
-    await job.result({ timeout: 5 })
+    await job.result({ timeout: 60 })
     expect(of("acme")).toBe(1)
   })
 
@@ -167,7 +167,7 @@ describe("a key that names a field", () => {
     const { client } = await start([keyedBy])
     for (const input of [{}, { who: 5 }, { who: "" }, 7]) {
       const job = await client.submit("field", { input })
-      expect(await job.outcome({ timeout: 5 })).toMatchObject({
+      expect(await job.outcome({ timeout: 60 })).toMatchObject({
         state: "failed",
         error: { name: "InvalidInput", field: "limit-key", message: /the field who must be text/ },
       })
