@@ -32,7 +32,7 @@ export const interopTests = [...withCelery, ...scenarios, "test/chaos/chaos.test
 
 /** Matches files that start a server or a process, use a board that processes share, or run the kit. */
 const starters =
-  /\b(startNats|startNatsCluster|startPostgres|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/(mod|conformance|run|driver\/run)\.ts/
+  /\b(startNats|startNatsCluster|driversOnNats|startPostgres|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/(mod|conformance|run|driver\/run)\.ts/
 
 /** Tests that mostly wait for intervals of real time: each text is a part of the file's path. */
 const waiting = [
