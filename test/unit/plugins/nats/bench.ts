@@ -58,7 +58,7 @@ export const task = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): Addres
   taskOf({ id: `job-${++count}`, queue: "q", ...fields })
 
 /** Repeats a call until it succeeds. */
-export const until = async <T>(what: string, ask: () => Promise<T | undefined | false>, ms = 10_000): Promise<T> => {
+export const until = async <T>(what: string, ask: () => Promise<T | undefined | false>, ms = 60_000): Promise<T> => {
   for (const end = Date.now() + ms; Date.now() < end; await sleep(20)) {
     const answer = await ask().catch(() => undefined)
     if (answer !== undefined && answer !== false) return answer

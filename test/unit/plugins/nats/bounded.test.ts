@@ -189,6 +189,8 @@ test("a page of rare messages reads little more than it has, in windows and wher
   await link.flush()
   const reader = new StreamReader(link, stream, false)
   await expect.poll(async () => (await reader.bounds()).last).toBe(LENGTH)
+  // Windows are as wide as they are quick, so that a busy machine has more of them: here each of them takes no time.
+  vi.useFakeTimers({ toFake: ["performance"] })
   const sample = { filter: `${stream}.rare.0.*`, share: 1 }
   let below = Number.POSITIVE_INFINITY
   for (let page = 0; page < 2; page++) {

@@ -37,7 +37,7 @@ describe("a server that dies", () => {
       publishing = false
     }
     const work = async (): Promise<void> => {
-      for (const end = Date.now() + 40_000; Date.now() < end; ) {
+      for (const end = Date.now() + 120_000; Date.now() < end; ) {
         if (!publishing && [...accepted].every((id) => outcomes.has(id))) return
         const deliveries = await transport.jobs.take({ queues: ["q"], max: 20, wait: 300 }, never).catch(() => [])
         for (const delivery of deliveries) await run(delivery)
@@ -92,7 +92,7 @@ describe("a server that dies", () => {
       const [stats] = (await transport.jobs.queues?.()) ?? []
       return stats !== undefined && stats.ready + stats.held === 0
     })
-  }, 60_000)
+  }, 180_000)
 
   test("a pull that waits goes on within a second of the server's return, by itself", async () => {
     await using bench = await setup(server)
@@ -107,7 +107,7 @@ describe("a server that dies", () => {
     await until("a receipt", async () => (await bench.transport.jobs.publish([posting]))[0]?.status === "stored")
     expect((await waiting).map(idOf)).toEqual([posting.id])
     expect(performance.now() - back).toBeLessThan(1_500)
-  }, 30_000)
+  })
 
   test("while it is away, publishing fails within two seconds as unavailable, and nothing is sent later", async () => {
     await using bench = await setup(server)
@@ -126,7 +126,7 @@ describe("a server that dies", () => {
     await server.restart()
     await until("a connection", async () => (await bench.transport.jobs.find(posting.id)) === undefined)
     await stored(bench, posting)
-  }, 30_000)
+  })
 
   test("a server that answers nothing fails a publish in time, as unknown, and the same again is no second task", async () => {
     await using bench = await setup(server)
@@ -143,7 +143,7 @@ describe("a server that dies", () => {
     const again = await until("a receipt", async () => (await bench.transport.jobs.publish([posting]))[0])
     expect(["stored", "duplicate"]).toContain(again.status)
     expect((await bench.transport.jobs.take({ queues: ["other"], max: 10, wait: 1_000 }, never)).length).toBe(2)
-  }, 30_000)
+  })
 
   test("what running jobs say is heard again after a restart", async () => {
     await using bench = await setup(server)
@@ -160,5 +160,5 @@ describe("a server that dies", () => {
       await say(0.9)
       return (await bench.transport.jobs.find(posting.id))?.record.progress?.fraction === 0.9
     })
-  }, 30_000)
+  })
 })

@@ -331,7 +331,7 @@ describe("a server that lives", () => {
       await waiter.jobs.watch({ id: posting.id, ends: true }, (each) => heard.push(each), stop.signal)
       const ended = await waiter.jobs.ended(posting.id)
       if (ended !== undefined) found++
-      else await until(`the end of round ${round}`, async () => heard.some(({ state }) => state === "succeeded"), 2_000)
+      else await until(`the end of round ${round}`, async () => heard.some(({ state }) => state === "succeeded"))
       told += heard.length
       stop.abort()
       expect(await ending).toEqual([{ status: "ended" }])

@@ -72,7 +72,7 @@ test("refuses what is published, with what to do, and can be read; takes it agai
 })
 
 test("a worker on it lives on, tells of it now and then, however often it is asked, and loses nothing", {
-  timeout: 60_000,
+  timeout: 240_000,
 }, async () => {
   const { handle, fill, free } = database()
   const { lines, log } = listingLog()
@@ -104,21 +104,17 @@ test("a worker on it lives on, tells of it now and then, however often it is ask
   await eventually(
     async () => {
       await insist()
-      return refused > 200 && lines.some((line) => /the disk is full.*Trying again in [3-9]\./.test(line))
+      // A small write that succeeds in between, such as a heartbeat, makes the next refusal a new outage: their number
+      // depends on chance, and on how many refusals a busy machine has in the meantime.
+      const isSeldom = lines.length < refused / 10
+      return refused > 200 && isSeldom && lines.some((line) => /the disk is full.*Trying again in [3-9]\./.test(line))
     },
-    {
-      deadline: 40_000,
-      every: 5,
-      message: "it is tried more and more seldom",
-    },
+    { deadline: 120_000, every: 5, message: "it is tried more and more seldom, and few lines tell of it" },
   )
   console.log(`${refused} submissions were refused, and ${lines.length} lines tell of it`)
-  // A small write that succeeds in between, such as a heartbeat, makes the next refusal a new outage: their number
-  // depends on chance.
-  expect(lines.length).toBeLessThan(refused / 10)
   gate.resolve()
   free()
-  for (const job of jobs) expect(await job.outcome({ timeout: 20 })).toMatchObject({ state: "succeeded" })
+  for (const job of jobs) expect(await job.outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
   expect(ran.toSorted()).toEqual(jobs.map(({ id }) => id).toSorted())
-  expect(await (await client.submit("steps.run")).outcome({ timeout: 10 })).toMatchObject({ state: "succeeded" })
+  expect(await (await client.submit("steps.run")).outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
 })
