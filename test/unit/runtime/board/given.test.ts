@@ -1,6 +1,6 @@
 /** What a board is given, and must either keep whole or refuse by its name. */
 import { connect, fetchBoard } from "callboard"
-import { expect, onTestFinished, test } from "vitest"
+import { expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { Faults, faultyPlugin } from "../../../support/faults.ts"
 import { memory } from "../../../support/memory.ts"
@@ -90,10 +90,11 @@ test("a lease that is longer than a timer takes is not renewed all the time", as
   const faults = new Faults()
   const client = await connect(`faulty://${generateId()}`, { transports: { faulty: faultyPlugin(faults) } })
   onTestFinished(() => client.close())
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval"] })
   const board = client.board("builds", { lease: "200 days" })
   await board.claim(await board.post("a"), "me")
   const writes = faults.calls.get("store.write")
-  await new Promise((resolve) => setTimeout(resolve, 100))
+  await vi.advanceTimersByTimeAsync(1_000)
   expect(faults.calls.get("store.write")).toBe(writes)
 })
 
@@ -106,13 +107,18 @@ test("what an owner extends is not set back by a renewal that was under way", as
   await board.claim(job, "me")
   const gate = Promise.withResolvers<void>()
   let writes = 0
+  let answered = 0
   faults.before = async (call) => {
     if (call === "store.write" && ++writes === 1) await gate.promise
   }
+  faults.after = (call) => {
+    if (call === "store.write") answered++
+  }
   await eventually(() => writes === 1, { message: "it is renewed" })
   expect(await job.extendExpiry(60)).toBe(true)
+  const before = answered
   gate.resolve()
-  await new Promise((resolve) => setTimeout(resolve, 50))
+  await eventually(() => answered > before, { message: "the renewal is answered" })
   expect(await job.expiresIn()).toBeGreaterThan(50)
 })
 
