@@ -5,7 +5,7 @@ import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
 
-const WAIT = { timeout: 15 } as const
+const WAIT = { timeout: 60 } as const
 
 onEveryBoard((newBoard) => {
   test("a detail that no transport takes is cut, and says so; the job runs once and succeeds", async () => {

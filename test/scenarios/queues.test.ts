@@ -12,7 +12,6 @@ const namesOf = async (client: Client): Promise<ReadonlyArray<string>> =>
 const settles = <T>(read: () => Promise<T>, expected: T): Promise<unknown> =>
   eventually(async () => JSON.stringify(await read()) === JSON.stringify(expected), {
     message: `${JSON.stringify(expected)} is told`,
-    deadline: 10_000,
   })
 
 const work = actor("work", {

@@ -405,7 +405,7 @@ describe("steps", () => {
       expect(await lost.outcome(WAIT)).toMatchObject({ state: "failed", error: { reason: "timeout" } })
       const next = await client.submit("slow.next")
       gate.resolve()
-      expect(await next.result({ timeout: 5 })).toBe("next")
+      expect(await next.result({ timeout: 20 })).toBe("next")
       expect(begun).toEqual([])
     },
   )
