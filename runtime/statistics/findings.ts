@@ -43,6 +43,8 @@ export interface Facts {
   /** By task, of the last minutes. */
   readonly tasks: ReadonlyMap<string, Bin>
   readonly minutes: number
+  /** By task, for each whole minute of at most the last hour, the present one last. */
+  readonly perMinute: ReadonlyMap<string, ReadonlyArray<Bin>>
   readonly dead: ReadonlyArray<{ readonly endedAt: number; readonly reason: string }>
   /** There may be more dead letters than these. */
   readonly moreDead: boolean
@@ -203,20 +205,31 @@ const overdue: Rule = ({ schedules, now }) =>
       href: "/schedules",
     }))
 
-const failing: Rule = ({ tasks, minutes, now }) =>
-  [...tasks]
-    .map(([task, bin]) => {
-      const failed = bin.failed + bin.retried
-      return { task, failed, all: failed + bin.succeeded, share: failed / Math.max(failed + bin.succeeded, 1) }
-    })
+const failuresIn = (bin: Bin) => {
+  const failed = bin.failed + bin.retried
+  const all = failed + bin.succeeded
+  return { failed, all, share: failed / Math.max(all, 1) }
+}
+
+/** When the first of the minutes began since which a task fails: minutes without attempts say nothing. */
+const failingSince = (task: string, { perMinute, minutes, now }: Facts): number => {
+  const bins = perMinute.get(task) ?? []
+  const healthy = bins.findLastIndex((bin) => failuresIn(bin).share < FAILING.warn && failuresIn(bin).all > 0)
+  const first = bins.findIndex((bin, at) => at > healthy && failuresIn(bin).failed > 0)
+  return first < 0 ? now - minutes * MINUTE_MS : Math.floor(now / MINUTE_MS - (bins.length - 1 - first)) * MINUTE_MS
+}
+
+const failing: Rule = (facts) =>
+  [...facts.tasks]
+    .map(([task, bin]) => ({ task, ...failuresIn(bin) }))
     .filter(({ failed, share }) => failed >= FAILING.least && share >= FAILING.warn)
     .sort((a, b) => b.failed - a.failed)
     .map(({ task, failed, all, share }) => ({
       code: "failing",
       severity: share >= FAILING.bad ? "bad" : "warn",
       title: `${task} fails`,
-      detail: `${failed} of ${of(all, "attempt")} in the last ${minutes === 1 ? "minute" : `${minutes} minutes`}, ${Math.round(share * 100)} %.`,
-      since: iso(now - minutes * MINUTE_MS),
+      detail: `${failed} of ${of(all, "attempt")} in the last ${facts.minutes === 1 ? "minute" : `${facts.minutes} minutes`}, ${Math.round(share * 100)} %.`,
+      since: iso(failingSince(task, facts)),
       evidence: { task, failed, attempts: all },
       href: `/errors?task=${encodeURIComponent(task)}`,
     }))

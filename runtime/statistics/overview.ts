@@ -14,7 +14,7 @@ import { percentilesOf } from "./histogram.ts"
 import { queueStats } from "./queue-stats.ts"
 import { type QueueDetails, queueDetails, RATE_MINUTES } from "./queues.ts"
 import type { SeenWorker, Slot, SlotReader } from "./reading.ts"
-import { binsOf, iso, wholeOf } from "./series.ts"
+import { binsOf, type Grid, iso, wholeOf } from "./series.ts"
 import { MINUTE_MS } from "./tally.ts"
 
 /** Milliseconds without a write after which a worker counts as gone. */
@@ -284,6 +284,7 @@ export class Overview {
       lost,
       tasks: recent.byTask,
       minutes: Math.max(Math.round(recent.minutes), 1),
+      perMinute: binsOf(read.slots, minutesUntil(now, Math.min(range, 60 * MINUTE_MS)), {}, ({ task }) => task),
       dead: dead.records.map(({ endedAt = 0, dead: reason = "unknown" }) => ({ endedAt, reason })),
       moreDead: dead.next !== undefined,
       schedules: schedules.flatMap(({ name, value: { due, paused, rules } }) =>
@@ -348,4 +349,10 @@ export const goneWorkers = (
   return [...last.values()]
     .filter(({ at, goodbye }) => goodbye === true || at < now - GONE_MS)
     .sort((a, b) => b.at - a.at)
+}
+
+/** The minutes of the last `range` milliseconds, the present one included. */
+const minutesUntil = (now: number, range: number): Grid => {
+  const from = Math.floor((now - range) / MINUTE_MS + 1) * MINUTE_MS
+  return { from, step: MINUTE_MS, points: Math.ceil((now + 1 - from) / MINUTE_MS) }
 }

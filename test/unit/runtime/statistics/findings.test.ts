@@ -35,6 +35,7 @@ const well: Facts = {
   lost: [],
   tasks: new Map([["orders.total", tried(1_000, 3)]]),
   minutes: 5,
+  perMinute: new Map(),
   dead: [{ endedAt: NOW - 90 * MINUTE_MS, reason: "unknown-actor" }],
   moreDead: false,
   schedules: [{ name: "nightly", due: NOW + MINUTE_MS }],
@@ -108,6 +109,18 @@ describe("nothing is found", () => {
       { newest: NOW - 2 * MINUTE_MS, queues: [queue({ workers: 0, oldestAge: 99 })] },
     ],
   ])("%s", (_, facts) => expect(codes(facts)).toEqual([]))
+})
+
+test("a task fails since the first minute after the last one in which it was well", () => {
+  const since = (...bins: ReadonlyArray<Bin>) =>
+    findingsOf({ ...well, tasks: new Map([["a.run", tried(1, 9)]]), perMinute: new Map([["a.run", bins]]) })[0]?.since
+  const [fine, bad, none] = [tried(20, 1), tried(1, 4), tried(0, 0)]
+  expect(since(fine, none, bad, none, bad)).toBe(ago(2))
+  expect(since(bad, fine, bad)).toBe(ago(0))
+  // It has failed for as long as anybody has looked.
+  expect(since(none, ...Array.from({ length: 30 }, () => bad))).toBe(ago(29))
+  // In the present minute it is well again, while the last minutes are not.
+  expect(since(bad, bad, fine)).toBe(ago(5))
 })
 
 test("a board of which nothing is known is not said to be well", () => {
