@@ -285,7 +285,10 @@ export class Completion implements ForeignTasks {
     return tasks
   }
 
-  /** Writes the failure of a chord's body. Resolves with its errbacks, and with the bodies of chords of which it was the last member. */
+  /**
+   * Writes the failure of a chord's body. Resolves with its errbacks, and with the bodies of chords of which it was the last
+   * member.
+   */
   async #failBody(body: Signature, error: JobError, ended: Ended): Promise<ReadonlyArray<AddressedTask>> {
     const plain = Result.getOrUndefined(plainFollowUps({ callbacks: [body], errbacks: null, chain: null }, true))
     const tasks = (plain?.callbacks ?? []).flatMap((first) => [first, ...stepsOf(first.options.chain)])

@@ -121,8 +121,8 @@ const checkOptions = optionsChecker(fields, "http()")
 
 /**
  * The HTTP interface over a client, as a Hono application. Closing the client is left to the caller. Fails with
- * `CallboardError` `invalid-input` for a wrong option, when a token cannot be used, and without tokens unless `loopbackOnly` or `open` says that
- * this is meant.
+ * `CallboardError` `invalid-input` for a wrong option, when a token cannot be used, and without tokens unless `loopbackOnly` or
+ * `open` says that this is meant.
  *
  * @example
  * ```ts

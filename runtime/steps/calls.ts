@@ -339,7 +339,10 @@ export class StepCalls {
   }
 }
 
-/** The key of a step of one run. Slashes of an id are escaped, since a name may hold slashes as well: `a/1`, `x` and `a`, `2/x`. */
+/**
+ * The key of a step of one run. Slashes of an id are escaped, since a name may hold slashes as well: `a/1`, `x` and `a`,
+ * `2/x`.
+ */
 export const stepKey = (id: string, run: number, name: string): string =>
   `${id.replace(/[%/]/g, encodeURIComponent)}/${run}/${name}`
 

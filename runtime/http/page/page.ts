@@ -137,8 +137,8 @@ const baseOf = (pathname: string, path: string): string =>
 /**
  * The addresses of the page, and its assets. Each address is a route of its own, so that every other path stays a 404.
  * At `/` the page is for browsers: other programs get the text about the interface. `admit` throws where a request must
- * not be answered; `asks`: whether the application wants tokens. The page is loaded at the first request for it, so that a service whose page is never opened does
- * not hold it in memory.
+ * not be answered; `asks`: whether the application wants tokens. The page is loaded at the first request for it, so that a
+ * service whose page is never opened does not hold it in memory.
  */
 export const pageRoutes = (admit: (request: Request) => void, asks: boolean, load: LoadPage = loadPage): Hono => {
   let loading: Promise<Built | undefined> | undefined

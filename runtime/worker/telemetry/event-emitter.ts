@@ -145,7 +145,10 @@ export class TaskEventEmitter implements WorkerObserver {
   }
 }
 
-/** Whether a task was handed back to wait for its eta in the transport: to monitors it is one that its worker holds until then. */
+/**
+ * Whether a task was handed back to wait for its eta in the transport: to monitors it is one that its worker holds until
+ * then.
+ */
 const isAwaited = ({ delivery }: InFlight): boolean => {
   const read = parseDelivery(delivery)
   return Result.isSuccess(read) && (read.success.posting.due ?? 0) > Date.now()
