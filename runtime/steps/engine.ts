@@ -28,6 +28,8 @@ import { type Folded, fold, outcomeFor, type StepState, toRevert, unreverted } f
 export interface EngineOptions extends CallOptions {
   /** Ends the wait for a handler that will not continue. */
   readonly leave: () => void
+  /** Whether the handler is an Effect, which is interrupted where a promise can only be left. */
+  readonly isEffect: () => boolean
   /** Whether the handler has returned, or the wait for it has ended, before the first step began. */
   readonly hasReturned: boolean
   /** Whether the caller runs inside a hook of the job's method. */
@@ -38,8 +40,9 @@ export interface EngineOptions extends CallOptions {
 const QUIET_MS = 10
 /** The same where the handler has not reached every step that is to be reverted. */
 const PATIENCE_MS = 1_000
+/** The same where the handler waits outside of its steps, and may be on its way to one that is to be reverted. */
 const LONGEST_REPLAY_MS = 30_000
-/** How long a cancelled handler may continue between two steps before its steps are undone. */
+/** How long a cancelled handler that is no Effect may continue between two steps before its steps are undone. */
 const HEED_MS = 10_000
 
 const NEVER = new Promise<never>(() => undefined)
@@ -249,9 +252,10 @@ export class StepEngine {
   #halt(): void {
     if (this.#halted || this.#isEnding) return
     this.#halted = true
-    // A handler that ignores its signal between steps must not keep them from being undone.
-    const timer = setTimeout(() => void this.#until(() => this.#running === 0).then(() => this.#leave()), HEED_MS)
-    timer.unref?.()
+    const leave = () => void this.#until(() => this.#running === 0).then(() => this.#leave())
+    if (this.#options.isEffect()) leave()
+    // A promise that ignores its signal between steps must not keep them from being undone.
+    else setTimeout(leave, HEED_MS).unref?.()
   }
 
   /**
@@ -303,10 +307,20 @@ export class StepEngine {
       const now = performance.now()
       if (moves !== this.#moves || this.#replays.length > 0) quietSince = now
       moves = this.#moves
-      const missing = this.#folded === undefined || unreverted(this.#folded).some((name) => !this.#reverts.has(name))
-      const patience = this.#parked === 0 ? LONGEST_REPLAY_MS : missing ? PATIENCE_MS : QUIET_MS
+      const patience = this.#hasReachedAll ? QUIET_MS : this.#parked > 0 ? PATIENCE_MS : LONGEST_REPLAY_MS
       if (now - quietSince >= patience || now - began >= LONGEST_REPLAY_MS) return this.#leave()
     }
+  }
+
+  /**
+   * Whether the handler has reached every step that is to be reverted. One that was under way when a worker died is in no
+   * entry, so that a handler that waits may be on its way to it, unless it is sure that there was none.
+   */
+  get #hasReachedAll(): boolean {
+    const folded = this.#folded
+    if (folded === undefined) return false
+    const isPast = this.#parked > 0 || (folded.ending?.sure === true && this.#reverts.size > 0)
+    return isPast && unreverted(folded).every((name) => this.#reverts.has(name))
   }
 
   /** Reverts one step after another, and stops at the first revert that fails for good. */

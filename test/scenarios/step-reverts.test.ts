@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { actor, type Job, Reject, type StepError, type SubmissionFields } from "callboard"
+import * as Effect from "effect/Effect"
 import { describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { journalPrefix, pageKey } from "../../runtime/steps/page.ts"
@@ -123,6 +124,40 @@ describe("reverting", () => {
     expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
     expect(log.slice(3).map((line) => line.split(" ")[0])).toEqual(["-last", "-b", "-a"])
     expect(await job.find()).toMatchObject({ reverted: true })
+  })
+
+  const between = (log: Array<string>, waits: (job: Job) => Promise<unknown>) => async (_input: unknown, job: Job) => {
+    await job.step("a", () => log.push("a"), { revert: () => void log.push("-a") })
+    log.push("waits")
+    await waits(job)
+  }
+  const aborted = ({ signal }: Job) =>
+    new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)))
+
+  test("a job that is cancelled between its steps undoes them at once", async () => {
+    const log: Array<string> = []
+    const { client } = await start([actor("scene", { methods: { run: between(log, aborted) } })])
+    const job = await client.submit("scene.run")
+    await eventually(() => log.includes("waits"), { message: "the handler waits" })
+    await job.cancel()
+    expect(await job.outcome({ timeout: 5 })).toMatchObject({ state: "cancelled" })
+    expect(log).toEqual(["a", "waits", "waits", "-a"])
+  })
+
+  test("the Effect of a job that is cancelled between its steps is interrupted at once", async () => {
+    const log: Array<string> = []
+    const run = (_input: unknown, job: Job) =>
+      Effect.gen(function* () {
+        yield* Effect.promise(() => job.step("a", () => log.push("a"), { revert: () => void log.push("-a") }))
+        log.push("waits")
+        yield* Effect.onInterrupt(Effect.never, () => Effect.sync(() => log.push("interrupted")))
+      })
+    const { client } = await start([actor("scene", { methods: { run } })])
+    const job = await client.submit("scene.run")
+    await eventually(() => log.includes("waits"), { message: "the handler waits" })
+    await job.cancel()
+    expect(await job.outcome({ timeout: 5 })).toMatchObject({ state: "cancelled" })
+    expect(log).toEqual(["a", "waits", "interrupted", "waits", "interrupted", "-a"])
   })
 
   test("a revert that fails for good is a dead letter, and a retry goes on reverting", async () => {

@@ -53,6 +53,10 @@ export const invoke = (
   }
 }
 
+/** Whether a call that has not ended is an Effect. */
+export const isEffectCall = ({ interrupt, pending }: Invocation): boolean =>
+  interrupt !== undefined && pending === undefined
+
 /** The job whose hook runs here. */
 const hooks = new AsyncLocalStorage<Pick<Job, "log">>()
 

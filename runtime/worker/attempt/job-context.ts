@@ -19,7 +19,7 @@ import { traceContextOf } from "../../protocol/trace-context.ts"
 import { StepEngine } from "../../steps/engine.ts"
 import { JOB_LOGGER, jobFields, type Run } from "../in-flight.ts"
 import type { Flow } from "./flow.ts"
-import { invoke, isInHookOf } from "./invocation.ts"
+import { invoke, isEffectCall, isInHookOf } from "./invocation.ts"
 
 /** Services of the worker that a handler reaches through its job. */
 export interface JobServices {
@@ -129,6 +129,7 @@ export class JobContext implements Job<unknown> {
         return exitNow(invoke(call, this, work))
       },
       leave: () => run.interrupt?.(),
+      isEffect: () => isEffectCall(run),
       hasReturned: this.hasReturned,
       isInHook: () => isInHookOf(this),
     })

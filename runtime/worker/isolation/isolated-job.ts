@@ -37,7 +37,7 @@ export interface IsolatedJobFields {
   readonly signal: AbortSignal
   readonly channel: WorkerChannel
   /** What the engine of the job's steps needs of this run. */
-  readonly attempt: Pick<EngineOptions, "isOver" | "invoke" | "leave">
+  readonly attempt: Pick<EngineOptions, "isOver" | "isEffect" | "invoke" | "leave">
 }
 
 export class IsolatedJob implements Job<unknown> {

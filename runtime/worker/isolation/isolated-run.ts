@@ -17,7 +17,7 @@ import type { JobError } from "../../protocol/record.ts"
 import type { StepCall } from "../../steps/calls.ts"
 import type { Trace } from "../../tracing/context.ts"
 import { type AttemptedRun, attempt } from "../attempt/attempt.ts"
-import { invoke, validate } from "../attempt/invocation.ts"
+import { invoke, isEffectCall, validate } from "../attempt/invocation.ts"
 import { IsolatedJob, type WorkerChannel } from "./isolated-job.ts"
 import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
@@ -80,6 +80,7 @@ export class IsolatedRun {
     const signal = this.#abort.signal
     const steps = {
       isOver: () => this.#isOver,
+      isEffect: () => isEffectCall(attempted),
       leave: () => this.#attempted?.interrupt?.(),
       invoke: (call: StepCall, work: () => unknown) => {
         call.trace = attempted.trace
