@@ -261,9 +261,9 @@ export class Run {
     this.#abort?.abort(this.softReason)
   }
 
-  /** Fires the handler's signal, where a cancelled job has steps that are to be undone. */
-  cancel(): void {
-    this.#cancelReason ??= stopReason("cancelled")
+  /** Fires the handler's signal, where a cancelled job has steps that are to be undone, or where these are undone. */
+  cancel(reason = stopReason("cancelled")): void {
+    this.#cancelReason ??= reason
     this.#abort?.abort(this.#cancelReason)
   }
 

@@ -134,14 +134,15 @@ describe("reverting", () => {
   const aborted = ({ signal }: Job) =>
     new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)))
 
-  test("a job that is cancelled between its steps undoes them at once", async () => {
+  test("a job that is cancelled between its steps undoes them at once, and its handler holds no slot", async () => {
     const log: Array<string> = []
-    const { client } = await start([actor("scene", { methods: { run: between(log, aborted) } })])
-    const job = await client.submit("scene.run")
+    const service = await start([actor("scene", { methods: { run: between(log, aborted) } })])
+    const job = await service.client.submit("scene.run")
     await eventually(() => log.includes("waits"), { message: "the handler waits" })
     await job.cancel()
     expect(await job.outcome({ timeout: 5 })).toMatchObject({ state: "cancelled" })
     expect(log).toEqual(["a", "waits", "waits", "-a"])
+    await eventually(() => service.worker?.load.running === 0, { message: "its slot is free" })
   })
 
   test("the Effect of a job that is cancelled between its steps is interrupted at once", async () => {
@@ -335,6 +336,21 @@ test("in a process of its own a handler goes on where it was, and undoes its ste
   await job.cancel()
   expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
   expect(lines(second)).toEqual(["a", "b", "-b cancelled", "-a"])
+})
+
+test("in a process of its own a handler that is cancelled between its steps undoes them, and its process is free", async () => {
+  for (const heeds of [true]) {
+    using folder = temporaryFolder()
+    const log = join(folder.path, "log")
+    const service = await start([isolated])
+    const job = await service.client.actor<typeof isolated>("isolated").between.submit({ log, heeds })
+    await eventually(() => existsSync(log) && readFileSync(log, "utf8").endsWith("waits\n"), { message: "it waits" })
+    await job.cancel()
+    expect(await job.outcome({ timeout: heeds ? 8 : 20 })).toMatchObject({ state: "cancelled" })
+    expect(readFileSync(log, "utf8")).toBe("a\nwaits\nwaits\n-a\n")
+    expect(await job.find()).toMatchObject({ reverted: true })
+    if (heeds) await eventually(() => service.worker?.load.running === 0, { message: "its slot is free" })
+  }
 })
 
 test("a job that is terminated while its steps are to be undone ends at once, and so does its process", async () => {

@@ -37,6 +37,9 @@ export interface FlowServices {
 
 const OUTCOMES = { ok: "done", err: "failed", rev: "reverted", rer: "revert-failed" } as const
 
+/** How long the handler in a process of its own may go on once its steps are undone. */
+const LEAVE_MS = 1_000
+
 const DOUBT_TRIES = 3
 const DOUBT_WAIT_MS = 500
 
@@ -177,6 +180,9 @@ export class Flow implements StepPort, RunFlow {
 
   async finished(): Promise<void> {
     this.#finished = true
+    // The handler was called for its reverts alone. It may wait for its signal, and its process is killed if it goes on.
+    this.#run.cancel(new DOMException("its steps are undone", "AbortError"))
+    this.#run.hardAt = this.#run.clock.monotonic() + LEAVE_MS
   }
 
   /** Called when the job is cancelled while this delivery runs it. */

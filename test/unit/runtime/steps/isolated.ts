@@ -22,6 +22,16 @@ export const isolated = actor("isolated", {
         await job.step("stays", () => new Promise<null>(() => undefined))
       },
     },
+    between: {
+      isolation: "process",
+      run: async ({ log, heeds }: { log: string; heeds: boolean }, job) => {
+        await job.step("a", () => appendFileSync(log, "a\n"), { revert: () => appendFileSync(log, "-a\n") })
+        appendFileSync(log, "waits\n")
+        await new Promise((_resolve, reject) => {
+          if (heeds) job.signal.addEventListener("abort", () => reject(job.signal.reason))
+        })
+      },
+    },
     saga: {
       isolation: "process",
       retry: { max: 1, interval: 0 },
