@@ -339,7 +339,7 @@ test("in a process of its own a handler goes on where it was, and undoes its ste
 })
 
 test("in a process of its own a handler that is cancelled between its steps undoes them, and its process is free", async () => {
-  for (const heeds of [true]) {
+  for (const heeds of [true, false]) {
     using folder = temporaryFolder()
     const log = join(folder.path, "log")
     const service = await start([isolated])

@@ -178,6 +178,11 @@ export class Flow implements StepPort, RunFlow {
     if (this.#run.record.reverts && (await this.#services.isCancelled(this.#inFlight))) this.cancel()
   }
 
+  /** Called when the process of an isolated handler waits for it no longer. While steps are undone the reverts follow. */
+  left(): void {
+    if (!this.isEnding) this.#run.interrupt?.()
+  }
+
   async finished(): Promise<void> {
     this.#finished = true
     // The handler was called for its reverts alone. It may wait for its signal, and its process is killed if it goes on.

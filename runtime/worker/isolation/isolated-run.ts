@@ -81,7 +81,11 @@ export class IsolatedRun {
     const steps = {
       isOver: () => this.#isOver,
       isEffect: () => isEffectCall(attempted),
-      leave: () => this.#attempted?.interrupt?.(),
+      leave: () => {
+        attempted.interrupt?.()
+        // A promise that goes on keeps this run from ending, so the worker is told not to wait for it.
+        void channel.ask({ run: request.run, what: "steps", about: "left" }).catch(() => undefined)
+      },
       invoke: (call: StepCall, work: () => unknown) => {
         call.trace = attempted.trace
         return exitNow(invoke(call, job, work))

@@ -80,6 +80,8 @@ const performStep = async (what: string, fields: string, flow: Flow): Promise<un
       return flow.mark()
     case "heed":
       return flow.heed()
+    case "left":
+      return flow.left()
     case "began": {
       const { name, state } = JSON.parse(fields) as { readonly name: string; readonly state: "started" | "reverting" }
       return flow.began(name, state)
