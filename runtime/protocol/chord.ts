@@ -17,7 +17,7 @@ export const MEMBERS_PER_PART = 100
  */
 export const MOST_RESULTS = 256 * 1024
 
-/** How a member has ended. `gone`: nothing is kept of it. */
+/** How a member has ended. `gone`: it was deleted, or nothing is kept of it. */
 export interface MemberEnd {
   readonly state: "succeeded" | "failed" | "cancelled" | "expired" | "gone"
   /** Of a success, in its JSON form. */
@@ -56,10 +56,11 @@ export const partsOf = (members: ReadonlyArray<ReadonlyArray<string>>): Readonly
 }
 
 /** What is asked of the record of a member. */
-type MemberRecord = Pick<JobRecord, "state" | "result" | "tombstone" | "endedAt">
+type MemberRecord = Pick<JobRecord, "state" | "result" | "tombstone" | "deleted" | "endedAt">
 
 /** How a job has ended; `undefined`: it has not. */
-const endOf = ({ state, result, tombstone }: MemberRecord): MemberEnd | undefined => {
+const endOf = ({ state, result, tombstone, deleted }: MemberRecord): MemberEnd | undefined => {
+  if (deleted) return { state: "gone" }
   switch (state) {
     case "succeeded":
       return tombstone ? { state: "gone" } : { state, result: result ?? null }

@@ -242,7 +242,7 @@ onEveryBoard((newBoard, transport) => {
       { job: `${id}-1`, state: "failed" },
       { job: `${id}-2`, state: "cancelled" },
       { job: `${id}-3`, state: "expired" },
-      { job: `${id}-4`, state: "cancelled" },
+      { job: `${id}-4`, state: "gone" },
     ])
     await client.close()
   })
@@ -267,12 +267,16 @@ onEveryBoard((newBoard, transport) => {
     const brokenLast = await client.submit("sum.list", { chord: [last, one(1)] })
     const cancelled = await client.submit("sum.list", { chord: [one(1), one(2)] })
     await client.job(`${cancelled.id}-1`).cancel()
+    const deleted = await client.submit("sum.list", { chord: [one(1), one(2)] })
+    await client.job(`${deleted.id}-1`).delete()
     const given = await client.submit("sum.told", { chord: [one(1)] })
     await given.cancel()
     await work()
-    for (const body of [broken, brokenLast, cancelled]) {
+    for (const body of [broken, brokenLast, cancelled, deleted]) {
       expect(await body.outcome(WAIT)).toMatchObject({ state: "failed", error: { name: "MemberFailed" } })
     }
+    expect((await cancelled.find()).error?.message).toContain(`job ${cancelled.id}-1 was cancelled`)
+    expect((await deleted.find()).error?.message).toContain(`job ${deleted.id}-1 was deleted`)
     await client.job(`${given.id}-0`).result(WAIT)
     expect((await given.find()).state).toBe("cancelled")
     expect(told).toEqual([])

@@ -109,10 +109,11 @@ export const lookAtChord = async (
     const found = await findAll(
       jobs,
       open.flatMap(({ ids }) => ids),
-      ({ record: { state, result, tombstone, endedAt } }): Ended => ({
+      ({ record: { state, result, tombstone, deleted, endedAt } }): Ended => ({
         state,
         ...(endedAt === undefined ? {} : { endedAt }),
         ...(tombstone ? { tombstone } : { result }),
+        ...(deleted ? { deleted } : {}),
       }),
     )
     for (const { place, ids } of open) {
@@ -127,4 +128,4 @@ export const lookAtChord = async (
   return failed === undefined
 }
 
-type Ended = Pick<JobRecord, "state" | "result" | "tombstone" | "endedAt">
+type Ended = Pick<JobRecord, "state" | "result" | "tombstone" | "deleted" | "endedAt">

@@ -263,7 +263,7 @@ const inWords = {
   failed: "has failed",
   cancelled: "was cancelled",
   expired: "has expired",
-  gone: "is not kept any more",
+  gone: "was deleted, or is not kept any more",
 } as const
 
 /** Lets members that have not succeeded end anew, before the body is run again. Fails as the store does. */

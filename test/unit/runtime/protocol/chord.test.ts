@@ -142,6 +142,11 @@ describe("the record of a member", () => {
     expect(memberEndOf(["a", "b", "c"], records, endedAt, 2)?.state).toBe(wanted)
   })
 
+  test("that was deleted before it ran is gone", () => {
+    const deleted = { state: "cancelled", tombstone: true, deleted: true } as const
+    expect(memberEndOf(["a"], new Map([["a", deleted]]), 1, 2)).toEqual({ state: "gone" })
+  })
+
   test("that is a tombstone of a success has no result", () => {
     expect(memberEndOf(["a"], new Map([["a", { state: "succeeded", tombstone: true }]]), 1, 2)).toEqual({
       state: "gone",
