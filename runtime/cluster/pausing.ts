@@ -25,7 +25,11 @@ const EVERY_WORKER = "*"
 
 const LIMIT = 10_000
 
-const now = (by?: string): typeof Since.Type => ({ at: new Date().toISOString(), ...(by === undefined ? {} : { by }) })
+/** The time is that of the transport, with which readers compare it: the clock of this machine may be wrong. */
+const since = async (store: Store, by?: string): Promise<typeof Since.Type> => ({
+  at: new Date(await store.now()).toISOString(),
+  ...(by === undefined ? {} : { by }),
+})
 
 const checkedQueue = (queue: string): string => {
   const checked = checkQueueName(queue)
@@ -35,7 +39,7 @@ const checkedQueue = (queue: string): string => {
 
 /** Pauses a queue, which need not exist yet; `by` is shown as the name of what paused it. Fails with `invalid-input` where the name is no name of a queue. */
 export const pauseQueue = async (store: Store, queue: string, by?: string): Promise<void> => {
-  await store.write([PAUSES.put(checkedQueue(queue), now(by))])
+  await store.write([PAUSES.put(checkedQueue(queue), await since(store, by))])
 }
 
 export const resumeQueue = async (store: Store, queue: string): Promise<void> => {
@@ -80,7 +84,8 @@ export const suspendWorkers = async (
   const { ttl } = options
   const ttlMs = ttl === undefined ? undefined : milliseconds("ttl", ttl)
   if (ttlMs !== undefined && ttlMs < 1_000) refuseInput("ttl", "must be 1 second at least")
-  await store.write([SUSPENSIONS.put(worker === undefined ? EVERY_WORKER : checkedWorker(worker), now(), ttlMs)])
+  const name = worker === undefined ? EVERY_WORKER : checkedWorker(worker)
+  await store.write([SUSPENSIONS.put(name, await since(store), ttlMs)])
 }
 
 /** Ends the suspension of one worker; without a name it ends all suspensions. */
