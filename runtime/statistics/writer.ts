@@ -1,6 +1,6 @@
 /**
- * Writes what a worker has counted into the store, every ten seconds, whatever number of jobs that is. A worker that is
- * killed loses the last ten seconds of it.
+ * Writes what a worker has counted into the store, at its start and every ten seconds, whatever number of jobs that is. A
+ * worker that is killed loses the last ten seconds of it.
  */
 import type { Connection } from "../connection/connection.ts"
 import { generateId } from "../id.ts"
@@ -51,6 +51,7 @@ export class StatisticsWriter {
   #since: number | undefined
   readonly #timer: ReturnType<typeof setInterval>
   #writing: Promise<void> | undefined
+  #ended = false
   /** The causes of failures that the board knows, as they were when this worker last changed them. */
   #known: ReadonlyArray<KnownCause> = []
   /** The minute of which a sample of the queues is known to be stored. */
@@ -62,26 +63,35 @@ export class StatisticsWriter {
     this.#timer.unref()
   }
 
-  /** Writes now, unless a write is under way. Never rejects. */
-  write(): Promise<void> {
-    this.#writing ??= this.#round().finally(() => {
-      this.#writing = undefined
-    })
-    return this.#writing
+  /** Writes that the worker is there, as soon as it is. Never rejects. */
+  begin(): Promise<void> {
+    return this.#once(() => this.#write(false))
   }
 
-  async #round(): Promise<void> {
-    try {
+  /** Writes now, unless a write is under way, or the last one was. Never rejects. */
+  write(): Promise<void> {
+    return this.#once(async () => {
       await this.#write(false)
       await this.#sample()
-    } catch (cause) {
+    })
+  }
+
+  #once(round: () => Promise<void>): Promise<void> {
+    if (this.#ended) return Promise.resolve()
+    const refused = (cause: unknown) =>
       this.#options.log.debug("what this worker has counted could not be written yet", { cause: String(cause) })
-    }
+    this.#writing ??= round()
+      .catch(refused)
+      .finally(() => {
+        this.#writing = undefined
+      })
+    return this.#writing
   }
 
   /** Writes for the last time, with the note that the worker stops in order. Never rejects, and ends within 2 seconds. */
   async end(): Promise<void> {
     clearInterval(this.#timer)
+    this.#ended = true
     const last = (this.#writing ?? Promise.resolve()).then(() => this.#write(true)).catch(() => undefined)
     await Promise.race([last, new Promise((resolve) => setTimeout(resolve, END_MS).unref())])
   }

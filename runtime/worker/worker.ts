@@ -123,7 +123,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       (made) => made.end(),
     )
     const failures = new FailureReporter(log, options.onFailure, options.maxBody)
-    const statistics = yield* statisticsOf(core)
+    const { counter: statistics, writer } = yield* statisticsOf(core)
     const observers = observersOf(core, [
       statistics,
       failures,
@@ -157,6 +157,8 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     ])
     yield* step(() => processes.checkStart(options.actors))
     yield* step(() => registry.begin())
+    // Only what was written once is missed afterwards: a worker may freeze, or be killed, within its first seconds.
+    void told.then(() => writer.begin())
     const askTime = () => ask().then(clock.transportNow)
     yield* maintenanceOf(core, { early, dependents, failures, statistics, askTime })
     const scheduler = yield* schedulerOf(core, askTime, signal)
@@ -280,11 +282,11 @@ const statisticsOf = ({ options, subscription, buffer, snapshot }: Core) =>
       queues: [...subscription.listed],
       concurrency: buffer.concurrency,
     })
-    yield* part(
+    const writer = yield* part(
       () => new StatisticsWriter({ connection, tally, failures, describe, now: clock.transportNow, log }),
       (made) => made.end(),
     )
-    return new StatisticsCounter(tally, failures, new TaskNames(actors, taskNames), clock)
+    return { writer, counter: new StatisticsCounter(tally, failures, new TaskNames(actors, taskNames), clock) }
   })
 
 type DispatcherParts = Pick<

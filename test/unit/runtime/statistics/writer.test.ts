@@ -151,6 +151,22 @@ test("a worker whose clock is an hour off is known since it started", async () =
   expect(Math.abs((await since()) - BEGIN - 5 * MINUTE_MS)).toBeLessThan(MINUTE_MS)
 })
 
+test("a worker is known as soon as it has started, so that it is missed if it freezes right after", async () => {
+  await using service = await serve({
+    transport: `memory://${generateId()}`,
+    actors: [actor("idle", { methods: { run: () => 1 } })],
+    signals: false,
+    logLevel: "none",
+  })
+  await service.ready()
+  const { store } = service.client.connection
+  await expect.poll(async () => (await SLOTS.list(store, 10)).length, { timeout: 3_000 }).toBe(1)
+  const now = await store.now()
+  const { slots } = await new SlotReader(store).read(now, now, now)
+  const missed = goneWorkers(slots, [], now + 30_000)
+  expect(missed.map(({ worker, goodbye = false }) => [worker, goodbye])).toEqual([[service.worker?.name, false]])
+})
+
 test("a cause that goes on stays known, however many others come", async () => {
   const { worker, store, pass } = await board()
   const { writer, fail } = worker("a", "1")
