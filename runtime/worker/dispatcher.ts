@@ -499,7 +499,7 @@ export class Dispatcher {
       (inFlight) => inFlight.id === id && (run === undefined || inFlight.jobRun === run),
     )
     if (undo) {
-      for (const inFlight of matches) inFlight.run?.flow?.cancel()
+      for (const inFlight of matches) inFlight.undo()
       return
     }
     // The process is killed first, so that the run is not given time to heed its signal.

@@ -35,8 +35,11 @@ export interface ExecutorOptions extends PreparationOptions {
 }
 
 /** Opens the journal of a job whose steps may have to be undone. */
-const openFlow = async ({ job, run }: PreparedTask): Promise<void> => {
-  if (!(await job.flow.begin()) || !job.flow.isEnding) return
+const openFlow = async (inFlight: InFlight, { job, run }: PreparedTask): Promise<void> => {
+  if (!(await job.flow.begin())) return
+  // The job may have been cancelled after it was claimed, and before its run was there to be told.
+  if (inFlight.isToUndo) job.flow.cancel()
+  if (!job.flow.isEnding) return
   run.withoutLimits()
   if (run.method.isolation === "inline") await job.useSteps().open()
 }
@@ -97,7 +100,8 @@ export class Executor {
     }
     inFlight.run = run
     // The steps of a job that may have to be undone are read before its handler is called.
-    const opening = run.record.reverts || run.record.undo ? Effect.promise(() => openFlow(ready)) : Effect.void
+    const opening =
+      run.record.reverts || run.record.undo ? Effect.promise(() => openFlow(inFlight, ready)) : Effect.void
     return flatMapNow(opening, () => {
       if (run.stop !== undefined) return Effect.succeed(this.#outcomes.stopped(inFlight, run))
       this.#options.onRun(inFlight)

@@ -48,6 +48,8 @@ export class InFlight {
   isLong = false
   /** Set when the delivery was ended from outside, also before its handler ran. */
   stop: InterruptReason | undefined
+  /** Whether the job was cancelled while this worker had it, and its steps are to be undone. */
+  isToUndo = false
   /** Whether the handler's process was killed because the job was cancelled. */
   killed = false
   /**
@@ -88,6 +90,12 @@ export class InFlight {
   end(reason: InterruptReason): void {
     this.stop ??= reason
     this.run?.end(reason)
+  }
+
+  /** The job was cancelled and its steps are to be undone, also where it is still being prepared. */
+  undo(): void {
+    this.isToUndo = true
+    this.run?.flow?.cancel()
   }
 
   /** Number of the job's run, from the headers; 1 where they do not say. */

@@ -161,6 +161,34 @@ describe("reverting", () => {
     expect(log).toEqual(["a", "waits", "interrupted", "waits", "interrupted", "-a"])
   })
 
+  test("a job that is cancelled while its next attempt is prepared begins no further step", async () => {
+    const log: Array<string> = []
+    const [checking, cancelled] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
+    const validate = async (value: unknown) => {
+      if (log.length > 0) {
+        checking.resolve()
+        await cancelled.promise
+      }
+      return { value }
+    }
+    const run = {
+      input: { "~standard": { version: 1 as const, vendor: "test", validate } },
+      retry: { max: 1, interval: 0 },
+      run: async (_input: unknown, job: Job) => {
+        await job.step("a", () => log.push("a"), { revert: () => void log.push("-a") })
+        if (job.attempt === 1) throw new Declined("no")
+        await job.step("b", () => log.push("b"))
+      },
+    }
+    const { client } = await start([actor("scene", { methods: { run } })])
+    const job = await client.submit("scene.run", { input: {} })
+    await checking.promise
+    await job.cancel()
+    cancelled.resolve()
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "cancelled" })
+    expect(log).toEqual(["a", "-a"])
+  })
+
   test("a revert that fails for good is a dead letter, and a retry goes on reverting", async () => {
     const log: Array<string> = []
     let broken = true

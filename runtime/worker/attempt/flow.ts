@@ -192,7 +192,8 @@ export class Flow implements StepPort, RunFlow {
 
   /** Called when the job is cancelled while this delivery runs it. */
   cancel(): void {
-    if (this.isEnding) return
+    // The handler that is called for its reverts must not have its signal fired: it would not come to all of its steps.
+    if (this.isEnding || this.#run.record.undo !== undefined) return
     this.#cancelled = true
     this.#run.cancel()
   }
