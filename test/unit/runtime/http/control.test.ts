@@ -1,5 +1,5 @@
 /** Commands to workers over HTTP: each is answered, and what is wrong with one is refused by its field, before anything is sent. */
-import { afterEach, expect, test } from "vitest"
+import { afterEach, expect, onTestFinished, test, vi } from "vitest"
 import { eventually } from "../../../support/servers/process.ts"
 import { start, stopAll } from "./harness.ts"
 
@@ -7,7 +7,9 @@ afterEach(stopAll)
 
 test("every question has its answer", async () => {
   const { ask, submit, release } = await start({ name: "one", concurrency: 1 })
-  // The worker fetches nothing behind a handler that has run for a second, so that both come together.
+  // A worker gives back what waits behind a handler that has run for a second: here no time passes, however busy the machine.
+  vi.useFakeTimers({ toFake: ["performance"] })
+  onTestFinished(() => void vi.useRealTimers())
   await submit([
     { task: "work.hold", id: "runs" },
     { task: "work.echo", id: "waits" },
