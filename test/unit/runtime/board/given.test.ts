@@ -102,7 +102,7 @@ test("what an owner extends is not set back by a renewal that was under way", as
   const faults = new Faults()
   const client = await connect(`faulty://${generateId()}`, { transports: { faulty: faultyPlugin(faults) } })
   onTestFinished(() => client.close())
-  const board = client.board("builds", { lease: 1 })
+  const board = client.board("builds", { lease: 4 })
   const job = await board.post("a")
   await board.claim(job, "me")
   const gate = Promise.withResolvers<void>()
