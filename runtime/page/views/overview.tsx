@@ -114,7 +114,11 @@ const FindingRow = ({ finding }: { readonly finding: Finding }): JSX.Element => 
   )
 }
 
-const rate = (perMinute: number): string => (perMinute < 10 ? perMinute.toFixed(1) : whole(perMinute))
+/** A rate that is not 0 is not shown as 0. */
+const rate = (perMinute: number): string => {
+  if (perMinute > 0 && perMinute < 0.05) return "< 0.1"
+  return perMinute < 10 ? perMinute.toFixed(1) : whole(perMinute)
+}
 
 const busyWords = ({ handlers: { busy, all } }: Stats): string => `${whole(busy)} of ${many(all, "handler")} busy`
 
@@ -131,7 +135,7 @@ const Flow = ({ stats }: { readonly stats: Stats | undefined }): JSX.Element => 
   const number = (state: string): string =>
     of?.[state] === undefined ? "–" : `${whole(of[state])}${cutCounts.value.includes(state) ? "+" : ""}`
   const words: Readonly<Record<string, string>> = {
-    deferred: "wait for other jobs",
+    deferred: of?.["deferred"] === 1 ? "waits for other jobs" : "wait for other jobs",
     scheduled: of?.["retrying"] === undefined ? "" : retryWords(of["retrying"], cutCounts.value.includes("retrying")),
     queued: stats?.perMinute === undefined ? "" : `${rate(stats.perMinute.in)} come a minute`,
     // A task that waits in its worker counts as started, and has no handler.

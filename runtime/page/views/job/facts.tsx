@@ -216,7 +216,7 @@ const Input = ({ job, name }: { readonly job: FullJob; readonly name: string }):
 }
 
 export const Steps = ({ job }: { readonly job: FullJob }): JSX.Element => (
-  <Panel title="Every change of state" hint="the last 50 are kept">
+  <Panel title="Changes of state" hint="the last 50">
     <div class="body">
       {job.transitions.length === 0 ? (
         <Empty title="No change is kept" />
