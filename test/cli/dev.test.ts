@@ -166,6 +166,7 @@ import { actor } from "callboard"
 export default actor("ends", { methods: {
   exit: async () => { process.exit(3) },
   wait: async () => { console.log("waiting", process.pid); await new Promise(() => setInterval(() => {}, 1_000)) },
+  rest: async () => { await new Promise((done) => setTimeout(done, 500)) },
   greet: async () => "hello",
 } })`,
   })
@@ -181,8 +182,10 @@ export default actor("ends", { methods: {
   const waits = await project.json<{ id: string }>("submit", "ends.wait")
   const [, pid = ""] = await dev.waitForLine(/^waiting (\d+)/)
   await eventually(async () => (await project.json<{ state: string }>("job", waits.id)).state === "started")
+  // The process reports every 200 ms what runs: it has, once a timer of 500 ms has come to its end in it.
+  expect(await post(url, "ends.rest", {})).toMatchObject({ state: "succeeded" })
   process.kill(Number(pid), "SIGKILL")
-  await dev.waitForLine(/ended by SIGKILL, while it ran ends\.wait …\S+; starting again$/)
+  await dev.waitForLine(/ended by SIGKILL, while it ran ends\.wait …[^;]+; starting again$/)
   dev.kill("SIGTERM")
   expect(await dev.exited).toEqual({ code: 0, signal: null })
 })
