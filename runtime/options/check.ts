@@ -6,23 +6,25 @@ import { refuseInput, refuseUnknown } from "./refuse.ts"
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
+/** Where a problem is: names joined by dots. */
+const pathOf = (path: ReadonlyArray<PropertyKey | { readonly key: PropertyKey }> = []): string =>
+  path.map((key) => String(typeof key === "object" ? key.key : key)).join(".")
+
 /** The first problem of a value: where it is, and what the value must be. */
 export const issueOf = (issue: SchemaIssue.Issue): { readonly path: string; readonly message: string } => {
   const first = format(issue).issues[0]
-  const path = (first?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
   const message = (first?.message ?? "is not valid")
     .replace(/^Missing key$/, "is missing")
     .replace(/^Expected /, "must be ")
     .replaceAll(" | ", " or ")
-  return { path, message }
+  return { path: pathOf(first?.path), message }
 }
 
 /** As {@link issueOf}, but an unknown name comes before every other problem. */
 export const problemOf = (issue: SchemaIssue.Issue): ReturnType<typeof issueOf> & { readonly isUnknown: boolean } => {
   const unknown = format(issue).issues.find(({ message }) => message === "Expected no excess property")
   if (unknown === undefined) return { ...issueOf(issue), isUnknown: false }
-  const path = (unknown.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-  return { path, message: "is not known", isUnknown: true }
+  return { path: pathOf(unknown.path), message: "is not known", isUnknown: true }
 }
 
 const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
@@ -32,6 +34,7 @@ const isFunction = (value: unknown): value is (...args: ReadonlyArray<unknown>) 
 const isSignal = (value: unknown): value is AbortSignal => isObject(value) && "aborted" in value && "reason" in value
 
 export const AnySignal = Schema.declare(isSignal, { expected: "an AbortSignal" })
+
 /** Throws `invalid-input` for a `signal` that is none. */
 export const checkSignal = (signal: unknown): void => {
   if (!isSignal(signal)) refuseInput("signal", "must be an AbortSignal")

@@ -48,7 +48,7 @@ export const Errors = ({ id }: { readonly id: string }): JSX.Element => {
   const set = (name: string, normal: string) => (value: string) =>
     go(withQuery({ [name]: value === normal ? undefined : value, cursor: undefined }), { replace: true })
   useKey("Escape", () => id !== "" && go(listHref()))
-  // On a later page nobody knows how many there are in all.
+  // A later page does not tell how many causes there are in all.
   const count =
     causes.data === undefined || cursor !== undefined
       ? undefined
