@@ -13,7 +13,6 @@ import { findRecord } from "../../jobs/tracking/finding.ts"
 import { type JobView, jobView } from "../../jobs/view.ts"
 import type { Log } from "../../log/log.ts"
 import { cut } from "../../log/log-value.ts"
-import type { DurationInput } from "../../options/duration.ts"
 import type { Headers } from "../../protocol/message.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import { StepEngine } from "../../steps/engine.ts"
@@ -136,25 +135,51 @@ export class JobContext implements Job<unknown> {
     return this.steps
   }
 
-  // These are fields and not methods because handlers destructure their job (`async (input, { progress }) => …`).
-  readonly progress = (fraction: number, detail?: unknown): void => {
+  // Handlers destructure their job (`async (input, { progress }) => …`), so what they call is bound. It is bound when it is
+  // asked for, because most handlers use none of it.
+  get progress(): Job["progress"] {
+    return this.#progress.bind(this)
+  }
+  get patchMeta(): Job["patchMeta"] {
+    return this.#patchMeta.bind(this)
+  }
+  get event(): Job["event"] {
+    return this.#event.bind(this)
+  }
+  get submit(): Job["submit"] {
+    return this.#submit.bind(this)
+  }
+  get actor(): Job["actor"] {
+    return <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
+  }
+  get job(): Job["job"] {
+    return <R = unknown>(id: string): JobHandle<R> => this.#worker.client.job<R>(id)
+  }
+  get parent(): Job["parent"] {
+    return this.#parent.bind(this)
+  }
+  get retry(): Job["retry"] {
+    return retry
+  }
+
+  #progress(fraction: number, detail?: unknown): void {
     const clamped = fractionOf(fraction)
     const json: unknown = detail === undefined ? undefined : JSON.parse(progressDetail(detail))
     this.#run.progress = { fraction: clamped, ...(json === undefined ? {} : { detail: json }), at: Date.now() }
   }
 
-  readonly patchMeta = (patch: Readonly<Record<string, unknown>>): void => {
+  #patchMeta(patch: Readonly<Record<string, unknown>>): void {
     const { record } = this.#run
     this.#run.record = { ...record, meta: changedMeta(this.meta, patch, this.id) }
     this.#run.metaChanges++
   }
 
-  readonly event = (type: string, fields: OwnEventFields = {}): void => {
+  #event(type: string, fields: OwnEventFields = {}): void {
     checkOwnEvent(type, fields, JOB_FIELDS)
     this.#worker.events.emit(type, { ...fields, uuid: this.id })
   }
 
-  readonly submit = (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {
+  #submit(task: string, fields: SubmissionFields = {}): Promise<JobHandle> {
     const { task: parent, trace } = this.#run
     return this.#worker.client.submit(task, fields, {
       parent: { id: this.id, rootId: parent.rootId ?? this.id },
@@ -162,11 +187,7 @@ export class JobContext implements Job<unknown> {
     })
   }
 
-  readonly actor = <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
-
-  readonly job = <R = unknown>(id: string): JobHandle<R> => this.#worker.client.job<R>(id)
-
-  readonly parent = async (): Promise<JobView | undefined> => {
+  async #parent(): Promise<JobView | undefined> {
     const { parentId } = this
     if (parentId === undefined) return undefined
     try {
@@ -177,10 +198,9 @@ export class JobContext implements Job<unknown> {
       throw cause
     }
   }
-
-  readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>
-    new Retry(options)
 }
+
+const retry: Job["retry"] = (options = {}) => new Retry(options)
 
 /** Clamps a progress to 0–1. Throws a `CallboardError` for what is not a finite number. */
 export const fractionOf = (fraction: number): number => {

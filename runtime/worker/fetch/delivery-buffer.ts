@@ -286,7 +286,8 @@ export class DeliveryBuffer {
       if (before === undefined || !precedes(inFlight, before)) break
       at--
     }
-    this.#buffered.splice(at, 0, inFlight)
+    if (at === this.#buffered.length) this.#buffered.push(inFlight)
+    else this.#buffered.splice(at, 0, inFlight)
   }
 
   /** The rank of one of the queues that buffered deliveries came from; each queue is as likely as the others. */
@@ -316,7 +317,8 @@ export class DeliveryBuffer {
     if (isReady) {
       this.#limited--
       this.#granted++
-    } else this.#buffered.splice(at, 1)
+    } else if (at === 0) this.#buffered.shift()
+    else this.#buffered.splice(at, 1)
     this.#lastRank = inFlight.rank
     inFlight.phase = "running"
     this.#running++

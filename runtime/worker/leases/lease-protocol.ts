@@ -67,40 +67,47 @@ export interface RunDetails {
 }
 
 /**
- * Longest run details, in bytes. Longer ones (an absurdly long id) are left out, and the job is recovered when its
- * lease expires.
+ * Longest texts of run details, in characters. Longer ones (an absurdly long id) are left out, and the job is recovered
+ * when its lease expires.
  */
-const NOTE_BYTES = 2_048
-const TIMES_BYTES = 16
+const NOTE_LENGTH = 1_024
+
+/** The numbers in shared memory. */
+const TURN = 0
+const LEFT_MS = 1
+const NOTED_TURN = 2
+const STARTED_AT = 3
+const HARD_SECONDS = 4
+const REJECTS = 5
+const KEEP_MS = 6
+const LENGTH = 7
+const NUMBERS = 8
 
 /**
  * Memory that the main thread writes and the lease thread reads, since a blocked thread sends no messages: a counter of
- * heartbeats, the time that was left until the earliest hard limit, and the handler that was called last. It contains
- * no time of day, which may be changed, and no monotonic time, which starts at another value in each thread.
+ * heartbeats, the time that was left until the earliest hard limit, and the handler that was called last. What is left
+ * is measured by no time of day, which may be changed, and by no monotonic time, which starts at another value in each
+ * thread.
  */
 export class SharedHeartbeat {
   readonly buffer: SharedArrayBuffer
-  readonly #times: Float64Array
-  readonly #note: Uint8Array
-  readonly #length: Uint32Array
+  readonly #numbers: Float64Array
+  /** Fence, token and id of the handler, a line each: characters, because encoding them takes longer than writing them. */
+  readonly #note: Uint16Array
   /** Earliest hard limit; used in the main thread. */
   #deadline = Number.POSITIVE_INFINITY
   /** The heartbeat that was seen last, and when; used in the lease thread. */
   #seen = { turn: 0, at: 0 }
-  readonly #encoder = new TextEncoder()
-  /** Buffer for encoding, because `encodeInto` does not accept shared memory. */
-  readonly #draft = new Uint8Array(NOTE_BYTES)
 
-  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(TIMES_BYTES + 8 + NOTE_BYTES)) {
+  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(8 * NUMBERS + 2 * NOTE_LENGTH)) {
     this.buffer = buffer
-    this.#times = new Float64Array(buffer, 0, 2)
-    this.#length = new Uint32Array(buffer, TIMES_BYTES, 1)
-    this.#note = new Uint8Array(buffer, TIMES_BYTES + 8, NOTE_BYTES)
+    this.#numbers = new Float64Array(buffer, 0, NUMBERS)
+    this.#note = new Uint16Array(buffer, 8 * NUMBERS, NOTE_LENGTH)
   }
 
   beat(): void {
-    this.#times[1] = this.#deadline - performance.now()
-    this.#times[0] = (this.#times[0] ?? 0) + 1
+    this.#numbers[LEFT_MS] = this.#deadline - performance.now()
+    this.#numbers[TURN] = (this.#numbers[TURN] ?? 0) + 1
   }
 
   /** Sets the earliest hard limit, by `performance.now()`. */
@@ -111,16 +118,17 @@ export class SharedHeartbeat {
 
   /** Stores the details of the handler that is about to be called. */
   note(run: RunDetails): void {
-    const text = `${this.#times[0]}\n${run.startedAt}\n${run.hardSeconds}\n${run.rejects ? 1 : 0}\n${run.keepMs}\n${run.fence}\n${run.token}\n${run.id}`
-    const { read, written } = this.#encoder.encodeInto(text, this.#draft)
-    if (read < text.length) {
-      // A truncated id could name another job, so no details are stored, and those of the previous run are removed.
-      this.#length[0] = 0
-      return
-    }
-    // The whole of it, because a view of its part takes longer than copying all.
-    this.#note.set(this.#draft)
-    this.#length[0] = written
+    const numbers = this.#numbers
+    const text = `${run.fence}\n${run.token}\n${run.id}`
+    // A truncated id could name another job, so no details are stored, and those of the previous run are removed.
+    numbers[LENGTH] = text.length > NOTE_LENGTH ? 0 : text.length
+    if (text.length > NOTE_LENGTH) return
+    for (let at = 0; at < text.length; at++) this.#note[at] = text.charCodeAt(at)
+    numbers[NOTED_TURN] = numbers[TURN] ?? 0
+    numbers[STARTED_AT] = run.startedAt
+    numbers[HARD_SECONDS] = run.hardSeconds
+    numbers[REJECTS] = run.rejects ? 1 : 0
+    numbers[KEEP_MS] = run.keepMs
   }
 
   /**
@@ -128,21 +136,12 @@ export class SharedHeartbeat {
    * its own hard limit. Otherwise another one may block it. `now`: in milliseconds since the epoch.
    */
   lastRun(now: number): RunDetails | undefined {
-    const length = this.#length[0] ?? 0
-    if (length === 0) return undefined
-    const text = new TextDecoder().decode(this.#note.slice(0, length))
-    const [turn, startedAt, hardSeconds, rejects, keepMs, fence, token, ...id] = text.split("\n")
+    const [turn, , noted, startedAt = 0, hardSeconds = 0, rejects, keepMs = 0, length = 0] = this.#numbers
+    if (length === 0 || (noted !== turn && startedAt + hardSeconds * 1_000 > now)) return undefined
+    const text = String.fromCharCode(...this.#note.slice(0, length))
+    const [fence, token, ...id] = text.split("\n")
     if (fence === undefined || token === undefined || id.length === 0) return undefined
-    if (Number(turn) !== this.#times[0] && Number(startedAt) + Number(hardSeconds) * 1_000 > now) return undefined
-    return {
-      startedAt: Number(startedAt),
-      hardSeconds: Number(hardSeconds),
-      rejects: rejects === "1",
-      keepMs: Number(keepMs),
-      fence,
-      token,
-      id: id.join("\n"),
-    }
+    return { startedAt, hardSeconds, rejects: rejects === 1, keepMs, fence, token, id: id.join("\n") }
   }
 
   /**
@@ -150,7 +149,7 @@ export class SharedHeartbeat {
    * `performance.now()`.
    */
   isBlocked(now: number): boolean {
-    const [turn = 0, leftMs = 0] = this.#times
+    const [turn = 0, leftMs = 0] = this.#numbers
     if (turn !== this.#seen.turn) this.#seen = { turn, at: now }
     return turn > 0 && now > this.#seen.at + leftMs + GRACE_MS && leftMs > -GRACE_MS / 2
   }
