@@ -4,9 +4,13 @@ import * as Exit from "effect/Exit"
 
 const isDone = <A, E>(effect: Effect.Effect<A, E>): effect is Exit.Exit<A, E> => Exit.isExit(effect)
 
+/** Whether an Effect has succeeded already. What follows can then be called without a closure for it. */
+export const hasSucceeded = <A, E>(effect: Effect.Effect<A, E>): effect is Exit.Success<A, E> =>
+  isDone(effect) && Exit.isSuccess(effect)
+
 /** Like `Effect.flatMap`, without a fiber where `effect` has succeeded already. */
 export const flatMapNow = <A, B, E>(effect: Effect.Effect<A, E>, next: (value: A) => Effect.Effect<B, E>) =>
-  isDone(effect) && Exit.isSuccess(effect) ? next(effect.value) : Effect.flatMap(effect, next)
+  hasSucceeded(effect) ? next(effect.value) : Effect.flatMap(effect, next)
 
 /**
  * Runs an Effect and calls back with its exit: in the same turn where it is done already, else from a fiber of its own.
@@ -15,7 +19,3 @@ export const runNow = <A, E>(effect: Effect.Effect<A, E>, done: (exit: Exit.Exit
   if (isDone(effect)) done(effect)
   else Effect.runFork(effect).addObserver(done)
 }
-
-/** The exit of a call as {@link runNow} gives it: at once where it is done already. */
-export const exitNow = <A, E>(effect: Effect.Effect<Exit.Exit<A, E>>): Exit.Exit<A, E> | Promise<Exit.Exit<A, E>> =>
-  isDone(effect) && Exit.isSuccess(effect) ? effect.value : Effect.runPromise(effect)

@@ -163,6 +163,7 @@ export class Dispatcher {
       take: (inFlight, record) => options.early.take(inFlight, record, (settlement) => this.#ender.settle(settlement)),
       onFinished: (record) => options.dependents.stored(record),
       onRun: (inFlight) => this.#handlerStarts(inFlight),
+      onExecuted: (inFlight, settlement) => this.#executed(inFlight, settlement),
       onDeferral: (deferral) => this.deferrals.note(deferral),
       putOff: (refusal) => {
         buffer.putOff()
@@ -330,15 +331,11 @@ export class Dispatcher {
           return
         }
         if (inFlight === ready) this.#limiter.grant(inFlight)
-        this.#process(inFlight)
+        this.#executor.execute(inFlight)
       }
     } finally {
       this.#pumping = false
     }
-  }
-
-  #process(inFlight: InFlight): void {
-    this.#executor.execute(inFlight, (settlement) => this.#executed(inFlight, settlement))
   }
 
   #executed(inFlight: InFlight, settlement: AttemptEnd | undefined): void {

@@ -4,21 +4,22 @@
  */
 
 import * as Cause from "effect/Cause"
-import * as Effect from "effect/Effect"
+import type * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { ErasedMethod } from "../actor/actor.ts"
 import { acksEarly } from "../actor/definition.ts"
-import { flatMapNow, runNow } from "../async/now.ts"
-import { jobError, KnownFailure } from "../jobs/outcome/job-error.ts"
+import { hasSucceeded, runNow } from "../async/now.ts"
+import { jobError, KnownFailure, readable } from "../jobs/outcome/job-error.ts"
 import * as settlement from "../jobs/outcome/settlement.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { AttemptEnd } from "../transport/lift/transport.ts"
-import { attempt, runStoppedHook } from "./attempt/attempt.ts"
+import { AttemptFault, attempt, runStoppedHook } from "./attempt/attempt.ts"
 import { NOTHING_TO_SETTLE, SettledWithoutRun, UNCLAIMED_DELAY_MS } from "./attempt/claim.ts"
 import type { FlowOutcomes } from "./attempt/flow.ts"
+import type { OnExit } from "./attempt/invocation.ts"
 import { MethodSettingsCache, type TimeLimits } from "./attempt/method-settings.ts"
 import { OutcomeDecider } from "./attempt/outcome-decider.ts"
-import { Preparation, type PreparationOptions, PreparedTask } from "./attempt/preparation.ts"
+import { Preparation, type PreparationOptions, type PreparedTask } from "./attempt/preparation.ts"
 import type { InFlight, Run } from "./in-flight.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import type { EarlyAckResult } from "./settlement/early-acks.ts"
@@ -32,6 +33,8 @@ export interface ExecutorOptions extends PreparationOptions {
   readonly take: (inFlight: InFlight, record: JobRecord) => Promise<EarlyAckResult>
   /** Called when a handler is about to be called. */
   readonly onRun: (inFlight: InFlight) => void
+  /** Called at the end of each delivery with its settlement, `undefined` when there is nothing to settle. Must not throw. */
+  readonly onExecuted: (inFlight: InFlight, settlement: AttemptEnd | undefined) => void
 }
 
 /** Opens the journal of a job whose steps may have to be undone. */
@@ -65,67 +68,122 @@ export class Executor {
   }
 
   /**
-   * Runs a delivery to its end and calls back with its settlement, `undefined` when there is nothing to settle. A handler
-   * that is a plain function is called without a fiber. Never throws.
+   * Runs a delivery to its end, and calls `onExecuted` with its settlement. What is there at once, or comes with the promise
+   * of a handler, needs neither a fiber nor, for each step, a closure. Never throws.
    */
-  execute(inFlight: InFlight, done: (settlement: AttemptEnd | undefined) => void): void {
-    let running: Effect.Effect<AttemptEnd | undefined>
+  execute(inFlight: InFlight): void {
     try {
-      running = flatMapNow(this.#preparation.prepare(inFlight), (ready) =>
-        ready instanceof PreparedTask ? this.#start(inFlight, ready) : Effect.succeed(ready.settlement),
-      )
+      const preparing = this.#preparation.prepare(inFlight)
+      if (hasSucceeded(preparing)) this.#prepared(inFlight, preparing.value)
+      else this.#prepareLater(inFlight, preparing)
     } catch (thrown) {
-      running = Effect.die(thrown)
+      this.#faulted(inFlight, Cause.die(thrown))
     }
-    runNow(running, (exit) => done(Exit.isSuccess(exit) ? exit.value : this.#fault(inFlight, exit.cause)))
+  }
+
+  #prepareLater(inFlight: InFlight, preparing: Effect.Effect<PreparedTask | SettledWithoutRun>): void {
+    runNow(preparing, (exit) => {
+      if (Exit.isFailure(exit)) this.#faulted(inFlight, exit.cause)
+      else this.#guarded(inFlight, () => this.#prepared(inFlight, exit.value))
+    })
+  }
+
+  /** Does a step that comes later. What it throws is an error of the worker itself. */
+  #guarded(inFlight: InFlight, step: () => void): void {
+    try {
+      step()
+    } catch (thrown) {
+      this.#faulted(inFlight, Cause.die(thrown))
+    }
+  }
+
+  #faulted(inFlight: InFlight, cause: Cause.Cause<unknown>): void {
+    this.#options.onExecuted(inFlight, this.#fault(inFlight, cause))
   }
 
   /** Acks the task early where its method asks for that, and calls its handler. */
-  #start(inFlight: InFlight, ready: PreparedTask): Effect.Effect<AttemptEnd | undefined> {
+  #prepared(inFlight: InFlight, ready: PreparedTask | SettledWithoutRun): void {
+    if (ready instanceof SettledWithoutRun) {
+      this.#options.onExecuted(inFlight, ready.settlement)
+      return
+    }
     inFlight.onRelease(ready.actor.enter())
-    return inFlight.stop === undefined && acksEarly(ready.run.method)
-      ? Effect.flatMap(
-          Effect.promise(() => this.#take(inFlight, ready.run)),
-          (decided) => (decided === undefined ? this.#run(inFlight, ready) : Effect.succeed(decided.settlement)),
-        )
-      : this.#run(inFlight, ready)
+    if (inFlight.stop === undefined && acksEarly(ready.run.method)) this.#takeFirst(inFlight, ready)
+    else this.#run(inFlight, ready)
   }
 
-  #run(inFlight: InFlight, ready: PreparedTask): Effect.Effect<AttemptEnd | undefined> {
+  #takeFirst(inFlight: InFlight, ready: PreparedTask): void {
+    this.#take(inFlight, ready.run).then(
+      (decided) =>
+        this.#guarded(inFlight, () =>
+          decided === undefined ? this.#run(inFlight, ready) : this.#options.onExecuted(inFlight, decided.settlement),
+        ),
+      (thrown: unknown) => this.#faulted(inFlight, Cause.die(thrown)),
+    )
+  }
+
+  #run(inFlight: InFlight, ready: PreparedTask): void {
     const { run } = ready
     // The delivery was ended from outside while it was being prepared, so its handler is not called.
     if (inFlight.stop !== undefined) {
       run.end(inFlight.stop)
-      return Effect.succeed(this.#outcomes.stopped(inFlight, run))
+      this.#options.onExecuted(inFlight, this.#outcomes.stopped(inFlight, run))
+      return
     }
     inFlight.run = run
     // The steps of a job that may have to be undone are read before its handler is called.
-    const opening =
-      run.record.reverts || run.record.undo ? Effect.promise(() => openFlow(inFlight, ready)) : Effect.void
-    return flatMapNow(opening, () => {
-      if (run.stop !== undefined) return Effect.succeed(this.#outcomes.stopped(inFlight, run))
-      this.#options.onRun(inFlight)
-      inFlight.called = true
-      return flatMapNow(this.#call(ready), (exit) => this.#ended(inFlight, ready, exit))
-    })
+    if (run.record.reverts || run.record.undo) this.#openFirst(inFlight, ready)
+    else this.#call(inFlight, ready)
   }
 
-  #ended(inFlight: InFlight, { run, job }: PreparedTask, exit: Exit.Exit<unknown, unknown>) {
-    const decided = this.#outcomes.decide(inFlight, run, exit)
-    const settled = job.hasFlow ? job.flow.settled(decided, this.#outcomesOf(inFlight, run), !hasDied(exit)) : decided
+  #openFirst(inFlight: InFlight, ready: PreparedTask): void {
+    openFlow(inFlight, ready).then(
+      () => this.#guarded(inFlight, () => this.#call(inFlight, ready)),
+      (thrown: unknown) => this.#faulted(inFlight, Cause.die(thrown)),
+    )
+  }
+
+  #call(inFlight: InFlight, ready: PreparedTask): void {
+    const { run, input, job, actor } = ready
+    if (run.stop !== undefined) {
+      this.#options.onExecuted(inFlight, this.#outcomes.stopped(inFlight, run))
+      return
+    }
+    this.#options.onRun(inFlight)
+    inFlight.called = true
+    const done: OnExit = (exit) => this.#ended(inFlight, ready, exit)
+    if (run.method.isolation === "inline") attempt(run, input, job, done)
+    else this.#options.processes.run(actor.definition, run, input, job, done)
+  }
+
+  #ended(inFlight: InFlight, ready: PreparedTask, exit: Exit.Exit<unknown, unknown>): void {
+    const { run, job } = ready
+    let settled: AttemptEnd | undefined
+    try {
+      const fault = Exit.isFailure(exit) ? readable(Cause.squash(exit.cause)) : undefined
+      if (fault instanceof AttemptFault) throw fault.cause
+      const decided = this.#outcomes.decide(inFlight, run, exit)
+      settled = job.hasFlow ? job.flow.settled(decided, this.#outcomesOf(inFlight, run), !hasDied(exit)) : decided
+    } catch (thrown) {
+      this.#faulted(inFlight, Cause.die(thrown))
+      return
+    }
     const isCancelled = run.stop === "cancelled" || settled?.record?.state === "cancelled"
-    return flatMapNow(isCancelled ? runStoppedHook(run.method, job) : Effect.void, () => Effect.succeed(settled))
+    if (isCancelled) this.#stopped(inFlight, ready, settled)
+    else this.#options.onExecuted(inFlight, settled)
+  }
+
+  /** Calls `onStopped` of a cancelled job. */
+  #stopped(inFlight: InFlight, { run, job }: PreparedTask, settled: AttemptEnd | undefined): void {
+    runNow(runStoppedHook(run.method, job), (exit) => {
+      if (Exit.isFailure(exit)) this.#faulted(inFlight, exit.cause)
+      else this.#options.onExecuted(inFlight, settled)
+    })
   }
 
   #outcomesOf(inFlight: InFlight, run: Run): FlowOutcomes {
     const attempt = () => this.#outcomes.attempt(inFlight, run)
     return { attempt, givenUp: (error, dead) => this.#outcomes.givenUp(attempt(), run.embed, error, dead) }
-  }
-
-  #call({ run, input, job, actor }: PreparedTask): Effect.Effect<Exit.Exit<unknown, unknown>> {
-    return run.method.isolation === "inline"
-      ? attempt(run, input, job)
-      : this.#options.processes.run(actor.definition, run, input, job)
   }
 
   /**

@@ -9,12 +9,12 @@ import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { Ignore, type Job, type JobState, Reject, Retry } from "../../actor/job.ts"
-import { flatMapNow } from "../../async/now.ts"
+import { runNow } from "../../async/now.ts"
 import { jobError, KnownFailure, readable } from "../../jobs/outcome/job-error.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { jsonForm } from "../../protocol/codec/json.ts"
 import type { StepEngine } from "../../steps/engine.ts"
-import { type Invocation, invoke, invokeHook, validate } from "./invocation.ts"
+import { type Invocation, invoke, invokeHook, type OnExit, validate } from "./invocation.ts"
 
 /** The part of a run that an attempt reads and changes. */
 export interface AttemptedRun extends Invocation {
@@ -35,77 +35,154 @@ export interface AttemptedJob extends Job {
   useSteps(): StepEngine
 }
 
-/**
- * Succeeds with the JSON form of the checked result; of one that has none, with a text that says why. Fails with what the
- * handler threw, with a {@link KnownFailure} for a result that cannot be kept and that other tasks get, or with what a hook
- * threw, which counts as if the handler had thrown it.
- */
-export const attempt = (run: AttemptedRun, input: unknown, job: AttemptedJob): Effect.Effect<AttemptExit> =>
-  flatMapNow(
-    invoke(run, job, () => run.method.run(input, job)),
-    (answered) => {
-      job.hasReturned = true
-      // A handler that goes on after its attempt may still come to a first step, and stays there.
-      const steps = run.pending === undefined ? job.steps : job.useSteps()
-      return steps === undefined ? ended(run, answered, job) : afterSteps(run, answered, job, steps)
-    },
-  )
+/** An error of the worker itself while it carried out an attempt. */
+export class AttemptFault extends Error {
+  readonly _tag = "AttemptFault"
+  override readonly name = "AttemptFault"
+  override readonly cause: unknown
 
-const ended = (run: AttemptedRun, exit: AttemptExit, job: AttemptedJob): Effect.Effect<AttemptExit> =>
-  Exit.isFailure(exit) ? failed(run, exit.cause, job) : returned(run, exit.value, job)
-
-/** The steps that the handler has begun end first. Of an attempt that was stopped, or that undid its steps, nothing else counts. */
-const afterSteps = (run: AttemptedRun, answered: AttemptExit, job: AttemptedJob, steps: StepEngine) =>
-  Effect.flatMap(
-    Effect.promise(() => steps.finish(answered)),
-    (exit) => {
-      run.pending = steps.pending(run.pending)
-      return steps.isStopped ? Effect.succeed(exit) : ended(run, exit, job)
-    },
-  )
+  constructor(cause: unknown) {
+    super("an attempt could not be carried out")
+    this.cause = cause
+  }
+}
 
 type AttemptExit = Exit.Exit<unknown, unknown>
 
-/** The handler has returned a value: checks it, and calls `onSuccess`. */
-const returned = (run: AttemptedRun, value: unknown, job: AttemptedJob): Effect.Effect<AttemptExit> => {
-  const { output, onSuccess } = run.method
-  const checking = output === undefined ? Effect.succeed(Result.succeed(value)) : validate(output, value)
-  return flatMapNow(checking, (checked) => {
-    if (Result.isFailure(checked)) return failed(run, Cause.fail(invalidResult(checked.failure)), job)
-    // The JSON form is made before `onSuccess` runs, because the hook may change the value that it gets.
-    const form = jsonForm(checked.success, "result")
-    if (Result.isFailure(form)) {
-      // A placeholder is enough for people who look at the job, but not for a follow-up task that computes with the
-      // result.
-      if (run.handsOn) return failed(run, Cause.fail(unserialisable(form.failure.message)), job)
-      job.log.warn("its result cannot be kept", { cause: form.failure.message })
+/**
+ * Carries out an attempt. The exit that `done` gets, once, has the JSON form of the checked result; of one that has none, a
+ * text that says why. It fails with what the handler threw, with a {@link KnownFailure} for a result that cannot be kept and
+ * that other tasks get, with what a hook threw, which counts as if the handler had thrown it, or with an
+ * {@link AttemptFault}.
+ */
+export const attempt = (run: AttemptedRun, input: unknown, job: AttemptedJob, done: OnExit): void =>
+  invoke(
+    run,
+    job,
+    () => run.method.run(input, job),
+    (answered) => {
+      try {
+        job.hasReturned = true
+        // A handler that goes on after its attempt may still come to a first step, and stays there.
+        const steps = run.pending === undefined ? job.steps : job.useSteps()
+        if (steps === undefined) ended(run, answered, job, done)
+        else afterSteps(run, answered, job, steps, done)
+      } catch (thrown) {
+        done(Exit.fail(new AttemptFault(thrown)))
+      }
+    },
+  )
+
+/** A function that takes what comes later. What it throws is an {@link AttemptFault}. */
+const guarded =
+  <A>(done: OnExit, next: (value: A) => void): ((value: A) => void) =>
+  (value) => {
+    try {
+      next(value)
+    } catch (thrown) {
+      done(Exit.fail(new AttemptFault(thrown)))
     }
-    const kept = Result.isSuccess(form) ? form.success : `Unserializable return value: ${form.failure.message}`
-    const exit: Effect.Effect<AttemptExit> = Effect.succeed(Exit.succeed(kept))
-    if (onSuccess === undefined || run.isOver) return exit
-    job.state = "succeeded"
-    const hook = invokeHook(run, job, () => onSuccess(checked.success, job))
-    return flatMapNow(hook, (hooked) => (Exit.isFailure(hooked) ? failed(run, hooked.cause, job) : exit))
-  })
+  }
+
+const ended = (run: AttemptedRun, exit: AttemptExit, job: AttemptedJob, done: OnExit): void => {
+  if (Exit.isFailure(exit)) failed(run, exit.cause, job, done)
+  else returned(run, exit.value, job, done)
 }
 
-const failed = Effect.fnUntraced(function* (
+/** The steps that the handler has begun end first. Of an attempt that was stopped, or that undid its steps, nothing else counts. */
+const afterSteps = (
   run: AttemptedRun,
-  cause: Cause.Cause<unknown>,
+  answered: AttemptExit,
   job: AttemptedJob,
-): Effect.fn.Return<AttemptExit> {
+  steps: StepEngine,
+  done: OnExit,
+): void => {
+  const finished = guarded(done, (exit: AttemptExit) => {
+    run.pending = steps.pending(run.pending)
+    if (steps.isStopped) done(exit)
+    else ended(run, exit, job, done)
+  })
+  steps.finish(answered).then(finished, (thrown: unknown) => done(Exit.fail(new AttemptFault(thrown))))
+}
+
+/** The handler has returned a value, which is checked. */
+const returned = (run: AttemptedRun, value: unknown, job: AttemptedJob, done: OnExit): void => {
+  const { output } = run.method
+  if (output === undefined) kept(run, value, job, done)
+  else check(run, output, value, job, done)
+}
+
+const check = (
+  run: AttemptedRun,
+  output: NonNullable<ErasedMethod["output"]>,
+  value: unknown,
+  job: AttemptedJob,
+  done: OnExit,
+): void =>
+  runNow(
+    validate(output, value),
+    guarded(done, (exit) => {
+      if (Exit.isFailure(exit)) throw Cause.squash(exit.cause)
+      const checked = exit.value
+      if (Result.isSuccess(checked)) kept(run, checked.success, job, done)
+      else failed(run, Cause.fail(invalidResult(checked.failure)), job, done)
+    }),
+  )
+
+/** The result is as its method promises: keeps its JSON form, and calls `onSuccess`. */
+const kept = (run: AttemptedRun, value: unknown, job: AttemptedJob, done: OnExit): void => {
+  // The JSON form is made before `onSuccess` runs, because the hook may change the value that it gets.
+  const form = jsonForm(value, "result")
+  if (Result.isFailure(form)) {
+    // A placeholder is enough for people who look at the job, but not for a follow-up task that computes with the
+    // result.
+    if (run.handsOn) {
+      failed(run, Cause.fail(unserialisable(form.failure.message)), job, done)
+      return
+    }
+    job.log.warn("its result cannot be kept", { cause: form.failure.message })
+  }
+  const exit = Exit.succeed(
+    Result.isSuccess(form) ? form.success : `Unserializable return value: ${form.failure.message}`,
+  )
+  if (run.method.onSuccess === undefined || run.isOver) done(exit)
+  else callOnSuccess(run, run.method.onSuccess, value, exit, job, done)
+}
+
+const callOnSuccess = (
+  run: AttemptedRun,
+  onSuccess: NonNullable<ErasedMethod["onSuccess"]>,
+  value: unknown,
+  exit: AttemptExit,
+  job: AttemptedJob,
+  done: OnExit,
+): void => {
+  job.state = "succeeded"
+  const hooked = guarded(done, (answered: AttemptExit) => {
+    if (Exit.isFailure(answered)) failed(run, answered.cause, job, done)
+    else done(exit)
+  })
+  invokeHook(run, job, () => onSuccess(value, job), hooked)
+}
+
+const failed = (run: AttemptedRun, cause: Cause.Cause<unknown>, job: AttemptedJob, done: OnExit): void => {
   const { onFailure } = run.method
   const thrown = readable(Cause.squash(cause))
-  if (onFailure === undefined || run.isOver || isRequest(thrown)) return Exit.failCause(cause)
+  if (onFailure === undefined || run.isOver || isRequest(thrown)) {
+    done(Exit.failCause(cause))
+    return
+  }
   job.state = "failed"
-  const hooked = yield* invokeHook(run, job, () => onFailure(thrown, job))
-  if (Exit.isSuccess(hooked)) return Exit.failCause(cause)
-  // An error that must not be retried stays final when its `onFailure` hook fails as well.
-  const raised = readable(Cause.squash(hooked.cause))
-  const final = (thrown instanceof KnownFailure && thrown.final) || thrown instanceof Reject
-  const speaks = isRequest(raised) || raised instanceof Reject
-  return final && !speaks ? Exit.fail(new KnownFailure(jobError(raised), true)) : hooked
-})
+  const hooked = guarded(done, (answered: AttemptExit) => {
+    if (Exit.isSuccess(answered)) return done(Exit.failCause(cause))
+    // An error that must not be retried stays final when its `onFailure` hook fails as well.
+    const raised = readable(Cause.squash(answered.cause))
+    const final = (thrown instanceof KnownFailure && thrown.final) || thrown instanceof Reject
+    const speaks = isRequest(raised) || raised instanceof Reject
+    done(final && !speaks ? Exit.fail(new KnownFailure(jobError(raised), true)) : answered)
+  })
+  invokeHook(run, job, () => onFailure(thrown, job), hooked)
+}
 
 /** Whether the handler threw `Retry` or `Ignore`, which request an outcome and are no failures. */
 const isRequest = (thrown: unknown): boolean => thrown instanceof Retry || thrown instanceof Ignore
@@ -135,10 +212,15 @@ export const runStoppedHook = Effect.fnUntraced(function* (
   // The hook gets an invocation of its own, because the run's one may still hold a handler that ignored its
   // cancellation.
   const hook: Invocation = { interrupt: undefined, pending: undefined }
-  const exit = yield* Effect.timeoutOption(
-    invokeHook(hook, job, () => onStopped(job)),
-    limitMs,
+  const called = Effect.callback<AttemptExit>((resume) =>
+    invokeHook(
+      hook,
+      job,
+      () => onStopped(job),
+      (answered) => resume(Effect.succeed(answered)),
+    ),
   )
+  const exit = yield* Effect.timeoutOption(called, limitMs)
   if (Option.isNone(exit)) {
     hook.interrupt?.()
     job.log.error(`onStopped has not ended within ${limitMs / 1000} s and is not waited for any longer`)

@@ -14,6 +14,7 @@ import * as References from "effect/References"
 import * as Result from "effect/Result"
 import type { Job } from "../../actor/job.ts"
 import type { JobLog } from "../../actor/step.ts"
+import { runNow } from "../../async/now.ts"
 import { isPromiseLike } from "../../async/timers.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import { firstIssue, type InvalidValue } from "../../options/json-schema.ts"
@@ -29,28 +30,56 @@ export interface Invocation {
   readonly trace?: Trace | undefined
 }
 
-/** Calls at once. The exit holds the result or the error. What an Effect logs is logged as lines of the job. */
+/** Takes the exit of a call. It must not throw. */
+export type OnExit = (exit: Exit.Exit<unknown, unknown>) => void
+
+/** Calls something in a context of its own, as `AsyncLocalStorage.run` does. */
+type Within = <A>(work: () => A) => A
+
+/**
+ * Calls at once, and hands the result or the error to `done`: in the same turn where the call returns neither a promise nor
+ * an Effect. What an Effect logs is logged as lines of the job.
+ */
 export const invoke = (
   run: Invocation,
   job: Pick<Job, "log">,
   call: () => unknown,
-): Effect.Effect<Exit.Exit<unknown, unknown>> => {
-  const { trace } = run
+  done: OnExit,
+  within?: Within,
+): void => {
+  let now: Exit.Exit<unknown, unknown> | undefined
   try {
-    const answer = trace === undefined ? call() : trace.within(call)
+    const answer = inContext(run, within, call)
     // An answer that throws when it is touched, such as a revoked proxy, is a failure of the call.
-    if (!isEffect(answer))
-      return isPromiseLike(answer) ? settled(run, Promise.resolve(answer)) : Effect.succeed(Exit.succeed(answer))
-    const effect = logsTo(() => job.log)(answer)
-    const fiber =
-      trace === undefined
-        ? Effect.runFork(effect)
-        : trace.within(() => Effect.runFork(Effect.withParentSpan(effect, trace.parent)))
-    run.interrupt = () => fiber.interruptUnsafe()
-    return Fiber.await(fiber)
+    if (isEffect(answer)) fork(run, job, answer, done, within)
+    else if (isPromiseLike(answer)) settle(run, Promise.resolve(answer), done)
+    else now = Exit.succeed(answer)
   } catch (thrown) {
-    return Effect.succeed(Exit.fail(thrown))
+    now = Exit.fail(thrown)
   }
+  if (now !== undefined) done(now)
+}
+
+const inContext = <A>({ trace }: Invocation, within: Within | undefined, work: () => A): A => {
+  if (within !== undefined) return within(() => (trace === undefined ? work() : trace.within(work)))
+  return trace === undefined ? work() : trace.within(work)
+}
+
+/** The exit of a call, or a promise of it. */
+export const invokeNow = (
+  run: Invocation,
+  job: Pick<Job, "log">,
+  call: () => unknown,
+): Exit.Exit<unknown, unknown> | Promise<Exit.Exit<unknown, unknown>> => {
+  let now: Exit.Exit<unknown, unknown> | undefined
+  let done: OnExit = (exit) => {
+    now = exit
+  }
+  invoke(run, job, call, (exit) => done(exit))
+  if (now !== undefined) return now
+  return new Promise((resolve) => {
+    done = resolve
+  })
 }
 
 /** Whether a call that has not ended is an Effect. */
@@ -61,7 +90,8 @@ export const isEffectCall = ({ interrupt, pending }: Invocation): boolean =>
 const hooks = new AsyncLocalStorage<Pick<Job, "log">>()
 
 /** Calls a hook, as {@link invoke} calls. The context tells the job's steps that they are begun in a hook. */
-export const invokeHook: typeof invoke = (run, job, call) => hooks.run(job, () => invoke(run, job, call))
+export const invokeHook = (run: Invocation, job: Pick<Job, "log">, call: () => unknown, done: OnExit): void =>
+  invoke(run, job, call, done, (work) => hooks.run(job, work))
 
 /** Whether the caller runs inside a hook of this job. */
 export const isInHookOf = (job: Pick<Job, "log">): boolean => hooks.getStore() === job
@@ -72,20 +102,43 @@ export const isInHookOf = (job: Pick<Job, "log">): boolean => hooks.getStore() =
  */
 const isEffect = (answer: unknown): answer is Effect.Effect<unknown, unknown> => Effect.isEffect(answer)
 
-const settled = (run: Invocation, promise: Promise<unknown>): Effect.Effect<Exit.Exit<unknown, unknown>> => {
+/** Runs an Effect in a fiber of its own. `done` is called in the context of the caller, which another fiber keeps. */
+const fork = (
+  run: Invocation,
+  job: Pick<Job, "log">,
+  answer: Effect.Effect<unknown, unknown>,
+  done: OnExit,
+  within: Within | undefined,
+): void => {
+  const { trace } = run
+  const effect = logsTo(() => job.log)(answer)
+  const fiber = inContext(run, within, () =>
+    Effect.runFork(trace === undefined ? effect : Effect.withParentSpan(effect, trace.parent)),
+  )
+  run.interrupt = () => fiber.interruptUnsafe()
+  runNow(Fiber.await(fiber), (exit) => done(Exit.isSuccess(exit) ? exit.value : exit))
+}
+
+const settle = (run: Invocation, promise: Promise<unknown>, done: OnExit): void => {
   run.pending = promise
-  return Effect.callback<Exit.Exit<unknown, unknown>>((resume) => {
-    const done = (exit: Exit.Exit<unknown, unknown>) => {
+  let isOver = false
+  const end = (exit: Exit.Exit<unknown, unknown>): void => {
+    if (isOver) return
+    isOver = true
+    done(exit)
+  }
+  promise.then(
+    (value) => {
       run.pending = undefined
-      resume(Effect.succeed(exit))
-    }
-    promise.then(
-      (value) => done(Exit.succeed(value)),
-      (thrown: unknown) => done(Exit.fail(thrown)),
-    )
-    // A promise cannot be stopped. The wait for it ends, and it keeps its slot until it settles.
-    run.interrupt = () => resume(Effect.succeed(Exit.interrupt()))
-  })
+      end(Exit.succeed(value))
+    },
+    (thrown: unknown) => {
+      run.pending = undefined
+      end(Exit.fail(thrown))
+    },
+  )
+  // A promise cannot be stopped. The wait for it ends, and it keeps its slot until it settles.
+  run.interrupt = () => end(Exit.interrupt())
 }
 
 /**

@@ -2,7 +2,6 @@
 import { type AnyActor, type ChildActorHandle, childHandle } from "../../actor/actor-handle.ts"
 import { type Job, type JobState, Retry } from "../../actor/job.ts"
 import type { JobLog, Steps } from "../../actor/step.ts"
-import { exitNow } from "../../async/now.ts"
 import type { Client } from "../../client/client.ts"
 import { checkOwnEvent, type EventSender, type OwnEventFields } from "../../cluster/events.ts"
 import { CallboardError } from "../../errors.ts"
@@ -18,7 +17,7 @@ import { traceContextOf } from "../../protocol/trace-context.ts"
 import { StepEngine } from "../../steps/engine.ts"
 import { JOB_LOGGER, jobFields, type Run } from "../in-flight.ts"
 import type { Flow } from "./flow.ts"
-import { invoke, isEffectCall, isInHookOf } from "./invocation.ts"
+import { invokeNow, isEffectCall, isInHookOf } from "./invocation.ts"
 
 /** Services of the worker that a handler reaches through its job. */
 export interface JobServices {
@@ -125,7 +124,7 @@ export class JobContext implements Job<unknown> {
       isOver: () => run.isOver,
       invoke: (call, work) => {
         call.trace = run.trace
-        return exitNow(invoke(call, this, work))
+        return invokeNow(call, this, work)
       },
       leave: () => run.interrupt?.(),
       isEffect: () => isEffectCall(run),

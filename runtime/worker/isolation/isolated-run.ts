@@ -8,7 +8,6 @@ import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { Ignore, Reject, Retry } from "../../actor/job.ts"
-import { exitNow } from "../../async/now.ts"
 import { jobError, KnownFailure, readable, softLimitError } from "../../jobs/outcome/job-error.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { parseJson } from "../../protocol/codec/json.ts"
@@ -17,7 +16,7 @@ import type { JobError } from "../../protocol/record.ts"
 import type { StepCall } from "../../steps/calls.ts"
 import type { Trace } from "../../tracing/context.ts"
 import { type AttemptedRun, attempt } from "../attempt/attempt.ts"
-import { invoke, isEffectCall, validate } from "../attempt/invocation.ts"
+import { invokeNow, isEffectCall, validate } from "../attempt/invocation.ts"
 import { IsolatedJob, type WorkerChannel } from "./isolated-job.ts"
 import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
@@ -88,7 +87,7 @@ export class IsolatedRun {
       },
       invoke: (call: StepCall, work: () => unknown) => {
         call.trace = attempted.trace
-        return exitNow(invoke(call, job, work))
+        return invokeNow(call, job, work)
       },
     }
     const job: IsolatedJob = new IsolatedJob({
@@ -114,7 +113,7 @@ export class IsolatedRun {
     }
     this.#attempted = attempted
     if (request.job.undo) await job.useSteps().open()
-    const exit = await Effect.runPromise(attempt(attempted, input.success, job))
+    const exit = await new Promise<Exit.Exit<unknown, unknown>>((done) => attempt(attempted, input.success, job, done))
     // A promise that is not awaited any more still runs. The process is free only when it has settled.
     await attempted.pending?.then(nothing, nothing)
     job.finish()

@@ -2,7 +2,6 @@
  * The processes of a worker's isolated handlers. They are started on demand, reused, and ended when idle for a while.
  * There are never more processes than handlers that may run at a time, and each process belongs to one actor.
  */
-import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import type { Client } from "../../client/client.ts"
@@ -74,12 +73,22 @@ export class ProcessPool {
   }
 
   /**
-   * Runs a handler in a process of its actor. When the run is ended from outside, `run.stop` says why. At the hard
+   * Runs a handler in a process of its actor, and hands its exit to `done`, once. When the run is ended from outside, `run.stop` says why. At the hard
    * limit, and when the job is given back, the process is killed.
    */
-  run(actor: ActorDefinition, run: Run, input: unknown, job: JobContext): Effect.Effect<Exit.Exit<unknown, unknown>> {
-    return Effect.callback<Exit.Exit<unknown, unknown>>((resume) => {
-      void this.#run(actor, run, input, job, (exit) => resume(Effect.succeed(exit)))
+  run(
+    actor: ActorDefinition,
+    run: Run,
+    input: unknown,
+    job: JobContext,
+    done: (exit: Exit.Exit<unknown, unknown>) => void,
+  ): void {
+    // The wait for a handler that is stopped may end before its process does.
+    let isOver = false
+    void this.#run(actor, run, input, job, (exit) => {
+      if (isOver) return
+      isOver = true
+      done(exit)
     })
   }
 

@@ -11,7 +11,7 @@ import {
   type Service,
   serve,
 } from "callboard"
-import { Effect, Exit, Result } from "effect"
+import { Exit, Result } from "effect"
 import { afterEach, describe, expect, test } from "vitest"
 import { plan } from "../../../../runtime/client/submitting/plan.ts"
 import { EventSender } from "../../../../runtime/cluster/events.ts"
@@ -425,7 +425,9 @@ describe("the processes", () => {
     const job = new JobContext(run, "isolated", undefined, { client, events, log }, () => {
       throw new Error("it has no steps")
     })
-    const exit = await Effect.runPromise(pool.run(isolated, run, { ledger }, job))
+    const exit = await new Promise<Exit.Exit<unknown, unknown>>((done) =>
+      pool.run(isolated, run, { ledger }, job, done),
+    )
     expect(pool.size).toBe(1)
     await eventually(() => pool.size === 0, { message: "the process is ended" })
     const pid = Exit.isSuccess(exit) ? exit.value : undefined
