@@ -361,11 +361,11 @@ export class Dispatcher {
   /** Called when the handler of a delivery has ended, or will not be called. */
   #handlerEnded(inFlight: InFlight): void {
     this.#buffer.handlerEnded(inFlight)
-    const { release } = inFlight
     const pending = inFlight.run?.pending
-    if (pending === undefined) release?.()
+    if (pending === undefined) inFlight.release()
     else {
-      if (release !== undefined) void pending.then(release, release)
+      const release = () => inFlight.release()
+      void pending.then(release, release)
       // At a hand-back the signal of the handler fired only just now, so there is nothing to warn about.
       if (inFlight.run?.stop !== "hand-back")
         this.#options.worker.log.warn(

@@ -107,7 +107,7 @@ export class Executor {
       this.#options.onExecuted(inFlight, ready.settlement)
       return
     }
-    inFlight.onRelease(ready.actor.enter())
+    inFlight.enter(ready.actor)
     if (inFlight.stop === undefined && acksEarly(ready.run.method)) this.#takeFirst(inFlight, ready)
     else this.#run(inFlight, ready)
   }

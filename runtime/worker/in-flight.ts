@@ -13,6 +13,7 @@ import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import type { StepFailure } from "../steps/page.ts"
 import type { Trace } from "../tracing/context.ts"
 import type { AttemptEnd, JobDelivery } from "../transport/lift/transport.ts"
+import type { ServedActor } from "./actors/served-actor.ts"
 
 /** Why a run is ended from outside: its hard limit, a cancellation, another delivery of the job, or a hand-back. */
 type InterruptReason = "timeout" | "cancelled" | "superseded" | "hand-back"
@@ -52,11 +53,10 @@ export class InFlight {
   isToUndo = false
   /** Whether the handler's process was killed because the job was cancelled. */
   killed = false
-  /**
-   * Releases what the handler uses (its actor's resources, its limits). Called when the handler has really ended or was
-   * never called.
-   */
-  release: (() => void) | undefined
+  /** The actor whose resources the handler uses. */
+  #actor: Pick<ServedActor, "leave"> | undefined
+  /** Gives back the places that the handler has in limits. */
+  #permit: (() => void) | undefined
   /** Set when the task may not start yet and is to wait for its limit. */
   mustWait = false
   /** The parsed task, kept while it waits for its limit. */
@@ -74,16 +74,23 @@ export class InFlight {
     this.level = delivery.level
   }
 
-  /** Adds a callback that runs when the handler has ended. */
-  onRelease(release: () => void): void {
-    const { release: before } = this
-    this.release =
-      before === undefined
-        ? release
-        : () => {
-            release()
-            before()
-          }
+  /** The handler uses the resources of its actor until {@link release}. */
+  enter(actor: Pick<ServedActor, "enter" | "leave">): void {
+    actor.enter()
+    this.#actor = actor
+  }
+
+  /** The handler has a place in a limit until {@link release}. */
+  admit(permit: () => void): void {
+    this.#permit = permit
+  }
+
+  /** Releases what the handler uses. Called when it has really ended or was never called. */
+  release(): void {
+    this.#actor?.leave()
+    this.#actor = undefined
+    this.#permit?.()
+    this.#permit = undefined
   }
 
   /** Ends the delivery from outside, also while it is still being prepared. The first reason wins. */

@@ -78,17 +78,13 @@ export class ServedActor {
     return this.#trouble instanceof Error ? this.#trouble.message : String(this.#trouble ?? "it is starting")
   }
 
-  /**
-   * Called when a handler begins to use the resources. Call the returned function when the handler has really ended.
-   */
-  enter(): () => void {
+  /** Called when a handler begins to use the resources. {@link leave} is called when it has really ended. */
+  enter(): void {
     this.#active++
-    let left = false
-    return () => {
-      if (left) return
-      left = true
-      if (--this.#active === 0) this.#idle?.()
-    }
+  }
+
+  leave(): void {
+    if (--this.#active === 0) this.#idle?.()
   }
 
   /**

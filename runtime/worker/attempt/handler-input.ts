@@ -4,7 +4,7 @@
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
-import { flatMapNow } from "../../async/now.ts"
+import { hasSucceeded } from "../../async/now.ts"
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
@@ -60,14 +60,15 @@ export const readInput = (
     method.input === undefined || method.isolation !== "inline" || Result.isFailure(selected)
       ? Effect.succeed(selected)
       : validate(method.input, selected.success)
-  return flatMapNow(checking, (checked) =>
-    Effect.succeed(
-      Result.isFailure(checked)
-        ? Result.fail({ error: invalidInput(checked.failure), embed })
-        : Result.succeed({ embed, input: checked.success }),
-    ),
-  )
+  return hasSucceeded(checking)
+    ? Effect.succeed(withEmbed(checking.value, embed))
+    : Effect.map(checking, (checked) => withEmbed(checked, embed))
 }
+
+const withEmbed = (checked: Result.Result<unknown, InvalidValue>, embed: Embed): InputRead =>
+  Result.isFailure(checked)
+    ? Result.fail({ error: invalidInput(checked.failure), embed })
+    : Result.succeed({ embed, input: checked.success })
 
 /** The follow-ups of a task that fails before its body was needed; none where the body cannot be read. */
 export const embedOf = (posting: AddressedTask, { maxBytes, countsChords }: BodyRules): Embed => {

@@ -19,7 +19,7 @@ import {
 import { askedRetryAfter, intervalAt, resolveRetry, retryAfter } from "../../jobs/outcome/retry.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { milliseconds } from "../../options/duration.ts"
-import type { Embed } from "../../protocol/body.ts"
+import { type Embed, NO_EMBED } from "../../protocol/body.ts"
 import { encodeEnvelope } from "../../protocol/envelope.ts"
 import { isForeign } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
@@ -57,7 +57,7 @@ export class OutcomeDecider {
       return settlement.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done), exit.value)
     let followUps: ReadonlyArray<AddressedTask>
     try {
-      followUps = afterSuccess(run.embed, exit.value, this.#ended(attempt))
+      followUps = run.embed === NO_EMBED ? [] : afterSuccess(run.embed, exit.value, this.#ended(attempt))
     } catch (cause) {
       const message = `its handler succeeded, and what follows it cannot be submitted: ${messageOf(cause)}`
       const error = { name: "FollowUpsRefused", message, reason: "follow-ups-refused" }

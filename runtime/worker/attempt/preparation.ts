@@ -8,7 +8,7 @@ import * as Result from "effect/Result"
 import { acksEarly } from "../../actor/definition.ts"
 import type { Batcher } from "../../async/batcher.ts"
 import type { Clock } from "../../async/clock.ts"
-import { flatMapNow } from "../../async/now.ts"
+import { hasSucceeded } from "../../async/now.ts"
 import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { addToHistory } from "../../jobs/tracking/history.ts"
@@ -72,6 +72,9 @@ const EARLY_MS = 50
 
 /** Longest delay with which a task that is due later is given back, in milliseconds. Then it comes again and is given back again. */
 const LONGEST_WAIT_MS = 7 * 86_400_000
+
+const settled = (instead: AttemptEnd): Effect.Effect<SettledWithoutRun> =>
+  Effect.succeed(new SettledWithoutRun(instead))
 
 /** A task whose handler may be called, with what the call needs. */
 export class PreparedTask {
@@ -179,7 +182,7 @@ export class Preparation {
 
   /** Limits are asked before the claim, so that a task that is deferred many times writes nothing to its record. */
   #isLimited(target: Target, isOver: boolean): boolean {
-    return this.#options.limiter.limits(target.method, () => nameOf(target)) && !isOver
+    return this.#options.limiter.limits(target) && !isOver
   }
 
   /** Asks the limits, other workers and the record. */
@@ -322,10 +325,9 @@ export class Preparation {
     read: InputRead | undefined,
   ): Effect.Effect<PreparedTask | SettledWithoutRun> {
     let before = known
-    const { inFlight, parsed, target, now } = candidate
+    const { parsed, target, now } = candidate
     const { task, posting } = parsed
     const options = this.#options
-    const settled = (instead: AttemptEnd) => Effect.succeed(new SettledWithoutRun(instead))
     // The time to wait is over once the job has started; a worker that died does not make it wait again.
     const hasWaited = (task.own.ttlMs !== undefined && before.attempt > 0) || before.reverts
     if (isExpired(task.expires, candidate.transportNow) && !hasWaited)
@@ -346,29 +348,53 @@ export class Preparation {
       return settled(settlement.handedBack(this.#attempt(candidate, record), isClaimed, ACTOR_DOWN_DELAY_MS))
     }
     const reading = read === undefined ? readInput(posting, method, bodyRules(options, task)) : Effect.succeed(read)
-    return flatMapNow(reading, (answer) => {
-      if (Result.isFailure(answer)) {
-        const { embed, error, dead } = answer.failure
-        return settled(this.#outcomes.givenUp(this.#attempt(candidate, record), embed, error, dead))
-      }
-      const { embed, input } = answer.success
-      const settings = this.#settings.of(method)
-      const { hard, soft } = task.timelimit
-      const run = new Run({
-        posting,
-        task,
-        method,
-        embed,
-        record,
-        claimed: isClaimed,
-        startedAt: now,
-        hardMs: hard === null ? settings.hardMs : hard * 1000,
-        softMs: (soft === null ? settings.softMs : soft * 1000) ?? Number.POSITIVE_INFINITY,
-        clock: options.clock,
-      })
-      const job = new JobContext(run, actor.definition.name, actor.use, options, () => new Flow(inFlight, run, options))
-      return Effect.succeed<PreparedTask | SettledWithoutRun>(new PreparedTask(run, input, actor, job))
+    return hasSucceeded(reading)
+      ? this.#ready(candidate, target, record, isClaimed, reading.value)
+      : this.#readyLater(candidate, target, record, isClaimed, reading)
+  }
+
+  #readyLater(
+    candidate: Candidate,
+    target: Target,
+    record: JobRecord,
+    isClaimed: boolean,
+    reading: Effect.Effect<InputRead>,
+  ): Effect.Effect<PreparedTask | SettledWithoutRun> {
+    return Effect.flatMap(reading, (read) => this.#ready(candidate, target, record, isClaimed, read))
+  }
+
+  /** The task whose input was read. */
+  #ready(
+    candidate: Candidate,
+    { method, actor }: Target,
+    record: JobRecord,
+    isClaimed: boolean,
+    read: InputRead,
+  ): Effect.Effect<PreparedTask | SettledWithoutRun> {
+    if (Result.isFailure(read)) {
+      const { embed, error, dead } = read.failure
+      return settled(this.#outcomes.givenUp(this.#attempt(candidate, record), embed, error, dead))
+    }
+    const { inFlight, parsed, now } = candidate
+    const { task, posting } = parsed
+    const options = this.#options
+    const { embed, input } = read.success
+    const settings = this.#settings.of(method)
+    const { hard, soft } = task.timelimit
+    const run = new Run({
+      posting,
+      task,
+      method,
+      embed,
+      record,
+      claimed: isClaimed,
+      startedAt: now,
+      hardMs: hard === null ? settings.hardMs : hard * 1000,
+      softMs: (soft === null ? settings.softMs : soft * 1000) ?? Number.POSITIVE_INFINITY,
+      clock: options.clock,
     })
+    const job = new JobContext(run, actor.definition.name, actor.use, options, () => new Flow(inFlight, run, options))
+    return Effect.succeed(new PreparedTask(run, input, actor, job))
   }
 
   /**
@@ -386,7 +412,7 @@ export class Preparation {
     const { limiter, putOff } = this.#options
     if (inFlight.permit !== undefined) {
       // The task has waited for its limit and was admitted.
-      inFlight.onRelease(inFlight.permit)
+      inFlight.admit(inFlight.permit)
       inFlight.permit = undefined
       return inFlight.input
     }
@@ -400,7 +426,7 @@ export class Preparation {
     const admission = limiter.admit(name, method, input, inFlight)
     switch (admission.kind) {
       case "admitted":
-        inFlight.onRelease(admission.release)
+        inFlight.admit(admission.release)
         return read
       case "waits":
         inFlight.mustWait = true

@@ -12,6 +12,7 @@ import { HIDDEN, hidesKey } from "../../log/redaction.ts"
 import { type Rate, reserve } from "../../options/limit.ts"
 import type { Broadcast } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
+import { nameOf, type Target } from "../actors/actor-pool.ts"
 import { precedes } from "../fetch/delivery-buffer.ts"
 import type { InFlight } from "../in-flight.ts"
 import { AdmissionQueue, BacklogEstimate } from "./admission-queue.ts"
@@ -138,10 +139,11 @@ export class Limiter {
   }
 
   /** Whether a method has any limit, so that its tasks need to be admitted. */
-  limits(method: ErasedMethod, name: () => string): boolean {
+  limits(target: Target): boolean {
+    const { method } = target
     if (!this.#options.enabled) return false
     if (method.limit !== undefined || method.rate !== undefined) return true
-    return this.#rates.size > 0 && this.#rateOf(name(), method) !== undefined
+    return this.#rates.size > 0 && this.#rateOf(nameOf(target), method) !== undefined
   }
 
   /**

@@ -13,7 +13,7 @@ import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { ForeignTasks, InFlight, Run } from "../in-flight.ts"
 import type { Observers } from "../telemetry/observer.ts"
 import type { EarlyAcks } from "./early-acks.ts"
-import { SettlementWriter, type SettleResult } from "./settlement-writer.ts"
+import { type SettleListener, SettlementWriter, type SettleResult } from "./settlement-writer.ts"
 
 export interface DeliveryEnderOptions {
   readonly jobs: Jobs
@@ -58,8 +58,8 @@ export class DeliveryEnder {
 
   /** Stores a settlement while its delivery goes on: that of an early ack. */
   settle(settlement: AttemptEnd): Promise<SettleResult> {
-    return new Promise((resolve, reject) =>
-      this.#settlements.settle(settlement, this.#end.signal, undefined, resolve, reject),
+    return new Promise((stored, failed) =>
+      this.#settlements.settle(settlement, this.#end.signal, undefined, { stored, failed }),
     )
   }
 
@@ -110,35 +110,42 @@ export class DeliveryEnder {
   }
 
   #store(inFlight: InFlight, settlement: AttemptEnd): void {
-    const finish = (stored: SettleResult) => this.#finish(inFlight, settlement, stored)
-    const giveUp = (cause: unknown) => {
-      this.fault(inFlight, cause)
-      this.#options.buffer.drop(inFlight)
-    }
-    const storeFault = (cause: unknown) => {
-      try {
-        const failed = this.#options.afterFault(inFlight, cause)
-        if (failed === undefined) giveUp(cause)
-        else this.#settlements.settle(failed, this.#end.signal, undefined, finish, giveUp)
-      } catch (thrown) {
-        giveUp(thrown)
-      }
-    }
+    const ending = new Ending(this, inFlight, settlement)
     try {
       const alone = this.#options.buffer.inFlight.size === 1
-      this.#settlements.settle(settlement, this.#end.signal, inFlight.refused, finish, storeFault, alone)
+      this.#settlements.settle(settlement, this.#end.signal, inFlight.refused, ending, alone)
     } catch (thrown) {
-      storeFault(thrown)
+      ending.failed(thrown)
     }
   }
 
-  #finish(inFlight: InFlight, settlement: AttemptEnd, stored: SettleResult): void {
+  /** Tells what became of a delivery, and drops it. */
+  finish(inFlight: InFlight, settlement: AttemptEnd, stored: SettleResult): void {
     try {
       this.#stored(inFlight, settlement, stored)
     } catch (cause) {
       this.fault(inFlight, cause)
     } finally {
       this.#options.buffer.drop(inFlight)
+    }
+  }
+
+  /** Stores that the job has failed by an error of the worker itself. */
+  storeFault(inFlight: InFlight, settlement: AttemptEnd, cause: unknown): void {
+    const giveUp = (thrown: unknown) => {
+      this.fault(inFlight, thrown)
+      this.#options.buffer.drop(inFlight)
+    }
+    try {
+      const failed = this.#options.afterFault(inFlight, cause)
+      if (failed === undefined) giveUp(cause)
+      else
+        this.#settlements.settle(failed, this.#end.signal, undefined, {
+          stored: (result) => this.finish(inFlight, settlement, result),
+          failed: giveUp,
+        })
+    } catch (thrown) {
+      giveUp(thrown)
     }
   }
 
@@ -162,6 +169,27 @@ export class DeliveryEnder {
       buffer.handedBack()
       observers.handedBack(inFlight)
     } else observers.settled(inFlight, stored)
+  }
+}
+
+/** One delivery whose settlement is being stored. */
+class Ending implements SettleListener {
+  readonly #ender: DeliveryEnder
+  readonly #inFlight: InFlight
+  readonly #settlement: AttemptEnd
+
+  constructor(ender: DeliveryEnder, inFlight: InFlight, settlement: AttemptEnd) {
+    this.#ender = ender
+    this.#inFlight = inFlight
+    this.#settlement = settlement
+  }
+
+  stored(result: SettleResult): void {
+    this.#ender.finish(this.#inFlight, this.#settlement, result)
+  }
+
+  failed(cause: unknown): void {
+    this.#ender.storeFault(this.#inFlight, this.#settlement, cause)
   }
 }
 

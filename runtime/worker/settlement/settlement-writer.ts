@@ -15,6 +15,12 @@ import type { TransportError } from "../../transport/mod.ts"
 /** The settlement that was stored, which need not be the first that was tried, or why none was. */
 export type SettleResult = AttemptEnd | "superseded" | "lost"
 
+/** Is told what becomes of a settlement: one of its methods is called, once. */
+export interface SettleListener {
+  stored(result: SettleResult): void
+  failed(cause: unknown): void
+}
+
 const FIRST_WAIT_MS = 100
 const LONGEST_WAIT_MS = 5_000
 
@@ -35,7 +41,7 @@ export class SettlementWriter {
   }
 
   /**
-   * Stores a settlement and calls back with the result, or with what was thrown on the way.
+   * Stores a settlement, and tells `listener` the result, or what was thrown on the way.
    * `refused` makes the settlement that replaces a result which the transport can never take. `signal` ends trying: a task
    * that is not settled then is delivered again. `alone`: no other delivery is here that could be settled together with it.
    */
@@ -43,17 +49,31 @@ export class SettlementWriter {
     settlement: AttemptEnd,
     signal: AbortSignal,
     refused: ((error: JobError) => AttemptEnd) | undefined,
-    done: (result: SettleResult) => void,
-    failed: (cause: unknown) => void,
+    listener: SettleListener,
     alone = false,
   ): void {
-    const retry = (answer: EndAnswer) => void this.#retry(settlement, answer, signal, refused).then(done, failed)
     this.#batcher.push(
       settlement,
-      // Nearly every settlement is stored at the first try, and then costs no promise.
-      (settled) => (settled.status === "ended" ? done(settlement) : retry(settled)),
-      (cause) => retry(failedOf(cause)),
+      (answer) => {
+        // Nearly every settlement is stored at the first try, and then costs no promise.
+        if (answer.status === "ended") listener.stored(settlement)
+        else this.#retryFor(listener, settlement, answer, signal, refused)
+      },
+      (cause) => this.#retryFor(listener, settlement, failedOf(cause), signal, refused),
       alone,
+    )
+  }
+
+  #retryFor(
+    listener: SettleListener,
+    settlement: AttemptEnd,
+    answer: EndAnswer,
+    signal: AbortSignal,
+    refused: ((error: JobError) => AttemptEnd) | undefined,
+  ): void {
+    this.#retry(settlement, answer, signal, refused).then(
+      (result) => listener.stored(result),
+      (cause: unknown) => listener.failed(cause),
     )
   }
 

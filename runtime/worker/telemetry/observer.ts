@@ -49,8 +49,15 @@ export class Observers implements Required<WorkerObserver> {
     this.#notify((observer) => observer.received?.(deliveries))
   }
 
+  // Of each job two are told, so that these two make no function for it.
   started(inFlight: InFlight, run: Run): void {
-    this.#notify((observer) => observer.started?.(inFlight, run))
+    for (const observer of this.#observers) {
+      try {
+        observer.started?.(inFlight, run)
+      } catch (cause) {
+        this.#failed(cause)
+      }
+    }
   }
 
   step(inFlight: InFlight, change: StepChange): void {
@@ -58,7 +65,13 @@ export class Observers implements Required<WorkerObserver> {
   }
 
   settled(inFlight: InFlight, settlement: AttemptEnd): void {
-    this.#notify((observer) => observer.settled?.(inFlight, settlement))
+    for (const observer of this.#observers) {
+      try {
+        observer.settled?.(inFlight, settlement)
+      } catch (cause) {
+        this.#failed(cause)
+      }
+    }
   }
 
   handedBack(inFlight: InFlight): void {
@@ -82,9 +95,13 @@ export class Observers implements Required<WorkerObserver> {
       try {
         what(observer)
       } catch (cause) {
-        this.#log.error("an observer of the worker failed", { cause: String(cause) })
+        this.#failed(cause)
       }
     }
+  }
+
+  #failed(cause: unknown): void {
+    this.#log.error("an observer of the worker failed", { cause: String(cause) })
   }
 }
 

@@ -68,8 +68,8 @@ describe("a part that throws after the handler", () => {
       () =>
         vi
           .spyOn(SettlementWriter.prototype, "settle")
-          .mockImplementationOnce((_settlement, _signal, _refused, _done, failed) =>
-            queueMicrotask(() => failed(new Error(BROKEN))),
+          .mockImplementationOnce((_settlement, _signal, _refused, listener) =>
+            queueMicrotask(() => listener.failed(new Error(BROKEN))),
           ),
     ],
     ["the batch", () => vi.spyOn(Batcher.prototype, "push").mockImplementationOnce(broken)],
