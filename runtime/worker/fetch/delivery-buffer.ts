@@ -427,8 +427,8 @@ export class DeliveryBuffer {
   /** Removes a delivery that is settled, or that another worker has. */
   drop(inFlight: InFlight): void {
     this.inFlight.delete(inFlight.delivery.token)
-    this.#runningAtLoss.delete(inFlight)
-    this.#returning.delete(inFlight)
+    if (this.#runningAtLoss.size > 0) this.#runningAtLoss.delete(inFlight)
+    if (this.#returning.size > 0) this.#returning.delete(inFlight)
     this.#changed()
   }
 

@@ -72,6 +72,8 @@ export interface RunDetails {
  */
 const NOTE_LENGTH = 1_024
 
+const LINE_FEED = 10
+
 /** The numbers in shared memory. */
 const TURN = 0
 const LEFT_MS = 1
@@ -99,10 +101,10 @@ export class SharedHeartbeat {
   /** The heartbeat that was seen last, and when; used in the lease thread. */
   #seen = { turn: 0, at: 0 }
 
-  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(8 * NUMBERS + 2 * NOTE_LENGTH)) {
+  constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(8 * NUMBERS + 2 * NOTE_LENGTH + 2)) {
     this.buffer = buffer
     this.#numbers = new Float64Array(buffer, 0, NUMBERS)
-    this.#note = new Uint16Array(buffer, 8 * NUMBERS, NOTE_LENGTH)
+    this.#note = new Uint16Array(buffer, 8 * NUMBERS, NOTE_LENGTH + 1)
   }
 
   beat(): void {
@@ -119,16 +121,25 @@ export class SharedHeartbeat {
   /** Stores the details of the handler that is about to be called. */
   note(run: RunDetails): void {
     const numbers = this.#numbers
-    const text = `${run.fence}\n${run.token}\n${run.id}`
+    const { fence, token, id } = run
+    const length = fence.length + token.length + id.length + 2
     // A truncated id could name another job, so no details are stored, and those of the previous run are removed.
-    numbers[LENGTH] = text.length > NOTE_LENGTH ? 0 : text.length
-    if (text.length > NOTE_LENGTH) return
-    for (let at = 0; at < text.length; at++) this.#note[at] = text.charCodeAt(at)
+    numbers[LENGTH] = length > NOTE_LENGTH ? 0 : length
+    if (length > NOTE_LENGTH) return
+    this.#write(id, this.#write(token, this.#write(fence, 0)))
     numbers[NOTED_TURN] = numbers[TURN] ?? 0
     numbers[STARTED_AT] = run.startedAt
     numbers[HARD_SECONDS] = run.hardSeconds
     numbers[REJECTS] = run.rejects ? 1 : 0
     numbers[KEEP_MS] = run.keepMs
+  }
+
+  /** Writes a line, and returns where the next one begins. */
+  #write(line: string, from: number): number {
+    const end = from + line.length
+    for (let at = from; at < end; at++) this.#note[at] = line.charCodeAt(at - from)
+    this.#note[end] = LINE_FEED
+    return end + 1
   }
 
   /**
