@@ -213,7 +213,7 @@ export interface Delivery {
   readonly fence: string
   /** How often this task was delivered, this time included; 1 where the broker does not count. */
   readonly deliveries: number
-  /** The frame as it was posted, or the message, decoded from the broker's own form; or why it cannot be decoded. */
+  /** The frame as it was posted, or the message, decoded from it or from the broker's own form; or why it cannot be decoded. */
   readonly content: Uint8Array | Message | Undecodable
 }
 

@@ -3,7 +3,8 @@
  * stream and the number of deliveries: together they rise with every delivery of a task, and begin the fence.
  */
 import type { Msg } from "nats"
-import { isFrame } from "../../../runtime/protocol/envelope.ts"
+import { decodeEnvelope, isFrame } from "../../../runtime/protocol/envelope.ts"
+import { isUndecodable, type Message, type Undecodable } from "../../../runtime/protocol/message.ts"
 import type { Delivery } from "../../../runtime/transport/driver.ts"
 import { copyOf } from "../connection/answers.ts"
 import { blockOf } from "../connection/header-block.ts"
@@ -75,6 +76,13 @@ const partsIn = (ack: string, { acks, consumer }: Lane): AckParts | undefined =>
 
 const FIRST = digits(1, COUNT_DIGITS)
 
+/** The message of a frame in the client's buffer. It is decoded there, so that only its body has to be copied. */
+const messageIn = (frame: Uint8Array): Message | Undecodable => {
+  const message = decodeEnvelope(frame)
+  if (isUndecodable(message)) return { undecodable: message.undecodable, raw: copyOf(message.raw) }
+  return { headers: message.headers, properties: message.properties, body: copyOf(message.body) }
+}
+
 /** Makes the deliveries of one transport. */
 export class DeliveryFactory {
   /**
@@ -120,7 +128,7 @@ export class DeliveryFactory {
         first,
         deliveries,
         content: isFrame(data)
-          ? copyOf(data)
+          ? messageIn(data)
           : readNative({ subject: message.subject, band, block: blockOf(message), data }, this.#maxTask),
       },
       token: { nonce: this.nonce, number, ack, consumer, seq, receivedAt, until: 0 },

@@ -111,12 +111,13 @@ const lane = {
 
 test("the content of a delivery is a copy: the client reads into one buffer for many messages", () => {
   const properties = { content_type: "application/json", content_encoding: "utf-8" }
-  const frame = Result.getOrThrow(encodeEnvelope({ headers: {}, properties, body: new Uint8Array([1]) }))
-  const bytes = Buffer.from(frame)
+  const sent = { headers: {}, properties, body: new Uint8Array([1]) }
+  const bytes = Buffer.from(Result.getOrThrow(encodeEnvelope(sent)))
   const message = Object.assign(Object.create(null), { subject: "board.j.q.4.id", data: bytes })
-  const made = new DeliveryFactory(1024).create(message, "$JS.ACK.board_queue.q-4.1.1.1.1795202926817735997.0", lane, 1)
+  const reply = "$JS.ACK.board_queue.q-4.1.1.1.1795202926817735997.0"
+  const made = new DeliveryFactory(1024).create(message, reply, lane, 1)
   bytes.fill(0)
-  expect(made?.delivery.content).toEqual(frame)
+  expect(made?.delivery.content).toEqual(sent)
 })
 
 test("fences rise with the sequence, then with the count, then with time, compared as text", () => {
