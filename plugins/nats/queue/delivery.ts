@@ -68,11 +68,22 @@ export const consumerOf = (ack: string): string | undefined => partsOf(ack)?.con
 /** Like {@link partsOf}, without splitting the text if it begins as expected for this lane. */
 const partsIn = (ack: string, { acks, consumer }: Lane): AckParts | undefined => {
   if (!ack.startsWith(acks)) return partsOf(ack)
-  const seqAt = ack.indexOf(".", acks.length) + 1
-  const deliveries = Number.parseInt(ack.slice(acks.length, seqAt), 10)
-  const seq = Number.parseInt(ack.slice(seqAt, ack.indexOf(".", seqAt)), 10)
+  const deliveries = numberAt(ack, acks.length)
+  const seq = numberAt(ack, ack.indexOf(".", acks.length) + 1)
   return deliveries > 0 && seq > 0 ? { consumer, deliveries, seq } : undefined
 }
+
+/** The number whose decimal digits begin at this place of a text; 0 where there are none. */
+const numberAt = (text: string, from: number): number => {
+  let number = 0
+  for (let at = from; ; at++) {
+    const digit = text.charCodeAt(at) - ZERO
+    if (!(digit >= 0 && digit <= 9)) return number
+    number = number * 10 + digit
+  }
+}
+
+const ZERO = 48
 
 const FIRST = digits(1, COUNT_DIGITS)
 
@@ -92,8 +103,10 @@ export class DeliveryFactory {
   readonly nonce = Math.floor(Math.random() * 36 ** NONCE_DIGITS)
     .toString(36)
     .padStart(NONCE_DIGITS, "0")
-  /** When the last delivery was received, as text: writing a number so large in base 36 takes long. */
-  #received = { at: 0, text: "0" }
+  /** When the last delivery was received, as it stands in token and fence: many come in one millisecond. */
+  #received = { at: -1, inToken: "", inFence: "" }
+  /** How tokens begin. */
+  readonly #begin = `${this.nonce}.`
   #count = 0
   readonly #maxTask: number
 
@@ -116,12 +129,14 @@ export class DeliveryFactory {
     // even if the server was killed and has forgotten that.
     const first = deliveries === 1 && seq > lane.highest
     if (seq > lane.highest) lane.highest = seq
-    const fence = this.#fence(seq, deliveries, receivedAt)
+    if (this.#received.at !== receivedAt) this.#received = this.#receivedAt(receivedAt)
+    const { inToken, inFence } = this.#received
+    const count = deliveries === 1 ? FIRST : digits(deliveries, COUNT_DIGITS)
     const number = ++this.#count
     return {
       delivery: {
-        token: `${this.nonce}.${number}.${this.#timeOf(receivedAt)}.${ack.slice(ACK_PREFIX.length)}`,
-        fence,
+        token: `${this.#begin}${number}${inToken}${ack.slice(ACK_PREFIX.length)}`,
+        fence: digits(seq, SEQ_DIGITS) + count + inFence,
         queue: lane.queue,
         level: band,
         sequence: seq,
@@ -135,14 +150,9 @@ export class DeliveryFactory {
     }
   }
 
-  #fence(seq: number, deliveries: number, receivedAt: number): string {
-    const count = deliveries === 1 ? FIRST : digits(deliveries, COUNT_DIGITS)
-    return digits(seq, SEQ_DIGITS) + count + padded(this.#timeOf(receivedAt), TIME_DIGITS) + this.nonce
-  }
-
-  #timeOf(receivedAt: number): string {
-    if (this.#received.at !== receivedAt) this.#received = { at: receivedAt, text: receivedAt.toString(36) }
-    return this.#received.text
+  #receivedAt(at: number): { readonly at: number; readonly inToken: string; readonly inFence: string } {
+    const text = at.toString(36)
+    return { at, inToken: `.${text}.`, inFence: padded(text, TIME_DIGITS) + this.nonce }
   }
 }
 
