@@ -71,12 +71,12 @@ export class Batcher<In, Out> {
  */
 const callEach = <A>(items: ReadonlyArray<A>, call: (item: A, at: number) => void): void => {
   const thrown: Array<unknown> = []
-  for (const [at, item] of items.entries()) {
+  items.forEach((item, at) => {
     try {
       call(item, at)
     } catch (cause) {
       thrown.push(cause)
     }
-  }
+  })
   if (thrown.length > 0) throw thrown[0]
 }

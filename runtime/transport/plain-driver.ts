@@ -146,8 +146,9 @@ export const answerTogether = async <I, P, A>(
 ): Promise<ReadonlyArray<A | Failed>> => {
   const prepared: Array<P> = []
   const refused = answerEach(items, (item): Failed | undefined => void prepared.push(prepare(item)))
-  const answers = (prepared.length === 0 ? [] : await send(prepared)).values()
-  return refused.map((failed) => failed ?? answers.next().value ?? { status: "failed", error: tooFewAnswers() })
+  const answers = prepared.length === 0 ? [] : await send(prepared)
+  let next = 0
+  return refused.map((failed) => failed ?? answers[next++] ?? { status: "failed", error: tooFewAnswers() })
 }
 
 export const tooFewAnswers = (): TransportError => new TransportError("internal", "the driver gave too few answers")

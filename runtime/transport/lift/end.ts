@@ -17,15 +17,18 @@ import type { OwnEnds } from "./own-ends.ts"
 import type { Revisions } from "./revisions.ts"
 import type { AttemptEnd, EndAnswer } from "./transport.ts"
 
+interface EndCommit extends Commit {
+  readonly task: TaskEnd
+}
+
 /** The end of an attempt, encoded: all that can fail without the driver has been done. */
 interface PreparedEnd {
   readonly end: AttemptEnd
   readonly attempt: Attempt
+  /** Absent where nothing is to be stored. */
   readonly wanted: JobRecord | undefined
-  /** Expects the revision that is known here, or none. Absent where nothing is to be stored. */
-  readonly record: CommitRecord | undefined
-  readonly post: ReadonlyArray<Posting>
-  readonly task: TaskEnd
+  /** Its record, where it has one, expects the revision that is known here, or none. */
+  readonly commit: EndCommit
   /** The stored record is not known here and has to be read before the commit. */
   readonly unread: boolean
 }
@@ -51,19 +54,21 @@ export class AttemptEnder {
   async end(ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
     const now = Date.now()
     const prepared = answerEach(ends, (end) => prepare(end, this.#revisions, now))
-    const commits = prepared.flatMap((each) => ("end" in each && !each.unread ? commitOf(each) : []))
-    const committed = (await this.#commit(commits)).values()
+    const commits: Array<Commit> = []
+    for (const each of prepared) if ("end" in each && !each.unread) commits.push(each.commit)
+    const committed = await this.#commit(commits)
     const answers: Array<EndAnswer> = []
     const later: Array<Promise<void>> = []
-    for (const [at, each] of prepared.entries()) {
+    let next = 0
+    prepared.forEach((each, at) => {
       if (!("end" in each)) {
         answers[at] = each
-        continue
+        return
       }
-      const first = each.unread ? undefined : committed.next().value
-      if (first !== undefined && first.status !== "conflict") answers[at] = this.#answer(each, first, each.record)
-      else later.push(this.#endLater(each, answers, at))
-    }
+      const first = each.unread ? undefined : committed[next++]
+      if (first === undefined || first.status === "conflict") later.push(this.#endLater(each, answers, at))
+      else answers[at] = this.#answer(each, first, each.commit.record)
+    })
     if (later.length > 0) await Promise.all(later)
     return answers
   }
@@ -86,18 +91,19 @@ export class AttemptEnder {
     stored?: CommitRecord,
   ): EndAnswer {
     if (committed.status === "failed") return committed
-    const { end, wanted, task } = prepared
+    const { end, wanted, commit } = prepared
     if (stored !== undefined && wanted !== undefined && isTerminal(wanted.state))
       this.#ownEnds.stored(wanted.id, stored.bytes)
     // An attempt that was acked early commits its outcome later, over this revision. After an outcome nothing follows.
-    if (wanted?.state === "started" && task.kind === "ack") this.#revisions.set(end.token, committed.revision)
+    if (wanted?.state === "started" && commit.task.kind === "ack") this.#revisions.set(end.token, committed.revision)
     else if (wanted !== undefined) this.#revisions.delete(end.token)
     return committed.gone ? { status: "gone" } : { status: "ended" }
   }
 
   /** Reads the stored record, and commits over its revision where the attempt still has the job. */
   async #endOverStored(prepared: PreparedEnd): Promise<EndAnswer> {
-    const { end, attempt, wanted, record, post, task } = prepared
+    const { end, attempt, wanted, commit } = prepared
+    const { record } = commit
     if (wanted === undefined || record === undefined) return this.#endStored(prepared)
     const { id } = wanted
     for (let round = 0; round < MAX_TRIES; round++) {
@@ -118,7 +124,7 @@ export class AttemptEnder {
         change === undefined && undo === undefined
           ? record
           : toCommitRecord({ ...withMetaChange(wanted, change), ...(undo && { undo }) }, expect, Date.now())
-      const committed = await this.#batched.commit({ id, record: { ...whole, expect }, post, task })
+      const committed = await this.#batched.commit({ ...commit, record: { ...whole, expect } })
       if (committed.status !== "conflict") return this.#answer(prepared, committed, whole)
     }
     return { status: "failed", error: contended(id) }
@@ -126,14 +132,15 @@ export class AttemptEnder {
 
   /** Where the record is stored already: publishes the follow-ups that are missing, and ends the task. */
   async #endStored(prepared: PreparedEnd): Promise<EndAnswer> {
-    const { end, attempt, wanted, post, task } = prepared
+    const { end, attempt, commit } = prepared
     const { followUps = [] } = end
+    const { id, post = NONE, task } = commit
     const out = new Set(await missingFollowUps(this.#batched, attempt.id, followUps))
     const rest = post.filter((_, at) => {
       const followUp = followUps[at]
       return followUp !== undefined && out.has(followUp)
     })
-    const committed = await this.#batched.commit({ id: wanted?.id ?? jobOf(attempt), post: rest, task })
+    const committed = await this.#batched.commit({ id, post: rest, task })
     return committed.status === "conflict" ? { status: "superseded" } : this.#answer(prepared, committed)
   }
 }
@@ -147,23 +154,23 @@ const prepare = (end: AttemptEnd, revisions: Revisions, now: number): PreparedEn
   const change = record && revisions.changeOf(token)
   const fenced = record === undefined || record.fence === fence ? record : { ...record, fence }
   const wanted = fenced && withMetaChange(fenced, change)
+  const task: TaskEnd =
+    then.kind === "ack"
+      ? { kind: "ack", token: attempt.token }
+      : { kind: "release", token: attempt.token, delay: then.delay }
+  const post = followUps === undefined ? NONE : followUps.map((posting) => toPosting(posting, now))
   return {
     end,
     attempt,
     wanted,
-    record: wanted && toCommitRecord(wanted, expect ?? "", now),
-    post: followUps === undefined ? NONE : followUps.map((posting) => toPosting(posting, now)),
-    task:
-      then.kind === "ack"
-        ? { kind: "ack", token: attempt.token }
-        : { kind: "release", token: attempt.token, delay: then.delay },
+    commit:
+      wanted === undefined
+        ? { id: jobOf(attempt), post, task }
+        : { id: wanted.id, record: toCommitRecord(wanted, expect ?? "", now), post, task },
     // Follow-ups without a record are of an outcome that another attempt has stored; that attempt may have published them.
-    unread: wanted === undefined ? followUps !== undefined && followUps.length > 0 : expect === undefined,
+    unread: wanted === undefined ? post.length > 0 : expect === undefined,
   }
 }
 
 /** Id for the commit. A message that cannot be read has no job, and its attempt's name stands in. */
 const jobOf = ({ id, fence }: Attempt): string => (id === "" ? fence : id)
-
-const commitOf = ({ attempt, wanted, record, post, task }: PreparedEnd): Commit =>
-  record === undefined || wanted === undefined ? { id: jobOf(attempt), task } : { id: wanted.id, record, post, task }

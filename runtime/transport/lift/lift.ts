@@ -53,9 +53,9 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     begin: guarded((starts) => Promise.all(starts.map((start) => begin(batched, revisions, notes, start)))),
     report: guarded((reports) => notes.report(reports)),
     end: guarded((ends) => {
-      for (const { token, followUps = [] } of ends) {
+      for (const { token, followUps } of ends) {
         notes.end(token)
-        for (const { queue } of followUps) void registry.note(queue)
+        if (followUps !== undefined) for (const { queue } of followUps) void registry.note(queue)
       }
       return ender.end(ends)
     }),
