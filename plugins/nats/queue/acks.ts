@@ -7,11 +7,11 @@ import { fromClientError } from "../connection/answers.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
 import type { Token } from "./delivery.ts"
 
-interface Ack {
+/** The last acknowledgement to a consumer. */
+interface Last {
   /** The acknowledgement subject of the delivery. */
-  readonly ack: string
-  readonly consumer: string
-  readonly payload: Uint8Array
+  ack: string
+  payload: Uint8Array
 }
 
 const encoder = new TextEncoder()
@@ -28,16 +28,20 @@ export const nak = (delay: number): Uint8Array =>
 export class Acks {
   readonly #link: Link
   /** The last acknowledgement to each consumer, held back to be sent with a reply subject. */
-  readonly #last = new Map<string, Ack>()
+  readonly #last = new Map<string, Last>()
 
   constructor(link: Link) {
     this.#link = link
   }
 
-  add(ack: Ack): void {
-    const before = this.#last.get(ack.consumer)
-    if (before !== undefined) this.#link.send(before.ack, before.payload)
-    this.#last.set(ack.consumer, ack)
+  add({ ack, consumer }: Pick<Token, "ack" | "consumer">, payload: Uint8Array): void {
+    const last = this.#last.get(consumer)
+    if (last === undefined) this.#last.set(consumer, { ack, payload })
+    else {
+      this.#link.send(last.ack, last.payload)
+      last.ack = ack
+      last.payload = payload
+    }
   }
 
   /**
@@ -46,11 +50,16 @@ export class Acks {
    */
   async finish(soon = false): Promise<ReadonlyMap<string, TransportError>> {
     const unanswered = new Map<string, TransportError>()
-    await Promise.all([...this.#last.values()].map((ack) => this.#confirm(ack, unanswered, soon)))
+    await Promise.all([...this.#last].map(([consumer, last]) => this.#confirm(consumer, last, unanswered, soon)))
     return unanswered
   }
 
-  #confirm({ ack, consumer, payload }: Ack, unanswered: Map<string, TransportError>, soon: boolean): Promise<void> {
+  #confirm(
+    consumer: string,
+    { ack, payload }: Last,
+    unanswered: Map<string, TransportError>,
+    soon: boolean,
+  ): Promise<void> {
     return new Promise((resolve) => {
       const token = this.#link.inbox.register({
         subjectOf: () => ack,
@@ -105,7 +114,7 @@ export class PendingNaks {
     if (tokens.length === 0) return
     const acks = new Acks(this.#link)
     try {
-      for (const { ack, consumer } of tokens) acks.add({ ack, consumer, payload: NAK })
+      for (const token of tokens) acks.add(token, NAK)
     } catch {
       // There is no connection: the leases of these tasks will end.
     }

@@ -57,7 +57,7 @@ export class Leases {
     )
     await link.ready()
     const acks = new Acks(link)
-    for (const token of ours) if (token !== undefined) acks.add({ ...token, payload: IN_PROGRESS })
+    for (const token of ours) if (token !== undefined) acks.add(token, IN_PROGRESS)
     const unanswered = await acks.finish()
     const elsewhere = new Map<string, Array<number>>()
     const kept = ours.map((token) => {

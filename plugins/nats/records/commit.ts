@@ -214,7 +214,7 @@ export class Committer {
     }
     tracker.end(token)
     try {
-      acks.add({ ack: token.ack, consumer: token.consumer, payload: task.kind === "ack" ? ACK : nak(task.delay) })
+      acks.add(token, task.kind === "ack" ? ACK : nak(task.delay))
     } catch (error) {
       this.#fail(item, asTransportError(error))
     }
