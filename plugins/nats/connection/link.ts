@@ -43,6 +43,9 @@ export class Link {
   readonly #owned: boolean
   readonly #api: string
   readonly #headers = new HeaderBlock()
+  /** The options of a message without headers, and of one with them. The client reads them before `publish` returns. */
+  readonly #plain = { reply: "" }
+  readonly #headed = { reply: "", headers: this.#headers }
   readonly #listeners = new Set<(status: Status) => void>()
   readonly #closing = new AbortController()
   /** Subjects to which {@link tell} has sent a message that the server did not refuse. */
@@ -129,11 +132,10 @@ export class Link {
   send(subject: string, payload: Uint8Array, reply = "", headers?: string): void {
     this.#catchUp()
     try {
-      if (headers === undefined) this.#connection.publish(subject, payload, { reply })
-      else {
-        this.#headers.text = `NATS/1.0\r\n${headers}\r\n`
-        this.#connection.publish(subject, payload, { reply, headers: this.#headers })
-      }
+      const options = headers === undefined ? this.#plain : this.#headed
+      options.reply = reply
+      if (headers !== undefined) this.#headers.text = `NATS/1.0\r\n${headers}\r\n`
+      this.#connection.publish(subject, payload, options)
     } catch (error) {
       throw fromClientError(error, subject)
     }

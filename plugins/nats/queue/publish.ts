@@ -79,16 +79,18 @@ export class TaskPublisher {
     const outgoing: Array<Outgoing> = []
     const places: Array<number> = []
     const receipts: Array<Receipt> = []
-    for (const [index, posting] of postings.entries()) {
+    postings.forEach((posting, index) => {
       try {
         outgoing.push(this.prepare(posting))
         places.push(index)
       } catch (error) {
         receipts[index] = { status: "failed", error: asTransportError(error) }
       }
-    }
+    })
     const published = await this.send(postings, outgoing)
-    for (const [at, result] of published.entries()) receipts[places[at] ?? at] = receiptOf(result)
+    published.forEach((result, at) => {
+      receipts[places[at] ?? at] = receiptOf(result)
+    })
     return receipts
   }
 

@@ -173,14 +173,14 @@ export class StreamPublisher {
         },
         part.length,
       )
-      for (const [at, { subject, payload, headers }] of part.entries()) {
+      part.forEach(({ subject, payload, headers }, at) => {
         try {
           this.#link.send(subject, payload, inbox.reply(first + at), headers)
         } catch (error) {
           inbox.cancel(first + at)
           answered(at, { status: "failed", error: asTransportError(error) })
         }
-      }
+      })
     })
   }
 }
