@@ -35,16 +35,19 @@ export const statusOf = (message: Msg): number => {
 }
 
 /**
- * The headers of a block as far as they can be read. Of several with one name the last counts: the server puts its own
- * behind those of the message.
+ * Reads headers of a block by their names, as far as they can be read; empty where there is none. Of several with one name
+ * the last counts: the server puts its own behind those of the message.
  */
-export const lastHeaders = (block: Uint8Array): ReadonlyMap<string, string> => {
-  const headers = new Map<string, string>()
-  for (const line of decoder.decode(block).split("\r\n")) {
-    const colon = line.indexOf(":")
-    if (colon > 0) headers.set(line.slice(0, colon), line.slice(colon + 1).trim())
+export const headersOf = (block: Uint8Array): ((name: string) => string) => {
+  const text = decoder.decode(block)
+  return (name) => {
+    const line = `\r\n${name}:`
+    const at = text.lastIndexOf(line)
+    if (at < 0) return ""
+    const from = at + line.length
+    const end = text.indexOf("\r\n", from)
+    return text.slice(from, end < 0 ? text.length : end).trim()
   }
-  return headers
 }
 
 const NAME = /^[!-9;-~]+$/

@@ -7,7 +7,7 @@ import { isState } from "../../../runtime/protocol/state.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { at, fromApiError, NO_MESSAGE, numberAt, textAt } from "../connection/answers.ts"
-import { blockOf, lastHeaders, statusOf } from "../connection/header-block.ts"
+import { blockOf, headersOf, statusOf } from "../connection/header-block.ts"
 import { ANSWER_MS, type Link } from "../connection/link.ts"
 
 /** A stored message. */
@@ -186,8 +186,7 @@ export class StreamReader {
       const why = code > 0 ? message.headers?.status : "no headers"
       throw new TransportError("internal", `${this.#stream}: reading failed: ${why}`)
     }
-    const headers = lastHeaders(block)
-    const header = (name: string): string => headers.get(name) ?? ""
+    const header = headersOf(block)
     // The server writes its lines over the last two bytes of a block, and so into the last line of one that was cut.
     const isCut = header("Nats-Stream") === ""
     return {
@@ -207,20 +206,19 @@ export class StreamReader {
     if (error !== undefined && NO_MESSAGE.has(error.err_code)) return undefined
     if (error !== undefined) throw fromApiError(error, name)
     const block = new Uint8Array(Buffer.from(textAt(answer, "message", "hdrs"), "base64"))
-    const headers = lastHeaders(block)
     return {
       subject: textAt(answer, "message", "subject"),
       seq: numberAt(answer, "message", "seq"),
       time: Date.parse(textAt(answer, "message", "time")),
       data: new Uint8Array(Buffer.from(textAt(answer, "message", "data"), "base64")),
       block,
-      header: (header) => headers.get(header) ?? "",
+      header: headersOf(block),
     }
   }
 }
 
 /** How many messages the server has behind those of an answer. */
-const pendingIn = (end: Msg): number => Number(lastHeaders(blockOf(end)).get("Nats-Num-Pending") ?? 0) || 0
+const pendingIn = (end: Msg): number => Number(headersOf(blockOf(end))("Nats-Num-Pending")) || 0
 
 /** Most bytes of one batch of an answer. */
 const MAX_BATCH_BYTES = 8 * 1024 * 1024
