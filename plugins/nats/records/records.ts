@@ -96,7 +96,7 @@ export class Records {
     const before = expect === "" ? NO_REVISION : readRevision(expect)
     if (before === undefined) return undefined
     const ttl = keep === undefined ? "" : `Nats-TTL: ${Math.max(Math.ceil(keep / 1_000), 1)}\r\n`
-    const headers = indexLine(index) + ttl
+    const line = indexLine(index)
     const list = listOf(index)
     // A waiting record gets a new entry each time it is stored, because the search for orphaned jobs reads each entry
     // once.
@@ -104,11 +104,13 @@ export class Records {
     return {
       message: {
         subject: this.#names.record(id),
-        headers: `Nats-Expected-Last-Subject-Sequence: ${before.seq}\r\n${headers}`,
+        headers: expectedLine(before.seq) + line + ttl,
         payload: bytes,
       },
       entry:
-        list === undefined || listed ? undefined : { subject: this.#names.entry(list, id), headers, payload: NOTHING },
+        list === undefined || listed
+          ? undefined
+          : { subject: this.#names.entry(list, id), headers: line + ttl, payload: NOTHING },
       sameEntry: listed ? before.entry : 0,
       obsoleteEntry: before.list === undefined || before.list === list ? undefined : before.entry,
       list,
@@ -130,6 +132,12 @@ export class Records {
     return this.#index.remove([entry])
   }
 }
+
+/** Header by which a record is stored over the message with this sequence; 0 if there is none. */
+const expectedLine = (seq: number): string => (seq === 0 ? EXPECTS_NONE : `${EXPECTED}${seq}\r\n`)
+
+const EXPECTED = "Nats-Expected-Last-Subject-Sequence: "
+const EXPECTS_NONE = `${EXPECTED}0\r\n`
 
 /** Header of a record with the sequence of its entry. */
 const ENTRY_HEADER = "Callboard-Entry"

@@ -228,7 +228,9 @@ const MAX_BATCH_BYTES = 8 * 1024 * 1024
 /** Header with the fields that lists search, so that a list need not read the payloads of records and tasks. */
 export const INDEX_HEADER = "Callboard-Index"
 
-export const indexLine = (index: Index): string => `${INDEX_HEADER}: ${JSON.stringify(index)}\r\n`
+export const indexLine = (index: Index): string => `${INDEX_BEGIN}${JSON.stringify(index)}\r\n`
+
+const INDEX_BEGIN = `${INDEX_HEADER}: `
 
 /**
  * The index of a message; `undefined` if the header is missing or cannot be read, as in a message of another program.
