@@ -140,6 +140,8 @@ export class Names {
   readonly stateStream: string
   readonly indexStream: string
   readonly storeStream: string
+  /** Where the last task went: many in a row go there. */
+  #last = { queue: "", band: -1, task: "", method: "", where: "" }
 
   constructor(namespace: string) {
     this.namespace = namespace
@@ -156,8 +158,12 @@ export class Names {
     id: string,
     { task, method = "" }: Pick<Index, "task" | "method">,
   ): string {
-    const what = `${nameToken(task)}.${nameToken(method)}`
-    return `${this.namespace}.${kind}.${escapeToken(queue)}.${band}.${what}.${jobPart(id)}`
+    const last = this.#last
+    if (last.queue !== queue || last.band !== band || last.task !== task || last.method !== method) {
+      const where = `${escapeToken(queue)}.${band}.${nameToken(task)}.${nameToken(method)}.`
+      this.#last = { queue, band, task, method, where }
+    }
+    return `${this.namespace}.${kind}.${this.#last.where}${jobPart(id)}`
   }
 
   /** Reads a subject of the queue stream. */
