@@ -16,13 +16,17 @@ import { TOMBSTONE_MS } from "./transport.ts"
 const RECORD_VERSION = 1
 const RECORD_HEAD = `{"v":${RECORD_VERSION},`
 
+/** Where the opening brace of a record comes to lie: the last byte of the head, a comma, takes its place. */
+const BRACE_AT = RECORD_HEAD.length - 1
+const COMMA = 44
+
 /** Records up to this many characters are encoded in a shared buffer. A character has at most three bytes of UTF-8. */
 const SCRATCH_CHARACTERS = 4096
-const scratch = new Uint8Array(RECORD_HEAD.length + SCRATCH_CHARACTERS * 3)
-const scratchBody = scratch.subarray(RECORD_HEAD.length - 1)
+const scratch = new Uint8Array(BRACE_AT + SCRATCH_CHARACTERS * 3)
+const scratchBody = scratch.subarray(BRACE_AT)
 
 const encoder = new TextEncoder()
-const head = encoder.encode(RECORD_HEAD)
+encoder.encodeInto(RECORD_HEAD, scratch)
 const decoder = new TextDecoder("utf-8", { fatal: true })
 
 /** Fails with `invalid` where the record is not plain JSON. */
@@ -34,10 +38,9 @@ export const encodeStored = (record: JobRecord): Uint8Array => {
     throw new TransportError("invalid", `the record of ${record.id} is not plain JSON: ${String(cause)}`, { cause })
   }
   if (json.length > SCRATCH_CHARACTERS) return encoder.encode(RECORD_HEAD + json.slice(1))
-  // The last byte of the head takes the place of the record's opening brace.
   const { written } = encoder.encodeInto(json, scratchBody)
-  scratch.set(head)
-  return scratch.slice(0, head.length - 1 + written)
+  scratch[BRACE_AT] = COMMA
+  return scratch.slice(0, BRACE_AT + written)
 }
 
 /** Fails with `unsupported` for a record of another version, with `internal` for bytes that are not a record. */
