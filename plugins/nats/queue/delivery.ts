@@ -162,7 +162,7 @@ const TOKEN = /^([0-9a-z]{6})\.(\d{1,15})\.([0-9a-z]{1,10})\.(\S+)$/
 
 /** The number in a token, if this transport received the delivery. */
 export const numberIn = (text: string, nonce: string): number | undefined =>
-  text.startsWith(nonce) ? Number.parseInt(text.slice(NONCE_DIGITS + 1, NONCE_DIGITS + 17), 10) : undefined
+  text.startsWith(nonce) ? numberAt(text, NONCE_DIGITS + 1) : undefined
 
 /** Splits a token; `undefined` if the text is not a token. */
 export const readToken = (text: string): Token | undefined => {
