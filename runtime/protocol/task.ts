@@ -62,40 +62,40 @@ export interface Task {
 export const isForeign = ({ own }: Pick<Task, "own">): boolean => own.submittedAt === undefined
 
 /**
- * Headers that have a meaning, which applications cannot use as custom headers. `redelivered` is set by Celery's Redis
- * transport; `bodyRef` is reserved for bodies that are stored elsewhere.
+ * Headers that have a meaning, which applications cannot use as custom headers; `rare` are those that most tasks lack.
+ * `redelivered` is set by Celery's Redis transport; `bodyRef` is reserved for bodies that are stored elsewhere.
  */
-const RESERVED: Readonly<Record<string, true>> = Object.assign(Object.create(null), {
-  lang: true,
-  task: true,
-  id: true,
-  shadow: true,
-  eta: true,
-  expires: true,
-  group: true,
-  group_index: true,
-  retries: true,
-  timelimit: true,
-  root_id: true,
-  parent_id: true,
-  argsrepr: true,
-  kwargsrepr: true,
-  origin: true,
-  ignore_result: true,
-  replaced_task_nesting: true,
-  stamped_headers: true,
-  stamps: true,
-  compression: true,
-  redelivered: true,
-  meth: true,
-  traceparent: true,
-  tracestate: true,
-  bodyRef: true,
-  [OWN_HEADER]: true,
+const KNOWN: Readonly<Record<string, "usual" | "rare">> = Object.assign(Object.create(null), {
+  lang: "usual",
+  task: "usual",
+  meth: "usual",
+  id: "usual",
+  root_id: "usual",
+  parent_id: "usual",
+  origin: "usual",
+  redelivered: "usual",
+  [OWN_HEADER]: "usual",
+  shadow: "rare",
+  eta: "rare",
+  expires: "rare",
+  group: "rare",
+  group_index: "rare",
+  retries: "rare",
+  timelimit: "rare",
+  argsrepr: "rare",
+  kwargsrepr: "rare",
+  ignore_result: "rare",
+  replaced_task_nesting: "rare",
+  stamped_headers: "rare",
+  stamps: "rare",
+  compression: "rare",
+  traceparent: "rare",
+  tracestate: "rare",
+  bodyRef: "rare",
 })
 
 /** Whether a header has a meaning in the protocol, so that an application cannot set it as a custom header. */
-export const isReservedHeader = (name: string): boolean => RESERVED[name] === true || name === "__proto__"
+export const isReservedHeader = (name: string): boolean => KNOWN[name] !== undefined || name === "__proto__"
 
 const EMPTY: Readonly<Record<string, never>> = Object.freeze({})
 const NO_LIMIT: Task["timelimit"] = Object.freeze({ hard: null, soft: null })
@@ -123,16 +123,14 @@ const timelimitOf = (value: unknown): Task["timelimit"] | HeaderProblem => {
 }
 
 const customOf = (headers: Headers): Readonly<Record<string, unknown>> => {
-  let custom: Record<string, unknown> | undefined
+  const custom: Record<string, unknown> = {}
   for (const name in headers) {
-    if (RESERVED[name] === true || name === "__proto__") continue
+    if (isReservedHeader(name)) continue
     const value = headers[name]
     // `null` is kept: to an application it may mean something else than absent.
-    if (value === undefined) continue
-    custom ??= {}
-    custom[name] = value
+    if (value !== undefined) custom[name] = value
   }
-  return custom ?? EMPTY
+  return custom
 }
 
 /**
@@ -149,25 +147,48 @@ export const parseTask = (message: Pick<Message, "headers">): Result.Result<Task
   return parsed instanceof HeaderProblem ? Result.fail(invalidTask(parsed)) : Result.succeed(parsed)
 }
 
-const taskOf = (headers: Headers): Task | HeaderProblem => {
-  const task = headers.task
-  if (typeof task !== "string" || task === "") {
-    return new HeaderProblem(
-      "task",
-      task === undefined || task === null ? "is missing: this is no task" : "must be a name as text",
-    )
-  }
-  const id = identifier(headers, "id")
-  if (id === null) return new HeaderProblem("id", "is missing: a task cannot be tracked without it")
-  if (id instanceof HeaderProblem) return id
-  const meth = filledText(headers, "meth")
-  if (meth instanceof HeaderProblem) return meth
-  const lang = text(headers, "lang")
-  if (lang instanceof HeaderProblem) return lang
-  const rootId = identifier(headers, "root_id")
-  if (rootId instanceof HeaderProblem) return rootId
-  const parentId = identifier(headers, "parent_id")
-  if (parentId instanceof HeaderProblem) return parentId
+/** What most tasks do not say: their headers lack all of it. */
+type Rare = Pick<
+  Task,
+  | "group"
+  | "groupIndex"
+  | "shadow"
+  | "eta"
+  | "expires"
+  | "retries"
+  | "timelimit"
+  | "argsrepr"
+  | "kwargsrepr"
+  | "ignoreResult"
+  | "stampedHeaders"
+  | "stamps"
+  | "replacedTaskNesting"
+  | "traceparent"
+  | "tracestate"
+  | "compression"
+>
+
+const NOTHING_RARE: Rare = Object.freeze({
+  group: null,
+  groupIndex: null,
+  shadow: null,
+  eta: null,
+  expires: null,
+  retries: 0,
+  timelimit: NO_LIMIT,
+  argsrepr: null,
+  kwargsrepr: null,
+  ignoreResult: false,
+  stampedHeaders: null,
+  stamps: EMPTY,
+  replacedTaskNesting: 0,
+  traceparent: null,
+  tracestate: null,
+  compression: null,
+})
+
+/** A function of its own, which most tasks do not need: so the one that all need is short, and compiled sooner. */
+const rareOf = (headers: Headers): Rare | HeaderProblem => {
   const group = identifier(headers, "group")
   if (group instanceof HeaderProblem) return group
   const groupIndex = count(headers, "group_index")
@@ -186,8 +207,6 @@ const taskOf = (headers: Headers): Task | HeaderProblem => {
   if (argsrepr instanceof HeaderProblem) return argsrepr
   const kwargsrepr = text(headers, "kwargsrepr")
   if (kwargsrepr instanceof HeaderProblem) return kwargsrepr
-  const origin = text(headers, "origin")
-  if (origin instanceof HeaderProblem) return origin
   const ignoreResult = flag(headers, "ignore_result")
   if (ignoreResult instanceof HeaderProblem) return ignoreResult
   const stampedHeaders = headers.stamped_headers ?? null
@@ -205,15 +224,7 @@ const taskOf = (headers: Headers): Task | HeaderProblem => {
   if (headers.bodyRef !== undefined && headers.bodyRef !== null) {
     return new HeaderProblem("bodyRef", "is reserved, and this version cannot fetch a body that is stored elsewhere")
   }
-  const own = ownOf(headers[OWN_HEADER])
-  if (own instanceof HeaderProblem) return own
   return {
-    task,
-    meth,
-    id,
-    lang,
-    rootId,
-    parentId,
     group,
     groupIndex,
     shadow,
@@ -223,7 +234,6 @@ const taskOf = (headers: Headers): Task | HeaderProblem => {
     timelimit,
     argsrepr,
     kwargsrepr,
-    origin,
     ignoreResult,
     stampedHeaders,
     stamps,
@@ -231,8 +241,66 @@ const taskOf = (headers: Headers): Task | HeaderProblem => {
     traceparent,
     tracestate: tracestateBeside(traceparent, headers.tracestate),
     compression,
+  }
+}
+
+const taskOf = (headers: Headers): Task | HeaderProblem => {
+  const { task } = headers
+  if (typeof task !== "string" || task === "") {
+    return new HeaderProblem(
+      "task",
+      task === undefined || task === null ? "is missing: this is no task" : "must be a name as text",
+    )
+  }
+  const id = identifier(headers, "id")
+  if (id === null) return new HeaderProblem("id", "is missing: a task cannot be tracked without it")
+  if (id instanceof HeaderProblem) return id
+  const meth = filledText(headers, "meth")
+  if (meth instanceof HeaderProblem) return meth
+  const lang = text(headers, "lang")
+  if (lang instanceof HeaderProblem) return lang
+  const rootId = identifier(headers, "root_id")
+  if (rootId instanceof HeaderProblem) return rootId
+  const parentId = identifier(headers, "parent_id")
+  if (parentId instanceof HeaderProblem) return parentId
+  let rare: Rare | HeaderProblem = NOTHING_RARE
+  let custom: Readonly<Record<string, unknown>> = EMPTY
+  for (const name in headers) {
+    const known = KNOWN[name]
+    if (known === "rare" && rare === NOTHING_RARE) rare = rareOf(headers)
+    if (known === undefined && custom === EMPTY) custom = customOf(headers)
+  }
+  if (rare instanceof HeaderProblem) return rare
+  const origin = text(headers, "origin")
+  if (origin instanceof HeaderProblem) return origin
+  const own = ownOf(headers[OWN_HEADER])
+  if (own instanceof HeaderProblem) return own
+  return {
+    task,
+    meth,
+    id,
+    lang,
+    rootId,
+    parentId,
+    group: rare.group,
+    groupIndex: rare.groupIndex,
+    shadow: rare.shadow,
+    eta: rare.eta,
+    expires: rare.expires,
+    retries: rare.retries,
+    timelimit: rare.timelimit,
+    argsrepr: rare.argsrepr,
+    kwargsrepr: rare.kwargsrepr,
+    origin,
+    ignoreResult: rare.ignoreResult,
+    stampedHeaders: rare.stampedHeaders,
+    stamps: rare.stamps,
+    replacedTaskNesting: rare.replacedTaskNesting,
+    traceparent: rare.traceparent,
+    tracestate: rare.tracestate,
+    compression: rare.compression,
     own,
-    custom: customOf(headers),
+    custom,
   }
 }
 
