@@ -22,9 +22,14 @@ export const resultOf = <A>(checked: () => A): Result.Result<A, CallboardError> 
   try {
     return Result.succeed(checked())
   } catch (thrown) {
-    if (thrown instanceof CallboardError) return Result.fail(thrown)
-    throw thrown
+    return failureOf(thrown)
   }
+}
+
+/** The `CallboardError` that was thrown, as a `Result`. Rethrows every other error. */
+export const failureOf = (thrown: unknown): Result.Result<never, CallboardError> => {
+  if (thrown instanceof CallboardError) return Result.fail(thrown)
+  throw thrown
 }
 
 /**

@@ -6,7 +6,7 @@ import { checkFollowUps, embedOf } from "../../jobs/submission/follow-ups.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
 import { milliseconds, timeLimitOf, timeToLive } from "../../options/duration.ts"
 import { findInvalid } from "../../options/json-schema.ts"
-import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
+import { failureOf, refuseInput as refuse } from "../../options/refuse.ts"
 import { repeatHeader, retryHeader } from "../../options/retry-policy.ts"
 import { type Body, encodeBody, encodeValue } from "../../protocol/body.ts"
 import { jsonForm, strictJson } from "../../protocol/codec/json.ts"
@@ -54,45 +54,51 @@ export interface PlanContext {
 }
 
 /** Turns a checked submission into a posting. Fails with `invalid-input`, naming the field. */
-export const plan = (submission: Submission, context: PlanContext): Result.Result<AddressedTask, CallboardError> =>
-  resultOf(() => planOrThrow(submission, context))
+export const plan = (submission: Submission, context: PlanContext): Result.Result<AddressedTask, CallboardError> => {
+  try {
+    return Result.succeed(planOrThrow(submission, context))
+  } catch (thrown) {
+    return failureOf(thrown)
+  }
+}
 
 const planOrThrow = (submission: Submission, context: PlanContext): AddressedTask => {
-  const { now, id, parent, placement } = context
+  const { id, placement } = context
   const queue = submission.queue ?? context.defaults.queue
   const checkedQueue = checkQueueName(queue)
   if (Result.isFailure(checkedQueue)) refuse("queue", checkedQueue.failure.message)
-
-  if (submission.delay !== undefined && submission.eta !== undefined) refuse("delay", "give `delay` or `eta`, not both")
-  const due =
-    submission.delay !== undefined ? Math.ceil(now + milliseconds("delay", submission.delay)) : etaOf(submission.eta)
-  const ttlMs = submission.ttl === undefined ? undefined : ttlOf(submission.ttl, submission.expires)
-  // A task that waits for other jobs is in no queue yet: its time begins when it is released.
-  const isDeferred = submission.after !== undefined || placement?.chord !== undefined
-  const waitsUntil = ttlMs === undefined || isDeferred ? undefined : Math.max(now, due ?? now) + ttlMs
-  const expires = submission.expires === undefined ? waitsUntil : expiryOf(submission.expires, now)
-  if (due !== undefined && isExpired(expires, due)) refuse("expires", "is over before the task may start")
-
+  const times = timesOf(submission, context)
   if (submission.unique !== undefined && submission.id === undefined)
     refuse("unique", "needs an `id`, which no other job may have")
   checkCarried(submission)
   checkFollowUps(submission, id)
   const given = bodyOfInput(submission, embedOf(submission, placement?.fanOut))
   if (Result.isFailure(given)) return refuse(given.failure.field, given.failure.message)
-  const tenant = tenantOf(given.success, context)
-  const own = ownHeadersOf(submission, id, now)
-  if (ttlMs !== undefined) own.ttlMs = ttlMs
-  if (context.sender !== undefined) own.sender = context.sender
-  if (context.redact !== undefined && context.redact !== false) own.redact = context.redact
-  if (tenant !== undefined) own.tenant = tenant
-  if (placement?.member !== undefined) own.member = placement.member
-  if (placement?.chord !== undefined) own.chord = placement.chord
+  const own = ownHeadersOf(submission, context, times.ttlMs, tenantOf(given.success, context))
   const body = encodeBody(given.success)
   if (Result.isFailure(body)) throw unsent(submission) ?? new CallboardError("invalid-input", body.failure.message)
   // The input of a chord's body is complete only with the results of its members: its worker checks it.
   const isComplete = placement?.chord === undefined || placement.chord.immutable === true
   if (context.inputSchema !== undefined && isComplete) checkInput(given.success, context)
-  const task: Task = {
+  const task = taskOf(submission, context, times, own)
+  const message: Message = {
+    headers: renderCompact(task),
+    properties: {
+      content_type: body.success.contentType,
+      content_encoding: body.success.contentEncoding,
+      correlation_id: id,
+      delivery_mode: 2,
+      priority: submission.priority ?? context.defaults.priority ?? DEFAULT_PRIORITY,
+    },
+    body: body.success.bytes,
+  }
+  const posting = postingOfTask(task, message, queue)
+  return Result.isSuccess(posting) ? posting.success : refuse(posting.failure.field, posting.failure.message)
+}
+
+const taskOf = (submission: Submission, context: PlanContext, times: Times, own: OwnHeaders): Task => {
+  const { id, parent, placement } = context
+  return {
     lang: LANG,
     task: submission.task,
     meth: submission.meth ?? null,
@@ -102,8 +108,8 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
     group: placement?.group ?? submission.group ?? null,
     groupIndex: placement?.groupIndex ?? null,
     shadow: submission.shadow ?? null,
-    eta: due ?? null,
-    expires: expires ?? null,
+    eta: times.due ?? null,
+    expires: times.expires ?? null,
     retries: 0,
     timelimit: submission.timeLimit === undefined ? NO_LIMITS : limits(submission.timeLimit),
     argsrepr: null,
@@ -119,19 +125,29 @@ const planOrThrow = (submission: Submission, context: PlanContext): AddressedTas
     own,
     custom: submission.headers ?? NONE,
   }
-  const message: Message = {
-    headers: renderCompact(task),
-    properties: {
-      content_type: body.success.contentType,
-      content_encoding: body.success.contentEncoding,
-      correlation_id: id,
-      delivery_mode: 2,
-      priority: submission.priority ?? context.defaults.priority ?? DEFAULT_PRIORITY,
-    },
-    body: body.success.bytes,
-  }
-  const posting = postingOfTask(task, message, queue)
-  return Result.isSuccess(posting) ? posting.success : refuse(posting.failure.field, posting.failure.message)
+}
+
+/** When a task may start, and until when, in milliseconds since the epoch; `ttlMs`: how long it may wait. */
+interface Times {
+  readonly due: number | undefined
+  readonly expires: number | undefined
+  readonly ttlMs: number | undefined
+}
+
+const ANY_TIME: Times = Object.freeze({ due: undefined, expires: undefined, ttlMs: undefined })
+
+const timesOf = (submission: Submission, { now, placement }: PlanContext): Times => {
+  const { delay, eta, ttl, expires } = submission
+  if (delay === undefined && eta === undefined && ttl === undefined && expires === undefined) return ANY_TIME
+  if (delay !== undefined && eta !== undefined) refuse("delay", "give `delay` or `eta`, not both")
+  const due = delay !== undefined ? Math.ceil(now + milliseconds("delay", delay)) : etaOf(eta)
+  const ttlMs = ttl === undefined ? undefined : ttlOf(ttl, expires)
+  // A task that waits for other jobs is in no queue yet: its time begins when it is released.
+  const isDeferred = submission.after !== undefined || placement?.chord !== undefined
+  const waitsUntil = ttlMs === undefined || isDeferred ? undefined : Math.max(now, due ?? now) + ttlMs
+  const until = expires === undefined ? waitsUntil : expiryOf(expires, now)
+  if (due !== undefined && isExpired(until, due)) refuse("expires", "is over before the task may start")
+  return { due, expires: until, ttlMs }
 }
 
 const NONE: Readonly<Record<string, never>> = Object.freeze({})
@@ -193,18 +209,25 @@ const ttlOf = (ttl: NonNullable<Submission["ttl"]>, expires: Submission["expires
 }
 
 /** Checks what the task carries unchanged: custom headers, meta data and ids of other jobs. */
-const checkCarried = (submission: Submission): void => {
-  for (const name of Object.keys(submission.headers ?? {})) {
+const checkCarried = ({ headers, meta, details, parentId, rootId, group }: Submission): void => {
+  if (headers !== undefined) checkHeaders(headers)
+  if (meta !== undefined) checkJson("meta", meta)
+  if (details !== undefined) checkJson("details", details)
+  if (parentId !== undefined) checkId("parentId", parentId)
+  if (rootId !== undefined) checkId("rootId", rootId)
+  if (group !== undefined) checkId("group", group)
+}
+
+const checkHeaders = (headers: NonNullable<Submission["headers"]>): void => {
+  for (const name of Object.keys(headers)) {
     if (isReservedHeader(name)) refuse(`headers.${name}`, "is a standard header; use the field of the task instead")
   }
-  if (submission.headers !== undefined) checkJson("headers", submission.headers)
-  if (submission.meta !== undefined) checkJson("meta", submission.meta)
-  if (submission.details !== undefined) checkJson("details", submission.details)
-  for (const field of ["parentId", "rootId", "group"] as const) {
-    // A task with such an id could not be parsed by its worker, which would make it a dead letter.
-    const given = submission[field]
-    if (given !== undefined && !isId(given)) refuse(field, `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
-  }
+  checkJson("headers", headers)
+}
+
+/** A task with a wrong id could not be parsed by its worker, which would make it a dead letter. */
+const checkId = (field: string, id: string): void => {
+  if (!isId(id)) refuse(field, `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
 }
 
 /** Headers travel in JSON: refused here, by name, instead of by the transport for the whole message. */
@@ -214,7 +237,12 @@ const checkJson = (field: string, value: unknown): void => {
 }
 
 /** Filled field by field, because copying an object takes longer, and most fields are absent. */
-const ownHeadersOf = (submission: Submission, id: string, now: number) => {
+const ownHeadersOf = (
+  submission: Submission,
+  { id, now, sender, redact, placement }: PlanContext,
+  ttlMs: number | undefined,
+  tenant: string | undefined,
+): OwnHeaders => {
   const { resultTtl, failureTtl, retry, repeat, after, meta, description, details, book } = submission
   const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = { submittedAt: now }
   if (submission.front) own.front = true
@@ -227,6 +255,12 @@ const ownHeadersOf = (submission: Submission, id: string, now: number) => {
   if (description !== undefined) own.description = description
   if (details !== undefined) own.details = details
   if (book !== undefined) own.book = book
+  if (ttlMs !== undefined) own.ttlMs = ttlMs
+  if (sender !== undefined) own.sender = sender
+  if (redact !== undefined && redact !== false) own.redact = redact
+  if (tenant !== undefined) own.tenant = tenant
+  if (placement?.member !== undefined) own.member = placement.member
+  if (placement?.chord !== undefined) own.chord = placement.chord
   return own
 }
 

@@ -50,6 +50,7 @@ export class Planner {
   readonly #taskNames: ReadonlyMap<string, string>
   readonly #origin: string
   readonly #sender: string | undefined
+  readonly #isLocal = (actor: string): boolean => this.#directory.local.has(actor)
 
   /** The header `origin`: the process that submits, `gen<pid>@<host>`. `sender`: the client's name, if it has one. */
   constructor(
@@ -71,10 +72,10 @@ export class Planner {
     const target = this.#targetOf(submission.task, submission.meth ?? null)
     // The actor may be served by another process: its description in the store names the queue.
     const actor = this.#directory.find(target.actor)
-    const known = actor instanceof Promise || methodIn(actor, target) === undefined ? undefined : actor
-    return known === undefined
+    const method = actor instanceof Promise ? undefined : methodIn(actor, target)
+    return method === undefined || actor instanceof Promise
       ? this.#planUnknown(submission, target, actor, id, now, context)
-      : this.#planFor(submission, target, known, id, now, context)
+      : this.#planFor(submission, actor, method, id, now, context)
   }
 
   /** Plans for an actor that has to be read from the store, or has no such method as far as is known. */
@@ -95,27 +96,28 @@ export class Planner {
       if (context.strict || submission.queue === undefined)
         return Result.fail(publishFailed(id, asTransportError(cause), "none"))
     }
-    const isUnknown = methodIn(actor, target) === undefined && !context.lenient
+    const method = methodIn(actor, target)
+    const isUnknown = method === undefined && !context.lenient
     if (isUnknown && (actor !== undefined || context.strict)) {
       // While a deployment is under way its actor is described as one version or the other has it.
       const isServed = actor !== undefined && (await this.#directory.isServed(target).catch(() => true))
       if (!isServed) return Result.fail(unknownActor(submission.task, target, actor, this.#directory))
     }
-    return this.#planFor(submission, target, actor, id, now, context)
+    return this.#planFor(submission, actor, method, id, now, context)
   }
 
   #planFor(
     submission: Submission,
-    target: Target,
     actor: ActorDescription | undefined,
+    method: MethodDescription | undefined,
     id: string,
     now: number,
     context: SubmitContext,
   ): Planned {
-    const method = methodIn(actor, target)
     const priority = method?.priority
     // In a process that serves the actor the worker's own check is as near, and costs the submission nothing.
-    const isChecked = method?.exactInput === true && !context.lenient && !this.#directory.local.has(target.actor)
+    const isServedHere = actor !== undefined && this.#isLocal(actor.name)
+    const isChecked = method?.exactInput === true && !context.lenient && !isServedHere
     const queue = method?.queue ?? actor?.queue ?? DEFAULT_QUEUE
     const planned: { -readonly [Field in keyof PlanContext]: PlanContext[Field] } = {
       now,
@@ -149,7 +151,7 @@ export class Planner {
   }
 
   #targetOf(task: string, meth: string | null): Target {
-    return resolveName(task, meth, (name) => this.#directory.local.has(name), this.#taskNames)
+    return resolveName(task, meth, this.#isLocal, this.#taskNames)
   }
 }
 

@@ -171,10 +171,7 @@ export class Submitter {
     }
     const place = plans.push(Result.fail(new CallboardError("internal", "the task was not planned"))) - 1
     // In parallel: each lookup of an actor may take as long as the transport needs to fail.
-    const plan = async () => {
-      plans[place] = await planned
-    }
-    later.push(plan())
+    later.push(placePlan(plans, place, planned))
   }
 
   /**
@@ -218,6 +215,11 @@ export class Submitter {
           })
     return this.#tracing === undefined ? publish(postings) : this.#tracing.submission(postings, publish)
   }
+}
+
+/** A function of its own: were it made where it is needed, each task would cost a scope and a closure. */
+const placePlan = async (plans: Array<Planned>, place: number, planned: Promise<Planned>): Promise<void> => {
+  plans[place] = await planned
 }
 
 /** Fails where another submission of the same call has the id; otherwise adds the id to `known`. */
