@@ -295,7 +295,6 @@ export interface EncodeOptions {
 }
 
 const encoder = new TextEncoder()
-const NO_EMBED_TEXT = JSON.stringify(NO_EMBED)
 
 const unserialisable = (
   reason: UnserialisableBody["reason"],
@@ -306,14 +305,18 @@ const unserialisable = (
 const wireForm = (body: Body): ReadonlyArray<unknown> => [body.args, body.kwargs, body.embed]
 
 const encodeJsonBody = (body: Body): Result.Result<Uint8Array, CodecFailure> => {
-  const args = renderJson(body.args)
-  if (Result.isFailure(args)) return Result.fail({ ...args.failure, message: `has args that ${args.failure.message}` })
-  const kwargs = renderJson(body.kwargs)
-  if (Result.isFailure(kwargs))
-    return Result.fail({ ...kwargs.failure, message: `has kwargs that ${kwargs.failure.message}` })
-  const embed = body.embed === NO_EMBED ? Result.succeed(NO_EMBED_TEXT) : renderJson(body.embed)
-  if (Result.isFailure(embed)) return Result.fail(embed.failure)
-  return Result.succeed(encoder.encode(`[${args.success},${kwargs.success},${embed.success}]`))
+  const text = renderJson(wireForm(body))
+  if (Result.isFailure(text)) return Result.fail(partFailure(body, text.failure))
+  return Result.succeed(encoder.encode(text.success))
+}
+
+/** Of a body that cannot be written: which part of it, with the place in that part. */
+const partFailure = ({ args, kwargs }: Body, whole: CodecFailure): CodecFailure => {
+  for (const [name, part] of Object.entries({ args, kwargs })) {
+    const text = renderJson(part)
+    if (Result.isFailure(text)) return { ...text.failure, message: `has ${name} that ${text.failure.message}` }
+  }
+  return whole
 }
 
 const encodeWith = (codec: Codec, body: Body): Result.Result<Uint8Array, CodecFailure> => {

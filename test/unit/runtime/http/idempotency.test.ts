@@ -2,6 +2,7 @@
 import { encode } from "@msgpack/msgpack"
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test, vi } from "vitest"
+import { NO_EMBED } from "../../../../runtime/protocol/body.ts"
 import { type Running, start, stopAll } from "./harness.ts"
 
 afterEach(stopAll)
@@ -26,7 +27,7 @@ test("the same request gets the same receipt, as a duplicate", async () => {
 test("a task under a key is encoded once", async () => {
   const { submit } = await start()
   const input = { marker: "only here" }
-  const text = JSON.stringify(input)
+  const text = JSON.stringify([[], input, NO_EMBED])
   const stringify = vi.spyOn(JSON, "stringify")
   try {
     expect(

@@ -218,6 +218,14 @@ describe("limits", () => {
     expect(Result.flip(encodeBody(body(600), { contentType }))).toMatchObject({ success: { reason: "too-deep" } })
   })
 
+  test.each(FORMATS)("%s: what is written at the bound can be read", (contentType) => {
+    for (let depth = 490; depth < 510; depth++) {
+      const written = encodeBody({ args: [nested(depth)], kwargs: {}, embed: NO_EMBED }, { contentType })
+      if (Result.isFailure(written)) continue
+      expect(Result.isSuccess(decodeBody(message(written.success.bytes, contentType))), `${depth} levels`).toBe(true)
+    }
+  })
+
   test("bytes are bounded at the same depth in every format", () => {
     const json = (depth: number): Uint8Array => utf8(`[${"[".repeat(depth)}${"]".repeat(depth)},{},null]`)
     const msgpack = (depth: number): Uint8Array => new Uint8Array([0x93, ...Array(depth).fill(0x91), 1, 0x80, 0xc0])
