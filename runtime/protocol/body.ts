@@ -106,6 +106,14 @@ const isMap = (value: unknown): value is Readonly<Record<string, unknown>> => {
 
 const isList = (value: unknown): value is ReadonlyArray<unknown> => Array.isArray(value)
 
+const undecodable = (
+  reason: UndecodableBody["reason"],
+  contentType: string,
+  message: string,
+  bytes: Uint8Array,
+): Result.Result<never, UndecodableBody> =>
+  Result.fail({ _tag: "UndecodableBody", reason, contentType, message, bytes })
+
 /** The decompressed bytes of a body, bounded before and after. Fails with {@link UndecodableBody}. */
 export const bodyBytes = (
   message: Message,
@@ -114,20 +122,15 @@ export const bodyBytes = (
   const { body } = message
   const contentType = message.properties.content_type
   if (body.length > maxBytes) {
-    return Result.fail({
-      _tag: "UndecodableBody",
-      reason: "too-large",
-      contentType,
-      message: `The body has ${body.length} bytes, and ${maxBytes} are allowed. Store large data elsewhere and send its address.`,
-      bytes: body,
-    })
+    const why = `The body has ${body.length} bytes, and ${maxBytes} are allowed. Store large data elsewhere and send its address.`
+    return undecodable("too-large", contentType, why, body)
   }
   const { compression } = message.headers
   if (typeof compression !== "string" || compression === "") return Result.succeed(body)
   const inflated = decompress(body, compression, maxBytes)
   if (Result.isSuccess(inflated)) return Result.succeed(inflated.success)
   const { reason, message: why } = inflated.failure
-  return Result.fail({ _tag: "UndecodableBody", reason, contentType, message: why, bytes: body })
+  return undecodable(reason, contentType, why, body)
 }
 
 /**
@@ -147,42 +150,38 @@ export const decodeValue = (
   message: Message,
   options: DecodeOptions = {},
 ): Result.Result<DecodedValue, UndecodableBody> => {
-  const { codecs = defaultCodecs, accepts } = options
+  const { codecs = defaultCodecs } = options
   // A message from another sender may lack the property, although the type requires it.
   const given = message.properties.content_type ?? ""
-  const undecodable = (
-    reason: UndecodableBody["reason"],
-    why: string,
-    bytes: Uint8Array,
-  ): Result.Result<never, UndecodableBody> =>
-    Result.fail({ _tag: "UndecodableBody", reason, contentType: given, message: why, bytes })
-  // The exact name is looked up first: nearly every body has one of three content types.
-  const type = codecs.has(given) ? given : mediaType(given)
-  if (PICKLE.has(type)) {
-    return undecodable(
-      "refused-content-type",
-      "Pickle can run any code when it is read and is never opened. Let the sender use task_serializer = 'json'.",
-      message.body,
-    )
-  }
+  const type = typeIn(codecs, given)
+  if (PICKLE.has(type)) return undecodable("refused-content-type", given, NO_PICKLE, message.body)
   const bytes = bodyBytes(message, options.maxBytes)
   if (Result.isFailure(bytes)) return Result.fail(bytes.failure)
   const codec = codecs.get(type)
-  if (codec === undefined) {
-    if (RAW.has(type) || (accepts !== undefined && acceptsContentType(accepts, type))) {
-      return Result.succeed({ holds: "argument", value: bytes.success })
-    }
-    const known = [...new Set(Array.from(codecs.values(), (each) => each.contentType))].join(", ")
-    return undecodable(
-      "unsupported-content-type",
-      `Content type "${given.slice(0, 100)}" is not known here (${known}) and the method does not accept it as bytes.`,
-      bytes.success,
-    )
-  }
+  if (codec === undefined) return argumentOf(bytes.success, given, type, options)
   const decoded = decodeWith(codec, bytes.success)
   if (Result.isSuccess(decoded)) return Result.succeed({ holds: codec.holds ?? "argument", value: decoded.success })
   const { reason, message: why } = decoded.failure
-  return undecodable(reason === "unserialisable" ? "malformed" : reason, `The body is ${why}.`, bytes.success)
+  return undecodable(reason === "unserialisable" ? "malformed" : reason, given, `The body is ${why}.`, bytes.success)
+}
+
+const NO_PICKLE =
+  "Pickle can run any code when it is read and is never opened. Let the sender use task_serializer = 'json'."
+
+/** The key of a content type in a registry. The exact name is looked up first: nearly every body has one of three. */
+const typeIn = (codecs: Codecs, given: string): string => (codecs.has(given) ? given : mediaType(given))
+
+/** The bytes of a body without a codec, where the method takes them as they are. */
+const argumentOf = (
+  bytes: Uint8Array,
+  given: string,
+  type: string,
+  { codecs = defaultCodecs, accepts = [] }: DecodeOptions,
+): Result.Result<DecodedValue, UndecodableBody> => {
+  if (RAW.has(type) || acceptsContentType(accepts, type)) return Result.succeed({ holds: "argument", value: bytes })
+  const known = [...new Set(Array.from(codecs.values(), (each) => each.contentType))].join(", ")
+  const why = `Content type "${given.slice(0, 100)}" is not known here (${known}) and the method does not accept it as bytes.`
+  return undecodable("unsupported-content-type", given, why, bytes)
 }
 
 /** Decodes with a codec that may throw although it must not: an application's codec must not end the worker. */
@@ -207,13 +206,8 @@ export const decodeBody = (message: Message, options?: DecodeOptions): Result.Re
   if (holds === "argument") return Result.succeed({ args: [value], kwargs: {}, embed: NO_EMBED })
   const body = bodyOf(value)
   if (typeof body !== "string") return Result.succeed(body)
-  return Result.fail({
-    _tag: "UndecodableBody",
-    reason: "malformed",
-    contentType: message.properties.content_type,
-    message: `The body ${body}.`,
-    bytes: Result.getOrElse(bodyBytes(message, options?.maxBytes), () => message.body),
-  })
+  const bytes = Result.getOrElse(bodyBytes(message, options?.maxBytes), () => message.body)
+  return undecodable("malformed", message.properties.content_type, `The body ${body}.`, bytes)
 }
 
 /** The body in a decoded value, or the reason why the value is no body. */
@@ -337,7 +331,7 @@ const encodeWith = (codec: Codec, body: Body): Result.Result<Uint8Array, CodecFa
  */
 export const encodeBody = (body: Body, options: EncodeOptions = {}): Result.Result<EncodedBody, UnserialisableBody> => {
   const { contentType = jsonCodec.contentType, codecs = defaultCodecs, compression } = options
-  const type = mediaType(contentType)
+  const type = typeIn(codecs, contentType)
   const codec = codecs.get(type)
   let bytes: Uint8Array
   if (codec !== undefined) {
@@ -376,7 +370,7 @@ export const encodeValue = (
   contentType: string = jsonCodec.contentType,
   codecs: Codecs = defaultCodecs,
 ): Result.Result<Uint8Array, UnserialisableBody> => {
-  const codec = codecs.get(mediaType(contentType))
+  const codec = codecs.get(typeIn(codecs, contentType))
   if (codec === undefined) {
     return unserialisable("unsupported-content-type", `No codec is registered for "${contentType.slice(0, 100)}".`)
   }
