@@ -439,14 +439,12 @@ export const recordOfPosting = (
 export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, now: number): JobRecord => {
   const own = task.own
   const submittedAt = own.submittedAt ?? now
-  const waits = posting.due !== undefined && posting.due > now
-  const first: Transition = {
-    n: 1,
-    run: posting.run,
-    at: submittedAt,
-    state: posting.due !== undefined && posting.due > submittedAt ? "scheduled" : "queued",
-    ...(posting.due !== undefined ? { due: posting.due } : {}),
-  }
+  const { due, run } = posting
+  const waits = due !== undefined && due > now
+  const first: Transition =
+    due === undefined
+      ? { n: 1, run, at: submittedAt, state: "queued" }
+      : { n: 1, run, at: submittedAt, state: due > submittedAt ? "scheduled" : "queued", due }
   const record: { -readonly [Field in keyof JobRecord]: JobRecord[Field] } = {
     id: posting.id,
     task: task.task,
@@ -455,7 +453,7 @@ export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, 
     queue: posting.queue,
     priority: posting.message.properties.priority ?? DEFAULT_PRIORITY,
     state: waits ? "scheduled" : "queued",
-    run: posting.run,
+    run,
     attempt: 0,
     retries: posting.retries,
     fence: "",
@@ -463,7 +461,7 @@ export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, 
     timeline: [first],
   }
   if (own.front) record.front = true
-  if (posting.due !== undefined) record.dueAt = posting.due
+  if (due !== undefined) record.dueAt = due
   if (posting.expires !== undefined) record.expiresAt = posting.expires
   if (task.parentId !== null) record.parentId = task.parentId
   if (task.rootId !== null) record.rootId = task.rootId

@@ -80,26 +80,29 @@ export const succeeded = (
   followUps: ReadonlyArray<AddressedTask> = [],
 ): AttemptEnd => {
   const { record, task, now } = attempt
-  const quiet = task.ignoreResult || result === undefined
-  const following = followUps.length === 0 ? undefined : { followUps }
-  return {
+  const isKept = result !== undefined && !task.ignoreResult
+  // The hot path: one copy of the record.
+  const ended: { -readonly [Field in keyof JobRecord]: JobRecord[Field] } = {
+    ...(record.claims === undefined && record.message === undefined ? record : unended(attempt, record)),
+    state: "succeeded",
+    timeline: withTransition(record.timeline, record.run, { at: now, state: "succeeded" }),
+    fence: attempt.fence,
+    endedAt: now,
+    keepMs: task.own.resultTtlMs ?? attempt.keep.resultMs,
+    digest: digestOf(attempt.posting.message.body),
+  }
+  const end: { -readonly [Field in keyof AttemptEnd]: AttemptEnd[Field] } = {
     token: attempt.token,
-    // The hot path: one copy of the record.
-    record: {
-      ...(record.claims === undefined && record.message === undefined ? record : unended(attempt, record)),
-      state: "succeeded",
-      timeline: withTransition(record.timeline, record.run, { at: now, state: "succeeded" }),
-      fence: attempt.fence,
-      endedAt: now,
-      keepMs: task.own.resultTtlMs ?? attempt.keep.resultMs,
-      digest: digestOf(attempt.posting.message.body),
-      ...(quiet ? undefined : { result }),
-      ...following,
-    },
-    ...following,
-    ...(quiet && result !== undefined ? { ignored: result } : undefined),
+    record: ended,
     then: ack,
   }
+  if (isKept) ended.result = result
+  else if (result !== undefined) end.ignored = result
+  if (followUps.length > 0) {
+    ended.followUps = followUps
+    end.followUps = followUps
+  }
+  return end
 }
 
 /** An error, and the cause by which jobs that failed alike are found. */
