@@ -22,11 +22,15 @@ const isMap = (value: unknown): value is Fields => typeof value === "object" && 
 
 const hasTaskHeader = (message: Message): boolean => message.headers.task !== undefined && message.headers.task !== null
 
+const isBlank = (byte: number | undefined): boolean => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09
+
 /** Whether the body may be a map, by its first byte: `{` after blanks in JSON, the map types of msgpack. */
 const mayBeMap = (message: Message): boolean => {
   // The first byte of a compressed body says nothing about its content.
   if (typeof message.headers.compression === "string" && message.headers.compression !== "") return true
-  const first = message.body.find((byte) => byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09)
+  let at = 0
+  while (isBlank(message.body[at])) at++
+  const first = message.body[at]
   if (first === undefined) return false
   switch (message.properties.content_type) {
     case "application/json":
