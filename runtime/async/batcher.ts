@@ -3,14 +3,17 @@
  * item as for many.
  */
 
+/** An item, and who is told its answer, or why there is none: one of the two is called, once. */
+export interface Batched<In, Out> {
+  readonly item: In
+  resolve(out: Out): void
+  reject(cause: unknown): void
+}
+
 export class Batcher<In, Out> {
   readonly #send: (items: ReadonlyArray<In>) => Promise<ReadonlyArray<Out>>
   readonly #max: number
-  #waiting: Array<{
-    readonly item: In
-    readonly resolve: (out: Out) => void
-    readonly reject: (cause: unknown) => void
-  }> = []
+  #waiting: Array<Batched<In, Out>> = []
   /** Whether the items are about to be sent, at the end of this turn. */
   #scheduled = false
 
@@ -22,15 +25,15 @@ export class Batcher<In, Out> {
 
   /** Resolves with the answer for this item; rejects as the call that carried it did. */
   add(item: In): Promise<Out> {
-    return new Promise<Out>((resolve, reject) => this.push(item, resolve, reject))
+    return new Promise<Out>((resolve, reject) => this.push({ item, resolve, reject }))
   }
 
   /**
-   * Like {@link add}, with callbacks instead of a promise. What they throw is an unhandled rejection. `alone`: the caller
+   * Like {@link add}, without a promise. What its callbacks throw is an unhandled rejection. `alone`: the caller
    * expects no other item in this turn, so that the item is sent at once. That is done once per turn: items that follow one
    * another without a turn in between would keep timers and sockets waiting.
    */
-  push(item: In, resolve: (out: Out) => void, reject: (cause: unknown) => void, alone = false): void {
+  push(batched: Batched<In, Out>, alone = false): void {
     const now = alone && !this.#scheduled
     if (!this.#scheduled) {
       this.#scheduled = true
@@ -40,7 +43,7 @@ export class Batcher<In, Out> {
         this.#flush()
       })
     }
-    this.#waiting.push({ item, resolve, reject })
+    this.#waiting.push(batched)
     if (now || this.#waiting.length >= this.#max) this.#flush()
   }
 

@@ -3,7 +3,7 @@
  * a record that the transport can never take is replaced by one that says so.
  */
 
-import { Batcher } from "../../async/batcher.ts"
+import { type Batched, Batcher } from "../../async/batcher.ts"
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import { outcomeLost } from "../../jobs/outcome/job-error.ts"
@@ -52,33 +52,11 @@ export class SettlementWriter {
     listener: SettleListener,
     alone = false,
   ): void {
-    this.#batcher.push(
-      settlement,
-      (answer) => {
-        // Nearly every settlement is stored at the first try, and then costs no promise.
-        if (answer.status === "ended") listener.stored(settlement)
-        else this.#retryFor(listener, settlement, answer, signal, refused)
-      },
-      (cause) => this.#retryFor(listener, settlement, failedOf(cause), signal, refused),
-      alone,
-    )
-  }
-
-  #retryFor(
-    listener: SettleListener,
-    settlement: AttemptEnd,
-    answer: EndAnswer,
-    signal: AbortSignal,
-    refused: ((error: JobError) => AttemptEnd) | undefined,
-  ): void {
-    this.#retry(settlement, answer, signal, refused).then(
-      (result) => listener.stored(result),
-      (cause: unknown) => listener.failed(cause),
-    )
+    this.#batcher.push(new FirstTry(this, settlement, signal, refused, listener), alone)
   }
 
   /** Handles every answer but the success of the first attempt. */
-  async #retry(
+  async retry(
     settlement: AttemptEnd,
     answer: EndAnswer,
     signal: AbortSignal,
@@ -140,6 +118,45 @@ export class SettlementWriter {
     } catch (cause) {
       return failedOf(cause)
     }
+  }
+}
+
+/** The first try to store a settlement. Nearly all are stored by it, and then cost no promise. */
+class FirstTry implements Batched<AttemptEnd, EndAnswer> {
+  readonly item: AttemptEnd
+  readonly #writer: SettlementWriter
+  readonly #signal: AbortSignal
+  readonly #refused: ((error: JobError) => AttemptEnd) | undefined
+  readonly #listener: SettleListener
+
+  constructor(
+    writer: SettlementWriter,
+    settlement: AttemptEnd,
+    signal: AbortSignal,
+    refused: ((error: JobError) => AttemptEnd) | undefined,
+    listener: SettleListener,
+  ) {
+    this.item = settlement
+    this.#writer = writer
+    this.#signal = signal
+    this.#refused = refused
+    this.#listener = listener
+  }
+
+  resolve(answer: EndAnswer): void {
+    if (answer.status === "ended") this.#listener.stored(this.item)
+    else this.#retry(answer)
+  }
+
+  reject(cause: unknown): void {
+    this.#retry(failedOf(cause))
+  }
+
+  #retry(answer: EndAnswer): void {
+    this.#writer.retry(this.item, answer, this.#signal, this.#refused).then(
+      (result) => this.#listener.stored(result),
+      (cause: unknown) => this.#listener.failed(cause),
+    )
   }
 }
 

@@ -19,7 +19,7 @@ const unhandled = (): Promise<unknown> => {
 const behindBroken = async (send: (items: ReadonlyArray<number>) => Promise<ReadonlyArray<number>>) => {
   const batcher = new Batcher(send)
   const thrown = unhandled()
-  batcher.push(1, broken, broken)
+  batcher.push({ item: 1, resolve: broken, reject: broken })
   const others = Promise.allSettled([batcher.add(2), batcher.add(3)])
   expect(await thrown).toMatchObject({ message: "this callback is broken" })
   return (await others).map((each) => (each.status === "fulfilled" ? each.value : String(each.reason)))
@@ -48,7 +48,7 @@ const alone = async (count: number) => {
   const ended = new Promise((resolve) => setImmediate(resolve))
   const answered = Array.from(
     { length: count },
-    (_, at) => new Promise((resolve, reject) => batcher.push(at, resolve, reject, true)),
+    (_, at) => new Promise((resolve, reject) => batcher.push({ item: at, resolve, reject }, true)),
   )
   const atOnce = calls.length
   await Promise.all([...answered, ended])
