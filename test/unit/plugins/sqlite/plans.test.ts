@@ -1,12 +1,12 @@
 /** Lists read rows by an index, in its order: a page that sorts all jobs first would cost more with every job. */
-import { DatabaseSync } from "node:sqlite"
+import { constants, DatabaseSync } from "node:sqlite"
 import { connect } from "callboard"
 import { expect, onTestFinished, test, vi } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import { STATES } from "../../../../runtime/protocol/state.ts"
 import { temporaryFolder } from "../../../support/servers/process.ts"
 import { growing, readsOf } from "../bounded-lists.ts"
-import { posted, publish } from "./helpers.ts"
+import { find, outcome, posted, publish, take } from "./helpers.ts"
 
 test("no list and no count sorts what it reads", async () => {
   using folder = temporaryFolder()
@@ -43,6 +43,38 @@ test("no list and no count sorts what it reads", async () => {
       .some(({ detail }) => /TEMP B-TREE|^SCAN callboard/.test(String(detail))),
   )
   expect(sorting).toEqual([])
+})
+
+test("a statement is prepared once, and not again for the values of each call", async () => {
+  using database = new DatabaseSync(":memory:")
+  const asked: Array<string | null> = []
+  // SQLite asks for each thing that a statement does while it prepares the statement.
+  database.setAuthorizer((action, what) => {
+    // How long a lock is waited for is set by a statement of its own, and more often on a busy machine.
+    if (action !== constants.SQLITE_PRAGMA) asked.push(what)
+    return constants.SQLITE_OK
+  })
+  const driver = await plugin.adopt?.(database, { namespace: "test", lease: 30_000, name: "test", timeout: 5_000 })
+  if (driver === undefined) throw new Error("not adopted")
+  onTestFinished(() => driver.close())
+  const { store } = driver
+  const round = async (id: string): Promise<void> => {
+    await publish(driver, id, `${id}-later`)
+    await driver.commit((await take(driver)).map((delivery) => outcome(delivery)))
+    await find(driver, id)
+    await driver.read([id], "record")
+    await driver.waiting?.({ queue: "q" }, 10)
+    await driver.queues?.()
+    await store.write([{ key: id, value: new Uint8Array(1), ttl: 60_000 }])
+    await store.get([id])
+    await store.list({ prefix: "", limit: 10 })
+    await driver.query?.({ states: ["queued"], limit: 10 })
+  }
+  await round("first")
+  expect(asked.length).toBeGreaterThan(0)
+  asked.length = 0
+  await round("second")
+  expect(asked).toEqual([])
 })
 
 test("few jobs that wait are found behind many that have ended, page by page, and so are many", async () => {
