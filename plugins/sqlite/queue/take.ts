@@ -4,7 +4,7 @@
  */
 import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
 import type { MachineClock } from "../clock.ts"
-import { bytesOrNull, type Database, int, intOrNull, type Row } from "../database/database.ts"
+import { bytesOrNull, type Database, int, type Row } from "../database/database.ts"
 import { fenceText, levelAt, orderAt, readToken, tokenText } from "../jobs/id.ts"
 import type { QueueNames } from "../jobs/queue-names.ts"
 import type { Transaction } from "../writing/transaction.ts"
@@ -147,17 +147,16 @@ interface Candidate extends Chosen {
  */
 class Chooser {
   readonly #names: QueueNames
-  readonly #candidates
-  readonly #total
+  readonly #first
   /** With `rotate`: the queue of the task that was chosen last. */
   #served = ""
 
   constructor(database: Database, names: QueueNames) {
     this.#names = names
-    const first = `SELECT place, bytes FROM callboard_job INDEXED BY callboard_job_ready
-       WHERE queue = ? AND at = 0 ORDER BY place LIMIT ?`
-    this.#candidates = database.prepare(first)
-    this.#total = database.prepare(`SELECT max(place) AS place, sum(bytes) AS bytes, count(*) AS count FROM (${first})`)
+    this.#first = database.prepare(
+      `SELECT place, bytes FROM callboard_job INDEXED BY callboard_job_ready
+       WHERE queue = ? AND at = 0 ORDER BY place LIMIT ?`,
+    )
   }
 
   /** What to take of each queue, in the order of the request. */
@@ -170,31 +169,21 @@ class Chooser {
     const budget = new Budget(max)
     for (const name of queues) {
       const queue = this.#names.find(name)
-      const last = queue === undefined ? undefined : (this.#all(queue, name, budget) ?? this.#some(queue, name, budget))
+      const last = queue === undefined ? undefined : this.#ofQueue(queue, name, budget)
       if (last !== undefined) chosen.push(last)
       if (budget.left <= 0) break
     }
     return chosen
   }
 
-  /**
-   * The usual case: the tasks together are within the byte limit, and one statement finds the last place. `undefined`
-   * if they are not.
-   */
-  #all(queue: number, name: string, budget: Budget): Chosen | undefined {
-    const row = this.#total.get(queue, budget.left) ?? {}
-    const place = intOrNull(row, "place")
-    const taken = place !== null && budget.takeAll(int(row, "count"), int(row, "bytes"))
-    return taken ? { queue, name, place } : undefined
-  }
-
-  #some(queue: number, name: string, budget: Budget): Chosen | undefined {
-    let last: Chosen | undefined
-    for (const candidate of this.#first(queue, name, budget.left)) {
-      if (!budget.take(candidate.bytes)) break
-      last = candidate
+  /** The first tasks that are within the byte limit together. */
+  #ofQueue(queue: number, name: string, budget: Budget): Chosen | undefined {
+    let place: number | undefined
+    for (const row of this.#first.all(queue, budget.left)) {
+      if (!budget.take(int(row, "bytes"))) break
+      place = int(row, "place")
     }
-    return last
+    return place === undefined ? undefined : { queue, name, place }
   }
 
   /** Chooses one task of each queue in turn, beginning after the queue that was served last. */
@@ -203,7 +192,7 @@ class Chooser {
     const start = queues.indexOf(this.#served) + 1
     const candidates = [...queues.slice(start), ...queues.slice(0, start)].map((name) => {
       const queue = this.#names.find(name)
-      return queue === undefined ? [] : this.#first(queue, name, max)
+      return queue === undefined ? [] : this.#candidates(queue, name, max)
     })
     const last = new Map<string, Chosen>()
     for (let round = 0; budget.left > 0 && candidates.some((each) => each.length > round); round++) {
@@ -217,8 +206,8 @@ class Chooser {
     return queues.flatMap((name) => last.get(name) ?? [])
   }
 
-  #first(queue: number, name: string, limit: number): ReadonlyArray<Candidate> {
-    return this.#candidates
+  #candidates(queue: number, name: string, limit: number): ReadonlyArray<Candidate> {
+    return this.#first
       .all(queue, limit)
       .map((row) => ({ queue, name, place: int(row, "place"), bytes: int(row, "bytes") }))
   }
@@ -240,14 +229,6 @@ class Budget {
     }
     this.#bytes += bytes
     this.left--
-    return true
-  }
-
-  /** Chooses all of these tasks, or none if they are too many or too large. */
-  takeAll(count: number, bytes: number): boolean {
-    if (count > this.left || this.#bytes + bytes > MAX_BYTES) return false
-    this.#bytes += bytes
-    this.left -= count
     return true
   }
 }
