@@ -109,7 +109,7 @@ export const driverOver = (
     participants: [
       waiting,
       news,
-      { ...passiveParticipant, rolledBack: () => names.forget(), committed: () => expiry.schedule() },
+      { ...passiveParticipant, rolledBack: () => names.forget(), committed: (done) => expiry.committed(done) },
     ],
     jobsWatched: () => news.jobsWatched(),
     clock,

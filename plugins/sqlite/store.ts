@@ -195,6 +195,11 @@ export class StoreExpiry {
     this.#watched = watched
   }
 
+  /** Only a change of a value changes when the next one expires. */
+  committed({ storeChanges }: Transaction): void {
+    if (storeChanges.length > 0) this.schedule()
+  }
+
   /** Sets the timer for the next value that expires. Reads only. */
   schedule(): void {
     const delay = this.#watched() ? this.#nextEnd() : Number.POSITIVE_INFINITY
