@@ -24,8 +24,8 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   const revisions = new Revisions()
   const notes = new Notes(driver, batched, revisions, lease)
   const ownEnds = new OwnEnds()
-  // A transport on this host tells of an end as soon as this process does.
-  const isFar = driver.capabilities.reach === "network"
+  // A transport within this process tells of an end as soon as this process does, and needs no read for it.
+  const isOutside = driver.capabilities.reach !== "process"
   const ender = new AttemptEnder(driver, batched, revisions, ownEnds)
   const finder = new Finder(driver, batched, notes)
   const registry = new QueueRegistry(driver.store)
@@ -80,7 +80,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     count: guarded((query, most) => finder.count(query, most)),
     watch: guarded(({ id, ends, isNew }, listener, signal) =>
       ends && id !== undefined
-        ? watchEnd({ driver, finder, ...(isNew && isFar && { ownEnds }) }, id, listener, signal, closing.signal)
+        ? watchEnd({ driver, finder, ...(isNew && isOutside && { ownEnds }) }, id, listener, signal, closing.signal)
         : watchJobs(driver, finder, id, listener, AbortSignal.any([signal, closing.signal])),
     ),
   }

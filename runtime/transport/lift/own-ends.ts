@@ -1,7 +1,8 @@
 /**
  * Ends of jobs that this process stores itself. A wait is told of such an end once it is stored, without asking the transport:
- * on nats that is five of fifteen messages of a job. Ends that were stored before the wait began are not remembered: the job
- * may run again since. The transport is asked about them, as about all that other processes store.
+ * on nats that is five of fifteen messages of a job, on sqlite a read beside its two transactions. Ends that were stored
+ * before the wait began are not remembered: the job may run again since. The transport is asked about them, as about all
+ * that other processes store.
  */
 
 /** Gets the terminal record as it was stored. */

@@ -20,12 +20,12 @@ const recordOf = (id: string, { fence }: Pick<JobDelivery, "fence">, result: str
 }
 
 /** A process of a board, and what it has asked the driver about ends. */
-const open = (board = new LeastBoard()) => {
+const open = (board = new LeastBoard(), reach: Driver["capabilities"]["reach"] = "network") => {
   const driver = leastDriver(board, { lease: 60_000 })
   const asked: Array<Interest | "read"> = []
   const far: Driver = {
     ...driver,
-    capabilities: { ...driver.capabilities, reach: "network" },
+    capabilities: { ...driver.capabilities, reach },
     listen: (interest, listener, signal) => {
       asked.push(interest)
       return driver.listen(interest, listener, signal)
@@ -85,15 +85,29 @@ const endOne = async ({ jobs, asked }: ReturnType<typeof open>, id: string) => {
 
 const listens = (id: string): Interest => ({ kind: "job", id, ends: true })
 
-test("a wait in the process that ends jobs hears of the next end without asking the driver", async () => {
-  const here = open()
+test.each(["network", "host"] as const)(
+  "a wait in the process that ends jobs hears of the next end without asking a driver that reaches a %s",
+  async (reach) => {
+    const here = open(undefined, reach)
+    await endOne(here, "a")
+    await here.jobs.publish([job("b")])
+    const delivery = await take(here.jobs)
+    const { ended } = waitFor(here.jobs, "b")
+    expect(await end(here.jobs, "b", delivery)).toBe("ended")
+    expect(await ended).toMatchObject({ id: "b", state: "succeeded", result: "b" })
+    expect(here.asked).toEqual([])
+  },
+)
+
+test("a driver within the process is asked at once", async () => {
+  const here = open(undefined, "process")
   await endOne(here, "a")
   await here.jobs.publish([job("b")])
-  const delivery = await take(here.jobs)
-  const { ended } = waitFor(here.jobs, "b")
-  expect(await end(here.jobs, "b", delivery)).toBe("ended")
-  expect(await ended).toMatchObject({ id: "b", state: "succeeded", result: "b" })
-  expect(here.asked).toEqual([])
+  const { ended, watching } = waitFor(here.jobs, "b")
+  await watching
+  expect(here.asked).toEqual([listens("b")])
+  await end(here.jobs, "b", await take(here.jobs))
+  expect(await ended).toMatchObject({ id: "b", state: "succeeded" })
 })
 
 test("a wait that begins after the end asks the driver at once: the job may be running again", async () => {
