@@ -514,7 +514,10 @@ export interface UnreadableRecord {
   readonly message: string
 }
 
-interface RecordText extends Omit<JobRecord, "message" | "raw" | "followUps"> {
+/** Most records, whose text is that of the record itself. */
+type PlainRecord = Omit<JobRecord, "message" | "raw" | "followUps">
+
+interface RecordText extends PlainRecord {
   readonly message?: MessageText
   readonly raw?: string
   readonly followUps?: ReadonlyArray<Omit<AddressedTask, "message"> & { readonly message: MessageText }>
@@ -524,6 +527,7 @@ export const recordFromJson = (text: string): Result.Result<JobRecord, Unreadabl
   try {
     const value: unknown = JSON.parse(text)
     if (!isRecordText(value)) return Result.fail({ _tag: "UnreadableRecord", message: "not a record: no id or state" })
+    if (isPlain(value)) return Result.succeed(value)
     const { message, raw, followUps, ...plain } = value
     return Result.succeed({
       ...plain,
@@ -537,6 +541,11 @@ export const recordFromJson = (text: string): Result.Result<JobRecord, Unreadabl
     return Result.fail({ _tag: "UnreadableRecord", message: `not a record: ${String(cause)}` })
   }
 }
+
+const isPlain = (
+  text: RecordText,
+): text is PlainRecord & { readonly message?: never; readonly raw?: never; readonly followUps?: never } =>
+  text.message === undefined && text.raw === undefined && text.followUps === undefined
 
 const isRecordText = (value: unknown): value is RecordText =>
   typeof value === "object" &&
