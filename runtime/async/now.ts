@@ -8,10 +8,6 @@ const isDone = <A, E>(effect: Effect.Effect<A, E>): effect is Exit.Exit<A, E> =>
 export const hasSucceeded = <A, E>(effect: Effect.Effect<A, E>): effect is Exit.Success<A, E> =>
   isDone(effect) && Exit.isSuccess(effect)
 
-/** Like `Effect.flatMap`, without a fiber where `effect` has succeeded already. */
-export const flatMapNow = <A, B, E>(effect: Effect.Effect<A, E>, next: (value: A) => Effect.Effect<B, E>) =>
-  hasSucceeded(effect) ? next(effect.value) : Effect.flatMap(effect, next)
-
 /**
  * Runs an Effect and calls back with its exit: in the same turn where it is done already, else from a fiber of its own.
  */

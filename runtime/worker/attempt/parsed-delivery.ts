@@ -35,7 +35,8 @@ export const parseDelivery = (delivery: JobDelivery): Result.Result<ParsedDelive
   const posting = postingOfTask(parsed.success, converted.success, delivery.queue)
   if (Result.isFailure(posting)) return Result.fail(invalid(posting.failure))
   const { level } = posting.success
-  return Result.succeed({ task: parsed.success, posting: { ...posting.success, level: delivery.level }, level })
+  const placed = level === delivery.level ? posting.success : { ...posting.success, level: delivery.level }
+  return Result.succeed({ task: parsed.success, posting: placed, level })
 }
 
 const keyOf = (delivery: JobDelivery): string | undefined => {
