@@ -1,9 +1,10 @@
 /** Faults between the end of a handler and its settlement: the handler runs once, and the job says what failed. */
-import { actor, type ServeOptions } from "callboard"
+import { actor, type Job, type ServeOptions } from "callboard"
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test, vi } from "vitest"
 import { Batcher } from "../../../../../runtime/async/batcher.ts"
 import { generateId } from "../../../../../runtime/id.ts"
+import { StepEngine } from "../../../../../runtime/steps/engine.ts"
 import { MethodSettingsCache } from "../../../../../runtime/worker/attempt/method-settings.ts"
 import { OutcomeDecider } from "../../../../../runtime/worker/attempt/outcome-decider.ts"
 import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
@@ -33,7 +34,9 @@ const brokenUnreadably = (): never => {
 const followed = { callbacks: [{ task: "after" }], errbacks: [{ task: "after" }] }
 
 /** Runs one job, whose handler breaks something before it answers or throws. */
-const runOne = async (breaks: () => void, method: "fine" | "fails" | "early" = "fine", options: ServeOptions = {}) => {
+type Method = "fine" | "fails" | "early" | "steps"
+
+const runOne = async (breaks: () => void, method: Method = "fine", options: ServeOptions = {}) => {
   let runs = 0
   const run = () => {
     runs++
@@ -41,7 +44,11 @@ const runOne = async (breaks: () => void, method: "fine" | "fails" | "early" = "
     if (method === "fails") throw new RangeError("too far")
     return "done"
   }
-  const work = actor("work", { methods: { fine: run, fails: run, early: { acks: { when: "early" }, run } } })
+  const steps = async (_: unknown, { step }: Job) => {
+    await step("one", () => 1)
+    return run()
+  }
+  const work = actor("work", { methods: { fine: run, fails: run, early: { acks: { when: "early" }, run }, steps } })
   const after = actor("after", { methods: { run: () => null } })
   const service = await start([work, after], options)
   const job = await service.client.submit(`work.${method}`, { input: {}, ...followed })
@@ -79,6 +86,18 @@ describe("a part that throws after the handler", () => {
       attempts: 1,
       outcome: { state: "failed", error: { message: expect.stringContaining(BROKEN) } },
       dead: expect.stringMatching(/^(outcome-lost|follow-ups-refused|errbacks-refused)$/),
+    })
+  })
+
+  test.each<readonly [string, () => void]>([
+    ["at once", () => vi.spyOn(StepEngine.prototype, "finish").mockImplementationOnce(broken)],
+    ["later", () => vi.spyOn(StepEngine.prototype, "finish").mockRejectedValueOnce(new Error(BROKEN))],
+  ])("while its steps end makes the job fail with the reason, once: %s", async (_name, breaks) => {
+    expect(await runOne(breaks, "steps")).toMatchObject({
+      runs: 1,
+      attempts: 1,
+      outcome: { state: "failed", error: { message: expect.stringContaining(BROKEN) } },
+      dead: "outcome-lost",
     })
   })
 
