@@ -69,7 +69,7 @@ export class Executor {
 
   /**
    * Runs a delivery to its end, and calls `onExecuted` with its settlement. What is there at once, or comes with the promise
-   * of a handler, needs neither a fiber nor, for each step, a closure. Never throws.
+   * of a handler, needs neither a fiber nor, for each step, a closure. Throws only what `onExecuted` throws.
    */
   execute(inFlight: InFlight): void {
     try {
@@ -98,6 +98,8 @@ export class Executor {
   }
 
   #faulted(inFlight: InFlight, cause: Cause.Cause<unknown>): void {
+    // A delivery that was handed on has its settlement: what fails behind it must not make a second one.
+    if (inFlight.phase !== "running") throw Cause.squash(cause)
     this.#options.onExecuted(inFlight, this.#fault(inFlight, cause))
   }
 

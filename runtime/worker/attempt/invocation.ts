@@ -48,16 +48,20 @@ export const invoke = (
   within?: Within,
 ): void => {
   let now: Exit.Exit<unknown, unknown> | undefined
+  let fiber: Fiber.Fiber<unknown, unknown> | undefined
+  let promise: Promise<unknown> | undefined
   try {
     const answer = inContext(run, within, call)
     // An answer that throws when it is touched, such as a revoked proxy, is a failure of the call.
-    if (isEffect(answer)) fork(run, job, answer, done, within)
-    else if (isPromiseLike(answer)) settle(run, Promise.resolve(answer), done)
+    if (isEffect(answer)) fiber = fork(run, job, answer, within)
+    else if (isPromiseLike(answer)) promise = Promise.resolve(answer)
     else now = Exit.succeed(answer)
   } catch (thrown) {
     now = Exit.fail(thrown)
   }
-  if (now !== undefined) done(now)
+  if (promise !== undefined) settle(run, promise, done)
+  else if (fiber !== undefined) join(run, fiber, done)
+  else if (now !== undefined) done(now)
 }
 
 const inContext = <A>({ trace }: Invocation, within: Within | undefined, work: () => A): A => {
@@ -102,19 +106,21 @@ export const isInHookOf = (job: Pick<Job, "log">): boolean => hooks.getStore() =
  */
 const isEffect = (answer: unknown): answer is Effect.Effect<unknown, unknown> => Effect.isEffect(answer)
 
-/** Runs an Effect in a fiber of its own. `done` is called in the context of the caller, which another fiber keeps. */
 const fork = (
   run: Invocation,
   job: Pick<Job, "log">,
   answer: Effect.Effect<unknown, unknown>,
-  done: OnExit,
   within: Within | undefined,
-): void => {
+): Fiber.Fiber<unknown, unknown> => {
   const { trace } = run
   const effect = logsTo(() => job.log)(answer)
-  const fiber = inContext(run, within, () =>
+  return inContext(run, within, () =>
     Effect.runFork(trace === undefined ? effect : Effect.withParentSpan(effect, trace.parent)),
   )
+}
+
+/** Waits for the fiber of an Effect. `done` is called in the context of the caller, which a second fiber keeps. */
+const join = (run: Invocation, fiber: Fiber.Fiber<unknown, unknown>, done: OnExit): void => {
   run.interrupt = () => fiber.interruptUnsafe()
   runNow(Fiber.await(fiber), (exit) => done(Exit.isSuccess(exit) ? exit.value : exit))
 }
