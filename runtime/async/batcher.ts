@@ -3,7 +3,7 @@
  * item as for many.
  */
 
-/** An item, and who is told its answer, or why there is none: one of the two is called, once. */
+/** An item, with the functions that take its answer, or why there is none: one of the two is called, once. */
 export interface Batched<In, Out> {
   readonly item: In
   resolve(out: Out): void
