@@ -1,7 +1,7 @@
 /** The worker over a transport that fails, answers late, delivers a task again or hands over what it cannot run. */
-import { actor } from "callboard"
+import { actor, serve } from "callboard"
 import { TransportError } from "callboard/transport"
-import { describe, expect, test } from "vitest"
+import { describe, expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import type { Jobs } from "../../runtime/transport/lift/transport.ts"
 import { faulty, gate, withJobs } from "../support/faulty-board.ts"
@@ -33,6 +33,29 @@ describe("a transport that misbehaves", () => {
     await second.stop({ now: true })
     expect(await first.client.workers()).toMatchObject([{ name: "w1", startedAt: began }])
     expect(await (await first.client.submit("quick")).result(WAIT)).toBe("done")
+  })
+
+  test("one that has not answered yet has no worker that is ready, even if a queue is paused meanwhile", async () => {
+    const { open, opened } = gate()
+    let pulls = 0
+    const transports = withJobs(() => ({
+      take: async () => {
+        pulls++
+        await opened
+        throw new TransportError("unauthorized", "this user may not take tasks")
+      },
+    }))
+    const { log } = remembering()
+    const options = { transport: `faulty://${generateId()}`, transports, log, signals: false }
+    const service = await serve({ ...options, actors: [quick] })
+    onTestFinished(async () => void (await service.stop({ now: true })))
+    await eventually(() => pulls === 1)
+    await service.client.pause("another")
+    // The change ends the wait of the first pull.
+    await eventually(() => pulls === 2)
+    expect(service.worker?.listening).toBe(false)
+    open()
+    await expect(service.ready()).rejects.toMatchObject({ reason: "unauthorized" })
   })
 
   /** A transport on which every delivery must be claimed. `claim` gets the number of the call and the function that really claims. */

@@ -105,8 +105,8 @@ const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<v
       pulls.add(pulling)
       pulling.then(forget, forget)
       const pulled = await interruption.cut(pulling)
-      // A pull that was ended by the loss of the connection is no answer.
-      if (connectivity.wasLost || stop.aborted) continue
+      // A pull that was ended by the loss of the connection, or by a change of the queues, is no answer.
+      if (connectivity.wasLost || stop.aborted || (pulled === undefined && !answers)) continue
       answered()
       if (buffer.isCrowded) await pullSizer.pulled(pulled ?? 0, max, stop)
       if (options.burst && pulled === 0) {
