@@ -30,9 +30,10 @@ export interface InvalidEnvelope {
 const encoder = new TextEncoder()
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
-/** Heads of up to this many characters are encoded into one reused buffer; a character takes at most three bytes. */
-const SCRATCH_CHARACTERS = 4096
-const scratch = new Uint8Array(SCRATCH_CHARACTERS * 3)
+/** Frames that surely have no more bytes are put together in one reused buffer. */
+const SCRATCH_BYTES = 16 * 1024
+const scratch = new Uint8Array(SCRATCH_BYTES)
+const scratchHead = scratch.subarray(ENVELOPE_OVERHEAD)
 
 const putLength = (frame: Uint8Array, at: number, length: number): void => {
   frame[at] = length >>> 24
@@ -44,13 +45,25 @@ const putLength = (frame: Uint8Array, at: number, length: number): void => {
 const lengthAt = (frame: Uint8Array, at: number): number =>
   (frame[at] ?? 0) * 0x100_0000 + (((frame[at + 1] ?? 0) << 16) | ((frame[at + 2] ?? 0) << 8) | (frame[at + 3] ?? 0))
 
-const framed = (head: Uint8Array, body: Uint8Array): Uint8Array => {
-  const frame = new Uint8Array(ENVELOPE_OVERHEAD + head.length + body.length)
+/** Begins the frame of a head and a body, with the body in its place. */
+const beginFrame = (frame: Uint8Array, headLength: number, body: Uint8Array): void => {
   frame[0] = ENVELOPE_VERSION
-  putLength(frame, 1, head.length)
+  putLength(frame, 1, headLength)
   putLength(frame, 5, body.length)
-  frame.set(head, ENVELOPE_OVERHEAD)
-  frame.set(body, ENVELOPE_OVERHEAD + head.length)
+  frame.set(body, ENVELOPE_OVERHEAD + headLength)
+}
+
+const framed = (head: string, body: Uint8Array): Uint8Array => {
+  // A character takes at most three bytes.
+  if (ENVELOPE_OVERHEAD + head.length * 3 + body.length <= SCRATCH_BYTES) {
+    const { written } = encoder.encodeInto(head, scratchHead)
+    beginFrame(scratch, written, body)
+    return scratch.slice(0, ENVELOPE_OVERHEAD + written + body.length)
+  }
+  const bytes = encoder.encode(head)
+  const frame = new Uint8Array(ENVELOPE_OVERHEAD + bytes.length + body.length)
+  beginFrame(frame, bytes.length, body)
+  frame.set(bytes, ENVELOPE_OVERHEAD)
   return frame
 }
 
@@ -91,9 +104,7 @@ export const encodeEnvelope = (message: Message): Result.Result<Uint8Array, Inva
       message: `Headers and properties must be plain JSON values: ${String(cause)}`,
     })
   }
-  if (head.length > SCRATCH_CHARACTERS) return Result.succeed(framed(encoder.encode(head), message.body))
-  const { written } = encoder.encodeInto(head, scratch)
-  return Result.succeed(framed(scratch.subarray(0, written), message.body))
+  return Result.succeed(framed(head, message.body))
 }
 
 /** Whether bytes look like a frame of this version, by its first bytes alone. {@link decodeEnvelope} may still refuse them. */

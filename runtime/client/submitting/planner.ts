@@ -155,8 +155,13 @@ export class Planner {
   }
 }
 
-const methodIn = (actor: ActorDescription | undefined, target: Target): MethodDescription | undefined =>
-  actor?.methods.find((method) => method.name === (target.meth ?? DEFAULT_METHOD))
+/** A loop: a search by a function would make that function for each submission. */
+const methodIn = (actor: ActorDescription | undefined, target: Target): MethodDescription | undefined => {
+  if (actor === undefined) return undefined
+  const name = target.meth ?? DEFAULT_METHOD
+  for (const method of actor.methods) if (method.name === name) return method
+  return undefined
+}
 
 const noSuchMethod = ({ actor, meth }: Target, { methods }: ActorDescription): string => {
   const name = meth ?? DEFAULT_METHOD

@@ -121,8 +121,9 @@ export class Publisher {
             ),
           )
     const tombstones = new Map<string, Found>()
-    for (const [at, posting] of postings.entries()) {
-      const earlier = before[at]
+    let place = 0
+    for (const posting of postings) {
+      const earlier = before[place++]
       if (earlier !== undefined && !("record" in earlier)) results.set(posting.id, earlier)
       else if (earlier === undefined) (isDeferred(posting.message) ? waiting : fresh).push(posting)
       else {
@@ -150,8 +151,9 @@ export class Publisher {
       const error = asTransportError(cause)
       return postings.map(() => ({ status: "failed" as const, error }))
     })
-    for (const [at, posting] of postings.entries()) {
-      const receipt = receipts[at]
+    let place = 0
+    for (const posting of postings) {
+      const receipt = receipts[place++]
       if (receipt === undefined || receipt.status === "failed") {
         results.set(posting.id, publishFailed(posting.id, receipt?.error))
         continue

@@ -77,7 +77,9 @@ export class Submitter {
     const later: Array<Promise<void>> = []
     const chords = new ChordPlans()
     const promised: Array<Promised> = []
-    for (const [index, value] of submissions.entries()) {
+    let index = -1
+    for (const value of submissions) {
+      index++
       const checked = withUniqueId(parseSubmission(value), known)
       if (Result.isFailure(checked)) {
         plans.push(Result.fail(checked.failure))
@@ -120,7 +122,8 @@ export class Submitter {
     }
     if (later.length > 0) await Promise.all(later)
     const postings: Array<AddressedTask> = []
-    for (const [place, plan] of plans.entries()) {
+    for (const plan of plans) {
+      const place = postings.length
       if (Result.isFailure(plan))
         throw at(chords.placed(plan.failure, place), submissions.length, chords.submissionOf(place))
       postings.push(plan.success)

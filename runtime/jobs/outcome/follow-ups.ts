@@ -44,8 +44,10 @@ export interface Ended {
  * Why the follow-ups of job `id` cannot be submitted. Checked before the handler runs, so that none is dropped after
  * it. `countsChords`: whether the members of a chord are counted in Celery's result back end.
  */
-export const embedProblem = (embed: Embed, id: string, countsChords = false): string | undefined => {
-  if (embed === NO_EMBED) return undefined
+export const embedProblem = (embed: Embed, id: string, countsChords = false): string | undefined =>
+  embed === NO_EMBED ? undefined : problemOf(embed, id, countsChords)
+
+const problemOf = (embed: Embed, id: string, countsChords: boolean): string | undefined => {
   // Celery's clients leave the number of tasks in their result backend, and no message of a chord says it.
   if (embed.chord !== null && !countsChords)
     return "chords of Celery are not supported: no message says how many tasks there are; submit the body with `chord`"
