@@ -1,11 +1,12 @@
 /**
  * Submit → handler → result stored → ended, in one process, over the public API.
- * `end-to-end.ts <transport> <jobs> <concurrency> [handler ms]`
+ * `end-to-end.ts <transport> <jobs> <concurrency> [handler ms] [prefetch]`
  */
 import { actor, serve } from "callboard"
 import { begin, counter, inBatches, nap, PAYLOAD, report, rssMiB } from "./program.js"
 
-const [transport = "memory:", jobsText = "50000", concurrency = "200", napText = "0"] = process.argv.slice(2)
+const [transport = "memory:", jobsText = "50000", concurrency = "200", napText = "0", prefetch = "4"] =
+  process.argv.slice(2)
 const jobs = Number(jobsText)
 const napMs = Number(napText)
 
@@ -23,6 +24,7 @@ const service = await serve({
   transport,
   actors: [noop],
   concurrency: Number(concurrency),
+  prefetch: Number(prefetch),
   logLevel: "warn",
   signals: false,
   onSettled: settled.add,

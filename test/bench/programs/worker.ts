@@ -1,11 +1,11 @@
 /**
  * A worker alone. It begins to work when it is told to, and prints how many jobs have settled, when the first and when
- * the last one did, as they go on. `worker.ts <transport> <concurrency> [handler ms]`
+ * the last one did, as they go on. `worker.ts <transport> <concurrency> [handler ms] [prefetch]`
  */
 import { actor, serve } from "callboard"
 import { begin, nap, progress } from "./program.js"
 
-const [transport = "", concurrency = "200", napText = "0"] = process.argv.slice(2)
+const [transport = "", concurrency = "200", napText = "0", prefetch = "4"] = process.argv.slice(2)
 const napMs = Number(napText)
 const noop = actor("noop", {
   methods: {
@@ -21,6 +21,7 @@ const service = await serve({
   transport,
   actors: [noop],
   concurrency: Number(concurrency),
+  prefetch: Number(prefetch),
   logLevel: "warn",
   signals: false,
   onSettled: settled.add,

@@ -6,6 +6,7 @@ import { celery, rq } from "../harness/python-contenders.ts"
 import { processorColumns, type Workload } from "../harness/workload.ts"
 import { redis } from "../peers/redis.ts"
 import type { Figures } from "../report/figures.ts"
+import { BEST_PREFETCH } from "./across.ts"
 import type { Form } from "./forms.ts"
 
 /** Slower peers have fewer jobs, which is enough for a rate: about five seconds of each. */
@@ -16,7 +17,7 @@ const RQ_JOBS = 500
 const fewer = `bunqueue has ${BUNQUEUE_JOBS.toLocaleString("en")} of them, Celery ${CELERY_JOBS.toLocaleString("en")}, RQ ${RQ_JOBS}.`
 
 const ourProgram = (board: Board, jobs: number): Promise<Figures> =>
-  measure(startProgram("programs/end-to-end.ts", [board.url, jobs, 200]), board)
+  measure(startProgram("programs/end-to-end.ts", [board.url, jobs, 200, 0, BEST_PREFETCH]), board)
 
 export const endToEnd = ({ jobs, isFull }: Form): Workload => ({
   name: "end-to-end",
