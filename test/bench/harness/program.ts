@@ -17,10 +17,11 @@ export const startProgram = (file: string, args: ReadonlyArray<string | number>)
   spawnScript(join(folder, file), args.map(String))
 
 /** Starts a program of test/bench, in JavaScript, on Node or on Bun. */
-export const startOn = (runtime: "node" | "bun", file: string, args: ReadonlyArray<string | number>): Spawned => {
-  const command = runtime === "node" ? "node" : (findRuntime("bun")?.path ?? process.execPath)
-  return spawnProcess(command, [join(folder, file), ...args.map(String)])
-}
+export const startOn = (runtime: "node" | "bun", file: string, args: ReadonlyArray<string | number>): Spawned =>
+  spawnProcess(executableOf(runtime), [join(folder, file), ...args.map(String)])
+
+export const executableOf = (runtime: "node" | "bun"): string =>
+  runtime === "node" ? "node" : (findRuntime("bun")?.path ?? process.execPath)
 
 /** Long enough for the longest program on a busy machine. */
 const DEADLINE_MS = 900_000

@@ -7,7 +7,7 @@ import { freePort, type Spawned, spawnProcess, temporaryFolder } from "../../sup
 import { type BoardKind, nats, sqlite } from "../harness/boards.ts"
 import { bullmqOnNode, names, on } from "../harness/contenders.ts"
 import { firstAnswer } from "../harness/first-answer.ts"
-import { ready, startOn, startProgram } from "../harness/program.ts"
+import { executableOf, ready, startOn, startProgram } from "../harness/program.ts"
 import { resident } from "../harness/resident.ts"
 import type { Contender, Workload } from "../harness/workload.ts"
 import type { Figures } from "../report/figures.ts"
@@ -37,15 +37,17 @@ const figuresOf = async (started: Spawned, until: () => Promise<unknown>): Promi
   return { readyMs, MiB, processes }
 }
 
+/** `launchedBy`: where the parent runs, which starts the worker again after a crash. The worker itself runs in Bun. */
 const commandLine = async (
   command: "dev" | "worker",
+  launchedBy: "node" | "bun",
   url: string,
   until: (http: string) => Promise<void>,
 ): Promise<Figures> => {
   using folder = project()
   const port = await freePort()
   const args = [join(root, "runtime/cli/launcher.js"), command, "--port", String(port)]
-  const started = spawnProcess("node", args, { cwd: folder.path, env: { CALLBOARD_TRANSPORT: url } })
+  const started = spawnProcess(executableOf(launchedBy), args, { cwd: folder.path, env: { CALLBOARD_TRANSPORT: url } })
   return await figuresOf(started, () => until(`http://127.0.0.1:${port}`))
 }
 
@@ -84,9 +86,14 @@ export const start = (): Workload => ({
     { key: "processes", title: "processes" },
   ],
   contenders: [
-    row("callboard dev, sqlite", sqlite, (url) => commandLine("dev", url, accepted)),
-    row("callboard worker, sqlite", sqlite, (url) => commandLine("worker", url, isReady)),
-    row("callboard worker, nats", nats, (url) => commandLine("worker", url, isReady)),
+    ...(["bun", "node"] as const).flatMap((launchedBy) => {
+      const where = launchedBy === "node" ? ", launched by Node" : ""
+      return [
+        row(`callboard dev, sqlite${where}`, sqlite, (url) => commandLine("dev", launchedBy, url, accepted)),
+        row(`callboard worker, sqlite${where}`, sqlite, (url) => commandLine("worker", launchedBy, url, isReady)),
+        row(`callboard worker, nats${where}`, nats, (url) => commandLine("worker", launchedBy, url, isReady)),
+      ]
+    }),
     row(`${names.sqlite}, serve()`, sqlite, (url) => working(startProgram("programs/worker.ts", [url, 4]))),
     row(`${names.nats}, serve()`, nats, (url) => working(startProgram("programs/worker.ts", [url, 4]))),
     {
