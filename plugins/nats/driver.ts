@@ -119,10 +119,7 @@ const assemble = ({ link, names, settings, clock }: Opened, { lease }: ConnectOp
   const store = new NatsStore({ link, names, reader: values, subscriptions, maxValue: maxRecord, writeHealth, clock })
   const broadcast = makeBroadcast(link, names, subscriptions)
 
-  const whileOpen = async <T>(run: () => Promise<T>): Promise<T> => {
-    if (link.closing.aborted) throw closed()
-    return run()
-  }
+  const whileOpen = <T>(run: () => Promise<T>): Promise<T> => (link.closing.aborted ? Promise.reject(closed()) : run())
 
   let closing: Promise<void> | undefined
 

@@ -67,7 +67,7 @@ export const makeBroadcast = (link: Link, names: Names, subscriptions: Subscript
   send: async (topic, payload) => {
     await link.tell(names.topic(checked(topic)), payload)
   },
-  listen: (topic, listener, signal) =>
+  listen: async (topic, listener, signal) =>
     subscriptions.listen(names.topic(checked(topic)), (message) => listener(copyOf(message.data)), signal),
 })
 

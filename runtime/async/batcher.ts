@@ -49,7 +49,7 @@ export class Batcher<In, Out> {
 
   /** A transport that throws instead of rejecting must not end the process. */
   async #ask(items: ReadonlyArray<In>): Promise<ReadonlyArray<Out>> {
-    return this.#send(items)
+    return await this.#send(items)
   }
 
   #flush(): void {

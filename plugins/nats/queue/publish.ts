@@ -74,7 +74,7 @@ export class TaskPublisher {
    * published by {@link send}: no bound of the backlog refuses it.
    */
   async publish(postings: ReadonlyArray<Posting>): Promise<ReadonlyArray<Receipt>> {
-    const refusal = await this.#backlog?.admit(postings)
+    const refusal = this.#backlog === undefined ? undefined : await this.#backlog.admit(postings)
     if (refusal !== undefined) return postings.map(() => ({ status: "failed", error: refusal }))
     const outgoing: Array<Outgoing> = []
     const places: Array<number> = []
@@ -104,14 +104,18 @@ export class TaskPublisher {
     }
     // The stream keeps tasks that no consumer covers yet, so that tasks are accepted even if the consumers cannot be
     // created now.
-    const known = this.#consumers.ensure([...unknown]).catch((error: unknown) => {
-      if (error instanceof TransportError && error.reason === "unauthorized") this.#mayNotCreate = true
-    })
+    const making = unknown.size === 0 ? undefined : this.#make([...unknown])
     const published = await this.#publisher.publish(outgoing)
     // In a cluster that lacks a server creating a consumer takes seconds: the receipt of a stored task does not wait
     // for that.
-    if (unknown.size > 0) await Promise.race([known, new Promise((resolve) => setTimeout(resolve, LISTED_MS))])
+    if (making !== undefined) await Promise.race([making, new Promise((resolve) => setTimeout(resolve, LISTED_MS))])
     return published
+  }
+
+  async #make(lanes: ReadonlyArray<Lane>): Promise<void> {
+    await this.#consumers.ensure(lanes).catch((error: unknown) => {
+      if (error instanceof TransportError && error.reason === "unauthorized") this.#mayNotCreate = true
+    })
   }
 }
 

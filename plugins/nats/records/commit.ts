@@ -61,19 +61,23 @@ export class Committer {
   }
 
   async commit(commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> {
-    await this.#parts.link.ready()
+    if (!this.#parts.link.isReady) await this.#parts.link.ready()
     await this.#parts.clock.certain()
     const acks = new Acks(this.#parts.link)
     const items = commits.map((commit) => this.#prepare(commit))
     const open = items.filter(isOpen)
-    // Records without an entry do not wait for the entries of the others.
-    const [listed, plain] = [open.filter(({ record }) => record?.entry), open.filter(({ record }) => !record?.entry)]
-    await Promise.all([
-      this.#writeRecords(plain, acks),
-      listed.length === 0 ? undefined : this.#writeEntries(listed).then(() => this.#writeRecords(listed, acks)),
-    ])
-    await this.#publishPostings(open)
-    await this.#withdraw(open)
+    const listed = open.filter(({ record }) => record?.entry)
+    if (listed.length === 0) await this.#writeRecords(open, acks)
+    else {
+      // Records without an entry do not wait for the entries of the others.
+      const plain = open.filter(({ record }) => !record?.entry)
+      await Promise.all([
+        this.#writeRecords(plain, acks),
+        this.#writeEntries(listed).then(() => this.#writeRecords(listed, acks)),
+      ])
+    }
+    if (open.some(({ outgoing }) => outgoing.length > 0)) await this.#publishPostings(open)
+    if (open.some(({ commit: { task } }) => task?.kind === "withdraw")) await this.#withdraw(open)
     await this.#endTasks(open, acks)
     return items.map((item) => item.answer ?? { status: "committed", revision: this.#revision(item) })
   }
@@ -172,7 +176,7 @@ export class Committer {
   /** Ends or releases the tasks that are still open. */
   async #endTasks(items: ReadonlyArray<Item>, acks: Acks): Promise<void> {
     const left = items.filter((item) => !item.done && isOpen(item) && item.commit.task !== undefined)
-    await Promise.all(left.map((item) => this.#try([item], () => this.#endTask(item, acks))))
+    if (left.length > 0) await Promise.all(left.map((item) => this.#try([item], () => this.#endTask(item, acks))))
     // A job whose record is stored has ended, acknowledged or not, so that its commit does not wait for the server to
     // handle the acknowledgement.
     const waits = items.some(({ seq, done }) => done && seq === 0)

@@ -77,33 +77,32 @@ export class StreamPublisher {
     each?: (index: number, result: Published) => void,
   ): Promise<ReadonlyArray<Published>> {
     if (batch.length === 0) return []
-    await this.#link.ready()
+    if (!this.#link.isReady) await this.#link.ready()
     const results: Array<Published> = new Array(batch.length)
     const parts: Array<Promise<void>> = []
     for (let start = 0; start < batch.length; ) {
       const from = start
       const part = partOf(batch, start)
       const bytes = part.reduce((sum, { payload }) => sum + payload.length, 0)
-      await this.#reserve(part.length, bytes)
+      if (!this.#reserve(part.length, bytes))
+        await new Promise<void>((go) => this.#waiting.push({ count: part.length, bytes, go }))
       const note = (at: number, result: Published): void => {
         results[from + at] = result
         each?.(from + at, result)
       }
-      parts.push(this.#publishPart(part, note).finally(() => this.#release(part.length, bytes)))
+      parts.push(this.#publishPart(part, bytes, note))
       start += part.length
     }
-    await Promise.all(parts)
+    for (const part of parts) await part
     return results
   }
 
-  /** Resolves when the window has room for this part, first come, first served. */
-  async #reserve(count: number, bytes: number): Promise<void> {
-    if (this.#waiting.length > 0 || !this.#fits(count, bytes)) {
-      await new Promise<void>((go) => this.#waiting.push({ count, bytes, go }))
-    } else {
-      this.#messages += count
-      this.#bytes += bytes
-    }
+  /** Whether the window has room for this part, which then takes it: first come, first served. */
+  #reserve(count: number, bytes: number): boolean {
+    if (this.#waiting.length > 0 || !this.#fits(count, bytes)) return false
+    this.#messages += count
+    this.#bytes += bytes
+    return true
   }
 
   #fits(count: number, bytes: number): boolean {
@@ -122,9 +121,14 @@ export class StreamPublisher {
   }
 
   /**
-   * Sends a part, and sends those messages again that the server could not decide on while another client was writing.
+   * Sends a part that has room in the window, and sends those messages again that the server could not decide on while
+   * another client was writing. Never rejects.
    */
-  async #publishPart(part: ReadonlyArray<Outgoing>, note: (at: number, result: Published) => void): Promise<void> {
+  async #publishPart(
+    part: ReadonlyArray<Outgoing>,
+    bytes: number,
+    note: (at: number, result: Published) => void,
+  ): Promise<void> {
     let left = part
     let places: ReadonlyArray<number> | undefined
     for (let pause = BUSY_MS; ; pause *= 2) {
@@ -140,11 +144,12 @@ export class StreamPublisher {
         else if (last) note(place, { status: "failed", error: answer.error })
         else again.push(place)
       })
-      if (again.length === 0) return
+      if (again.length === 0) break
       await new Promise((resolve) => setTimeout(resolve, pause))
       places = again
       left = again.flatMap((place) => part[place] ?? [])
     }
+    this.#release(part.length, bytes)
   }
 
   #send(part: ReadonlyArray<Outgoing>, note: (at: number, answer: Answer) => void): Promise<void> {

@@ -36,7 +36,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     <A extends ReadonlyArray<unknown>, R>(run: (...args: A) => R | Promise<R>) =>
     async (...args: A): Promise<R> => {
       if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
-      return run(...args)
+      return await run(...args)
     }
 
   const { orphans, queues, waiting } = driver
