@@ -8,6 +8,7 @@
 import { createInbox, type Msg, type NatsConnection, type Subscription } from "nats"
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { noResponders, notAllowed, timedOut } from "./answers.ts"
+import { numberFrom } from "./digits.ts"
 import { statusOf } from "./header-block.ts"
 
 /** The sender of one or more requests, which have consecutive tokens. */
@@ -79,7 +80,7 @@ export class Inbox {
 
   /** The reply subject for a token. */
   reply(token: number): string {
-    return this.#prefix + token.toString(36)
+    return `${this.#prefix}${token}`
   }
 
   /** Cancels a request: a reply to it will be ignored. */
@@ -113,7 +114,7 @@ export class Inbox {
   }
 
   #arrived(message: Msg): void {
-    const token = Number.parseInt(message.subject.slice(this.#prefix.length), 36)
+    const token = numberFrom(message.subject, this.#prefix.length)
     const block = Math.floor(token / MAX_REQUESTS)
     const index = token - block * MAX_REQUESTS
     const pending = this.#pending.get(block)

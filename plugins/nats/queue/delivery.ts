@@ -7,6 +7,7 @@ import { decodeEnvelope, isFrame } from "../../../runtime/protocol/envelope.ts"
 import { isUndecodable, type Message, type Undecodable } from "../../../runtime/protocol/message.ts"
 import type { Delivery } from "../../../runtime/transport/driver.ts"
 import { copyOf } from "../connection/answers.ts"
+import { numberFrom } from "../connection/digits.ts"
 import { blockOf } from "../connection/header-block.ts"
 import type { Lane } from "./consumers.ts"
 import { readNative } from "./native.ts"
@@ -39,12 +40,13 @@ const COUNT_DIGITS = 6
 const TIME_DIGITS = 9
 const NONCE_DIGITS = 6
 
-const ZEROS = "0".repeat(SEQ_DIGITS)
+/** Zeros, by how many they are. */
+const ZEROS = Array.from({ length: SEQ_DIGITS }, (_, count) => "0".repeat(count))
 
 /** A number as text of fixed length, so that texts sort as the numbers do. */
 const digits = (number: number, count: number): string => padded(number.toString(36), count)
 
-const padded = (text: string, count: number): string => ZEROS.slice(0, count - text.length) + text
+const padded = (text: string, count: number): string => (ZEROS[count - text.length] ?? "") + text
 
 interface AckParts {
   readonly consumer: string
@@ -68,24 +70,10 @@ export const consumerOf = (ack: string): string | undefined => partsOf(ack)?.con
 /** Like {@link partsOf}, without splitting the text if it begins as expected for this lane. */
 const partsIn = (ack: string, { acks, consumer }: Lane): AckParts | undefined => {
   if (!ack.startsWith(acks)) return partsOf(ack)
-  const deliveries = numberAt(ack, acks.length)
-  const seq = numberAt(ack, ack.indexOf(".", acks.length) + 1)
+  const deliveries = numberFrom(ack, acks.length)
+  const seq = numberFrom(ack, ack.indexOf(".", acks.length) + 1)
   return deliveries > 0 && seq > 0 ? { consumer, deliveries, seq } : undefined
 }
-
-/** The number whose decimal digits begin at this place of a text; 0 where there are none. */
-const numberAt = (text: string, from: number): number => {
-  let number = 0
-  for (let at = from; ; at++) {
-    const digit = text.charCodeAt(at) - ZERO
-    if (!(digit >= 0 && digit <= 9)) return number
-    number = number * 10 + digit
-  }
-}
-
-const ZERO = 48
-
-const FIRST = digits(1, COUNT_DIGITS)
 
 /** The message of a frame in the client's buffer. It is decoded there, so that only its body has to be copied. */
 const messageIn = (frame: Uint8Array): Message | Undecodable => {
@@ -103,8 +91,11 @@ export class DeliveryFactory {
   readonly nonce = Math.floor(Math.random() * 36 ** NONCE_DIGITS)
     .toString(36)
     .padStart(NONCE_DIGITS, "0")
-  /** When the last delivery was received, as it stands in token and fence: many come in one millisecond. */
-  #received = { at: -1, inToken: "", inFence: "" }
+  /**
+   * When the last delivery was received, as it stands in the token, in the fence, and behind the sequence in the fence of a
+   * first delivery: many come in one millisecond.
+   */
+  #received = { at: -1, inToken: "", inFence: "", inFirst: "" }
   /** How tokens begin. */
   readonly #begin = `${this.nonce}.`
   #count = 0
@@ -130,13 +121,12 @@ export class DeliveryFactory {
     const first = deliveries === 1 && seq > lane.highest
     if (seq > lane.highest) lane.highest = seq
     if (this.#received.at !== receivedAt) this.#received = this.#receivedAt(receivedAt)
-    const { inToken, inFence } = this.#received
-    const count = deliveries === 1 ? FIRST : digits(deliveries, COUNT_DIGITS)
+    const { inToken, inFence, inFirst } = this.#received
     const number = ++this.#count
     return {
       delivery: {
         token: `${this.#begin}${number}${inToken}${ack.slice(ACK_PREFIX.length)}`,
-        fence: digits(seq, SEQ_DIGITS) + count + inFence,
+        fence: digits(seq, SEQ_DIGITS) + (deliveries === 1 ? inFirst : digits(deliveries, COUNT_DIGITS) + inFence),
         queue: lane.queue,
         level: band,
         sequence: seq,
@@ -150,9 +140,15 @@ export class DeliveryFactory {
     }
   }
 
-  #receivedAt(at: number): { readonly at: number; readonly inToken: string; readonly inFence: string } {
+  #receivedAt(at: number): {
+    readonly at: number
+    readonly inToken: string
+    readonly inFence: string
+    readonly inFirst: string
+  } {
     const text = at.toString(36)
-    return { at, inToken: `.${text}.`, inFence: padded(text, TIME_DIGITS) + this.nonce }
+    const inFence = padded(text, TIME_DIGITS) + this.nonce
+    return { at, inToken: `.${text}.`, inFence, inFirst: digits(1, COUNT_DIGITS) + inFence }
   }
 }
 
@@ -162,7 +158,7 @@ const TOKEN = /^([0-9a-z]{6})\.(\d{1,15})\.([0-9a-z]{1,10})\.(\S+)$/
 
 /** The number in a token, if this transport received the delivery. */
 export const numberIn = (text: string, nonce: string): number | undefined =>
-  text.startsWith(nonce) ? numberAt(text, NONCE_DIGITS + 1) : undefined
+  text.startsWith(nonce) ? numberFrom(text, NONCE_DIGITS + 1) : undefined
 
 /** Splits a token; `undefined` if the text is not a token. */
 export const readToken = (text: string): Token | undefined => {

@@ -151,9 +151,12 @@ export class Backlog {
   }
 }
 
+const STORED: Receipt = { status: "stored" }
+const DUPLICATE: Receipt = { status: "duplicate" }
+
 const receiptOf = (result: Published): Receipt => {
   if (result.status === "failed") return result
-  if (result.status === "stored") return { status: result.duplicate ? "duplicate" : "stored" }
+  if (result.status === "stored") return result.duplicate ? DUPLICATE : STORED
   return { status: "failed", error: new TransportError("internal", "the server refused without reason") }
 }
 

@@ -3,7 +3,7 @@
  * task is sent as soon as its own record is stored. When a process ends between two steps, the next delivery of the
  * task finds the record and does the rest, or maintenance does.
  */
-import type { Commit, Committed, Posting } from "../../../runtime/transport/driver.ts"
+import type { Commit, Committed } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
@@ -21,8 +21,7 @@ import type { PreparedRecord, Records } from "./records.ts"
 interface Item {
   readonly commit: Commit
   readonly record: PreparedRecord | undefined
-  readonly postings: ReadonlyArray<Posting>
-  /** The postings as messages. */
+  /** Its postings as messages. */
   readonly outgoing: ReadonlyArray<Outgoing>
   /** The delivery that is ended or released. */
   readonly token: Token | undefined
@@ -104,7 +103,6 @@ export class Committer {
     return {
       commit,
       record,
-      postings: post,
       outgoing,
       token,
       seq: 0,
@@ -152,7 +150,7 @@ export class Committer {
     const open = items.filter((item) => item.outgoing.length > 0 && isOpen(item))
     if (open.length === 0) return
     const owners = open.flatMap((item) => item.outgoing.map(() => item))
-    const postings = open.flatMap((item) => item.postings)
+    const postings = open.flatMap(({ commit }) => commit.post ?? NONE)
     const outgoing = open.flatMap((item) => item.outgoing)
     await this.#try(open, async () => {
       const results = await this.#parts.taskPublisher.send(postings, outgoing)

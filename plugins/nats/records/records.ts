@@ -25,9 +25,8 @@ export interface StoredRecord {
   readonly index: Index | undefined
 }
 
-/** A checked record as messages. */
-export interface PreparedRecord {
-  readonly message: Outgoing
+/** A checked record as a message. */
+export interface PreparedRecord extends Outgoing {
   /** The entry, which must be stored before the record. */
   readonly entry: Outgoing | undefined
   /** Sequence of the previous record's entry, if this record has it too; 0 otherwise. */
@@ -102,11 +101,9 @@ export class Records {
     // once.
     const listed = list === before.list && ttl === "" && (index.state === "started" || index.state === "deferred")
     return {
-      message: {
-        subject: this.#names.record(id),
-        headers: expectedLine(before.seq) + line + ttl,
-        payload: bytes,
-      },
+      subject: this.#names.record(id),
+      headers: expectedLine(before.seq) + line + ttl,
+      payload: bytes,
       entry:
         list === undefined || listed
           ? undefined
@@ -118,8 +115,10 @@ export class Records {
   }
 
   /** The message of a record whose entry was stored with this sequence; 0 if it has none. */
-  message({ message }: PreparedRecord, entry: number): Outgoing {
-    return entry === 0 ? message : { ...message, headers: `${message.headers}${ENTRY_HEADER}: ${entry}\r\n` }
+  message(record: PreparedRecord, entry: number): Outgoing {
+    if (entry === 0) return record
+    const { subject, headers, payload } = record
+    return { subject, headers: `${headers}${ENTRY_HEADER}: ${entry}\r\n`, payload }
   }
 
   /** The revision of a prepared record that was stored with this sequence, and its entry with that one. */

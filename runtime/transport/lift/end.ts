@@ -35,6 +35,9 @@ interface PreparedEnd {
 
 const NONE: ReadonlyArray<Posting> = []
 
+const ENDED: EndAnswer = { status: "ended" }
+const GONE: EndAnswer = { status: "gone" }
+
 const failedOf = (thrown: unknown): EndAnswer => ({ status: "failed", error: asError(thrown) })
 
 export class AttemptEnder {
@@ -97,7 +100,7 @@ export class AttemptEnder {
     // An attempt that was acked early commits its outcome later, over this revision. After an outcome nothing follows.
     if (wanted?.state === "started" && commit.task.kind === "ack") this.#revisions.set(end.token, committed.revision)
     else if (wanted !== undefined) this.#revisions.delete(end.token)
-    return committed.gone ? { status: "gone" } : { status: "ended" }
+    return committed.gone ? GONE : ENDED
   }
 
   /** Reads the stored record, and commits over its revision where the attempt still has the job. */
