@@ -6,6 +6,7 @@ import type { Msg } from "nats"
 
 const VERSION = "NATS/1.0"
 const SPACE = 0x20
+const RETURN = 0x0d
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
@@ -27,12 +28,22 @@ export const blockOf = (message: Msg): Uint8Array => {
   return length > 0 ? new Uint8Array(data.buffer, data.byteOffset - length, length) : NONE
 }
 
-/** The status code of a message of the server, such as 404; 0 for a message without one. */
-export const statusOf = (message: Msg): number => {
+/**
+ * The status code of a message of the server and what it says about it, such as `404 No Messages`; empty for a message without
+ * one.
+ */
+export const statusLineOf = (message: Msg): string => {
   const block = blockOf(message)
-  if (block[VERSION.length] !== SPACE) return 0
-  return Number.parseInt(decoder.decode(block.subarray(VERSION.length + 1, VERSION.length + 4)), 10) || 0
+  if (block[VERSION.length] !== SPACE) return ""
+  const end = block.indexOf(RETURN)
+  return decoder.decode(block.subarray(VERSION.length + 1, end < 0 ? block.length : end))
 }
+
+/** The code in a status line; 0 where there is none. */
+export const codeIn = (line: string): number => Number.parseInt(line, 10) || 0
+
+/** The status code of a message of the server, such as 404; 0 for a message without one. */
+export const statusOf = (message: Msg): number => codeIn(statusLineOf(message))
 
 /**
  * Reads headers of a block by their names, as far as they can be read; empty where there is none. Of several with one name

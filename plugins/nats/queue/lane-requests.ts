@@ -2,6 +2,7 @@
  * The pull requests of one session to the consumer of one lane: a fetch of the tasks that are there now, and a parked
  * request, which waits at the server for one task that may come later.
  */
+import { codeIn } from "../connection/header-block.ts"
 import { isAway, type Lane } from "./consumers.ts"
 
 /** A request for tasks that are there now. */
@@ -116,19 +117,22 @@ export class LaneRequests {
     return true
   }
 
-  /** To be called with a status message to a request. Returns whether the session should look at what it has. */
-  onStatus(number: number, code: number, text: string): boolean {
+  /**
+   * To be called with the status line of a message to a request. Returns whether the session should look at what it has.
+   */
+  onStatus(number: number, status: string): boolean {
     const open = this.#openFetch
     if (this.#parked?.number === number) this.#parked = undefined
     else if (open?.number === number) this.#openFetch = undefined
     else return false
+    const code = codeIn(status)
     // 404: there is no task. 408: the request has expired, or other requests wait for the tasks.
     if (code === 404 || code === 408) {
       if (open?.number === number && open.got === 0) this.lane.quiet = true
     } else {
       this.#refusedUntil = performance.now() + REFUSED_PAUSE_MS
       // 503: the consumer was deleted, or its leader is being elected.
-      if (code === 503 || /deleted/i.test(text)) this.#parts.onLost()
+      if (code === 503 || /deleted/i.test(status)) this.#parts.onLost()
     }
     return true
   }

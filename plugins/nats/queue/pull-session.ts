@@ -10,6 +10,8 @@
 import type { Msg, Subscription } from "nats"
 import type { Delivery } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
+import { numberFrom } from "../connection/digits.ts"
+import { statusLineOf } from "../connection/header-block.ts"
 import type { Link } from "../connection/link.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
 import type { PendingNaks } from "./acks.ts"
@@ -133,9 +135,9 @@ export class PullSession {
   }
 
   /** Resolves at the next event, or after `ms` milliseconds. */
-  async pause(ms: number): Promise<void> {
-    if (this.#interrupted) return
-    await new Promise<void>((resolve) => {
+  pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#interrupted) return resolve()
       const timer = setTimeout(() => this.#wake?.(), Math.max(ms, 1))
       this.#wake = () => {
         clearTimeout(timer)
@@ -258,12 +260,9 @@ export class PullSession {
   }
 
   #status(message: Msg): void {
-    const [index = -1, number = 0] = message.subject
-      .slice(this.#prefix.length + 1)
-      .split(".")
-      .map(Number)
-    const { code = 0, description = "" } = message.headers ?? {}
-    if (this.#lanes[index]?.onStatus(number, code, description)) this.#wake?.()
+    const { subject } = message
+    const requests = this.#lanes[numberFrom(subject, this.#prefix.length + 1)]
+    if (requests?.onStatus(numberFrom(subject, subject.lastIndexOf(".") + 1), statusLineOf(message))) this.#wake?.()
   }
 
   /**

@@ -58,14 +58,19 @@ export class Taker {
   readonly #idle = new Map<string, Array<Idle>>()
   /** With `rotate`: index of the queue to begin with. */
   readonly #nextQueue = new Map<string, number>()
+  /** Sessions of calls that are under way. */
+  readonly #running = new Set<PullSession>()
   readonly #ending = new Set<Promise<void>>()
   readonly #naks: PendingNaks
   #sessions = 0
-  #running = 0
 
   constructor(parts: TakerParts) {
     this.#parts = parts
     this.#naks = new PendingNaks(parts.link)
+    const interrupt = (): void => {
+      for (const session of this.#running) session.interrupt()
+    }
+    parts.link.closing.addEventListener("abort", interrupt, { once: true })
   }
 
   /**
@@ -83,15 +88,13 @@ export class Taker {
     // `AbortSignal.any` is not used: its signals live as long as the longest of their sources.
     const interrupt = (): void => session.interrupt()
     signal.addEventListener("abort", interrupt)
-    link.closing.addEventListener("abort", interrupt)
     let found: ReadonlyArray<Arrival> = []
-    this.#running++
+    this.#running.add(session)
     try {
       found = await this.#run(session, key, queues, request)
     } finally {
-      this.#running--
+      this.#running.delete(session)
       signal.removeEventListener("abort", interrupt)
-      link.closing.removeEventListener("abort", interrupt)
       if (session.interrupted || !link.connected) this.#end(session)
       else this.#keepIdle(key, session)
     }
@@ -108,7 +111,7 @@ export class Taker {
       }
     }
     this.#idle.clear()
-    while (this.#running > 0 || this.#ending.size > 0) {
+    while (this.#running.size > 0 || this.#ending.size > 0) {
       await Promise.all(this.#ending)
       await new Promise((resolve) => setTimeout(resolve))
     }
