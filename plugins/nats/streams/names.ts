@@ -140,8 +140,8 @@ export class Names {
   readonly stateStream: string
   readonly indexStream: string
   readonly storeStream: string
-  /** Where the last task went: many in a row go there. */
-  #last = { queue: "", band: -1, task: "", method: "", where: "" }
+  /** How the subject of the last task begins: many in a row go there. */
+  #last = { kind: "", queue: "", band: -1, task: "", method: "", begin: "" }
 
   constructor(namespace: string) {
     this.namespace = namespace
@@ -158,12 +158,19 @@ export class Names {
     id: string,
     { task, method = "" }: Pick<Index, "task" | "method">,
   ): string {
-    const last = this.#last
-    if (last.queue !== queue || last.band !== band || last.task !== task || last.method !== method) {
-      const where = `${escapeToken(queue)}.${band}.${nameToken(task)}.${nameToken(method)}.`
-      this.#last = { queue, band, task, method, where }
+    let last = this.#last
+    if (
+      last.kind !== kind ||
+      last.queue !== queue ||
+      last.band !== band ||
+      last.task !== task ||
+      last.method !== method
+    ) {
+      const begin = `${this.namespace}.${kind}.${escapeToken(queue)}.${band}.${nameToken(task)}.${nameToken(method)}.`
+      last = { kind, queue, band, task, method, begin }
+      this.#last = last
     }
-    return `${this.namespace}.${kind}.${this.#last.where}${jobPart(id)}`
+    return last.begin + jobPart(id)
   }
 
   /** Reads a subject of the queue stream. */
