@@ -72,23 +72,30 @@ export const keepOf = (record: JobRecord, now: number): number | undefined => {
   return Math.max(0, endedAt + keepMs - now) + TOMBSTONE_MS
 }
 
+type MutableIndex = { -readonly [Field in keyof Index]: Index[Field] }
+
 /** The index of a stored record. */
 export const indexOf = (record: JobRecord): Index => {
-  const index: { -readonly [Field in keyof Index]: Index[Field] } = {
+  const index: MutableIndex = {
     state: record.state,
     queue: record.queue,
     task: record.task,
     at: record.submittedAt,
   }
+  if (record.meth !== null) index.method = record.meth
+  if (record.rootId !== undefined) index.root = record.rootId
+  addRare(index, record)
+  return index
+}
+
+/** In a function of its own, since an object gets room for every field that is set in the function that makes it. */
+const addRare = (index: MutableIndex, record: JobRecord): void => {
   // A job that is not kept is gone as soon as it has ended.
   if (record.tombstone || (record.keepMs === 0 && isTerminal(record.state))) index.hidden = true
   if (record.dead !== undefined) index.dead = true
-  if (record.meth !== null) index.method = record.meth
-  if (record.rootId !== undefined) index.root = record.rootId
   if (record.parentId !== undefined) index.parent = record.parentId
   if (record.group !== undefined) index.group = record.group
   if (record.fingerprint !== undefined) index.error = record.fingerprint
-  return index
 }
 
 /** Encodes a record for a commit. Fails with `invalid`. */
@@ -113,7 +120,7 @@ export const ownHeader = ({ headers }: Message): Headers => {
 const indexOfPosting = ({ queue, due, message }: AddressedTask, now: number): Index => {
   const { headers } = message
   const own = ownHeader(message)
-  const index: { -readonly [Field in keyof Index]: Index[Field] } = {
+  const index: MutableIndex = {
     state: due !== undefined && due > now ? "scheduled" : "queued",
     queue,
     task: text(headers["task"]) ?? "",
@@ -121,15 +128,20 @@ const indexOfPosting = ({ queue, due, message }: AddressedTask, now: number): In
   }
   const method = text(headers["meth"])
   const root = text(headers["root_id"])
+  if (method !== undefined) index.method = method
+  if (root !== undefined) index.root = root
+  addRareOfPosting(index, headers, own)
+  return index
+}
+
+/** In a function of its own, as {@link addRare} is. */
+const addRareOfPosting = (index: MutableIndex, headers: Headers, own: Headers): void => {
   const parent = text(headers["parent_id"])
   const group = text(headers["group"])
   const tenant = text(own["tenant"])
-  if (method !== undefined) index.method = method
-  if (root !== undefined) index.root = root
   if (parent !== undefined) index.parent = parent
   if (group !== undefined) index.group = group
   if (tenant !== undefined) index.tenant = tenant
-  return index
 }
 
 /** Encodes a task for a driver, which refuses sizes and due times itself. Fails with `invalid` or `unsupported`. */
