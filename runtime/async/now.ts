@@ -4,9 +4,14 @@ import * as Exit from "effect/Exit"
 
 const isDone = <A, E>(effect: Effect.Effect<A, E>): effect is Exit.Exit<A, E> => Exit.isExit(effect)
 
-/** Whether an Effect has succeeded already. What follows can then be called without a closure for it. */
-export const hasSucceeded = <A, E>(effect: Effect.Effect<A, E>): effect is Exit.Success<A, E> =>
-  isDone(effect) && Exit.isSuccess(effect)
+/** A value that is there, or an Effect of one that comes later: what is there needs no Effect. */
+export type Now<A> = A | Effect.Effect<A>
+
+/** The value of an Effect that has succeeded already; any other Effect as it is. */
+export const nowOf = <A>(effect: Effect.Effect<A>): Now<A> =>
+  isDone(effect) && Exit.isSuccess(effect) ? effect.value : effect
+
+export const isLater = <A>(value: Now<A>): value is Effect.Effect<A> => Effect.isEffect(value)
 
 /**
  * Runs an Effect and calls back with its exit: in the same turn where it is done already, else from a fiber of its own.

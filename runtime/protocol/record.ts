@@ -221,15 +221,15 @@ export interface JobRecord {
   readonly raw?: Uint8Array
 }
 
+/** Number of the transition that follows in a timeline. */
+export const nextNumber = (timeline: ReadonlyArray<Transition>): number => (timeline[timeline.length - 1]?.n ?? 0) + 1
+
 /** A timeline with one more transition; keeps the newest {@link TIMELINE_LENGTH}. */
 export const withTransition = (
   timeline: ReadonlyArray<Transition>,
-  run: number,
-  change: Omit<Transition, "n" | "run">,
-): ReadonlyArray<Transition> => {
-  const entry: Transition = { ...change, run, n: (timeline[timeline.length - 1]?.n ?? 0) + 1 }
-  return timeline.length < TIMELINE_LENGTH ? [...timeline, entry] : [...timeline.slice(1 - TIMELINE_LENGTH), entry]
-}
+  transition: Transition,
+): ReadonlyArray<Transition> =>
+  timeline.length < TIMELINE_LENGTH ? [...timeline, transition] : [...timeline.slice(1 - TIMELINE_LENGTH), transition]
 
 /** The record with one more transition, and its state. */
 export const step = (
@@ -237,7 +237,8 @@ export const step = (
   change: Omit<Transition, "n" | "run"> & { readonly run?: number },
 ): JobRecord => {
   const { run = record.run, ...rest } = change
-  return { ...record, run, state: change.state, timeline: withTransition(record.timeline, run, rest) }
+  const transition: Transition = { ...rest, run, n: nextNumber(record.timeline) }
+  return { ...record, run, state: change.state, timeline: withTransition(record.timeline, transition) }
 }
 
 /** The record of a job as its next attempt begins. */
@@ -251,22 +252,25 @@ export const started = (
   },
 ): JobRecord => {
   const number = before.attempt + 1
-  const { version } = attempt
+  const { at, worker, version } = attempt
+  const transition: { -readonly [Field in keyof Transition]: Transition[Field] } = {
+    n: nextNumber(before.timeline),
+    run: before.run,
+    at,
+    state: "started",
+    attempt: number,
+    worker,
+  }
+  if (version !== undefined) transition.version = version
   return {
     // The usual first attempt has nothing to remove, so the record is copied only once.
     ...(isFirstAttempt(before) ? before : withoutEarlierAttempt(before)),
     state: "started",
-    timeline: withTransition(before.timeline, before.run, {
-      at: attempt.at,
-      state: "started",
-      attempt: number,
-      worker: attempt.worker,
-      ...(version === undefined ? undefined : { version }),
-    }),
+    timeline: withTransition(before.timeline, transition),
     attempt: number,
     fence: attempt.fence,
-    worker: attempt.worker,
-    startedAt: attempt.at,
+    worker,
+    startedAt: at,
   }
 }
 

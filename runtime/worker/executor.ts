@@ -8,7 +8,7 @@ import type * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { ErasedMethod } from "../actor/actor.ts"
 import { acksEarly } from "../actor/definition.ts"
-import { hasSucceeded, runNow } from "../async/now.ts"
+import { isLater, runNow } from "../async/now.ts"
 import { jobError, KnownFailure, readable } from "../jobs/outcome/job-error.ts"
 import * as settlement from "../jobs/outcome/settlement.ts"
 import type { JobRecord } from "../protocol/record.ts"
@@ -19,7 +19,7 @@ import type { FlowOutcomes } from "./attempt/flow.ts"
 import type { OnExit } from "./attempt/invocation.ts"
 import { MethodSettingsCache, type TimeLimits } from "./attempt/method-settings.ts"
 import { OutcomeDecider } from "./attempt/outcome-decider.ts"
-import { Preparation, type PreparationOptions, type PreparedTask } from "./attempt/preparation.ts"
+import { Preparation, type PreparationOptions, type PreparedTask, type Ready } from "./attempt/preparation.ts"
 import type { InFlight, Run } from "./in-flight.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import type { EarlyAckResult } from "./settlement/early-acks.ts"
@@ -74,14 +74,14 @@ export class Executor {
   execute(inFlight: InFlight): void {
     try {
       const preparing = this.#preparation.prepare(inFlight)
-      if (hasSucceeded(preparing)) this.#prepared(inFlight, preparing.value)
-      else this.#prepareLater(inFlight, preparing)
+      if (isLater(preparing)) this.#prepareLater(inFlight, preparing)
+      else this.#prepared(inFlight, preparing)
     } catch (thrown) {
       this.#faulted(inFlight, Cause.die(thrown))
     }
   }
 
-  #prepareLater(inFlight: InFlight, preparing: Effect.Effect<PreparedTask | SettledWithoutRun>): void {
+  #prepareLater(inFlight: InFlight, preparing: Effect.Effect<Ready>): void {
     runNow(preparing, (exit) => {
       if (Exit.isFailure(exit)) this.#faulted(inFlight, exit.cause)
       else this.#guarded(inFlight, () => this.#prepared(inFlight, exit.value))
@@ -104,7 +104,7 @@ export class Executor {
   }
 
   /** Acks the task early where its method asks for that, and calls its handler. */
-  #prepared(inFlight: InFlight, ready: PreparedTask | SettledWithoutRun): void {
+  #prepared(inFlight: InFlight, ready: Ready): void {
     if (ready instanceof SettledWithoutRun) {
       this.#options.onExecuted(inFlight, ready.settlement)
       return

@@ -12,6 +12,7 @@ import {
   earlierWith,
   type JobError,
   type JobRecord,
+  nextNumber,
   outcomeOfRun,
   recordOfTask,
   step,
@@ -85,7 +86,12 @@ export const succeeded = (
   const ended: { -readonly [Field in keyof JobRecord]: JobRecord[Field] } = {
     ...(record.claims === undefined && record.message === undefined ? record : unended(attempt, record)),
     state: "succeeded",
-    timeline: withTransition(record.timeline, record.run, { at: now, state: "succeeded" }),
+    timeline: withTransition(record.timeline, {
+      n: nextNumber(record.timeline),
+      run: record.run,
+      at: now,
+      state: "succeeded",
+    }),
     fence: attempt.fence,
     endedAt: now,
     keepMs: task.own.resultTtlMs ?? attempt.keep.resultMs,

@@ -4,7 +4,7 @@
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
-import { hasSucceeded } from "../../async/now.ts"
+import { isLater, type Now, nowOf } from "../../async/now.ts"
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
@@ -41,28 +41,26 @@ export const readInput = (
   posting: AddressedTask,
   method: ErasedMethod,
   { maxBytes, countsChords }: BodyRules,
-): Effect.Effect<InputRead> => {
+): Now<InputRead> => {
   const body = decodeBody(posting.message, { accepts: method.accepts ?? [], maxBytes })
   if (Result.isFailure(body)) {
     const { reason, message } = body.failure
     const error = { name: "Undecodable", message, reason }
-    return Effect.succeed(Result.fail({ error, embed: NO_EMBED, dead: reason }))
+    return Result.fail({ error, embed: NO_EMBED, dead: reason })
   }
   const { embed } = body.success
   const problem = embedProblem(embed, posting.id, countsChords)
   if (problem !== undefined) {
     const error = { name: "Unsupported", message: problem, reason: "unsupported" }
-    return Effect.succeed(Result.fail({ error, embed: NO_EMBED, dead: "unsupported" }))
+    return Result.fail({ error, embed: NO_EMBED, dead: "unsupported" })
   }
   const selected = selectInput(body.success, method.params)
   // An isolated method's input is validated in its process, because the value that a schema produces need not be JSON.
   const checking =
     method.input === undefined || method.isolation !== "inline" || Result.isFailure(selected)
-      ? Effect.succeed(selected)
-      : validate(method.input, selected.success)
-  return hasSucceeded(checking)
-    ? Effect.succeed(withEmbed(checking.value, embed))
-    : Effect.map(checking, (checked) => withEmbed(checked, embed))
+      ? selected
+      : nowOf(validate(method.input, selected.success))
+  return isLater(checking) ? Effect.map(checking, (checked) => withEmbed(checked, embed)) : withEmbed(checking, embed)
 }
 
 const withEmbed = (checked: Result.Result<unknown, InvalidValue>, embed: Embed): InputRead =>

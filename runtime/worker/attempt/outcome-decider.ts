@@ -205,7 +205,7 @@ export class OutcomeDecider {
 
   /** The attempt as it is now: its record includes the latest progress. */
   attempt(inFlight: InFlight, run: Run): settlement.Attempt {
-    return {
+    const attempt: { -readonly [Field in keyof settlement.Attempt]: settlement.Attempt[Field] } = {
       token: inFlight.delivery.token,
       fence: inFlight.delivery.fence,
       posting: run.posting,
@@ -214,8 +214,9 @@ export class OutcomeDecider {
       now: run.clock.now(),
       dueFrom: run.clock.transportNow(),
       keep: this.#settings.of(run.method).keep,
-      ...(run.trace === undefined ? {} : { trace: run.trace.context }),
     }
+    if (run.trace !== undefined) attempt.trace = run.trace.context
+    return attempt
   }
 }
 

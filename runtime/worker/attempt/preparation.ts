@@ -8,7 +8,7 @@ import * as Result from "effect/Result"
 import { acksEarly } from "../../actor/definition.ts"
 import type { Batcher } from "../../async/batcher.ts"
 import type { Clock } from "../../async/clock.ts"
-import { hasSucceeded } from "../../async/now.ts"
+import { isLater, type Now } from "../../async/now.ts"
 import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { addToHistory } from "../../jobs/tracking/history.ts"
@@ -73,9 +73,6 @@ const EARLY_MS = 50
 /** Longest delay with which a task that is due later is given back, in milliseconds. Then it comes again and is given back again. */
 const LONGEST_WAIT_MS = 7 * 86_400_000
 
-const settled = (instead: AttemptEnd): Effect.Effect<SettledWithoutRun> =>
-  Effect.succeed(new SettledWithoutRun(instead))
-
 /** A task whose handler may be called, with what the call needs. */
 export class PreparedTask {
   readonly run: Run
@@ -90,6 +87,11 @@ export class PreparedTask {
     this.job = job
   }
 }
+
+/** The task that may run, or how its delivery is settled instead. */
+export type Ready = PreparedTask | SettledWithoutRun
+
+const effectOf = <A>(value: Now<A>): Effect.Effect<A> => (isLater(value) ? value : Effect.succeed(value))
 
 /** A delivery whose task was read, on its way to its handler. */
 interface Candidate {
@@ -129,7 +131,7 @@ export class Preparation {
    * Prepares a delivery: the task that may run, or how its delivery is settled instead. Most first deliveries are prepared at
    * once; the others have to ask for something before.
    */
-  prepare(inFlight: InFlight): Effect.Effect<PreparedTask | SettledWithoutRun> {
+  prepare(inFlight: InFlight): Now<Ready> {
     const { delivery } = inFlight
     const options = this.#options
     const now = options.clock.now()
@@ -140,8 +142,8 @@ export class Preparation {
       // An unreadable task is recorded under the id in its headers only at its first delivery: later that id may belong
       // to another job.
       const id = delivery.fresh ? inFlight.id : undefined
-      return Effect.succeed(
-        new SettledWithoutRun(settlement.unreadable({ token, fence, queue, id }, parsed.failure, now, options.keep)),
+      return new SettledWithoutRun(
+        settlement.unreadable({ token, fence, queue, id }, parsed.failure, now, options.keep),
       )
     }
     const { task, posting } = parsed.success
@@ -161,7 +163,7 @@ export class Preparation {
     const early = isForeign(task) ? Math.min((posting.due ?? 0) - transportNow, LONGEST_WAIT_MS) : 0
     if (early > EARLY_MS && !candidate.isOver) {
       const { token } = delivery
-      return Effect.succeed(new SettledWithoutRun({ token, then: { kind: "release", delay: early } }))
+      return new SettledWithoutRun({ token, then: { kind: "release", delay: early } })
     }
     const waiting = settlement.waiting(posting, task, now)
     return this.#mustAsk(candidate)
@@ -190,7 +192,7 @@ export class Preparation {
     this: Preparation,
     candidate: Candidate,
     waiting: JobRecord,
-  ): Effect.fn.Return<PreparedTask | SettledWithoutRun> {
+  ): Effect.fn.Return<Ready> {
     const { inFlight, parsed, target, now, isOver, endsOnLoss, isChanged } = candidate
     const { delivery } = inFlight
     const { posting } = parsed
@@ -207,7 +209,10 @@ export class Preparation {
       if (givenBack !== undefined) return new SettledWithoutRun(givenBack)
     }
     let mayRunElsewhere = !delivery.fresh && delivery.deliveries > 1
-    if (delivery.fresh && !endsOnLoss && !isChanged) return yield* this.#decide(candidate, waiting, false, read)
+    if (delivery.fresh && !endsOnLoss && !isChanged) {
+      const decided = this.#decide(candidate, waiting, false, read)
+      return isLater(decided) ? yield* decided : decided
+    }
     let answer: StartAnswer | undefined
     for (;;) {
       // This check comes before the claim: a claim would refuse the outcome of the worker that still runs the job, and
@@ -255,7 +260,8 @@ export class Preparation {
       // Nothing is lost: the record still has the outcomes, and the job runs when the store takes them.
       if (!isKept) return new SettledWithoutRun(settlement.handedBack(attempt, true, UNCLAIMED_DELAY_MS))
     }
-    return yield* this.#decide(candidate, known, true, read)
+    const decided = this.#decide(candidate, known, true, read)
+    return isLater(decided) ? yield* decided : decided
   })
 
   #attempt(
@@ -286,12 +292,7 @@ export class Preparation {
   }
 
   /** Decides about a task of which all is known but its input. `before`: its record before this attempt. */
-  #decide(
-    candidate: Candidate,
-    before: JobRecord,
-    isClaimed: boolean,
-    read: InputRead | undefined,
-  ): Effect.Effect<PreparedTask | SettledWithoutRun> {
+  #decide(candidate: Candidate, before: JobRecord, isClaimed: boolean, read: InputRead | undefined): Now<Ready> {
     const { parsed, target, endsOnLoss } = candidate
     const { posting } = parsed
     const options = this.#options
@@ -301,7 +302,7 @@ export class Preparation {
     return Effect.flatMap(
       Effect.promise(() => idleClaims(options.store, posting, claims)),
       (idle) => {
-        if (idle < cap && !endsOnLoss) return this.#route(candidate, before, isClaimed, read)
+        if (idle < cap && !endsOnLoss) return effectOf(this.#route(candidate, before, isClaimed, read))
         const error = workerLost(claims)
         const lost = this.#attempt(candidate, before)
         const embed = () => embedOf(posting, bodyRules(options, candidate.parsed.task))
@@ -309,7 +310,7 @@ export class Preparation {
         // The job's steps are undone first, until twice as many workers were lost with it.
         if (again === undefined && before.reverts && idle < 2 * cap + 1) {
           const undo = before.undo ?? { why: "failed" as const, error, dead: "worker-lost" }
-          return this.#route(candidate, { ...before, undo }, isClaimed, read)
+          return effectOf(this.#route(candidate, { ...before, undo }, isClaimed, read))
         }
         const settled = again ?? this.#outcomes.givenUp(lost, embed(), error, "worker-lost")
         return Effect.succeed(new SettledWithoutRun(settled))
@@ -318,12 +319,7 @@ export class Preparation {
   }
 
   /** Finds the handler of a task, and reads its input. */
-  #route(
-    candidate: Candidate,
-    known: JobRecord,
-    isClaimed: boolean,
-    read: InputRead | undefined,
-  ): Effect.Effect<PreparedTask | SettledWithoutRun> {
+  #route(candidate: Candidate, known: JobRecord, isClaimed: boolean, read: InputRead | undefined): Now<Ready> {
     let before = known
     const { parsed, target, now } = candidate
     const { task, posting } = parsed
@@ -331,12 +327,13 @@ export class Preparation {
     // The time to wait is over once the job has started; a worker that died does not make it wait again.
     const hasWaited = (task.own.ttlMs !== undefined && before.attempt > 0) || before.reverts
     if (isExpired(task.expires, candidate.transportNow) && !hasWaited)
-      return settled(settlement.expired(this.#attempt(candidate, before)))
+      return new SettledWithoutRun(settlement.expired(this.#attempt(candidate, before)))
     if (options.isRevoked(task)) {
-      if (!before.reverts) return settled(settlement.revoked(this.#attempt(candidate, before)))
+      if (!before.reverts) return new SettledWithoutRun(settlement.revoked(this.#attempt(candidate, before)))
       before = { ...before, undo: before.undo ?? { why: "cancelled" } }
     }
-    if (!target.found) return settled(this.#unknown.settle(this.#attempt(candidate, before), target.message))
+    if (!target.found)
+      return new SettledWithoutRun(this.#unknown.settle(this.#attempt(candidate, before), target.message))
     const { method, actor } = target
     const begins = this.#begins(candidate)
     const record = isClaimed ? claimed(before, begins) : started(before, begins)
@@ -345,12 +342,14 @@ export class Preparation {
       const until = now + ACTOR_DOWN_DELAY_MS
       const { id, queue } = posting
       options.onDeferral({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
-      return settled(settlement.handedBack(this.#attempt(candidate, record), isClaimed, ACTOR_DOWN_DELAY_MS))
+      return new SettledWithoutRun(
+        settlement.handedBack(this.#attempt(candidate, record), isClaimed, ACTOR_DOWN_DELAY_MS),
+      )
     }
-    const reading = read === undefined ? readInput(posting, method, bodyRules(options, task)) : Effect.succeed(read)
-    return hasSucceeded(reading)
-      ? this.#ready(candidate, target, record, isClaimed, reading.value)
-      : this.#readyLater(candidate, target, record, isClaimed, reading)
+    const reading = read ?? readInput(posting, method, bodyRules(options, task))
+    return isLater(reading)
+      ? this.#readyLater(candidate, target, record, isClaimed, reading)
+      : this.#ready(candidate, target, record, isClaimed, reading)
   }
 
   #readyLater(
@@ -359,8 +358,8 @@ export class Preparation {
     record: JobRecord,
     isClaimed: boolean,
     reading: Effect.Effect<InputRead>,
-  ): Effect.Effect<PreparedTask | SettledWithoutRun> {
-    return Effect.flatMap(reading, (read) => this.#ready(candidate, target, record, isClaimed, read))
+  ): Now<Ready> {
+    return Effect.map(reading, (read) => this.#ready(candidate, target, record, isClaimed, read))
   }
 
   /** The task whose input was read. */
@@ -370,10 +369,10 @@ export class Preparation {
     record: JobRecord,
     isClaimed: boolean,
     read: InputRead,
-  ): Effect.Effect<PreparedTask | SettledWithoutRun> {
+  ): Ready {
     if (Result.isFailure(read)) {
       const { embed, error, dead } = read.failure
-      return settled(this.#outcomes.givenUp(this.#attempt(candidate, record), embed, error, dead))
+      return new SettledWithoutRun(this.#outcomes.givenUp(this.#attempt(candidate, record), embed, error, dead))
     }
     const { inFlight, parsed, now } = candidate
     const { task, posting } = parsed
@@ -394,7 +393,7 @@ export class Preparation {
       clock: options.clock,
     })
     const job = new JobContext(run, actor.definition.name, actor.use, options, () => new Flow(inFlight, run, options))
-    return Effect.succeed(new PreparedTask(run, input, actor, job))
+    return new PreparedTask(run, input, actor, job)
   }
 
   /**
@@ -420,7 +419,8 @@ export class Preparation {
     const name = nameOf(target)
     const refusal = limiter.refuseEarly(name, method, task.own.tenant, inFlight)
     if (refusal !== undefined) return new SettledWithoutRun(putOff(refusal))
-    const read = inFlight.input ?? (yield* readInput(posting, method, bodyRules(this.#options, task)))
+    const reading = inFlight.input ?? readInput(posting, method, bodyRules(this.#options, task))
+    const read = isLater(reading) ? yield* reading : reading
     if (Result.isFailure(read)) return read
     const { embed, input } = read.success
     const admission = limiter.admit(name, method, input, inFlight)
