@@ -10,6 +10,7 @@ import { OutcomeDecider } from "../../../../../runtime/worker/attempt/outcome-de
 import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
 import { Dependents } from "../../../../../runtime/worker/maintenance/dependents.ts"
+import { DeliveryEnder } from "../../../../../runtime/worker/settlement/delivery-ender.ts"
 import { EarlyAcks } from "../../../../../runtime/worker/settlement/early-acks.ts"
 import { SettlementWriter } from "../../../../../runtime/worker/settlement/settlement-writer.ts"
 import { Observers } from "../../../../../runtime/worker/telemetry/observer.ts"
@@ -108,6 +109,21 @@ describe("a part that throws after the handler", () => {
     ["those who wait for it", () => vi.spyOn(Dependents.prototype, "stored").mockImplementationOnce(broken)],
   ])("and decides nothing leaves the outcome as it is: %s", async (_name, breaks) => {
     expect(await runOne(breaks)).toMatchObject({ runs: 1, outcome: { state: "succeeded", result: "done" } })
+  })
+
+  test("once it was told the settlement leaves the delivery to it: nothing is settled twice", async () => {
+    const { end } = DeliveryEnder.prototype
+    const told: Array<string | undefined> = []
+    const breaks = () =>
+      vi.spyOn(DeliveryEnder.prototype, "end").mockImplementation(function (this: DeliveryEnder, inFlight, settlement) {
+        told.push(settlement.record?.state)
+        end.call(this, inFlight, settlement)
+        if (told.length === 1) throw new Error(BROKEN)
+      })
+    expect(await runOne(breaks)).toMatchObject({ runs: 1, outcome: { state: "succeeded", result: "done" } })
+    // The second one is the job's callback.
+    expect(told.filter((state) => state !== "succeeded")).toEqual([])
+    expect(told.length).toBeLessThanOrEqual(2)
   })
 
   test("leaves the list of jobs without a lease to others", async () => {
