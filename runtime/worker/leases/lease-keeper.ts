@@ -135,13 +135,28 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   thread.on("exit", () => giveUp("its thread ended"))
   thread.unref()
   clock.beat()
-  const beats = setInterval(() => clock.beat(), BEAT_MS)
-  // A lease is extended when a third of it is over: by then the thread knows of a delivery that has ended meanwhile.
-  const syncs = setInterval(
-    () => post({ kind: "held", tokens: packTokens(leased(options).map(({ delivery }) => delivery.token)) }),
-    Math.min(SYNC_MS, options.lease / 4),
-  )
+  // Both timers end with the first look that finds nothing to do, since each look of an idle worker costs a wake-up.
+  let beats: ReturnType<typeof setInterval> | undefined
+  let syncs: ReturnType<typeof setInterval> | undefined
+  const beat = (): void => {
+    clock.beat()
+    if (clock.hasDeadline) return
+    clearInterval(beats)
+    beats = undefined
+  }
+  const sync = (): void => {
+    const tokens = packTokens(leased(options).map(({ delivery }) => delivery.token))
+    if (tokens === "") {
+      // The thread would take a token that it has not read yet for one of a new delivery.
+      newest.clear()
+      clearInterval(syncs)
+      syncs = undefined
+    }
+    post({ kind: "held", tokens })
+  }
   const added = (tokens: ReadonlyArray<string>): void => {
+    // A lease is extended when a third of it is over: by then the thread knows of a delivery that has ended meanwhile.
+    syncs ??= setInterval(sync, Math.min(SYNC_MS, options.lease / 4))
     const [only] = tokens
     // The token before it is replaced, whose delivery has ended: this one is alone.
     const isNoted = only !== undefined && options.inFlight.size <= 1 && tokens.length === 1 && newest.write(only)
@@ -149,7 +164,10 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   }
   return {
     added,
-    deadline: (at) => clock.deadline(at),
+    deadline: (at) => {
+      clock.deadline(at)
+      if (clock.hasDeadline) beats ??= setInterval(beat, BEAT_MS)
+    },
     calling: (run) => clock.note(run),
     keepAlive: (key, ttlMs) => post({ kind: "keep-alive", key, ttlMs }),
     stop: () => {
@@ -163,7 +181,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   }
 }
 
-const TURN_MS = 250
+const TURN_MS = 1_000
 
 /**
  * Detects that this process was frozen (stopped, swapped out, or its main thread blocked) for so long that leases may have
@@ -187,10 +205,10 @@ export class StallWatch {
   constructor(leaseMs: number, clearUp: () => Promise<void>, cleared: () => void, clock: Clock) {
     this.#clock = clock
     this.#lastTurn = clock.now()
-    this.#limitMs = Math.max(2 * TURN_MS, leaseMs * 0.6)
+    this.#limitMs = leaseMs * 0.6
     this.#clearUp = clearUp
     this.#cleared = cleared
-    this.#timer = setInterval(() => this.leasesInDoubt(), TURN_MS)
+    this.#timer = setInterval(() => this.leasesInDoubt(), Math.min(TURN_MS, leaseMs / 4))
   }
 
   /** Whether leases may have expired. */

@@ -118,6 +118,11 @@ export class SharedHeartbeat {
     this.beat()
   }
 
+  /** Whether a handler runs that has a hard limit. */
+  get hasDeadline(): boolean {
+    return this.#deadline !== Number.POSITIVE_INFINITY
+  }
+
   /** Stores the details of the handler that is about to be called. */
   note(run: RunDetails): void {
     const numbers = this.#numbers
@@ -199,13 +204,18 @@ export class SharedToken {
     return true
   }
 
-  /** The token, if it was written since the last call and is not just being replaced. */
+  /** Takes the token back: its delivery has ended. */
+  clear(): void {
+    this.write("")
+  }
+
+  /** The token, if it was written since the last call, and is neither taken back nor just being replaced. */
   read(): string | undefined {
     const count = Atomics.load(this.#state, 0)
     if (count === this.#seen || (count & 1) === 1) return undefined
     const bytes = this.#bytes.slice(0, this.#state[1])
     if (Atomics.load(this.#state, 0) !== count) return undefined
     this.#seen = count
-    return new TextDecoder().decode(bytes)
+    return bytes.length === 0 ? undefined : new TextDecoder().decode(bytes)
   }
 }

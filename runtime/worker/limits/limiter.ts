@@ -107,7 +107,8 @@ export class Limiter {
   /** Rates that were set by remote control, by method; `null`: no rate. */
   readonly #rates = new Map<string, Rate | null>()
   readonly #ttlMs: number
-  readonly #timer: ReturnType<typeof setInterval>
+  /** Set once there is a gate: a worker without limits has nothing to look at. */
+  #timer: ReturnType<typeof setInterval> | undefined
   readonly #end = new AbortController()
   #alarm: ReturnType<typeof setTimeout> | undefined
   #alarmAt = Number.POSITIVE_INFINITY
@@ -119,8 +120,6 @@ export class Limiter {
     this.#ttlMs = Math.max(LEAST_PRESENCE_MS, options.leaseMs)
     this.#presence = new Presence(options.store, this.#ttlMs, () => options.onHolding(this.#presence.key, this.#ttlMs))
     this.#queue = new AdmissionQueue({ capacity: options.limitCapacity, precedes })
-    this.#timer = setInterval(() => void this.#tick(), TICK_MS)
-    this.#timer.unref()
   }
 
   /** Replaces the rate of a method on this worker; `null`: no rate. */
@@ -387,6 +386,7 @@ export class Limiter {
       isHidden: hidesKey(method.redact, typeof limit?.key === "string" ? limit.key : undefined),
     }
     this.#gates.set(key, gate)
+    this.#timer ??= setInterval(() => void this.#tick(), TICK_MS).unref()
     return gate
   }
 

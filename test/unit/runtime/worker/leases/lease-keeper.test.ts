@@ -1,6 +1,6 @@
 /** Which thread extends the leases, before the lease thread is connected and after. */
 import { connect } from "callboard"
-import { expect, onTestFinished, test } from "vitest"
+import { expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import type { Jobs } from "../../../../../runtime/transport/lift/transport.ts"
@@ -72,6 +72,28 @@ test("once its thread is connected, this one leaves them to it", async () => {
     }
     // The pause between two checks is four times the interval of extensions.
     await eventually(rests, { every: (LEASE / 3) * 4, message: "it extends no more" })
+  } finally {
+    keeper.stop()
+  }
+})
+
+test("a worker without deliveries sets no timers for its thread", async () => {
+  using folder = temporaryFolder()
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
+  onTestFinished(() => void vi.useRealTimers())
+  const { jobs, inFlight: held } = await inFlight()
+  const thread = { ...target, url: `sqlite:${folder.path}/board.db` }
+  const keeper = keepLeases({ ...keeping, jobs, inFlight: held, thread })
+  try {
+    await eventually(() => vi.getTimerCount() === 0, { message: "the thread is connected, and nothing is set" })
+    keeper.added([...held.keys()])
+    keeper.deadline(performance.now() + 60_000)
+    vi.advanceTimersByTime(LEASE)
+    expect(vi.getTimerCount()).toBe(2)
+    held.clear()
+    keeper.deadline(Number.POSITIVE_INFINITY)
+    vi.advanceTimersByTime(LEASE)
+    expect(vi.getTimerCount()).toBe(0)
   } finally {
     keeper.stop()
   }

@@ -47,6 +47,16 @@ describe("the token of the newest delivery", () => {
     }
   })
 
+  test("is not read after its delivery has ended", () => {
+    const main = new SharedToken()
+    const other = new SharedToken(main.buffer)
+    main.write("t.1")
+    main.clear()
+    expect(other.read()).toBeUndefined()
+    main.write("t.2")
+    expect(other.read()).toBe("t.2")
+  })
+
   test("that is too long is not written, and the one before stays", () => {
     const main = new SharedToken()
     main.write("t.1")
