@@ -69,6 +69,15 @@ export class StoreEntry<A> {
     return found === undefined ? undefined : { value: this.decode(found.value), revision: found.revision }
   }
 
+  /**
+   * Writes an entry if what was found is still all that there is. Resolves with its new revision, or with `conflict`. Fails
+   * as the store does.
+   */
+  async replace(store: Store, name: string, value: A, expect: Revision): Promise<Revision | "conflict"> {
+    const written = await store.write([{ ...this.put(name, value), expect }])
+    return written === "conflict" ? written : (written[0] ?? "conflict")
+  }
+
   /** Names by key, up to `limit`, also of entries whose values cannot be read. */
   async names(store: Store, limit: number): Promise<ReadonlyArray<string>> {
     return (await store.list({ prefix: this.prefix, limit })).map(({ key }) => key.slice(this.prefix.length))

@@ -16,7 +16,7 @@ import {
 } from "../../cluster/directory.ts"
 import { CallboardError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
-import type { Store } from "../../transport/store.ts"
+import type { Revision, Store } from "../../transport/store.ts"
 
 const END_PATIENCE_MS = 2_000
 /** Interval of looks at another worker that has the name: a living one has sent a heartbeat by the second look. */
@@ -44,6 +44,8 @@ export class Registry {
   #ended = false
   /** Whether this worker's entry may exist, even if the answer to its write was lost. */
   #wrote = false
+  /** The revision of this worker's entry as it was written last, while that is known. */
+  #revision: Revision | undefined
   /** Last known heartbeat of another worker that has the name. */
   #otherHeartbeat: string | undefined
   /** When the last heartbeat was written, and when the first one after an outage was. */
@@ -105,29 +107,30 @@ export class Registry {
 
   /**
    * Writes the entry if there is none, or if it is this worker's own or a dead worker's. It uses compare-and-set, since
-   * the entry may have expired and belong to another worker. False: the name is not this worker's now. Fails when a
-   * living worker has it.
+   * the entry may have expired and belong to another worker: its own entry is not even read, as long as nobody else has
+   * written it. False: the name is not this worker's now. Fails when a living worker has it.
    */
   async #writeEntry(): Promise<boolean> {
     const { store, describe } = this.#options
-    const { name } = describe()
-    const held = await WORKERS.change(store, name, (found) => {
-      const other = found?.value
-      if (other !== undefined && !this.#isOwn(other) && !isDead(other)) {
-        this.#otherHeartbeat ??= other.heartbeatAt
-        if (other.heartbeatAt !== this.#otherHeartbeat || isThisProcess(other)) throw nameTaken(other)
-        return "keep"
-      }
-      this.#wrote = true
-      return { value: describe() }
-    })
-    if (held === "keep" || held === "conflict") return false
+    const own = describe()
+    const known = this.#revision
+    const found = known === undefined ? await WORKERS.get(store, own.name) : { value: own, revision: known }
+    const other = found?.value
+    if (other !== undefined && !this.#isOwn(other, own) && !isDead(other)) {
+      this.#otherHeartbeat ??= other.heartbeatAt
+      if (other.heartbeatAt !== this.#otherHeartbeat || isThisProcess(other)) throw nameTaken(other)
+      return false
+    }
+    this.#wrote = true
+    this.#revision = undefined
+    const written = await WORKERS.replace(store, own.name, own, found?.revision ?? "")
+    if (written === "conflict") return known === undefined ? false : this.#writeEntry()
+    this.#revision = written
     this.#otherHeartbeat = undefined
     return true
   }
 
-  #isOwn({ host, pid, startedAt }: WorkerDescription): boolean {
-    const own = this.#options.describe()
+  #isOwn({ host, pid, startedAt }: WorkerDescription, own: WorkerDescription): boolean {
     return this.#wrote && host === own.host && pid === own.pid && startedAt === own.startedAt
   }
 
@@ -197,8 +200,9 @@ export class Registry {
     const { store, describe } = this.#options
     // A write that is under way would bring the entry back.
     await (this.#next ?? this.#beating)
-    await WORKERS.change(store, describe().name, (found) =>
-      found?.value !== undefined && this.#isOwn(found.value) ? "remove" : "keep",
+    const own = describe()
+    await WORKERS.change(store, own.name, (found) =>
+      found?.value !== undefined && this.#isOwn(found.value, own) ? "remove" : "keep",
     )
   }
 }

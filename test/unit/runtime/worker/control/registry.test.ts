@@ -103,6 +103,23 @@ test("actors are told again in time, and not with each beat, whatever happens to
   clock.mockRestore()
 })
 
+test("a worker does not read its own entry again, and writes it anew when it is gone", async () => {
+  let reads = 0
+  const { store, registry } = await start((store) => ({
+    get: (keys) => {
+      reads++
+      return store.get(keys)
+    },
+  }))
+  await registry.begin()
+  reads = 0
+  for (let beats = 0; beats < 3; beats++) await registry.beat()
+  expect(reads).toBe(0)
+  await store.write([{ key: "worker/w1", value: null }])
+  await registry.beat()
+  expect(await listWorkers(store)).toEqual([worker])
+})
+
 describe("a worker that ends while it takes its name", () => {
   test("is not listed afterwards", async () => {
     const [asked, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
