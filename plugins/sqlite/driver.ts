@@ -125,11 +125,12 @@ export const driverOver = (
   }
   const mender = new Mender(database, lease, clock)
   const maintenance = new Maintenance({ writer, registry, news, store: storeTable, sweeper, mender, recheck })
-  const fileWatch = new FileWatch(database, () => {
+  const onFileGone = (): void => {
     const error = goneError(database)
     writer.break(error)
     onGone(error)
-  })
+  }
+  const fileWatch = new FileWatch(database, onFileGone, () => notifier.poll())
 
   /**
    * Runs `run` unless this transport was closed. A read is tried again while the file is locked: after the end of a

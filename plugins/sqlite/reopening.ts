@@ -6,6 +6,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Driver } from "../../runtime/transport/driver.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
+import { LOOK_MS } from "./database/database.ts"
 import type { FileDriver } from "./driver.ts"
 
 type StatusListener = Parameters<Driver["onStatus"]>[0]
@@ -23,7 +24,7 @@ export type Open = (onGone: (error: TransportError) => void) => Promise<FileDriv
  * The shortest wait before the file is opened again. Other processes, and other threads of this one, notice the loss
  * and close the old file in that time: its write-ahead log, if it was left behind, must not be in use any more.
  */
-const MIN_DELAY_MS = 500
+const MIN_DELAY_MS = LOOK_MS + 300
 
 /** The wait when the runtime passes no `reconnectDelay`. */
 const DEFAULT_DELAY_MS = 1_000

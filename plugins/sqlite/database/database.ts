@@ -99,12 +99,13 @@ export class Database {
 
 // ── whether the file is still there ──────────────────────────────────────────────────────────────────────────────────
 
-const IDLE_CHECK_MS = 200
+/** How often an idle transport looks at its file. */
+export const LOOK_MS = 500
 const BUSY_CHECK_MS = 100
 
 /**
  * Watches whether the file under the path is still the open one. A file that was removed or replaced goes on existing
- * for this process alone, so that every task it accepts would be lost. A check is one system call; it runs five times a
+ * for this process alone, so that every task it accepts would be lost. A check is one system call; it runs twice a
  * second, ten times while there are calls, and not for every call.
  */
 export class FileWatch {
@@ -114,12 +115,17 @@ export class FileWatch {
   readonly #timer: ReturnType<typeof setInterval>
   #checkedAt = performance.now()
 
-  /** `onGone` is called once, when the file under the path is another one, or missing. */
-  constructor(database: Database, onGone: () => void) {
+  /**
+   * `onGone` is called once, when the file under the path is another one, or missing; `onLook` twice a second, while it is
+   * still the same one.
+   */
+  constructor(database: Database, onGone: () => void, onLook: () => void) {
     this.#path = database.path
     this.#onGone = onGone
     this.#opened = this.#stat()
-    this.#timer = setInterval(() => this.#check(), IDLE_CHECK_MS)
+    this.#timer = setInterval(() => {
+      if (this.#check()) onLook()
+    }, LOOK_MS)
     this.#timer.unref()
   }
 
@@ -132,13 +138,15 @@ export class FileWatch {
     clearInterval(this.#timer)
   }
 
-  #check(): void {
+  /** Whether it is still the same file. */
+  #check(): boolean {
     this.#checkedAt = performance.now()
-    if (this.#opened === undefined) return
+    if (this.#opened === undefined) return true
     const now = this.#stat()
-    if (now?.ino === this.#opened.ino && now.dev === this.#opened.dev) return
+    if (now?.ino === this.#opened.ino && now.dev === this.#opened.dev) return true
     this.close()
     this.#onGone()
+    return false
   }
 
   /** `undefined` when there is no file under the path. A file that cannot be checked now counts as unchanged. */

@@ -5,7 +5,7 @@
  *
  * A transport opens its socket before it enters itself into the list of listeners, and reads the database after that:
  * so a commit either is seen by that read, or sends a notification. The version of the file is polled twice a second as
- * well, in case that a socket cannot be created, or was removed.
+ * well (`LOOK_MS` of the database), in case that a socket cannot be created, or was removed.
  *
  * Measured on two busy cores of Linux, from the commit of one process to the wake-up of another (medians, in ms), what
  * a notification costs its sender (µs of CPU), and how many of 100 notifications got lost that came within 2 ms of
@@ -29,8 +29,6 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { type Database, int } from "../database/database.ts"
 
-const POLL_MS = 500
-
 /** A listener that could not be reached is tried again after this time. */
 const RECONNECT_MS = 1_000
 
@@ -52,7 +50,6 @@ export class Notifier {
   readonly #clients = new Set<Socket>()
   /** Connections to the sockets of other transports, by the names of these. */
   readonly #connections = new Map<string, Socket>()
-  #timer: ReturnType<typeof setInterval> | undefined
   #started: Promise<void> | undefined
   #closed = false
   #seen = -1
@@ -86,7 +83,6 @@ export class Notifier {
 
   close(): void {
     this.#closed = true
-    clearInterval(this.#timer)
     this.#stopServer()
     for (const connection of this.#connections.values()) connection.destroy()
     if (this.#folder === undefined || this.#started === undefined) return
@@ -99,9 +95,6 @@ export class Notifier {
 
   async #start(): Promise<void> {
     this.#seen = this.#dataVersion()
-    this.#timer = setInterval(() => this.#poll(), POLL_MS)
-    // The timer does not keep the process alive: a `take` that waits has a timer of its own for that.
-    this.#timer.unref()
     await this.#listen()
     this.#removeDeadSockets()
   }
@@ -168,7 +161,9 @@ export class Notifier {
     }
   }
 
-  #poll(): void {
+  /** Looks whether others can still notify this transport, and whether one of them has committed something. */
+  poll(): void {
+    if (this.#started === undefined || this.#closed) return
     if (this.#folder !== undefined && !existsSync(join(this.#folder, this.#name))) void this.#listen()
     const version = this.#dataVersion()
     if (version === this.#seen) return
