@@ -7,8 +7,8 @@
 import type { Link } from "../connection/link.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
 
-/** How often the event loop is checked; a lease is at least a second. */
-const TICK_MS = 250
+/** How often the event loop is checked, four times in a lease at least. An idle worker wakes for each check. */
+const TICK_MS = 1_000
 
 /**
  * The share of a lease for which a stall is tolerated: what is left is enough until the next extension, which comes
@@ -19,6 +19,7 @@ const MAX_STALL_SHARE = 0.6
 export class StallGuard {
   readonly #link: Link
   readonly #limit: number
+  readonly #tickMs: number
   readonly #clock: ServerClock
   #timer: ReturnType<typeof setInterval> | undefined
   #last = 0
@@ -29,14 +30,15 @@ export class StallGuard {
   constructor(link: Link, lease: number, clock: ServerClock) {
     this.#link = link
     this.#clock = clock
-    this.#limit = Math.max(2 * TICK_MS, lease * MAX_STALL_SHARE)
+    this.#limit = lease * MAX_STALL_SHARE
+    this.#tickMs = Math.min(TICK_MS, lease / 4)
   }
 
   /** Starts the checks. To be called before the first pull request. */
   start(): void {
     if (this.#timer !== undefined || this.#link.closing.aborted) return
     this.#last = this.#clock.now()
-    this.#timer = setInterval(() => this.#tick(this.#clock.now()), TICK_MS)
+    this.#timer = setInterval(() => this.#tick(this.#clock.now()), this.#tickMs)
     this.#link.closing.addEventListener("abort", () => clearInterval(this.#timer), { once: true })
   }
 
