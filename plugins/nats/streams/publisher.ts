@@ -122,7 +122,7 @@ export class StreamPublisher {
 
   /**
    * Sends a part that has room in the window, and sends those messages again that the server could not decide on while
-   * another client was writing. Never rejects.
+   * another client was writing. The room is free again at its end. Never rejects.
    */
   async #publishPart(
     part: ReadonlyArray<Outgoing>,
@@ -131,25 +131,28 @@ export class StreamPublisher {
   ): Promise<void> {
     let left = part
     let places: ReadonlyArray<number> | undefined
-    for (let pause = BUSY_MS; ; pause *= 2) {
-      const again: Array<number> = []
-      const last = pause > MAX_BUSY_MS
-      const before = places
-      await this.#send(left, (at, answer) => {
-        const place = before === undefined ? at : (before[at] ?? at)
-        if (answer.status === "no-room") {
-          this.#writeHealth?.refused(answer.error)
-          note(place, { status: "failed", error: answer.error })
-        } else if (answer.status !== "busy") note(place, answer)
-        else if (last) note(place, { status: "failed", error: answer.error })
-        else again.push(place)
-      })
-      if (again.length === 0) break
-      await new Promise((resolve) => setTimeout(resolve, pause))
-      places = again
-      left = again.flatMap((place) => part[place] ?? [])
+    try {
+      for (let pause = BUSY_MS; ; pause *= 2) {
+        const again: Array<number> = []
+        const last = pause > MAX_BUSY_MS
+        const before = places
+        await this.#send(left, (at, answer) => {
+          const place = before === undefined ? at : (before[at] ?? at)
+          if (answer.status === "no-room") {
+            this.#writeHealth?.refused(answer.error)
+            note(place, { status: "failed", error: answer.error })
+          } else if (answer.status !== "busy") note(place, answer)
+          else if (last) note(place, { status: "failed", error: answer.error })
+          else again.push(place)
+        })
+        if (again.length === 0) return
+        await new Promise((resolve) => setTimeout(resolve, pause))
+        places = again
+        left = again.flatMap((place) => part[place] ?? [])
+      }
+    } finally {
+      this.#release(part.length, bytes)
     }
-    this.#release(part.length, bytes)
   }
 
   #send(part: ReadonlyArray<Outgoing>, note: (at: number, answer: Answer) => void): Promise<void> {

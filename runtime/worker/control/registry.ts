@@ -107,8 +107,8 @@ export class Registry {
 
   /**
    * Writes the entry if there is none, or if it is this worker's own or a dead worker's. It uses compare-and-set, since
-   * the entry may have expired and belong to another worker: its own entry is not even read, as long as nobody else has
-   * written it. False: the name is not this worker's now. Fails when a living worker has it.
+   * the entry may have expired and belong to another worker: its own entry is not even read, as long as no other worker
+   * has written it. False: the name is not this worker's now. Fails when a living worker has it.
    */
   async #writeEntry(): Promise<boolean> {
     const { store, describe } = this.#options
