@@ -96,6 +96,7 @@ export class Dispatcher {
       onStored: (record) => options.dependents.stored(record),
     })
     this.#watch = new RunWatch(
+      buffer.inFlight,
       jobs,
       log,
       (at) => this.#leases.deadline(at),
@@ -264,9 +265,9 @@ export class Dispatcher {
    */
   interrupt(): number {
     // The handlers are counted first, because most deliveries are being settled already when `end` returns.
-    const running = [...this.#buffer.inFlight.values()].filter(
-      ({ phase, stop, offQueue }) => phase === "running" && stop === undefined && !offQueue,
-    ).length
+    const running = this.#buffer.inFlight
+      .values()
+      .filter(({ phase, stop, offQueue }) => phase === "running" && stop === undefined && !offQueue).length
     for (const inFlight of this.#buffer.inFlight.values()) inFlight.end("hand-back")
     return running
   }
@@ -340,7 +341,6 @@ export class Dispatcher {
 
   #executed(inFlight: InFlight, settlement: AttemptEnd | undefined): void {
     try {
-      this.#watch.remove(inFlight)
       if (inFlight.mustWait) {
         this.#waitForLimit(inFlight)
         this.#pump()
@@ -361,6 +361,7 @@ export class Dispatcher {
   /** Called when the handler of a delivery has ended, or will not be called. */
   #handlerEnded(inFlight: InFlight): void {
     this.#buffer.handlerEnded(inFlight)
+    if (this.#buffer.running === 0) this.#watch.idle()
     const pending = inFlight.run?.pending
     if (pending === undefined) inFlight.release()
     else {
@@ -417,10 +418,10 @@ export class Dispatcher {
 
   /** Called when a handler is about to be called. */
   #handlerStarts(inFlight: InFlight): void {
-    this.#watch.add(inFlight)
     if (this.#buffer.isExpectedLong(inFlight)) this.#runsLong(inFlight)
     const { run, delivery } = inFlight
     if (run === undefined) return
+    this.#watch.began(run)
     this.deferrals.forget(run.posting.id)
     this.#observers.started(inFlight, run)
     // An isolated handler does not block this process.
@@ -492,9 +493,9 @@ export class Dispatcher {
   cancelled({ id, run, terminate, undo }: Cancellation): void {
     this.#firstDeferrals.forget()
     // A late cancellation of an earlier run must not remove the task of this one.
-    const matches = [...this.#buffer.inFlight.values()].filter(
-      (inFlight) => inFlight.id === id && (run === undefined || inFlight.jobRun === run),
-    )
+    const matches = this.#buffer.inFlight
+      .values()
+      .filter((inFlight) => inFlight.id === id && (run === undefined || inFlight.jobRun === run))
     if (undo) {
       for (const inFlight of matches) inFlight.undo()
       return

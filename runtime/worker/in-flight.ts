@@ -1,4 +1,7 @@
-/** One delivery while this worker has it, from the pull to its settlement, and the fields of log lines about it. */
+/**
+ * One delivery while this worker has it, from the pull to its settlement, the list of all that it has, and the fields of log lines
+ * about one.
+ */
 import type * as Result from "effect/Result"
 import type { ErasedMethod } from "../actor/actor.ts"
 import { type Clock, systemClock } from "../async/clock.ts"
@@ -32,6 +35,8 @@ export class InFlight {
    * levels).
    */
   level: number
+  /** Its place in {@link HeldDeliveries}. */
+  place = -1
   phase: "buffered" | "waiting" | "running" | "settling" = "buffered"
   /** The method that the task is for; `undefined` until that is known, or where this worker does not serve it. */
   method: ErasedMethod | undefined
@@ -119,6 +124,37 @@ export class InFlight {
     if (this.run !== undefined) return this.run.task.id
     const id = isUndecodable(message) ? undefined : message.headers.id
     return typeof id === "string" && isId(id) ? id : undefined
+  }
+}
+
+/**
+ * The deliveries that a worker has. They come and go with every task, so they are in a list and not in a `Map`, whose table is
+ * made anew all the time then: all that was in such a table stays in memory until JavaScriptCore next collects all garbage.
+ */
+export class HeldDeliveries {
+  readonly #list: Array<InFlight> = []
+
+  get size(): number {
+    return this.#list.length
+  }
+
+  /** Those that are here now, in no order. */
+  values(): ReadonlyArray<InFlight> {
+    return [...this.#list]
+  }
+
+  add(inFlight: InFlight): void {
+    inFlight.place = this.#list.push(inFlight) - 1
+  }
+
+  /** Removes a delivery; one that is not here is passed over. */
+  remove(inFlight: InFlight): void {
+    const { place } = inFlight
+    if (this.#list[place] !== inFlight) return
+    const last = this.#list.pop()
+    if (last === undefined || last === inFlight) return
+    this.#list[place] = last
+    last.place = place
   }
 }
 

@@ -335,7 +335,7 @@ const maintenanceOf = ({ options, buffer, pool }: Core, parts: MaintenanceParts)
   const lost = new LostJobs({
     connection,
     own: early,
-    holds: (token) => buffer.inFlight.has(token),
+    held: () => new Set(Array.from(buffer.inFlight.values(), ({ delivery }) => delivery.token)),
     queueFor: (task, meth) => pool.queueOf(task, meth),
     redactFor: (task, meth) => pool.redactOf(task, meth),
     onLost: (record) => {

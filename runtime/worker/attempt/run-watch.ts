@@ -6,7 +6,7 @@ import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
 import type { AttemptEnd, Jobs, Report } from "../../transport/lift/transport.ts"
-import type { InFlight, Run } from "../in-flight.ts"
+import type { HeldDeliveries, InFlight, Run } from "../in-flight.ts"
 
 /** Interval of the timer, and so the precision of time limits. */
 const TICK_MS = 50
@@ -23,7 +23,7 @@ interface Reported {
 }
 
 export class RunWatch {
-  readonly #runs = new Map<Run, InFlight>()
+  readonly #held: Pick<HeldDeliveries, "values">
   readonly #jobs: Jobs
   readonly #log: Log
   #timer: ReturnType<typeof setInterval> | undefined
@@ -37,10 +37,12 @@ export class RunWatch {
   #deadline = Number.POSITIVE_INFINITY
 
   /**
-   * `onDeadline` is called with the earliest hard limit of all runs, by the monotonic clock, whenever it changes;
-   * `onLong` with each run that has lasted for long, and `onProgress` whenever progress is about to be stored.
+   * `held`: the deliveries of the worker. `onDeadline` is called with the earliest hard limit of all runs, by the monotonic
+   * clock, whenever it changes; `onLong` with each run that has lasted for long, and `onProgress` whenever progress is about to
+   * be stored.
    */
   constructor(
+    held: Pick<HeldDeliveries, "values">,
     jobs: Jobs,
     log: Log,
     onDeadline: (at: number) => void,
@@ -49,6 +51,7 @@ export class RunWatch {
     clock: Clock = systemClock,
   ) {
     this.#clock = clock
+    this.#held = held
     this.#jobs = jobs
     this.#log = log
     this.#onDeadline = onDeadline
@@ -56,17 +59,16 @@ export class RunWatch {
     this.#onProgress = onProgress
   }
 
-  add(inFlight: InFlight): void {
-    if (inFlight.run === undefined) return
-    this.#runs.set(inFlight.run, inFlight)
-    if (inFlight.run.hardAt < this.#deadline) this.#setDeadline(inFlight.run.hardAt)
+  /** Called when the handler of a run is about to be called. */
+  began({ hardAt }: Pick<Run, "hardAt">): void {
+    if (hardAt < this.#deadline) this.#setDeadline(hardAt)
     this.#timer ??= setInterval(() => this.#tick(this.#clock.monotonic()), TICK_MS)
   }
 
-  remove(inFlight: InFlight): void {
-    if (inFlight.run !== undefined) this.#runs.delete(inFlight.run)
+  /** Called when no handler runs any more. */
+  idle(): void {
     // The timer ends with its next tick: starting one for each handler would cost more than the handler.
-    if (this.#runs.size === 0) this.#setDeadline(Number.POSITIVE_INFINITY)
+    this.#setDeadline(Number.POSITIVE_INFINITY)
   }
 
   stop(): void {
@@ -82,15 +84,15 @@ export class RunWatch {
   }
 
   #tick(now: number): void {
-    if (this.#runs.size === 0) {
-      this.stop()
-      return
-    }
     const reports: Array<Report> = []
     const offQueue: Array<InFlight> = []
     const settlements: Array<AttemptEnd> = []
     let earliest = Number.POSITIVE_INFINITY
-    for (const [run, inFlight] of this.#runs) {
+    let runs = 0
+    for (const inFlight of this.#held.values()) {
+      const { run } = inFlight
+      if (run === undefined || !inFlight.called || inFlight.phase !== "running") continue
+      runs++
       if (now >= run.softAt) run.warn()
       if (now >= run.hardAt) {
         run.end("timeout")
@@ -109,7 +111,8 @@ export class RunWatch {
       offQueue.push(inFlight)
       settlements.push({ ...report, then: { kind: "ack" } })
     }
-    this.#setDeadline(earliest)
+    if (runs === 0) this.stop()
+    else this.#setDeadline(earliest)
     if (reports.length + settlements.length === 0) return
     this.#reporting = true
     const trying = (task: Promise<unknown>): Promise<void> =>

@@ -12,7 +12,7 @@ import type { Log } from "../../log/log.ts"
 import type { Task } from "../../protocol/headers.ts"
 import { isUndecodable } from "../../protocol/message.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
-import type { InFlight } from "../in-flight.ts"
+import type { HeldDeliveries } from "../in-flight.ts"
 
 interface PauseFollowerOptions {
   readonly connection: Connection
@@ -51,7 +51,7 @@ export const followPauses = async (options: PauseFollowerOptions): Promise<void>
 interface RevokerOptions {
   readonly connection: Connection
   /** The deliveries of this worker. */
-  readonly inFlight: ReadonlyMap<string, InFlight>
+  readonly inFlight: Pick<HeldDeliveries, "values">
   readonly log: Log
   readonly signal: AbortSignal
 }

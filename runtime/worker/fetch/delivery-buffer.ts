@@ -5,7 +5,7 @@
  */
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { JobDelivery } from "../../transport/lift/transport.ts"
-import { InFlight } from "../in-flight.ts"
+import { HeldDeliveries, InFlight } from "../in-flight.ts"
 import { PrefetchQos } from "./prefetch.ts"
 
 /**
@@ -18,7 +18,7 @@ const LEAST_PLACES = 64
 const LEAST_BATCH = 32
 
 export class DeliveryBuffer {
-  readonly inFlight = new Map<string, InFlight>()
+  readonly inFlight = new HeldDeliveries()
   readonly #buffered: Array<InFlight> = []
   readonly #ranks = new Map<string, number>()
   readonly #rotate: boolean
@@ -249,7 +249,7 @@ export class DeliveryBuffer {
     this.#jobsLeft -= deliveries.length
     for (const delivery of deliveries) {
       const inFlight = new InFlight(delivery, this.#rankOf(delivery.queue))
-      this.inFlight.set(delivery.token, inFlight)
+      this.inFlight.add(inFlight)
       this.#insert(inFlight)
     }
     this.onChange()
@@ -260,7 +260,7 @@ export class DeliveryBuffer {
     const inFlight = new InFlight(delivery, this.#rankOf(delivery.queue))
     inFlight.phase = "settling"
     this.#jobsLeft--
-    this.inFlight.set(delivery.token, inFlight)
+    this.inFlight.add(inFlight)
     return inFlight
   }
 
@@ -269,9 +269,8 @@ export class DeliveryBuffer {
    * lease.
    */
   adopt(inFlight: InFlight, redelivery: InFlight): void {
-    this.inFlight.delete(inFlight.delivery.token)
     inFlight.delivery = redelivery.delivery
-    this.inFlight.set(inFlight.delivery.token, inFlight)
+    this.inFlight.remove(redelivery)
     this.handedBack()
     this.#changed()
   }
@@ -426,7 +425,7 @@ export class DeliveryBuffer {
 
   /** Removes a delivery that is settled, or that another worker has. */
   drop(inFlight: InFlight): void {
-    this.inFlight.delete(inFlight.delivery.token)
+    this.inFlight.remove(inFlight)
     if (this.#runningAtLoss.size > 0) this.#runningAtLoss.delete(inFlight)
     if (this.#returning.size > 0) this.#returning.delete(inFlight)
     this.#changed()

@@ -8,7 +8,7 @@ import { Worker as Thread } from "node:worker_threads"
 import type { Clock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Jobs } from "../../transport/lift/transport.ts"
-import type { InFlight } from "../in-flight.ts"
+import type { HeldDeliveries, InFlight } from "../in-flight.ts"
 import {
   type LeaseThreadCommand,
   type LeaseThreadData,
@@ -22,7 +22,7 @@ import {
 
 interface LeaseKeeperOptions {
   readonly jobs: Jobs
-  readonly inFlight: ReadonlyMap<string, InFlight>
+  readonly inFlight: Pick<HeldDeliveries, "size" | "values">
   /** Length of a lease, in milliseconds. A lease is extended when a third of it is over. */
   readonly lease: number
   readonly log: Log
@@ -60,7 +60,7 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
     try {
       const kept = await options.jobs.extend(all.map((inFlight) => inFlight.delivery.token))
       troubled = false
-      for (const [at, inFlight] of all.entries()) if (kept[at] === false) lost(options, inFlight.delivery.token)
+      lost(options, new Set(all.filter((_, at) => kept[at] === false).map(({ delivery }) => delivery.token)))
     } catch (cause) {
       if (!troubled)
         options.log.warn("leases could not be extended", {
@@ -84,12 +84,13 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
 
 /** Deliveries that have a lease. A task that was acked early has none. */
 const leased = ({ inFlight }: LeaseKeeperOptions): ReadonlyArray<InFlight> =>
-  [...inFlight.values()].filter(({ offQueue }) => !offQueue)
+  inFlight.values().filter(({ offQueue }) => !offQueue)
 
-/** Reports a lost lease, unless the delivery was settled meanwhile, which ends its lease as well. */
-const lost = (options: LeaseKeeperOptions, token: string): void => {
-  const inFlight = options.inFlight.get(token)
-  if (inFlight !== undefined && inFlight.phase !== "settling" && !inFlight.offQueue) options.onLost(inFlight)
+/** Reports lost leases, except of deliveries that were settled meanwhile, which ends their leases as well. */
+const lost = (options: LeaseKeeperOptions, tokens: ReadonlySet<string>): void => {
+  if (tokens.size === 0) return
+  const held = leased(options).filter(({ delivery, phase }) => phase !== "settling" && tokens.has(delivery.token))
+  for (const inFlight of held) options.onLost(inFlight)
 }
 
 /** Longest interval at which the thread gets the list of all deliveries. New ones are passed on at once. */
@@ -123,7 +124,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
     here ??= keepHere(options)
   }
   thread.on("message", (message: LeaseThreadMessage) => {
-    if (message.kind === "lost") for (const token of message.tokens) lost(options, token)
+    if (message.kind === "lost") lost(options, new Set(message.tokens))
     else if (message.kind === "ready") {
       if (!target.extendsAlone) return
       here?.stop()

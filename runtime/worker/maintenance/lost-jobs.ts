@@ -20,8 +20,8 @@ export interface LostJobsOptions {
   readonly connection: Connection
   /** This worker's list of jobs. */
   readonly own: EarlyAcks
-  /** Whether this worker still has the delivery with this token. */
-  readonly holds: (token: string) => boolean
+  /** Tokens of the deliveries that this worker has. */
+  readonly held: () => ReadonlySet<string>
   readonly queueFor: (task: string, meth: string | null) => string | undefined
   readonly redactFor: NonNullable<Ended["redactFor"]>
   /** Called with each job that was failed here. */
@@ -89,9 +89,12 @@ export class LostJobs {
 
   /** Fails jobs whose outcome this worker could not store. */
   async #endOwn(): Promise<void> {
-    const { own, holds } = this.#options
-    for (const [token, [id, fence]] of own.jobs) {
-      if (holds(token)) continue
+    const { own, held } = this.#options
+    if (own.jobs.size === 0) return
+    // Both are read at the same time, since a job that is acked early meanwhile is held.
+    const tokens = held()
+    for (const [token, [id, fence]] of [...own.jobs]) {
+      if (tokens.has(token)) continue
       await this.#end(id, fence)
       own.done(token)
     }

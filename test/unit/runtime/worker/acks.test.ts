@@ -243,11 +243,11 @@ onEveryBoard((newBoard) => {
         return { token, fence, posting, task: task.success, record, now, keep: { resultMs: 60_000, failureMs: 60_000 } }
       }
       const lost: Array<string> = []
-      const sweeper = (list = own(), holds: (token: string) => boolean = () => false) =>
+      const sweeper = (list = own(), ...held: ReadonlyArray<string>) =>
         new LostJobs({
           connection,
           own: list,
-          holds,
+          held: () => new Set(held),
           queueFor: () => undefined,
           redactFor: () => undefined,
           onLost: ({ id }) => void lost.push(id),
@@ -299,7 +299,7 @@ onEveryBoard((newBoard) => {
       const [dropped, runs] = [generateId(), generateId()]
       await take(dropped)
       const { token } = await take(runs)
-      await sweeper(dead, (each) => each === token).look(0)
+      await sweeper(dead, token).look(0)
       expect(lost).toEqual([dropped])
       expect(await client.job(dropped).find()).toMatchObject({ state: "failed", dead: "worker-lost" })
       expect(await client.job(runs).find()).toMatchObject({ state: "started" })

@@ -9,7 +9,7 @@ import { newTask } from "../../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../../runtime/protocol/record.ts"
 import type { Jobs, Report } from "../../../../../runtime/transport/lift/transport.ts"
 import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
-import { InFlight, Run } from "../../../../../runtime/worker/in-flight.ts"
+import { HeldDeliveries, InFlight, Run } from "../../../../../runtime/worker/in-flight.ts"
 
 afterEach(() => {
   vi.useRealTimers()
@@ -44,25 +44,34 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
   })
   const inFlight = new InFlight(delivery, 0)
   inFlight.run = run
+  inFlight.phase = "running"
+  inFlight.called = true
+  const held = new HeldDeliveries()
+  held.add(inFlight)
+  const end = () => {
+    held.remove(inFlight)
+    watch.idle()
+  }
   const reports: Array<Report> = []
   const deadlines: Array<number> = []
   const queue: Jobs = { ...client.connection.jobs, report: async (all) => void reports.push(...all) }
   const watch = new RunWatch(
+    held,
     queue,
     makeLog({ level: "none" }),
     (at) => deadlines.push(at - run.beganAt),
     () => undefined,
     () => undefined,
   )
-  watch.add(inFlight)
-  return { watch, inFlight, run, reports, deadlines, now }
+  watch.began(run)
+  return { end, run, reports, deadlines, now }
 }
 
 describe("reports", () => {
   test("a run that is over within a moment is never reported", async () => {
-    const { watch, inFlight, reports } = await start()
+    const { end, reports } = await start()
     await vi.advanceTimersByTimeAsync(100)
-    watch.remove(inFlight)
+    end()
     await vi.advanceTimersByTimeAsync(1_000)
     expect(reports).toEqual([])
     expect(vi.getTimerCount()).toBe(0)
@@ -113,9 +122,9 @@ describe("limits", () => {
   })
 
   test("the earliest hard limit is told at once, and that there is none any more", async () => {
-    const { watch, inFlight, deadlines } = await start({ hard: 1_000 })
+    const { end, deadlines } = await start({ hard: 1_000 })
     expect(deadlines).toEqual([1_000])
-    watch.remove(inFlight)
+    end()
     expect(deadlines.at(-1)).toBe(Number.POSITIVE_INFINITY)
   })
 })

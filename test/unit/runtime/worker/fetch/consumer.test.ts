@@ -54,7 +54,7 @@ describe("pulls while tasks wait for their limits", () => {
     })
     await new Promise((resolve) => setImmediate(resolve))
     expect(isOver).toBe(false)
-    const all = [...buffer.inFlight.values()]
+    const all = buffer.inFlight.values()
     for (const inFlight of all.slice(0, 30)) {
       buffer.stopWaiting(inFlight, "settling")
       buffer.drop(inFlight)

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import type { Jobs } from "../../../../../runtime/transport/lift/transport.ts"
-import { InFlight } from "../../../../../runtime/worker/in-flight.ts"
+import { HeldDeliveries, InFlight } from "../../../../../runtime/worker/in-flight.ts"
 import { keepLeases } from "../../../../../runtime/worker/leases/lease-keeper.ts"
 import { taskOf } from "../../../../kit/task.ts"
 import { block } from "../../../../support/block.ts"
@@ -27,8 +27,12 @@ const inFlight = async () => {
       return jobs.extend(tokens)
     },
   })
-  return { seen, jobs: counting, inFlight: new Map([[delivery.token, new InFlight(delivery, 0)]]) }
+  const held = new HeldDeliveries()
+  held.add(new InFlight(delivery, 0))
+  return { seen, jobs: counting, inFlight: held }
 }
+
+const tokensOf = (held: HeldDeliveries) => Array.from(held.values(), ({ delivery }) => delivery.token)
 
 const target = { namespace: "test", heartbeat: undefined, extendsAlone: true }
 const keeping = { lease: LEASE, log: makeLog({ level: "none" }), onLost: () => undefined }
@@ -86,11 +90,11 @@ test("a worker without deliveries sets no timers for its thread", async () => {
   const keeper = keepLeases({ ...keeping, jobs, inFlight: held, thread })
   try {
     await eventually(() => vi.getTimerCount() === 0, { message: "the thread is connected, and nothing is set" })
-    keeper.added([...held.keys()])
+    keeper.added(tokensOf(held))
     keeper.deadline(performance.now() + 60_000)
     vi.advanceTimersByTime(LEASE)
     expect(vi.getTimerCount()).toBe(2)
-    held.clear()
+    for (const each of held.values()) held.remove(each)
     keeper.deadline(Number.POSITIVE_INFINITY)
     vi.advanceTimersByTime(LEASE)
     expect(vi.getTimerCount()).toBe(0)
@@ -106,7 +110,7 @@ test("a delivery that came alone keeps its lease while this thread blocks at onc
   onTestFinished(() => client.close())
   const { jobs } = client.connection
   await client.submitMany(["first", "second"].map((id) => ({ task: "none", id })))
-  const inFlight = new Map<string, InFlight>()
+  const inFlight = new HeldDeliveries()
   const lost: Array<string> = []
   const onLost = ({ delivery }: InFlight) => lost.push(delivery.token)
   const seen = { extended: 0 }
@@ -122,7 +126,7 @@ test("a delivery that came alone keeps its lease while this thread blocks at onc
   const take = async () => {
     const [delivery] = await pull()
     if (delivery === undefined) throw new Error("nothing was pulled")
-    inFlight.set(delivery.token, new InFlight(delivery, 0))
+    inFlight.add(new InFlight(delivery, 0))
     keeper.added([delivery.token])
   }
   try {
@@ -133,8 +137,8 @@ test("a delivery that came alone keeps its lease while this thread blocks at onc
       return seen.extended === before
     }
     await eventually(connected, { message: "the thread is connected" })
-    await jobs.end([...inFlight.keys()].map((token) => ({ token, then: { kind: "ack" } })))
-    inFlight.clear()
+    await jobs.end(tokensOf(inFlight).map((token) => ({ token, then: { kind: "ack" } })))
+    for (const each of inFlight.values()) inFlight.remove(each)
     await take()
     block(3 * LEASE)
     expect(await pull()).toEqual([])
