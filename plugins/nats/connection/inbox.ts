@@ -24,7 +24,8 @@ export interface Requester {
 
 /** The requests of one requester. Their tokens are consecutive numbers of one block. */
 interface Pending {
-  readonly requester: Requester
+  /** Given up with the last reply: JavaScriptCore keeps what a `Map` has held until it next collects all garbage. */
+  requester: Requester | undefined
   /** By the monotonic clock: the wait does not change with the time of day. */
   readonly until: number
   /** 1 for each request that has had its last reply. */
@@ -99,7 +100,7 @@ export class Inbox {
   failSubject(subject: string): void {
     const error = notAllowed("publish", subject)
     for (const [block, pending] of [...this.#pending]) {
-      this.#fail(block, pending, (index) => (pending.requester.subjectOf(index) === subject ? error : undefined))
+      this.#fail(block, pending, (index, requester) => (requester.subjectOf(index) === subject ? error : undefined))
     }
   }
 
@@ -118,27 +119,36 @@ export class Inbox {
     const block = Math.floor(token / MAX_REQUESTS)
     const index = token - block * MAX_REQUESTS
     const pending = this.#pending.get(block)
-    if (pending === undefined || pending.done[index] !== 0) return
+    const requester = pending?.requester
+    if (pending === undefined || requester === undefined || pending.done[index] !== 0) return
     if (isNoResponders(message)) {
       this.#finish(block, pending, index)
-      pending.requester.failed(index, noResponders(pending.requester.subjectOf(index)))
-    } else if (pending.requester.answered(index, message)) this.#finish(block, pending, index)
+      requester.failed(index, noResponders(requester.subjectOf(index)))
+    } else if (requester.answered(index, message)) this.#finish(block, pending, index)
   }
 
   #finish(block: number, pending: Pending, index: number): void {
     if (pending.done[index] !== 0) return
     pending.done[index] = 1
-    if (--pending.left === 0) this.#pending.delete(block)
+    if (--pending.left > 0) return
+    this.#pending.delete(block)
+    pending.requester = undefined
   }
 
   /** Fails those open requests of a block for which `errorOf` returns an error. */
-  #fail(block: number, pending: Pending, errorOf: (index: number) => TransportError | undefined): void {
+  #fail(
+    block: number,
+    pending: Pending,
+    errorOf: (index: number, requester: Requester) => TransportError | undefined,
+  ): void {
+    const { requester } = pending
+    if (requester === undefined) return
     for (let index = 0; index < pending.done.length; index++) {
       if (pending.done[index] !== 0) continue
-      const error = errorOf(index)
+      const error = errorOf(index, requester)
       if (error === undefined) continue
       this.#finish(block, pending, index)
-      pending.requester.failed(index, error)
+      requester.failed(index, error)
     }
   }
 
@@ -148,8 +158,8 @@ export class Inbox {
       for (const [block, pending] of [...this.#pending]) {
         if (pending.until > now) continue
         let error: TransportError | undefined
-        this.#fail(block, pending, (index) => {
-          error ??= timedOut(pending.requester.subjectOf(index), pending.requester.timeout)
+        this.#fail(block, pending, (index, requester) => {
+          error ??= timedOut(requester.subjectOf(index), requester.timeout)
           return error
         })
       }

@@ -115,7 +115,7 @@ const SWEEP_EVERY = 16_384
 export class DeliveryTracker {
   readonly #nonce: string
   readonly #lease: number
-  readonly #own = new Map<number, Token>()
+  readonly #own = new OwnDeliveries()
   readonly #foreign = new Map<string, Token>()
   #additions = 0
 
@@ -133,7 +133,7 @@ export class DeliveryTracker {
   add(token: Token, again: boolean): void {
     if (again) for (const held of this.#own.values()) if (held.seq === token.seq) held.until = 0
     token.until = token.receivedAt + this.#lease
-    this.#own.set(token.number, token)
+    this.#own.add(token)
     this.#added(token.receivedAt)
   }
 
@@ -184,8 +184,53 @@ export class DeliveryTracker {
   #added(now: number): void {
     if (++this.#additions % SWEEP_EVERY !== 0) return
     const isOld = ({ until, receivedAt }: Token): boolean => Math.max(until, receivedAt) + FORGET_MS < now
-    for (const [number, token] of this.#own) if (isOld(token)) this.#own.delete(number)
+    for (const token of this.#own.values()) if (isOld(token)) this.#own.delete(token.number)
     for (const [name, token] of this.#foreign) if (isOld(token)) this.#foreign.delete(name)
+  }
+}
+
+/** Tokens in one block. */
+const BLOCK = 256
+
+/** Tokens of consecutive numbers, by their place in the block. */
+interface Block {
+  readonly tokens: Array<Token | undefined>
+  left: number
+}
+
+/**
+ * Tokens by number, in blocks: what is in a `Map` whenever it grows, JavaScriptCore keeps until it next collects all garbage, and
+ * a block that was emptied keeps nothing.
+ */
+class OwnDeliveries {
+  readonly #blocks = new Map<number, Block>()
+
+  add(token: Token): void {
+    const key = Math.floor(token.number / BLOCK)
+    let block = this.#blocks.get(key)
+    if (block === undefined) {
+      block = { tokens: [], left: 0 }
+      this.#blocks.set(key, block)
+    }
+    block.tokens[token.number - key * BLOCK] = token
+    block.left++
+  }
+
+  get(number: number): Token | undefined {
+    const key = Math.floor(number / BLOCK)
+    return this.#blocks.get(key)?.tokens[number - key * BLOCK]
+  }
+
+  delete(number: number): void {
+    const key = Math.floor(number / BLOCK)
+    const block = this.#blocks.get(key)
+    if (block?.tokens[number - key * BLOCK] === undefined) return
+    block.tokens[number - key * BLOCK] = undefined
+    if (--block.left === 0) this.#blocks.delete(key)
+  }
+
+  *values(): Iterable<Token> {
+    for (const { tokens } of this.#blocks.values()) for (const token of tokens) if (token !== undefined) yield token
   }
 }
 
