@@ -31,7 +31,8 @@ export class WaitingTakes implements Participant {
   readonly #wake: () => void
   readonly #onWait: () => void
   readonly #isWatched: () => boolean
-  readonly #waiters = new Set<Waiter>()
+  /** A list, and no `Set`: JavaScriptCore would keep what a waiter took until it next collects all garbage. */
+  #waiters: ReadonlyArray<Waiter> = []
   /** Whether another process, or the passing of time, may have made a task ready since the last check. */
   #stale = false
   #timer: ReturnType<typeof setTimeout> | undefined
@@ -60,7 +61,7 @@ export class WaitingTakes implements Participant {
       const end = (): void => {
         clearTimeout(timer)
         signal.removeEventListener("abort", giveUp)
-        this.#waiters.delete(waiter)
+        this.#waiters = this.#waiters.filter((other) => other !== waiter)
       }
       const giveUp = (): void => {
         end()
@@ -81,7 +82,7 @@ export class WaitingTakes implements Participant {
       }
       signal.addEventListener("abort", giveUp)
       if (request.wait > 0) timer = setTimeout(giveUp, Math.min(request.wait, MAX_TIMER_MS))
-      this.#waiters.add(waiter)
+      this.#waiters = [...this.#waiters, waiter]
       this.#wake()
     })
   }
@@ -100,7 +101,7 @@ export class WaitingTakes implements Participant {
   }
 
   wants(): boolean {
-    const unchecked = [...this.#waiters].filter((waiter) => this.#stale || !waiter.checked)
+    const unchecked = this.#waiters.filter((waiter) => this.#stale || !waiter.checked)
     if (unchecked.length === 0 && !(this.#stale && this.#isWatched())) return false
     if (unchecked.some(({ request }) => this.#taker.hasReady(request.queues))) return true
     if (this.#taker.nextAt() <= this.#clock.read().now) return true
@@ -151,7 +152,7 @@ export class WaitingTakes implements Participant {
   }
 
   #isNeeded(): boolean {
-    return this.#waiters.size > 0 || this.#isWatched()
+    return this.#waiters.length > 0 || this.#isWatched()
   }
 
   /** Has the queues checked again when the next task is due or its lease ends. */
