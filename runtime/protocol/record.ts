@@ -221,6 +221,9 @@ export interface JobRecord {
   readonly raw?: Uint8Array
 }
 
+/** A record that nothing but its maker has yet, so that it may still be changed. */
+export type RecordDraft = { -readonly [Field in keyof JobRecord]: JobRecord[Field] }
+
 /** Number of the transition that follows in a timeline. */
 export const nextNumber = (timeline: ReadonlyArray<Transition>): number => (timeline[timeline.length - 1]?.n ?? 0) + 1
 
@@ -241,45 +244,44 @@ export const step = (
   return { ...record, run, state: change.state, timeline: withTransition(record.timeline, transition) }
 }
 
+/** What is known of an attempt as it begins. */
+export interface Beginning {
+  readonly fence: string
+  readonly worker: string
+  readonly at: number
+  readonly version?: string | undefined
+}
+
 /** The record of a job as its next attempt begins. */
-export const started = (
-  before: JobRecord,
-  attempt: {
-    readonly fence: string
-    readonly worker: string
-    readonly at: number
-    readonly version?: string | undefined
-  },
-): JobRecord => {
-  const number = before.attempt + 1
-  const { at, worker, version } = attempt
+export const started = (before: JobRecord, attempt: Beginning): JobRecord =>
+  start(withoutEarlierAttempt(before), attempt)
+
+/**
+ * {@link started}, for the first attempt of a job: the record of the waiting task becomes the one of the attempt, since a copy
+ * for each job would cost time.
+ */
+export const start = (record: RecordDraft, { fence, worker, at, version }: Beginning): JobRecord => {
+  const attempt = record.attempt + 1
   const transition: { -readonly [Field in keyof Transition]: Transition[Field] } = {
-    n: nextNumber(before.timeline),
-    run: before.run,
+    n: nextNumber(record.timeline),
+    run: record.run,
     at,
     state: "started",
-    attempt: number,
+    attempt,
     worker,
   }
   if (version !== undefined) transition.version = version
-  return {
-    // The usual first attempt has nothing to remove, so the record is copied only once.
-    ...(isFirstAttempt(before) ? before : withoutEarlierAttempt(before)),
-    state: "started",
-    timeline: withTransition(before.timeline, transition),
-    attempt: number,
-    fence: attempt.fence,
-    worker,
-    startedAt: at,
-  }
+  record.state = "started"
+  record.timeline = withTransition(record.timeline, transition)
+  record.attempt = attempt
+  record.fence = fence
+  record.worker = worker
+  record.startedAt = at
+  return record
 }
 
-/** Whether the record has nothing of an earlier attempt that {@link withoutEarlierAttempt} would remove. */
-const isFirstAttempt = ({ attempt, error, followUps, metaChange }: JobRecord): boolean =>
-  attempt === 0 && error === undefined && followUps === undefined && metaChange === undefined
-
 /** The record without what an earlier attempt left in it. */
-const withoutEarlierAttempt = (before: JobRecord): JobRecord => {
+const withoutEarlierAttempt = (before: JobRecord): RecordDraft => {
   const {
     successor: _successor,
     followUps: _followUps,
@@ -303,7 +305,7 @@ export const openAttempts = ({ claims, state }: Pick<JobRecord, "claims" | "stat
   claims ?? (state === "started" ? 1 : 0)
 
 /** {@link started}, for a delivery that claims its job: one more claim is counted. */
-export const claimed = (before: JobRecord, attempt: Parameters<typeof started>[1]): JobRecord => ({
+export const claimed = (before: JobRecord, attempt: Beginning): JobRecord => ({
   ...started(before, attempt),
   claims: openAttempts(before) + 1,
 })
@@ -440,7 +442,7 @@ export const recordOfPosting = (
 }
 
 /** {@link recordOfPosting} for headers that are parsed already. */
-export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, now: number): JobRecord => {
+export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, now: number): RecordDraft => {
   const own = task.own
   const submittedAt = own.submittedAt ?? now
   const { due, run } = posting
@@ -449,7 +451,7 @@ export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, 
     due === undefined
       ? { n: 1, run, at: submittedAt, state: "queued" }
       : { n: 1, run, at: submittedAt, state: due > submittedAt ? "scheduled" : "queued", due }
-  const record: { -readonly [Field in keyof JobRecord]: JobRecord[Field] } = {
+  const record: RecordDraft = {
     id: posting.id,
     task: task.task,
     meth: task.meth,

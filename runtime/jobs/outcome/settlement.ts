@@ -14,7 +14,7 @@ import {
   type JobRecord,
   nextNumber,
   outcomeOfRun,
-  recordOfTask,
+  type RecordDraft,
   step,
   type Undoing,
   withTransition,
@@ -56,9 +56,6 @@ export interface Keep {
   readonly failureMs: number
 }
 
-/** The record of a waiting task about which no record is stored. */
-export const waiting = (posting: AddressedTask, task: Task, now: number): JobRecord => recordOfTask(posting, task, now)
-
 const ended = (attempt: Attempt, record: JobRecord): JobRecord => ({
   ...unended(attempt, record),
   endedAt: attempt.now,
@@ -83,7 +80,7 @@ export const succeeded = (
   const { record, task, now } = attempt
   const isKept = result !== undefined && !task.ignoreResult
   // The hot path: one copy of the record.
-  const ended: { -readonly [Field in keyof JobRecord]: JobRecord[Field] } = {
+  const ended: RecordDraft = {
     ...(record.claims === undefined && record.message === undefined ? record : unended(attempt, record)),
     state: "succeeded",
     timeline: withTransition(record.timeline, {

@@ -13,7 +13,7 @@ import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { addToHistory } from "../../jobs/tracking/history.ts"
 import { isForeign, type Task } from "../../protocol/headers.ts"
-import { claimed, type JobRecord, openAttempts, started } from "../../protocol/record.ts"
+import { claimed, type JobRecord, openAttempts, type RecordDraft, recordOfTask, start } from "../../protocol/record.ts"
 import { isExpired } from "../../protocol/time.ts"
 import { isSuspect } from "../../transport/lift/judge.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
@@ -97,6 +97,8 @@ const effectOf = <A>(value: Now<A>): Effect.Effect<A> => (isLater(value) ? value
 interface Candidate {
   readonly inFlight: InFlight
   readonly parsed: ParsedDelivery
+  /** The record that follows from the task alone. It becomes the one of the attempt, unless the task is claimed. */
+  readonly waiting: RecordDraft
   readonly target: ReturnType<ActorPool["resolve"]>
   readonly now: number
   /** The same moment by the clock of the transport. */
@@ -152,6 +154,7 @@ export class Preparation {
     const candidate: Candidate = {
       inFlight,
       parsed: parsed.success,
+      waiting: recordOfTask(posting, task, now),
       target,
       now,
       transportNow,
@@ -165,10 +168,7 @@ export class Preparation {
       const { token } = delivery
       return new SettledWithoutRun({ token, then: { kind: "release", delay: early } })
     }
-    const waiting = settlement.waiting(posting, task, now)
-    return this.#mustAsk(candidate)
-      ? this.#prepareSlowly(candidate, waiting)
-      : this.#decide(candidate, waiting, false, undefined)
+    return this.#mustAsk(candidate) ? this.#prepareSlowly(candidate) : this.#route(candidate, undefined, undefined)
   }
 
   /**
@@ -191,9 +191,8 @@ export class Preparation {
   readonly #prepareSlowly = Effect.fnUntraced(function* (
     this: Preparation,
     candidate: Candidate,
-    waiting: JobRecord,
   ): Effect.fn.Return<Ready> {
-    const { inFlight, parsed, target, now, isOver, endsOnLoss, isChanged } = candidate
+    const { inFlight, parsed, waiting, target, now, isOver, endsOnLoss, isChanged } = candidate
     const { delivery } = inFlight
     const { posting } = parsed
     const options = this.#options
@@ -210,8 +209,8 @@ export class Preparation {
     }
     let mayRunElsewhere = !delivery.fresh && delivery.deliveries > 1
     if (delivery.fresh && !endsOnLoss && !isChanged) {
-      const decided = this.#decide(candidate, waiting, false, read)
-      return isLater(decided) ? yield* decided : decided
+      const routed = this.#route(candidate, undefined, read)
+      return isLater(routed) ? yield* routed : routed
     }
     let answer: StartAnswer | undefined
     for (;;) {
@@ -260,7 +259,7 @@ export class Preparation {
       // Nothing is lost: the record still has the outcomes, and the job runs when the store takes them.
       if (!isKept) return new SettledWithoutRun(settlement.handedBack(attempt, true, UNCLAIMED_DELAY_MS))
     }
-    const decided = this.#decide(candidate, known, true, read)
+    const decided = this.#decide(candidate, known, read)
     return isLater(decided) ? yield* decided : decided
   })
 
@@ -291,26 +290,26 @@ export class Preparation {
     return { fence: delivery.fence, worker, version, at: now }
   }
 
-  /** Decides about a task of which all is known but its input. `before`: its record before this attempt. */
-  #decide(candidate: Candidate, before: JobRecord, isClaimed: boolean, read: InputRead | undefined): Now<Ready> {
+  /** Decides about a claimed task of which all is known but its input. `known`: its record before this attempt. */
+  #decide(candidate: Candidate, known: JobRecord, read: InputRead | undefined): Now<Ready> {
     const { parsed, target, endsOnLoss } = candidate
     const { posting } = parsed
     const options = this.#options
-    const claims = openAttempts(before)
+    const claims = openAttempts(known)
     const cap = endsOnLoss ? 1 : options.lostCap
-    if (!isClaimed || claims < cap) return this.#route(candidate, before, isClaimed, read)
+    if (claims < cap) return this.#route(candidate, known, read)
     return Effect.flatMap(
       Effect.promise(() => idleClaims(options.store, posting, claims)),
       (idle) => {
-        if (idle < cap && !endsOnLoss) return effectOf(this.#route(candidate, before, isClaimed, read))
+        if (idle < cap && !endsOnLoss) return effectOf(this.#route(candidate, known, read))
         const error = workerLost(claims)
-        const lost = this.#attempt(candidate, before)
+        const lost = this.#attempt(candidate, known)
         const embed = () => embedOf(posting, bodyRules(options, candidate.parsed.task))
         const again = endsOnLoss && target.found ? this.#outcomes.retried(lost, target.method, error, embed) : undefined
         // The job's steps are undone first, until twice as many workers were lost with it.
-        if (again === undefined && before.reverts && idle < 2 * cap + 1) {
-          const undo = before.undo ?? { why: "failed" as const, error, dead: "worker-lost" }
-          return effectOf(this.#route(candidate, { ...before, undo }, isClaimed, read))
+        if (again === undefined && known.reverts && idle < 2 * cap + 1) {
+          const undo = known.undo ?? { why: "failed" as const, error, dead: "worker-lost" }
+          return effectOf(this.#route(candidate, { ...known, undo }, read))
         }
         const settled = again ?? this.#outcomes.givenUp(lost, embed(), error, "worker-lost")
         return Effect.succeed(new SettledWithoutRun(settled))
@@ -318,10 +317,14 @@ export class Preparation {
     )
   }
 
-  /** Finds the handler of a task, and reads its input. */
-  #route(candidate: Candidate, known: JobRecord, isClaimed: boolean, read: InputRead | undefined): Now<Ready> {
-    let before = known
-    const { parsed, target, now } = candidate
+  /**
+   * Finds the handler of a task, and reads its input. `known`: its record before this attempt; `undefined` where the task is not
+   * claimed.
+   */
+  #route(candidate: Candidate, known: JobRecord | undefined, read: InputRead | undefined): Now<Ready> {
+    const { parsed, waiting, target, now } = candidate
+    const isClaimed = known !== undefined
+    let before = known ?? waiting
     const { task, posting } = parsed
     const options = this.#options
     // The time to wait is over once the job has started; a worker that died does not make it wait again.
@@ -336,7 +339,7 @@ export class Preparation {
       return new SettledWithoutRun(this.#unknown.settle(this.#attempt(candidate, before), target.message))
     const { method, actor } = target
     const begins = this.#begins(candidate)
-    const record = isClaimed ? claimed(before, begins) : started(before, begins)
+    const record = isClaimed ? claimed(before, begins) : start(waiting, begins)
     // The delivery does not count as an attempt, because the job did not cause the actor's failure.
     if (actor.condition !== "ready") {
       const until = now + ACTOR_DOWN_DELAY_MS
