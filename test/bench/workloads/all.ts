@@ -7,7 +7,7 @@ import { celeryQueue } from "./celery.ts"
 import { chord } from "./chord.ts"
 import { cost, idleCost } from "./cost.ts"
 import { drain } from "./draining.ts"
-import { endToEnd } from "./end-to-end.ts"
+import { endToEnd, endToEndLonger } from "./end-to-end.ts"
 import type { Form } from "./forms.ts"
 import { http } from "./http.ts"
 import { limit } from "./limit.ts"
@@ -26,6 +26,7 @@ export const workloads = (form: Form): ReadonlyArray<Workload> => [
   limit(form),
   ...(form.isFull
     ? [
+        endToEndLonger(form),
         acrossTwo(form),
         roundTripAcross(form, 0),
         roundTripAcross(form, 4),
