@@ -131,7 +131,7 @@ export class DeliveryTracker {
    * read.
    */
   add(token: Token, again: boolean): void {
-    if (again) for (const held of this.#own.values()) if (held.seq === token.seq) held.until = 0
+    if (again) this.#own.end(token.seq)
     token.until = token.receivedAt + this.#lease
     this.#own.add(token)
     this.#added(token.receivedAt)
@@ -184,7 +184,7 @@ export class DeliveryTracker {
   #added(now: number): void {
     if (++this.#additions % SWEEP_EVERY !== 0) return
     const isOld = ({ until, receivedAt }: Token): boolean => Math.max(until, receivedAt) + FORGET_MS < now
-    for (const token of this.#own.values()) if (isOld(token)) this.#own.delete(token.number)
+    this.#own.forget(isOld)
     for (const [name, token] of this.#foreign) if (isOld(token)) this.#foreign.delete(name)
   }
 }
@@ -192,15 +192,16 @@ export class DeliveryTracker {
 /** Tokens in one block. */
 const BLOCK = 256
 
-/** Tokens of consecutive numbers, by their place in the block. */
 interface Block {
+  /** Tokens of consecutive numbers; `undefined` where a delivery has ended. */
   readonly tokens: Array<Token | undefined>
+  /** How many of them have not ended. */
   left: number
 }
 
 /**
- * Tokens by number, in blocks: what is in a `Map` whenever it grows, JavaScriptCore keeps until it next collects all garbage, and
- * a block that was emptied keeps nothing.
+ * The tokens of the deliveries that this transport received, by number, in blocks: JavaScriptCore keeps what was in a `Map` until
+ * it next collects all garbage, and a block that was emptied keeps nothing.
  */
 class OwnDeliveries {
   readonly #blocks = new Map<number, Block>()
@@ -229,8 +230,14 @@ class OwnDeliveries {
     if (--block.left === 0) this.#blocks.delete(key)
   }
 
-  *values(): Iterable<Token> {
-    for (const { tokens } of this.#blocks.values()) for (const token of tokens) if (token !== undefined) yield token
+  /** Ends the deliveries of one task, by the sequence of its message. */
+  end(seq: number): void {
+    for (const { tokens } of this.#blocks.values()) for (const token of tokens) if (token?.seq === seq) token.until = 0
+  }
+
+  forget(isOld: (token: Token) => boolean): void {
+    for (const { tokens } of this.#blocks.values())
+      for (const token of tokens) if (token !== undefined && isOld(token)) this.delete(token.number)
   }
 }
 

@@ -28,3 +28,17 @@ test("a task that is delivered anew has ended its earlier delivery here, however
   expect([first, other, again].map(({ until }) => until > now)).toEqual([false, true, true])
   expect(again.until > now + LEASE).toBe(false)
 })
+
+test("however many deliveries there are, in whatever order they end, those that are left are extended, and no others", () => {
+  const tracker = new DeliveryTracker("nonce", LEASE)
+  const now = Date.now()
+  const all = Array.from({ length: 1_000 }, (_, at) => arrived(at + 1, at + 1, now))
+  for (const token of all) tracker.add(token, false)
+  const isLeft = ({ number }: Token): boolean => number % 300 === 7
+  for (const token of all.toReversed()) if (!isLeft(token)) tracker.end(token)
+  const later = arrived(1_001, 1_001, now)
+  tracker.add(later, false)
+  for (const { number } of [...all, later]) tracker.extendOwn(number, now + LEASE)
+  const extended = [...all, later].filter(({ until }) => until === now + 2 * LEASE)
+  expect(extended.map(({ number }) => number)).toEqual([7, 307, 607, 907, 1_001])
+})
