@@ -168,6 +168,9 @@ export class Taker {
         parked = true
         session.park()
         await session.nextEvent(end)
+        // The thread may have stood still until the time was over: a task that the server sent meanwhile waits in the
+        // socket, before the answer to this flush.
+        if (session.isEmpty && performance.now() >= end) await session.waitFor(link.flush().catch(() => undefined))
       }
       // After an interrupt no task is delivered: the session returns those that came all the same.
       if (session.interrupted) return []
