@@ -361,7 +361,7 @@ export class Dispatcher {
   /** Called when the handler of a delivery has ended, or will not be called. */
   #handlerEnded(inFlight: InFlight): void {
     this.#buffer.handlerEnded(inFlight)
-    if (this.#buffer.running === 0) this.#watch.idle()
+    if (inFlight.run !== undefined) this.#watch.ended(inFlight.run)
     const pending = inFlight.run?.pending
     if (pending === undefined) inFlight.release()
     else {

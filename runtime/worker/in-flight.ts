@@ -205,6 +205,8 @@ export class Run {
   progress: Progress | undefined
   /** How often the handler has changed the job's meta data, which is in the record. */
   metaChanges = 0
+  /** Whether its limits are watched. */
+  isWatched = false
   /** Whether the run was reported as started. A hand-back then has to take that back. */
   reported = false
   stop: InterruptReason | undefined

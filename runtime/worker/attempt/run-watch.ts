@@ -28,6 +28,8 @@ export class RunWatch {
   readonly #log: Log
   #timer: ReturnType<typeof setInterval> | undefined
   #reporting = false
+  /** How many runs are watched. */
+  #running = 0
   readonly #reported = new WeakMap<Run, Reported>()
 
   readonly #onDeadline: (at: number) => void
@@ -60,15 +62,20 @@ export class RunWatch {
   }
 
   /** Called when the handler of a run is about to be called. */
-  began({ hardAt }: Pick<Run, "hardAt">): void {
-    if (hardAt < this.#deadline) this.#setDeadline(hardAt)
+  began(run: Run): void {
+    run.isWatched = true
+    this.#running++
+    if (run.hardAt < this.#deadline) this.#setDeadline(run.hardAt)
     this.#timer ??= setInterval(() => this.#tick(this.#clock.monotonic()), TICK_MS)
   }
 
-  /** Called when no handler runs any more. */
-  idle(): void {
+  /** Called when a run has ended, also if its handler was not called. */
+  ended(run: Run): void {
+    if (!run.isWatched) return
+    run.isWatched = false
+    this.#running--
     // The timer ends with its next tick: starting one for each handler would cost more than the handler.
-    this.#setDeadline(Number.POSITIVE_INFINITY)
+    if (this.#running === 0) this.#setDeadline(Number.POSITIVE_INFINITY)
   }
 
   stop(): void {
@@ -84,21 +91,26 @@ export class RunWatch {
   }
 
   #tick(now: number): void {
+    const watched = this.#held.values().filter(({ run }) => run?.isWatched)
+    this.#running = watched.length
+    if (watched.length === 0) {
+      this.stop()
+      return
+    }
+    // This comes first: a run that ends below makes room for another one, which sets its own limit.
+    this.#setDeadline(earliestLimit(watched, now))
     const reports: Array<Report> = []
     const offQueue: Array<InFlight> = []
     const settlements: Array<AttemptEnd> = []
-    let earliest = Number.POSITIVE_INFINITY
-    let runs = 0
-    for (const inFlight of this.#held.values()) {
+    for (const inFlight of watched) {
       const { run } = inFlight
-      if (run === undefined || !inFlight.called || inFlight.phase !== "running") continue
-      runs++
+      // A run may have ended with one before it.
+      if (!run?.isWatched) continue
       if (now >= run.softAt) run.warn()
       if (now >= run.hardAt) {
         run.end("timeout")
         continue
       }
-      if (run.hardAt < earliest) earliest = run.hardAt
       if (!inFlight.isLong && run.isLong) this.#onLong(inFlight)
       const report = this.#reporting ? undefined : this.#reportOf(inFlight, run, now)
       if (report === undefined) continue
@@ -111,8 +123,6 @@ export class RunWatch {
       offQueue.push(inFlight)
       settlements.push({ ...report, then: { kind: "ack" } })
     }
-    if (runs === 0) this.stop()
-    else this.#setDeadline(earliest)
     if (reports.length + settlements.length === 0) return
     this.#reporting = true
     const trying = (task: Promise<unknown>): Promise<void> =>
@@ -144,3 +154,10 @@ export class RunWatch {
     return { token: inFlight.delivery.token, record }
   }
 }
+
+/** The earliest hard limit that is not over. */
+const earliestLimit = (inFlights: ReadonlyArray<InFlight>, now: number): number =>
+  inFlights.reduce(
+    (earliest, { run }) => (run !== undefined && run.hardAt > now ? Math.min(earliest, run.hardAt) : earliest),
+    Number.POSITIVE_INFINITY,
+  )

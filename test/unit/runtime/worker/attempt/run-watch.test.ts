@@ -30,27 +30,31 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
   const now = Date.now()
   const task = newTask({ task: "echo", id: "job" })
   const posting = { id: "job", run: 1, retries: 0, queue: "default", level: 4, message: delivery.message }
-  const run = new Run({
-    posting,
-    task,
-    method,
-    embed: NO_EMBED,
-    record: recordOfTask(posting, task, now),
-    claimed: false,
-    startedAt: now,
-    hardMs: limits.hard ?? 60_000,
-    softMs: limits.soft ?? Number.POSITIVE_INFINITY,
-    ...(limits.clock === undefined ? {} : { clock: limits.clock }),
-  })
-  const inFlight = new InFlight(delivery, 0)
-  inFlight.run = run
-  inFlight.phase = "running"
-  inFlight.called = true
   const held = new HeldDeliveries()
-  held.add(inFlight)
-  const end = () => {
-    held.remove(inFlight)
-    watch.idle()
+  const runWith = ({ hard = 60_000, soft = Number.POSITIVE_INFINITY, clock }: typeof limits): Run => {
+    const run = new Run({
+      posting,
+      task,
+      method,
+      embed: NO_EMBED,
+      record: recordOfTask(posting, task, now),
+      claimed: false,
+      startedAt: now,
+      hardMs: hard,
+      softMs: soft,
+      ...(clock === undefined ? {} : { clock }),
+    })
+    const inFlight = new InFlight(delivery, 0)
+    inFlight.run = run
+    inFlight.phase = "running"
+    inFlight.called = true
+    held.add(inFlight)
+    return run
+  }
+  const run = runWith(limits)
+  const end = (ended = run) => {
+    for (const inFlight of held.values()) if (inFlight.run === ended) held.remove(inFlight)
+    watch.ended(ended)
   }
   const reports: Array<Report> = []
   const deadlines: Array<number> = []
@@ -64,7 +68,7 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
     () => undefined,
   )
   watch.began(run)
-  return { end, run, reports, deadlines, now }
+  return { end, run, runWith, watch, reports, deadlines, now }
 }
 
 describe("reports", () => {
@@ -124,6 +128,28 @@ describe("limits", () => {
   test("the earliest hard limit is told at once, and that there is none any more", async () => {
     const { end, deadlines } = await start({ hard: 1_000 })
     expect(deadlines).toEqual([1_000])
+    end()
+    expect(deadlines.at(-1)).toBe(Number.POSITIVE_INFINITY)
+  })
+
+  test("the limit of a run that begins because another one has reached its own is told", async () => {
+    const { end, run, runWith, watch, deadlines } = await start({ hard: 90 })
+    end(run)
+    // The list has no order: the one that begins later may be the first in it.
+    const [later, first] = [runWith({ hard: 1_000 }), runWith({ hard: 90 })]
+    first.interrupt = () => {
+      end(first)
+      watch.began(later)
+    }
+    watch.began(first)
+    await vi.advanceTimersByTimeAsync(100)
+    expect(first.stop).toBe("timeout")
+    expect(deadlines.at(-1)).toBe(1_000)
+  })
+
+  test("the limit of a run that has ended holds for no other that is still prepared", async () => {
+    const { end, runWith, deadlines } = await start({ hard: 1_000 })
+    runWith({ hard: 60_000 })
     end()
     expect(deadlines.at(-1)).toBe(Number.POSITIVE_INFINITY)
   })

@@ -103,7 +103,7 @@ describe("a part that throws after the handler", () => {
   })
 
   test.each<readonly [string, () => void]>([
-    ["the watch over the runs", () => vi.spyOn(RunWatch.prototype, "idle").mockImplementationOnce(broken)],
+    ["the watch over the runs", () => vi.spyOn(RunWatch.prototype, "ended").mockImplementationOnce(broken)],
     ["the count of hands", () => vi.spyOn(DeliveryBuffer.prototype, "handlerEnded").mockImplementationOnce(broken)],
     ["those who watch", () => vi.spyOn(Observers.prototype, "settled").mockImplementationOnce(broken)],
     ["those who wait for it", () => vi.spyOn(Dependents.prototype, "stored").mockImplementationOnce(broken)],
