@@ -233,7 +233,8 @@ export class Dispatcher {
     this.#leases.added([redelivery.delivery.token])
     const isOurs = await this.#isOurs(before)
     if (isOurs === false) before.end("superseded")
-    const runs = before.phase === "running" && before.run !== undefined && before.stop === undefined
+    // Meanwhile its task may have been acked early, and its job be listed with the token that it has.
+    const runs = before.phase === "running" && before.run !== undefined && before.stop === undefined && !before.offQueue
     if (isOurs && runs && before.delivery.fence < redelivery.delivery.fence) this.#buffer.adopt(before, redelivery)
     else this.#ender.giveBack(redelivery, REDELIVERY_MS)
   }

@@ -77,8 +77,8 @@ export class EarlyAcks {
       this.#forget(token)
       return "unlisted"
     }
-    // The delivery was ended from outside. It still has its lease and can be given back.
-    if (inFlight.stop !== undefined) {
+    // The delivery was ended from outside, or replaced by a newer one of its task. That has its lease, and can be given back.
+    if (inFlight.stop !== undefined || inFlight.delivery.token !== token) {
       this.#forget(token)
       return "unlisted"
     }

@@ -1,16 +1,19 @@
 /** The option `acks`: tasks that are acked before they run, and failures and timeouts that become dead letters. */
 import { actor, type Client, connect } from "callboard"
-import { afterEach, describe, expect, test } from "vitest"
+import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest"
 import { connectTransport } from "../../../../runtime/connection/connect.ts"
 import { connectionOf } from "../../../../runtime/connection/connection.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { retried, succeeded } from "../../../../runtime/jobs/outcome/settlement.ts"
 import { parseTask, postingOf } from "../../../../runtime/protocol/headers.ts"
 import { type JobRecord, recordOfPosting, started } from "../../../../runtime/protocol/record.ts"
+import type { LiftedPlugin } from "../../../../runtime/transport/lift/plugin.ts"
+import { DeliveryBuffer } from "../../../../runtime/worker/fetch/delivery-buffer.ts"
 import { InFlight } from "../../../../runtime/worker/in-flight.ts"
 import { LostJobs } from "../../../../runtime/worker/maintenance/lost-jobs.ts"
 import { EARLY_LISTS, EarlyAcks } from "../../../../runtime/worker/settlement/early-acks.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
+import { memory } from "../../../support/memory.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { start } from "../../../support/services.ts"
 
@@ -328,6 +331,10 @@ onEveryBoard((newBoard) => {
       inFlight.end("hand-back")
       const early = new EarlyAcks({ store: connection.store, worker: "w", startedAt: "then" })
       expect(await early.take(inFlight, record, settle)).toBe("unlisted")
+      const replaced = new InFlight(delivery, 0)
+      const listing = early.take(replaced, record, settle)
+      replaced.delivery = { ...delivery, token: "of a newer delivery" }
+      expect(await listing).toBe("unlisted")
       await early.end()
       expect(await tasksIn(client)).toBe(1)
       expect(await connection.store.list({ prefix: EARLY_LISTS.prefix, limit: 10 })).toEqual([])
@@ -365,4 +372,61 @@ onEveryBoard((newBoard) => {
       expect(ids).toHaveLength(2)
     })
   })
+})
+
+test("a task that comes again while it is being acked early is no new delivery of the run", async () => {
+  const { early, began, open } = gated()
+  const listed = Promise.withResolvers<void>()
+  const looked = Promise.withResolvers<void>()
+  let isListing = false
+  let came = 0
+  // The lease ends while the list of jobs is written, and the task is acked while the redelivery is looked at.
+  const slow: LiftedPlugin = {
+    schemes: ["slow"],
+    connect: async (url, options) => {
+      const transport = await memory.connect(url, options)
+      const { store, jobs } = transport
+      return {
+        ...transport,
+        store: {
+          ...store,
+          write: async (operations) => {
+            if (!isListing && operations.some(({ key }) => key.startsWith(EARLY_LISTS.prefix))) {
+              isListing = true
+              await listed.promise
+            }
+            return store.write(operations)
+          },
+        },
+        jobs: {
+          ...jobs,
+          take: async (request, signal) => {
+            const deliveries = await jobs.take(request, signal)
+            came += deliveries.length
+            return deliveries
+          },
+          extend: async (tokens) => (began.length === 0 ? tokens.map(() => true) : jobs.extend(tokens)),
+          find: async (id) => {
+            if (isListing && came > 1 && began.length === 0) {
+              listed.resolve()
+              await looked.promise
+            }
+            return jobs.find(id)
+          },
+        },
+      }
+    },
+  }
+  const adopt = vi.spyOn(DeliveryBuffer.prototype, "adopt")
+  onTestFinished(() => adopt.mockRestore())
+  const options = { transport: `slow://${generateId()}`, transports: { slow }, leaseMs: 1_000, concurrency: 2 }
+  const { client } = await start([early], options)
+  const job = await client.submit("early.wait")
+  await eventually(() => began.length === 1, { message: "it runs" })
+  looked.resolve()
+  await eventually(async () => (await tasksIn(client)) === 0, { message: "the redelivery is found to be taken" })
+  open()
+  expect(await job.outcome(WAIT)).toMatchObject({ state: "succeeded" })
+  expect(began).toEqual([1])
+  expect(adopt).not.toHaveBeenCalled()
 })
