@@ -232,7 +232,13 @@ class OwnDeliveries {
 
   /** Ends the deliveries of one task, by the sequence of its message. */
   end(seq: number): void {
-    for (const { tokens } of this.#blocks.values()) for (const token of tokens) if (token?.seq === seq) token.until = 0
+    for (const { tokens } of this.#blocks.values()) {
+      for (const token of tokens) {
+        if (token?.seq !== seq) continue
+        token.until = 0
+        this.delete(token.number)
+      }
+    }
   }
 
   forget(isOld: (token: Token) => boolean): void {

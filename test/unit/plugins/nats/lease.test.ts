@@ -3,19 +3,24 @@ import type { Token } from "../../../../plugins/nats/queue/delivery.ts"
 import { DeliveryTracker } from "../../../../plugins/nats/queue/lease.ts"
 
 const LEASE = 1_000
+const NONCE = "nonce0"
 
 const arrived = (number: number, seq: number, receivedAt: number): Token => ({
-  nonce: "nonce",
+  nonce: NONCE,
   number,
-  ack: `ack.${seq}.${number}`,
+  ack: `$JS.ACK.queue.lane.1.${seq}.${number}.1.0`,
   consumer: "lane",
   seq,
   receivedAt,
   until: 0,
 })
 
+/** A token as text. */
+const textOf = ({ nonce, number, receivedAt, ack }: Token): string =>
+  `${nonce}.${number}.${receivedAt.toString(36)}.${ack.slice("$JS.ACK.".length)}`
+
 test("a task that is delivered anew has ended its earlier delivery here, however late that one was read", () => {
-  const tracker = new DeliveryTracker("nonce", LEASE)
+  const tracker = new DeliveryTracker(NONCE, LEASE)
   const now = Date.now()
   const first = arrived(1, 7, now)
   const other = arrived(2, 8, now)
@@ -27,10 +32,14 @@ test("a task that is delivered anew has ended its earlier delivery here, however
   tracker.add(again, true)
   expect([first, other, again].map(({ until }) => until > now)).toEqual([false, true, true])
   expect(again.until > now + LEASE).toBe(false)
+  // Nothing of it is kept: what is read of its token is a new object.
+  expect(tracker.read(textOf(first))).not.toBe(first)
+  expect(tracker.read(textOf(first))?.until).toBe(0)
+  expect(tracker.read(textOf(other))).toBe(other)
 })
 
 test("however many deliveries there are, in whatever order they end, those that are left are extended, and no others", () => {
-  const tracker = new DeliveryTracker("nonce", LEASE)
+  const tracker = new DeliveryTracker(NONCE, LEASE)
   const now = Date.now()
   const all = Array.from({ length: 1_000 }, (_, at) => arrived(at + 1, at + 1, now))
   for (const token of all) tracker.add(token, false)
