@@ -55,6 +55,8 @@ export class Link {
   /** Functions that are called at the end of this turn of the event loop. */
   readonly #soon: Array<() => void> = []
   #status: Status = "connected"
+  /** Whether it was closed, and waits for no request any more. */
+  #ended = false
 
   constructor({ connection, owned, domain }: LinkOptions) {
     this.#connection = connection
@@ -290,6 +292,7 @@ export class Link {
     if (this.closing.aborted) return
     this.#closing.abort()
     if (this.connected) await atMost(API_MS, Promise.allSettled([others(), this.inbox.settled()]))
+    this.#ended = true
     this.#catchUp()
     this.inbox.failAll(closed())
     this.inbox.close()
@@ -306,20 +309,22 @@ export class Link {
     // When a connection ends for good, the client sends no status event.
     void this.#connection.closed().then(() => this.#changed("disconnected"))
     for await (const { type, permissionContext } of this.#connection.status()) {
-      if (this.closing.aborted) return
+      if (this.#ended) return
+      // The server does not reply to a request that it does not allow: without this, it would look like a server that
+      // is away, and the end of this link would wait for it.
+      if (permissionContext?.operation === "publish") {
+        this.#allowed.delete(permissionContext.subject)
+        this.#refused.add(permissionContext.subject)
+        this.inbox.failSubject(permissionContext.subject)
+        continue
+      }
+      if (this.closing.aborted) continue
       if (type === Events.Disconnect) this.#changed("disconnected")
       else if (type === Events.Reconnect) {
         // The permissions may have changed meanwhile.
         this.#refused.clear()
         this.#allowed.clear()
         this.#changed("connected")
-      }
-      // The server does not reply to a request that it does not allow: without this, it would look like a server that
-      // is away.
-      else if (permissionContext?.operation === "publish") {
-        this.#allowed.delete(permissionContext.subject)
-        this.#refused.add(permissionContext.subject)
-        this.inbox.failSubject(permissionContext.subject)
       }
     }
   }
