@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { eventually, type Spawned } from "../support/servers/process.ts"
-import { makeProject, type Project } from "./project.ts"
+import { makeProject, type Project, works } from "./project.ts"
 
 interface Job {
   readonly id: string
@@ -18,10 +18,26 @@ interface Job {
   readonly fingerprint?: string
 }
 
+/** More steps than are read at once. */
+const STEPS = 1_002
+
+const trips = `
+import { actor } from "callboard"
+export default actor("trips", {
+  methods: {
+    none: async () => null,
+    many: async (_, job) => {
+      for (let n = 1; n <= ${STEPS}; n++) await job.step("stop " + n, () => n, { revert: () => null })
+      throw new RangeError("no way back")
+    },
+  },
+})
+`
+
 let project: Project
 let worker: Spawned
 beforeAll(async () => {
-  project = makeProject()
+  project = makeProject({ "actors/works.ts": works, "actors/trips.ts": trips })
   worker = project.start("worker", "-Q", "default", "-c", "2", "-n", "w1")
   await worker.waitForLine(/message=ready.*worker=w1/)
 })
@@ -186,6 +202,20 @@ describe("job", () => {
       id: failed,
       results: [{ run: 1, type: "FAILED", error: { message: "out of luck" } }],
     })
+  })
+
+  test("--steps lists its durable steps, however many there are", async () => {
+    const none = await submit("trips.none")
+    await ended(none, "succeeded")
+    expect((await project.ask("job", none, "--steps")).stdout).toBe("no step has ended yet\n")
+    expect(await project.json("job", none, "--steps")).toEqual({ id: none, steps: [] })
+    const many = await submit("trips.many", "--time-limit", "60s")
+    await ended(many, "failed")
+    const { steps } = await project.json<{ steps: ReadonlyArray<{ name: string }> }>("job", many, "--steps")
+    expect(steps.map(({ name }) => name)).toEqual(Array.from({ length: STEPS }, (_, at) => `stop ${at + 1}`))
+    const { stdout } = await project.ask("job", many, "--steps", "--wide")
+    expect(stdout.split("\n")[0]).toMatch(/^stop 1 +reverted /)
+    expect(stdout).toMatch(new RegExp(`^stop ${STEPS} +reverted `, "m"))
   })
 
   test("--watch follows it to its end", async () => {
@@ -396,7 +426,7 @@ test("queues and workers show what is there", async () => {
   })
   expect((await project.ask("queues")).stdout).toMatch(/^counted +1 +1 +0 /m)
   const { workers } = await project.json<{ workers: unknown[] }>("workers")
-  expect(workers).toMatchObject([{ name: "w1", queues: ["default"], actors: ["works"], concurrency: 2 }])
+  expect(workers).toMatchObject([{ name: "w1", queues: ["default"], actors: ["trips", "works"], concurrency: 2 }])
   // The list shows the worker as of its last heartbeat.
   await eventually(async () => /^w1 +idle +0\/2 /m.test((await project.ask("workers")).stdout), {
     message: "the worker is listed as idle",

@@ -3,6 +3,7 @@
  * `callboard why ID`: why a job does not run.
  */
 import type { Command } from "commander"
+import type { Client } from "../../client/client.ts"
 import type { JobEvent } from "../../jobs/tracking/following.ts"
 import type { QueuePlace } from "../../jobs/tracking/waiting.ts"
 import type { JobView, RunView, TransitionView } from "../../jobs/view.ts"
@@ -31,22 +32,7 @@ export const addJob = (program: Command): void => {
         wrongUsage("--watch, --tree, --steps and --results show different things: give one of them")
       const job = client.job(await fullId(client, command.args[0] ?? ""))
       if (tree) return printTree(client.connection, job.id, output)
-      if (steps) {
-        const all: Array<StepPage["steps"][number]> = []
-        let left: StepPage["unreverted"]
-        for (let after: string | undefined = ""; after !== undefined; ) {
-          const page: StepPage = await client.steps(job.id, { limit: 1_000, after })
-          all.push(...page.steps)
-          after = page.next
-          left = page.unreverted
-        }
-        const unreverted = left === undefined ? {} : { unreverted: left }
-        if (output.json) return output.document({ id: job.id, steps: all, ...unreverted })
-        output.line(stepsReport(all, output))
-        return left === undefined
-          ? undefined
-          : output.line(`not undone: ${left.map((name) => oneLine(name, 60)).join(", ")}`)
-      }
+      if (steps) return printSteps(client, job.id, output)
       if (results) {
         const runs = await job.results()
         return output.json ? output.document({ id: job.id, results: runs }) : output.line(runsReport(runs, output))
@@ -69,6 +55,19 @@ export const addJob = (program: Command): void => {
       if (last.state !== "succeeded") throw new CommandFailed(EXIT.failed)
     }),
   )
+}
+
+const printSteps = async (client: Client, id: string, output: Output): Promise<void> => {
+  const steps: Array<StepPage["steps"][number]> = []
+  let page: StepPage | undefined
+  do {
+    page = await client.steps(id, { limit: 1_000, ...(page?.next === undefined ? {} : { after: page.next }) })
+    steps.push(...page.steps)
+  } while (page.next !== undefined)
+  const { unreverted } = page
+  if (output.json) return output.document({ id, steps, ...(unreverted === undefined ? {} : { unreverted }) })
+  output.line(stepsReport(steps, output))
+  if (unreverted !== undefined) output.line(`not undone: ${unreverted.map((name) => oneLine(name, 60)).join(", ")}`)
 }
 
 /** One line for each run: its number, how and when it ended, how long it took, and what came of it. */
