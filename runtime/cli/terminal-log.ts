@@ -66,9 +66,10 @@ const STATE_WIDTH = "succeeded".length
 
 /** Time, state, name, short id, duration, error. */
 const jobLine = (job: JobView, { paint }: Output): string => {
-  const retried = job.state === "scheduled" || job.state === "queued"
-  const state = retried ? paint("retry", "yellow") : stateText(paint, job.state)
-  const padding = " ".repeat(Math.max(0, STATE_WIDTH - (retried ? "retry" : job.state).length))
+  const goesOn = job.state === "scheduled" || job.state === "queued"
+  const next = job.transitions.at(-1)?.reason === "repeat" ? "repeated" : "retry"
+  const state = goesOn ? paint(next, "yellow") : stateText(paint, job.state)
+  const padding = " ".repeat(Math.max(0, STATE_WIDTH - (goesOn ? next : job.state).length))
   const error = job.error === undefined ? "" : oneLine(`${job.error.name}: ${job.error.message}`, 200)
   const cells = [
     clockTime(new Date()),

@@ -23,7 +23,7 @@ const isSet = (value: string | undefined): value is string => value !== undefine
 export const takesColour = (
   choice: ColourChoice,
   stream: { readonly isTTY?: boolean },
-  env: NodeJS.ProcessEnv = process.env,
+  env: Readonly<Record<string, string | undefined>> = process.env,
 ): boolean => {
   if (choice !== "auto") return choice === "always"
   const { NO_COLOR, FORCE_COLOR } = env
