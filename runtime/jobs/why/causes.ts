@@ -59,10 +59,16 @@ const runningOn = ({ record, workers, now }: Facts): Cause | undefined => {
   }
   if (record.state !== "started") return undefined
   const { worker, startedAt = record.submittedAt, attempt } = record
-  if (worker !== undefined && workers !== undefined && !workers.some(({ name }) => name === worker)) {
+  const alive = workers?.find(({ name }) => name === worker)
+  // One that was killed is started again under its name.
+  const isRestarted =
+    alive !== undefined && Date.parse(alive.startedAt) > (record.startedAt ?? Number.POSITIVE_INFINITY)
+  if (worker !== undefined && workers !== undefined && (alive === undefined || isRestarted)) {
     return {
       code: "worker-lost",
-      message: `${worker}, on which it ran, is not alive any more: another worker gets it when the lease is over`,
+      message: isRestarted
+        ? `${worker}, on which it ran, has ended, and was started again: a worker gets it when the lease is over`
+        : `${worker}, on which it ran, is not alive any more: another worker gets it when the lease is over`,
       workers: [worker],
       since: iso(startedAt),
       attempt,

@@ -139,7 +139,19 @@ const table: ReadonlyArray<readonly [string, Partial<Facts>, ReadonlyArray<strin
     },
     ["running"],
   ],
-  ["it runs on a worker that is alive", { record: { ...record, state: "started", worker: "w1" } }, ["running"]],
+  [
+    "it runs on a worker that is alive",
+    { record: { ...record, state: "started", worker: "w1", startedAt: NOW } },
+    ["running"],
+  ],
+  [
+    "it ran on a worker that was started again since",
+    {
+      record: { ...record, state: "started", worker: "w1", startedAt: NOW - 2_000 },
+      workers: [worker({ startedAt: new Date(NOW - 1_000).toISOString() })],
+    },
+    ["worker-lost"],
+  ],
   ["it ran on a worker that is not", { record: { ...record, state: "started", worker: "w9" } }, ["worker-lost"]],
   ["it ended, whatever else", { record: { ...record, state: "failed" }, paused: ["post"], workers: [] }, ["ended"]],
 ]
