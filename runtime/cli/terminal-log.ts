@@ -107,7 +107,9 @@ export class JobLines {
   }
 
   #say(job: JobView): void {
-    const key = `${job.id} ${job.transitions.at(-1)?.id ?? ""}`
+    // A cancelled job ends once for who cancels it and once for who runs it, after as many transitions as each knows of.
+    const last = isTerminal(job.state) ? "end" : (job.transitions.at(-1)?.id ?? "")
+    const key = `${job.id} ${job.run} ${last}`
     if (this.#said.has(key)) return
     if (this.#said.size >= CAPACITY) this.#said.clear()
     this.#said.add(key)

@@ -27,14 +27,16 @@ const startDev = async (project: Project, ...args: readonly string[]): Promise<D
   return { process, url }
 }
 
-const post = async (url: string, task: string, input: unknown, wait = 10) => {
+const submit = async (url: string, submission: object, wait = 10) => {
   const response = await fetch(`${url}/v1/jobs`, {
     method: "POST",
     headers: { "content-type": "application/json", ...(wait > 0 ? { prefer: `wait=${wait}` } : {}) },
-    body: JSON.stringify({ task, input }),
+    body: JSON.stringify(submission),
   })
   return (await response.json()) as { id: string; result?: unknown }
 }
+
+const post = (url: string, task: string, input: unknown, wait?: number) => submit(url, { task, input }, wait)
 
 /** What the method answers once a change has arrived; while one process replaces another, the port is closed for a moment. */
 const answers = (url: string, expected: string) =>
@@ -65,6 +67,8 @@ import { actor } from "callboard"
 export default actor("works", { methods: {
   fail: async () => { throw new RangeError("out of luck") },
   again: { retry: { max: 1, backoff: { base: "10ms" } }, run: async (_, job) => { if (job.retries === 0) throw new Error("not yet"); return 1 } },
+  note: () => null,
+  hang: (_, job) => new Promise((_, reject) => job.signal.addEventListener("abort", () => reject(job.signal.reason))),
 } })`,
   })
   const { process: dev, url } = await startDev(project)
@@ -74,10 +78,19 @@ export default actor("works", { methods: {
   await post(url, "works.again", {})
   await dev.waitForLine(/retry {6}works\.again/)
   await dev.waitForLine(/succeeded {2}works\.again/)
+  await submit(url, { task: "works.note", repeat: { times: 1, interval: 0 } })
+  await dev.waitForLine(/repeated {3}works\.note/)
+  await dev.waitForLine(/succeeded {2}works\.note/)
   const { id } = await project.json<{ id: string }>("submit", "works.fail", "--delay", "1h")
   await project.ask("cancel", id)
   await dev.waitForLine(/cancelled {2}works\.fail/)
   expect(dev.output.match(/out of luck/g)).toHaveLength(1)
+  const hanging = await project.json<{ id: string }>("submit", "works.hang")
+  await project.ask("cancel", hanging.id, "--terminate")
+  await dev.waitForLine(/cancelled {2}works\.hang/)
+  await post(url, "works.again", {})
+  await eventually(() => dev.output.match(/succeeded {2}works\.again/g)?.length === 2, { message: "the last job" })
+  expect(dev.output.match(/cancelled {2}works\.hang/g)).toHaveLength(1)
 })
 
 test("a change is there in a new process; jobs that run are finished by the old one", async () => {
