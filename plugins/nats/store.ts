@@ -243,7 +243,7 @@ export class NatsStore implements Store {
    * hold.
    */
   async #commit(steps: ReadonlyArray<Step>): Promise<number | undefined> {
-    const { link, names, reader } = this.#parts
+    const { link, names } = this.#parts
     const now = steps.some(({ operation: { ttl } }) => ttl !== undefined) ? await this.now() : 0
     const batch = steps.length > 1 ? createInbox("b").slice(2) : undefined
     const last = steps.length - 1
@@ -291,10 +291,7 @@ export class NatsStore implements Store {
     }
     if (at(answer, "seq") === undefined) throw timedOut(names.storeStream, ANSWER_MS)
     this.#parts.writeHealth.answered()
-    const first = Number(at(answer, "seq")) - last
-    const removed = steps.flatMap(({ operation: { value } }, index) => (value ? [] : first + index))
-    if (removed.length > 0) await reader.remove(removed)
-    return first
+    return Number(at(answer, "seq")) - last
   }
 }
 
@@ -309,7 +306,7 @@ const refusalOf = (link: Link, steps: ReadonlyArray<Step>): TransportError | und
 const headersOf = ({ operation: { value, ttl }, subject, expect }: Step, now: number): string => {
   const where = value === undefined ? `Nats-Expected-Last-Subject-Sequence-Subject: ${subject}\r\n` : ""
   const condition = expect === undefined ? "" : `Nats-Expected-Last-Subject-Sequence: ${expect}\r\n${where}`
-  // The time to live erases the message also if this process ends before it removes it.
+  // The message must not be deleted before: a server that is killed after that brings the value before it back.
   if (!value) return `${condition}${REMOVED_HEADER}: 1\r\nNats-TTL: 1\r\n`
   if (ttl === undefined) return condition
   return `${condition}${UNTIL_HEADER}: ${Math.ceil(now + ttl)}\r\nNats-TTL: ${Math.ceil(ttl / 1_000)}\r\n`

@@ -137,6 +137,31 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
   },
   {
     group,
+    name: "what was removed from the store stays away after a sudden end",
+    needs: [hook("kill"), durable],
+    exclusive: true,
+    async run({ peer, harness, until, within, another }) {
+      const value = Uint8Array.of(7)
+      const keys = ["a", "b", "c"] as const
+      for (const key of [...keys, "kept"]) await peer.written({ key, value })
+      await peer.written({ key: "b", value: Uint8Array.of(8) })
+      await peer.written({ key: "a", value: null }, { key: "b", value: null })
+      await peer.written({ key: "c", value: null })
+      await within("the sudden end", harness.kill?.() ?? Promise.resolve(), 30_000)
+      const next = await until("a connection after the end", () => another().catch(() => undefined), 15_000)
+      const left = await next.store.list({ prefix: "", limit: 10 })
+      equal(
+        left.map(({ key }) => key),
+        ["kept"],
+        "keys in the store",
+      )
+      for (const key of keys) equal(await next.get(key), undefined, `what is read of ${key}`)
+      await next.written({ key: "a", value, expect: "" })
+      equal((await next.get("a"))?.value, value, "a key that was created again")
+    },
+  },
+  {
+    group,
     name: "what a commit answers about a sudden end is true, and what it cannot say is done as a whole or can be repeated",
     needs: [hook("kill"), durable],
     exclusive: true,

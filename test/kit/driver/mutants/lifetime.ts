@@ -250,6 +250,22 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
     breaker: alwaysFirst,
   },
   {
+    breaks: "recovery: what was removed from the store stays away after a sudden end",
+    on: "line",
+    // Removals are answered, and not stored.
+    breaker: breaking(({ store }) => ({
+      store: {
+        ...store,
+        write: async (operations) => {
+          const revisions = await store.write(operations.filter(({ value }) => value !== null))
+          if (revisions === "conflict") return revisions
+          const left = [...revisions]
+          return operations.map(({ value }) => (value === null ? "" : (left.shift() ?? "")))
+        },
+      },
+    })),
+  },
+  {
     breaks: "recovery: a restart while publishing and while consuming loses nothing that was stored",
     on: "line",
     breaker: leaking,
