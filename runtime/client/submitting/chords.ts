@@ -50,6 +50,8 @@ export class ChordPlans {
 
 interface Board {
   readonly connection: Pick<Connection, "store" | "jobs">
+  /** Why tasks would be refused if they were stored now, by their ids. */
+  readonly findRefused: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyMap<string, CallboardError>>
   readonly publish: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyArray<SubmitResult>>
 }
 
@@ -61,7 +63,7 @@ export const publishChords = async (
   chords: ChordPlans,
   postings: ReadonlyArray<AddressedTask>,
   now: number,
-  { connection, publish }: Board,
+  { connection, findRefused, publish }: Board,
 ): Promise<ReadonlyArray<SubmitResult>> => {
   const answers = new Map<string, SubmitResult>()
   /** The first task that was not accepted, by submission. */
@@ -76,12 +78,26 @@ export const publishChords = async (
     }
   }
   try {
-    for (const [body, members] of chords.members) await openChord(connection, body, members, now)
+    const early = await findRefused(postings)
+    for (const { posting, submission } of all) {
+      const error = early.get(posting.id)
+      if (error === undefined) continue
+      answers.set(posting.id, error)
+      // Nothing of a chord is stored of which a task would be refused: the others would run for nothing.
+      if (!refused.has(submission)) refused.set(submission, error)
+    }
+    for (const { posting, submission } of all) {
+      const members = chords.members.get(posting.id)
+      if (members !== undefined && !refused.has(submission)) await openChord(connection, posting.id, members, now)
+    }
   } catch (cause) {
     const error = asTransportError(cause)
     return chords.perSubmission(postings.map(({ id }) => publishFailed(id, error, "none")))
   }
-  await publishSome(all.filter(({ posting }) => chords.members.has(posting.id)))
+  const unstored = new Set(refused.keys())
+  const isBody = ({ posting, submission }: (typeof all)[number]): boolean =>
+    chords.members.has(posting.id) && !refused.has(submission)
+  await publishSome(all.filter(isBody))
   // Members of a body that was not accepted would run for nothing.
   await publishSome(
     all.filter(({ posting, submission }) => !chords.members.has(posting.id) && !refused.has(submission)),
@@ -90,14 +106,14 @@ export const publishChords = async (
     const answer = answers.get(id)
     const error = refused.get(submission)
     if (error === undefined) return answer ?? publishFailed(id, undefined)
-    return answer instanceof CallboardError ? answer : ofWhole(error, id)
+    return answer instanceof CallboardError ? answer : ofWhole(error, id, unstored.has(submission) ? "none" : "unknown")
   })
 }
 
-/** The error of a submission of which other jobs may be stored: submitting all of it again is safe. */
-const ofWhole = (error: CallboardError, id: string): CallboardError =>
+/** The error of a submission of which other jobs are not stored, or may be: then submitting all of it again is safe. */
+const ofWhole = (error: CallboardError, id: string, outcome: "none" | "unknown"): CallboardError =>
   new CallboardError(error.code, `a task of the chord of job ${id} was not accepted: ${error.message}`, {
     ...error.details,
     id,
-    outcome: "unknown",
+    outcome,
   })

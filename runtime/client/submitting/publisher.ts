@@ -5,7 +5,7 @@ import { Batcher } from "../../async/batcher.ts"
 import type { EventSender } from "../../cluster/events.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
-import { type Deferred, defer, isDeferred } from "../../jobs/dependencies/defer.ts"
+import { type Deferred, defer, findRefused, isDeferred } from "../../jobs/dependencies/defer.ts"
 import { publishFailed, type Receipt, type SubmitResult } from "../../jobs/receipt.ts"
 import { isSameTask } from "../../jobs/same-task.ts"
 import { type Redaction, taskEventFields } from "../../log/redaction.ts"
@@ -98,6 +98,21 @@ export class Publisher {
     }
     if (this.#events.enabled) for (const each of fresh) await this.sent(each)
     return postings.map((posting) => before.get(posting.id) ?? this.#accepted(posting, now))
+  }
+
+  /**
+   * Why tasks would be refused if they were stored now, by their ids: another job has the id, or a job that they wait for is
+   * not known. Fails as the transport does.
+   */
+  async findRefused(postings: ReadonlyArray<AddressedTask>, ids: Ids): Promise<ReadonlyMap<string, CallboardError>> {
+    const refused = new Map(await findRefused(this.#connection, postings))
+    const named = postings.filter(({ id }) => ids.known.has(id))
+    const earlier = await Promise.all(named.map((each) => resultOfEarlier(this.#connection, each, ids, "none")))
+    for (const [at, { id }] of named.entries()) {
+      const error = earlier[at]
+      if (error instanceof CallboardError) refused.set(id, error)
+    }
+    return refused
   }
 
   /** Sends the event `task-sent` for an accepted task, if such events are on. Never rejects. */

@@ -214,6 +214,7 @@ export class Submitter {
           : this.#publisher.publish(all, prepared, now)
         : publishChords(chords, all, now, {
             connection: this.#connection,
+            findRefused: (some) => this.#publisher.findRefused(some, prepared),
             publish: (some) => this.#publisher.publish(some, prepared, now),
           })
     return this.#tracing === undefined ? publish(postings) : this.#tracing.submission(postings, publish)

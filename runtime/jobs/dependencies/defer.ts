@@ -195,6 +195,20 @@ const checkAll = async (
   return { acceptable, refused }
 }
 
+/**
+ * Why tasks of a list would be refused if they were submitted now, by their ids: a job that they wait for is not known. The
+ * tasks that wait for none count as accepted. Fails as the transport does.
+ */
+export const findRefused = async (
+  connection: Connection,
+  postings: ReadonlyArray<AddressedTask>,
+): Promise<ReadonlyMap<string, CallboardError>> => {
+  const [waiting = [], others = []] = [true, false].map((waits) =>
+    postings.filter(({ message }) => isDeferred(message) === waits),
+  )
+  return (await checkAll(connection, waiting, new Set(others.map(({ id }) => id)))).refused
+}
+
 const deferredTaskOf = (posting: AddressedTask): DeferredTask => {
   const task = parseTask(posting.message)
   // The planner made these headers a moment ago, so they parse.

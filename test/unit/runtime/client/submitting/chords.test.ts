@@ -37,14 +37,15 @@ const submitted = async (refuse: ReadonlyArray<string>, broken = false) => {
     return []
   }
   const { chords = new ChordPlans(), postings, now } = prepared
-  const { store: board, jobs } = client.connection
+  const { store: stored, jobs } = client.connection
   const store: Store = {
-    get: (keys) => board.get(keys),
-    list: (range) => board.list(range),
-    now: () => board.now(),
+    get: (keys) => stored.get(keys),
+    list: (range) => stored.list(range),
+    now: () => stored.now(),
     write,
   }
-  return { results: await publishChords(chords, postings, now, { connection: { store, jobs }, publish }), calls }
+  const board = { connection: { store, jobs }, findRefused: async () => new Map(), publish }
+  return { results: await publishChords(chords, postings, now, board), calls }
 }
 
 test("bodies come before members, and each submission has the result of its own job", async () => {

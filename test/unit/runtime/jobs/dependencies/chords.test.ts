@@ -5,6 +5,7 @@ import { expect, onTestFinished, test } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { ChordSweep } from "../../../../../runtime/jobs/dependencies/chord-sweep.ts"
 import { countMembers, openChord, settleChord } from "../../../../../runtime/jobs/dependencies/chords.ts"
+import type { SubmissionFields } from "../../../../../runtime/jobs/submission/submission.ts"
 import { decodePart, encodePart, withOutcomes } from "../../../../../runtime/protocol/chord.ts"
 import { step } from "../../../../../runtime/protocol/record.ts"
 import { eventually } from "../../../../support/servers/process.ts"
@@ -299,4 +300,22 @@ test("a sweep over many chords looks at each", async () => {
   const { jobs } = await client.jobs({ states: ["deferred"] })
   expect(jobs).toEqual([])
   expect(await entries(client)).toEqual([])
+})
+
+test.each<readonly [string, SubmissionFields, string]>([
+  ["another job has the id of a member", { id: "taken", input: { n: 1 } }, "job-exists"],
+  ["a member waits for a job that is not known", { after: "nope" }, "invalid-input"],
+])("where %s nothing of the chord is stored, also not of its members before that one", async (_, refused, code) => {
+  const { client } = await setUp()
+  await client.submit("sum.one", { id: "taken", input: { n: 7 } })
+  const first = { task: "sum.one", input: { n: 0 } }
+  const [answer] = await client.submitMany([
+    { task: "sum.list", id: "c", chord: [first, { task: "sum.one", ...refused }] },
+  ])
+  expect(answer).toMatchObject({ code, details: { id: "c", outcome: "none" } })
+  expect(await entries(client)).toEqual([])
+  expect((await client.jobs({ limit: 10 })).jobs.map(({ id }) => id)).toEqual(["taken"])
+  // Mended, it is accepted under the same id.
+  const mended = [first, { task: "sum.one", id: "free", input: { n: 1 }, after: "taken" }]
+  expect(await client.submit("sum.list", { id: "c", chord: mended })).toMatchObject({ id: "c" })
 })
