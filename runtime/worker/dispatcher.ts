@@ -172,6 +172,7 @@ export class Dispatcher {
       },
     })
     this.#leases = keepLeases({
+      worker: worker.name,
       jobs,
       inFlight: buffer.inFlight,
       lease: leaseMs,

@@ -130,10 +130,10 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       const blocker = await client.submit("e2e.block", { input: { ms: 60_000, ledger }, timeLimit: 1 })
       const neighbour = await client.submit("e2e.step")
       await blocked.exited
-      expect(await blocker.find()).toMatchObject({
-        state: "failed",
-        error: { name: "TimeLimitExceeded" },
-      })
+      const { transitions, ...failed } = await blocker.find()
+      expect(failed).toMatchObject({ state: "failed", error: { name: "TimeLimitExceeded" } })
+      const begun = transitions.filter(({ state }) => state === "started")
+      expect(begun).toEqual([expect.objectContaining({ worker: expect.stringMatching(/./) })])
       expect(linesOf(ledger)).toEqual([`${blocked.pid}`])
       await startService(board, lease)
       expect(await neighbour.result({ timeout: 60 })).toMatchObject({ attempt: 1 })

@@ -28,6 +28,7 @@ export const endBlocked = async (
   open: Promise<Transport>,
   /** The run that blocks the process at a time, in milliseconds since the epoch, as far as it is known. */
   runAt: (now: number) => RunDetails | undefined,
+  worker: string,
   held: ReadonlyArray<string>,
   log: Log,
 ): Promise<void> => {
@@ -37,7 +38,7 @@ export const endBlocked = async (
   })
   const work = (async () => {
     const transport = await open
-    const settlement = run === undefined ? undefined : await timedOut(transport, run)
+    const settlement = run === undefined ? undefined : await timedOut(transport, run, worker)
     const others = held.filter((token) => token !== run?.token)
     const back = others.map((token): AttemptEnd => ({ token, then: { kind: "release", delay: 0 } }))
     await transport.jobs.end([...(settlement === undefined ? [] : [settlement]), ...back])
@@ -48,7 +49,7 @@ export const endBlocked = async (
   ])
 }
 
-const timedOut = async (transport: Transport, run: RunDetails): Promise<AttemptEnd | undefined> => {
+const timedOut = async (transport: Transport, run: RunDetails, worker: string): Promise<AttemptEnd | undefined> => {
   const found = await transport.jobs.find(run.id)
   if (found === undefined || isTerminal(found.record.state)) return undefined
   const error: JobError = {
@@ -60,7 +61,7 @@ const timedOut = async (transport: Transport, run: RunDetails): Promise<AttemptE
   const began: JobRecord =
     record.state === "started"
       ? { ...record, fence: run.fence }
-      : started(record, { fence: run.fence, worker: record.worker ?? "", at: run.startedAt })
+      : started(record, { fence: run.fence, worker, at: run.startedAt })
   return lostJobFailure(began, error, {
     token: run.token,
     fence: run.fence,

@@ -23,6 +23,8 @@ import {
 interface LeaseKeeperOptions {
   readonly jobs: Jobs
   readonly inFlight: Pick<HeldDeliveries, "size" | "values">
+  /** Name of the worker. */
+  readonly worker: string
   /** Length of a lease, in milliseconds. A lease is extended when a third of it is over. */
   readonly lease: number
   readonly log: Log
@@ -102,6 +104,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   const newest = new SharedToken()
   const data: LeaseThreadData = {
     ...target,
+    worker: options.worker,
     lease: options.lease,
     clock: clock.buffer,
     newest: newest.buffer,

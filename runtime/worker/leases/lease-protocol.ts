@@ -15,6 +15,8 @@ export interface LeaseThreadTarget {
 }
 
 export interface LeaseThreadData extends LeaseThreadTarget {
+  /** Name of the worker. */
+  readonly worker: string
   /** Length of a lease, in milliseconds. */
   readonly lease: number
   readonly clock: SharedArrayBuffer

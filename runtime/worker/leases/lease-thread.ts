@@ -47,7 +47,7 @@ const endProcess = async (open: Promise<Transport>): Promise<void> => {
   try {
     // Loaded when it is needed, which is hardly ever: it needs much more than the rest of this thread.
     const { endBlocked, lastWords } = await import("./blocked.ts")
-    await endBlocked(open, (now) => clock.lastRun(now), [...held.keys()], lastWords(data.log))
+    await endBlocked(open, (now) => clock.lastRun(now), data.worker, [...held.keys()], lastWords(data.log))
   } finally {
     // `process.exit` would end only this thread.
     process.kill(process.pid, "SIGKILL")

@@ -117,8 +117,10 @@ describe("in a worker", () => {
     if (delivery === undefined) throw new Error("nothing came")
     const { token, fence } = delivery
     const run = { token, fence, id, startedAt: Date.now(), hardSeconds: 1, rejects: true, keepMs: METHOD_MS }
-    await endBlocked(Promise.resolve(transport), () => run, [token], collectLog().log)
-    expect((await connection.jobs.find(id))?.record).toMatchObject({ dead: "timeout", keepMs: METHOD_MS })
+    await endBlocked(Promise.resolve(transport), () => run, "w1", [token], collectLog().log)
+    const record = (await connection.jobs.find(id))?.record
+    expect(record).toMatchObject({ dead: "timeout", keepMs: METHOD_MS })
+    expect(record?.timeline.find(({ state }) => state === "started")).toMatchObject({ worker: "w1" })
   })
 })
 
