@@ -11,14 +11,19 @@ const flushed = (stream: NodeJS.WriteStream): Promise<void> =>
 let hasHungUp = false
 
 for (const stream of [process.stdout, process.stderr]) {
-  stream.on("error", ({ code }: NodeJS.ErrnoException) => {
+  stream.on("error", ({ code, message }: NodeJS.ErrnoException) => {
     hasHungUp ||= code === "EIO"
+    if (hasHungUp) return
     // The reader has closed the pipe, as in `callboard jobs | head -1`.
-    if (!hasHungUp) process.exit(code === "EPIPE" ? 0 : 1)
+    if (code === "EPIPE") process.exit(0)
+    if (stream === process.stdout) process.stderr.write(`callboard: the output cannot be written: ${message}\n`)
+    process.exit(1)
   })
 }
 
 const exitCode = await run(process.argv.slice(2))
 await Promise.all([flushed(process.stdout), flushed(process.stderr)])
+// What could not be written is told in a later step.
+await new Promise((resolve) => setImmediate(resolve))
 // Exits explicitly: a handler that ignores its signal would keep the process alive after its job was given back.
 process.exit(exitCode)

@@ -1,7 +1,9 @@
 /** How the command line is called: help, advice on mistakes, exit codes, and never a stack trace unless asked for. */
+import { spawnSync } from "node:child_process"
 import { once } from "node:events"
 import { createServer } from "node:net"
 import { hostname } from "node:os"
+import { fileURLToPath } from "node:url"
 import { describe, expect, test } from "vitest"
 import { SETTINGS } from "../../runtime/config/settings.ts"
 import { makeProject } from "./project.ts"
@@ -242,4 +244,13 @@ test("colours by flag, variable and file, of tables and of pretty log lines, and
     await server.waitForLine(/ready/)
     expect(server.output.includes("\u001b["), format).toBe(format === "pretty")
   }
+})
+
+test("output that cannot be written is a failure, and says so", () => {
+  using project = makeProject()
+  const launcher = fileURLToPath(new URL("../../runtime/cli/launcher.js", import.meta.url))
+  const command = ["-c", '"$0" "$1" jobs --json > /dev/full', process.execPath, launcher]
+  const { status, stderr } = spawnSync("sh", command, { cwd: project.path, encoding: "utf8" })
+  expect(stderr).toMatch(/^callboard: the output cannot be written: .*ENOSPC/m)
+  expect(status).toBe(1)
 })
