@@ -100,8 +100,8 @@ export interface MethodOptions {
   readonly retry?: RetryPolicy | false
   /**
    * What becomes of a job whose worker died while it ran. `redeliver`: it runs again, until as many workers have died of
-   * it as the worker's `lostCap` says. `fail`: the attempt has failed with `WorkerLost`, and the retry policy says what
-   * follows. That costs a write before each first attempt. Defaults to `redeliver`; of no use with `acks.when: "early"`.
+   * it as the worker's `lostCap` says. `fail`: the attempt has failed with `WorkerLost`, or with `WorkerStopped` where the
+   * worker was stopped before it was done, and the retry policy says what follows. That costs a write before each first attempt. Defaults to `redeliver`; of no use with `acks.when: "early"`.
    */
   readonly onLost?: "redeliver" | "fail"
   /** When the tasks of the method leave their queue, and what becomes of jobs that fail. */

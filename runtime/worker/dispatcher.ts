@@ -269,7 +269,7 @@ export class Dispatcher {
     // The handlers are counted first, because most deliveries are being settled already when `end` returns.
     const running = this.#buffer.inFlight
       .values()
-      .filter(({ phase, stop, offQueue }) => phase === "running" && stop === undefined && !offQueue).length
+      .filter(({ phase, stop, canGoBack }) => phase === "running" && stop === undefined && canGoBack).length
     for (const inFlight of this.#buffer.inFlight.values()) inFlight.end("hand-back")
     return running
   }

@@ -110,6 +110,11 @@ export class InFlight {
     this.run?.flow?.cancel()
   }
 
+  /** Whether its task can be given back: it is in its queue, and the handler may begin again, or has not begun. */
+  get canGoBack(): boolean {
+    return !this.offQueue && !(this.called && this.run?.method.onLost === "fail")
+  }
+
   /** Number of the job's run, from the headers; 1 where they do not say. */
   get jobRun(): number {
     const { message } = this.delivery

@@ -106,13 +106,15 @@ export class OutcomeDecider {
         return this.#givenUpOrRetried(attempt, run, error, rejected(run.method.acks?.onTimeout, error))
       }
       case "hand-back":
-        return inFlight.offQueue
-          ? this.#givenUpOrRetried(attempt, run, WORKER_STOPPED, WORKER_STOPPED.reason)
-          : settlement.handedBack(
-              { ...attempt, record: run.record },
-              run.claimed || run.reported || run.metaChanges > 0,
-              0,
-            )
+        if (!inFlight.canGoBack) {
+          const error = workerStopped(inFlight.offQueue)
+          return this.#givenUpOrRetried(attempt, run, error, error.reason)
+        }
+        return settlement.handedBack(
+          { ...attempt, record: run.record },
+          run.claimed || run.reported || run.metaChanges > 0,
+          0,
+        )
       case "cancelled":
         // The record is cancelled already, so only the task is taken off its queue.
         return { token: attempt.token, then: { kind: "ack" } }
@@ -240,8 +242,8 @@ const rejected = (choice: "ack" | "reject" | undefined, { reason }: JobError): s
 const deadOf = (choice: "ack" | "reject" | undefined, error: JobError): string | undefined =>
   error.reason === OUTCOME_LOST ? error.reason : rejected(choice, error)
 
-const WORKER_STOPPED: JobError = {
+const workerStopped = (hadLeft: boolean): JobError => ({
   name: "WorkerStopped",
-  message: "its worker stopped while it ran, and it had left its queue: it cannot be handed back",
+  message: `its worker stopped while it ran, and it ${hadLeft ? "had left its queue: it cannot be handed back" : "must not be begun twice (onLost)"}`,
   reason: "worker-lost",
-}
+})

@@ -174,6 +174,27 @@ onEveryBoard((newBoard) => {
     })
   })
 
+  test("a job that must not be begun twice has failed where its worker stops, and one that has not begun goes on", async () => {
+    const transport = newBoard()
+    const began: Array<string> = []
+    const wait = (_input: unknown, { id, signal }: { readonly id: string; readonly signal: AbortSignal }) => {
+      began.push(id)
+      return new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)))
+    }
+    const once = actor("once", { methods: { run: { onLost: "fail", run: wait } } })
+    const service = await start([once], { transport, concurrency: 1 })
+    const client = keep(await connect(transport))
+    const job = await client.submit("once.run")
+    await eventually(() => began.length === 1, { message: "it runs" })
+    const next = await client.submit("once.run")
+    expect(await service.stop({ now: true })).toMatchObject({ finished: 1 })
+    expect(await job.outcome(WAIT)).toMatchObject({ state: "failed", error: { name: "WorkerStopped" } })
+    expect(await job.find()).toMatchObject({ dead: "worker-lost", attempts: 1 })
+    expect(began).toEqual([job.id])
+    // One that has not begun waits for another worker.
+    expect(await next.find()).toMatchObject({ state: "queued", attempts: 0 })
+  })
+
   describe("rejecting", () => {
     const strict = actor("strict", {
       methods: {
