@@ -6,7 +6,12 @@ import { randomUUID } from "node:crypto"
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Message as AmqpMessage } from "amqplib"
 import type { Message } from "../../runtime/protocol/message.ts"
-import type { CeleryConnectOptions, CeleryMessages, CeleryPlugin } from "../../runtime/transport/celery.ts"
+import {
+  type CeleryConnectOptions,
+  type CeleryMessages,
+  type CeleryPlugin,
+  heardUntil,
+} from "../../runtime/transport/celery.ts"
 import { clientLibrary, TransportError } from "../../runtime/transport/mod.ts"
 import { type AmqpLink, type Connect, type ExchangeForm, explain, openLink } from "./link.ts"
 import { fromAmqp, taskMessage, toAmqp } from "./message.ts"
@@ -162,7 +167,8 @@ class AmqpMessages implements CeleryMessages {
     return this.#hear({ exchange, form: EXCHANGES[exchange], routingKey, queue, listener }, signal)
   }
 
-  async #hear(heard: Heard, signal: AbortSignal): Promise<void> {
+  async #hear({ listener, ...binding }: Heard, signal: AbortSignal): Promise<void> {
+    const heard: Heard = { ...binding, listener: heardUntil(listener, signal) }
     await this.#call((link) => this.#consume(link, heard))
     this.#heard.add(heard)
     const stop = (): void => {

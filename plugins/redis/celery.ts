@@ -5,14 +5,15 @@
 import type { RedisClientOptions } from "redis"
 import { groupKey } from "../../runtime/protocol/celery-result.ts"
 import { isUndecodable, type Message } from "../../runtime/protocol/message.ts"
-import type {
-  CeleryChords,
-  CeleryConnectOptions,
-  CeleryMessages,
-  CeleryPlugin,
-  CeleryResults,
-  ChordMember,
-  KeptResult,
+import {
+  type CeleryChords,
+  type CeleryConnectOptions,
+  type CeleryMessages,
+  type CeleryPlugin,
+  type CeleryResults,
+  type ChordMember,
+  heardUntil,
+  type KeptResult,
 } from "../../runtime/transport/celery.ts"
 import { clientLibrary, TransportError } from "../../runtime/transport/mod.ts"
 import { envelopeOf, priorityOfWire, readEnvelope, SEPARATOR } from "./envelope.ts"
@@ -117,7 +118,8 @@ class RedisMessages implements CeleryMessages {
   async listen(exchange: string, listener: Listener, signal: AbortSignal, routingKey = "#"): Promise<void> {
     const channel = this.#channelOf(exchange)
     const patterns = [`${channel}/${routingKey.replace("#", "*")}`, ...(routingKey === "#" ? [channel] : [])]
-    const received = (text: string): void => notify(text, listener)
+    const heard = heardUntil(listener, signal)
+    const received = (text: string): void => notify(text, heard)
     await tried(async () => {
       this.#listening ??= another(this.#client)
       const client = await this.#listening
@@ -158,10 +160,11 @@ class RedisMessages implements CeleryMessages {
       if (exchange !== "") await this.#client.sAdd(this.#bindingsOf(exchange), binding)
       return another(this.#client)
     })
+    const heard = heardUntil(listener, signal)
     const take = async (): Promise<void> => {
       while (!signal.aborted && client.isOpen) {
         const found = await client.brPop(`${this.#prefix}${queue}`, WAIT_S).catch(() => null)
-        if (found !== null) notify(found.element, listener)
+        if (found !== null) notify(found.element, heard)
       }
       closed(client)
       await Promise.all([
@@ -258,8 +261,9 @@ class RedisResults implements CeleryResults, CeleryChords {
 
   async watch(keys: ReadonlyArray<string>, listener: (result: KeptResult) => void, signal: AbortSignal): Promise<void> {
     const names = keys.map((key) => this.#keyOf(key))
+    const heard = heardUntil(listener, signal)
     const received = (text: string, name: string): void =>
-      listener({ key: name.slice(this.#prefix.length), value: encoder.encode(text) })
+      heard({ key: name.slice(this.#prefix.length), value: encoder.encode(text) })
     await tried(async () => {
       this.#watching ??= another(this.#client)
       const client = await this.#watching

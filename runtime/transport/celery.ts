@@ -49,6 +49,13 @@ export interface CeleryMessages {
   close(): Promise<void>
 }
 
+/** A listener that hears nothing once the signal has fired, although the broker still sends until it has ended the subscription. */
+export const heardUntil =
+  <M>(listener: (message: M) => void, signal: AbortSignal) =>
+  (message: M): void => {
+    if (!signal.aborted) listener(message)
+  }
+
 /** A result in the back end. */
 export interface KeptResult {
   /** Key of the result in the back end, such as `celery-task-meta-<id>`. */

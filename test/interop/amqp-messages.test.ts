@@ -72,6 +72,22 @@ test("a broadcast reaches all its listeners, and any other message only its queu
   expect(elsewhere.heard).toEqual([])
 })
 
+test("a listener hears nothing once its signal has fired, although messages are on their way", async () => {
+  const [listening, sending] = [await open(), await open()]
+  const { heard, stop, listener } = collector()
+  const hear = (message: Message): void => {
+    listener(message)
+    stop.abort()
+  }
+  await listening.listen("celeryev", hear, stop.signal)
+  await Promise.all(Array.from({ length: 50 }, () => sending.broadcast("celeryev", "task.multi", messageOf("event"))))
+  const after = collector()
+  await listening.listen("celeryev", after.listener, after.stop.signal)
+  await sending.broadcast("celeryev", "task.multi", messageOf("last"))
+  await eventually(() => after.heard.includes("last"))
+  expect(heard).toEqual(["event"])
+})
+
 test("an invalid message is refused, and the connection still works", async () => {
   const messages = await open()
   const { heard, stop, listener } = collector()

@@ -3,7 +3,7 @@
  */
 import { describe, expect, test } from "vitest"
 import { celery, plugin } from "../../../../plugins/redis/mod.ts"
-import { isUndecodable } from "../../../../runtime/protocol/message.ts"
+import { isUndecodable, type Message } from "../../../../runtime/protocol/message.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { workBoard } from "../../../support/work-board.ts"
@@ -91,6 +91,42 @@ describe("kombu's layout", () => {
     const messages = await celery.messages?.(new URL(redis.server.url), options("callboard"))
     expect([null, 0, 3, 9, 12, -1].map((given) => messages?.priorityOf(given))).toEqual([9, 9, 6, 0, 0, 9])
     await messages?.close()
+  })
+
+  test("listeners hear nothing once their signal has fired, although messages are on their way", async () => {
+    const messages = await celery.messages?.(new URL(redis.server.url), options("callboard"))
+    const results = await celery.results?.(new URL(redis.server.url), options("callboard"))
+    const stop = new AbortController()
+    const heard: Array<string> = []
+    const hear = (what: string) => () => {
+      heard.push(what)
+      if (heard.length === 2) stop.abort()
+    }
+    await messages?.listen("celeryev", hear("event"), stop.signal)
+    await results?.watch(["result"], hear("result"), stop.signal)
+    const result = { key: "result", value: new TextEncoder().encode("1") }
+    const event: Message = {
+      headers: {},
+      properties: { content_type: "text/plain", content_encoding: "utf-8" },
+      body: new Uint8Array(),
+    }
+    const burst = async (): Promise<void> => {
+      await Promise.all(
+        Array.from({ length: 25 }, () => [
+          messages?.broadcast("celeryev", "worker.online", event),
+          results?.write([result], 60),
+        ]).flat(),
+      )
+    }
+    await burst()
+    const done = new AbortController()
+    let later = 0
+    await messages?.listen("celeryev", () => void later++, done.signal)
+    await burst()
+    await eventually(() => later === 25)
+    expect(heard).toHaveLength(2)
+    await messages?.close()
+    await results?.close()
   })
 
   test("a member of a chord counts once whatever its result, and one without a place comes last", async () => {
