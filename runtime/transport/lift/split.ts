@@ -9,8 +9,9 @@
  * Before the task is sent to the broker, the home also stores a **guard**: a copy of it that is due in a few seconds,
  * and is withdrawn once the broker has confirmed the task. If the process dies in between, or the broker cannot be
  * reached, the guard falls due and the home delivers the task. If the broker has the task all the same, its copy is
- * delivered too, and finds that the job is claimed or over. Scheduled and deferred tasks are delivered by the home as
- * well.
+ * delivered too, and finds that the job is claimed or over. A task that a worker puts off gets such a copy as well: its
+ * parked task stays, so that nothing else which happens to the job meanwhile is undone. Scheduled tasks are delivered by
+ * the home alone.
  */
 import { postingOf } from "../../protocol/headers.ts"
 import { isUndecodable, type Message } from "../../protocol/message.ts"
@@ -67,8 +68,18 @@ export const splitCapabilities = (queue: Capabilities, home: Capabilities): Capa
   leases: "connection",
 })
 
-const guardId = ({ key }: Posting): string => GUARD + hash(key)
+const guardId = ({ key }: Pick<Posting, "key">): string => GUARD + hash(key)
 const guardQueue = (queue: string): string => GUARD + hash(queue)
+
+/** A hidden copy of a parked task, which the home delivers at `due`. The task itself says when it expires. */
+const copyOf = ({ expires: _expires, ...posting }: Posting, id: string, due: number): Posting => ({
+  ...posting,
+  id,
+  key: id,
+  queue: guardQueue(posting.queue),
+  due,
+  index: { ...posting.index, hidden: true },
+})
 
 const isLater = ({ due = 0 }: Posting, now: number): boolean => due > now
 
@@ -98,11 +109,13 @@ const homeClock = async (home: Driver) => {
   }
 }
 
-/** A delivery whose task is also parked in the home. */
+/** A delivery of the broker, or of a copy in the home. */
 interface Held {
   readonly id: string
   readonly message: Message
   readonly queue: string
+  /** Callboard published the task, so the home has it too until it is withdrawn or has ended. */
+  readonly isOurs: boolean
 }
 
 /** A commit, the commit that the home gets in its place, and how the delivery ends afterwards. */
@@ -133,19 +146,8 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
   const stored = (postings: ReadonlyArray<Posting>, now: number, unique = false): ReadonlyArray<Posting> =>
     postings.flatMap((posting) => {
       if (isLater(posting, now)) return [posting]
-      const { due: _past, expires: _expires, ...guard } = posting
-      const [id, index] = [guardId(posting), { ...posting.index, hidden: true as const }]
-      return [
-        {
-          ...guard,
-          id,
-          key: unique ? `${id}/${nextFence()}` : id,
-          queue: guardQueue(posting.queue),
-          due: now + guardMs,
-          index,
-        },
-        { ...posting, due: PARKED },
-      ]
+      const guard = copyOf(posting, guardId(posting), now + guardMs)
+      return [unique ? { ...guard, key: `${guard.id}/${nextFence()}` } : guard, { ...posting, due: PARKED }]
     })
 
   /** Publishes tasks that the home has stored, and withdraws the guards of the ones that the broker has confirmed. */
@@ -189,23 +191,23 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const message = from === HOME ? undefined : decodeContent(delivery.content)
     const id = message === undefined || isUndecodable(message) ? undefined : message.headers["id"]
     if (message !== undefined && !isUndecodable(message) && typeof id === "string" && id !== "") {
-      held.set(token, { id, message, queue: of })
+      held.set(token, { id, message, queue: of, isOurs: from === GUARDED || delivery.sequence > 0 })
     }
     return { ...delivery, token, queue: of, first: false, fence: nextFence() }
   }
 
-  /**
-   * Takes from the broker. A task that Callboard has published and that is no longer parked was withdrawn or has ended:
-   * its message is dropped.
-   */
-  const takeQueue = async (request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> => {
-    const { deliveries } = await queue.take(request, signal)
-    const came = deliveries.map((delivery) => hold(delivery, QUEUE, delivery.queue))
-    const ours = came.filter(({ token, sequence }) => sequence > 0 && held.has(token))
+  /** Drops deliveries of tasks of Callboard that the home does not have any more: they were withdrawn, or have ended. */
+  const withoutOver = async (came: ReadonlyArray<Delivery>): Promise<ReadonlyArray<Delivery>> => {
+    const ours = came.filter(({ token }) => held.get(token)?.isOurs)
     const newest = await newestOf(ours.flatMap(({ token }) => held.get(token) ?? []))
     const over = ours.filter((_, at) => newest[at] === "")
     await Promise.all(over.map(({ token }) => endDelivery({ kind: "ack", token })))
-    return came.filter((delivery) => !over.includes(delivery))
+    return over.length === 0 ? came : came.filter((delivery) => !over.includes(delivery))
+  }
+
+  const takeQueue = async (request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> => {
+    const { deliveries } = await queue.take(request, signal)
+    return withoutOver(deliveries.map((delivery) => hold(delivery, QUEUE, delivery.queue)))
   }
 
   const takeHome = async (request: TakeRequest, signal: AbortSignal): Promise<ReadonlyArray<Delivery>> => {
@@ -215,10 +217,11 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
       home.capabilities.waits || request.wait <= 0
         ? (await home.take(whole, signal)).deliveries
         : await takeOnNews(home, whole, signal)
-    return deliveries.map((delivery) => {
+    const came = deliveries.map((delivery) => {
       const of = guards.get(delivery.queue)
       return hold(delivery, of === undefined ? HOME : GUARDED, of ?? delivery.queue)
     })
+    return withoutOver(came)
   }
 
   const giveBack = (deliveries: ReadonlyArray<Delivery>) =>
@@ -262,14 +265,18 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
 
   // ── Commits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** The posting by which the home delivers a deferred task; `undefined` where its message is no task. */
-  const putOff = (end: Extract<TaskEnd, { readonly kind: "release" }>): Posting | undefined => {
-    const found = held.get(end.token)
-    const posting = found && postingOf(found.message, found.queue)
-    if (posting === undefined || posting._tag === "Failure") return undefined
+  /**
+   * The posting by which the home delivers a task that is put off: a copy where the home has a task of the job, which is
+   * that task or a later one. `undefined` where nothing is to come again: the message is no task, or it was withdrawn.
+   */
+  const putOff = async (mine: Held, delay: number): Promise<Posting | undefined> => {
+    const posting = postingOf(mine.message, mine.queue)
+    const [newest] = await newestOf([mine])
+    if (posting._tag === "Failure" || (newest === "" && mine.isOurs)) return undefined
     const now = homeNow()
     const made = toPosting(posting.success, now)
-    return { ...made, key: `${made.key}/${nextFence()}`, due: now + end.delay }
+    const key = `${made.key}/${nextFence()}`
+    return newest === "" ? { ...made, key, due: now + delay } : copyOf(made, guardId({ key }), now + delay)
   }
 
   const plan = async (commit: Commit, now: number): Promise<Planned> => {
@@ -291,11 +298,11 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     }
     if (token.startsWith(GUARDED) || task.delay <= 0) return unchanged
     const [isMine] = await queue.extend([token.slice(1)])
-    const later = isMine ? putOff(task) : undefined
-    if (later === undefined || later.id !== commit.id) return { ...unchanged, end: { ...task, delay: 0 } }
+    const later = isMine && mine?.id === commit.id ? await putOff(mine, task.delay) : undefined
+    if (later === undefined) return { ...unchanged, end: { ...task, delay: 0 } }
     // A task of another system may be larger than the home allows. Then it keeps its delivery until it is given back.
     if (later.frame.length > home.capabilities.maxTask) return unchanged
-    return { commit, home: { ...withdrawing, post: [...(asked.post ?? []), later] }, end: { kind: "ack", token } }
+    return { commit, home: { ...asked, post: [...(asked.post ?? []), later] }, end: { kind: "ack", token } }
   }
 
   /**

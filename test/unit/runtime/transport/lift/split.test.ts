@@ -120,6 +120,29 @@ describe("between queues and records", () => {
     await driver.close()
   })
 
+  test("a delivery that came twice and is put off takes nothing away from the next task of its job", async () => {
+    const { queues, driver, take } = await opened("put-off-twice")
+    const [first, next] = [job("one"), job("one", { retries: 1 })]
+    await driver.publish([first])
+    const { token: running = "", sequence = 0 } = (await take()) ?? {}
+    // The broker delivers the task again, as it does when a connection is lost.
+    queues.add({ queue: "a", level: 0, message: first.message, sequence })
+    const { token: again = "" } = (await take()) ?? {}
+    const record = recordOf(first, "queued")
+    await driver.commit([{ id: "one", record, post: [next], task: { kind: "ack", token: running } }])
+    await driver.commit([{ id: "one", task: { kind: "release", token: again, delay: 100 } }])
+    const retry = await take()
+    expect(retry && messageOf(retry).headers["retries"]).toBe(1)
+    // The worker that gets the task that was put off finds that a later one has begun.
+    const { token: over = "" } = (await take()) ?? {}
+    expect(await driver.commit([{ id: "one", task: { kind: "ack", token: over } }])).toMatchObject([
+      { status: "committed" },
+    ])
+    await driver.commit([{ id: "one", task: { kind: "release", token: retry?.token ?? "", delay: 0 } }])
+    const found = await take()
+    expect(found && messageOf(found).headers["retries"]).toBe(1)
+  })
+
   test("what is due later is kept by the records alone, and never asks the broker", async () => {
     const { queues, driver, take } = await opened("later")
     queues.isAway = true
