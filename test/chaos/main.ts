@@ -2,6 +2,7 @@
  * The long form: `npm run chaos -- [sqlite] [nats] [postgres] [--jobs 20000] [--kills 50] [--restarts 10] [--cuts 10]
  * [--outages 8] [--stuck 5] [--concurrency 16]`. Exits 1 when the checker finds a problem.
  *
+ * - `npm run chaos -- amqp`: as above, on RabbitMQ with records in a file of sqlite; it runs only when it is named.
  * - `npm run chaos -- nats3`: a cluster of three nats-servers, of which one at a time is killed, frozen or cut off from the
  *   others, for 5 to 40 seconds; it runs only when it is named.
  * - `npm run chaos -- rollout [sqlite] [nats] [postgres] [--seconds 600]`: deploys two versions of a service in turn, and
@@ -13,7 +14,7 @@
  * - `npm run chaos -- faults [no-fence …]`: broken builds, all or these; exits 1 when the checker does not catch each of them.
  */
 import { parseArgs } from "node:util"
-import { allBoards, sharedBoards } from "../e2e/boards.ts"
+import { allBoards, type BoardKind, everyBoard, sharedBoards } from "../e2e/boards.ts"
 import { check, describe, type Problem, type Report } from "./checker.ts"
 import { natsCluster } from "./cluster.ts"
 import { FAULTS, type Fault } from "./faulty.ts"
@@ -43,9 +44,7 @@ const MANY_HANDLERS = 100
 
 const longRuns = async (): Promise<boolean> => {
   let ok = true
-  const kinds = positionals.length === 0 ? allBoards : [...allBoards, natsCluster]
-  for (const kind of kinds) {
-    if (!isWanted(kind.name)) continue
+  for (const kind of wanted([...everyBoard, natsCluster], allBoards)) {
     const isCluster = kind === natsCluster
     await using board = await kind.open()
     const began = Date.now()
@@ -76,14 +75,20 @@ const longRuns = async (): Promise<boolean> => {
   return ok
 }
 
-const named = positionals.filter((word) => !["rollout", "faults", "ledger", "steps", "steps-faults"].includes(word))
+const MODES = ["rollout", "faults", "ledger", "steps", "steps-faults"] as const
+type Mode = (typeof MODES)[number]
 
-/** Whether a board, or a broken build, is to be run: it is named on the command line, or no name is given. */
-const isWanted = (name: string): boolean => named.length === 0 || named.includes(name)
+const namesOf = (all: ReadonlyArray<{ readonly name: string }>): ReadonlyArray<string> => all.map(({ name }) => name)
+
+const named = positionals.filter((word) => !MODES.some((mode) => mode === word))
+
+/** The boards that are named on the command line, or those that are run without a name. */
+const wanted = (all: ReadonlyArray<BoardKind>, unnamed: ReadonlyArray<BoardKind> = all): ReadonlyArray<BoardKind> =>
+  named.length === 0 ? unnamed : all.filter(({ name }) => named.includes(name))
 
 const rollouts = async (): Promise<boolean> => {
   let ok = true
-  for (const kind of allBoards.filter(({ name }) => isWanted(name))) {
+  for (const kind of wanted(allBoards)) {
     await using board = await kind.open()
     const { submitted, replaced, problems } = await runRollout({
       url: board.url(10),
@@ -107,7 +112,7 @@ const LEDGER_LATE_MS = LEDGER_OUTAGE_MS + 60_000
 
 const ledgers = async (): Promise<boolean> => {
   let ok = true
-  for (const kind of sharedBoards.filter(({ name }) => isWanted(name))) {
+  for (const kind of wanted(sharedBoards)) {
     await using board = await kind.open()
     const report = await runLedger(board, {
       jobs: Number(values.jobs ?? 100_000),
@@ -131,7 +136,7 @@ const ledgers = async (): Promise<boolean> => {
 
 const deathsInSteps = async (): Promise<boolean> => {
   let ok = true
-  for (const kind of allBoards.filter(({ name }) => isWanted(name))) {
+  for (const kind of wanted(allBoards)) {
     const began = Date.now()
     await using board = await kind.open()
     const { points, problems } = await runStepDeaths(board)
@@ -145,9 +150,9 @@ const deathsInSteps = async (): Promise<boolean> => {
 
 const brokenSteps = async (): Promise<boolean> => {
   let ok = true
-  const named = allBoards.filter(({ name }) => positionals.includes(name))
-  const chosen = stepMutants.filter(({ name }) => positionals.includes(name))
-  for (const kind of named.length > 0 ? named : sharedBoards.slice(0, 1)) {
+  const kinds = allBoards.filter(({ name }) => named.includes(name))
+  const chosen = stepMutants.filter(({ name }) => named.includes(name))
+  for (const kind of kinds.length > 0 ? kinds : sharedBoards.slice(0, 1)) {
     for (const mutant of chosen.length > 0 ? chosen : stepMutants) {
       await using board = await kind.open()
       const program = mutantWorker(mutant)
@@ -177,7 +182,7 @@ const TRIES = 3
 
 const brokenBuilds = async (): Promise<boolean> => {
   let ok = true
-  for (const fault of FAULTS.filter(isWanted)) {
+  for (const fault of FAULTS.filter((each) => named.length === 0 || named.includes(each))) {
     let caught = false
     for (let tried = 0; tried < TRIES && !caught; tried++) {
       const report = await brokenRun(fault)
@@ -208,13 +213,19 @@ const brokenRun = async (fault: Fault): Promise<Report> => {
   return check(history)
 }
 
-const modes = {
-  faults: brokenBuilds,
-  rollout: rollouts,
-  ledger: ledgers,
-  steps: deathsInSteps,
-  "steps-faults": brokenSteps,
+/** What each mode runs, and the names that it knows. */
+const modes: Readonly<Record<Mode, readonly [run: () => Promise<boolean>, names: ReadonlyArray<string>]>> = {
+  faults: [brokenBuilds, FAULTS],
+  rollout: [rollouts, namesOf(allBoards)],
+  ledger: [ledgers, namesOf(sharedBoards)],
+  steps: [deathsInSteps, namesOf(allBoards)],
+  "steps-faults": [brokenSteps, namesOf([...allBoards, ...stepMutants])],
 }
-const [mode] = Object.entries(modes).flatMap(([name, run]) => (positionals.includes(name) ? [run] : []))
-const ok = await (mode ?? longRuns)()
-process.exit(ok ? 0 : 1)
+const mode = MODES.find((each) => positionals.includes(each))
+const [run, known] = mode === undefined ? [longRuns, namesOf([...everyBoard, natsCluster])] : modes[mode]
+const unknown = named.filter((name) => !known.includes(name))
+if (unknown.length > 0) {
+  console.error(`nothing is named ${unknown.join(", ")}; choose among: ${known.join(", ")}`)
+  process.exit(2)
+}
+process.exit((await run()) ? 0 : 1)

@@ -102,5 +102,8 @@ const isInterop = process.env["CALLBOARD_TEST_BOARDS"] === "redis"
 
 export const sharedBoards: ReadonlyArray<BoardKind> = isInterop ? [redis, amqp] : [sqlite, nats]
 
+/** Every board that can be named. */
+export const everyBoard: ReadonlyArray<BoardKind> = [sqlite, nats, postgres, redis, amqp]
+
 /** All boards: the shared ones, and those of transports that are used only in tests in which workers and brokers die. */
 export const allBoards: ReadonlyArray<BoardKind> = isInterop ? [redis, amqp] : [...sharedBoards, postgres, redis]
