@@ -21,15 +21,17 @@ import { steps } from "./steps.ts"
 
 export const workloads = (form: Form): ReadonlyArray<Workload> => [
   endToEnd(form),
-  roundTrip(form, 0),
-  roundTrip(form, 4),
+  roundTrip(form, ""),
+  roundTrip(form, "spaced"),
   limit(form),
   ...(form.isFull
     ? [
         endToEndLonger(form),
         acrossTwo(form),
-        roundTripAcross(form, 0),
-        roundTripAcross(form, 4),
+        roundTrip(form, "longer"),
+        roundTripAcross(form, ""),
+        roundTripAcross(form, "spaced"),
+        roundTripAcross(form, "longer"),
         http(1),
         http(100),
         naps(form),
