@@ -13,6 +13,13 @@ import type { Taker } from "./take.ts"
 /** The longest delay of a timer, in milliseconds. */
 const MAX_TIMER_MS = 2 ** 31 - 1
 
+/**
+ * A check for a due task comes up to this much later, in milliseconds, by chance. Timers of one process that end together fire
+ * in the order in which they were set: without it a worker that has given a task back, because another one serves it, would
+ * have it again and again before that one.
+ */
+const SPREAD_MS = 4
+
 /** Most tasks in one `take`, so that the transaction stays short. */
 const MAX_TASKS = 1_000
 
@@ -166,7 +173,7 @@ export class WaitingTakes implements Participant {
         this.#clearTimer()
         this.recheck()
       },
-      Math.min(Math.max(at - this.#clock.read().now, 1), MAX_TIMER_MS),
+      Math.min(Math.max(at - this.#clock.read().now, 1) + Math.random() * SPREAD_MS, MAX_TIMER_MS),
     )
     // The timer does not keep the process alive: each `take` that waits has a timer of its own for that.
     this.#timer.unref()
