@@ -426,9 +426,8 @@ export class Limiter {
 
   async #tick(): Promise<void> {
     for (const inFlight of this.waiting) {
-      if (!this.#options.isOver(inFlight)) continue
-      this.remove(inFlight)
-      this.#options.onOver(inFlight)
+      // A task that is over makes room, so that one after it may have been started in the meantime.
+      if (this.#options.isOver(inFlight) && this.remove(inFlight)) this.#options.onOver(inFlight)
     }
     const now = performance.now()
     const isDue = now - this.#beatAt >= this.#ttlMs / 3 - TICK_MS || !this.#presence.isFresh

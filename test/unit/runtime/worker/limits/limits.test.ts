@@ -3,6 +3,7 @@ import { actor, type InvalidActor } from "callboard"
 import { Schema } from "effect"
 import { describe, expect, test } from "vitest"
 import { decodeState, encodeState, limitKey } from "../../../../../runtime/worker/limits/state.ts"
+import { block } from "../../../../support/block.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { start } from "../../../../support/services.ts"
 
@@ -84,6 +85,24 @@ describe("a worker's own rate", () => {
     await eventually(async () => (await done()).jobs.length === 9, { message: "all are recorded" })
     const { jobs } = await done()
     expect(jobs.every((job) => job.attempts <= 1 && job.retries === 0)).toBe(true)
+  })
+
+  test("keeps its slots where tasks expire that wait for it, while another one of them may start", async () => {
+    const { note } = counter()
+    const rated = actor("rated", { methods: { run: { rate: "2/s", run: note } } })
+    const { client } = await start([rated], { concurrency: 2, prefetch: 1 })
+    for (let round = 0; round < 2; round++) {
+      await (await client.submit("rated")).result({ timeout: 60 })
+      const late = await client.submitMany(Array.from({ length: 4 }, () => ({ task: "rated", ttl: 0.2 })))
+      await eventually(async () => (await client.control("put-off"))[0]?.value)
+      // When the thread goes on, the tasks have expired, and the rate lets one start.
+      block(700)
+      for (const each of late) if (!(each instanceof Error)) await client.job(each.id).outcome({ timeout: 60 })
+    }
+    const stats = async () => (await client.control("stats"))[0]?.value
+    await eventually(async () => expect.objectContaining({ inFlight: 0, room: 2 }).asymmetricMatch(await stats()), {
+      message: "the worker has room again",
+    })
   })
 
   test("can be changed and taken away while it runs", async () => {
