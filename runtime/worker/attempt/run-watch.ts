@@ -12,6 +12,11 @@ import type { HeldDeliveries, InFlight, Run } from "../in-flight.ts"
 const TICK_MS = 50
 /** A run that ends sooner is never reported as started; its final record is enough. */
 const MOMENT_MS = 150
+/**
+ * A limit within this time is taken back at once when its run ends: a handler that blocks the thread before the next tick would
+ * be judged by it.
+ */
+const NEAR_MS = 60_000
 /** Shortest time between two writes of a job's progress. */
 const PROGRESS_MS = 250
 
@@ -76,6 +81,18 @@ export class RunWatch {
     this.#running--
     // The timer ends with its next tick: starting one for each handler would cost more than the handler.
     if (this.#running === 0) this.#setDeadline(Number.POSITIVE_INFINITY)
+    else if (run.hardAt <= this.#deadline) this.#tellNext()
+  }
+
+  /** Tells the earliest limit of the runs that are left. One that is far away is left to the next tick, since this looks at all runs. */
+  #tellNext(): void {
+    const now = this.#clock.monotonic()
+    if (this.#deadline - now > NEAR_MS) return
+    this.#setDeadline(earliestLimit(this.#watched(), now))
+  }
+
+  #watched(): ReadonlyArray<InFlight> {
+    return this.#held.values().filter(({ run }) => run?.isWatched)
   }
 
   stop(): void {
@@ -91,7 +108,7 @@ export class RunWatch {
   }
 
   #tick(now: number): void {
-    const watched = this.#held.values().filter(({ run }) => run?.isWatched)
+    const watched = this.#watched()
     this.#running = watched.length
     if (watched.length === 0) {
       this.stop()

@@ -147,6 +147,14 @@ describe("limits", () => {
     expect(deadlines.at(-1)).toBe(1_000)
   })
 
+  test("the limit of a run that has ended does not hold for another that goes on", async () => {
+    const { end, runWith, watch, deadlines } = await start({ hard: 1_000 })
+    watch.began(runWith({ hard: 30_000 }))
+    expect(deadlines).toEqual([1_000])
+    end()
+    expect(deadlines).toEqual([1_000, 30_000])
+  })
+
   test("the limit of a run that has ended holds for no other that is still prepared", async () => {
     const { end, runWith, deadlines } = await start({ hard: 1_000 })
     runWith({ hard: 60_000 })
