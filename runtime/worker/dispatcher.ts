@@ -2,6 +2,7 @@
  * Dispatches a worker's deliveries, from the pull to the settlement: they wait in the buffer, run, and are settled. No
  * handler starts before the dispatcher is opened, or after it is closed.
  */
+import { AsyncLocalStorage } from "node:async_hooks"
 import { Batcher } from "../async/batcher.ts"
 import { type Clock, systemClock } from "../async/clock.ts"
 import { type Deferral, Deferrals } from "../cluster/deferrals.ts"
@@ -71,6 +72,11 @@ export class Dispatcher {
   readonly #limiter: Limiter
   readonly #deferralNotes: DeferralNotes
   readonly #firstDeferrals = new FirstDeferrals()
+  /**
+   * Calls something in the context in which the worker was made. A slot may become free in the context of a request that cancels a
+   * job, or of a handler, whose `AsyncLocalStorage` the next job must not see.
+   */
+  readonly #within = AsyncLocalStorage.snapshot()
   #pumping = false
   #opened = false
   #closed = false
@@ -334,7 +340,7 @@ export class Dispatcher {
           return
         }
         if (inFlight === ready) this.#limiter.grant(inFlight)
-        this.#executor.execute(inFlight)
+        this.#within(() => this.#executor.execute(inFlight))
       }
     } finally {
       this.#pumping = false
