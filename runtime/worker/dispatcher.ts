@@ -14,7 +14,7 @@ import { isTerminal } from "../protocol/state.ts"
 import type { AttemptEnd, AttemptStart, JobDelivery, StartAnswer } from "../transport/lift/transport.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
 import type { TimeLimits } from "./attempt/method-settings.ts"
-import { findSameTask } from "./attempt/parsed-delivery.ts"
+import { findSameTask, hasExpired } from "./attempt/parsed-delivery.ts"
 import { RunWatch } from "./attempt/run-watch.ts"
 import { Executor, type ExecutorOptions } from "./executor.ts"
 import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
@@ -128,9 +128,8 @@ export class Dispatcher {
       limitCapacity: () => buffer.limitCapacity,
       onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
       onReady: () => this.#pump(),
-      isOver: ({ task }) =>
-        task !== undefined &&
-        ((task.expires !== null && task.expires <= clock.transportNow()) || options.isRevoked(task)),
+      isOver: ({ task, delivery }) =>
+        task !== undefined && (hasExpired(task, delivery.fresh, clock.transportNow()) || options.isRevoked(task)),
       onOver: (inFlight) => {
         buffer.stopWaiting(inFlight, "buffered")
         this.#pump()

@@ -332,9 +332,11 @@ export const handedBack = (attempt: Attempt, stored: boolean, delayMs: number): 
 })
 
 const unclaimed = (attempt: Attempt, reason = "handed-back"): JobRecord => {
-  const { startedAt: _started, worker: _worker, progress: _progress, ...kept } = attempt.record
+  const { startedAt: _started, worker: _worker, progress: _progress, expiresAt, ...kept } = attempt.record
+  // A `ttl` is over once the job has started.
+  const expiry = expiresAt === undefined || attempt.task.own.ttlMs !== undefined ? undefined : { expiresAt }
   return {
-    ...step(kept, { at: attempt.now, state: "queued", reason }),
+    ...step({ ...kept, ...expiry }, { at: attempt.now, state: "queued", reason }),
     fence: attempt.fence,
     // The hand-back counts neither as an attempt nor as a claim.
     attempt: Math.max(0, attempt.record.attempt - 1),

@@ -4,6 +4,7 @@ import type { Unreadable } from "../../jobs/outcome/settlement.ts"
 import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
 import { type AddressedTask, isUndecodable, publishKey } from "../../protocol/message.ts"
 import { toProtocol2 } from "../../protocol/protocol1.ts"
+import { isExpired } from "../../protocol/time.ts"
 import type { JobDelivery } from "../../transport/lift/transport.ts"
 
 /** The task that a delivery carries. */
@@ -38,6 +39,13 @@ export const parseDelivery = (delivery: JobDelivery): Result.Result<ParsedDelive
   const placed = level === delivery.level ? posting.success : { ...posting.success, level: delivery.level }
   return Result.succeed({ task: parsed.success, posting: placed, level })
 }
+
+/**
+ * Whether a task may have expired. A `ttl` is over once the job has started: of a task that was delivered before only its record
+ * tells whether it has.
+ */
+export const hasExpired = ({ expires, own }: Task, fresh: boolean, now: number): boolean =>
+  isExpired(expires, now) && (fresh || own.ttlMs === undefined)
 
 const keyOf = (delivery: JobDelivery): string | undefined => {
   const task = parseDelivery(delivery)

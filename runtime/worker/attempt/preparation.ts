@@ -35,7 +35,7 @@ import { bodyRules, embedOf, invalidInput, readInput } from "./handler-input.ts"
 import { JobContext, type JobServices } from "./job-context.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
 import type { OutcomeDecider } from "./outcome-decider.ts"
-import { type ParsedDelivery, parseDelivery } from "./parsed-delivery.ts"
+import { hasExpired, type ParsedDelivery, parseDelivery } from "./parsed-delivery.ts"
 import { UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
 
 export interface PreparationOptions extends JobServices, FlowServices, UnknownTasksOptions {
@@ -158,7 +158,7 @@ export class Preparation {
       target,
       now,
       transportNow,
-      isOver: isExpired(task.expires, transportNow) || options.isRevoked(task),
+      isOver: hasExpired(task, delivery.fresh, transportNow) || options.isRevoked(task),
       isChanged: options.isChanged(posting.id),
       endsOnLoss: target.found && target.method.onLost === "fail" && !acksEarly(target.method),
     }
@@ -327,8 +327,9 @@ export class Preparation {
     let before = known ?? waiting
     const { task, posting } = parsed
     const options = this.#options
-    // The time to wait is over once the job has started; a worker that died does not make it wait again.
-    const hasWaited = (task.own.ttlMs !== undefined && before.attempt > 0) || before.reverts
+    // The time to wait is over once the job has started; a worker that died, or gave it back, does not make it wait again.
+    const hasStarted = () => before.attempt > 0 || before.timeline.some(({ state }) => state === "started")
+    const hasWaited = (task.own.ttlMs !== undefined && hasStarted()) || before.reverts
     if (isExpired(task.expires, candidate.transportNow) && !hasWaited)
       return new SettledWithoutRun(settlement.expired(this.#attempt(candidate, before)))
     if (options.isRevoked(task)) {

@@ -1,4 +1,5 @@
 /** The promises of a worker, on the memory transport. */
+import { AsyncLocalStorage } from "node:async_hooks"
 import { actor, Ignore, Reject } from "callboard"
 import { Effect, Schema } from "effect"
 import { describe, expect, test } from "vitest"
@@ -402,6 +403,28 @@ describe("cancelling", () => {
     expect((await job.find()).state).toBe("cancelled")
   })
 
+  test("the next job does not run in the context of the request that cancelled the one before, or in that of a handler", async () => {
+    const context = new AsyncLocalStorage<string>()
+    const began = Promise.withResolvers<void>()
+    const seen = actor("seen", {
+      methods: {
+        waits: (_input: unknown, job) => {
+          began.resolve()
+          return new Promise((resolve) => job.signal.addEventListener("abort", resolve))
+        },
+        enters: () => context.enterWith("handler"),
+        run: () => String(context.getStore()),
+      },
+    })
+    const { client } = await start([seen], { concurrency: 1 })
+    const waits = await client.submit("seen.waits")
+    await began.promise
+    const jobs = await Promise.all(["seen", "seen.enters", "seen"].map((task) => client.submit(task)))
+    await context.run("request", () => waits.cancel())
+    const [first, , last] = await Promise.all(jobs.map((job) => job.result(WAIT)))
+    expect([first, last]).toEqual(["undefined", "undefined"])
+  })
+
   test("a cancelled job runs again by hand, as its next run", async () => {
     const again = actor("again", { methods: { run: (_input: unknown, job) => job.run } })
     const { client } = await start([again])
@@ -577,5 +600,23 @@ describe("stopping", () => {
     hold = false
     await start([slow], { transport })
     expect(await observer.client.job(job.id).result(WAIT)).toBe(1)
+  })
+
+  test("a job that is handed back after its time to wait does not expire, since it has started", async () => {
+    const transport = `memory://${generateId()}`
+    let hold = true
+    const slow = actor("slow", { methods: { run: () => (hold ? new Promise(() => undefined) : "done") } })
+    const first = await start([slow], { transport })
+    const observer = await start([], { transport })
+    const began = performance.now()
+    const job = await first.client.submit("slow", { ttl: 0.5 })
+    const { client } = observer
+    await eventually(async () => (await client.job(job.id).find()).state === "started", { message: "it has started" })
+    await eventually(() => performance.now() - began > 2_000, { message: "its time to wait is over" })
+    await first.stop({ now: true })
+    expect((await client.job(job.id).find()).state).toBe("queued")
+    hold = false
+    await start([slow], { transport })
+    expect(await client.job(job.id).result(WAIT)).toBe("done")
   })
 })
