@@ -14,7 +14,7 @@ import { isTerminal } from "../protocol/state.ts"
 import type { AttemptEnd, AttemptStart, JobDelivery, StartAnswer } from "../transport/lift/transport.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
 import type { TimeLimits } from "./attempt/method-settings.ts"
-import { findSameTask, hasExpired } from "./attempt/parsed-delivery.ts"
+import { copiesIn, findSameTask, hasExpired } from "./attempt/parsed-delivery.ts"
 import { RunWatch } from "./attempt/run-watch.ts"
 import { Executor, type ExecutorOptions } from "./executor.ts"
 import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
@@ -190,6 +190,13 @@ export class Dispatcher {
   /** Accepts pulled deliveries. */
   accept(pulled: ReadonlyArray<JobDelivery>): void {
     if (pulled.length === 0) return
+    const copies = copiesIn(pulled)
+    if (copies.length > 0) {
+      // A broker may deliver two copies of a task together: the second finds the first among those that are here.
+      this.accept(pulled.filter((each) => !copies.includes(each)))
+      this.accept(copies)
+      return
+    }
     const deliveries = pulled
       .filter((delivery) => !this.#isAlreadyHeld(delivery))
       .map((delivery) => this.#firstDeferrals.markFresh(delivery))

@@ -69,3 +69,17 @@ export const findSameTask = <A extends { readonly delivery: JobDelivery }>(
 }
 
 const idOf = ({ message }: JobDelivery): unknown => (isUndecodable(message) ? undefined : message.headers["id"])
+
+/** The deliveries before which the list has one of the same job. A task that was never delivered before comes only once. */
+export const copiesIn = (deliveries: ReadonlyArray<JobDelivery>): ReadonlyArray<JobDelivery> => {
+  const again = deliveries.filter(({ fresh }) => !fresh)
+  if (again.length < 2) return []
+  const seen = new Set<unknown>()
+  return again.filter((delivery) => {
+    const id = idOf(delivery)
+    if (id === undefined) return false
+    const isCopy = seen.has(id)
+    seen.add(id)
+    return isCopy
+  })
+}
