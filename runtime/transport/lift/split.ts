@@ -15,6 +15,8 @@
  */
 import { postingOf } from "../../protocol/headers.ts"
 import { isUndecodable, type Message } from "../../protocol/message.ts"
+import { toProtocol2 } from "../../protocol/protocol1.ts"
+import { isTerminal } from "../../protocol/state.ts"
 import type {
   Capabilities,
   Commit,
@@ -30,7 +32,7 @@ import type { Known } from "../known.ts"
 import { checkCommit, checkPosting, TransportError } from "../mod.ts"
 import { answerTogether, tooFewAnswers } from "../plain-driver.ts"
 import { type Order, orderOfMessage } from "./attempt.ts"
-import { decodeContent, toPosting } from "./codec.ts"
+import { decodeContent, decodeStored, toPosting } from "./codec.ts"
 import { hash } from "./hash.ts"
 import { takeOnNews } from "./take.ts"
 
@@ -150,12 +152,16 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
       return [unique ? { ...guard, key: `${guard.id}/${nextFence()}` } : guard, { ...posting, due: PARKED }]
     })
 
+  const withdrawGuards = async (postings: ReadonlyArray<Posting>): Promise<void> => {
+    const guards = [...new Set(postings.map(guardId))]
+    await home.commit(guards.map((id) => ({ id, task: { kind: "withdraw" } }))).catch(() => undefined)
+  }
+
   /** Publishes tasks that the home has stored, and withdraws the guards of the ones that the broker has confirmed. */
   const send = async (postings: ReadonlyArray<Posting>): Promise<void> => {
     if (postings.length === 0) return
     const receipts = await queue.publish(postings).catch(() => [])
-    const guards = new Set(postings.flatMap((each, at) => (receipts[at]?.status === "stored" ? guardId(each) : [])))
-    await home.commit([...guards].map((id) => ({ id, task: { kind: "withdraw" } }))).catch(() => undefined)
+    await withdrawGuards(postings.filter((_, at) => receipts[at]?.status === "stored"))
   }
 
   const publishChecked = async (given: ReadonlyArray<Posting>) => {
@@ -164,14 +170,24 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const postings = given.map((posting) => ({ ...posting, message: structuredClone(posting.message) }))
     const tasks = postings.map((posting) => stored([posting], now))
     const receipts = (await home.publish(tasks.flat())).values()
+    const answers = tasks.map((each) => each.map(() => receipts.next().value ?? tooFew()))
     // The last task that is stored for a posting is the task itself.
-    const own = tasks.map((each) => each.map(() => receipts.next().value ?? tooFew()).at(-1) ?? tooFew())
+    const own = answers.map((each) => each.at(-1) ?? tooFew())
+    // The guard of a task that was there before is not needed, unless it was there before as well.
+    const needless = postings.filter((_, at) => {
+      const [guard, task] = answers[at] ?? []
+      return guard?.status === "stored" && task?.status === "duplicate"
+    })
+    if (needless.length > 0) await withdrawGuards(needless)
     await send(postings.filter((posting, each) => own[each]?.status === "stored" && !isLater(posting, now)))
     return own
   }
 
-  /** The order of each job's newest task in the home; `""` where there is none. */
-  const newestOf = async (jobs: ReadonlyArray<{ readonly id: string }>): Promise<ReadonlyArray<Order>> => {
+  /**
+   * The order of each job's newest task in the home; `""` where there is none. `undefined` where there is none although the
+   * record says that the job goes on: a home that is not atomic may have lost it between two steps.
+   */
+  const newestOf = async (jobs: ReadonlyArray<{ readonly id: string }>): Promise<ReadonlyArray<Order | undefined>> => {
     const known =
       jobs.length === 0
         ? []
@@ -179,7 +195,9 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
             jobs.map(({ id }) => id),
             "all",
           )
-    return known.map((each) => (each?.task === undefined ? "" : orderOfMessage(decodeContent(each.task.content))))
+    return known.map((each) =>
+      each?.task !== undefined ? orderOfMessage(decodeContent(each.task.content)) : goesOn(each) ? undefined : "",
+    )
   }
 
   const isNewest = async (mine: Held): Promise<boolean> => (await newestOf([mine]))[0] === orderOfMessage(mine.message)
@@ -188,7 +206,10 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
 
   const hold = (delivery: Delivery, from: string, of: string): Delivery => {
     const token = from + delivery.token
-    const message = from === HOME ? undefined : decodeContent(delivery.content)
+    const content = from === HOME ? undefined : decodeContent(delivery.content)
+    // A message of Celery's protocol 1 has its id in the body.
+    const read = content === undefined || isUndecodable(content) ? undefined : toProtocol2(content)
+    const message = read?._tag === "Success" ? read.success : content
     const id = message === undefined || isUndecodable(message) ? undefined : message.headers["id"]
     if (message !== undefined && !isUndecodable(message) && typeof id === "string" && id !== "") {
       held.set(token, { id, message, queue: of, isOurs: from === GUARDED || delivery.sequence > 0 })
@@ -269,13 +290,17 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
    * The posting by which the home delivers a task that is put off: a copy where the home has a task of the job, which is
    * that task or a later one. `undefined` where nothing is to come again: the message is no task, or it was withdrawn.
    */
-  const putOff = async (mine: Held, delay: number): Promise<Posting | undefined> => {
+  const putOff = async (
+    mine: Held,
+    { token, delay }: Extract<TaskEnd, { readonly kind: "release" }>,
+  ): Promise<Posting | undefined> => {
     const posting = postingOf(mine.message, mine.queue)
     const [newest] = await newestOf([mine])
     if (posting._tag === "Failure" || (newest === "" && mine.isOurs)) return undefined
     const now = homeNow()
     const made = toPosting(posting.success, now)
-    const key = `${made.key}/${nextFence()}`
+    // The same each time that it is tried, so that it is stored once.
+    const key = `${made.key}/${token}`
     return newest === "" ? { ...made, key, due: now + delay } : copyOf(made, guardId({ key }), now + delay)
   }
 
@@ -284,7 +309,12 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const asked: Commit = post === undefined ? rest : { ...rest, post: stored(post, now, commit.unique) }
     if (task === undefined || task.kind === "withdraw") return { commit, home: task ? { ...asked, task } : asked }
     const { token } = task
-    if (token.startsWith(HOME)) return { commit, home: { ...asked, task: { ...task, token: token.slice(1) } } }
+    if (token.startsWith(HOME)) {
+      // A home that is not atomic may have kept a task of an earlier attempt.
+      if (!home.capabilities.atomic && task.kind === "ack" && rest.record !== undefined)
+        return { commit, home: { ...asked, task: { kind: "withdraw" } }, end: task }
+      return { commit, home: { ...asked, task: { ...task, token: token.slice(1) } } }
+    }
     const mine = held.get(token)
     const withdrawing: Commit = { ...asked, task: { kind: "withdraw" } }
     const unchanged: Planned = { commit, ...(post || rest.record ? { home: asked } : {}), end: task }
@@ -297,8 +327,9 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
         : unchanged
     }
     if (token.startsWith(GUARDED) || task.delay <= 0) return unchanged
-    const [isMine] = await queue.extend([token.slice(1)])
-    const later = isMine && mine?.id === commit.id ? await putOff(mine, task.delay) : undefined
+    // Where the broker cannot be asked it gives the task back itself.
+    const [isMine] = await queue.extend([token.slice(1)]).catch(() => [])
+    const later = isMine && mine !== undefined ? await putOff(mine, task) : undefined
     if (later === undefined) return { ...unchanged, end: { ...task, delay: 0 } }
     // A task of another system may be larger than the home allows. Then it keeps its delivery until it is given back.
     if (later.frame.length > home.capabilities.maxTask) return unchanged
@@ -317,7 +348,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     }
     const mine = held.get(end.token)
     held.delete(end.token)
-    if (mine !== undefined && id !== undefined && mine.id !== id && end.kind === "ack") {
+    if (mine?.isOurs && id !== undefined && mine.id !== id && end.kind === "ack") {
       if (await isNewest(mine)) await home.commit([{ id: mine.id, task: { kind: "withdraw" } }])
     }
     const driver = end.token.startsWith(QUEUE) ? queue : home
@@ -425,6 +456,15 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
       closing.abort()
       await Promise.all([queue.close(), home.close()])
     },
+  }
+}
+
+/** Whether a record is stored by which the job has not ended. */
+const goesOn = (known: Known | undefined): boolean => {
+  try {
+    return known?.record !== undefined && !isTerminal(decodeStored(known.record).state)
+  } catch {
+    return false
   }
 }
 

@@ -1,11 +1,17 @@
 /** Queues of one transport and records of another keep the promises of a driver, and lose nothing between the two. */
 import { describe, expect, test, vi } from "vitest"
-import { plugin } from "../../../../../plugins/memory/mod.ts"
+import { placeOf, plugin } from "../../../../../plugins/memory/mod.ts"
 import { connectTransport } from "../../../../../runtime/connection/connect.ts"
 import { split } from "../../../../../runtime/transport/lift/split.ts"
-import type { ConnectOptions, Driver, Posting, QueuePlugin } from "../../../../../runtime/transport/mod.ts"
+import {
+  type ConnectOptions,
+  type Driver,
+  type Posting,
+  type QueuePlugin,
+  TransportError,
+} from "../../../../../runtime/transport/mod.ts"
 import { LeastBoard, leastDriver } from "../../../../kit/driver/least-driver.ts"
-import { driverPosting, idOf, messageOf, type PostingFields, recordOf } from "../../../../kit/driver/task.ts"
+import { bytes, driverPosting, idOf, messageOf, type PostingFields, recordOf } from "../../../../kit/driver/task.ts"
 import { MemoryQueues, memoryQueue } from "../../../../support/memory-queue.ts"
 
 const boards = new Map<string, MemoryQueues>()
@@ -35,6 +41,10 @@ const opened = async (namespace: string, guardMs?: number) => {
   }
   return { queues, driver, take }
 }
+
+/** Tasks in the records that are due later. */
+const scheduledOf = async (namespace: string): Promise<number> =>
+  (await placeOf(url, namespace).jobs.queues()).reduce((sum, { scheduled }) => sum + scheduled, 0)
 
 const job = (id: string, fields: Partial<PostingFields> = {}) => driverPosting({ id, queue: "a", ...fields })
 
@@ -141,6 +151,75 @@ describe("between queues and records", () => {
     await driver.commit([{ id: "one", task: { kind: "release", token: retry?.token ?? "", delay: 0 } }])
     const found = await take()
     expect(found && messageOf(found).headers["retries"]).toBe(1)
+  })
+
+  test("a task of Celery's protocol 1, whose id is in its body, is put off, too", async () => {
+    const { queues, driver, take } = await opened("protocol-1")
+    const body = bytes(JSON.stringify({ task: "tasks.add", id: "old", args: [1], kwargs: {}, retries: 0 }))
+    const properties = { content_type: "application/json", content_encoding: "utf-8" }
+    queues.add({ queue: "a", level: 0, message: { headers: {}, properties, body }, sequence: 0 })
+    const { token = "" } = (await take()) ?? {}
+    // The runtime finds no id in the headers, so that the name of the attempt stands in.
+    await driver.commit([{ id: "a1a0a0.1.0", task: { kind: "release", token, delay: 300 } }])
+    expect(await take(0)).toBeUndefined()
+    expect(await take()).toMatchObject({ queue: "a" })
+  })
+
+  test("a task whose putting off is tried again, since the answer was lost, is stored once", async () => {
+    const home = await plugin.connect(url, options("put-off-again"))
+    const { commit } = home
+    let lost = 2
+    vi.spyOn(home, "commit").mockImplementation(async (commits) => {
+      const answers = await commit.call(home, commits)
+      if (!commits.some(({ post }) => post) || lost-- <= 0) return answers
+      const error = new TransportError("unavailable", "no answer", { outcome: "unknown" })
+      return commits.map(() => ({ status: "failed" as const, error }))
+    })
+    const queues = boardOf("put-off-again")
+    const driver = await split(memoryQueue(queues, { lease: 30_000 }), home)
+    await driver.publish([job("one")])
+    const [delivery] = (
+      await driver.take({ queues: ["a"], max: 1, wait: 5_000, rotate: false }, new AbortController().signal)
+    ).deliveries
+    const end = { kind: "release", token: delivery?.token ?? "", delay: 60_000 } as const
+    for (let tried = 0; tried < 3; tried++) await driver.commit([{ id: "one", task: end }])
+    // The parked task, and one copy of it.
+    expect(await scheduledOf("put-off-again")).toBe(2)
+    await driver.close()
+  })
+
+  test("a task that is published again comes once, although its message was taken before", async () => {
+    const { driver, take } = await opened("published-twice", 300)
+    await driver.publish([job("one")])
+    expect(await take()).toMatchObject({ queue: "a" })
+    expect(await driver.publish([job("one")])).toEqual([{ status: "duplicate" }])
+    expect(await take(800)).toBeUndefined()
+  })
+
+  test("a message of another system that is no task takes away no task of a job with its id", async () => {
+    const { queues, driver, take } = await opened("no-task")
+    await driver.publish([job("one")])
+    const { message } = job("one")
+    queues.add({ queue: "a", level: 9, message: { ...message, headers: { id: "one" } }, sequence: 0 })
+    const { token = "" } = (await take()) ?? {}
+    await driver.commit([{ id: "dead", record: recordOf(job("dead"), "failed"), task: { kind: "ack", token } }])
+    const found = await take()
+    expect(found && idOf(found)).toBe("one")
+  })
+
+  test("while the broker is away an outcome is stored, although another task is put off in the same batch", async () => {
+    const { queues, driver, take } = await opened("away")
+    await driver.publish([job("one"), job("two")])
+    const [one, two] = [await take(), await take()]
+    queues.isAway = true
+    const record = recordOf(job("one"), "succeeded")
+    const answers = await driver.commit([
+      { id: "one", record, task: { kind: "ack", token: one?.token ?? "" } },
+      { id: "two", task: { kind: "release", token: two?.token ?? "", delay: 1_000 } },
+    ])
+    expect(answers.map(({ status }) => status)).toEqual(["committed", "committed"])
+    expect((await driver.read(["one"], "record"))[0]?.record).toEqual(record.bytes)
+    queues.isAway = false
   })
 
   test("what is due later is kept by the records alone, and never asks the broker", async () => {
