@@ -4,6 +4,7 @@
  * another transport has received, it notifies that one: a worker extends leases from a thread of its own, and its main
  * thread would otherwise consider the tasks lost.
  */
+import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { listAt, numberAt } from "../connection/answers.ts"
 import type { Link } from "../connection/link.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
@@ -60,20 +61,16 @@ export class Leases {
     for (const token of ours) if (token !== undefined) acks.add(token, IN_PROGRESS)
     const unanswered = await acks.finish()
     const elsewhere = new Map<string, Array<number>>()
-    const kept = ours.map((token) => {
-      if (token === undefined) return false
-      const error = unanswered.get(token.consumer)
-      // When the consumer was deleted, its tasks are delivered anew and none of these deliveries has its task any more.
-      // A lost connection says nothing about that.
-      if (error !== undefined && (error.outcome !== "none" || !link.connected)) throw error
-      if (error !== undefined) return false
+    const extended = (token: Token): void => {
       tracker.extend(token, start)
       const { nonce, number } = token
       if (!tracker.isOwn(token)) elsewhere.set(nonce, [...(elsewhere.get(nonce) ?? []), number])
-      return true
-    })
-    for (const [nonce, numbers] of elsewhere) this.#tell(nonce, { at: start, numbers })
-    return kept
+    }
+    try {
+      return keptOf(ours, unanswered, link.connected, extended)
+    } finally {
+      for (const [nonce, numbers] of elsewhere) this.#tell(nonce, { at: start, numbers })
+    }
   }
 
   #tell(nonce: string, extended: Extended): void {
@@ -88,6 +85,30 @@ export class Leases {
     // is asked.
     return tracker.isOwn(token) || (await tasks.at(token.seq)) !== undefined
   }
+}
+
+/**
+ * Which deliveries have their task still, after `unanswered` of their consumers did not reply. Calls `extended` with each of these,
+ * and fails afterwards, so that a consumer that does not answer costs the deliveries of no other their leases.
+ */
+export const keptOf = (
+  tokens: ReadonlyArray<Token | undefined>,
+  unanswered: ReadonlyMap<string, TransportError>,
+  isConnected: boolean,
+  extended: (token: Token) => void,
+): ReadonlyArray<boolean> => {
+  let failure: TransportError | undefined
+  const kept = tokens.map((token) => {
+    const error = token && unanswered.get(token.consumer)
+    // When the consumer was deleted, its tasks are delivered anew and none of these deliveries has its task any more.
+    // A lost connection says nothing about that.
+    if (error !== undefined && (error.outcome !== "none" || !isConnected)) failure ??= error
+    if (token === undefined || error !== undefined) return false
+    extended(token)
+    return true
+  })
+  if (failure !== undefined) throw failure
+  return kept
 }
 
 const decoder = new TextDecoder()

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest"
 import type { Token } from "../../../../plugins/nats/queue/delivery.ts"
-import { DeliveryTracker } from "../../../../plugins/nats/queue/lease.ts"
+import { DeliveryTracker, keptOf } from "../../../../plugins/nats/queue/lease.ts"
+import { TransportError } from "../../../../runtime/transport/mod.ts"
 
 const LEASE = 1_000
 const NONCE = "nonce0"
@@ -50,4 +51,24 @@ test("however many deliveries there are, in whatever order they end, those that 
   for (const { number } of [...all, later]) tracker.extendOwn(number, now + LEASE)
   const extended = [...all, later].filter(({ until }) => until === now + 2 * LEASE)
   expect(extended.map(({ number }) => number)).toEqual([7, 307, 607, 907, 1_001])
+})
+
+test("a consumer that does not answer costs no delivery of another one its lease", () => {
+  const now = Date.now()
+  const [silent, deleted, other] = [
+    arrived(1, 1, now),
+    { ...arrived(2, 2, now), consumer: "deleted" },
+    arrived(3, 3, now),
+  ]
+  const answers = { ...other, consumer: "answers" }
+  const extended: Array<Token> = []
+  const unanswered = new Map([
+    ["lane", new TransportError("unavailable", "no answer", { outcome: "unknown" })],
+    ["deleted", new TransportError("unavailable", "there is no such consumer")],
+  ])
+  const keep = (tokens: ReadonlyArray<Token | undefined>) =>
+    keptOf(tokens, unanswered, true, (token) => extended.push(token))
+  expect(() => keep([silent, deleted, answers])).toThrow("no answer")
+  expect(extended).toEqual([answers])
+  expect(keep([deleted, undefined, answers])).toEqual([false, false, true])
 })
