@@ -106,7 +106,9 @@ export const inLanes = async <In, Out>(
 
 /** Whether a value can be awaited: anything with a method `then`. */
 export const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
-  typeof value === "object" && value !== null && "then" in value && typeof value.then === "function"
+  ((typeof value === "object" && value !== null) || typeof value === "function") &&
+  "then" in value &&
+  typeof value.then === "function"
 
 /** Most values that {@link latest} holds for a reader. Where it is too slow, the oldest one is dropped. */
 const BUFFER = 1_000

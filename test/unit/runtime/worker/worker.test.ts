@@ -16,6 +16,8 @@ describe("dispatch", () => {
       hello: { params: ["name"], run: ({ name }: { name: string }) => `hello ${name}` },
       effect: () => Effect.succeed("from an effect"),
       promise: async () => "from a promise",
+      // A query builder may be a function that can be awaited.
+      callable: () => Object.assign(() => undefined, { then: (done: (value: string) => void) => done("from a query") }),
     },
   })
 
@@ -26,6 +28,7 @@ describe("dispatch", () => {
     ["greet.hello", { args: ["ada"] }, "hello ada"],
     ["greet.effect", {}, "from an effect"],
     ["greet.promise", {}, "from a promise"],
+    ["greet.callable", {}, "from a query"],
   ])("%s with %j runs the method that the headers name", async (task, fields, result) => {
     const { client } = await start([greet])
     expect(await (await client.submit(task, fields)).result(WAIT)).toBe(result)
