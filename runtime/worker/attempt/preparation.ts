@@ -328,8 +328,7 @@ export class Preparation {
     const { task, posting } = parsed
     const options = this.#options
     // The time to wait is over once the job has started; a worker that died, or gave it back, does not make it wait again.
-    const hasStarted = () => before.attempt > 0 || before.timeline.some(({ state }) => state === "started")
-    const hasWaited = (task.own.ttlMs !== undefined && hasStarted()) || before.reverts
+    const hasWaited = (task.own.ttlMs !== undefined && hasStarted(before)) || before.reverts
     if (isExpired(task.expires, candidate.transportNow) && !hasWaited)
       return new SettledWithoutRun(settlement.expired(this.#attempt(candidate, before)))
     if (options.isRevoked(task)) {
@@ -444,3 +443,7 @@ export class Preparation {
     }
   })
 }
+
+/** Whether an attempt of the job's run has begun, also one that was given back and does not count. */
+const hasStarted = ({ attempt, run, timeline }: JobRecord): boolean =>
+  attempt > 0 || timeline.some((each) => each.run === run && each.state === "started")
