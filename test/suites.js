@@ -34,6 +34,15 @@ export const interopTests = [...withCelery, ...scenarios, "test/chaos/chaos.test
 const starters =
   /\b(startNats|startNatsCluster|driversOnNats|startPostgres|spawnProcess|spawnScript|makeProject|onEveryBoard|sharedBoards|runConformance)\b|node:child_process|kit\/(mod|conformance|run|driver\/run)\.ts/
 
+/** Matches files that run the conformance kit. */
+const kits =
+  /kit\/(mod|conformance|run|driver\/run|mutants|driver\/mutants)\.ts|amqp-kit\.ts|\b(runConformance|driversOnNats)\b/
+
+/** Tests of what runs side by side, in the contract of transports: one that fails now and then may have seen a race. */
+export const raceTests = allFiles.filter(
+  (file) => file.startsWith("test/unit/runtime/transport/") || kits.test(readFileSync(join(root, file), "utf8")),
+)
+
 /** Tests that mostly wait for intervals of real time: each text is a part of the file's path. */
 const waiting = [
   "test/scenarios/",

@@ -14,7 +14,17 @@ export const resultsFile = "CALLBOARD_TEST_PROGRESS"
  *   | { finished: true, errors: string[] }} Line
  */
 
-/** @typedef {{ passed: number, failures: string[], missing: string[] }} Results */
+/**
+ * A file in which something failed, and which may pass when it is run again. `text` is all that its first failure said.
+ *
+ * @typedef {{ file: string, passed: number, failures: string[], text: string }} Doubtful
+ */
+
+/**
+ * What is in doubt counts neither as passed nor as failed.
+ *
+ * @typedef {{ passed: number, failures: string[], doubtful: Doubtful[], missing: string[] }} Results
+ */
 
 /**
  * @param {string} text the lines; the last one may have been cut
@@ -27,19 +37,28 @@ export function readResults(text, root, how) {
   const open = new Set()
   /** @type {Set<string>} */
   const untouched = new Set()
-  /** @type {Set<string>} */
-  const failed = new Set()
+  /** `tests`: whether the file was loaded. @type {Map<string, Doubtful & { tests: boolean }>} */
+  const files = new Map()
   /** @type {Results} */
-  const results = { passed: 0, failures: [], missing: [] }
+  const results = { passed: 0, failures: [], doubtful: [], missing: [] }
+  /** @type {string[]} */
+  const outside = []
   let finished = false
 
-  /** @param {string} file @param {string} what */
-  const fail = (file, what) => {
-    failed.add(file)
-    results.failures.push(`${file}${what}`)
-  }
   /** @param {string} name */
   const short = (name) => (name.startsWith(root) ? name.slice(root.length) : name)
+  /** @param {string} file */
+  const of = (file) => {
+    const known = files.get(file) ?? { file, passed: 0, failures: [], text: "", tests: false }
+    files.set(file, known)
+    return known
+  }
+  /** @param {string} file @param {string} what @param {readonly string[]} errors */
+  const fail = (file, what, errors = []) => {
+    const failed = of(file)
+    failed.text ||= errors.join("\n")
+    failed.failures.push(`${short(file)}${what}`)
+  }
   /** @param {readonly string[]} errors */
   const firstLine = (errors) => errors[0]?.split("\n")[0] ?? ""
 
@@ -50,29 +69,42 @@ export function readResults(text, root, how) {
       for (const [found] of line.errors.join("\n").matchAll(/missing server: .*/g)) results.missing.push(found)
     }
     if ("files" in line) {
-      for (const file of line.files) untouched.add(short(file))
+      for (const file of line.files) untouched.add(file)
     } else if ("begun" in line) {
-      open.add(short(line.begun))
-      untouched.delete(short(line.begun))
+      open.add(line.begun)
+      untouched.delete(line.begun)
     } else if ("test" in line) {
-      if (line.state === "passed") results.passed++
-      else if (line.state === "failed") fail(short(line.file), ` > ${line.test}: ${firstLine(line.errors)}`)
-      else fail(short(line.file), ` > ${line.test}: ${line.state}, not run`)
+      of(line.file).tests = true
+      if (line.state === "passed") of(line.file).passed++
+      else if (line.state === "failed") fail(line.file, ` > ${line.test}: ${firstLine(line.errors)}`, line.errors)
+      else fail(line.file, ` > ${line.test}: ${line.state}, not run`)
     } else if ("ended" in line) {
-      const file = short(line.ended)
+      const file = line.ended
       open.delete(file)
       untouched.delete(file)
-      if (!line.ok && !failed.has(file)) fail(file, `: ${firstLine(line.errors) || "failed outside of its tests"}`)
+      // A hook that failed has the tests skipped that it is for.
+      of(file).text ||= line.errors.join("\n")
+      if (!line.ok && of(file).failures.length === 0)
+        fail(file, `: ${firstLine(line.errors) || "failed outside of its tests"}`)
     } else {
       finished = true
-      for (const error of line.errors) results.failures.push(`outside of tests: ${firstLine([error])}`)
+      for (const error of line.errors) outside.push(`outside of tests: ${firstLine([error])}`)
     }
   }
 
   if (!finished) {
     for (const file of open) fail(file, `: not finished (${how})`)
-    if (untouched.size > 0) results.failures.push(`not begun (${how}): ${[...untouched].join(", ")}`)
+    if (untouched.size > 0) outside.push(`not begun (${how}): ${[...untouched].map(short).join(", ")}`)
   }
-  if (results.passed + results.failures.length === 0) results.failures.push(`no tests were found (${how})`)
+  for (const { tests, ...result } of files.values()) {
+    // A file that cannot be loaded is no flake, and what was ended before its end has no result to compare with.
+    if (finished && tests && result.failures.length > 0) results.doubtful.push(result)
+    else {
+      results.passed += result.passed
+      results.failures.push(...result.failures)
+    }
+  }
+  results.failures.push(...outside)
+  if (files.size === 0 && results.failures.length === 0) results.failures.push(`no tests were found (${how})`)
   return results
 }

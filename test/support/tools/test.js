@@ -6,8 +6,9 @@
  * with Celery.
  *
  * A stage that is not made of tests counts as one. A test that was skipped or is to be written counts as failed, and so
- * does anything that went wrong outside of a test. A run that is ended by its limit or a signal reports what ran, and
- * names the files that it had not finished. Plain JavaScript, because it also says that Bun is missing.
+ * does anything that went wrong outside of a test. A file in which a test failed is run once more, alone, after everything
+ * else: see `flakes.js`. A run that is ended by its limit or a signal reports what ran, and names the files that it had
+ * not finished. Plain JavaScript, because it also says that Bun is missing.
  */
 
 import { spawn } from "node:child_process"
@@ -17,8 +18,9 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
 import { findRuntime } from "../../../runtime/cli/runtimes.js"
-import { denoTests, testFiles } from "../../suites.js"
+import { denoTests, raceTests, testFiles } from "../../suites.js"
 import { findDeno, withDeno } from "./deno.js"
+import { runAgain } from "./flakes.js"
 import { readResults, resultsFile } from "./results.js"
 
 const root = fileURLToPath(new URL("../../..", import.meta.url))
@@ -33,7 +35,12 @@ const { values: options, positionals } = parseArgs({
   },
 })
 
-/** @typedef {{ passed: number, failures: string[] }} Outcome */
+/** @typedef {import("./flakes.js").Repeatable} Repeatable */
+
+/** @typedef {{ passed: number, failures: string[], doubtful: Repeatable[] }} Outcome */
+
+/** The outcome of what is not made of tests. @param {string[]} failures @returns {Outcome} */
+const plain = (...failures) => ({ passed: failures.length === 0 ? 1 : 0, failures, doubtful: [] })
 
 /** Missing programs, a line for each. @type {Set<string>} */
 const missing = new Set()
@@ -108,16 +115,17 @@ function run(command, args, { env = environment, show = false, errors = show ? "
 async function check(what, args) {
   const { ok, how, output } = await run(process.execPath, args)
   process.stdout.write(output)
-  return ok ? { passed: 1, failures: [] } : { passed: 0, failures: [`${what}: ${how}`] }
+  return ok ? plain() : plain(`${what}: ${how}`)
 }
 
 /**
  * @param {string} runtime
  * @param {string} command
  * @param {readonly string[]} args
+ * @param {readonly string[]} files parts of the paths of the files to run; all by default
  * @returns {Promise<Outcome>}
  */
-async function vitest(runtime, command, args) {
+async function vitest(runtime, command, args, files = []) {
   const work = mkdtempSync(join(tmpdir(), "callboard-test-"))
   const file = join(work, "progress")
   writeFileSync(file, "")
@@ -126,12 +134,25 @@ async function vitest(runtime, command, args) {
     const reporters = ["--reporter=default", "--reporter=./test/support/tools/progress.js"]
     // Only one of the two runs prints its progress, since the lines of both would mix.
     const show = runtime === "bun" || !wanted.includes("bun")
-    const { ok, how, output } = await run(command, [...args, ...reporters], { env, show })
+    const { ok, how, output } = await run(command, [...args, ...files, ...reporters], { env, show })
     process.stdout.write(output)
-    const { passed, failures, missing: servers } = readResults(readFileSync(file, "utf8"), root, how)
+    const { passed, failures, doubtful, missing: servers } = readResults(readFileSync(file, "utf8"), root, how)
     for (const line of servers) missing.add(line)
-    if (!ok && failures.length === 0) failures.push(`errors outside of tests, see above (${how})`)
-    return { passed, failures: failures.map((failure) => `${runtime}: ${failure}`) }
+    if (!ok && failures.length + doubtful.length === 0) failures.push(`errors outside of tests, see above (${how})`)
+    /** @param {string} failure */
+    const named = (failure) => `${runtime}: ${failure}`
+    return {
+      passed,
+      failures: failures.map(named),
+      doubtful: doubtful.map((each) => ({
+        ...each,
+        failures: each.failures.map(named),
+        again: () => {
+          process.stdout.write(`\n== again: ${runtime}: ${each.file}\n`)
+          return vitest(runtime, command, args, [each.file])
+        },
+      })),
+    }
   } finally {
     rmSync(work, { recursive: true, force: true })
   }
@@ -149,6 +170,7 @@ function sum(outcomes) {
   return {
     passed: outcomes.reduce((total, { passed }) => total + passed, 0),
     failures: outcomes.flatMap(({ failures }) => failures),
+    doubtful: outcomes.flatMap(({ doubtful }) => doubtful),
   }
 }
 
@@ -198,39 +220,39 @@ const stages = {
     ]),
   bun: async () => {
     await preparedOnce()
-    if (bun === undefined) return { passed: 0, failures: ["bun: not run"] }
+    if (bun === undefined) return plain("bun: not run")
     return vitest("bun", bun, [...vitestRun, "--exclude", `${packageTests}*`, "--exclude", `${chaosTests}/**`])
   },
   unit: async () => {
     const found = findRuntime("bun")?.path
-    if (found === undefined) return { passed: 0, failures: ["unit: no bun — run npm install"] }
+    if (found === undefined) return plain("unit: no bun — run npm install")
     return vitest("unit", found, ["node_modules/vitest/vitest.mjs", "run", "--config", "test/vitest.unit.config.ts"])
   },
   chaos: async () => {
     await preparedOnce()
-    if (bun === undefined) return { passed: 0, failures: ["chaos: not run"] }
-    return vitest("chaos", bun, [...vitestRun, chaosTests])
+    if (bun === undefined) return plain("chaos: not run")
+    return vitest("chaos", bun, vitestRun, [chaosTests])
   },
   package: async () => {
     await preparedOnce()
-    if (bun === undefined) return { passed: 0, failures: ["package: not run"] }
-    return vitest("package", bun, [...vitestRun, packageTests])
+    if (bun === undefined) return plain("package: not run")
+    return vitest("package", bun, vitestRun, [packageTests])
   },
   scenarios: async () => {
     await preparedOnce()
-    if (bun === undefined) return { passed: 0, failures: ["scenarios: not run"] }
+    if (bun === undefined) return plain("scenarios: not run")
     const args = ["node_modules/vitest/vitest.mjs", "run", "--config", "test/vitest.scenarios.config.ts"]
     return vitest("scenarios", bun, args)
   },
   page: async () => {
     await preparedOnce()
-    if (bun === undefined) return { passed: 0, failures: ["page: not run"] }
+    if (bun === undefined) return plain("page: not run")
     const args = ["node_modules/vitest/vitest.mjs", "run", "--config", "test/vitest.page.config.ts"]
     return sum([await typesOf("test/page"), await vitest("page", bun, args)])
   },
   interop: async () => {
     await preparedOnce()
-    if (bun === undefined) return { passed: 0, failures: ["interop: not run"] }
+    if (bun === undefined) return plain("interop: not run")
     return vitest("interop", bun, [
       "node_modules/vitest/vitest.mjs",
       "run",
@@ -240,11 +262,14 @@ const stages = {
   },
   deno: async () => {
     await preparedOnce()
-    if (environment.DENO_NO_UPDATE_CHECK === undefined) return { passed: 0, failures: ["deno: not run"] }
+    if (environment.DENO_NO_UPDATE_CHECK === undefined) return plain("deno: not run")
     const empty = denoTests.filter((part) => !testFiles.some((file) => file.includes(part)))
-    const args = ["run", "-A", "--node-modules-dir=manual", ...vitestRun, ...denoTests]
-    const { passed, failures } = await vitest("deno", "deno", args)
-    return { passed, failures: [...failures, ...empty.map((part) => `deno: no test file is called ${part}…`)] }
+    const args = ["run", "-A", "--node-modules-dir=manual", ...vitestRun]
+    const outcome = await vitest("deno", "deno", args, denoTests)
+    return {
+      ...outcome,
+      failures: [...outcome.failures, ...empty.map((part) => `deno: no test file is called ${part}…`)],
+    }
   },
 }
 
@@ -259,26 +284,30 @@ if (unknown.length > 0) {
   process.exit(2)
 }
 
-let passed = 0
-/** @type {string[]} */
-const failures = []
+/** @type {Outcome[]} */
+const outcomes = []
 /** @param {string} name */
 const runStage = async (name) => {
   const start = performance.now()
-  const outcome = (await stages[name]?.()) ?? { passed: 0, failures: [] }
-  passed += outcome.passed
-  failures.push(...outcome.failures)
+  const outcome = (await stages[name]?.()) ?? plain()
+  outcomes.push(outcome)
+  const all = [outcome, ...outcome.doubtful]
+  const passed = all.reduce((total, each) => total + each.passed, 0)
+  const failed = all.reduce((total, each) => total + each.failures.length, 0)
   const seconds = ((performance.now() - start) / 1000).toFixed(1)
-  process.stdout.write(`== ${name}: ${outcome.passed} passed, ${outcome.failures.length} failed in ${seconds} s\n`)
+  process.stdout.write(`== ${name}: ${passed} passed, ${failed} failed in ${seconds} s\n`)
 }
 // The stages run side by side, since tests mostly wait. Chaos, the browser and the installation keep both cores busy by themselves:
 // they come after the others, one at a time.
 await Promise.all(wanted.filter((name) => !rare.includes(name)).map(runStage))
 for (const name of wanted.filter((each) => rare.includes(each))) await runStage(name)
 
+const first = sum(outcomes)
+const second = await runAgain(first.doubtful, raceTests, first.failures.length)
+const failures = [...first.failures, ...second.failures]
+const lines = [...second.flakes.map((flake) => `flaky: ${flake}`), ...missing]
 if (failures.length > 0) process.stdout.write(`\n${failures.join("\n")}\n`)
-process.stdout.write(
-  `\n${[...missing].map((line) => `${line}\n`).join("")}${passed} passed, ${failures.length} failed\n`,
-)
+if (lines.length > 0) process.stdout.write(`\n${lines.join("\n")}\n`)
+process.stdout.write(`\n${first.passed + second.passed} passed, ${failures.length} failed\n`)
 // A handle that a test has left open must not keep this process alive; all results are printed by now.
 process.exit(failures.length === 0 ? 0 : 1)
