@@ -2,7 +2,6 @@
  * The directory: the workers that are alive and the actors that they serve, as store entries with a time to live. A
  * submitter looks up there to which queue the tasks of an actor go.
  */
-import { hostname } from "node:os"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
@@ -55,6 +54,10 @@ export const MOST_RUNNING = 100
 export const WorkerDescription = Schema.Struct({
   name: Schema.String,
   pid: Schema.Int,
+  /** Within which its process id counts: a digest of the boot and the PID namespace; absent where they are not known. */
+  pidSpace: Schema.optionalKey(Schema.String),
+  /** Distinguishes it from every other worker, also of the same name. */
+  instance: Schema.optionalKey(Schema.String),
   host: Schema.String,
   version: Schema.String,
   queues: Schema.Array(Schema.String),
@@ -146,19 +149,6 @@ export const listActors = async (store: Store): Promise<ReadonlyArray<ActorDescr
 /** Whether a worker lists a method among those that it serves. One of an older version lists only its actors. */
 export const serves = ({ actors, methods }: WorkerDescription, { actor, meth }: Target): boolean =>
   actors.includes(actor) && (methods === undefined || methods.includes(`${actor}.${meth ?? DEFAULT_METHOD}`))
-
-/** Whether the process of a worker is known to be gone. Of a worker on another machine that is not known: false. */
-export const isDead = ({ host, pid, startedAt }: WorkerDescription): boolean => {
-  if (host !== hostname()) return false
-  // In a container that was started again, this process has the pid of the worker before it.
-  if (pid === process.pid) return Date.parse(startedAt) < performance.timeOrigin
-  try {
-    process.kill(pid, 0)
-    return false
-  } catch (cause) {
-    return cause instanceof Error && "code" in cause && cause.code === "ESRCH"
-  }
-}
 
 /**
  * What workers have written about the method of a task; `undefined` where none serves it under this name. Fails as the store

@@ -6,7 +6,8 @@
 import type { Connection } from "../connection/connection.ts"
 import type { Task } from "../protocol/headers.ts"
 import { resolveName } from "../protocol/name.ts"
-import { HEARTBEAT_MS, isDead, listWorkers, MOST_RUNNING, serves, type WorkerDescription } from "./directory.ts"
+import { HEARTBEAT_MS, listWorkers, MOST_RUNNING, serves, type WorkerDescription } from "./directory.ts"
+import { isDead } from "./worker-process.ts"
 
 export interface PeerWorkersOptions {
   readonly connection: Pick<Connection, "jobs" | "store">

@@ -134,8 +134,8 @@ export const ConfigSchema = Schema.Struct({
   name: Schema.optionalKey(
     OwnName.annotate(
       about("Name of the worker, unique among those that are alive", {
-        default: "`<host>-<pid>`",
-        here: () => `${hostname()}-<pid>`,
+        default: "`<host>-<random>`",
+        here: () => `${hostname()}-<random>`,
         read: "text",
         flag: "-n, --name <name>",
       }),

@@ -45,8 +45,8 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   /** Stops after this long without a job. Defaults to never. */
   readonly maxIdle?: DurationInput
   /**
-   * Name of the worker, 1–255 characters; unique among live ones. Defaults to `<host>-<pid>`, and `<host>-<pid>-2` for the
-   * second of a process.
+   * Name of the worker, 1–255 characters; unique among live ones. Defaults to the host's name and six
+   * random digits: `web-3f09ac`.
    */
   readonly name?: string
   /**

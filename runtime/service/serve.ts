@@ -1,8 +1,8 @@
 /** `serve()`: worker and HTTP in one process, stopped by signals. `bun run service.ts` is a complete service. */
-import { hostname } from "node:os"
 import { describeActor } from "../actor/actor.ts"
 import type { CelerySideOptions } from "../celery/side.ts"
 import { Client } from "../client/client.ts"
+import { newWorkerName } from "../cluster/worker-process.ts"
 import { type ConnectSettings, displayUrl, leaseOf, openConnection } from "../connection/connect.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
@@ -62,7 +62,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       : hostLog(options.log, levels)
   const actors = options.actors ?? []
   const target = options.transport ?? DEFAULTS.transport
-  const name = options.name ?? nextName()
+  const name = options.name ?? newWorkerName()
   const descriptions = actors.map(describeActor)
   const { taskNames } = settings
   const tracing = await openTracing(options)
@@ -209,14 +209,6 @@ const startAmongCelery = async (
 }
 
 const STUCK = "this worker is stuck: handlers that go on after their jobs were decided hold all of its slots"
-
-let named = 0
-
-/** Two workers of one name would overwrite each other's entry in the list of workers, and delete it. */
-const nextName = (): string => {
-  named++
-  return `${hostname()}-${process.pid}${named === 1 ? "" : `-${named}`}`
-}
 
 /**
  * The lease thread opens the transport a second time. That is possible with a URL of a built-in plugin whose transport reaches

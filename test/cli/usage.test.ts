@@ -226,7 +226,7 @@ test("doctor shows what a default comes to", async () => {
   const valueOf = (name: string) => settings.find(({ setting }) => setting === name)?.value
   expect(Number(valueOf("concurrency"))).toBeGreaterThanOrEqual(4)
   expect(valueOf("log.format")).toBe("logfmt")
-  expect(valueOf("name")).toBe(`${hostname()}-<pid>`)
+  expect(valueOf("name")).toBe(`${hostname()}-<random>`)
 })
 
 test("colours by flag, variable and file, of tables and of pretty log lines, and never of logfmt", async () => {

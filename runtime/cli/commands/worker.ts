@@ -1,10 +1,10 @@
 /** The commands that run until a signal stops them: `callboard worker`, `serve` and `dev`. */
 import { existsSync } from "node:fs"
-import { hostname } from "node:os"
 import { resolve } from "node:path"
 import { type Command, Option } from "commander"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { discoverActors } from "../../actor/discover.ts"
+import { newWorkerName } from "../../cluster/worker-process.ts"
 import { configPaths } from "../../config/file.ts"
 import type { HttpServer } from "../../http/server.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
@@ -75,7 +75,7 @@ const processesOf = ({ config }: Invocation): number => config.processes ?? DEFA
 /** Runs the supervisor of a pool, which starts the workers and starts them again when they are killed. */
 const supervise = async (invocation: Invocation, servesHttp: boolean): Promise<void> => {
   const { config } = invocation
-  const name = config.name ?? `${hostname()}-${process.pid}`
+  const name = config.name ?? newWorkerName()
   const pool = new WorkerPool({
     count: processesOf(invocation),
     argumentsOf: (member) => ["--name", `${name}-${member}`],

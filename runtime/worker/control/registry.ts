@@ -2,18 +2,17 @@
  * This worker's entries in the directory: its name, and what it does, for as long as it sends heartbeats. A name
  * belongs to one living worker.
  */
-import { hostname } from "node:os"
 import {
   ACTOR_REFRESH_MS,
   type ActorDescription,
   actorEntries,
   HEARTBEAT_MS,
-  isDead,
   listWorkers,
   WORKER_TTL_MS,
   WORKERS,
   type WorkerDescription,
 } from "../../cluster/directory.ts"
+import { isDead, isThisProcess } from "../../cluster/worker-process.ts"
 import { CallboardError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
 import type { Revision, Store } from "../../transport/store.ts"
@@ -42,8 +41,6 @@ export class Registry {
   #actorsAt = Number.NEGATIVE_INFINITY
   #timer: ReturnType<typeof setInterval> | undefined
   #ended = false
-  /** Whether this worker's entry may exist, even if the answer to its write was lost. */
-  #wrote = false
   /** The revision of this worker's entry as it was written last, while that is known. */
   #revision: Revision | undefined
   /** Last known heartbeat of another worker that has the name. */
@@ -116,22 +113,17 @@ export class Registry {
     const known = this.#revision
     const found = known === undefined ? await WORKERS.get(store, own.name) : { value: own, revision: known }
     const other = found?.value
-    if (other !== undefined && !this.#isOwn(other, own) && !isDead(other)) {
+    if (other !== undefined && !isOwn(other, own) && !isDead(other)) {
       this.#otherHeartbeat ??= other.heartbeatAt
       if (other.heartbeatAt !== this.#otherHeartbeat || isThisProcess(other)) throw nameTaken(other)
       return false
     }
-    this.#wrote = true
     this.#revision = undefined
     const written = await WORKERS.replace(store, own.name, own, found?.revision ?? "")
     if (written === "conflict") return known === undefined ? false : this.#writeEntry()
     this.#revision = written
     this.#otherHeartbeat = undefined
     return true
-  }
-
-  #isOwn({ host, pid, startedAt }: WorkerDescription, own: WorkerDescription): boolean {
-    return this.#wrote && host === own.host && pid === own.pid && startedAt === own.startedAt
   }
 
   /** Writes a heartbeat with the worker's present state, at once or after the one that is under way. Never rejects. */
@@ -202,16 +194,16 @@ export class Registry {
     await (this.#next ?? this.#beating)
     const own = describe()
     await WORKERS.change(store, own.name, (found) =>
-      found?.value !== undefined && this.#isOwn(found.value, own) ? "remove" : "keep",
+      found?.value !== undefined && isOwn(found.value, own) ? "remove" : "keep",
     )
   }
 }
 
-const isThisProcess = ({ host, pid }: WorkerDescription): boolean => host === hostname() && pid === process.pid
+const isOwn = ({ instance }: WorkerDescription, own: WorkerDescription): boolean => instance === own.instance
 
 const nameTaken = ({ name, host, pid }: WorkerDescription): CallboardError =>
   new CallboardError(
     "invalid-input",
-    `name: a live worker is called ${name} already (process ${pid} on ${host}); give this one another name`,
+    `name: a live worker is called ${name} already (process ${pid} on ${host}); give this one another name, or none, and it gets one of its own`,
     { field: "name" },
   )

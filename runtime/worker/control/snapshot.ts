@@ -2,6 +2,7 @@
 import { hostname } from "node:os"
 import * as Result from "effect/Result"
 import { MOST_RUNNING, type WorkerDescription } from "../../cluster/directory.ts"
+import { newWorkerProcess } from "../../cluster/worker-process.ts"
 import { NO_LIMIT_MS } from "../../options/duration.ts"
 import type { Load } from "../../statistics/load.ts"
 import { VERSION } from "../../version.ts"
@@ -52,6 +53,7 @@ const SAMPLE_MS = 5_000
 /** Describes the present state of a worker. It lives as long as the worker. */
 export class WorkerSnapshot {
   readonly startedAt = new Date().toISOString()
+  readonly #process = newWorkerProcess()
   /** Whether the worker consumes now. */
   isListening = false
   readonly #options: WorkerSnapshotOptions
@@ -82,7 +84,7 @@ export class WorkerSnapshot {
     const jobs = jobsIn(buffer).active
     return {
       name,
-      pid: process.pid,
+      ...this.#process,
       host: hostname(),
       version: VERSION,
       queues: [...subscription.listed],

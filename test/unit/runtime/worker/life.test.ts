@@ -2,11 +2,11 @@
  * The parts of a worker, from start to stop: acquired in order, released in reverse, also when a later part does not
  * start.
  */
-import { hostname } from "node:os"
 import { actor, connect } from "callboard"
 import { describe, expect, onTestFinished, test, vi } from "vitest"
 import type { ActorDefinition } from "../../../../runtime/actor/actor.ts"
 import { listWorkers, WORKERS } from "../../../../runtime/cluster/directory.ts"
+import { newWorkerProcess } from "../../../../runtime/cluster/worker-process.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
 import { settingsOf } from "../../../../runtime/service/settings.ts"
@@ -163,7 +163,7 @@ describe("a worker", () => {
 describe("a start that fails releases what was acquired until then, in reverse", () => {
   test("when its name is a live worker's", async () => {
     const on = await board()
-    const other = { ...(await snapshot()), host: hostname(), pid: process.pid }
+    const other = { ...(await snapshot()), ...newWorkerProcess() }
     await on.store.write([WORKERS.put(NAME, other)])
     on.notes.length = 0
     await expect(startOn(on, [resource(on)])).rejects.toMatchObject({

@@ -1,8 +1,8 @@
-import { hostname } from "node:os"
 import { fileURLToPath } from "node:url"
 import { connect } from "callboard"
 import { afterEach, describe, expect, test, vi } from "vitest"
 import { ACTOR_REFRESH_MS, HEARTBEAT_MS, listActors, listWorkers } from "../../../../../runtime/cluster/directory.ts"
+import { newWorkerProcess } from "../../../../../runtime/cluster/worker-process.ts"
 import type { CallboardError } from "../../../../../runtime/errors.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
@@ -14,6 +14,7 @@ import { spawnScript, temporaryFolder } from "../../../../support/servers/proces
 const worker = {
   name: "w1",
   pid: 1,
+  instance: "ours",
   host: "here",
   version: "0",
   queues: ["default"],
@@ -142,7 +143,7 @@ describe("a worker that ends while it takes its name", () => {
 
   test("does not wait until the name is free", async () => {
     const { store, registry } = await start()
-    const other = { ...worker, host: "elsewhere" }
+    const other = { ...worker, host: "elsewhere", instance: "theirs" }
     await store.write([{ key: "worker/w1", value: new TextEncoder().encode(JSON.stringify(other)) }])
     const begun = registry.begin()
     await registry.end()
@@ -167,7 +168,7 @@ test("a store that does not answer keeps no worker from ending", async () => {
 describe("a name", () => {
   const entry = (changes: object) => ({
     key: "worker/w1",
-    value: new TextEncoder().encode(JSON.stringify({ ...worker, ...changes })),
+    value: new TextEncoder().encode(JSON.stringify({ ...worker, instance: "theirs", ...changes })),
   })
 
   test("that a live worker of another machine has is refused", async () => {
@@ -185,7 +186,7 @@ describe("a name", () => {
 
   test("that another worker of this process has is refused at once", async () => {
     const { store, registry } = await start()
-    await store.write([entry({ host: hostname(), pid: process.pid })])
+    await store.write([entry(newWorkerProcess())])
     await expect(registry.begin()).rejects.toMatchObject({ code: "invalid-input" })
   })
 
@@ -256,14 +257,14 @@ describe("a name", () => {
   test("of a worker that died on this machine is taken over at once", async () => {
     const { store, registry } = await start()
     // No process can have this number.
-    await store.write([entry({ host: hostname(), pid: 2 ** 30 })])
+    await store.write([entry({ ...newWorkerProcess(), pid: 2 ** 30 })])
     await registry.begin()
     expect(await listWorkers(store)).toEqual([worker])
   })
 
   test("of a worker that died before this process got its number is taken over at once", async () => {
     const { store, registry } = await start()
-    await store.write([entry({ host: hostname(), pid: process.pid, startedAt: "2001-02-03T04:05:06Z" })])
+    await store.write([entry({ ...newWorkerProcess(), instance: "theirs" })])
     await registry.begin()
     expect(await listWorkers(store)).toEqual([worker])
   })
