@@ -23,7 +23,8 @@ import {
 import { copyKept, keepAll, keepKeys, readJournal, readValue, ttlOf } from "./pages.ts"
 
 /**
- * Why a delivery may no longer write its journal: a later delivery has opened it, or the store could not be reached.
+ * Why a delivery may no longer write its journal: a later delivery has opened it, or it was ended while the store could not
+ * be reached.
  */
 export type Closed = "superseded" | "lost"
 
@@ -36,12 +37,17 @@ export interface JournalOptions {
   /** Name of the writer, an id; no two deliveries or processes have the same one. */
   readonly by: string
   readonly fence: string
+  /**
+   * Waits for a store that cannot be reached, this many milliseconds at most. False: the delivery was ended meanwhile, and
+   * needs its journal no more.
+   */
+  readonly untilReachable: (ms: number) => Promise<boolean>
   /** Called once, before any further write is refused. */
   readonly onClosed: (why: Closed) => void
 }
 
-const TRIES = 3
-const WAIT_MS = 100
+const FIRST_WAIT_MS = 100
+const LONGEST_WAIT_MS = 5_000
 /** How often opening is tried: another delivery may write in between, but hardly so many times in a row. */
 const OPENINGS = 10
 
@@ -91,8 +97,8 @@ export class Journal {
   async open(at: number, claims: number): Promise<void> {
     const { store, id, from = [], fence, by } = this.#options
     this.#opened = true
-    for (let tried = 0, failed = 0; tried < OPENINGS; tried++) {
-      try {
+    for (let tried = 0; tried < OPENINGS; tried++) {
+      const answer = await this.#reaching(async () => {
         let read = await readJournal(store, this.#prefix)
         if (read.entries.length === 0 && from.length > 0) {
           const prefixes = from.map((run) => journalPrefix(id, run))
@@ -103,15 +109,11 @@ export class Journal {
         this.#folded = undefined
         this.#tail = read.tail
         this.#bytes = read.bytes
-        if (this.folded.opened > fence) return this.close("superseded")
-        const answer = await this.#write([waiting({ kind: "open", fence, at, claims })])
-        if (answer === "lost") return this.close(answer)
-        if (answer !== "superseded") return
-      } catch (cause) {
-        if (!(cause instanceof TransportError)) throw cause
-        if (++failed === TRIES) return this.close("lost")
-        await pause(failed)
-      }
+        return this.folded.opened > fence ? undefined : this.#write([waiting({ kind: "open", fence, at, claims })])
+      })
+      if (answer === undefined) return this.close("superseded")
+      if (answer === "lost") return this.close(answer)
+      if (answer !== "superseded") return
     }
     this.close("lost")
   }
@@ -138,29 +140,32 @@ export class Journal {
     const large = valueKey(this.#options.by, ++this.#values)
     const value = new TextEncoder().encode(text)
     // No other write has this key, so that it may be written twice.
-    await this.#reaching(() => this.#options.store.write([{ key: this.#prefix + large, value }]))
+    const stored = await this.#reaching(() => this.#options.store.write([{ key: this.#prefix + large, value }]))
+    if (stored === "lost") return this.#lost()
     this.#bytes += value.length
     return { large, bytes: value.length }
   }
 
   /** The JSON of a large result. Never settles once the journal is closed. Fails where it is no longer stored. */
-  value(name: string): Promise<string> {
-    return this.#reaching(() => readValue(this.#options.store, this.#prefix, name))
+  async value(name: string): Promise<string> {
+    const read = await this.#reaching(async () => ({ text: await readValue(this.#options.store, this.#prefix, name) }))
+    return read === "lost" ? this.#lost() : read.text
   }
 
-  /** Tries again while the store cannot be reached, and gives the journal up where it stays away. */
-  async #reaching<T>(work: () => Promise<T>): Promise<T> {
-    for (let tried = 1; ; tried++) {
+  #lost(): Promise<never> {
+    this.close("lost")
+    return NEVER
+  }
+
+  /** Tries again for as long as the store cannot be reached. `lost`: the delivery was ended meanwhile. */
+  async #reaching<T>(work: () => Promise<T>): Promise<T | "lost"> {
+    for (let wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
       try {
         return await work()
       } catch (cause) {
         if (!isAway(cause)) throw cause
       }
-      if (tried === TRIES) {
-        this.close("lost")
-        return NEVER
-      }
-      await pause(tried)
+      if (!(await this.#options.untilReachable(wait))) return "lost"
     }
   }
 
@@ -229,9 +234,8 @@ export class Journal {
     const { store, by } = this.#options
     const key = pageKey(this.#prefix, this.#tail.page)
     let expect = this.#tail.revision
-    for (let tried = 1; ; tried++) {
+    for (let wait = FIRST_WAIT_MS; ; wait = longer(wait)) {
       try {
-        if (tried > 1) await pause(tried - 1)
         const written = await store.write([{ key, value, expect }])
         const [revision = ""] = written === "conflict" ? [] : written
         if (written !== "conflict") return revision
@@ -247,7 +251,7 @@ export class Journal {
       } catch (cause) {
         if (!(cause instanceof TransportError)) throw cause
       }
-      if (tried >= TRIES) return { closed: "lost" }
+      if (!(await this.#options.untilReachable(wait))) return { closed: "lost" }
     }
   }
 }
@@ -258,4 +262,4 @@ const NEVER = new Promise<never>(() => undefined)
 const isAway = (cause: unknown): boolean =>
   cause instanceof TransportError && (cause.reason === "unavailable" || cause.reason === "internal")
 
-const pause = (tried: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, WAIT_MS * tried))
+const longer = (waitMs: number): number => Math.min(LONGEST_WAIT_MS, waitMs * 2)

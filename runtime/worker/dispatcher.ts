@@ -144,6 +144,7 @@ export class Dispatcher {
       claims: new Batcher<AttemptStart, StartAnswer>((claims) => jobs.begin(claims)),
       client,
       store: connection.store,
+      untilConnected: (ms, signal) => options.connectivity.untilConnected(ms, signal),
       freezes: () => {
         this.#stalls.leasesInDoubt()
         return this.#stalls.freezes

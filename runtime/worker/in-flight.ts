@@ -21,6 +21,9 @@ import type { ServedActor } from "./actors/served-actor.ts"
 /** Why a run is ended from outside: its hard limit, a cancellation, another delivery of the job, or a hand-back. */
 type InterruptReason = "timeout" | "cancelled" | "superseded" | "hand-back"
 
+/** Without a reason, `abort` makes an exception with its stack. */
+const ENDED = "the delivery was ended"
+
 /** One delivery in this worker. Mutable: it is the worker's bookkeeping, shared by its parts. */
 export class InFlight {
   /**
@@ -58,6 +61,7 @@ export class InFlight {
   isToUndo = false
   /** Whether the handler's process was killed because the job was cancelled. */
   killed = false
+  #ended: AbortController | undefined
   /** The actor whose resources the handler uses. */
   #actor: Pick<ServedActor, "leave"> | undefined
   /** Gives back the places that the handler has in limits. */
@@ -101,7 +105,15 @@ export class InFlight {
   /** Ends the delivery from outside, also while it is still being prepared. The first reason wins. */
   end(reason: InterruptReason): void {
     this.stop ??= reason
+    this.#ended?.abort(ENDED)
     this.run?.end(reason)
+  }
+
+  /** Fires when the delivery is ended from outside. Made on first use, since few wait for the transport. */
+  get ended(): AbortSignal {
+    this.#ended ??= new AbortController()
+    if (this.stop !== undefined) this.#ended.abort(ENDED)
+    return this.#ended.signal
   }
 
   /** The job was cancelled and its steps are to be undone, also where it is still being prepared. */

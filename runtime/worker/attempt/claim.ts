@@ -1,5 +1,5 @@
 /**
- * Claims a job before its handler runs, retries the claim where its answer was lost (the same claim sent twice counts
+ * Claims a job before its handler runs, repeats the claim until the transport answers (the same claim sent twice counts
  * once), and decides what follows from the answer.
  */
 
@@ -9,10 +9,7 @@ import * as settlement from "../../jobs/outcome/settlement.ts"
 import type { Log } from "../../log/log.ts"
 import { claimed, type JobError, type JobRecord } from "../../protocol/record.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
-
-/** Attempts to claim. In a longer outage the delivery is given back, or its lease expires. */
-const TRIES = 3
-const WAIT_MS = 100
+import type { InFlight } from "../in-flight.ts"
 
 /** Delay after which a task that could not be claimed is delivered again. */
 export const UNCLAIMED_DELAY_MS = 1_000
@@ -20,23 +17,32 @@ export const UNCLAIMED_DELAY_MS = 1_000
 /** Delay after which a suspect job that must wait for another one is delivered again. */
 export const SUSPECT_DELAY_MS = 1_000
 
+/** What waits for the transport needs of the worker. */
+export interface Reaching {
+  /** Resolves when the transport is connected again, when the signal fires, or after this many milliseconds. */
+  readonly untilConnected: (ms: number, signal: AbortSignal) => Promise<void>
+}
+
+const FIRST_WAIT_MS = 100
+const LONGEST_WAIT_MS = 5_000
+
 /**
- * Resolves with the answer, or with the last failure. No further attempt is made once `stopped` returns true. Never
- * rejects.
+ * Claims, again and again while the transport cannot be reached: a claim whose answer was lost may be stored, and would count
+ * this worker as dead if the task were just given back. Resolves with the last failure where the delivery is ended
+ * meanwhile. Never rejects.
  */
 export const claimWithRetries = async (
-  claims: Batcher<AttemptStart, StartAnswer>,
+  { claims, untilConnected }: Reaching & { readonly claims: Batcher<AttemptStart, StartAnswer> },
   claim: AttemptStart,
-  stopped: () => boolean,
+  inFlight: InFlight,
 ): Promise<StartAnswer> => {
-  for (let tried = 1; ; tried++) {
-    // An unreachable transport is neither an error of this worker nor of the job, so the claim is tried again.
+  for (let wait = FIRST_WAIT_MS; ; wait = Math.min(LONGEST_WAIT_MS, wait * 2)) {
     const answer = await claims
       .add(claim)
       .catch((cause: unknown): StartAnswer => ({ status: "failed", error: asTransportError(cause) }))
-    if (answer.status !== "failed" || answer.error.reason !== "unavailable" || tried === TRIES || stopped())
+    if (answer.status !== "failed" || answer.error.reason !== "unavailable" || inFlight.stop !== undefined)
       return answer
-    await new Promise((resolve) => setTimeout(resolve, tried * WAIT_MS))
+    await untilConnected(wait, inFlight.ended)
   }
 }
 

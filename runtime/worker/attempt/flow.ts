@@ -3,7 +3,7 @@
  * is settled where its steps are undone. The steps themselves run where the handler does, see `StepEngine`.
  */
 import type { Batcher } from "../../async/batcher.ts"
-import { CallboardError } from "../../errors.ts"
+import { asTransportError, CallboardError } from "../../errors.ts"
 import { generateId } from "../../id.ts"
 import { OUTCOME_LOST } from "../../jobs/outcome/job-error.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
@@ -18,10 +18,10 @@ import { readJournal } from "../../steps/pages.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
 import type { InFlight, Run, RunFlow, StepChange } from "../in-flight.ts"
-import { claimWithRetries } from "./claim.ts"
+import { claimWithRetries, type Reaching } from "./claim.ts"
 
 /** What the steps of a job need of its worker. */
-export interface FlowServices {
+export interface FlowServices extends Reaching {
   readonly store: Store
   readonly claims: Batcher<AttemptStart, StartAnswer>
   readonly worker: string
@@ -40,7 +40,6 @@ const OUTCOMES = { ok: "done", err: "failed", rev: "reverted", rer: "revert-fail
 /** How long the handler in a process of its own may go on once its steps are undone. */
 const LEAVE_MS = 1_000
 
-const DOUBT_TRIES = 3
 const DOUBT_WAIT_MS = 500
 
 export class Flow implements StepPort, RunFlow {
@@ -72,6 +71,7 @@ export class Flow implements StepPort, RunFlow {
       from: task.own.from,
       by: generateId(),
       fence: inFlight.delivery.fence,
+      untilReachable: (ms) => this.#untilReachable(ms),
       onClosed: (why) => this.#closed(why),
     })
   }
@@ -87,7 +87,7 @@ export class Flow implements StepPort, RunFlow {
     return (await this.begin()) ? this.#journal : NEVER
   }
 
-  /** Opens the journal. Resolves with `false` where another delivery has it, or the store cannot be reached. */
+  /** Opens the journal. Resolves with `false` where another delivery has it, or this one was ended. */
   async begin(): Promise<boolean> {
     this.#opening ??= this.#open()
     await this.#opening
@@ -130,7 +130,7 @@ export class Flow implements StepPort, RunFlow {
     const { delivery } = this.#inFlight
     if (run.record.reverts) return
     const { posting, clock } = run
-    const { claims, worker } = this.#services
+    const { worker } = this.#services
     const claim = {
       token: delivery.token,
       id: posting.id,
@@ -141,7 +141,7 @@ export class Flow implements StepPort, RunFlow {
       posting,
       reverts: true,
     }
-    const answer = await claimWithRetries(claims, claim, () => this.#inFlight.stop !== undefined)
+    const answer = await claimWithRetries(this.#services, claim, this.#inFlight)
     if (answer.status === "started") {
       run.record = { ...run.record, claims: Math.max(1, run.record.claims ?? 0), reverts: true }
       run.claimed = true
@@ -157,7 +157,7 @@ export class Flow implements StepPort, RunFlow {
   }
 
   async #verify(): Promise<void> {
-    for (let tried = 1; tried <= DOUBT_TRIES; tried++) {
+    do {
       const freezes = this.#services.freezes()
       const isOurs = await this.#services.isOurs(this.#inFlight)
       if (isOurs) {
@@ -168,10 +168,14 @@ export class Flow implements StepPort, RunFlow {
         this.#journal.close("superseded")
         return NEVER
       }
-      await new Promise((resolve) => setTimeout(resolve, DOUBT_WAIT_MS))
-    }
+    } while (await this.#untilReachable(DOUBT_WAIT_MS))
     this.#journal.close("lost")
     return NEVER
+  }
+
+  async #untilReachable(ms: number): Promise<boolean> {
+    await this.#services.untilConnected(ms, this.#inFlight.ended)
+    return this.#inFlight.stop === undefined
   }
 
   async heed(): Promise<void> {
@@ -270,16 +274,16 @@ const revertFailed = (step: string, why: string, ending: Undoing | undefined): J
 
 /**
  * How often the job was claimed since one of its deliveries has last written an entry. A job with many steps that gets
- * on is no crash loop, however many workers it has lost.
+ * on is no crash loop, however many workers it has lost. `undefined` where that cannot be read now.
  */
 export const idleClaims = async (
   store: Store,
   { id, run }: Pick<JobRecord, "id" | "run">,
   claims: number,
-): Promise<number> => {
+): Promise<number | undefined> => {
   try {
     return claims - fold((await readJournal(store, journalPrefix(id, run))).entries).claims
-  } catch {
-    return claims
+  } catch (cause) {
+    return asTransportError(cause).retryable ? undefined : claims
   }
 }

@@ -234,7 +234,7 @@ export class Preparation {
         posting,
         unlessSuspect,
       }
-      answer = yield* Effect.promise(() => claimWithRetries(options.claims, claim, () => inFlight.stop !== undefined))
+      answer = yield* Effect.promise(() => claimWithRetries(options, claim, inFlight))
       if (answer.status !== "suspect" || mayRunElsewhere) break
       // Not every broker counts the deliveries, and a task may have been stored twice: the record shows another one.
       mayRunElsewhere = true
@@ -301,6 +301,10 @@ export class Preparation {
     return Effect.flatMap(
       Effect.promise(() => idleClaims(options.store, posting, claims)),
       (idle) => {
+        if (idle === undefined) {
+          const attempt = this.#attempt(candidate, claimed(known, this.#begins(candidate)))
+          return Effect.succeed(new SettledWithoutRun(settlement.handedBack(attempt, true, UNCLAIMED_DELAY_MS)))
+        }
         if (idle < cap && !endsOnLoss) return effectOf(this.#route(candidate, known, read))
         const error = workerLost(claims)
         const lost = this.#attempt(candidate, known)

@@ -125,7 +125,7 @@ export class RunWatch {
       if (!run?.isWatched) continue
       if (now >= run.softAt) run.warn()
       if (now >= run.hardAt) {
-        run.end("timeout")
+        inFlight.end("timeout")
         continue
       }
       if (!inFlight.isLong && run.isLong) this.#onLong(inFlight)

@@ -161,12 +161,18 @@ const journalOf = (
   store: Store,
   by: string,
   more: { readonly from?: ReadonlyArray<number>; readonly run?: number } = {},
+  isEnded: (waits: number) => boolean = () => false,
 ) => {
   const closed: Array<string> = []
-  return Object.assign(
-    new Journal({ store, id: "job/1", run: 1, by, fence: by, onClosed: (why) => closed.push(why), ...more }),
-    { why: closed },
-  )
+  let waits = 0
+  const untilReachable = async () => {
+    await new Promise((resolve) => setImmediate(resolve))
+    return !isEnded(++waits)
+  }
+  const onClosed = (why: string) => closed.push(why)
+  return Object.assign(new Journal({ store, id: "job/1", run: 1, by, fence: by, untilReachable, onClosed, ...more }), {
+    why: closed,
+  })
 }
 const stepsIn = async (store: Store, run = 1) =>
   (await readJournal(store, journalPrefix("job/1", run))).entries.flatMap((each) =>
@@ -201,14 +207,39 @@ describe("the journal", () => {
     expect(journal.why).toEqual([])
   })
 
-  test("is given up when the store stays away", async () => {
-    const { store, cut } = cutStore()
-    cut(1, "before", 3)
+  test.each(["before", "after"] as const)("waits for a store that stays away (%s)", async (mode) => {
+    const { store, cut, miss } = cutStore()
+    cut(1, mode, 50)
+    miss(30)
     const journal = journalOf(store, "w1")
+    for (const name of ["a", "b", "c"]) await journal.append(ok(name))
+    expect(journal.why).toEqual([])
+    expect(await stepsIn(store)).toEqual(["a", "b", "c"])
+  })
+
+  test("opens once the store is back", async () => {
+    const { store, cut, miss } = cutStore()
+    await journalOf(store, "w1").append(ok("a"))
+    miss(30)
+    cut(1, "after", 30)
+    const journal = journalOf(store, "w2")
+    await journal.open(1, 1)
+    expect(journal.why).toEqual([])
+    expect(journal.folded.steps.size).toBe(1)
+  })
+
+  test("is given up when its delivery is ended while the store is away", async () => {
+    const { store, cut, miss } = cutStore()
+    cut(1, "before", 50)
+    const journal = journalOf(store, "w1", {}, (waits) => waits === 20)
     await journal.append(ok("a"))
     void journal.append(ok("b")).then(() => expect.unreachable())
     await expect.poll(() => journal.why).toEqual(["lost"])
     expect(await stepsIn(store)).toEqual(["a"])
+    miss(50)
+    const late = journalOf(store, "w2", {}, (waits) => waits === 20)
+    await late.open(1, 1)
+    expect(late.why).toEqual(["lost"])
   })
 
   test.each(["before", "after"] as const)("tries a large result again (%s), and reading it", async (mode) => {
@@ -221,15 +252,18 @@ describe("the journal", () => {
     miss(2)
     expect(JSON.parse(await journal.value(large))).toBe(value)
     expect(journal.why).toEqual([])
-    miss(3)
-    void journal.value(large).then(() => expect.unreachable())
-    await expect.poll(() => journal.why).toEqual(["lost"])
+    miss(30)
+    expect(JSON.parse(await journal.value(large))).toBe(value)
+    const ended = journalOf(store, "w1", {}, () => true)
+    miss(1)
+    void ended.value(large).then(() => expect.unreachable())
+    await expect.poll(() => ended.why).toEqual(["lost"])
   })
 
-  test("is given up when a large result cannot be stored", async () => {
+  test("is given up when its delivery is ended before a large result is stored", async () => {
     const { store, cut } = cutStore()
-    cut(0, "before", 3)
-    const journal = journalOf(store, "w1")
+    cut(0, "before", 50)
+    const journal = journalOf(store, "w1", {}, (waits) => waits === 20)
     void journal.append(ok("large", { value: "x".repeat(LARGE + 1) })).then(() => expect.unreachable())
     await expect.poll(() => journal.why).toEqual(["lost"])
     expect(await stepsIn(store)).toEqual([])
@@ -272,7 +306,7 @@ describe("the journal", () => {
       const cut = cutStore()
       await fillFirst(cut)
       cut.cut(at, "before", 100)
-      await journalOf(cut.store, "w2", { run: 2, from: [1] }).open(1, 1)
+      await journalOf(cut.store, "w2", { run: 2, from: [1] }, (waits) => waits === 3).open(1, 1)
       cut.cut(0, "before", 0)
       const third = journalOf(cut.store, "w3", { run: 2, from: [1] })
       await third.open(1, 1)
