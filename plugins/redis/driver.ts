@@ -82,8 +82,8 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
   /** Changed keys of the store that have yet to be read. */
   #unread = new Set<string>()
   #reading = false
-  /** Where the next sweep begins among the queued jobs; `-` is the beginning. */
-  #cursor = "-"
+  /** Where the next sweep begins among the queued jobs (`-` is the beginning), and among the keys of the server. */
+  #sweepFrom: readonly [jobs: string, keys: string] = ["-", "0"]
 
   constructor(library: Library, settings: RedisSettings, options: contract.ConnectOptions) {
     super(options)
@@ -119,12 +119,20 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
    * Moves tasks that have fallen due into the lists, where Celery's workers find them too, and removes what has ended.
    */
   #sweepRegularly(link: RedisLink): RedisLink {
+    const { prefix, visibilityTimeout } = this.#settings
+    const bindings = `${prefix.replace(/[*?[\]\\]/g, "\\$&")}_kombu.binding.*`
     let sweeping = false
     const sweep = async () => {
       if (sweeping) return
       sweeping = true
-      this.#cursor = textOf(await link.run(queueScripts.sweep, this.#cursor, this.#settings.visibilityTimeout))
-      sweeping = false
+      try {
+        const [jobs, keys] = this.#sweepFrom
+        const listened = JSON.stringify([...this.#queueListeners.keys()])
+        const next = listOf(await link.run(queueScripts.sweep, jobs, visibilityTimeout, keys, bindings, listened))
+        this.#sweepFrom = [textOf(next[0]), textOf(next[1])]
+      } finally {
+        sweeping = false
+      }
     }
     const timer = setInterval(() => void sweep().catch(() => undefined), SWEEP_MS)
     timer.unref?.()
@@ -340,7 +348,8 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
         throw new TransportError("invalid", `not a cursor of redis: ${from.slice(0, 40)}`)
       }
       const least = `[${memberOf(since, "")}`
-      const rows = await this.#run(recordScripts.scan, JSON.stringify(keys), from, least, portion)
+      const isFirst = after === undefined ? 1 : 0
+      const rows = await this.#run(recordScripts.scan, JSON.stringify(keys), from, least, portion, isFirst)
       const found = new Map(listOf(rows).map((row) => rowOf(row)))
       // A job that is the root itself is listed under no root, so it is read by its id.
       const root =

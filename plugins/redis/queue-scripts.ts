@@ -27,37 +27,6 @@ export const take = script(`
 local max, turn, lease, queues = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), cjson.decode(ARGV[6])
 local out = {}
 
--- A field of an index, as the runtime writes it; nothing where the value is no text.
-local function field(name, value)
-  return type(value) == 'string' and value ~= '' and ',"' .. name .. '":' .. cjson.encode(value) or ''
-end
-
--- What is known of a message that another program, such as Celery's client, has put into the list. The argument
--- env is the message as a table, where it is JSON. Returns fields for the task, in pairs.
-local function adopt(tag, value, env, queue, level)
-  local headers = env and type(env.headers) == 'table' and env.headers or {}
-  local properties = env and type(env.properties) == 'table' and env.properties or {}
-  local priority = tonumber(properties.priority)
-  if priority then level = 9 - math.max(0, math.min(9, math.floor(priority))) end
-  local fields = { 'level', level, 'seq', nextNumber(), 'posted', NOW }
-  if not env or not value:find('}%s*$') then fields[7], fields[8] = 'env', value end
-  noteQueue(queue)
-  local id, retries = headers.id, tonumber(headers.retries) or 0
-  if type(id) ~= 'string' or #id == 0 or #id > 255 or id:find('%z') then return fields end
-  local keys, key = OWN .. 'p:' .. id, id .. '/1/' .. text(retries)
-  if call('HSETNX', keys, key, tag) == 0 then return fields end
-  call('PERSIST', keys)
-  -- The same text that the index of the job's record will have, but for the state.
-  local task = type(headers.task) == 'string' and headers.task or ''
-  local index = '{"state":"queued","queue":' .. cjson.encode(queue) .. ',"task":' .. cjson.encode(task) .. ',"at":'
-    .. NOW .. field('method', headers.meth) .. field('root', headers.root_id)
-    .. field('parent', headers.parent_id) .. field('group', headers.group) .. '}'
-  local revision, old = revisionOf(id)
-  if revision == '' then updateLists(id, index, old) end
-  for _, each in ipairs({ 'id', id, 'key', key, 'index', index }) do fields[#fields + 1] = each end
-  return fields
-end
-
 local leaseEnd, takenAt = text(now + lease), clock[1] .. '.' .. string.format('%06d', clock[2])
 local index, held = {}, {}
 
@@ -158,8 +127,10 @@ return answers`)
 /**
  * Every connected process runs this once a second. Puts back messages that a Celery worker has held for longer than the
  * visibility timeout; removes records and entries of the store whose time to live is over; moves due tasks into their lists;
- * and removes what is known of tasks that Celery workers have taken, one part of the queued jobs per call. Arguments: where
- * that part begins, the visibility timeout in milliseconds. Returns where the next part begins.
+ * notes queues into which another program has put messages: those that this process listens to, and those that a binding of
+ * kombu names, one part of the server's keys per call; and removes what is known of tasks that Celery workers have taken, one
+ * part of the queued jobs per call. Arguments: where that part of the jobs begins, the visibility timeout in milliseconds, where
+ * that part of the keys begins, the pattern of the bindings' keys, queues as JSON. Returns where the next parts begin.
  */
 export const sweep = script(`
 -- Adds "redelivered" to a map in a message by a change of its text: Lua would round large numbers if it parsed the message.
@@ -207,6 +178,19 @@ for _, key in ipairs(ended) do
   call('DEL', OWN .. 'e:' .. key)
 end
 announceKeys(ended)
+local function noteFilled(queue)
+  for _, level in ipairs(LEVELS) do
+    if call('EXISTS', levelKey(queue, level)) == 1 then return noteQueue(queue) end
+  end
+end
+for _, queue in ipairs(cjson.decode(ARGV[7])) do noteFilled(queue) end
+local scanned = call('SCAN', ARGV[5], 'MATCH', ARGV[6], 'COUNT', 1000)
+for _, key in ipairs(scanned[2]) do
+  -- The queues of remote control and events hold no tasks.
+  if not key:find('celery%.pidbox$') and not key:find('celeryev$') then
+    for _, binding in ipairs(call('SMEMBERS', key)) do noteFilled(binding:match('([^\\6\\22]*)$')) end
+  end
+end
 for _, queue in ipairs(call('SMEMBERS', OWN .. 'queues')) do requeueDue(queue) end
 local from, healthy = ARGV[3], 0
 for _ = 1, 40 do
@@ -216,10 +200,10 @@ for _ = 1, 40 do
     local _, t = tasksOf(member:sub(18))
     if t and isMissing(t.tag, t) then forget(t.tag, t) else healthy = healthy + 1 end
   end
-  if #members < 50 then return '-' end
-  if healthy >= 50 then break end
+  if #members < 50 then from = '-' end
+  if #members < 50 or healthy >= 50 then break end
 end
-return from`)
+return { from, scanned[1] }`)
 
 /**
  * Returns for each queue its name, how many tasks are ready, scheduled and in flight, and when the oldest ready one was
@@ -229,6 +213,7 @@ export const queueDepths = script(`
 local out = {}
 for _, queue in ipairs(call('SMEMBERS', OWN .. 'queues')) do
   requeueDue(queue)
+  noteNext(queue)
   local ready, oldest = 0, false
   for _, level in ipairs(LEVELS) do
     ready = ready + call('LLEN', levelKey(queue, level))
@@ -240,6 +225,7 @@ for _, queue in ipairs(call('SMEMBERS', OWN .. 'queues')) do
   local held, later = call('ZCARD', OWN .. 'h:' .. queue), call('ZCARD', OWN .. 'l:' .. queue)
   if ready + held + later == 0 then
     call('SREM', OWN .. 'queues', queue)
+    call('SREM', OWN .. 'shared', queue)
   else
     out[#out + 1] = { queue, ready, later, held, oldest }
   end
@@ -258,7 +244,8 @@ if ARGV[4] == 'queue' then
   for _, level in ipairs(LEVELS) do
     local values = call('LRANGE', levelKey(queue, level), -max, -1)
     for at = #values, 1, -1 do
-      local id = call('HGET', OWN .. 't:' .. tagOf(values[at]), 'id')
+      local own = ownTagOf(values[at])
+      local id = own and call('HGET', OWN .. 't:' .. own, 'id') or noteWaiting(values[at], queue, level)
       if id then out[#out + 1] = id end
     end
   end

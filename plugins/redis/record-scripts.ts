@@ -21,6 +21,7 @@ for at = 4, #ARGV do
       forget(t.tag, t)
       _, t = tasksOf(id)
     end
+    if not t and v == '' and noteJob(id) then _, t = tasksOf(id) end
     local env = t and messageOf(t.tag, t)
     if env then
       local held = call('HEXISTS', UNACKED, t.tag)
@@ -67,7 +68,8 @@ local function apply(c)
     for _, tag in ipairs((tasksOf(c.id))) do
       local own = loadTask(tag, true)
       if own and not call('ZSCORE', OWN .. 'h:' .. own.queue, tag) then
-        if call('ZREM', OWN .. 'l:' .. own.queue, tag) == 0 then call('LREM', levelKey(own.queue, own.level), 0, own.env or '') end
+        -- A purge withdraws tasks in the order in which they would be taken, so each is found near that end.
+        if call('ZREM', OWN .. 'l:' .. own.queue, tag) == 0 then call('LREM', levelKey(own.queue, own.level), -1, own.env or '') end
         forget(tag, own)
       end
     end
@@ -90,11 +92,14 @@ announceJobs()
 return answers`)
 
 /**
- * Arguments: lists of jobs as JSON, upper and lower bound, how many of each list. Returns members of the lists and their
- * indexes.
+ * Arguments: lists of jobs as JSON, upper and lower bound, how many of each list, and 1 for the first part of a list, which
+ * notes what other programs have put into the queues. Returns members of the lists and their indexes.
  */
 export const scan = script(`
 local out = {}
+if ARGV[7] == '1' then
+  for _, queue in ipairs(call('SMEMBERS', OWN .. 'shared')) do noteNext(queue) end
+end
 for _, key in ipairs(cjson.decode(ARGV[3])) do
   for _, member in ipairs(call('ZREVRANGEBYLEX', OWN .. 'x:' .. key, ARGV[4], ARGV[5], 'LIMIT', 0, ARGV[6])) do
     out[#out + 1] = { member, call('HGET', OWN .. 'j:' .. member:sub(18), 'x') }

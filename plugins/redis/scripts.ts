@@ -15,6 +15,7 @@
  * | `x:…` | ids of jobs by their submission: all, and by queue, task, state, root, parent, group and error |
  * | `e:<key>`, `entries`, `ends` | the store: value, revision and end of an entry; all keys; keys with a time to live, by its end |
  * | `counter`, `queues` | the last number that was reserved; names of queues |
+ * | `shared` | names of queues into whose lists another program has put messages |
  * | `until`, `expires` | ids of jobs by the end of their record's time to live; tags of tasks by the time when they expire |
  *
  * A task is in one of its queue's lists, in `l:<queue>`, or in flight. A Celery worker takes a message from a list without
@@ -26,6 +27,12 @@ import { createHash } from "node:crypto"
  * How long a publish key is kept after its task has left its queue, in milliseconds: a second publication is a duplicate.
  */
 export const DEDUPE_MS = 120_000
+
+/** Of how many messages at the end of a list, those of other programs are noted as jobs each time that jobs or depths are read. */
+const NOTED = 100
+
+/** How many messages of a list are searched for the job of another program. */
+const SEARCHED = 10_000
 
 /**
  * Every script begins with these functions. Its first argument is the prefix of the keys of kombu, the second that of the
@@ -212,6 +219,89 @@ local function noteQueue(queue)
   noted[queue] = true
 end
 
+local shared = {}
+local function noteShared(queue)
+  if not shared[queue] then call('SADD', OWN .. 'shared', queue) end
+  shared[queue] = true
+end
+
+-- A field of an index, as the runtime writes it; nothing where the value is no text.
+local function field(name, value)
+  return type(value) == 'string' and value ~= '' and ',"' .. name .. '":' .. cjson.encode(value) or ''
+end
+
+-- What is known of a message that another program, such as Celery's client, has put into the list. The argument
+-- env is the message as a table, where it is JSON. Returns fields for the task, in pairs.
+local function adopt(tag, value, env, queue, level)
+  local headers = env and type(env.headers) == 'table' and env.headers or {}
+  local properties = env and type(env.properties) == 'table' and env.properties or {}
+  local priority = tonumber(properties.priority)
+  if priority then level = 9 - math.max(0, math.min(9, math.floor(priority))) end
+  local fields = { 'level', level, 'seq', nextNumber(), 'posted', NOW }
+  if not env or not value:find('}%s*$') then fields[7], fields[8] = 'env', value end
+  noteQueue(queue)
+  noteShared(queue)
+  local id, retries = headers.id, tonumber(headers.retries) or 0
+  if type(id) ~= 'string' or #id == 0 or #id > 255 or id:find('%z') then return fields end
+  local keys, key = OWN .. 'p:' .. id, id .. '/1/' .. text(retries)
+  if call('HSETNX', keys, key, tag) == 0 then return fields end
+  call('PERSIST', keys)
+  -- The same text that the index of the job's record will have, but for the state.
+  local task = type(headers.task) == 'string' and headers.task or ''
+  local index = '{"state":"queued","queue":' .. cjson.encode(queue) .. ',"task":' .. cjson.encode(task) .. ',"at":'
+    .. NOW .. field('method', headers.meth) .. field('root', headers.root_id)
+    .. field('parent', headers.parent_id) .. field('group', headers.group) .. '}'
+  local revision, old = revisionOf(id)
+  if revision == '' then updateLists(id, index, old) end
+  for _, each in ipairs({ 'id', id, 'key', key, 'index', index }) do fields[#fields + 1] = each end
+  return fields
+end
+
+-- Notes a message that another program has put into a list, so that its job is found while it waits. A message that is noted
+-- already stays as it is. Returns the id of the job, false where the message names none.
+local function noteWaiting(value, queue, level)
+  local tag, env = tagOf(value)
+  local own = OWN .. 't:' .. tag
+  if call('EXISTS', own) == 0 then
+    local fields = adopt(tag, value, env, queue, level)
+    -- The list decides where the message is found; its priority may name another one.
+    if levelKey(queue, fields[2]) ~= levelKey(queue, level) then fields[2] = level end
+    call('HSET', own, 'queue', queue, 'env', value, unpack(fields))
+  end
+  return call('HGET', own, 'id')
+end
+
+-- Notes what another program has put into the lists of a queue: of each list those that are taken next.
+local function noteNext(queue)
+  for _, level in ipairs(LEVELS) do
+    local values = call('LRANGE', levelKey(queue, level), -${NOTED}, -1)
+    for at = #values, 1, -1 do
+      if not ownTagOf(values[at]) then noteWaiting(values[at], queue, level) end
+    end
+  end
+end
+
+-- Looks for the message of a job that another program has put into a list, and notes it. Each list is searched from the
+-- message that is taken next to ${SEARCHED} messages behind it.
+local function noteJob(id)
+  for _, queue in ipairs(call('SMEMBERS', OWN .. 'shared')) do
+    for _, level in ipairs(LEVELS) do
+      local key, from = levelKey(queue, level), 0
+      while from < ${SEARCHED} do
+        local values = call('LRANGE', key, -from - 500, -from - 1)
+        for at = #values, 1, -1 do
+          if values[at]:find(id, 1, true) and not ownTagOf(values[at]) and noteWaiting(values[at], queue, level) == id then
+            return true
+          end
+        end
+        if #values < 500 then break end
+        from = from + 500
+      end
+    end
+  end
+  return false
+end
+
 -- Puts a task into its queue. Returns false where its publish key is known, since then it is a duplicate.
 local function enqueue(p)
   local keys = OWN .. 'p:' .. p.id
@@ -321,16 +411,19 @@ local function requeueDue(queue)
 end
 
 -- Whether a task has left its list without a script of Callboard: a Celery worker has taken it. To search the whole list
--- would take too long: a task that is older than the oldest known message of its list is no longer in it.
+-- would take too long: a task that is older than the oldest known message of its list is no longer in it. A message of another
+-- program is noted long after it was put there, so that its number tells nothing: it is searched as far as it was when noted.
 local function isMissing(tag, t)
   if call('ZSCORE', OWN .. 'h:' .. t.queue, tag) or call('ZSCORE', OWN .. 'l:' .. t.queue, tag) then return false end
   if call('HEXISTS', UNACKED, tag) == 1 then return false end
+  local key = levelKey(t.queue, t.level)
+  if t.env and not ownTagOf(t.env) then return not call('LPOS', key, t.env, 'RANK', -1, 'MAXLEN', ${2 * SEARCHED}) end
   for at = -1, -20, -1 do
-    local value = call('LINDEX', levelKey(t.queue, t.level), at)
+    local value = call('LINDEX', key, at)
     if not value then return true end
-    local other = tagOf(value)
+    local other = ownTagOf(value)
     if other == tag then return false end
-    local found = call('HMGET', OWN .. 't:' .. other, 'seq', 'level')
+    local found = other and call('HMGET', OWN .. 't:' .. other, 'seq', 'level') or {}
     if found[1] and (found[2] ~= '10' or t.level == '10') then return found[2] ~= t.level and t.level == '10' or found[1] > t.seq end
   end
   return false

@@ -179,6 +179,84 @@ describe("kombu's layout", () => {
     await driver.close()
   })
 
+  test("a backlog of Celery is counted and listed without a worker, found by id, and withdrawn", async () => {
+    const driver = await open("backlog")
+    const tags = Array.from({ length: 250 }, (_, at) => `tag-${at}`)
+    await ask("SADD", "backlog:_kombu.binding.celery", "q\u0006\u0016\u0006\u0016q")
+    await ask("SADD", "backlog:_kombu.binding.celery.pidbox", "\u0006\u0016\u0006\u0016w.celery.pidbox")
+    await ask("LPUSH", "backlog:w.celery.pidbox", celeryMessage("control"))
+    await ask("LPUSH", "backlog:q", ...tags.map((tag) => celeryMessage(tag)))
+    const before = Date.now()
+    // No process listens to the queue: the binding names it.
+    await eventually(async () => (await driver.queues?.())?.length === 1)
+    const [depth] = (await driver.queues?.()) ?? []
+    expect(depth).toMatchObject({ queue: "q", ready: 250, scheduled: 0, held: 0 })
+    expect(depth?.oldest).toBeGreaterThan(before - 2_000)
+    const listed = await driver.query?.({ limit: 500, states: ["queued"] })
+    expect(listed?.jobs.map(({ id }) => id)).toContain("id-tag-0")
+
+    // The last one is beyond those that a list notes.
+    const found = await driver.read(["id-tag-249", "id-none"], "all")
+    expect(found).toMatchObject([{ revision: "", task: { queue: "q", held: false } }, undefined])
+    await driver.commit([{ id: "id-tag-249", task: { kind: "withdraw" } }])
+    expect(await driver.read(["id-tag-249"], "all")).toEqual([undefined])
+    expect(await ask("LLEN", "backlog:q")).toBe(249)
+
+    const waiting = (await driver.waiting?.({ queue: "q" }, 500)) ?? []
+    expect(waiting).toEqual(tags.slice(0, -1).map((tag) => `id-${tag}`))
+    await driver.commit(waiting.map((id) => ({ id, task: { kind: "withdraw" as const } })))
+    expect(await ask("LLEN", "backlog:q")).toBe(0)
+    expect(await driver.queues?.()).toEqual([])
+    await driver.close()
+  })
+
+  test("a queue that a worker listens to is counted, although no binding names it", async () => {
+    const driver = await open("listened")
+    await driver.listen({ kind: "queues", queues: ["q"] }, () => undefined, never)
+    await ask("LPUSH", "listened:q\u0006\u00169", celeryMessage("tag-1"))
+    await eventually(async () => (await driver.queues?.())?.[0]?.ready === 1)
+    await driver.close()
+  })
+
+  test("messages of Celery that were noted while they waited are delivered once, in their order", async () => {
+    const driver = await open("noted")
+    await driver.publish([posting("a")])
+    await ask("LPUSH", "noted:q", celeryMessage("tag-1"), celeryMessage("tag-2"))
+    await driver.publish([posting("b")])
+    expect(await driver.waiting?.({ queue: "q" }, 10)).toEqual(["a", "id-tag-1", "id-tag-2", "b"])
+    // A worker of Celery takes what comes first.
+    const message = String(await ask("RPOP", "noted:q"))
+    await heldByCelery("noted:", tagIn(message), message)
+    expect(await driver.read(["a", "b", "id-tag-1"], "all")).toMatchObject([
+      { task: { held: true } },
+      { task: { held: false } },
+      { task: { held: false } },
+    ])
+    const [first, ...rest] = await takenFrom(driver, "q", 10)
+    expect(first).toMatchObject({ first: true, deliveries: 1, level: 9 })
+    const ids = [first, ...rest].map((each) => each && "headers" in each.content && each.content.headers["id"])
+    expect(ids).toEqual(["id-tag-1", "id-tag-2", "b"])
+    await driver.commit(
+      ids.map((id, at) => ({ id: String(id), task: { kind: "ack", token: [first, ...rest][at]?.token ?? "" } })),
+    )
+    await ask("DEL", "noted:unacked", "noted:unacked_index")
+    expect(await driver.read(["a"], "all")).toEqual([undefined])
+    expect(await ask("KEYS", "noted:callboard:*:t:*")).toEqual([])
+    await driver.close()
+  })
+
+  test("a message of Celery that was noted is removed once a worker of Celery has taken it", async () => {
+    const driver = await open("taken")
+    await ask("LPUSH", "taken:q", celeryMessage("tag-1"), celeryMessage("tag-2"))
+    await driver.listen({ kind: "queues", queues: ["q"] }, () => undefined, never)
+    await eventually(async () => (await driver.queues?.())?.[0]?.ready === 2)
+    expect((await driver.query?.({ limit: 10 }))?.jobs).toHaveLength(2)
+    await ask("RPOP", "taken:q")
+    await eventually(async () => (await driver.query?.({ limit: 10 }))?.jobs.length === 1)
+    expect(await driver.read(["id-tag-1"], "all")).toEqual([undefined])
+    await driver.close()
+  })
+
   test("a message that was redelivered by kombu is no first delivery", async () => {
     const driver = await open("again")
     await ask("LPUSH", "again:q", celeryMessage("tag-1", { redelivered: true }))
