@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { makeExamples } from "../cli/examples.ts"
 import { celeryProgram } from "../support/servers/celery.ts"
-import { spawnProcess, spawnScript } from "../support/servers/process.ts"
+import { eventually, spawnProcess, spawnScript } from "../support/servers/process.ts"
 import { type RedisServer, startRedis } from "../support/servers/redis.ts"
 import { celeryBlocks, exampleFiles, readPage } from "../support/tools/pages.ts"
 import { home, ourWorker, Sides, theirWorker } from "./sides.ts"
@@ -26,6 +26,41 @@ ourWorker(sides, [
   ["5.5", 2],
   ["5.5", 1],
 ])
+
+test("a backlog of Celery in a paused queue is counted, explained, cancelled and purged, and its clients are told", async () => {
+  await using service = await sides.startOurs("paused", ["cold"])
+  const { client } = service
+  await client.pause("cold")
+  const send = [
+    "from celery import chord",
+    "from tasks import add, tsum, app",
+    "at = {'queue': 'cold'}",
+    "ids = [add.apply_async((n, 1), **at).id for n in range(300)]",
+    "body = chord([add.s(1, 1).set(**at), add.s(2, 2).set(**at)], tsum.s().set(**at)).apply_async()",
+    "print(*ids, body.id)",
+  ]
+  const ids = (await sides.python("5.6", ["-c", send.join("\n")])).trim().split(" ")
+  const [first = "", body = ""] = [ids[0], ids.at(-1)]
+  const depth = async () => (await client.queues()).find(({ name }) => name === "cold")
+  await eventually(async () => (await depth())?.depth === 302)
+  expect(await client.why(first)).toMatchObject({ causes: [{ code: "queue-paused" }] })
+  expect(await client.jobs({ queue: "cold", states: ["queued"], limit: 1 })).toMatchObject({
+    jobs: [{ task: "lab.add" }],
+  })
+  expect(await client.job(first).cancel()).toMatchObject({ state: "cancelled" })
+  expect(await client.purge("cold")).toBe(301)
+  expect((await depth())?.depth ?? 0).toBe(0)
+  const read = [
+    "import sys",
+    "from tasks import app",
+    "def seen(id):",
+    "    try: return app.AsyncResult(id).get(timeout=40)",
+    "    except Exception as error: return type(error).__name__",
+    "print(*(seen(id) for id in sys.argv[1:]))",
+  ]
+  const told = await sides.python("5.6", ["-c", read.join("\n"), first, ids[200] ?? "", body])
+  expect(told.trim().split(" ")).toEqual(["TaskRevokedError", "TaskRevokedError", "ChordError"])
+}, 180_000)
 
 describe("with results that are sent to the client", () => {
   const sending = new Sides(() => ({ ...sides.place, backend: "rpc://" }))
