@@ -112,7 +112,7 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
   }
 
   protected tick(link: RedisLink): Promise<unknown> {
-    return link.ping()
+    return Promise.all([link.ping(), link.command("SET", `${this.#settings.own}probe`, "")])
   }
 
   /**

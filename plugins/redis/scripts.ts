@@ -16,6 +16,7 @@
  * | `e:<key>`, `entries`, `ends` | the store: value, revision and end of an entry; all keys; keys with a time to live, by its end |
  * | `counter`, `queues` | the last number that was reserved; names of queues |
  * | `shared` | names of queues into whose lists another program has put messages |
+ * | `probe` | nothing: it is written to learn whether the server stores anything |
  * | `until`, `expires` | ids of jobs by the end of their record's time to live; tags of tasks by the time when they expire |
  *
  * A task is in one of its queue's lists, in `l:<queue>`, or in flight. A Celery worker takes a message from a list without

@@ -32,6 +32,8 @@ export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
   #connection: Connection<L> | undefined
   /** The error of calls while there is no connection. */
   #whyClosed = new TransportError("unavailable", "not connected yet")
+  /** Why the broker refuses the tick, over a connection that is open. */
+  #refusal: TransportError | undefined
   #closed: Promise<void> | undefined
 
   /**
@@ -45,9 +47,9 @@ export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
   protected abstract explain(error: unknown): TransportError
 
   /**
-   * Called twice in each heartbeat. It has to ask the broker something, so that a dead connection is noticed, and may
-   * remove expired data. With a heartbeat of 0 it is called once a second, and a missing answer does not close the
-   * connection.
+   * Called twice in each heartbeat. It has the broker store something, so that a dead connection is noticed, and a broker
+   * that stores nothing: while it fails with `unavailable`, the driver counts as not reachable. It may remove expired data.
+   * With a heartbeat of 0 it is called once a second, and a missing answer does not close the connection.
    */
   protected abstract tick(link: L): Promise<unknown>
 
@@ -73,7 +75,10 @@ export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
       async () => {
         if (ticking) return
         ticking = true
-        await this.#call((link) => this.tick(link), heartbeat ?? timeout).catch(() => undefined)
+        await this.#call((link) => this.tick(link), heartbeat ?? timeout).then(
+          () => this.#refused(undefined),
+          (error: unknown) => this.#refused(asError(error)),
+        )
         ticking = false
       },
       heartbeat ? heartbeat / 2 : TICK_MS,
@@ -207,14 +212,25 @@ export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
     this.#connection = connection
   }
 
+  #refused(why: TransportError | undefined): void {
+    if (this.#connection === undefined || (why !== undefined && !why.retryable)) return
+    const wasRefused = this.#refusal !== undefined
+    this.#refusal = why
+    if (why === undefined ? !wasRefused : wasRefused) return
+    for (const listener of this.#statusListeners) listener(why === undefined ? "connected" : "disconnected", why)
+    if (why === undefined) this.emit({ kind: "missed" })
+  }
+
   #lose(connection: Connection<L>, why: TransportError): void {
     if (this.#connection !== connection) return
+    const wasRefused = this.#refusal !== undefined
     this.#connection = undefined
+    this.#refusal = undefined
     this.#whyClosed = new TransportError("unavailable", why.message, { cause: why })
     const unanswered = new TransportError("unavailable", why.message, { outcome: "unknown", cause: why })
     for (const fail of connection.waiting) fail(unanswered)
     void (async () => connection.link.close())().catch(() => undefined)
-    for (const listener of this.#statusListeners) listener("disconnected", this.#whyClosed)
+    if (!wasRefused) for (const listener of this.#statusListeners) listener("disconnected", this.#whyClosed)
     void this.#reconnect()
   }
 

@@ -490,6 +490,22 @@ test("a list reads as much with 20,000 jobs as with 1,000", async () => {
   expect(growing(await readsOf((namespace) => open(namespace), Object.fromEntries(bounded)))).toEqual([])
 })
 
+test("a server whose memory is full is out of reach until it stores again", async () => {
+  const driver = await plugin.connect(new URL(redis.server.url), { ...options("full"), heartbeat: 200 })
+  const said: Array<string> = []
+  driver.onStatus((status, why) => said.push(`${status} ${why?.message ?? ""}`))
+  await ask("CONFIG", "SET", "maxmemory", "1")
+  try {
+    await eventually(() => said.length === 1)
+    expect(said[0]).toMatch(/^disconnected .*maxmemory/)
+  } finally {
+    await ask("CONFIG", "SET", "maxmemory", "0")
+  }
+  await eventually(() => said.length === 2)
+  expect(said[1]).toBe("connected ")
+  await driver.close()
+})
+
 test("a take whose signal fired on the way gives back, uncounted, what it took", async () => {
   const driver = await open("aborted")
   await driver.publish([posting("a")])
