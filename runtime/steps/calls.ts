@@ -71,6 +71,9 @@ export const keysOf = <In>(items: ReadonlyArray<In>, key: (item: In) => unknown)
   return [...keys]
 }
 
+/** Whether an error of this name asks the job to do something, so that the step is not tried again before. */
+const isRequest = (name: string): boolean => name === "Retry" || name === "Ignore"
+
 const NO_RETRY = resolveRetry(undefined, undefined)
 const PLAIN: Plan = { retry: NO_RETRY, limitMs: undefined, revert: undefined }
 
@@ -232,7 +235,7 @@ export class StepCalls {
     isLast: () => boolean,
   ): Promise<{ readonly value: unknown } | undefined> {
     const { port, retries } = this.#options
-    const tried = await this.#try(name, plan, run, () => !isLast())
+    const tried = await this.#try(name, plan, run, ({ names }) => !isLast() && !names.some(isRequest))
     if (tried === undefined) return undefined
     const noted = plan.revert === undefined ? tried.noted : { ...tried.noted, revert: true as const }
     let { outcome } = tried

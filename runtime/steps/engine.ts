@@ -5,7 +5,7 @@
  */
 import * as Cause from "effect/Cause"
 import * as Exit from "effect/Exit"
-import { Reject } from "../actor/job.ts"
+import { Ignore, Reject, Retry } from "../actor/job.ts"
 import { type EachOptions, type Step, StepError, type StepOptions, type Steps, type Undo } from "../actor/step.ts"
 import { inLanes, WatchedPromise } from "../async/timers.ts"
 import { refuseInput } from "../options/refuse.ts"
@@ -119,7 +119,8 @@ export class StepEngine {
     const missed = Exit.isSuccess(exit) ? this.#failures.find(({ promise }) => !promise.isAwaited) : undefined
     const failed = missed === undefined ? exit : Exit.fail(missed.cause)
     const thrown = Exit.isFailure(failed) ? Cause.squash(failed.cause) : undefined
-    return thrown instanceof StepError && thrown.is("Reject") ? Exit.fail(rejectOf(thrown)) : failed
+    const asked = thrown instanceof StepError ? requestOf(thrown) : undefined
+    return asked === undefined ? failed : Exit.fail(asked)
   }
 
   /** Whether the wait for the handler was ended, or its outcome does not count. */
@@ -373,8 +374,17 @@ export class StepEngine {
 /** A stored result as the handler gets it: a copy, since neither the handler nor a try of the revert may change it. */
 const copyOf = (form: unknown): unknown => ofJsonForm(typeof form === "object" ? structuredClone(form) : form)
 
-const rejectOf = (error: StepError): Reject => {
-  const reject = new Reject(error.message, { cause: error.cause })
-  if (error.stack !== undefined) reject.stack = error.stack
-  return reject
+/** What a step asks of its job by the error that it throws: the same error as the handler itself would throw it. */
+const requestOf = (error: StepError): Reject | Retry | Ignore | undefined => {
+  const { after } = error.fields
+  const cause = { cause: error.cause }
+  const asked = error.is("Reject")
+    ? new Reject(error.message, cause)
+    : error.is("Ignore")
+      ? new Ignore(error.message, cause)
+      : error.is("Retry")
+        ? new Retry({ ...cause, ...(typeof after === "string" || typeof after === "number" ? { after } : {}) })
+        : undefined
+  if (asked !== undefined && error.stack !== undefined) asked.stack = error.stack
+  return asked
 }

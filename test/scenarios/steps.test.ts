@@ -1,4 +1,4 @@
-import { actor, CallboardError, type Job, Reject, StepError, type StepOptions } from "callboard"
+import { actor, CallboardError, Ignore, type Job, Reject, StepError, type StepOptions } from "callboard"
 import * as Effect from "effect/Effect"
 import { describe, expect, expectTypeOf, onTestFinished, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
@@ -493,6 +493,34 @@ describe("steps", () => {
       { retry: { max: 3 } },
     )
     expect(rejected.view).toMatchObject({ state: "failed", dead: "rejected", retries: 0 })
+  })
+
+  test("may ask for a retry of the job, after the time that they name, or end it without a result", async () => {
+    let tries = 0
+    const retried = await runOnce(
+      async (_input, job) => {
+        const before = await job.step("before", () => ++tries)
+        const again = await job.step(
+          "again",
+          () => {
+            if (++tries < 3) throw job.retry({ after: 0 })
+            return "done"
+          },
+          // The request is the job's: the step is not tried again before.
+          { retry: { max: 5, backoff: { base: "1 hour" } } },
+        )
+        return [before, again]
+      },
+      { retry: { max: 1, backoff: { base: "1 hour" } } },
+    )
+    expect(retried).toMatchObject({ result: [1, "done"], view: { retries: 1 } })
+    const ignored = await runOnce((_input, job) =>
+      job.step("a", () => {
+        throw new Ignore("nothing to do")
+      }),
+    )
+    expect(ignored).toMatchObject({ state: "succeeded", view: { attempts: 1 } })
+    expect(ignored.result ?? null).toBeNull()
   })
 
   test("are refused where the task is acked early", async () => {
