@@ -1,5 +1,6 @@
 /** When a schedule is due: cron texts, intervals and single moments. Pure: croner only computes here, nothing is started. */
 import { Cron } from "croner"
+import { gapEnd, wallClock } from "./wall-clock.ts"
 
 /** When a schedule is due. Times are milliseconds since the epoch. */
 export type Timing =
@@ -46,11 +47,42 @@ export const isTimeZone = (name: string): boolean => {
   }
 }
 
+const NEAR_MS = 28 * 86_400_000
+
+const floor = (time: number): number => Math.floor(time / 1_000) * 1_000
+
+/** Whether the hour, the minute or the second of a cron text has a wildcard or a step. */
+const isRepeating = (cron: string): boolean => /[*/?]/.test(cron.trim().split(/\s+/).slice(0, -3).join())
+
+/**
+ * The next time of a cron text. croner finds no time in a gap that ends at midnight, since its end lies on the next day
+ * (America/Nuuk): so the same text is asked as if there were no time zone, and a time in a gap is due when the gap ends.
+ */
+const nextOfCron = (
+  { cron: text, timeZone }: Timing & { kind: "cron" },
+  cron: Cron,
+  after: number,
+): number | undefined => {
+  const found = cron.nextRun(new Date(after))?.getTime()
+  // Between two times that are near each other, with the same offset, the clocks were not set.
+  const isNear = found !== undefined && found - after < NEAR_MS
+  if (
+    isRepeating(text) ||
+    (isNear && wallClock(found, timeZone) - wallClock(after, timeZone) === floor(found) - floor(after))
+  )
+    return found
+  const wall = cronOf(text, "UTC")
+    .nextRun(new Date(wallClock(after, timeZone)))
+    ?.getTime()
+  const end = wall === undefined ? undefined : gapEnd(wall, timeZone)
+  return end === undefined || end <= after || (found !== undefined && found <= end) ? found : end
+}
+
 /** The first due time after `after`; `undefined` where there is none any more. */
 export const nextDue = (timing: Timing, after: number): number | undefined => {
   switch (timing.kind) {
     case "cron":
-      return cronOf(timing.cron, timing.timeZone).nextRun(new Date(after))?.getTime()
+      return nextOfCron(timing, cronOf(timing.cron, timing.timeZone), after)
     case "every": {
       const { everyMs, anchor } = timing
       return after < anchor ? anchor : anchor + (Math.floor((after - anchor) / everyMs) + 1) * everyMs
@@ -84,7 +116,7 @@ export const dueTimesBetween = (timing: Timing, first: number, until: number, mo
   for (let due: number | undefined = first; due !== undefined && due <= until; ) {
     dues.push(due)
     if (dues.length >= COUNTED + most) return { latest: latestOf(cron, until, most), before: COUNTED }
-    due = cron.nextRun(new Date(due))?.getTime()
+    due = nextOfCron(timing, cron, due)
   }
   return { latest: dues.slice(-most), before: Math.max(0, dues.length - most) }
 }

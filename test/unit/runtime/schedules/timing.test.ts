@@ -121,6 +121,31 @@ describe("daylight saving in Europe/Berlin", () => {
   })
 })
 
+describe("daylight saving in America/Nuuk, where the gap ends at midnight", () => {
+  const zone = "America/Nuuk"
+
+  // 23:00 to 24:00 do not exist on 27 March 2027.
+  test.each([
+    [
+      "a time in the gap is due when the gap ends",
+      "30 23 * * *",
+      "2027-03-26T12:00:00Z",
+      ["03-26 23:30 01:30Z", "03-28 00:00 01:00Z", "03-28 23:30 00:30Z"],
+    ],
+    ["also on that day alone", "30 23 27 3 *", "2027-03-26T12:00:00Z", ["03-28 00:00 01:00Z", "03-27 23:30 00:30Z"]],
+    [
+      "so is a list of them, once",
+      "0,30 23 27 * *",
+      "2027-03-26T12:00:00Z",
+      ["03-28 00:00 01:00Z", "04-27 23:00 00:00Z"],
+    ],
+    ["a time before the gap is due as ever", "59 22 27 3 *", "2027-03-26T12:00:00Z", ["03-27 22:59 00:59Z"]],
+    ["*/30 within the gap is not due that day", "*/30 23 * * *", "2027-03-27T12:00:00Z", ["03-28 23:00 00:00Z"]],
+  ])("%s", (_, text, after, dues) => {
+    expect(following(cron(text, zone), after, dues.length, zone)).toEqual(dues)
+  })
+})
+
 describe("daylight saving in America/New_York", () => {
   const zone = "America/New_York"
 
