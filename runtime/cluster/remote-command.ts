@@ -179,8 +179,8 @@ const CommandMessageSchema = Schema.Struct({
   arguments: Schema.Unknown,
   /** Names of the workers that must obey; absent: all. */
   workers: Schema.optionalKey(Schema.Array(Schema.String)),
-  /** Topic of the replies. */
-  reply: Schema.String.check(Schema.isPattern(/^[a-z0-9.-]{1,128}$/)),
+  /** Topic of the replies. None but such a topic: the caller may not be allowed to send to the others, and the worker is. */
+  reply: Schema.String.check(Schema.isPattern(/^reply\.[a-z0-9.-]{1,122}$/)),
 })
 type CommandMessage = typeof CommandMessageSchema.Type
 

@@ -1,6 +1,7 @@
 /** Remote control and inspection, on every transport. */
 import { actor, connect } from "callboard"
 import { describe, expect, test } from "vitest"
+import { encode } from "../../runtime/cluster/remote-command.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
@@ -53,6 +54,19 @@ onEveryBoard((newBoard, kind) => {
     expect(stats?.value).toMatchObject({ name: "w1", concurrency: 1, inFlight, memory: { rss: expect.any(Number) } })
     resolve()
     await waits.outcome(WAIT)
+  })
+
+  test("an answer goes to a topic of answers, and to no other that a question names", async () => {
+    const transport = newBoard()
+    await start([makeActor(Promise.resolve())], { transport, name: "w1" })
+    await using other = await connect(transport)
+    const { broadcast } = other.connection
+    const heard: Array<string> = []
+    const topics = ["control", "cancel", "limit", "event", "board", "reply.1"]
+    for (const topic of topics) await broadcast.listen(topic, () => heard.push(topic), AbortSignal.timeout(60_000))
+    for (const reply of topics) await broadcast.send("inspect", encode({ command: "ping", arguments: {}, reply }))
+    await eventually(() => heard.includes("reply.1"), { message: "the last question is answered" })
+    expect(heard).toEqual(["reply.1"])
   })
 
   test("control is served before the tasks that wait, however many those are", async () => {
