@@ -107,7 +107,7 @@ const servers = [
   "npx callboard worker -Q high,default -c 8 -n worker-1",
   "export TOKEN=$(openssl rand -hex 32)",
   "nats-server --config nats.conf",
-  "export SUBMITTER_PASSWORD=… WORKER_PASSWORD=… OPERATOR_PASSWORD=…",
+  "export OPERATOR_PASSWORD=… WORKER_PASSWORD=… SUBMITTER_PASSWORD=… READER_PASSWORD=…",
   "npx callboard doctor --transport nats://operator:…@host",
   "npx callboard worker --transport nats://localhost -n worker-1",
   `npx callboard submit hello.count '{"to": 100}' --transport nats://localhost`,

@@ -1,27 +1,19 @@
 /** The account file of the documentation on a real server: what each role may do, and how everything else is refused. */
-import { readFileSync } from "node:fs"
 import { type ActorDefinition, actor, type Client, connect, serve } from "callboard"
 import { describe, expect, test } from "vitest"
 import { encode, replyOf } from "../../runtime/cluster/remote-command.ts"
 import { keep } from "../support/servers/keep.ts"
-import { type NatsServer, startNats } from "../support/servers/nats.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
+import { type Role, startSecured, urlFor } from "./nats-accounts.ts"
 
-const ROLES = ["submitter", "worker", "operator"] as const
-type Role = (typeof ROLES)[number]
-
-const accounts = readFileSync(new URL("../../docs/nats-accounts.conf", import.meta.url), "utf8")
-
-const passwords = ROLES.map((role) => `${role.toUpperCase()}_PASSWORD: "pw-${role}"`).join("\n")
-
-/** Starts a server with the accounts of the documentation. */
 const secured = async () => {
-  const server: NatsServer = keep(await startNats({ config: `${passwords}\n${accounts}` }))
-  const urlOf = (role: Role): string => `nats://${role}:pw-${role}@127.0.0.1:${server.port}?lease=2`
+  const server = await startSecured()
+  const urlOf = (role: Role): string => urlFor(server, role)
   const clientOf = async (role: Role): Promise<Client> => keep(await connect(urlOf(role)))
   /** Lines of the server's log about requests of the role that it has refused. */
-  const refusedTo = (role: Role) => server.log.split("\n").filter((line) => line.includes(`Violation - User "${role}"`))
+  const refusedTo = (role: Role) =>
+    server.log.split("\n").filter((line) => line.includes(`/user:${role}" - `) && line.includes(" Violation - "))
   return { urlOf, clientOf, refusedTo }
 }
 
@@ -68,7 +60,7 @@ describe("the roles of the account file", () => {
     timeout: 60_000,
   }, async () => {
     const { urlOf, clientOf } = await secured()
-    for (const role of ["submitter", "worker", "submitter", "worker"] as const) {
+    for (const role of ["submitter", "worker", "reader", "submitter"] as const) {
       expect(await refusal(connect(urlOf(role)))).toMatchObject({
         reason: "unauthorized",
         message: expect.stringMatching(
@@ -77,7 +69,7 @@ describe("the roles of the account file", () => {
       })
     }
     await clientOf("operator")
-    for (const role of ["submitter", "worker"] as const) await clientOf(role)
+    for (const role of ["submitter", "worker", "reader"] as const) await clientOf(role)
   })
 
   test("a worker runs what a submitter submits, and the submitter follows it", { timeout: 60_000 }, async () => {
@@ -101,33 +93,39 @@ describe("the roles of the account file", () => {
       message: "the cause is told",
     })
     expect(refusedTo("worker")).toEqual([])
-    // Only workers may make consumers.
-    expect(refusedTo("submitter").filter((line) => !line.includes("$JS.API.CONSUMER.CREATE."))).toEqual([])
+    // Only workers may make consumers, and write the list of queues.
+    const others = refusedTo("submitter").filter((line) => !/CONSUMER\.CREATE\.|k\.queue%2f\./.test(line))
+    expect(others).toEqual([])
   })
 
-  test("a submitter posts to job boards and receives their events, and workers take the jobs", {
+  test("workers post to job boards and take from them; readers see that, and change nothing", {
     timeout: 60_000,
   }, async () => {
     const { clientOf, refusedTo } = await prepared()
-    const [worker, submitter] = [await clientOf("worker"), await clientOf("submitter")]
-    const [posting, working] = [submitter.board("builds"), worker.board("builds")]
+    const [worker, reader] = [await clientOf("worker"), await clientOf("reader")]
+    const [working, reading] = [worker.board("builds"), reader.board("builds")]
     const told: Array<string> = []
-    for (const [name, board] of Object.entries({ posting, working }))
+    for (const [name, board] of Object.entries({ reading, working }))
       await board.on("*", ({ event }) => told.push(`${name} ${event}`))
-    const job = await posting.post("compile")
-    const trashed = await posting.post("test", { priority: "LOW" })
+    const job = await working.post("compile")
+    const trashed = await working.post("test", { priority: "LOW" })
     const claim = await working.take("worker-1")
-    expect((await posting.find(job.id)).owner).toBe("worker-1")
-    expect(await posting.count()).toBe(2)
+    expect((await reading.find(job.id)).owner).toBe("worker-1")
+    expect(await reading.count()).toBe(2)
     await claim.abandon()
     await (await working.claim(trashed.id, "worker-1")).trash()
     await working.restore(trashed.id)
     await working.registerEntity({ kind: "builder", name: "worker-1" })
-    expect(await posting.entities()).toHaveLength(1)
+    expect(await reading.entities()).toHaveLength(1)
     await (await working.take("worker-1")).consume()
     await eventually(() => told.length === 10, { message: "all is told to both" })
     expect(refusedTo("worker")).toEqual([])
-    expect(refusedTo("submitter")).toEqual([])
+    expect(refusedTo("reader")).toEqual([])
+    for (const role of ["reader", "submitter"] as const) {
+      expect(await refusal((await clientOf(role)).board("builds").post("compile"))).toMatchObject({
+        message: expect.stringContaining("does not allow this user to publish to callboard.k.board%2f.builds%2f."),
+      })
+    }
   })
 
   test("a submitter takes no tasks, and neither stops nor changes anything", { timeout: 60_000 }, async () => {
@@ -166,6 +164,42 @@ describe("the roles of the account file", () => {
     expect(service.worker).toBeDefined()
     expect(await submitter.control("ping")).toEqual([{ worker: "worker-1", value: "pong" }])
     await operator.job(runs.id).cancel()
+  })
+
+  test("a submitter is told why it cannot submit what waits for other jobs", { timeout: 60_000 }, async () => {
+    const { clientOf } = await prepared()
+    const submitter = await clientOf("submitter")
+    const first = await submitter.submit("tasks.limited")
+    expect(await refusal(submitter.submit("tasks.limited", { after: [first.id] }))).toMatchObject({
+      code: "transport-unavailable",
+      message: expect.stringContaining("does not allow this user to publish to callboard.k.after%2f."),
+    })
+  })
+
+  test("a reader follows and lists jobs and asks workers, and changes nothing", { timeout: 60_000 }, async () => {
+    const { urlOf, clientOf, operator } = await prepared()
+    await start([tasks], { transport: urlOf("worker"), name: "worker-1" })
+    const reader = await clientOf("reader")
+    const job = await operator.submit("tasks.twice", { delay: 1 })
+    const states: Array<string> = []
+    for await (const event of reader.job(job.id).events()) if ("state" in event) states.push(String(event.state))
+    expect(states).toContain("succeeded")
+    expect(await reader.job(job.id).result({ timeout: 30 })).toBe(1)
+    expect((await reader.jobs({ task: "tasks.twice" })).jobs.map(({ id }) => id)).toEqual([job.id])
+    expect((await reader.queues()).map(({ name }) => name)).toContain("default")
+    expect(await reader.control("ping")).toEqual([{ worker: "worker-1", value: "pong" }])
+    const other = await operator.submit("tasks.limited", { queue: "other" })
+    await eventually(async () => (await reader.why(other.id)).causes.some(({ code }) => code === "no-worker"), {
+      message: "the cause is told",
+    })
+    expect(await refusal(reader.submit("tasks.limited"))).toMatchObject({
+      message: expect.stringContaining("does not allow this user to publish to callboard.j.default."),
+    })
+    expect(await refusal(reader.control("shutdown"))).toEqual(missing("callboard.news.control"))
+    expect(await refusal(reader.pause("default"))).toEqual(missing("callboard.k.pause%2f.default"))
+    expect(await refusal(reader.job(other.id).cancel())).toEqual(
+      missing("callboard.x.cancelled.other.tasks%2elimited.%."),
+    )
   })
 
   test("a worker may not send commands that change other workers", { timeout: 60_000 }, async () => {
