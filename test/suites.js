@@ -55,7 +55,14 @@ const waiting = [
   ...[
     ...["board/lost", "celery/completion", "http/outage", "jobs/tracking/finding"],
     ...["schedules/scheduler", "service/serve"],
-    ...["transport/lift/watch-store", "worker/clock", "worker/failures", "worker/hooks", "worker/leases/lease-keeper"],
+    ...[
+      "transport/lift/watch-store",
+      "worker/clock",
+      "worker/set-clock",
+      "worker/failures",
+      "worker/hooks",
+      "worker/leases/lease-keeper",
+    ],
     ...["worker/limits/permits", "worker/restart", "worker/settlement/faults"],
     // They compute for seconds: each write of many handlers, cut before and after; services for each of many cases.
     ...["testing/crashes", "jobs/outcome/follow-ups", "worker/worker", "client/http-client"],

@@ -97,18 +97,22 @@ export class Maintenance {
 // ── a clock that was set back ────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Shortens what is in the file after the clock was set back. Each process on the file notices that; a row that one of
- * them has shortened ends before the time that the clock showed at last, so that the others leave it.
+ * Shortens what is in the file after the clock was set back: leases and values, and the waits of tasks that were stored a
+ * moment before, such as the back-off of a retry. What falls due later falls due at that time of day. Each process on the
+ * file notices that; a row that one of them has shortened ends before the time that the clock showed at last, so that the
+ * others leave it.
  */
 export class Mender {
   readonly #clock: MachineClock
   readonly #reach: number
   readonly #statements
+  readonly #waits
 
   /** `lease` is in milliseconds. */
   constructor(database: Database, lease: number, clock: MachineClock) {
     this.#clock = clock
-    // Entries that live longer than two leases are no signs of life of workers, so their end is not shortened.
+    // Entries that live longer than two leases are no signs of life of workers, and tasks that wait longer were seldom told
+    // to wait that long from now, so their end is not shortened.
     this.#reach = 2 * lease
     const ends = (column: string) => `SET ${column} = ${column} - ?1 WHERE ${column} > ?2 AND ${column} <= ?3`
     this.#statements = [
@@ -116,6 +120,10 @@ export class Mender {
       `UPDATE callboard_store ${ends("until")} AND until IS NOT NULL`,
       `UPDATE callboard_listener ${ends("until")}`,
     ].map((sql) => database.prepare(sql))
+    // A task that was given back waits until another time than its due one.
+    this.#waits = database.prepare(
+      `UPDATE callboard_job ${ends("at")} AND at > 0 AND fence IS NULL AND (due IS NULL OR due <> at OR posted > ?4)`,
+    )
   }
 
   async mend(writer: Writer): Promise<void> {
@@ -125,7 +133,10 @@ export class Mender {
     // leases or less the rows of both kinds cannot be told apart, so that those leases are waited for instead.
     if (back.by > this.#reach)
       await writer.doWithoutSync(({ now }) => {
-        for (const each of this.#statements) each.run(back.by, back.from, now + back.by + this.#reach)
+        const last = now + back.by + this.#reach
+        for (const each of this.#statements) each.run(back.by, back.from, last)
+        // Published before the clock was set back, and not long before.
+        this.#waits.run(back.by, back.from, last, Math.max(now, back.from - this.#reach))
       })
     this.#clock.mended(back)
   }

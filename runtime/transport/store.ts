@@ -22,7 +22,7 @@ export interface Store {
     readonly limit: number
     readonly reverse?: boolean
   }): Promise<ReadonlyArray<Entry>>
-  /** The clock by which times to live are measured, in milliseconds since the epoch. It never goes back. */
+  /** The clock by which times to live are measured, in milliseconds since the epoch: that of the machine unless other machines reach it. */
   now(): Promise<number>
   /**
    * Calls the listener with changes below a prefix, from when the promise resolves until the signal fires. Best effort.

@@ -79,7 +79,9 @@ const step = (run: () => Promise<void>): Effect.Effect<void, unknown> =>
 
 const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<RunningWorker, unknown, Scope.Scope> =>
   Effect.gen(function* () {
-    const { clock, ask } = withTransportTime(asked.clock ?? systemClock, asked.connection.store)
+    const { store, transport } = asked.connection
+    const isLocal = transport.capabilities.reach !== "network"
+    const { clock, ask } = withTransportTime(asked.clock ?? systemClock, store, isLocal)
     const options = { ...asked, clock }
     const { connection, log, name, autoscale } = options
     const hurry = new AbortController()

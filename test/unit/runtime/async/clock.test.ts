@@ -35,3 +35,30 @@ test.each([0, HOUR])(
     expect(Math.abs(error())).toBeLessThanOrEqual(10)
   },
 )
+
+test("a store of this machine goes by its clock, also in the moment in which that is set", async () => {
+  const state = { at: 1_000_000, off: 0 }
+  const wall = () => state.at + state.off
+  const own = { now: wall, monotonic: () => state.at, transportNow: wall }
+  const { clock, ask } = withTransportTime(own, { now: () => Promise.resolve(wall()) }, true)
+  await ask()
+  state.off = -HOUR
+  expect(clock.transportNow()).toBe(1_000_000 - HOUR)
+})
+
+test("a server is asked again as soon as the clock of this machine was set", async () => {
+  const state = { at: 1_000_000, off: 0, asked: 0 }
+  const wall = () => state.at + state.off
+  const now = () => {
+    state.asked++
+    return Promise.resolve(wall())
+  }
+  const { clock, ask } = withTransportTime({ now: wall, monotonic: () => state.at, transportNow: wall }, { now })
+  await ask()
+  state.off = -HOUR
+  // Until it has answered, its clock may be another one.
+  expect(clock.transportNow()).toBe(1_000_000)
+  await Promise.resolve()
+  expect(clock.transportNow()).toBe(1_000_000 - HOUR)
+  expect(state.asked).toBe(2)
+})
