@@ -16,8 +16,8 @@ import { APPLICATION_ID, ensureSchema } from "./schema.ts"
 const OWN_FOLDER = ".callboard"
 
 /**
- * Tasks may hold secrets, so that the folder and the files created in it are readable by their owner only. The rights
- * of an existing folder or file are left as they are.
+ * Tasks may hold secrets, so that this folder, and every file that is created, is readable by its owner only. The rights of
+ * an existing folder or file are left as they are.
  */
 const OWN_FOLDER_MODE = 0o700
 const OWN_FILE_MODE = 0o600
@@ -47,6 +47,7 @@ export interface Opened {
 export const openFile = async (location: Location, namespace: string, timeout: number): Promise<Opened> => {
   const path = resolve(location.path)
   prepareFolder(path)
+  prepareFile(path)
   const handle = withFault(path, () => new DatabaseSync(path, { timeout: 0, allowExtension: false }))
   const database = new Database(handle, true, path, location.sync === "full")
   try {
@@ -89,9 +90,6 @@ const prepareFolder = (path: string): void => {
       mkdirSync(folder, { recursive: true, mode: OWN_FOLDER_MODE })
       const ignore = join(folder, ".gitignore")
       if (!existsSync(ignore)) writeFileSync(ignore, "*\n", { mode: OWN_FILE_MODE })
-      // SQLite would create the database with the rights that the umask gives, and copies the rights of the database to
-      // its log and shared memory.
-      if (!existsSync(path)) closeSync(openSync(path, "a", OWN_FILE_MODE))
     }
   } catch (cause) {
     throw new TransportError("unauthorized", `${folder}: the folder cannot be made: ${String(cause)}`, { cause })
@@ -101,6 +99,19 @@ const prepareFolder = (path: string): void => {
   }
   if (existsSync(path) && statSync(path).isDirectory()) {
     throw new TransportError("invalid", `${path} is a folder: give the path of a file`)
+  }
+}
+
+/**
+ * SQLite would create the database with the rights that the umask gives, and copies the rights of the database to its log
+ * and shared memory.
+ */
+const prepareFile = (path: string): void => {
+  if (existsSync(path)) return
+  try {
+    closeSync(openSync(path, "a", OWN_FILE_MODE))
+  } catch {
+    // SQLite cannot create it either, and says why.
   }
 }
 

@@ -110,9 +110,8 @@ describe("opening", () => {
     expect(readFileSync(join(path, ".gitignore"), "utf8")).toBe("*\n")
   })
 
-  test.each([0o000, 0o022])("its folder is for its owner alone, with all that is in it (umask %i)", async (umask) => {
-    const parent = join(folder.path, `owner-${umask}`)
-    const path = join(parent, ".callboard")
+  /** Starts a process that publishes into a file, and waits for tasks on it; returns the rights of what is in its folder. */
+  const rightsIn = async (path: string, umask: number): Promise<ReadonlyMap<string, string>> => {
     const program = `
       import { plugin } from ${JSON.stringify(new URL("../../../../plugins/sqlite/mod.ts", import.meta.url).href)}
       import { publish, take } from ${JSON.stringify(new URL("./helpers.ts", import.meta.url).href)}
@@ -121,21 +120,35 @@ describe("opening", () => {
       const driver = await plugin.connect(new URL("sqlite:${path}/board.db"), options)
       await publish(driver, "a")
       await take(driver, { queue: "other", wait: 60_000 })`
-    const script = join(folder.path, `owner-${umask}.ts`)
+    const script = join(folder.path, `rights-${umask}.ts`)
     writeFileSync(script, program)
-    await using writer = spawnScript(script)
+    await using _writer = spawnScript(script)
     await eventually(() => existsSync(join(path, "board.db-bells")), { message: "the writer waits for tasks" })
-    const names = readdirSync(path)
-    expect(names, writer.output).toEqual(
-      expect.arrayContaining([".gitignore", "board.db", "board.db-shm", "board.db-wal"]),
-    )
-    const modeOf = (...names: Array<string>) => statSync(join(path, ...names)).mode & 0o777
-    expect(modeOf()).toBe(0o700)
-    expect(modeOf("board.db-bells")).toBe(0o700)
-    for (const name of names.filter((each) => each !== "board.db-bells"))
-      expect(`${name} ${modeOf(name).toString(8)}`).toBe(`${name} 600`)
+    return new Map(readdirSync(path).map((name) => [name, (statSync(join(path, name)).mode & 0o777).toString(8)]))
+  }
+  const OWN = { "board.db": "600", "board.db-shm": "600", "board.db-wal": "600", "board.db-bells": "700" }
+
+  test.each([0o000, 0o022])("its folder is for its owner alone, with all that is in it (umask %i)", async (umask) => {
+    const parent = join(folder.path, `owner-${umask}`)
+    const path = join(parent, ".callboard")
+    expect(Object.fromEntries(await rightsIn(path, umask))).toEqual({ ".gitignore": "600", ...OWN })
+    expect(statSync(path).mode & 0o777).toBe(0o700)
     // The rights of the project's own folder follow the umask.
     expect(statSync(parent).mode & 0o777).toBe(0o777 & ~umask)
+  })
+
+  test.each([0o000, 0o022])("a file in any other folder is for its owner alone (umask %i)", async (umask) => {
+    const path = join(folder.path, `elsewhere-${umask}`)
+    mkdirSync(path)
+    expect(Object.fromEntries(await rightsIn(path, umask))).toEqual(OWN)
+  })
+
+  test("a file that is there keeps its rights, and so do those beside it", async () => {
+    const path = join(folder.path, "shared.db")
+    writeFileSync(path, "")
+    chmodSync(path, 0o660)
+    await publish(await connect(`sqlite:${path}`), "a")
+    for (const name of [path, `${path}-wal`, `${path}-shm`]) expect(statSync(name).mode & 0o777).toBe(0o660)
   })
 
   test("a folder .callboard that is there keeps its rights", async () => {
