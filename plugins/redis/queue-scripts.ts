@@ -31,7 +31,8 @@ local leaseEnd, takenAt = text(now + lease), clock[1] .. '.' .. string.format('%
 local index, held = {}, {}
 
 -- Notes that a message was taken, and adds two values to the answer: level, sequence, whether this is the first delivery,
--- fence, number of deliveries, position of the queue in the request and tag, as one text; and the message.
+-- whether another program's message may have the id of a job, fence, number of deliveries, position of the queue in the
+-- request and tag, as one text; and the message.
 local function deliver(value, queue, level, address, position)
   local tag, env = tagOf(value)
   local entry = '[' .. value .. address
@@ -39,13 +40,14 @@ local function deliver(value, queue, level, address, position)
     tag = 'callboard-' .. nextNumber()
     call('HSET', UNACKED, tag, entry)
   end
-  local found = call('HMGET', OWN .. 't:' .. tag, 'level', 'seq', 'n')
-  local fields = found[2] and {} or adopt(tag, value, env, queue, level)
+  local found = call('HMGET', OWN .. 't:' .. tag, 'level', 'seq', 'n', 'id')
+  local isOwn, fields, id = ownTagOf(value), {}, found[4]
+  if not found[2] then fields, id = adopt(tag, value, env, queue, level) end
   local seq, n, fence = found[2] or fields[4], (found[3] or 0) + 1, nextNumber()
   local known = found[1] or fields[2]
   local own = OWN .. 't:' .. tag
   -- A message of ours may have come back after its task was removed.
-  if not found[2] or not ownTagOf(value) then
+  if not found[2] or not isOwn then
     fields[#fields + 1], fields[#fields + 2] = 'queue', queue
     if found[2] then call('HDEL', own, 'env') end
   end
@@ -57,8 +59,9 @@ local function deliver(value, queue, level, address, position)
   end
   held[#held + 1] = leaseEnd
   held[#held + 1] = tag
+  local isForeign = not (isOwn and found[2]) and not (n == 1 and id and isAlone(id))
   local isFirst = n == 1 and not (value:find('"redelivered"', 1, true) and value:find('"redelivered"%s*:%s*true'))
-  out[#out + 1] = table.concat({ known, seq, isFirst and 1 or 0, fence, n, position, tag }, ' ')
+  out[#out + 1] = table.concat({ known, seq, isFirst and 1 or 0, isForeign and 1 or 0, fence, n, position, tag }, ' ')
   out[#out + 1] = value
 end
 

@@ -5,8 +5,8 @@
 import { script } from "./scripts.ts"
 
 /**
- * Arguments: `record` or `all`, ids. Returns for each job the revision and the bytes of its record; with `all` also its
- * newest task: queue, due, expires, time of publication, whether it is in flight, message.
+ * Arguments: `record` or `all`, ids. Returns for each job the revision and the bytes of its record; with `all` also the
+ * task that counts: queue, due, expires, time of publication, whether it is in flight, message, sequence.
  */
 export const read = script(`
 local answers = {}
@@ -16,16 +16,24 @@ for at = 4, #ARGV do
   local v = revisionOf(id)
   if v ~= '' then answer = { v, call('HGET', OWN .. 'j:' .. id, 'r') } end
   if ARGV[3] == 'all' then
-    local _, t = tasksOf(id)
+    -- Without a record the task of another program counts where there was none before it. But a worker of Celery's may have
+    -- replaced the one that it has taken by that task.
+    local function chosen()
+      local _, newest, owner = tasksOf(id)
+      if v ~= '' or not owner then return newest end
+      local isCelerys = call('HEXISTS', UNACKED, owner.tag) == 1 and not isLeased(owner.tag, owner)
+      return isCelerys and newest or owner
+    end
+    local t = chosen()
     while t and isMissing(t.tag, t) do
       forget(t.tag, t)
-      _, t = tasksOf(id)
+      t = chosen()
     end
-    if not t and v == '' and noteJob(id) then _, t = tasksOf(id) end
+    if not t and v == '' and noteJob(id) then t = chosen() end
     local env = t and messageOf(t.tag, t)
     if env then
       local held = call('HEXISTS', UNACKED, t.tag)
-      answer = { answer[1], answer[2], t.queue, t.due, t.expires, t.posted, held, env }
+      answer = { answer[1], answer[2], t.queue, t.due, t.expires, t.posted, held, env, t.seq }
     end
   end
   answers[at - 3] = answer
@@ -80,7 +88,7 @@ local function apply(c)
       release(tag, own, t.delay)
     elseif tag then
       endLease(tag, own)
-      forget(tag, own, r)
+      forget(tag, own, r and c.id == own.id)
     end
   end
   for _, p in ipairs(c.post or {}) do enqueue(p) end

@@ -66,13 +66,14 @@ export const deliveryOf = (
   value: Reply | undefined,
   queues: ReadonlyArray<string>,
 ): contract.Delivery => {
-  const [level, sequence, first, fence = "", deliveries, position, ...tag] = textOf(known).split(" ")
+  const [level, sequence, first, foreign, fence = "", deliveries, position, ...tag] = textOf(known).split(" ")
   return {
     token: `${fence}.${tag.join(" ")}`,
     queue: queues[Number(position) - 1] ?? "",
     level: Number(level),
     sequence: Number(sequence),
     first: first === "1",
+    foreign: foreign === "1",
     fence,
     deliveries: Number(deliveries),
     content: contentOf(value),
@@ -88,7 +89,7 @@ export const committedOf = (answer: Reply): contract.Committed => {
 }
 
 export const knownOf = (row: Reply): contract.Known | undefined => {
-  const [revision, record, queue, due, expires, at, held, value] = listOf(row)
+  const [revision, record, queue, due, expires, at, held, value, sequence] = listOf(row)
   const known = { revision: textOf(revision), ...(record instanceof Uint8Array ? { record: bytesOf(record) } : {}) }
   if (!(queue instanceof Uint8Array)) return known.revision === "" ? undefined : known
   return {
@@ -96,6 +97,7 @@ export const knownOf = (row: Reply): contract.Known | undefined => {
     task: {
       queue: textOf(queue),
       at: Number(textOf(at)),
+      sequence: Number(textOf(sequence)),
       held: held === 1,
       ...(due instanceof Uint8Array ? { due: Number(textOf(due)) } : {}),
       ...(expires instanceof Uint8Array ? { expires: Number(textOf(expires)) } : {}),

@@ -141,20 +141,28 @@ local function loadTask(tag, whole)
   }
 end
 
--- The tags of a job's tasks that have not left their queues, those in flight included, and the newest of these tasks.
+-- Whether a task was published by Callboard. Of one that another program has published, kombu alone has the message in flight.
+local function isOwnTask(t) return t.env and t.env:find('^{"properties":{"delivery_tag":') end
+
+-- The tags of a job's tasks that have not left their queues, those in flight included; the newest of these tasks; and the
+-- one whose id it is: the newest that Callboard has published, or else the first.
 local function tasksOf(id)
-  local tags, newest = {}, nil
+  local tags, newest, owner, isOwners = {}, nil, nil, nil
   for _, tag in ipairs(call('HVALS', OWN .. 'p:' .. id)) do
     if tag:sub(1, 1) ~= '@' then
       tags[#tags + 1] = tag
       local t = loadTask(tag, true)
-      if t and (not newest or t.seq > newest.seq) then
-        newest = t
-        newest.tag = tag
+      if t then
+        t.tag = tag
+        if not newest or t.seq > newest.seq then newest = t end
+        local isOwn = isOwnTask(t)
+        if not owner or (isOwn and (not isOwners or t.seq > owner.seq)) or not (isOwn or isOwners or t.seq > owner.seq) then
+          owner, isOwners = t, isOwn
+        end
       end
     end
   end
-  return tags, newest
+  return tags, newest, owner
 end
 
 -- The revision of a job's record ('' without one), the index by which it is listed, and whether a record is stored, which
@@ -232,7 +240,8 @@ local function field(name, value)
 end
 
 -- What is known of a message that another program, such as Celery's client, has put into the list. The argument
--- env is the message as a table, where it is JSON. Returns fields for the task, in pairs.
+-- env is the message as a table, where it is JSON. Returns fields for the task, in pairs, and the id of its job, where that has
+-- no such task yet.
 local function adopt(tag, value, env, queue, level)
   local headers = env and type(env.headers) == 'table' and env.headers or {}
   local properties = env and type(env.properties) == 'table' and env.properties or {}
@@ -253,9 +262,14 @@ local function adopt(tag, value, env, queue, level)
     .. NOW .. field('method', headers.meth) .. field('root', headers.root_id)
     .. field('parent', headers.parent_id) .. field('group', headers.group) .. '}'
   local revision, old = revisionOf(id)
-  if revision == '' then updateLists(id, index, old) end
+  if revision == '' and not select(2, tasksOf(id)) then updateLists(id, index, old) end
   for _, each in ipairs({ 'id', id, 'key', key, 'index', index }) do fields[#fields + 1] = each end
-  return fields
+  return fields, id
+end
+
+-- Whether nothing is known of a job but one task.
+local function isAlone(id)
+  return call('HLEN', OWN .. 'p:' .. id) == 1 and call('HEXISTS', OWN .. 'j:' .. id, 'v') == 0
 end
 
 -- Notes a message that another program has put into a list, so that its job is found while it waits. A message that is noted

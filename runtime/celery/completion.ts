@@ -157,6 +157,8 @@ export class Completion implements ForeignTasks {
     const parsed = run ?? Result.getOrUndefined(parseDelivery(delivery))
     if (parsed === undefined || !isForeign(parsed.task)) return undefined
     const { task, posting } = parsed
+    // The result under its id is that of another job.
+    if (settlement.record !== undefined && settlement.record.id !== posting.id) return undefined
     const rules = bodyRules({ maxBody: this.#options.maxBody, foreign: this }, task)
     const embed = run?.embed ?? embedOf(posting, rules)
     return { task, posting, embed, settlement, ended: this.#ended(task, posting), isFirst: delivery.fresh }

@@ -205,7 +205,7 @@ export interface JobRecord {
   readonly timeline: ReadonlyArray<Transition>
   /** How long to keep the record, in milliseconds from `endedAt`. Negative: for ever. */
   readonly keepMs?: number
-  /** Digest of the task's body, on jobs that have succeeded: their task is not kept, and another one may come under their id. */
+  /** Digest of the task's body, once the job was claimed or has succeeded: another task may come under its id. */
   readonly digest?: string
   /** Set where the record is not kept any more: only id, state, run, fence, successor and follow-ups are still valid. */
   readonly tombstone?: boolean

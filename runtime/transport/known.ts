@@ -8,7 +8,10 @@ export interface Known {
   /** Revision of the stored record; `""` when none is stored. */
   readonly revision: Revision
   readonly record?: Uint8Array
-  /** Only with `all`: the newest task of this job that is in a queue, also one that a delivery has. */
+  /**
+   * Only with `all`: the newest task of this job that is in a queue, also one that a delivery has. As long as the job has no
+   * record, one that another program has published counts only where there was none before it: the id is that one's.
+   */
   readonly task?: QueuedTask
 }
 
@@ -19,6 +22,8 @@ export interface QueuedTask {
   readonly expires?: number
   /** When it was published. */
   readonly at: number
+  /** As in `Delivery`. Needed where other programs publish tasks to the same queues. */
+  readonly sequence?: number
   /** Whether a delivery has the task, as far as the broker tells. */
   readonly held?: boolean
   readonly content: Uint8Array | Message | Undecodable

@@ -123,6 +123,7 @@ export class DeliveryFactory {
     if (this.#received.at !== receivedAt) this.#received = this.#receivedAt(receivedAt)
     const { inToken, inFence, inFirst } = this.#received
     const number = ++this.#count
+    const isFramed = isFrame(data)
     return {
       delivery: {
         token: `${this.#begin}${number}${inToken}${ack.slice(ACK_PREFIX.length)}`,
@@ -132,7 +133,8 @@ export class DeliveryFactory {
         sequence: seq,
         first,
         deliveries,
-        content: isFrame(data)
+        foreign: !isFramed,
+        content: isFramed
           ? messageIn(data)
           : readNative({ subject: message.subject, band, block: blockOf(message), data }, this.#maxTask),
       },

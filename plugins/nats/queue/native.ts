@@ -3,7 +3,7 @@
  * becomes the message that a client would have published. One that is no task is refused with a reason (docs/wire-nats.md).
  */
 import { mediaType } from "../../../runtime/protocol/codec/codec.ts"
-import { HeaderProblem, time } from "../../../runtime/protocol/header-field.ts"
+import { HeaderProblem, isMap, time } from "../../../runtime/protocol/header-field.ts"
 import { OWN_HEADER } from "../../../runtime/protocol/headers.ts"
 import { FRONT_LEVEL, type Message, type Undecodable } from "../../../runtime/protocol/message.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
@@ -17,6 +17,12 @@ const JSON_HEADERS: ReadonlySet<string> = new Set([
   ...["retries", "timelimit", "group_index", "ignore_result", "replaced_task_nesting", "stamped_headers", "stamps"],
   OWN_HEADER,
 ])
+
+/**
+ * Fields of the `callboard` header that workers and clients of Callboard's count, or write beside other entries: a task that comes
+ * from elsewhere is the first of its job, and belongs to nothing.
+ */
+const WRITTEN_HERE = ["run", "hops", "from", "attempted", "after", "member", "chord", "link"]
 
 /** Headers that are properties of a task, in small letters: many clients write `Content-Type`. */
 const PROPERTIES: ReadonlyMap<string, string> = new Map([
@@ -74,6 +80,8 @@ export const readNative = (
     else headers.set(name, values.length > 1 ? values : valueOf(name, values[0] ?? ""))
   }
   if (headers.get("id") !== id) return refused('its header "id" is not the id in its subject')
+  const counted = historyIn(headers)
+  if (counted !== undefined) return refused(`its header ${counted} is written by Callboard alone: leave it out`)
   const {
     content_type = "application/json",
     content_encoding = "",
@@ -97,6 +105,19 @@ export const readNative = (
     body: headers.has("compression") ? data : bodyOf(mediaType(content_type), data),
   }
 }
+
+/** The name of a header that says that the task is not the first of its job; `1` as the number of the run says nothing. */
+const historyIn = (headers: ReadonlyMap<string, unknown>): string | undefined => {
+  const retries = headers.get("retries")
+  if (Number.isSafeInteger(retries) && Number(retries) > 0) return "retries"
+  const own = headers.get(OWN_HEADER)
+  if (!isMap(own)) return undefined
+  const field = WRITTEN_HERE.find((name) => !isUnsaid(name, own[name]))
+  return field && `${OWN_HEADER}.${field}`
+}
+
+const isUnsaid = (name: string, value: unknown): boolean =>
+  value === undefined || value === null || (name === "run" && value === 1) || (name === "hops" && value === 0)
 
 /** A value that is no JSON stays as it is: as text it is refused by the name of its header. */
 const valueOf = (name: string, text: string): unknown => {

@@ -55,10 +55,12 @@ export class JobReader {
     // Records are read after the tasks: a task leaves its queue after its record was written.
     const records = await this.#records.read(ids)
     const tasks = new Map<string, FoundTask>()
-    // Of several tasks of a job the newest counts; the messages come in order.
+    // Of several tasks of a job the newest counts; the messages come in order. Without a record the task of another program
+    // counts where there was none before it.
     for (const message of messages) {
       const task = taskIn(message, this.#names, this.#maxTask)
-      if (task !== undefined && task.seq > (tasks.get(task.id)?.seq ?? 0)) tasks.set(task.id, task)
+      if (task === undefined) continue
+      if (isFrame(message.data) || records.has(task.id) || !tasks.has(task.id)) tasks.set(task.id, task)
     }
     return new Map(ids.map((id) => [id, { task: tasks.get(id), record: records.get(id) }]))
   }
@@ -86,6 +88,7 @@ const taskIn = (message: StoredMessage, names: Names, maxTask: number): FoundTas
     task: {
       queue,
       at: message.time,
+      sequence: message.seq,
       content: isFrame(data) ? copyOf(data) : readNative({ subject, band, block, data }, maxTask),
       ...(scheduled && Number.isFinite(due) ? { due } : {}),
       ...(expires === undefined ? {} : { expires }),

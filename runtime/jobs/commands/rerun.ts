@@ -116,6 +116,8 @@ const rerun = (connection: Connection, id: string, check: Check, fromStart: bool
       keepMs: _keep,
       front: _front,
       metaChange: _change,
+      // The members of a chord may give its body other results.
+      digest: _digest,
       reverts,
       undo: _undo,
       reverted,

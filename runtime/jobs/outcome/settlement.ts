@@ -5,7 +5,14 @@
  * Retry, callbacks, errbacks and the next run are fixed here, inside the record that decides the outcome.
  */
 import * as Result from "effect/Result"
-import { OWN_HEADER, type OwnHeaders, postingOf, type RepeatHeader, type Task } from "../../protocol/headers.ts"
+import {
+  OWN_HEADER,
+  type OwnHeaders,
+  postingOf,
+  type RepeatHeader,
+  renderCompact,
+  type Task,
+} from "../../protocol/headers.ts"
 import type { AddressedTask, Message } from "../../protocol/message.ts"
 import { FRONT_LEVEL, publishKey } from "../../protocol/message.ts"
 import {
@@ -22,6 +29,7 @@ import {
 import type { State } from "../../protocol/state.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
+import { DUPLICATE_ID } from "../../transport/lift/judge.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import { digestOf } from "../same-task.ts"
 import { fingerprintOf } from "./fingerprint.ts"
@@ -70,6 +78,8 @@ const unended = (attempt: Attempt, record: JobRecord): JobRecord => {
   return { ...kept, fence: attempt.fence }
 }
 
+const digestIn = ({ record, posting }: Attempt): string => record.digest ?? digestOf(posting.message.body)
+
 const ack = { kind: "ack" } as const
 
 export const succeeded = (
@@ -92,7 +102,7 @@ export const succeeded = (
     fence: attempt.fence,
     endedAt: now,
     keepMs: task.own.resultTtlMs ?? attempt.keep.resultMs,
-    digest: digestOf(attempt.posting.message.body),
+    digest: digestIn(attempt),
   }
   const end: { -readonly [Field in keyof AttemptEnd]: AttemptEnd[Field] } = {
     token: attempt.token,
@@ -127,6 +137,7 @@ export const failed = (
       ...ended(attempt, step(attempt.record, { at: attempt.now, state: "failed", reason: dead ?? error.reason })),
       ...because(error),
       ...(dead === undefined ? {} : { dead }),
+      digest: digestIn(attempt),
       // Kept, so that it can run again.
       message: attempt.posting.message,
       keepMs: attempt.task.own.failureTtlMs ?? attempt.keep.failureMs,
@@ -232,6 +243,7 @@ const goneOn = (
       ...(due === undefined ? {} : { dueAt: due }),
       ...(posting.expires === undefined ? {} : { expiresAt: posting.expires }),
       successor: publishKey(posting),
+      digest: digestIn(attempt),
       followUps: [posting],
     },
     followUps: [posting],
@@ -374,3 +386,47 @@ export const unreadable = (
   },
   then: ack,
 })
+
+/**
+ * The dead letter of a task under the id of another job, whose record stays as it is. It has an id of its own, made of the
+ * task, under which the task can run: as one that comes from outside, which no job waits for.
+ */
+export const duplicate = (attempt: Attempt, by: JobRecord): AttemptEnd => {
+  const { posting, task, now } = attempt
+  const { run: _run, hops: _hops, from: _from, attempted: _attempted, ...rest } = task.own
+  const { after: _after, member: _member, chord: _chord, link: _link, ...own } = rest
+  const made = JSON.stringify([posting.id, posting.run, posting.retries, task.task, task.meth, digestIn(attempt)])
+  const id = `duplicate-${digestOf(new TextEncoder().encode(made))}`
+  const alone = { ...task, id, rootId: id, parentId: null, group: null, groupIndex: null, retries: 0, eta: null, own }
+  const { message } = posting
+  const why = `the job ${posting.id} is another one (${by.name}, ${by.state}), and stays as it is: give each task an id of its own`
+  const { name, queue, priority, submittedAt } = attempt.record
+  return {
+    token: attempt.token,
+    record: {
+      ...because({ name: "DuplicateId", message: why, reason: DUPLICATE_ID }),
+      id,
+      task: task.task,
+      meth: task.meth,
+      name,
+      queue,
+      priority,
+      state: "failed",
+      run: 1,
+      attempt: 0,
+      retries: 0,
+      fence: attempt.fence,
+      submittedAt,
+      endedAt: now,
+      dead: DUPLICATE_ID,
+      timeline: [{ n: 1, run: 1, at: now, state: "failed", reason: DUPLICATE_ID }],
+      keepMs: attempt.keep.failureMs,
+      message: {
+        ...message,
+        headers: renderCompact(alone),
+        properties: { ...message.properties, correlation_id: id },
+      },
+    },
+    then: ack,
+  }
+}

@@ -80,6 +80,8 @@ export interface Attempt {
   readonly fresh: boolean
   /** The task was never delivered before. */
   readonly first: boolean
+  /** Another program has published the task, perhaps under the id of a job that is there. */
+  readonly foreign: boolean
   /** The driver's own token. */
   readonly token: string
 }
@@ -91,8 +93,9 @@ export const attemptOf = (delivery: Delivery, message: Message | Undecodable): A
     id: idIn(message),
     fence: `${order}.${delivery.fence}.${delivery.sequence}`,
     order,
-    fresh: delivery.first && isUntouched(order, message),
+    fresh: delivery.first && !delivery.foreign && isUntouched(order, message),
     first: delivery.first,
+    foreign: delivery.foreign === true,
     token: delivery.token,
   }
 }
@@ -106,30 +109,31 @@ const idIn = (message: Message | Undecodable): string => {
 /** Ids that stand in a token as they are. */
 const PLAIN = /^[\w-]*$/
 
-/** First letter of a token: a fresh delivery, the first delivery of a task whose job may have a record, or a later one. */
+/**
+ * First letter of a token: a fresh delivery, the first delivery of a task whose job may have a record, or a later one; the
+ * last two in capitals where another program has published the task.
+ */
 const FRESH = "f"
 const FIRST_OF_TASK = "c"
 const AGAIN = "r"
+const FLAGS = /^[fcrCR]$/
 
 /** Encodes an attempt as a token, so that any thread or process that has the token can act for it. */
-export const tokenOf = ({ id, fresh, first, fence, token }: Attempt): string =>
-  `${fresh ? FRESH : first ? FIRST_OF_TASK : AGAIN}${fence} ${PLAIN.test(id) ? id : encodeURIComponent(id)} ${token}`
+export const tokenOf = ({ id, fresh, first, foreign, fence, token }: Attempt): string => {
+  const flag = fresh ? FRESH : first ? FIRST_OF_TASK : AGAIN
+  return `${foreign ? flag.toUpperCase() : flag}${fence} ${PLAIN.test(id) ? id : encodeURIComponent(id)} ${token}`
+}
 
 const notOurs = (text: string): TransportError =>
   new TransportError("invalid", `not a token of this transport: ${JSON.stringify(text.slice(0, 60))}`)
 
 /** Fails with `invalid` for a text that is not a token. */
 export const readToken = (text: string): Attempt => {
-  const flag = text[0]
+  const flag = text.slice(0, 1)
   const dot = text.indexOf(".")
   const idAt = text.indexOf(" ") + 1
   const tokenAt = text.indexOf(" ", idAt) + 1
-  const isOurs =
-    (flag === FRESH || flag === FIRST_OF_TASK || flag === AGAIN) &&
-    dot > 0 &&
-    dot < idAt &&
-    tokenAt > idAt &&
-    tokenAt < text.length
+  const isOurs = FLAGS.test(flag) && dot > 0 && dot < idAt && tokenAt > idAt && tokenAt < text.length
   if (!isOurs) throw notOurs(text)
   let id = text.slice(idAt, tokenAt - 1)
   try {
@@ -142,7 +146,8 @@ export const readToken = (text: string): Attempt => {
     fence: text.slice(1, idAt - 1),
     order: text.slice(1, dot),
     fresh: flag === FRESH,
-    first: flag !== AGAIN,
+    first: flag.toLowerCase() !== AGAIN,
+    foreign: flag !== flag.toLowerCase(),
     token: text.slice(tokenAt),
   }
 }
@@ -160,3 +165,6 @@ export const parseFence = (fence: string): FenceParts | undefined => {
   if (dot < 0) return undefined
   return { order: fence.slice(0, dot), fence: fence.slice(dot + 1, fence.lastIndexOf(".")) }
 }
+
+/** The sequence of the attempt's task in its queue. */
+export const sequenceOf = ({ fence }: Pick<Attempt, "fence">): number => Number(fence.slice(fence.lastIndexOf(".") + 1))

@@ -5,11 +5,11 @@ import type { Revision } from "../store.ts"
 import { type Attempt, readToken } from "./attempt.ts"
 import { type BatchedDriver, contended, MAX_TRIES } from "./batching.ts"
 import { decodeStored, toCommitRecord } from "./codec.ts"
-import { isSuspect, judgeStart, positionOf } from "./judge.ts"
+import { isOfAnother, isPreceded, isSuspect, judgeStart, positionOf } from "./judge.ts"
 import type { Notes } from "./notes.ts"
 import type { Revisions } from "./revisions.ts"
 import type { AttemptStart, StartAnswer } from "./transport.ts"
-import { isAbout, reportedRecord } from "./view.ts"
+import { isAbout, reportedRecord, viewOf } from "./view.ts"
 
 /**
  * Answers as {@link Jobs.begin} says. Rejects only with an error that the driver threw before anything was tried. A claim
@@ -36,16 +36,24 @@ export const begin = async (
   for (let round = 0; round < MAX_TRIES; round++) {
     if (unread) {
       // A worker that died may have reported its attempt in a run note only; that attempt counts too.
-      const [known, [note]] = await Promise.all([batched.read(id, "record"), attempt.first ? [] : notes.of([id])])
+      const [known, [note]] = await Promise.all([
+        batched.read(id, attempt.foreign ? "all" : "record"),
+        attempt.first ? [] : notes.of([id]),
+      ])
       try {
         revision = known?.revision ?? ""
         const before = known?.record && decodeStored(known.record)
         stored = note !== undefined && isAbout(note, revision, before) ? reportedRecord(note, revision, before) : before
+        if (stored === undefined && attempt.foreign && isPreceded(known, posting.message, attempt)) {
+          const by = known && viewOf(known, undefined, start.at)
+          if (by !== undefined) return { status: "taken", by }
+        }
       } catch (thrown) {
         return { status: "failed", error: asError(thrown) }
       }
     }
     if (stored !== undefined) {
+      if (isOfAnother(stored, start, attempt)) return { status: "taken", by: stored }
       switch (judgeStart(stored, positionOf(posting), attempt)) {
         case "finished":
           return { status: "finished", record: stored }
@@ -76,11 +84,11 @@ export const begin = async (
 }
 
 const startedRecord = (
-  { worker, version, at, id, posting, reverts }: AttemptStart,
+  { worker, version, at, id, posting, digest, reverts }: AttemptStart,
   { fence }: Attempt,
   stored: JobRecord | undefined,
 ): JobRecord => {
-  const mark = reverts ? { reverts } : undefined
+  const mark = { ...(digest === undefined ? {} : { digest }), ...(reverts ? { reverts } : {}) }
   if (stored !== undefined) {
     // This delivery has claimed the job already: only the mark is missing.
     if (reverts && isClaimOf(stored, fence)) return { ...stored, ...mark }

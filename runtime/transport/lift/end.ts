@@ -12,7 +12,7 @@ import { type Attempt, readToken } from "./attempt.ts"
 import { areDistinctJobs, type BatchedDriver, contended, MAX_TRIES } from "./batching.ts"
 import { decodeStored, toCommitRecord, toPosting } from "./codec.ts"
 import { missingFollowUps } from "./decide.ts"
-import { judgeConflict } from "./judge.ts"
+import { isPreceded, judgeConflict } from "./judge.ts"
 import type { OwnEnds } from "./own-ends.ts"
 import type { Revisions } from "./revisions.ts"
 import type { AttemptEnd, EndAnswer } from "./transport.ts"
@@ -110,10 +110,13 @@ export class AttemptEnder {
     if (wanted === undefined || record === undefined) return this.#endStored(prepared)
     const { id } = wanted
     for (let round = 0; round < MAX_TRIES; round++) {
-      const known = await this.#batched.read(id, "record")
+      // Of a task that no claim could be made of, since it cannot be read.
+      const isUnsure = attempt.foreign && id === attempt.id
+      const known = await this.#batched.read(id, isUnsure ? "all" : "record")
       const stored = known?.record && decodeStored(known.record)
       const expect: Revision = known?.revision ?? ""
-      const judgement = judgeConflict(stored, wanted, attempt)
+      const isTaken = stored === undefined && isUnsure && wanted.message && isPreceded(known, wanted.message, attempt)
+      const judgement = isTaken ? "superseded" : judgeConflict(stored, wanted, attempt)
       if (judgement === "superseded") {
         this.#revisions.delete(end.token)
         return { status: "superseded" }

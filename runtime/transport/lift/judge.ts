@@ -1,9 +1,12 @@
 /** Decides what a stored record means for a task, for a follow-up, and for an attempt. Pure; the same on all transports. */
-import type { AddressedTask } from "../../protocol/message.ts"
+import { type AddressedTask, isUndecodable, type Message, publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTakenEarly } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import { type Attempt, inOrder, NO_ORDER, type Order, orderOf, orderOfKey, parseFence } from "./attempt.ts"
+import type { Known } from "../known.ts"
+import { type Attempt, inOrder, NO_ORDER, type Order, orderOf, orderOfKey, parseFence, sequenceOf } from "./attempt.ts"
+import { decodeContent } from "./codec.ts"
+import type { AttemptStart } from "./transport.ts"
 
 /** Where a task stands among the tasks of its job. */
 export interface Position extends Pick<AddressedTask, "run" | "retries"> {
@@ -30,6 +33,74 @@ export const isOver = (stored: JobRecord, posting: Position, fence: string): boo
   if (stored.fence !== fence && isTakenEarly(stored, posting)) return true
   const by = parseFence(stored.fence)
   return by !== undefined && by.order !== NO_ORDER && by.order > posting.order
+}
+
+// ── Whose a task is ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Why a task is a dead letter whose id is that of another job. */
+export const DUPLICATE_ID = "duplicate-id"
+
+/** What a task does. A body that is not kept is known by its digest, or not at all. */
+interface Work {
+  readonly task: unknown
+  readonly meth: unknown
+  readonly digest?: string | undefined
+  readonly body?: Uint8Array | undefined
+}
+
+const workOf = ({ id, task, meth, digest, message, followUps }: JobRecord): Work => {
+  const kept = message ?? followUps?.find((posting) => posting.id === id)?.message
+  return { task, meth, digest, body: kept?.body }
+}
+
+const workIn = ({ headers, body }: Message, digest?: string): Work => ({
+  task: headers["task"],
+  meth: headers["meth"] ?? null,
+  digest,
+  body,
+})
+
+/** Work whose body is not known counts as the same. */
+const isSameWork = (one: Work, other: Work): boolean => {
+  if (one.task !== other.task || one.meth !== other.meth) return false
+  if (one.digest !== undefined && other.digest !== undefined) return one.digest === other.digest
+  return one.body === undefined || other.body === undefined || areSameBytes(one.body, other.body)
+}
+
+const areSameBytes = (one: Uint8Array, other: Uint8Array): boolean =>
+  one.length === other.length && one.every((byte, at) => byte === other[at])
+
+/**
+ * Whether a task has the id of a job, and is none of that job's: it does something else, or it counts runs or retries that
+ * the record does not know. The record of a job is stored before its next task is published, and a job that waits for others
+ * has no task at all. Of a deleted job's task that comes again once the id is used anew nothing can be told: that is over.
+ */
+export const isOfAnother = (
+  stored: JobRecord,
+  { posting, digest, at }: Pick<AttemptStart, "posting" | "digest" | "at">,
+  { first, foreign }: Pick<Attempt, "first" | "foreign">,
+): boolean => {
+  const { run, retries, message } = posting
+  if (stored.run > run && !first) return false
+  if (stored.state === "deferred") return true
+  const isAnnounced = stored.successor !== undefined && stored.successor === publishKey(posting)
+  const isAhead = !isAnnounced && (run > stored.run || (run === stored.run && retries > stored.retries))
+  if (!isAhead) return !isSameTask(stored, workIn(message, digest))
+  // A worker of Celery's tries a task again under its id, and writes the body anew. It cannot have what is due later.
+  const isDueLater = stored.state === "scheduled" && (stored.dueAt ?? 0) > at
+  return !foreign || run > stored.run || isDueLater || stored.task !== message.headers["task"]
+}
+
+/** The body of a chord's task has changed since it was submitted: it has got the results of the members. */
+const isSameTask = (stored: JobRecord, work: Work): boolean =>
+  isSameWork(workOf(stored), stored.chord === undefined ? work : { ...work, digest: undefined, body: undefined })
+
+/** Whether another task was published before that of the attempt, under an id of which no record is stored yet. */
+export const isPreceded = (known: Known | undefined, message: Message, attempt: Attempt): boolean => {
+  const { task } = known ?? {}
+  if (task === undefined || (task.sequence !== undefined && task.sequence >= sequenceOf(attempt))) return false
+  const earlier = decodeContent(task.content)
+  return !isUndecodable(earlier) && !isSameWork(workIn(earlier), workIn(message))
 }
 
 /** What is stored about the job of a follow-up. */
@@ -105,8 +176,11 @@ export const judgeConflict = (
     const same = stored.state === wanted.state && stored.run === wanted.run && stored.retries === wanted.retries
     return same && stored.successor === wanted.successor ? "stored" : "superseded"
   }
+  // Such a dead letter has an id of its own, made of its task: it is there already.
+  if (wanted.dead === DUPLICATE_ID) return "stored"
   // A message that cannot be read belongs to no job. Once any delivery has recorded it as failed, it is done.
   if (attempt.order === NO_ORDER) return isTerminal(stored.state) ? "stored" : "retry"
+  if (stored.state === "deferred" || !isSameTask(stored, workOf(wanted))) return "superseded"
   if (isOver(stored, positionOfAttempt(attempt), attempt.fence)) return "superseded"
   if (stored.state === "started") return isOlder(stored, attempt) ? "retry" : "superseded"
   return isNewer(stored, attempt) ? "superseded" : "retry"

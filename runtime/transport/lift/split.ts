@@ -214,7 +214,8 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     if (message !== undefined && !isUndecodable(message) && typeof id === "string" && id !== "") {
       held.set(token, { id, message, queue: of, isOurs: from === GUARDED || delivery.sequence > 0 })
     }
-    return { ...delivery, token, queue: of, first: false, fence: nextFence() }
+    const foreign = from === GUARDED || (from === QUEUE && delivery.sequence === 0)
+    return { ...delivery, token, queue: of, first: false, foreign, fence: nextFence() }
   }
 
   /** Drops deliveries of tasks of Callboard that the home does not have any more: they were withdrawn, or have ended. */
@@ -392,11 +393,13 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
 
   // ── Reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Leaves out the due time and the holder of a parked task, which the home does not know. */
+  /** Leaves out the due time and the holder of a parked task, which the home does not know, and its sequence there. */
   const seen = <K extends Known>(known: K): K => {
-    if (known.task?.due !== PARKED) return known
-    const { due: _due, held: _held, ...task } = known.task
-    return { ...known, task }
+    if (known.task === undefined) return known
+    const { sequence: _sequence, ...task } = known.task
+    if (task.due !== PARKED) return { ...known, task }
+    const { due: _due, held: _held, ...parked } = task
+    return { ...known, task: parked }
   }
 
   const { query, count, orphans, broadcast } = home

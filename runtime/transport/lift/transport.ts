@@ -56,6 +56,7 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
    * a fresh delivery may claim too, and its record is then made of the task. The claim is a compare-and-set against the
    * stored record, by the first of these rules that applies:
    *
+   * 0. The id is that of another job: `taken`.
    * 1. The run has ended, continues in a successor of this task, or a later run is stored, or this task was taken off its
    *    queue before its attempt started (`isTakenEarly`): `finished`, whatever the fences. The record is enough to publish
    *    the follow-ups, also once it is a tombstone.
@@ -169,6 +170,8 @@ export interface AttemptStart {
   readonly at: number
   /** The task of this delivery. The record is made of it when none is stored yet. */
   readonly posting: AddressedTask
+  /** Digest of the task's body, by which another task under its id is told from it. */
+  readonly digest?: string
   /**
    * Marks the job as one whose steps are undone where it ends without success. A job that this delivery has claimed
    * already stays claimed.
@@ -191,6 +194,8 @@ export type StartAnswer =
   | { readonly status: "finished"; readonly record: JobRecord }
   /** A later delivery has the job. The worker leaves the task alone. */
   | { readonly status: "superseded" }
+  /** Nothing was written: the task has the id of this other job. */
+  | { readonly status: "taken"; readonly by: JobRecord }
   /** Nothing was written: an earlier delivery has begun the job and never ended it. Only where that was asked for. */
   | { readonly status: "suspect" }
   | { readonly status: "failed"; readonly error: TransportError }

@@ -69,6 +69,8 @@ export const recordAfterClaim = (
       return new SettledWithoutRun(NOTHING_TO_SETTLE)
     case "suspect":
       return new SettledWithoutRun({ token: waiting.token, then: { kind: "release", delay: SUSPECT_DELAY_MS } })
+    case "taken":
+      return new SettledWithoutRun(settlement.duplicate(waiting, answer.by))
     case "failed": {
       const { message: cause, outcome } = answer.error
       log.warn("a job could not be claimed", { job: waiting.posting.id, cause })

@@ -47,12 +47,22 @@ export const parseDelivery = (delivery: JobDelivery): Result.Result<ParsedDelive
 export const hasExpired = ({ expires, own }: Task, fresh: boolean, now: number): boolean =>
   isExpired(expires, now) && (fresh || own.ttlMs === undefined)
 
-const keyOf = (delivery: JobDelivery): string | undefined => {
+const postingIn = (delivery: JobDelivery): AddressedTask | undefined => {
   const task = parseDelivery(delivery)
-  return Result.isSuccess(task) ? publishKey(task.success.posting) : undefined
+  return Result.isSuccess(task) ? task.success.posting : undefined
 }
 
-/** The delivery in this worker that carries the same task (the same publish key) as `delivery`. */
+const isSame = (one: AddressedTask, other: AddressedTask): boolean => {
+  const [a, b] = [one.message, other.message]
+  return (
+    publishKey(one) === publishKey(other) &&
+    a.headers["task"] === b.headers["task"] &&
+    a.headers["meth"] === b.headers["meth"] &&
+    Buffer.compare(a.body, b.body) === 0
+  )
+}
+
+/** The delivery in this worker that carries the same task (publish key and work) as `delivery`. */
 export const findSameTask = <A extends { readonly delivery: JobDelivery }>(
   buffer: Iterable<A>,
   delivery: JobDelivery,
@@ -62,8 +72,8 @@ export const findSameTask = <A extends { readonly delivery: JobDelivery }>(
   // Ids are compared first, because parsing the headers of every delivery would cost more.
   for (const inFlight of buffer) {
     if (idOf(inFlight.delivery) !== id) continue
-    const key = keyOf(delivery)
-    if (key !== undefined && key === keyOf(inFlight.delivery)) return inFlight
+    const [wanted, held] = [postingIn(delivery), postingIn(inFlight.delivery)]
+    if (wanted !== undefined && held !== undefined && isSame(wanted, held)) return inFlight
   }
   return undefined
 }

@@ -11,6 +11,7 @@ import type { Clock } from "../../async/clock.ts"
 import { isLater, type Now } from "../../async/now.ts"
 import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
+import { digestOf } from "../../jobs/same-task.ts"
 import { addToHistory } from "../../jobs/tracking/history.ts"
 import { isForeign, type Task } from "../../protocol/headers.ts"
 import { claimed, type JobRecord, openAttempts, type RecordDraft, recordOfTask, start } from "../../protocol/record.ts"
@@ -142,8 +143,8 @@ export class Preparation {
     if (Result.isFailure(parsed)) {
       const { token, fence, queue } = delivery
       // An unreadable task is recorded under the id in its headers only at its first delivery: later that id may belong
-      // to another job.
-      const id = delivery.fresh ? inFlight.id : undefined
+      // to another job. Where it does already, the record is refused, and the task comes again.
+      const id = delivery.deliveries === 1 ? inFlight.id : undefined
       return new SettledWithoutRun(
         settlement.unreadable({ token, fence, queue, id }, parsed.failure, now, options.keep),
       )
@@ -212,6 +213,8 @@ export class Preparation {
       const routed = this.#route(candidate, undefined, read)
       return isLater(routed) ? yield* routed : routed
     }
+    const digest = digestOf(posting.message.body)
+    waiting.digest = digest
     let answer: StartAnswer | undefined
     for (;;) {
       // This check comes before the claim: a claim would refuse the outcome of the worker that still runs the job, and
@@ -232,6 +235,7 @@ export class Preparation {
         version: options.version,
         at: now,
         posting,
+        digest,
         unlessSuspect,
       }
       answer = yield* Effect.promise(() => claimWithRetries(options, claim, inFlight))
@@ -250,8 +254,9 @@ export class Preparation {
       const detail = "its worker died while it ran, and another such job runs"
       options.onDeferral({ id: posting.id, queue: posting.queue, reason: "suspect", until, detail })
     }
-    const known = recordAfterClaim(answer, claimant, options.log)
-    if (known instanceof SettledWithoutRun) return known
+    const before = recordAfterClaim(answer, claimant, options.log)
+    if (before instanceof SettledWithoutRun) return before
+    const known = { ...before, digest }
     if (this.#suspect === inFlight && !isSuspect(known)) this.#suspect = undefined
     if (known.earlier !== undefined) {
       const attempt = this.#attempt(candidate, claimed(known, claimant.begins))

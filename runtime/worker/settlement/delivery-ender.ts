@@ -4,6 +4,7 @@
  */
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
+import { isSameTask } from "../../jobs/same-task.ts"
 import type { Log } from "../../log/log.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
@@ -210,7 +211,7 @@ const noteLateDecision = async (jobs: Jobs, run: Run, refused: boolean): Promise
     if (found === undefined) return
     const { record, revision } = found
     const wasDecided = record.run === run.posting.run && isTerminal(record.state) && record.fence === NO_FENCE
-    if (!wasDecided || record.tombstone) return
+    if (!wasDecided || record.tombstone || !isSameTask(record, run.posting)) return
     const isKnown = record.timeline.some((each) => each.run === record.run && each.attempt === attempt)
     if (isKnown && !refused) return
     const by = worker === undefined ? {} : { worker }

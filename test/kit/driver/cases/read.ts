@@ -22,7 +22,7 @@ export const readCases: ReadonlyArray<DriverCase> = [
         const { revision, record, task: found } = await each.known(posting.id)
         equal([revision, record], ["", undefined], "revision and record of a job without record")
         check(found !== undefined, "its task must be known")
-        const { content, at, held = false, ...rest } = found
+        const { content, at, sequence: _sequence, held = false, ...rest } = found
         equal(messageOf({ content }), messageOf({ content: posting.frame }), "its content")
         equal(rest, { queue, expires }, "what is known of its task")
         between(at, before - tolerance - 1_000, after + tolerance, "when it says it was published")

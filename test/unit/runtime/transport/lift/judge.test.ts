@@ -1,7 +1,15 @@
 import { describe, expect, test } from "vitest"
 import { NO_ORDER, orderOf } from "../../../../../runtime/transport/lift/attempt.ts"
-import { isOver, isPosted, judgeConflict, judgeStart, positionOf } from "../../../../../runtime/transport/lift/judge.ts"
-import { attempt, posting, record } from "./samples.ts"
+import {
+  isOfAnother,
+  isOver,
+  isPosted,
+  isPreceded,
+  judgeConflict,
+  judgeStart,
+  positionOf,
+} from "../../../../../runtime/transport/lift/judge.ts"
+import { attempt, message, posting, record } from "./samples.ts"
 
 const first = positionOf(posting())
 const retry = posting(1, 1)
@@ -75,10 +83,74 @@ describe("an outcome", () => {
     ["an earlier claim, where it needed none", record({ fence: by(1) }), "retry"],
     ["a run that somebody began without a name", record(), "superseded"],
     ["a record that was posted again", record({ state: "queued" }), "retry"],
+    ["a claim of another task", record({ fence: by(1), task: "image" }), "superseded"],
+    ["a job that waits for others", record({ state: "deferred" }), "superseded"],
   ])("that meets %s: %s", (_, stored, verdict) => expect(judgeConflict(stored, done, attempt(2))).toBe(verdict))
+
+  test("of a dead letter under its own id is done once it is there", () => {
+    const dead = record({ id: "duplicate-x", state: "failed", dead: "duplicate-id" })
+    expect(judgeConflict({ ...dead, run: 2, state: "started", fence: by(3) }, dead, attempt(2))).toBe("stored")
+  })
 
   test("of what cannot be read is done once it is recorded by anybody", () => {
     const mine = { ...attempt(2), fence: `${NO_ORDER}.2.t2`, order: NO_ORDER }
     expect(judgeConflict(record({ state: "failed", fence: `${NO_ORDER}.1.t1` }), done, mine)).toBe("stored")
+  })
+})
+
+describe("the id of a task is that of another job", () => {
+  const digest = "its-own"
+  const asked = (of = posting()) => ({ posting: of, digest, at: 1_000 })
+  const bare = { ...posting(), message: { ...message(), body: new Uint8Array() } }
+  const other = { ...posting(), message: message({ task: "image" }) }
+  test.each([
+    ["the same task", record(), asked(), false],
+    ["the same body", record({ message: message() }), { posting: posting(), at: 0 }, false],
+    ["the same digest", record({ digest }), asked(), false],
+    ["another digest", record({ digest: "another" }), asked(), true],
+    ["another body", record({ message: message() }), { posting: bare, at: 0 }, true],
+    ["another body in its retry", record({ followUps: [posting(1, 1)] }), { posting: bare, at: 0 }, true],
+    ["another actor", record(), asked(other), true],
+    ["another method", record({ meth: "count" }), asked(), true],
+    ["another task, and has ended", record({ state: "succeeded" }), asked(other), true],
+    ["the same task, and has ended", record({ state: "succeeded", digest }), asked(), false],
+    ["jobs to wait for, and no task", record({ state: "deferred" }), asked(), true],
+    ["a chord's results by now", record({ digest: "before", chord: { size: 2 } }), asked(), false],
+    ["an earlier run", record({ state: "failed" }), asked(posting(2)), true],
+    ["an earlier retry", record({ state: "queued" }), asked(posting(1, 1)), true],
+    ["named the task as its next", record({ state: "queued", successor: "j/1/1" }), asked(posting(1, 1)), false],
+    ["a later run", record({ run: 2, digest }), asked(), false],
+    ["a later run of another task", record({ run: 2, task: "image" }), asked(), true],
+  ])("where that has %s: %s", (_, stored, start, is) =>
+    expect(isOfAnother(stored, start, { first: true, foreign: false })).toBe(is),
+  )
+
+  test("but not where its job was deleted, and the id is used anew", () => {
+    const stored = record({ run: 2, task: "image" })
+    expect(isOfAnother(stored, asked(), { first: false, foreign: false })).toBe(false)
+  })
+
+  test.each([
+    ["waits in its queue", record({ state: "queued" }), false],
+    ["was handed to a worker of Celery's", record({ state: "scheduled", dueAt: 900 }), false],
+    ["is due later", record({ state: "scheduled", dueAt: 1_100 }), true],
+    ["has another name", record({ task: "image", state: "queued" }), true],
+  ])("where a task counts a retry more, as a worker of Celery's would, and the job %s: %s", (_, stored, is) => {
+    const start = asked({ ...bare, retries: 1 })
+    expect(isOfAnother(stored, start, { first: true, foreign: true })).toBe(is)
+    expect(isOfAnother(stored, start, { first: true, foreign: false })).toBe(true)
+  })
+
+  const mine = { ...attempt(2), fence: `${orderOf(posting())}.2.7` }
+  test.each([
+    ["nothing", undefined, false],
+    ["that very task", { content: other.message, sequence: 7 }, false],
+    ["the same task", { content: message(), sequence: 3 }, false],
+    ["a later one", { content: other.message, sequence: 8 }, false],
+    ["an earlier one", { content: other.message, sequence: 6 }, true],
+    ["one in another transport", { content: other.message }, true],
+  ])("where %s waits in a queue: %s", (_, task, is) => {
+    const known = task && { revision: "", task: { queue: "q", at: 0, ...task } }
+    expect(isPreceded(known, message(), mine)).toBe(is)
   })
 })

@@ -299,6 +299,25 @@ describe("a conflict of an outcome", () => {
   })
 })
 
+describe("a task under the id of another job", () => {
+  test("runs at most once, where that job was not known, and touches nothing", async () => {
+    const { jobs, take, claim, settle, find, lapse } = open()
+    await jobs.publish([posting()])
+    const delivery = await take()
+    expect(delivery.fresh).toBe(true)
+    const there = { ...recordAs("queued", posting(), { fence: "" }), task: "image", name: "image" }
+    expect(await jobs.decide([{ id: "j", expect: "", record: there }])).toEqual([{ status: "decided" }])
+    expect(await settle(success(delivery))).toBe("superseded")
+    lapse()
+    const again = await take()
+    expect(await claim(again)).toMatchObject({ status: "taken", by: { id: "j", task: "image" } })
+    const dead = { ...recordAs("failed", posting(), again), id: "dead", dead: "duplicate-id" }
+    expect(await settle({ token: again.token, record: dead, then: ack })).toBe("ended")
+    expect((await find("dead")).record).toMatchObject({ state: "failed", dead: "duplicate-id" })
+    expect((await find()).record).toMatchObject({ state: "queued", task: "image" })
+  })
+})
+
 describe("over", () => {
   test("the next delivery posts what its worker could not post any more, then acks", async () => {
     const { jobs, take, claim, settle, hook, lapse, keys } = open()

@@ -43,5 +43,6 @@ export const attempt = (delivery: number, of: AddressedTask = posting(), token =
   order: orderOf(of),
   fresh: false,
   first: true,
+  foreign: false,
   token,
 })
