@@ -5,6 +5,8 @@
 import * as Result from "effect/Result"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
+import { generateId } from "../id.ts"
+import { isSameTask } from "../jobs/same-task.ts"
 import type { Submission } from "../jobs/submission/submission.ts"
 import { decodeEnvelope, encodeEnvelope } from "../protocol/envelope.ts"
 import { postingOf } from "../protocol/headers.ts"
@@ -133,15 +135,19 @@ const seenToEnd = async (
   return runs.map((run) => ({ ...run, ended: true }))
 }
 
-/** Plans the task of a due time. */
+/**
+ * Plans the task of a due time. Anybody can tell the id of its job: where another job has that id, this one gets one that nobody
+ * knows. Fails as the store does, and with `CallboardError`.
+ */
 export const pendingOf = async (
-  { plan }: PostingParts,
+  { plan, connection }: PostingParts,
   name: string,
   { fields }: ScheduleEntry,
   due: number,
   now: number,
 ): Promise<Pending> => {
-  const id = jobIdOf(name, due)
+  const told = jobIdOf(name, due)
+  const id = (await connection.jobs.find(told)) === undefined ? told : `${told}-${generateId(now)}`
   const { message, queue } = await plan(submissionOf(fields), id, now)
   const frame = encodeEnvelope(message)
   if (Result.isFailure(frame)) throw new CallboardError("invalid-input", frame.failure.message)
@@ -178,12 +184,17 @@ export const publish = async (parts: PostingParts, entry: ScheduleEntry, again: 
   const { pending } = entry
   if (pending === undefined) return entry
   const { jobs } = parts.connection
-  if (again && (await jobs.find(pending.id)) !== undefined) return posted(entry)
   const message = decodeEnvelope(decodeBase64(pending.frame))
   const task = isUndecodable(message) ? undefined : postingOf(message, pending.queue)
   if (task === undefined || Result.isFailure(task)) return refused(entry, "its posting cannot be read")
-  const [receipt] = await jobs.publish([task.success])
+  const earlier = again ? await jobs.find(pending.id) : undefined
+  const [receipt] = earlier === undefined ? await jobs.publish([task.success]) : [{ status: "duplicate" as const }]
   if (receipt?.status === "stored") await parts.sent?.(task.success)
+  if (receipt?.status === "duplicate") {
+    const found = earlier ?? (await jobs.find(pending.id))
+    if (found !== undefined && !isSameTask(found.record, task.success))
+      return refused(entry, `another job has taken its id, ${pending.id}`)
+  }
   if (receipt?.status !== "failed") return posted(entry)
   if (receipt.error.retryable) throw receipt.error
   return refused(entry, receipt.error.message)

@@ -3,7 +3,7 @@ import { type Client, connect, TransportError } from "callboard"
 import { expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { publishFailed } from "../../../../runtime/jobs/receipt.ts"
-import { REPAIR_MS, SCHEDULES, withWake } from "../../../../runtime/schedules/entry.ts"
+import { jobIdOf, REPAIR_MS, SCHEDULES, withWake } from "../../../../runtime/schedules/entry.ts"
 import type { ScheduleFields } from "../../../../runtime/schedules/fields.ts"
 import { type PlanTask, postDue } from "../../../../runtime/schedules/posting.ts"
 import { eventually } from "../../../support/servers/process.ts"
@@ -71,6 +71,61 @@ test("a task whose message is too large for the entry is refused, and those afte
   expect(view.missed.latest[0]?.detail).toContain("bytes")
   expect(Date.parse(view.next ?? "")).toBeGreaterThan(Date.now())
   await expect(client.schedules.run("chained")).rejects.toMatchObject({ code: "too-large" })
+})
+
+/** Submits another task under the id that a schedule's next job has. Resolves with that id. */
+const takeNext = async (client: Client, name: string): Promise<string> => {
+  const { next } = await client.schedules.find(name)
+  const id = jobIdOf(name, Date.parse(next ?? ""))
+  await client.submit("squatter", { id })
+  return id
+}
+
+test("a job that has taken the id of a schedule's next one is not counted as its run", async () => {
+  const client = await board()
+  await client.schedules.create("hourly", { every: "1 hour", task: "scene" })
+  const id = await takeNext(client, "hourly")
+  const now = (await client.connection.store.now()) + 10
+  await postDue({ connection: client.connection, plan: planOf(client) }, "hourly", now)
+  const { runs, missed } = await client.schedules.find("hourly")
+  expect(runs).toMatchObject([{ id: expect.stringMatching(`^${id}-.{36}$`), state: "queued" }])
+  expect(missed.count).toBe(0)
+  expect(await client.job(runs[0]?.id ?? "").find()).toMatchObject({ task: "scene", state: "queued" })
+  expect(await client.job(id).find()).toMatchObject({ task: "squatter", state: "queued" })
+})
+
+test.each([
+  ["published", 10],
+  ["published by another scheduler", REPAIR_MS + 10],
+])("a posting whose id another job takes before it is %s is missed", async (_, later) => {
+  const client = await board()
+  const { connection } = client
+  const plan = planOf(client)
+  await client.schedules.create("hourly", { every: "1 hour", task: "scene" })
+  const isRepaired = later > REPAIR_MS
+  let taken = ""
+  const slow = {
+    ...connection,
+    store: {
+      ...connection.store,
+      write: async (...given: Parameters<typeof connection.store.write>) => {
+        if (taken === "") taken = await takeNext(client, "hourly")
+        const written = await connection.store.write(...given)
+        if (isRepaired) throw new TransportError("closed", "this scheduler has died")
+        return written
+      },
+    },
+  }
+  const now = (await connection.store.now()) + 10
+  const posting = postDue({ connection: slow, plan }, "hourly", now)
+  if (isRepaired) {
+    await expect(posting).rejects.toThrow("has died")
+    await postDue({ connection, plan }, "hourly", now + later)
+  } else await posting
+  expect(await client.schedules.find("hourly")).toMatchObject({
+    runs: [],
+    missed: { count: 1, latest: [{ why: "refused", detail: `another job has taken its id, ${taken}` }] },
+  })
 })
 
 test("each call of run makes a job of its own, however many come in one millisecond", async () => {
