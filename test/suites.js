@@ -132,6 +132,8 @@ export const denoTests = [
   "test/unit/runtime/board/smoke",
   // The virtual clock replaces globals of the runtime.
   "test/unit/runtime/testing/virtual-clock",
+  // Threads, and what they do while the main one is blocked, are the runtime's own.
+  "test/e2e/blocked",
   "test/e2e/http",
   "test/support/servers/process",
 ]

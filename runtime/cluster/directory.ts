@@ -65,7 +65,9 @@ export const WorkerDescription = Schema.Struct({
   /** Their methods, each as one name with its actor: `orders.total`. */
   methods: Schema.optionalKey(Schema.Array(Schema.String)),
   concurrency: Schema.Int,
-  state: Schema.Literals(["starting", "idle", "busy", "suspended", "stuck", "stopping"]),
+  state: Schema.Literals(["starting", "idle", "busy", "suspended", "blocked", "stuck", "stopping"]),
+  /** Set while a handler blocks its thread: since when, and the id of the job where it is known whose handler it is. */
+  blocked: Schema.optionalKey(Schema.Struct({ since: Schema.String, job: Schema.optionalKey(Schema.String) })),
   /** Jobs whose handlers run now, {@link MOST_RUNNING} at most. */
   running: Schema.Array(Schema.String),
   /** More about these jobs. */

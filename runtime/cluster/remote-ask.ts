@@ -53,8 +53,11 @@ export const askWorkers = async (
   const checked = parseCommand(command, given)
   if (Result.isFailure(checked)) throw checked.failure
   const timeoutMs = timeoutOf(options.timeout)
-  const living = (await listWorkers(connection.store)).map(({ name }) => name)
-  const asked = addressees(living, options.workers)
+  const living = await listWorkers(connection.store)
+  const asked = addressees(
+    living.map(({ name }) => name),
+    options.workers,
+  )
   if (asked.length === 0) return []
   const answers = new Map<string, Reply>()
   const all = Promise.withResolvers<void>()
@@ -80,6 +83,10 @@ export const askWorkers = async (
   } finally {
     stop.abort()
   }
-  const silent = (worker: string): Reply => ({ worker, error: `no answer within ${timeoutMs / 1000} s` })
+  const silent = (worker: string): Reply => {
+    const blocked = living.find(({ name }) => name === worker)?.blocked
+    const why = blocked === undefined ? "" : `: a handler blocks it, of job ${blocked.job ?? "unknown"}`
+    return { worker, error: `no answer within ${timeoutMs / 1000} s${why}` }
+  }
   return asked.map((worker) => answers.get(worker) ?? silent(worker)).sort((a, b) => (a.worker < b.worker ? -1 : 1))
 }

@@ -27,7 +27,7 @@ export const Revocation = Schema.Struct({
    * A task is revoked if its header has any of these values. All are text: numbers and booleans are compared as text.
    */
   values: Schema.Array(Schema.String),
-  /** Ends the handlers of isolated methods at once. */
+  /** Ends the handlers of isolated methods at once, and the process of a worker that a handler blocks. */
   terminate: Schema.Boolean,
   revokedAt: Schema.String,
   /** When the revocation lapses. */

@@ -7,7 +7,7 @@ import { stillIn } from "../jobs/commands/decide.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
 import { rerunJob, runJobNow } from "../jobs/commands/rerun.ts"
-import { Forgotten, Job, JobResult, JobWith, Pending, RunResults, StateSchema } from "../jobs/responses.ts"
+import { Job, JobResult, JobWith, Pending, RunResults, StateSchema } from "../jobs/responses.ts"
 import { treeOf } from "../jobs/tree.ts"
 import { jobView, type RunView, runView } from "../jobs/view.ts"
 import { transportDown } from "../jobs/why/ask.ts"
@@ -16,7 +16,6 @@ import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
 import { StepPage, stepsOf } from "../steps/listing.ts"
 import type { Caller } from "./access.ts"
-import { bounded, budgetOf, partly } from "./decisions.ts"
 import {
   detailsFor,
   detailsWith,
@@ -226,11 +225,14 @@ export const jobRoutes: ReadonlyArray<Route> = [
     group: "Jobs",
     summary: "Cancel a job",
     description:
-      "A job that waits will not run. The handler of one that runs sees its signal fire, and its outcome is refused; with `terminate=true` a handler that runs in a process of its own is ended at once. Jobs that wait for it stay deferred; with `release=true` they need not wait for it any more.",
+      "A job that waits will not run. The handler of one that runs sees its signal fire, and its outcome is refused; with `terminate=true` a handler that runs in a process of its own is ended at once, and the process of a worker whose thread another one blocks ends within ten seconds, also where the job was cancelled before. Jobs that wait for it stay deferred; with `release=true` they need not wait for it any more.",
     scope: "operate",
     query: {
       terminate: boolean(
-        Schema.Boolean.annotate({ description: "End an isolated run at once; others have their signal" }),
+        Schema.Boolean.annotate({
+          description:
+            "End an isolated run at once, and the process of a worker that the job blocks; others have their signal",
+        }),
       ),
       release: boolean(
         Schema.Boolean.annotate({
@@ -299,22 +301,20 @@ export const jobRoutes: ReadonlyArray<Route> = [
     group: "Jobs",
     summary: "Forget a job",
     description:
-      "A job that waits will not run. `job-exists` while it runs: cancel it first. Unless it had succeeded, a job that waits for it fails, or starts where a failure will do; with `dependents=true` it is forgotten as well, and before it: while the answer is 202, call again.",
+      "A job that waits will not run. `job-exists` while it runs: cancel it first. Unless it had succeeded, a job that waits for it fails, or starts where a failure will do; with `dependents=true` it is forgotten as well.",
     scope: "admin",
     query: {
-      ...bounded,
       dependents: boolean(
         Schema.Boolean.annotate({
           description: "Forget those that wait for it too, and those that wait for them",
         }),
       ),
     },
-    responses: [{ status: 204, description: "Forgotten" }, partly(Forgotten)],
+    responses: [{ status: 204, description: "Forgotten" }],
     problems: ["job-exists", "gone"],
-    handle: async ({ context, id, query: { dependents = false, budget } }) => {
-      const partial = await deleteJob(context.client.connection, id, { dependents, budget: budgetOf(budget) })
-      if (partial === undefined) return new Response(null, { status: 204 })
-      return json<typeof Forgotten.Type>({ partial }, 202)
+    handle: async ({ context, id, query }) => {
+      await deleteJob(context.client.connection, id, { dependents: query.dependents ?? false })
+      return new Response(null, { status: 204 })
     },
   }),
   route({

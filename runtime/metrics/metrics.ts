@@ -1,6 +1,6 @@
 /**
- * The metrics of one service for Prometheus, in a registry of their own: two services in a process do not mix. Those of the
- * queues are counted at each scrape.
+ * The metrics of one service for Prometheus, in a registry of their own: two services in a process do not mix. Those of all
+ * queues and workers are counted at each scrape.
  */
 import { Counter, Gauge, Registry } from "prom-client"
 import { within } from "../async/timers.ts"
@@ -68,12 +68,13 @@ const QUEUES_TIMEOUT_MS = 2_000
 /** Most queues with metrics, the deepest first: each client with the scope `submit` can create queues without end. */
 export const MAX_QUEUES = 1_000
 
-/** Metrics of the queues and of the connection. */
+/** Metrics of the queues, of all workers, and of the connection. */
 export class QueueMetrics {
   readonly #depth: Gauge<"queue">
   readonly #scheduled: Gauge<"queue">
   readonly #inFlight: Gauge<"queue">
   readonly #oldestAge: Gauge<"queue">
+  readonly #blocked: Gauge
   readonly #connected: Gauge
   readonly #reconnects: Counter
   #client: Client | undefined
@@ -97,6 +98,12 @@ export class QueueMetrics {
       "oldest_age_seconds",
       "Time since the oldest task that waits was submitted; 0 if none waits",
     )
+    this.#blocked = new Gauge({
+      name: "callboard_workers_blocked",
+      help: "Workers, of all processes, whose thread a handler blocks",
+      aggregator: "max",
+      registers: [registry],
+    })
     this.#connected = new Gauge({
       name: "callboard_transport_connected",
       help: "Whether the transport is within reach",
@@ -123,7 +130,11 @@ export class QueueMetrics {
 
   /** Counts the queues. Metrics that the transport cannot give now are absent. Never fails. */
   async refresh(): Promise<void> {
-    const queues = this.#client !== undefined && this.#isConnected ? await askQueues(this.#client) : []
+    const client = this.#isConnected ? this.#client : undefined
+    const [queues, blocked] = await Promise.all([
+      client === undefined ? [] : askQueues(client),
+      client === undefined ? undefined : askBlocked(client),
+    ])
     // Without an await in between, so that a concurrent scrape sees either all old or all new values.
     for (const gauge of [this.#depth, this.#scheduled, this.#inFlight, this.#oldestAge]) gauge.reset()
     for (const { name: queue, depth, scheduled, inFlight, oldestAge } of queues) {
@@ -133,6 +144,8 @@ export class QueueMetrics {
       if (depth === 0) this.#oldestAge.set({ queue }, 0)
       else if (oldestAge !== undefined) this.#oldestAge.set({ queue }, oldestAge)
     }
+    if (blocked === undefined) this.#blocked.remove()
+    else this.#blocked.set(blocked)
     this.#connected.set(this.#isConnected ? 1 : 0)
   }
 
@@ -141,9 +154,20 @@ export class QueueMetrics {
   }
 }
 
+const late = () => new TransportError("unavailable", "the transport did not answer in time")
+
+/** How many workers are blocked; `undefined` where that cannot be told now. */
+const askBlocked = async (client: Client): Promise<number | undefined> => {
+  try {
+    const workers = await within(QUEUES_TIMEOUT_MS, client.statistics.workers(), late)
+    return workers.filter(({ blocked }) => blocked !== undefined).length
+  } catch {
+    return undefined
+  }
+}
+
 const askQueues = async (client: Client): Promise<ReadonlyArray<QueueStats>> => {
   try {
-    const late = () => new TransportError("unavailable", "the transport did not answer in time")
     const queues = await within(QUEUES_TIMEOUT_MS, client.queues(), late)
     if (queues.length <= MAX_QUEUES) return queues
     return [...queues].sort((a, b) => b.depth - a.depth).slice(0, MAX_QUEUES)

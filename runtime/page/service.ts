@@ -64,6 +64,8 @@ export interface Worker {
   readonly actors: ReadonlyArray<string>
   readonly concurrency: number
   readonly state: string
+  /** A handler blocks its thread. */
+  readonly blocked?: { readonly since: Time; readonly job?: string }
   readonly running: ReadonlyArray<string>
   readonly jobs?: ReadonlyArray<RunningJob>
   readonly inFlight: number

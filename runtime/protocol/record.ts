@@ -155,6 +155,8 @@ export interface JobRecord {
   readonly reverts?: true
   /** Why the job's steps are being undone; set from then until the job ends. */
   readonly undo?: Undoing
+  /** Set on a job that was cancelled to be ended at once: the process of a worker that its handler blocks ends. */
+  readonly terminated?: true
   /** Set where all steps with a revert were undone. */
   readonly reverted?: true
   /** Names of the steps with a revert that were not undone, although the job did not succeed. */

@@ -9,6 +9,7 @@ import type { QueueDetails } from "./queues.ts"
 export const FINDING_CODES = [
   "no-worker",
   "worker-lost",
+  "worker-blocked",
   "paused-long",
   "falling-behind",
   "dead-new",
@@ -38,7 +39,7 @@ export interface Facts {
   readonly queues: ReadonlyArray<QueueDetails>
   /** What waited in the queues in the last {@link BEHIND_MS}, oldest first. */
   readonly samples: ReadonlyArray<DepthSample>
-  readonly workers: ReadonlyArray<Pick<WorkerDescription, "name" | "queues" | "startedAt">>
+  readonly workers: ReadonlyArray<Pick<WorkerDescription, "name" | "queues" | "startedAt" | "blocked" | "jobs">>
   readonly lost: ReadonlyArray<{ readonly worker: string; readonly host: string; readonly at: number }>
   /** By task, of the last minutes. */
   readonly tasks: ReadonlyMap<string, Bin>
@@ -56,6 +57,7 @@ export interface Facts {
 
 const MINUTE_MS = 60_000
 const NO_WORKER_SECONDS = 15
+const BLOCKED_SECONDS = { warn: 10, bad: 60 }
 const PAUSED_MS = 10 * MINUTE_MS
 const BEHIND_SECONDS = { warn: 5 * 60, bad: 30 * 60 }
 export const BEHIND_MS = BEHIND_SECONDS.bad * 1_000 + MINUTE_MS
@@ -122,6 +124,30 @@ const workerLost: Rule = ({ lost, workers }) =>
     evidence: { worker, host, workersLeft: workers.length },
     href: "/workers",
   }))
+
+const workerBlocked: Rule = ({ workers, now }) =>
+  workers
+    .flatMap(({ name, blocked, jobs }): ReadonlyArray<Finding> => {
+      if (blocked === undefined) return []
+      const { since, job } = blocked
+      const seconds = (now - Date.parse(since)) / 1_000
+      if (!(seconds >= BLOCKED_SECONDS.warn)) return []
+      const task = jobs?.find(({ id }) => id === job)?.name ?? "A handler"
+      const instead =
+        job === undefined ? "" : ` Cancel job ${job} with terminate: the process ends, and is to be started again.`
+      return [
+        {
+          code: "worker-blocked",
+          severity: seconds >= BLOCKED_SECONDS.bad ? "bad" : "warn",
+          title: `Worker ${name} is blocked`,
+          detail: `${task} has computed for ${ago(seconds)} without giving way: nothing else runs there.${instead}`,
+          since,
+          evidence: { worker: name, ...(job === undefined ? {} : { job }) },
+          href: `/workers/${encodeURIComponent(name)}`,
+        },
+      ]
+    })
+    .sort((a, b) => (a.since < b.since ? -1 : 1))
 
 const pausedLong: Rule = ({ queues, now }) =>
   queues.flatMap(({ name, paused, pausedSince, pausedBy, depth, scheduled }): ReadonlyArray<Finding> => {
@@ -234,7 +260,16 @@ const failing: Rule = (facts) =>
       href: `/errors?task=${encodeURIComponent(task)}`,
     }))
 
-const RULES: ReadonlyArray<Rule> = [noWorker, failing, fallingBehind, workerLost, deadNew, pausedLong, overdue]
+const RULES: ReadonlyArray<Rule> = [
+  noWorker,
+  failing,
+  fallingBehind,
+  workerBlocked,
+  workerLost,
+  deadNew,
+  pausedLong,
+  overdue,
+]
 
 /** The findings in one sentence. */
 export const verdictOf = (

@@ -18,9 +18,10 @@ import { copiesIn, findSameTask, hasExpired } from "./attempt/parsed-delivery.ts
 import { RunWatch } from "./attempt/run-watch.ts"
 import { Executor, type ExecutorOptions } from "./executor.ts"
 import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
-import { type InFlight, jobFields } from "./in-flight.ts"
+import { type InFlight, jobFields, type Run } from "./in-flight.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper, StallWatch } from "./leases/lease-keeper.ts"
+import type { ListedRun, RunDetails } from "./leases/lease-protocol.ts"
 import { DeferralNotes, FirstDeferrals } from "./limits/deferral-notes.ts"
 import { Limiter, type LimitRefusal } from "./limits/limiter.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
@@ -108,6 +109,7 @@ export class Dispatcher {
       (at) => this.#leases.deadline(at),
       (inFlight) => this.#runsLong(inFlight),
       ({ task, posting }, progress) => worker.foreign?.progressed(task, posting, progress),
+      () => this.#leases.list(),
       clock,
     )
     this.#processes = processes
@@ -184,6 +186,8 @@ export class Dispatcher {
       lease: leaseMs,
       log,
       onLost: (inFlight) => this.#leaseLost(inFlight),
+      running: () => this.#running(),
+      onReported: (tokens) => this.#reported(tokens),
       ...(worker.leaseThread === undefined ? {} : { thread: worker.leaseThread }),
     })
   }
@@ -434,15 +438,20 @@ export class Dispatcher {
   /** Called when a handler is about to be called. */
   #handlerStarts(inFlight: InFlight): void {
     if (this.#buffer.isExpectedLong(inFlight)) this.#runsLong(inFlight)
-    const { run, delivery } = inFlight
+    const { run } = inFlight
     if (run === undefined) return
     this.#watch.began(run)
     this.deferrals.forget(run.posting.id)
     this.#observers.started(inFlight, run)
+    // What is stored about a run its lease thread must know as well.
+    if (run.claimed) this.#leases.list()
     // An isolated handler does not block this process.
     if (run.method.isolation === "process") return
-    const { token, fence } = delivery
-    this.#leases.calling({
+    this.#leases.calling(this.#detailsOf(inFlight, run))
+  }
+
+  #detailsOf({ delivery: { token, fence }, offQueue }: InFlight, run: Run): RunDetails {
+    return {
       token,
       fence,
       id: run.posting.id,
@@ -450,7 +459,23 @@ export class Dispatcher {
       hardSeconds: run.hardMs / 1000,
       rejects: run.method.acks?.onTimeout === "reject",
       keepMs: this.#executor.keepFailedMs(run.method),
+      once: offQueue || run.method.onLost === "fail",
+    }
+  }
+
+  /** The runs whose handlers were called and have not ended. */
+  #running(): ReadonlyArray<ListedRun> {
+    return this.#buffer.inFlight.values().flatMap((inFlight) => {
+      const { run } = inFlight
+      if (run?.isWatched !== true) return []
+      return { ...this.#detailsOf(inFlight, run), inline: run.method.isolation !== "process" }
     })
+  }
+
+  /** These runs were told of as started in the place of this thread. */
+  #reported(tokens: ReadonlyArray<string>): void {
+    for (const { delivery, run } of this.#buffer.inFlight.values())
+      if (run !== undefined && tokens.includes(delivery.token)) run.reported = true
   }
 
   /**

@@ -126,7 +126,13 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       const lease = 600
       const client = await clientOf(board, lease)
       const ledger = `${board.folder}/ledger`
-      const blocked = await startService(board, lease, { concurrency: 1 })
+      const blocked = await startService(board, lease, { concurrency: 2 })
+      const gate = `${board.folder}/gate`
+      const running = await client.submit("e2e.step", { input: { gate } })
+      await eventually(async () => (await running.find()).state === "started", {
+        deadline: DEADLINE,
+        message: "a neighbour is told as running",
+      })
       const blocker = await client.submit("e2e.block", { input: { ms: 60_000, ledger }, timeLimit: 1 })
       const neighbour = await client.submit("e2e.step")
       await blocked.exited
@@ -135,7 +141,9 @@ export const registerCrashes = (kinds: ReadonlyArray<BoardKind>): void => {
       const begun = transitions.filter(({ state }) => state === "started")
       expect(begun).toEqual([expect.objectContaining({ worker: expect.stringMatching(/./) })])
       expect(linesOf(ledger)).toEqual([`${blocked.pid}`])
-      await startService(board, lease)
+      writeFileSync(gate, "")
+      await startService(board, lease, { lostCap: 1 })
+      expect(await running.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
       expect(await neighbour.result({ timeout: 60 })).toMatchObject({ attempt: 1 })
     })
 

@@ -127,8 +127,9 @@ const e2e = actor("e2e", {
       if (ledger !== undefined) appendFileSync(ledger, `${process.pid}\n`)
       process.kill(process.pid, "SIGKILL")
     },
-    /** Blocks the thread for `ms` milliseconds, as a handler that computes does. */
-    block: ({ ms, ledger }: { ms: number; ledger: string }) => {
+    /** Blocks the thread for `ms` milliseconds, as a handler that computes does; with `after` it waits so long before. */
+    block: async ({ ms, after, ledger }: { ms: number; after?: number; ledger: string }) => {
+      if (after !== undefined) await new Promise((resolve) => setTimeout(resolve, after))
       appendFileSync(ledger, `${process.pid}\n`)
       block(ms)
       return process.pid

@@ -14,7 +14,6 @@ import type { State } from "../../protocol/state.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf, wrongUsage } from "../failure.ts"
 import { localTime, oneLine, stateText } from "../format.ts"
-import { interruptible, notDone } from "../going-on.ts"
 import { fullId, ID_HELP } from "../input.ts"
 import { runs } from "../invocation.ts"
 import type { Output } from "../output.ts"
@@ -28,38 +27,24 @@ interface Decided {
 
 /**
  * Applies a decision to each job. A job that refuses it does not stop the others, and makes the command fail at the end. A
- * transport that cannot be reached, and a signal, end the command at once, with how far it came.
+ * transport that cannot be reached ends the command at once.
  */
-export const decideAll = (
+export const decideAll = async (
   client: Client,
   output: Output,
   ids: Iterable<string> | AsyncIterable<string>,
   decide: (handle: JobHandle) => Promise<JobView | undefined>,
   done: string,
-): Promise<void> => interruptible((signal) => deciding(client, output, ids, decide, done, signal))
-
-const deciding = async (
-  client: Client,
-  output: Output,
-  ids: Iterable<string> | AsyncIterable<string>,
-  decide: (handle: JobHandle) => Promise<JobView | undefined>,
-  done: string,
-  signal: AbortSignal,
 ): Promise<void> => {
   const all: Array<Decided> = []
-  const ended = (cause?: unknown): CommandFailed => {
-    if (output.json) output.document(all)
-    return notDone(`${all.filter(({ error }) => error === undefined).length} ${done}, others are left`, cause)
-  }
   for await (const given of ids) {
-    if (signal.aborted) throw ended()
     try {
       const id = await fullId(client, given)
       const job = await decide(client.job(id))
       all.push({ id, ...(job === undefined ? {} : { job }) })
       if (!output.json) output.line(`${id}  ${job === undefined ? done : stateText(output.paint, job.state)}`)
     } catch (error) {
-      if (error instanceof TransportError) throw all.length === 0 ? error : ended(error)
+      if (error instanceof TransportError) throw error
       const code = error instanceof CallboardError ? { code: error.code } : {}
       all.push({ id: given, error: { message: lineOf(error), ...code } })
       if (!output.json) output.note(`callboard: ${lineOf(error)}`)
@@ -69,22 +54,37 @@ const deciding = async (
   if (all.some((each) => each.error !== undefined)) throw new CommandFailed(EXIT.failed)
 }
 
+/** Name of the worker whose thread a job blocks. */
+const blockedBy = async (client: Client, id: string): Promise<string | undefined> =>
+  (await client.workers().catch(() => [])).find(({ blocked }) => blocked?.job === id)?.name
+
+const goesOn = (id: string, worker: string, isTerminated: boolean): string =>
+  isTerminated
+    ? `its handler blocks ${worker}, whose process ends within ten seconds, to be started again`
+    : `its handler blocks ${worker} and cannot be told to stop: it goes on until its hard limit; to end that worker's process: callboard cancel ${id} --terminate`
+
 /**
  * `callboard cancel ID…`: a waiting job will not run; the signal of a running handler fires, and its outcome is
  * refused.
  */
 export const addCancel = (program: Command): void => {
   const command = program.command("cancel").description("cancel jobs").argument("<id...>", ID_HELP)
-  command.option("--terminate", "end the handlers of isolated methods at once")
+  command.option("--terminate", "end the handlers of isolated methods at once, and workers that a job blocks")
   command.option("--release", "jobs that wait for them need not wait any more, also if they were cancelled before")
   runs(command, ({ output, withClient }) => {
     const { terminate = false, release = false } = command.opts<{
       readonly terminate?: true
       readonly release?: true
     }>()
-    return withClient((client) =>
-      decideAll(client, output, command.args, (job) => job.cancel({ terminate, release }), "cancelled"),
-    )
+    return withClient((client) => {
+      const cancel = async (job: JobHandle) => {
+        const view = await job.cancel({ terminate, release })
+        const worker = output.json ? undefined : await blockedBy(client, job.id)
+        if (worker !== undefined) output.note(goesOn(job.id, worker, terminate))
+        return view
+      }
+      return decideAll(client, output, command.args, cancel, "cancelled")
+    })
   })
 }
 

@@ -12,6 +12,7 @@ const COLOURS: Partial<Record<WorkerDescription["state"], "cyan" | "yellow" | "r
   busy: "cyan",
   stopping: "yellow",
   suspended: "yellow",
+  blocked: "red",
   stuck: "red",
 }
 
@@ -37,6 +38,13 @@ export const addWorkers = (program: Command): void => {
       rows,
       "no workers are alive",
     )
+    for (const { name, blocked } of workers) {
+      if (blocked === undefined) continue
+      const { since, job } = blocked
+      output.note(
+        `${name} is blocked for ${spanText(now - Date.parse(since))}, by ${job === undefined ? "a handler that does not give way" : `job ${job}: callboard why ${job}`}`,
+      )
+    }
   })
 }
 

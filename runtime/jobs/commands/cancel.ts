@@ -11,8 +11,9 @@ import { runNow } from "./rerun.ts"
 
 export interface CancelOptions {
   /**
-   * Ends the handler at once, where it runs in a process of its own; an inline one only has its signal. Defaults to
-   * false.
+   * Ends the handler at once, where it runs in a process of its own; an inline one has its signal, and if it blocks the
+   * thread of its worker the process of the worker ends, within ten seconds. Also where the job was cancelled before,
+   * while it ran. Defaults to false.
    */
   readonly terminate?: boolean
   /** Lets the jobs that wait for this one start without it. Defaults to false: they stay deferred. */
@@ -47,6 +48,10 @@ export const whyNotCancel = ({ id, tombstone, state }: JobRecord): CallboardErro
   return isTerminal(state) ? new CallboardError("already-terminal", `job ${id} is already ${state}`, { id }) : undefined
 }
 
+/** Whether the handler of a job that was cancelled may go on, and nothing is to end it. */
+const mayStillRun = ({ state, tombstone, timeline, terminated }: JobRecord): boolean =>
+  state === "cancelled" && !tombstone && !terminated && timeline.at(-1)?.reason === "stopped"
+
 /**
  * The cancelled job while it has steps to undo. It ends when they are undone: by the delivery that runs it, or by its
  * next one, which begins at once.
@@ -70,12 +75,14 @@ export const cancelAlone = async (
   const cancelled = await decide(connection, id, ({ record }) => {
     // The job was cancelled before: its dependents may not have been released, or not all of them.
     if (releasesDependents && record.state === "cancelled" && !record.tombstone) return undefined
+    if (terminate && mayStillRun(record)) return { record: { ...record, terminated: true } }
     const refused = whyNotCancel(record)
     if (refused !== undefined) throw refused
     check(record)
     const now = Date.now()
     if (record.reverts && !terminate) return toBeUndone(record, now)
-    const cancelled = step(record, {
+    const { terminated: _before, ...kept } = record
+    const cancelled = step(terminate ? { ...kept, terminated: true } : kept, {
       at: now,
       state: "cancelled",
       ...(record.state === "started" ? { reason: "stopped" } : {}),

@@ -120,6 +120,7 @@ const rerun = (connection: Connection, id: string, check: Check, fromStart: bool
       digest: _digest,
       reverts,
       undo: _undo,
+      terminated: _terminated,
       reverted,
       unreverted: _unreverted,
       after,

@@ -1,16 +1,17 @@
 /**
- * The failure of a job whose worker is lost and cannot settle it, made from the job's record. Pure: the clock comes from
- * outside.
+ * The failure of a job whose worker is lost and cannot settle it, and its hand-back, made from the job's record. Pure: the
+ * clock comes from outside.
  */
 import * as Result from "effect/Result"
 import { generateId } from "../../id.ts"
 import { decodeBody, NO_EMBED } from "../../protocol/body.ts"
-import { parseTask } from "../../protocol/headers.ts"
+import { parseTask, type Task } from "../../protocol/headers.ts"
+import type { Message } from "../../protocol/message.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
 import { afterFailure, type Ended, embedProblem } from "./follow-ups.ts"
-import { failed } from "./settlement.ts"
+import { type Attempt, failed, handedBack } from "./settlement.ts"
 
 export interface LostJob {
   /** Token and fence of the delivery that ran the job; both are empty where no delivery is settled. */
@@ -32,7 +33,7 @@ export const lostJobFailure = (record: JobRecord, error: JobError, lost: LostJob
   if (message === undefined) return undefined
   const task = parseTask(message)
   if (Result.isFailure(task)) return undefined
-  const { token, fence, now, keepMs, dead, queueFor = () => queue, redactFor } = lost
+  const { now, dead, queueFor = () => queue, redactFor } = lost
   const body = decodeBody(message)
   const embed =
     Result.isSuccess(body) && embedProblem(body.success.embed, record.id) === undefined ? body.success.embed : NO_EMBED
@@ -46,10 +47,23 @@ export const lostJobFailure = (record: JobRecord, error: JobError, lost: LostJob
     queueFor,
     ...(redactFor && { redactFor }),
   })
-  const posting = { id: record.id, run: record.run, retries: record.retries, queue, level: record.priority, message }
-  const keep = { resultMs: keepMs, failureMs: keepMs }
-  return failed({ token, fence, posting, task: task.success, record, now, keep }, error, {
+  return failed(attemptOf(record, message, task.success, lost), error, {
     followUps,
     ...(dead === undefined ? {} : { dead }),
   })
+}
+
+/** The hand-back of a job that its worker has begun, uncounted; `undefined` where the record holds no task that can be parsed. */
+export const lostJobHandedBack = (record: JobRecord, lost: LostJob): AttemptEnd | undefined => {
+  const { message } = record
+  const task = message === undefined ? undefined : Result.getOrUndefined(parseTask(message))
+  if (message === undefined || task === undefined) return undefined
+  return handedBack(attemptOf(record, message, task, lost), true, 0)
+}
+
+const attemptOf = (record: JobRecord, message: Message, task: Task, lost: LostJob): Attempt => {
+  const { token, fence, now, keepMs } = lost
+  const { id, run, retries, queue, priority: level } = record
+  const posting = { id, run, retries, queue, level, message }
+  return { token, fence, posting, task, record, now, keep: { resultMs: keepMs, failureMs: keepMs } }
 }

@@ -67,8 +67,12 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
     const { actor, meth } = resolveName(record.task, record.meth, hasActor, taskNames)
     return { actor, method: meth ?? DEFAULT_METHOD }
   }
-  if (isTerminal(record.state)) return { now: Date.now(), record, ...target(() => false) }
   const { store, jobs } = connection
+  if (isTerminal(record.state)) {
+    // The handler of a job that was ended from outside may block its worker still.
+    const workers = record.worker === undefined ? undefined : await orUnknown(listWorkers(store))
+    return { now: Date.now(), record, ...target(() => false), ...(workers === undefined ? {} : { workers }) }
+  }
   const askAll = (command: string, given: object = {}) =>
     orUnknown(askWorkers(connection, command, given, { timeout: WORKERS_MS / 1_000 }))
   const [parents, paused, keys, living, actors, stats, reserved, deferrals, waiting] = await Promise.all([

@@ -25,6 +25,7 @@ const CAUSES = [
   "actor-elsewhere",
   "workers-suspended",
   "workers-starting",
+  "workers-blocked",
   "workers-stuck",
   "actor-unhealthy",
   "rate-limit",

@@ -13,7 +13,7 @@ import { type Cause, type Facts, MAX_PARENTS_SHOWN } from "./cause.ts"
 /** Never empty. */
 export const causesOf = (facts: Facts): ReadonlyArray<Cause> => {
   const { record } = facts
-  if (isTerminal(record.state)) return [ended(record)]
+  if (isTerminal(record.state)) return [ended(record, blockedBy(facts, record.id), facts.now)]
   const running = runningOn(facts)
   if (running !== undefined) return [running]
   if (isExpired(record.expiresAt, facts.now) && record.state !== "started" && !record.reverts) return [overdue(record)]
@@ -39,23 +39,40 @@ const names = (workers: ReadonlyArray<{ readonly name: string }>): ReadonlyArray
 const listed = (words: ReadonlyArray<string>, most = 5): string =>
   words.length <= most ? words.join(", ") : `${words.slice(0, most).join(", ")} and ${words.length - most} more`
 
-const ended = ({ id, state, endedAt, error, dead, timeline }: JobRecord): Cause => {
+/** The worker whose thread this job blocks. */
+const blockedBy = ({ workers }: Facts, id: string): WorkerDescription | undefined =>
+  workers?.find(({ blocked }) => blocked?.job === id)
+
+const secondsSince = (since: string | undefined, now: number): string =>
+  `${Math.max(0, Math.round((now - Date.parse(since ?? "")) / 1000))} s`
+
+/** What ends a handler that blocks its worker. */
+const ending = (id: string): string =>
+  `end that worker's process, to be started again, with: callboard cancel ${id} --terminate`
+
+const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: number): Cause => {
+  const { id, state, endedAt, error, dead, timeline, terminated } = record
   const reason = dead ?? error?.reason ?? timeline.at(-1)?.reason
   const why = error === undefined ? (reason ?? "") : `${error.name}: ${error.message}`
+  const goesOn =
+    worker === undefined
+      ? ""
+      : `; its handler still blocks ${worker.name}, for ${secondsSince(worker.blocked?.since, now)} now, and cannot be told to stop: ${terminated ? "that worker's process ends in a moment" : ending(id)}`
   const again = state === "succeeded" ? "" : `; run it again with: callboard retry ${id}`
   return {
     code: "ended",
-    message: `it waits for nothing: it has ${state === "succeeded" || state === "failed" || state === "expired" ? state : `been ${state}`}${why === "" ? "" : ` (${why})`}${again}`,
+    message: `it waits for nothing: it has ${state === "succeeded" || state === "failed" || state === "expired" ? state : `been ${state}`}${why === "" ? "" : ` (${why})`}${goesOn}${again}`,
     state,
+    ...(worker === undefined ? {} : { workers: [worker.name] }),
     ...(endedAt === undefined ? {} : { since: iso(endedAt) }),
     ...(reason === undefined ? {} : { reason }),
   }
 }
 
 const runningOn = ({ record, workers, now }: Facts): Cause | undefined => {
-  for (const { name, jobs = [] } of workers ?? []) {
-    const job = jobs.find(({ id }) => id === record.id)
-    if (job !== undefined) return running(name, Date.parse(job.startedAt), job.attempt, now, record, job.step)
+  for (const worker of workers ?? []) {
+    const job = worker.jobs?.find(({ id }) => id === record.id)
+    if (job !== undefined) return running(worker, Date.parse(job.startedAt), job.attempt, now, record, job.step)
   }
   if (record.state !== "started") return undefined
   const { worker, startedAt = record.submittedAt, attempt } = record
@@ -74,7 +91,17 @@ const runningOn = ({ record, workers, now }: Facts): Cause | undefined => {
       attempt,
     }
   }
-  return running(worker, startedAt, attempt, now, record)
+  return running(alive ?? (worker === undefined ? undefined : { name: worker }), startedAt, attempt, now, record)
+}
+
+/** That this job, or another one, blocks the worker on which it runs. */
+const blocking = ({ name, blocked }: Pick<WorkerDescription, "name" | "blocked">, id: string, now: number): string => {
+  if (blocked === undefined) return ""
+  const { since, job } = blocked
+  const span = secondsSince(since, now)
+  if (job === id)
+    return `, and has blocked ${name} for ${span}: nothing else runs there until it gives way; ${ending(id)}`
+  return `; a handler there${job === undefined ? "" : `, of job ${job},`} has blocked ${name} for ${span}, so that it does not go on`
 }
 
 const undoing = ({ undo }: JobRecord): string =>
@@ -83,7 +110,7 @@ const undoing = ({ undo }: JobRecord): string =>
     : `; its steps are being undone, because it ${undo.why === "failed" ? "has failed" : "was cancelled"}`
 
 const running = (
-  worker: string | undefined,
+  worker: Pick<WorkerDescription, "name" | "blocked"> | undefined,
   since: number,
   attempt: number,
   now: number,
@@ -91,10 +118,10 @@ const running = (
   step?: string,
 ): Cause => ({
   code: "running",
-  message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${step === undefined ? "" : `, in the step ${step}`}${undoing(record)}`,
+  message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker.name}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${step === undefined ? "" : `, in the step ${step}`}${undoing(record)}${worker === undefined ? "" : blocking(worker, record.id, now)}`,
   since: iso(since),
   attempt,
-  ...(worker === undefined ? {} : { workers: [worker] }),
+  ...(worker === undefined ? {} : { workers: [worker.name] }),
 })
 
 const overdue = ({ expiresAt = 0 }: JobRecord): Cause => ({
@@ -239,20 +266,23 @@ const unknownActor = ({ actor, method, actors }: Facts, workers: ReadonlyArray<W
 }
 
 /** Why none of the workers that could run the job does. Empty while one of them works. */
-const idle = ({ suspended, actor, record: { queue } }: Facts, able: ReadonlyArray<WorkerDescription>) => {
-  const isSuspended = ({ name }: WorkerDescription) => suspended?.includes(name) === true
+const idle = ({ suspended, actor, record: { queue }, now }: Facts, able: ReadonlyArray<WorkerDescription>) => {
+  const blocked = able.filter((worker) => worker.blocked !== undefined)
+  const isSuspended = ({ name, blocked }: WorkerDescription) =>
+    blocked === undefined && suspended?.includes(name) === true
   const troubleOf = ({ unhealthy }: WorkerDescription) => unhealthy?.find((each) => each.actor === actor)
   const isStarting = ({ state }: WorkerDescription) => state === "starting"
   const stuck = able.filter((worker) => !isSuspended(worker) && worker.state === "stuck")
   const asleep = able.filter(isSuspended)
   const sick = able.filter(
-    (worker) => !isSuspended(worker) && !stuck.includes(worker) && troubleOf(worker) !== undefined,
+    (worker) => ![...asleep, ...blocked, ...stuck].includes(worker) && troubleOf(worker) !== undefined,
   )
   const starting = able.filter(
     (worker) => !isSuspended(worker) && troubleOf(worker) === undefined && isStarting(worker),
   )
-  if (asleep.length + stuck.length + sick.length + starting.length < able.length) return []
+  if (blocked.length + asleep.length + stuck.length + sick.length + starting.length < able.length) return []
   const causes: Array<Cause> = []
+  if (blocked.length > 0) causes.push(blockedCause(blocked, queue, now))
   const trouble = sick[0] === undefined ? undefined : troubleOf(sick[0])
   if (asleep.length > 0) {
     const one = asleep.length === 1 ? ` ${asleep[0]?.name}` : ""
@@ -289,6 +319,26 @@ const idle = ({ suspended, actor, record: { queue } }: Facts, able: ReadonlyArra
     })
   }
   return causes
+}
+
+const blockedCause = (workers: ReadonlyArray<WorkerDescription>, queue: string, now: number): Cause => {
+  const jobs = workers.flatMap(({ name: worker, blocked, jobs = [] }) =>
+    jobs.flatMap(({ id, name, startedAt }) =>
+      blocked?.job === undefined || id === blocked.job ? { id, name, worker, since: startedAt } : [],
+    ),
+  )
+  const told = workers.map(({ name, blocked }) => {
+    const job = jobs.find(({ id }) => id === blocked?.job)
+    return `${name} is blocked for ${secondsSince(blocked?.since, now)} by ${job === undefined ? "a handler" : `${job.name} (${job.id})`}`
+  })
+  const [first] = workers.flatMap(({ blocked }) => blocked?.job ?? [])
+  return {
+    code: "workers-blocked",
+    message: `${listed(told)}: the handler computes without giving way, so that nothing else runs there; let it run in a process of its own (isolation)${first === undefined ? "" : `, or ${ending(first)}`}`,
+    queue,
+    workers: names(workers),
+    running: jobs.slice(0, 100),
+  }
 }
 
 /** A note whose `until` is this long past does not explain why the job waits now. */

@@ -40,10 +40,15 @@ export const usedOf = ({ startedAt, deadline }: RunningJob): number | undefined 
 
 /** The problems of a worker, in words. */
 export const noteOf = (worker: Worker): readonly [words: string, kind: string] | undefined => {
-  const { lost, unhealthy = [], loopLag = 0, state } = worker
+  const { lost, unhealthy = [], loopLag = 0, state, blocked, jobs } = worker
   if (lost !== undefined) {
     const gone = `last heard ${roughly(since(lost.lastSeen))} ago`
     return [lost.goodbye ? `stopped, ${gone}` : `${gone}, no goodbye`, lost.goodbye ? "" : "bad"]
+  }
+  if (blocked !== undefined) {
+    const job = jobs?.find(({ id }) => id === blocked.job)
+    const by = job === undefined ? "a handler" : `${job.name} (${job.id})`
+    return [`blocked for ${duration(since(blocked.since))} by ${by}: nothing else runs until it gives way`, "bad"]
   }
   const [first] = unhealthy
   if (first !== undefined) return [`actor ${first.actor} is ${first.condition}: ${first.reason}`, "bad"]
@@ -57,6 +62,7 @@ export const StateSign = ({ worker }: { readonly worker: Worker }): JSX.Element 
   if (isLost(worker)) return <Glyph name="failed" label="Lost" />
   if (worker.lost !== undefined || worker.state === "stopping") return <Glyph name="cancelled" label="Stopped" />
   if (worker.state === "suspended") return <Glyph name="cancelled" label="Suspended" />
+  if (worker.blocked !== undefined) return <Glyph name="warn" label="Blocked" />
   if (worker.state === "stuck") return <Glyph name="warn" label="Stuck" />
   return <Glyph name="succeeded" label="Alive" />
 }

@@ -65,7 +65,7 @@ export class Notes {
 
   async report(reports: ReadonlyArray<Report>): Promise<void> {
     const noted: Array<Noted> = []
-    for (const { token, record } of reports) {
+    for (const { token, record, onBehalf } of reports) {
       const attempt = readToken(token)
       const { fresh, fence } = attempt
       const about = this.#revisions.get(token) ?? (fresh ? "" : await this.#revision(token, record, attempt))
@@ -73,7 +73,7 @@ export class Notes {
       if (about === undefined) continue
       const { message: _message, ...said } = record
       const note = { id: record.id, about, bytes: encodeNote(about, { ...said, fence }) }
-      this.#own.set(token, note)
+      if (!onBehalf) this.#own.set(token, note)
       noted.push(note)
     }
     this.#renewing ??= this.#renewals()

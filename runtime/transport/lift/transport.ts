@@ -203,6 +203,8 @@ export type StartAnswer =
 export interface Report {
   readonly token: string
   readonly record: JobRecord
+  /** Reported for the process that has the delivery, which renews what is reported. Absent: this process renews it. */
+  readonly onBehalf?: true
 }
 
 export interface AttemptEnd {

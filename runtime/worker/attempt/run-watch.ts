@@ -33,6 +33,8 @@ export class RunWatch {
   readonly #log: Log
   #timer: ReturnType<typeof setInterval> | undefined
   #reporting = false
+  /** How many runs were reported. */
+  #told = 0
   /** How many runs are watched. */
   #running = 0
   readonly #reported = new WeakMap<Run, Reported>()
@@ -40,13 +42,14 @@ export class RunWatch {
   readonly #onDeadline: (at: number) => void
   readonly #onLong: (inFlight: InFlight) => void
   readonly #onProgress: (run: Run, progress: Progress) => void
+  readonly #onTold: () => void
   readonly #clock: Clock
   #deadline = Number.POSITIVE_INFINITY
 
   /**
    * `held`: the deliveries of the worker. `onDeadline` is called with the earliest hard limit of all runs, by the monotonic
-   * clock, whenever it changes; `onLong` with each run that has lasted for long, and `onProgress` whenever progress is about to
-   * be stored.
+   * clock, whenever it changes; `onLong` with each run that has lasted for long, `onProgress` whenever progress is about to
+   * be stored, and `onTold` when runs are about to be reported as started.
    */
   constructor(
     held: Pick<HeldDeliveries, "values">,
@@ -55,6 +58,7 @@ export class RunWatch {
     onDeadline: (at: number) => void,
     onLong: (inFlight: InFlight) => void,
     onProgress: (run: Run, progress: Progress) => void,
+    onTold: () => void,
     clock: Clock = systemClock,
   ) {
     this.#clock = clock
@@ -64,6 +68,7 @@ export class RunWatch {
     this.#onDeadline = onDeadline
     this.#onLong = onLong
     this.#onProgress = onProgress
+    this.#onTold = onTold
   }
 
   /** Called when the handler of a run is about to be called. */
@@ -119,6 +124,7 @@ export class RunWatch {
     const reports: Array<Report> = []
     const offQueue: Array<InFlight> = []
     const settlements: Array<AttemptEnd> = []
+    const before = this.#told
     for (const inFlight of watched) {
       const { run } = inFlight
       // A run may have ended with one before it.
@@ -141,6 +147,7 @@ export class RunWatch {
       settlements.push({ ...report, then: { kind: "ack" } })
     }
     if (reports.length + settlements.length === 0) return
+    if (this.#told > before) this.#onTold()
     this.#reporting = true
     const trying = (task: Promise<unknown>): Promise<void> =>
       task.then(
@@ -165,6 +172,7 @@ export class RunWatch {
     const moved = differs && (last === undefined || now - last.at >= PROGRESS_MS)
     if (!first && !moved) return undefined
     this.#reported.set(run, { at: now, progress: run.progress, metaChanges: run.metaChanges })
+    if (!run.reported) this.#told++
     run.reported = true
     if (run.progress !== undefined && run.progress !== last?.progress) this.#onProgress(run, run.progress)
     const record = run.progress === undefined ? run.record : { ...run.record, progress: run.progress }

@@ -14,10 +14,12 @@ import {
   type LeaseThreadData,
   type LeaseThreadMessage,
   type LeaseThreadTarget,
+  type ListedRun,
   packTokens,
   type RunDetails,
   SharedHeartbeat,
   SharedToken,
+  type Tokens,
 } from "./lease-protocol.ts"
 
 interface LeaseKeeperOptions {
@@ -29,6 +31,10 @@ interface LeaseKeeperOptions {
   readonly lease: number
   readonly log: Log
   readonly onLost: (inFlight: InFlight) => void
+  /** The runs whose handlers were called and have not ended. */
+  readonly running: () => ReadonlyArray<ListedRun>
+  /** Called when the thread has told of runs as started: with their tokens. */
+  readonly onReported: (tokens: ReadonlyArray<string>) => void
   /** How a thread can connect to the same transport. Absent: the main thread extends the leases. */
   readonly thread?: LeaseThreadTarget
 }
@@ -42,6 +48,8 @@ export interface LeaseKeeper {
    * Passes on which handler is about to be called, since that is the one that blocks if the main thread blocks next.
    */
   calling(run: RunDetails): void
+  /** Passes on which runs there are, where they are others than before. */
+  list(): void
   /** Keeps an entry of the store from expiring while the main thread is blocked. */
   keepAlive(key: string, ttlMs: number): void
   stop(): void
@@ -78,6 +86,7 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
     added: () => undefined,
     deadline: () => undefined,
     calling: () => undefined,
+    list: () => undefined,
     // The limiter writes this entry itself while the main thread is not blocked.
     keepAlive: () => undefined,
     stop: () => clearInterval(timer),
@@ -132,6 +141,10 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
       if (!target.extendsAlone) return
       here?.stop()
       here = undefined
+    } else if (message.kind === "reported") options.onReported(message.tokens)
+    else if (message.kind === "unblocked") {
+      const { seconds, job = "unknown" } = message
+      options.log.warn("a handler blocked this worker: nothing else ran in it meanwhile", { job, seconds })
     } else if (message.kind === "trouble") options.log.warn("leases could not be extended", { cause: message.message })
     else giveUp(message.message)
   })
@@ -142,8 +155,18 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
   // Both timers end with the first look that finds nothing to do, since each look of an idle worker costs a wake-up.
   let beats: ReturnType<typeof setInterval> | undefined
   let syncs: ReturnType<typeof setInterval> | undefined
+  let listed: Tokens = ""
+  /** Passes on what runs: a handler that has given way once cannot be told from the others by its call. */
+  const list = (): void => {
+    const runs = options.running()
+    const tokens = packTokens(runs.map(({ token }) => token))
+    if (tokens === listed) return
+    listed = tokens
+    post({ kind: "running", runs })
+  }
   const beat = (): void => {
     clock.beat()
+    list()
     if (clock.hasDeadline) return
     clearInterval(beats)
     beats = undefined
@@ -173,6 +196,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
       if (clock.hasDeadline) beats ??= setInterval(beat, BEAT_MS)
     },
     calling: (run) => clock.note(run),
+    list,
     keepAlive: (key, ttlMs) => post({ kind: "keep-alive", key, ttlMs }),
     stop: () => {
       stopped = true

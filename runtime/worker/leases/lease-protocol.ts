@@ -41,6 +41,8 @@ export type LeaseThreadCommand =
   | { readonly kind: "held"; readonly tokens: Tokens }
   /** An entry of the store that must not expire while this process lives. */
   | { readonly kind: "keep-alive"; readonly key: string; readonly ttlMs: number }
+  /** The runs of the worker, where others run than before. */
+  | { readonly kind: "running"; readonly runs: ReadonlyArray<ListedRun> }
   | { readonly kind: "stop" }
 
 export type LeaseThreadMessage =
@@ -48,11 +50,18 @@ export type LeaseThreadMessage =
   | { readonly kind: "ready" }
   | { readonly kind: "lost"; readonly tokens: ReadonlyArray<string> }
   | { readonly kind: "trouble"; readonly message: string }
+  /** Runs that the thread has told of as started, since the main thread was blocked. */
+  | { readonly kind: "reported"; readonly tokens: ReadonlyArray<string> }
+  /** The main thread was blocked for so long. `job`: whose handler it was, where that is known. */
+  | { readonly kind: "unblocked"; readonly seconds: number; readonly job: string | undefined }
   /** The thread cannot extend leases at all. */
   | { readonly kind: "failed"; readonly message: string }
 
 /** Time after the earliest hard limit after which a main thread that gives no sign of life counts as blocked. */
 export const GRACE_MS = 5_000
+
+/** Time without a sign of life of the main thread after which a look tells of the worker as blocked, in milliseconds. */
+export const BLOCKED_MS = 1_500
 
 /** What the lease thread must know about a run to end its job when its handler blocks. */
 export interface RunDetails {
@@ -66,6 +75,14 @@ export interface RunDetails {
   readonly rejects: boolean
   /** Time for which its failure is kept, in milliseconds, unless the task sets one. */
   readonly keepMs: number
+  /** Whether its task must not be given back: it has left its queue, or its method must not be begun again. */
+  readonly once: boolean
+}
+
+/** A run in the list of those that the lease thread knows. */
+export interface ListedRun extends RunDetails {
+  /** Whether its handler runs in the main thread, so that it may block that thread. */
+  readonly inline: boolean
 }
 
 /**
@@ -85,7 +102,8 @@ const HARD_SECONDS = 4
 const REJECTS = 5
 const KEEP_MS = 6
 const LENGTH = 7
-const NUMBERS = 8
+const ONCE = 8
+const NUMBERS = 9
 
 /**
  * Memory that the main thread writes and the lease thread reads, since a blocked thread sends no messages: a counter of
@@ -102,6 +120,8 @@ export class SharedHeartbeat {
   #deadline = Number.POSITIVE_INFINITY
   /** The heartbeat that was seen last, and when; used in the lease thread. */
   #seen = { turn: 0, at: 0 }
+  /** The heartbeat that the last look found, when that was, and how long there had been no other; used in the lease thread. */
+  #looked = { turn: 0, at: 0, ms: 0 }
 
   constructor(buffer: SharedArrayBuffer = new SharedArrayBuffer(8 * NUMBERS + 2 * NOTE_LENGTH + 2)) {
     this.buffer = buffer
@@ -139,6 +159,7 @@ export class SharedHeartbeat {
     numbers[HARD_SECONDS] = run.hardSeconds
     numbers[REJECTS] = run.rejects ? 1 : 0
     numbers[KEEP_MS] = run.keepMs
+    numbers[ONCE] = run.once ? 1 : 0
   }
 
   /** Writes a line, and returns where the next one begins. */
@@ -154,12 +175,26 @@ export class SharedHeartbeat {
    * its own hard limit. Otherwise another one may block it. `now`: in milliseconds since the epoch.
    */
   lastRun(now: number): RunDetails | undefined {
-    const [turn, , noted, startedAt = 0, hardSeconds = 0, rejects, keepMs = 0, length = 0] = this.#numbers
+    const [turn, , noted, startedAt = 0, hardSeconds = 0, rejects, keepMs = 0, length = 0, once] = this.#numbers
     if (length === 0 || (noted !== turn && startedAt + hardSeconds * 1_000 > now)) return undefined
     const text = String.fromCharCode(...this.#note.slice(0, length))
     const [fence, token, ...id] = text.split("\n")
     if (fence === undefined || token === undefined || id.length === 0) return undefined
-    return { startedAt, hardSeconds, rejects: rejects === 1, keepMs, fence, token, id: id.join("\n") }
+    const flags = { rejects: rejects === 1, once: once === 1 }
+    return { startedAt, hardSeconds, ...flags, keepMs, fence, token, id: id.join("\n") }
+  }
+
+  /**
+   * How long the main thread has given no heartbeat although a handler runs, in milliseconds; 0 where it has given one
+   * since the last call. The time between two calls counts as `most` at most: a process that was stopped is not blocked.
+   * `now`: of `performance.now()`.
+   */
+  stillMs(now: number, most: number): number {
+    const [turn = 0, leftMs = 0] = this.#numbers
+    const { turn: before, at, ms } = this.#looked
+    const isStill = turn === before && turn > 0 && Number.isFinite(leftMs)
+    this.#looked = { turn, at: now, ms: isStill ? ms + Math.min(now - at, most) : 0 }
+    return this.#looked.ms
   }
 
   /**

@@ -1,16 +1,19 @@
 /**
- * The thread that extends leases while the main thread may be blocked, and ends the process when a handler has blocked it past
- * its hard limit. It knows only tokens: those of new deliveries, and at short intervals, while the main thread is not blocked,
+ * The thread that extends leases while the main thread may be blocked, tells of the worker while it is, and ends the process
+ * when a handler has blocked it past its hard limit, or although its job was terminated. It knows only tokens: those of new deliveries, and at short intervals, while the main thread is not blocked,
  * those of all deliveries.
  */
 import { parentPort, workerData } from "node:worker_threads"
 import { connectTransport } from "../../connection/connect.ts"
 import type { Transport } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
+import type { BlockWatch } from "./blocked.ts"
 import {
   type LeaseThreadCommand,
   type LeaseThreadData,
   type LeaseThreadMessage,
+  type ListedRun,
+  type RunDetails,
   SharedHeartbeat,
   SharedToken,
   unpackTokens,
@@ -21,6 +24,8 @@ const clock = new SharedHeartbeat(data.clock)
 const newest = new SharedToken(data.newest)
 /** By token, when its lease was last extended, or when it came. */
 const held = new Map<string, number>()
+/** The runs of the worker, as it told of them last. */
+let runs: ReadonlyArray<ListedRun> = []
 let transport: Transport | undefined
 let busy = false
 /** The entry of the store that shows that this process is alive. */
@@ -41,13 +46,30 @@ const trouble = (what: "leases" | "entry", cause: unknown) => {
   post({ kind: "trouble", message: cause instanceof Error ? cause.message : String(cause) })
 }
 
-/** Ends this process, once the job of the handler that blocks it is recorded as timed out. */
-const endProcess = async (open: Promise<Transport>): Promise<void> => {
+/** The run whose handler blocks the main thread, where it is known: the one that was called last, or the only one. */
+const blockingRun = (now: number): RunDetails | undefined => {
+  const inline = runs.filter((run) => run.inline)
+  return clock.lastRun(now) ?? (inline.length === 1 ? inline[0] : undefined)
+}
+
+/** Longest wait for the connection to close before the process ends. */
+const CLOSE_MS = 1_000
+
+let isEnding = false
+
+/** Ends this process, once the jobs that it has are settled. `cancelled`: the run that blocks it, whose job was cancelled. */
+const endProcess = async (open: Promise<Transport>, cancelled?: RunDetails): Promise<void> => {
+  if (isEnding) return
+  isEnding = true
   clearInterval(timer)
   try {
     // Loaded when it is needed, which is hardly ever: it needs much more than the rest of this thread.
     const { endBlocked, lastWords } = await import("./blocked.ts")
-    await endBlocked(open, (now) => clock.lastRun(now), data.worker, [...held.keys()], lastWords(data.log))
+    const blocked = { worker: data.worker, runAt: blockingRun, cancelled, held: [...held.keys()], runs }
+    await endBlocked(open, blocked, lastWords(data.log))
+    // What was written last may still be in this process.
+    const closed = open.then((connected) => connected.close()).catch(() => undefined)
+    await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, CLOSE_MS))])
   } finally {
     // `process.exit` would end only this thread.
     process.kill(process.pid, "SIGKILL")
@@ -107,6 +129,9 @@ parentPort?.on("message", (command: LeaseThreadCommand) => {
       clearInterval(entry?.beat)
       entry = { key: command.key, ttlMs: command.ttlMs, beat: setInterval(() => void beat(), command.ttlMs / 3) }
       break
+    case "running":
+      runs = command.runs
+      break
     case "stop":
       clearInterval(timer)
       clearInterval(entry?.beat)
@@ -115,7 +140,42 @@ parentPort?.on("message", (command: LeaseThreadCommand) => {
 })
 
 /** Longest time between two looks at whether the main thread is blocked, which a long lease must not delay. */
-const LOOK_MS = 2_500
+const LOOK_MS = 1_000
+
+/** Without a sign of life for this long the main thread may be blocked. */
+const STILL_MS = 900
+
+/** Tells of the worker while its main thread is blocked. */
+let watching: Promise<BlockWatch> | undefined
+
+const watchOf = async (connected: Transport): Promise<BlockWatch> => {
+  const { BlockWatch, lastWords } = await import("./blocked.ts")
+  const { worker, lease } = data
+  return new BlockWatch({
+    transport: connected,
+    worker,
+    lease,
+    log: lastWords(data.log),
+    runs,
+    runAt: blockingRun,
+    onReported: (tokens) => post({ kind: "reported", tokens }),
+    onEnd: (cancelled) => void endProcess(Promise.resolve(connected), cancelled),
+  })
+}
+
+const lookAtMain = (connected: Transport, now: number): void => {
+  const still = clock.stillMs(now, 1.2 * LOOK_MS)
+  if (still >= STILL_MS) {
+    watching ??= watchOf(connected)
+    void watching.then((watch) => watch.look(still, now))
+  } else if (watching !== undefined) {
+    void watching.then((watch) => {
+      const was = watch.end()
+      if (was !== undefined) post({ kind: "unblocked", ...was })
+    })
+    watching = undefined
+  }
+}
 
 const timer = setInterval(
   () => {
@@ -123,7 +183,10 @@ const timer = setInterval(
     if (token !== undefined) add(token)
     const now = performance.now()
     if (clock.isBlocked(now)) void endProcess(transport === undefined ? open() : Promise.resolve(transport))
-    else if (transport !== undefined) void extend(transport, now)
+    else if (transport !== undefined) {
+      void extend(transport, now)
+      lookAtMain(transport, now)
+    }
   },
   Math.min(data.lease / 12, LOOK_MS),
 )

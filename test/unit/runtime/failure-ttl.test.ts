@@ -116,8 +116,18 @@ describe("in a worker", () => {
     const [delivery] = await transport.jobs.take({ queues: ["default"], max: 1, wait: 5_000 }, signal)
     if (delivery === undefined) throw new Error("nothing came")
     const { token, fence } = delivery
-    const run = { token, fence, id, startedAt: Date.now(), hardSeconds: 1, rejects: true, keepMs: METHOD_MS }
-    await endBlocked(Promise.resolve(transport), () => run, "w1", [token], collectLog().log)
+    const run = {
+      token,
+      fence,
+      id,
+      startedAt: Date.now(),
+      hardSeconds: 1,
+      rejects: true,
+      keepMs: METHOD_MS,
+      once: false,
+    }
+    const blocked = { worker: "w1", runAt: () => run, held: [token], runs: [] }
+    await endBlocked(Promise.resolve(transport), blocked, collectLog().log)
     const record = (await connection.jobs.find(id))?.record
     expect(record).toMatchObject({ dead: "timeout", keepMs: METHOD_MS })
     expect(record?.timeline.find(({ state }) => state === "started")).toMatchObject({ worker: "w1" })

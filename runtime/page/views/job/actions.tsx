@@ -101,7 +101,7 @@ const Cancel = ({ job, onClose }: { readonly job: FullJob; readonly onClose: () 
       {job.state === "started" && (
         <Check
           label="End it at once"
-          hint="Only a handler in a process of its own can be ended from outside."
+          hint="A handler in a process of its own is ended. If another one blocks its worker, the worker's process ends, and its other jobs run again."
           checked={terminate.value}
           onChange={(checked) => {
             terminate.value = checked

@@ -1,6 +1,7 @@
 /** `GET /metrics` as a route: which tokens may read it, and what it answers while the transport is away. */
 import { actor, http, TransportError } from "callboard"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
+import { WORKERS } from "../../../../runtime/cluster/directory.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { MAX_QUEUES } from "../../../../runtime/metrics/metrics.ts"
 import { step } from "../../../../runtime/protocol/record.ts"
@@ -30,18 +31,31 @@ test("a process without a worker tells of the queues; one with metrics off, noth
   await service.client.submit("any.task", { queue: "mail" })
   const text = new Exposition((await ask("GET", "/metrics")).text)
   expect(text.of("callboard_queue_depth")).toEqual({ mail: 1 })
-  expect(text.all.filter(({ name }) => /worker|jobs/.test(name))).toEqual([])
+  expect(text.value("callboard_workers_blocked")).toBe(0)
+  expect(text.all.filter(({ name }) => /worker_|jobs/.test(name))).toEqual([])
 
   const off = await start({ metrics: false })
   expect(off.service.metrics).toBeUndefined()
   expect(await off.ask("GET", "/metrics")).toMatchObject({ status: 404, body: { code: "not-found" } })
 })
 
+test("tells how many workers are blocked, also of other processes", async () => {
+  const { ask, service } = await start()
+  const [worker] = await service.client.workers()
+  if (worker === undefined) throw new Error("no worker is alive")
+  const blocked = { ...worker, name: "blocked", state: "blocked" as const, blocked: { since: worker.startedAt } }
+  await service.client.connection.store.write([WORKERS.put("blocked", blocked)])
+  await eventually(
+    async () => new Exposition((await ask("GET", "/metrics")).text).value("callboard_workers_blocked") === 1,
+    { message: "it is counted" },
+  )
+})
+
 test("an application that mounts the routes tells of the board, and of the worker where it is given", async () => {
   const { service } = await start()
   const alone = await (await http(service.client, { open: true }).request("/metrics")).text()
   expect(new Exposition(alone).value("callboard_transport_connected")).toBe(1)
-  expect(alone).not.toContain("callboard_worker")
+  expect(alone).not.toContain("callboard_worker_")
   const whole = await (
     await http(service.client, { open: true, metrics: service.metrics ?? false }).request("/metrics")
   ).text()

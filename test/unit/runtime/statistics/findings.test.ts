@@ -56,6 +56,14 @@ describe("found is", () => {
     ["no-worker bad", { queues: [queue({ workers: 0, handlers: 0, oldest: ago(1), oldestAge: 60 })] }],
     ["worker-lost warn", { lost: [{ worker: "w2", host: "here", at: NOW - MINUTE_MS }] }],
     ["worker-lost bad", { workers: [], lost: [{ worker: "w2", host: "here", at: NOW }], queues: [] }],
+    [
+      "worker-blocked warn",
+      { workers: [{ name: "w1", queues: ["default"], startedAt: ago(60), blocked: { since: ago(0.2), job: "j" } }] },
+    ],
+    [
+      "worker-blocked bad",
+      { workers: [{ name: "w1", queues: ["default"], startedAt: ago(60), blocked: { since: ago(2) } }] },
+    ],
     ["paused-long warn", { queues: [queue({ paused: true, pausedSince: ago(11), pausedBy: "ann" })] }],
     ["falling-behind warn", { queues: [queue({ oldest: ago(6), oldestAge: 360 })] }],
     ["falling-behind bad", { queues: [queue({ oldest: ago(40), oldestAge: 2_400, trend: "growing" })] }],

@@ -30,6 +30,25 @@ describe("cancel", () => {
     expect((await stored(client, id)).state).toBe("cancelled")
   })
 
+  test("can end the handler of a job later that was cancelled while it ran, once", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo")
+    const { token, fence } = await take(client)
+    const record = await stored(client, id)
+    await client.connection.jobs.report([{ token, record: { ...record, state: "started", fence } }])
+    expect(await cancelJob(client.connection, id)).not.toHaveProperty("terminated")
+    await expect(cancelJob(client.connection, id)).rejects.toMatchObject({ code: "already-terminal" })
+    const before = (await stored(client, id)).timeline
+    const after = await cancelJob(client.connection, id, { terminate: true })
+    expect(after).toMatchObject({ state: "cancelled", terminated: true, timeline: before })
+    await expect(cancelJob(client.connection, id, { terminate: true })).rejects.toMatchObject({
+      code: "already-terminal",
+    })
+    const waiting = await client.submit("echo")
+    await waiting.cancel()
+    await expect(waiting.cancel({ terminate: true })).rejects.toMatchObject({ code: "already-terminal" })
+  })
+
   test("decides anew when outrun, and says who was first", async () => {
     const client = await start()
     const { id } = await client.submit("echo", { delay: 60 })

@@ -56,6 +56,17 @@ const facts = (change: Partial<Facts> = {}): Facts => ({
   ...change,
 })
 
+const since = new Date(NOW - 9_000).toISOString()
+const spin = { name: "spin.spin", queue: "post", attempt: 1, startedAt: new Date(NOW - 10_000).toISOString() }
+const blocked: Partial<WorkerDescription> = {
+  state: "blocked",
+  blocked: { since, job: "spins" },
+  running: ["spins", "job"],
+  jobs: [
+    { id: "spins", ...spin },
+    { id: "other", ...spin },
+  ],
+}
 const { room: _room, capacity: _capacity, ...old } = worker({ inFlight: 4 })
 const full = { inFlight: 4, room: 0 }
 const sick = { unhealthy: [{ actor: "mail", condition: "unhealthy", reason: "away" }] }
@@ -98,6 +109,14 @@ const table: ReadonlyArray<readonly [string, Partial<Facts>, ReadonlyArray<strin
     { workers: [worker({ state: "stuck" }), worker({ name: "w2", state: "starting" })] },
     ["workers-stuck", "workers-starting"],
   ],
+  [
+    "one is blocked, the other is stuck",
+    { workers: [worker(blocked), worker({ name: "w2", state: "stuck" })] },
+    ["workers-blocked", "workers-stuck"],
+  ],
+  ["one is blocked, by whom is not known", { workers: [worker({ blocked: { since } })] }, ["workers-blocked"]],
+  ["one that is blocked is suspended, too", { suspended: ["w1"], workers: [worker(blocked)] }, ["workers-blocked"]],
+  ["one of two is blocked", { workers: [worker(blocked), worker({ name: "w2" })] }, ["next"]],
   ["one of two is stuck", { workers: [worker({ state: "stuck" }), worker({ name: "w2" })] }, ["next"]],
   [
     "one who does not serve it has room, and is not meant",
@@ -170,6 +189,29 @@ test("nobody could be asked", () => {
 
 describe("what is told", () => {
   const only = (change: Partial<Facts>) => causesOf(facts(change))[0]
+
+  test("which job blocks a worker, to those behind it, beside it, and of itself, also when it was cancelled", () => {
+    const workers = [worker({ ...blocked, startedAt: new Date(NOW - 60_000).toISOString() })]
+    const end = "callboard cancel spins --terminate"
+    expect(only({ workers })).toMatchObject({
+      message: expect.stringMatching(
+        /w1 is blocked for 9 s by spin.spin \(spins\).*callboard cancel spins --terminate/,
+      ),
+      running: [{ id: "spins", name: "spin.spin", worker: "w1" }],
+    })
+    const started: JobRecord = { ...record, state: "started", worker: "w1", startedAt: NOW - 10_000 }
+    expect(only({ workers, record: started })?.message).toMatch(/of job spins, has blocked w1 for 9 s/)
+    const own: JobRecord = { ...started, id: "spins" }
+    expect(only({ workers, record: own })?.message).toMatch(/has blocked w1 for 9 s/)
+    expect(only({ workers, record: own })?.message).toContain(end)
+    const cancelled: JobRecord = { ...own, state: "cancelled" }
+    expect(only({ workers, record: cancelled })).toMatchObject({
+      workers: ["w1"],
+      message: expect.stringContaining(end),
+    })
+    const terminated: JobRecord = { ...cancelled, terminated: true }
+    expect(only({ workers, record: terminated })?.message).toMatch(/still blocks w1.*process ends in a moment/)
+  })
 
   test("how far away a due time is", () => {
     expect(only({ record: scheduled })?.message).toMatch(/due in 5 s/)

@@ -66,6 +66,7 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
     (at) => deadlines.push(at - run.beganAt),
     () => undefined,
     () => undefined,
+    () => undefined,
   )
   watch.began(run)
   return { end, run, runWith, watch, reports, deadlines, now }

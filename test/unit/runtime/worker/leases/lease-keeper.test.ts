@@ -35,7 +35,14 @@ const inFlight = async () => {
 const tokensOf = (held: HeldDeliveries) => Array.from(held.values(), ({ delivery }) => delivery.token)
 
 const target = { namespace: "test", heartbeat: undefined, extendsAlone: true }
-const keeping = { worker: "w1", lease: LEASE, log: makeLog({ level: "none" }), onLost: () => undefined }
+const keeping = {
+  worker: "w1",
+  lease: LEASE,
+  log: makeLog({ level: "none" }),
+  onLost: () => undefined,
+  running: () => [],
+  onReported: () => undefined,
+}
 
 test("until its thread is connected, this one keeps the leases", async () => {
   const { seen, ...rest } = await inFlight()

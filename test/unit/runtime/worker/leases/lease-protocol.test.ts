@@ -1,7 +1,16 @@
 import { describe, expect, test } from "vitest"
 import { GRACE_MS, SharedHeartbeat, SharedToken } from "../../../../../runtime/worker/leases/lease-protocol.ts"
 
-const note = { token: "t.1", fence: "0001", id: "job", startedAt: 500, hardSeconds: 0.5, rejects: true, keepMs: -1 }
+const note = {
+  token: "t.1",
+  fence: "0001",
+  id: "job",
+  startedAt: 500,
+  hardSeconds: 0.5,
+  rejects: true,
+  keepMs: -1,
+  once: true,
+}
 
 describe("the note of the last run", () => {
   test("reads as it was written, by whoever shares the memory, whatever the id is", () => {
@@ -93,6 +102,18 @@ describe("a thread", () => {
     main.deadline(Number.POSITIVE_INFINITY)
     expect(other.isBlocked(2e9)).toBe(false)
     expect(other.isBlocked(3e9)).toBe(false)
+  })
+
+  test("is still from its last heartbeat on while a handler runs, and for no longer than the other one was awake", () => {
+    const { main, other } = threads()
+    main.deadline(performance.now() + 10_000)
+    expect([1_000, 2_000, 2_900].map((now) => other.stillMs(now, 1_200))).toEqual([0, 1_000, 1_900])
+    // The process was stopped for a minute.
+    expect(other.stillMs(62_900, 1_200)).toBe(3_100)
+    main.beat()
+    expect([63_000, 64_000].map((now) => other.stillMs(now, 1_200))).toEqual([0, 1_000])
+    main.deadline(Number.POSITIVE_INFINITY)
+    expect([65_000, 66_000].map((now) => other.stillMs(now, 1_200))).toEqual([0, 0])
   })
 
   test("is not blocked that has turned since", () => {
