@@ -7,6 +7,9 @@
  * so a commit either is seen by that read, or sends a notification. The version of the file is polled twice a second as
  * well (`LOOK_MS` of the database), in case that a socket cannot be created, or was removed.
  *
+ * The folder may lie among the temporary files, where every user of the machine can make one of that name, or a link. So
+ * nothing is opened or removed in a folder that others than this process's user can write to: then the polls alone tell.
+ *
  * Measured on two busy cores of Linux, from the commit of one process to the wake-up of another (medians, in ms), what
  * a notification costs its sender (µs of CPU), and how many of 100 notifications got lost that came within 2 ms of
  * others:
@@ -23,7 +26,7 @@
  * file.
  */
 import { createHash } from "node:crypto"
-import { existsSync, mkdirSync, readdirSync, realpathSync, rmdirSync, rmSync } from "node:fs"
+import { existsSync, lstatSync, mkdirSync, readdirSync, realpathSync, rmdirSync, unlinkSync } from "node:fs"
 import { connect, createServer, type Server, type Socket } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -37,6 +40,10 @@ const MAX_PATH = 103
 
 /** The longest name of a socket: a number of 48 bits to the base of 36. */
 const MAX_NAME = 10
+const NAME = new RegExp(`^[0-9a-z]{1,${MAX_NAME}}$`)
+
+/** The rights by which others than the owner may write. */
+const WRITE_OF_OTHERS = 0o022
 
 const BYTE = Uint8Array.of(1)
 
@@ -85,7 +92,7 @@ export class Notifier {
     this.#closed = true
     this.#stopServer()
     for (const connection of this.#connections.values()) connection.destroy()
-    if (this.#folder === undefined || this.#started === undefined) return
+    if (this.#folder === undefined || this.#started === undefined || !isOwnFolder(this.#folder)) return
     try {
       rmdirSync(this.#folder)
     } catch {
@@ -106,6 +113,7 @@ export class Notifier {
     this.#server = server
     try {
       if (!existsSync(this.#folder)) mkdirSync(this.#folder, { mode: 0o700 })
+      if (!isOwnFolder(this.#folder)) throw new Error(`${this.#folder} may be written to by others`)
       await new Promise<void>((resolve, reject) => {
         server.once("error", reject)
         server.listen(join(this.#folder ?? "", this.#name), resolve)
@@ -122,7 +130,7 @@ export class Notifier {
     this.#server?.close()
     this.#server = undefined
     for (const client of this.#clients) client.destroy()
-    if (this.#folder !== undefined) rmSync(join(this.#folder, this.#name), { force: true })
+    if (this.#folder !== undefined && isOwnFolder(this.#folder)) removeSocket(join(this.#folder, this.#name))
   }
 
   #accept(client: Socket): void {
@@ -136,7 +144,7 @@ export class Notifier {
 
   /** Connects to the socket of another transport. A socket whose process was killed is removed. */
   #connect(name: string): void {
-    if (this.#folder === undefined || this.#closed) return
+    if (this.#folder === undefined || this.#closed || !isOwnFolder(this.#folder)) return
     const path = join(this.#folder, name)
     const connection = connect(path)
     this.#connections.set(name, connection)
@@ -144,17 +152,17 @@ export class Notifier {
     // A socket that is never read would not report that the other side has closed it.
     connection.resume()
     connection.on("error", (error) => {
-      if ("code" in error && error.code === "ECONNREFUSED") rmSync(path, { force: true })
+      if ("code" in error && error.code === "ECONNREFUSED") removeSocket(path)
     })
     connection.once("close", () => setTimeout(() => this.#connections.delete(name), RECONNECT_MS).unref())
   }
 
   /** Tries every socket in the folder, so that those of killed processes are removed. */
   #removeDeadSockets(): void {
-    if (this.#folder === undefined || this.#closed) return
+    if (this.#folder === undefined || this.#closed || !isOwnFolder(this.#folder)) return
     try {
       for (const name of readdirSync(this.#folder)) {
-        if (name !== this.#name && !this.#connections.has(name)) this.#connect(name)
+        if (NAME.test(name) && name !== this.#name && !this.#connections.has(name)) this.#connect(name)
       }
     } catch {
       // The folder does not exist: no transport listens.
@@ -183,6 +191,25 @@ export class Notifier {
 }
 
 const ignore = (): void => undefined
+
+/** Whether a path is a folder of this process's user, no link to one, in which no other user can make or replace anything. */
+const isOwnFolder = (path: string): boolean => {
+  try {
+    const found = lstatSync(path)
+    return found.isDirectory() && (found.mode & WRITE_OF_OTHERS) === 0 && found.uid === process.geteuid?.()
+  } catch {
+    return false
+  }
+}
+
+/** Removes what lies under a path in a folder of our own, if it is a socket. */
+const removeSocket = (path: string): void => {
+  try {
+    if (lstatSync(path).isSocket()) unlinkSync(path)
+  } catch {
+    // It is gone: another transport removes dead sockets, too.
+  }
+}
 
 const nameOf = (instance: number): string => instance.toString(36)
 

@@ -1,11 +1,24 @@
 /** Several processes and threads on one file: what survives their death, what they share, and that they hear each other. */
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs"
+import { createHash } from "node:crypto"
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import { fileURLToPath } from "node:url"
 import { Worker } from "node:worker_threads"
 import { actor } from "callboard"
-import { afterAll, afterEach, describe, expect, test } from "vitest"
+import { afterAll, afterEach, describe, expect, onTestFinished, test } from "vitest"
 import { plugin } from "../../../../plugins/sqlite/mod.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
 import type { TransportError } from "../../../../runtime/transport/mod.ts"
@@ -252,6 +265,77 @@ test("a listener whose socket was removed, or cannot lie beside the file, is run
     // With polls alone, ten rounds would take 5,000 ms.
     expect(performance.now() - before).toBeLessThan(2_500)
   }
+})
+
+describe("where the folder of the sockets should lie", () => {
+  /** A path that is too long for sockets beside it, and where those lie then. */
+  const deepFile = () => {
+    const deep = join(folder.path, `${++files}${"d".repeat(120)}`)
+    mkdirSync(deep)
+    const file = join(deep, "board.db")
+    const hash = createHash("sha256").update(file).digest("hex").slice(0, 16)
+    const path = join(tmpdir(), `callboard-${hash}`)
+    onTestFinished(() => rmSync(path, { recursive: true, force: true }))
+    return { file, path }
+  }
+
+  /** What strangers keep there: it answers to a connection as the socket of a process that is gone. */
+  const strangers = ["a1", "b2", "notes.txt"]
+  const fill = (path: string): void => {
+    mkdirSync(path, { recursive: true })
+    for (const name of strangers) writeFileSync(join(path, name), "theirs")
+  }
+
+  const talk = async (file: string): Promise<void> => {
+    const [here, there] = [await connect(file, 30_000), await connect(file, 30_000)]
+    let heard = 0
+    await there.broadcast?.listen("news", () => heard++, never)
+    await here.broadcast?.send("news", new Uint8Array(1))
+    await eventually(() => heard === 1, { message: "it is heard" })
+    await here.close()
+    await there.close()
+  }
+
+  const targets = () => [deepFile(), (({ file }) => ({ file, path: `${file}-bells` }))({ file: freshFile() })]
+
+  test("a link is not followed", async () => {
+    for (const { file, path } of targets()) {
+      const victim = join(folder.path, `victim-${++files}`)
+      fill(victim)
+      symlinkSync(victim, path)
+      await talk(file)
+      expect(readdirSync(victim).toSorted()).toEqual(strangers)
+      expect(statSync(victim).isDirectory()).toBe(true)
+    }
+  })
+
+  test("a folder that others may write to is left alone", async () => {
+    for (const { file, path } of targets()) {
+      fill(path)
+      chmodSync(path, 0o777)
+      await talk(file)
+      expect(readdirSync(path).toSorted()).toEqual(strangers)
+    }
+  })
+
+  test.runIf(process.getuid?.() === 0)("a folder of another user is left alone", async () => {
+    for (const { file, path } of targets()) {
+      fill(path)
+      chmodSync(path, 0o700)
+      chownSync(path, 65_534, 65_534)
+      await talk(file)
+      expect(readdirSync(path).toSorted()).toEqual(strangers)
+    }
+  })
+
+  test("nothing but sockets is removed", async () => {
+    for (const { file, path } of targets()) {
+      fill(path)
+      chmodSync(path, 0o700)
+      await talk(file)
+      expect(readdirSync(path).toSorted()).toEqual(strangers)
+    }
+  })
 })
 
 test("of two changes in quick succession the second is heard as soon as the first", { timeout: 60_000 }, async () => {
