@@ -36,6 +36,21 @@ onEveryBoard((newBoard) => {
     return { client, service, runs }
   }
 
+  test("with the id of a callback or link that is to come are refused, until it is known that it does not come", async () => {
+    const { client } = await start()
+    const follows = { callbacks: [{ task: "echo.other", id: "later" }], chain: [{ task: "echo", id: "next" }] }
+    const first = await client.submit("echo.wait", { id: "first", ...follows })
+    for (const id of ["later", "next"])
+      await expect(client.submit("echo", { id })).rejects.toMatchObject({
+        code: "job-exists",
+        message: expect.stringContaining("callback or link of another submission"),
+        details: { id, field: "id" },
+      })
+    expect((await client.submit("echo.wait", { id: "first", ...follows })).receipt).toMatchObject({ duplicate: true })
+    await first.cancel({ terminate: true })
+    expect(await (await client.submit("echo", { id: "later", input: 1 })).result(WAIT)).toBe(1)
+  })
+
   test("with the same task are duplicates, in whatever state the job is; with another one they are refused", async () => {
     const { client, runs } = await start()
     const stateAgain = async (task: string, fields: { readonly id: string; readonly [field: string]: unknown }) => {

@@ -8,6 +8,7 @@ import { asTransportError, CallboardError } from "../../errors.ts"
 import { type Deferred, defer, findRefused, isDeferred } from "../../jobs/dependencies/defer.ts"
 import { publishFailed, type Receipt, type SubmitResult } from "../../jobs/receipt.ts"
 import { isSameTask } from "../../jobs/same-task.ts"
+import { findPromised, type Promised } from "../../jobs/tracking/promises.ts"
 import { type Redaction, taskEventFields } from "../../log/redaction.ts"
 import { refuseInput } from "../../options/refuse.ts"
 import { parseTask } from "../../protocol/headers.ts"
@@ -25,6 +26,8 @@ export interface Ids {
   readonly known: ReadonlySet<string>
   /** Those of them that no job may have yet. */
   readonly unique: ReadonlySet<string>
+  /** Ids that this very submission has promised. */
+  readonly promised?: ReadonlyArray<Promised>
 }
 
 /** Tasks that go to the transport at a time. */
@@ -277,16 +280,25 @@ const togetherFailed = (cause: TransportError): CallboardError => {
 export const resultOfEarlier = async (
   connection: Connection,
   posting: AddressedTask,
-  { unique }: Ids,
+  { unique, promised = [] }: Ids,
   outcome: "none" | "unknown",
 ): Promise<SubmitResult | Found | undefined> => {
+  const { id } = posting
+  // A callback or link that comes later would count as a duplicate of this job, and never run.
+  const isOthers = outcome === "none" && !promised.some((ids) => ids.at(-1) === id)
   let found: Awaited<ReturnType<Connection["jobs"]["find"]>>
+  let toCome: Awaited<ReturnType<typeof findPromised>>
   try {
-    found = await connection.jobs.find(posting.id)
+    const asked = isOthers ? findPromised(connection, [id]) : new Map()
+    ;[found, toCome] = await Promise.all([connection.jobs.find(id), asked])
   } catch (cause) {
-    return publishFailed(posting.id, asTransportError(cause), outcome)
+    return publishFailed(id, asTransportError(cause), outcome)
   }
-  if (found === undefined) return undefined
+  if (found === undefined) {
+    if (toCome.get(id) !== "open") return undefined
+    const why = `the id ${id} is that of a callback or link of another submission, which is to come`
+    return new CallboardError("job-exists", why, { id, field: "id" })
+  }
   const { record } = found
   if (record.deleted) return found
   // The ids of members are made of that of their body, with which they are submitted again, also when they are not kept.
