@@ -10,7 +10,15 @@ import { STUCK_EXIT_CODE } from "../options/defaults.ts"
 import { TransportError, type TransportReason } from "../transport/mod.ts"
 
 /** Exit codes, by which scripts tell failures apart. */
-export const EXIT = { done: 0, failed: 1, usage: 2, timeout: 3, unreachable: 4, stuck: STUCK_EXIT_CODE } as const
+export const EXIT = {
+  done: 0,
+  failed: 1,
+  usage: 2,
+  timeout: 3,
+  unreachable: 4,
+  stuck: STUCK_EXIT_CODE,
+  partial: 6,
+} as const
 
 /** Ends a command with a line and an exit code. Without a message nothing more is printed. */
 export class CommandFailed extends Error {

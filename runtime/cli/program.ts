@@ -72,7 +72,8 @@ export const makeProgram = (): Command => {
 Settings come from flags, CALLBOARD_* variables, callboard.config.ts and
 defaults, in this order; see: callboard doctor
 Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} wrong usage, ${EXIT.timeout} waiting timed out,
-${EXIT.unreachable} transport unreachable, ${EXIT.stuck} a worker whose handlers do not stop`,
+${EXIT.unreachable} transport unreachable, ${EXIT.stuck} a worker whose handlers do not stop,
+${EXIT.partial} ended before all was done`,
   )
   program.option("--wide", "tables in full: all columns, ids and texts, however long the lines become")
   for (const add of commands) add(program)

@@ -38,7 +38,13 @@ import { CallboardError } from "../errors.ts"
 import { cancelAlone, whyNotCancel } from "../jobs/commands/cancel.ts"
 import { type BulkReport, decideAll } from "../jobs/commands/decide.ts"
 import { type BulkPlan, planAll } from "../jobs/commands/plan.ts"
-import { deleteQueue, type PurgeOptions, purgeQueue } from "../jobs/commands/purge.ts"
+import {
+  type BoundedPurgeOptions,
+  deleteQueue,
+  type Purged,
+  type PurgeOptions,
+  purgeQueue,
+} from "../jobs/commands/purge.ts"
 import { rerunJob, whyNotRerun } from "../jobs/commands/rerun.ts"
 import { cancelGroup, findGroup, listGroups } from "../jobs/groups.ts"
 import { type JobHandle, jobHandle, type SubmittedJob } from "../jobs/handle.ts"
@@ -142,6 +148,9 @@ type ControlArguments<C extends CommandName> =
   Record<never, never> extends ArgumentsOf<C>
     ? [given?: ArgumentsOf<C>, options?: CommandOptions]
     : [given: ArgumentsOf<C>, options?: CommandOptions]
+
+const answerOf = (report: Purged, { budget, signal }: PurgeOptions | BoundedPurgeOptions): number | Purged =>
+  budget === undefined && signal === undefined ? report.purged : report
 
 export class Client implements AsyncDisposable {
   readonly connection: Connection
@@ -512,19 +521,30 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Cancels the jobs that wait in a queue; resolves with their number. Fails with `invalid-input`, and with `unsupported` where
-   * the transport cannot list the tasks that wait.
+   * Cancels the jobs that wait in a queue, until none waits; resolves with their number. With a `budget` or a `signal` it
+   * resolves with a report, whose `partial` says how many are left where these have ended it: to call it again goes on.
+   * Fails with `invalid-input`, and with `unsupported` where the transport cannot list the tasks that wait.
+   *
+   * @example
+   * ```ts
+   * const { purged, partial } = await client.purge("mail", { budget: "10s" })
+   * ```
    */
-  purge(queue: string, options: PurgeOptions = {}): Promise<number> {
-    return purgeQueue(this.connection, queue, options)
+  purge(queue: string, options?: PurgeOptions): Promise<number>
+  purge(queue: string, options: BoundedPurgeOptions): Promise<Purged>
+  async purge(queue: string, options: PurgeOptions | BoundedPurgeOptions = {}): Promise<number | Purged> {
+    return answerOf(await purgeQueue(this.connection, queue, options), options)
   }
 
   /**
-   * Cancels the jobs that wait in a queue, and takes it off the list of queues until it is used again; resolves with the
-   * number of the jobs. Fails with `invalid-input` and `not-found`, and like {@link purge}.
+   * Pauses a queue, cancels the jobs that wait in it, and takes it off the list of queues until it is used again; resolves as
+   * {@link purge} does. Until nothing is left the queue stays paused, also where the call fails or its process ends: to call
+   * it again goes on. Fails with `invalid-input` and `not-found`, and like {@link purge}.
    */
-  deleteQueue(queue: string, options: PurgeOptions = {}): Promise<number> {
-    return deleteQueue(this.connection, queue, options)
+  deleteQueue(queue: string, options?: PurgeOptions): Promise<number>
+  deleteQueue(queue: string, options: BoundedPurgeOptions): Promise<Purged>
+  async deleteQueue(queue: string, options: PurgeOptions | BoundedPurgeOptions = {}): Promise<number | Purged> {
+    return answerOf(await deleteQueue(this.connection, queue, options), options)
   }
 
   /**

@@ -9,7 +9,7 @@ import { generateId } from "../id.ts"
 import { metaInJson } from "../jobs/changed-meta.ts"
 import { type JobHandle, resultsWaitOf, timeoutOf, type WaitOptions } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
-import { BatchReceipts, errorOf, Job, JobResult, ReceiptSchema, RunResults } from "../jobs/responses.ts"
+import { BatchReceipts, errorOf, Forgotten, Job, JobResult, ReceiptSchema, RunResults } from "../jobs/responses.ts"
 import {
   checkFields,
   checkTasks,
@@ -165,7 +165,9 @@ const clientOf = (request: Request): HttpClient => {
         ask(Job, `${path}/retry${from === undefined ? "" : `?from=${from}`}`, { method: "POST" }),
       patchMeta: async (patch) => ask(Job, `${path}/meta`, { method: "PATCH", body: metaInJson(() => patch, id) }),
       delete: async (options) => {
-        await ask(Schema.Undefined, path, { method: "DELETE", query: { ...options } })
+        const call = { method: "DELETE", query: { ...options }, waitMs: options?.dependents ? POLL_MS : 0 } as const
+        // A service that has not deleted all dependents in time wants to be called again.
+        while ((await ask(Schema.Union([Forgotten, Schema.Undefined]), path, call)) !== undefined);
       },
     }
   }

@@ -3,8 +3,10 @@ import * as Schema from "effect/Schema"
 import { COMMANDS, isCommand } from "../cluster/remote-command.ts"
 import { parseRevoke, Revocation, RevokeOptions } from "../cluster/revocation.ts"
 import { CallboardError } from "../errors.ts"
+import { PartlyDone } from "../jobs/responses.ts"
+import { bounded, budgetOf, partly } from "./decisions.ts"
 import { withReadDeadline } from "./limits.ts"
-import { boolean, integer, list, text } from "./parameter.ts"
+import { boolean, integer, list, text, type Values } from "./parameter.ts"
 import { bodyOf } from "./request-body.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
@@ -97,7 +99,14 @@ const remoteRoutes: ReadonlyArray<Route> = Object.entries(COMMANDS).map(([name, 
 
 const Purged = Schema.Struct({
   purged: Schema.Int.annotate({ description: "How many tasks were taken off the queue" }),
+  partial: Schema.optionalKey(PartlyDone),
 }).annotate({ identifier: "Purged" })
+
+const emptying = { forget: boolean(Schema.Boolean.annotate({ description: "Forget the jobs as well" })), ...bounded }
+
+const purgeOf = ({ forget = false, budget }: Values<typeof emptying>) => ({ forget, budget: budgetOf(budget) })
+
+const emptied = (report: typeof Purged.Type): Response => json(report, report.partial === undefined ? 200 : 202)
 
 const Worker = text(Text.annotate({ description: "Its name; all workers otherwise" }))
 
@@ -137,13 +146,13 @@ export const controlRoutes: ReadonlyArray<Route> = [
     operation: "purgeQueue",
     group: "Service",
     summary: "Cancel everything that waits in a queue",
-    description: "The jobs end as cancelled, with the reason `purged`; what runs goes on.",
+    description:
+      "The jobs end as cancelled, with the reason `purged`; what runs goes on. While the answer is 202, call again.",
     scope: "admin",
-    query: { forget: boolean(Schema.Boolean.annotate({ description: "Forget the jobs as well" })) },
-    responses: [{ status: 200, description: "How many that were", schema: Purged }],
+    query: emptying,
+    responses: [{ status: 200, description: "How many that were; nothing is left", schema: Purged }, partly(Purged)],
     problems: ["unsupported"],
-    handle: async ({ context, id, query }) =>
-      json<typeof Purged.Type>({ purged: await context.client.purge(id, { forget: query.forget ?? false }) }),
+    handle: async ({ context, id, query }) => emptied(await context.client.purge(id, purgeOf(query))),
   }),
   route({
     method: "DELETE",
@@ -152,13 +161,16 @@ export const controlRoutes: ReadonlyArray<Route> = [
     operation: "deleteQueue",
     group: "Service",
     summary: "Cancel everything that waits in a queue, and take it off the list",
-    description: "Its next use lists it again. While a worker has tasks of it, it is listed with these.",
+    description:
+      "It is paused until it is empty, so that nothing that waited in it runs: while the answer is 202, call again. Its next use lists it again. While a worker runs jobs of it, it is listed with these.",
     scope: "admin",
-    query: { forget: boolean(Schema.Boolean.annotate({ description: "Forget the jobs as well" })) },
-    responses: [{ status: 200, description: "How many jobs waited in it", schema: Purged }],
+    query: emptying,
+    responses: [
+      { status: 200, description: "How many jobs waited in it; nothing is left", schema: Purged },
+      partly(Purged),
+    ],
     problems: ["unsupported", "not-found"],
-    handle: async ({ context, id, query }) =>
-      json<typeof Purged.Type>({ purged: await context.client.deleteQueue(id, { forget: query.forget ?? false }) }),
+    handle: async ({ context, id, query }) => emptied(await context.client.deleteQueue(id, purgeOf(query))),
   }),
   route({
     method: "GET",

@@ -1,7 +1,7 @@
 /** Routes about groups: the jobs that were submitted with the same `group`, or as members of one chord. */
 import * as Schema from "effect/Schema"
-import type { BulkReport as Report } from "../jobs/commands/decide.ts"
 import { cancelGroup, findGroup, listGroups, MOST_GROUPS } from "../jobs/groups.ts"
+import { bounded, budgetOf, partly, reported } from "./decisions.ts"
 import { DEFAULT_PAGE, pageLimit, withReadDeadline } from "./limits.ts"
 import { integer, text } from "./parameter.ts"
 import { json } from "./response.ts"
@@ -16,9 +16,6 @@ const page = {
     }),
   ),
 }
-
-const bulkResponse = (report: Report): Response =>
-  json<typeof BulkReport.Type>({ ...report, more: report.next !== undefined })
 
 export const groupRoutes: ReadonlyArray<Route> = [
   route({
@@ -57,9 +54,14 @@ export const groupRoutes: ReadonlyArray<Route> = [
     group: "Jobs",
     summary: "Cancel the jobs of a group",
     description:
-      "Cancels up to 1,000 of its jobs that have not ended, and the body that waits for them. While `more` is true, call again.",
+      "Cancels up to 1,000 of its jobs that have not ended, and the body that waits for them. While the answer is 202, call again.",
     scope: "operate",
-    responses: [{ status: 200, description: "What was changed, and whether more is left", schema: BulkReport }],
-    handle: async ({ context, id }) => bulkResponse(await cancelGroup(context.client.connection, id)),
+    query: bounded,
+    responses: [
+      { status: 200, description: "What was changed; nothing is left", schema: BulkReport },
+      partly(BulkReport),
+    ],
+    handle: async ({ context, id, query }) =>
+      reported(await cancelGroup(context.client.connection, id, budgetOf(query.budget) * 1_000)),
   }),
 ]

@@ -7,7 +7,7 @@ import { stillIn } from "../jobs/commands/decide.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
 import { rerunJob, runJobNow } from "../jobs/commands/rerun.ts"
-import { Job, JobResult, JobWith, Pending, RunResults, StateSchema } from "../jobs/responses.ts"
+import { Forgotten, Job, JobResult, JobWith, Pending, RunResults, StateSchema } from "../jobs/responses.ts"
 import { treeOf } from "../jobs/tree.ts"
 import { jobView, type RunView, runView } from "../jobs/view.ts"
 import { transportDown } from "../jobs/why/ask.ts"
@@ -16,6 +16,7 @@ import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
 import { StepPage, stepsOf } from "../steps/listing.ts"
 import type { Caller } from "./access.ts"
+import { bounded, budgetOf, partly } from "./decisions.ts"
 import {
   detailsFor,
   detailsWith,
@@ -301,20 +302,22 @@ export const jobRoutes: ReadonlyArray<Route> = [
     group: "Jobs",
     summary: "Forget a job",
     description:
-      "A job that waits will not run. `job-exists` while it runs: cancel it first. Unless it had succeeded, a job that waits for it fails, or starts where a failure will do; with `dependents=true` it is forgotten as well.",
+      "A job that waits will not run. `job-exists` while it runs: cancel it first. Unless it had succeeded, a job that waits for it fails, or starts where a failure will do; with `dependents=true` it is forgotten as well, and before it: while the answer is 202, call again.",
     scope: "admin",
     query: {
+      ...bounded,
       dependents: boolean(
         Schema.Boolean.annotate({
           description: "Forget those that wait for it too, and those that wait for them",
         }),
       ),
     },
-    responses: [{ status: 204, description: "Forgotten" }],
+    responses: [{ status: 204, description: "Forgotten" }, partly(Forgotten)],
     problems: ["job-exists", "gone"],
-    handle: async ({ context, id, query }) => {
-      await deleteJob(context.client.connection, id, { dependents: query.dependents ?? false })
-      return new Response(null, { status: 204 })
+    handle: async ({ context, id, query: { dependents = false, budget } }) => {
+      const partial = await deleteJob(context.client.connection, id, { dependents, budget: budgetOf(budget) })
+      if (partial === undefined) return new Response(null, { status: 204 })
+      return json<typeof Forgotten.Type>({ partial }, 202)
     },
   }),
   route({

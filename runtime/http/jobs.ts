@@ -12,10 +12,12 @@ import { jobView } from "../jobs/view.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { isTerminal, STATES, type State } from "../protocol/state.ts"
 import { parseDuration, parseTime } from "../protocol/time.ts"
+import { partly, reported } from "./decisions.ts"
 import { recordOf, shownTo } from "./job-record.ts"
 import {
   BUDGET_RANGE_MS,
   boundedRead,
+  DECISION_BUDGET_MS,
   DEFAULT_BUDGET_MS,
   DEFAULT_PAGE,
   MAX_TOTAL,
@@ -251,10 +253,10 @@ const decided = async (
       throw new CallboardError("matches-differ", message, { field: "expect" })
     }
   }
-  const report = await withCursor({ ...query, budget }, (wanted) =>
+  const report = await withCursor({ ...query, budget: DECISION_BUDGET_MS / 1_000 }, (wanted) =>
     decision === "cancel" ? client.cancelAll(wanted) : client.retryAll(wanted),
   )
-  return json<typeof BulkReport.Type>({ ...report, more: report.next !== undefined })
+  return reported(report)
 }
 
 const decidedNamed = async (
@@ -269,8 +271,7 @@ const decidedNamed = async (
     return json<typeof BulkPlan.Type>({ ...plan, until: until.toISOString() })
   }
   const named = { ...query, ...(given === undefined ? {} : { until: given }) }
-  const report = decision === "cancel" ? await client.cancelAll(named) : await client.retryAll(named)
-  return json<typeof BulkReport.Type>({ ...report, more: false })
+  return reported(decision === "cancel" ? await client.cancelAll(named) : await client.retryAll(named))
 }
 
 /** The parameters that may stand beside `ids`. */
@@ -287,11 +288,14 @@ const namedIn = ({ ids, until, ...given }: Values<typeof bulk>, dead: boolean): 
 const FROZEN =
   "With `until` (of a dry run, say) only those are meant that match since then. A small `limit` at first tries it with a few."
 
-const BULK = {
-  status: 200,
-  description: "What was changed, and whether more is left; with `dryRun` what would be done",
-  schema: Schema.Union([BulkReport, BulkPlan]),
-}
+const BULK = [
+  {
+    status: 200,
+    description: "What was changed, and nothing is left; with `dryRun` what would be done",
+    schema: Schema.Union([BulkReport, BulkPlan]),
+  },
+  partly(BulkReport),
+]
 export const LIST = { status: 200, description: "A page of jobs", schema: JobList }
 
 const { limit: _limit, cursor: _cursor, ...countFilter } = filter
@@ -335,10 +339,10 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     operation: "cancelJobs",
     group: "Jobs",
     summary: "Cancel many jobs",
-    description: `Cancels up to \`limit\` jobs that match; at least one filter must be given. Without \`state\`: jobs that are ${CANCELLABLE.join(", ")}. While \`more\` is true, call again with \`cursor\`. ${FROZEN}`,
+    description: `Cancels up to \`limit\` jobs that match; at least one filter must be given. Without \`state\`: jobs that are ${CANCELLABLE.join(", ")}. While the answer is 202 (\`more\` is true), call again with \`cursor\`. ${FROZEN}`,
     scope: "operate",
     query: { ...filter, ...bulk },
-    responses: [BULK],
+    responses: BULK,
     problems: ["matches-differ"],
     handle: (request) =>
       decided(
@@ -354,10 +358,10 @@ export const jobsRoutes: ReadonlyArray<Route> = [
     operation: "retryJobs",
     group: "Jobs",
     summary: "Run many ended jobs again",
-    description: `Runs up to \`limit\` jobs that match again; at least one filter must be given. Without \`state\`: jobs that are ${RETRYABLE.join(", ")}. While \`more\` is true, call again with \`cursor\`. ${FROZEN}`,
+    description: `Runs up to \`limit\` jobs that match again; at least one filter must be given. Without \`state\`: jobs that are ${RETRYABLE.join(", ")}. While the answer is 202 (\`more\` is true), call again with \`cursor\`. ${FROZEN}`,
     scope: "operate",
     query: { ...filter, ...bulk },
-    responses: [BULK],
+    responses: BULK,
     problems: ["matches-differ"],
     handle: (request) =>
       decided(
@@ -406,10 +410,10 @@ export const deadRoutes: ReadonlyArray<Route> = [
     group: "Dead letters",
     summary: "Run many dead letters again",
     description:
-      "Runs up to `limit` dead letters that match again; without a filter, all of them. While `more` is true, call again with `cursor`.",
+      "Runs up to `limit` dead letters that match again; without a filter, all of them. While the answer is 202 (`more` is true), call again with `cursor`.",
     scope: "operate",
     query: { ...deadFilter, ...bulk },
-    responses: [BULK],
+    responses: BULK,
     problems: ["matches-differ"],
     handle: (request) =>
       decided(request, "retry", namedIn(request.query, true) ?? deadQueryOf(request.query), request.query),

@@ -66,6 +66,12 @@ export const DEFAULT_BUDGET_MS = READ_DEADLINE_MS - 500
 /** The shortest and the longest search that a request may ask for, in milliseconds. */
 export const BUDGET_RANGE_MS = [10, DEFAULT_BUDGET_MS] as const
 
+/** How long a call that changes many jobs goes on, unless its request says otherwise: many proxies wait half a minute. */
+export const DECISION_BUDGET_MS = 10_000
+
+/** The shortest and the longest time that a request may ask for, in milliseconds. */
+export const DECISION_RANGE_MS = [10, 50_000] as const
+
 /** Most jobs that are counted for a list. */
 export const MAX_TOTAL = 10_000
 

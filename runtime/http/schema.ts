@@ -5,7 +5,7 @@
 import * as Schema from "effect/Schema"
 import { ActorDescription, WorkerDescription } from "../cluster/directory.ts"
 import { SCOPES } from "../config/groups.ts"
-import { Count, Durability, JobSummary, progress, StateSchema, transition } from "../jobs/responses.ts"
+import { Count, Durability, JobSummary, PartlyDone, progress, StateSchema, transition } from "../jobs/responses.ts"
 import type { JobView } from "../jobs/view.ts"
 
 export const next = Schema.optionalKey(
@@ -83,6 +83,7 @@ export const BulkReport = Schema.Struct({
   }),
   more: Schema.Boolean.annotate({ description: "Whether more jobs match: call again with `cursor`" }),
   next,
+  partial: Schema.optionalKey(PartlyDone),
 }).annotate({ identifier: "BulkReport" })
 
 const Tally = Schema.Record(Schema.String, Count)

@@ -125,12 +125,16 @@ const isWaitingBody = ({ record: { state, chord } }: Found): boolean => state ==
 const OPEN = STATES.filter((state) => !isTerminal(state))
 
 /**
- * Cancels the jobs of a group that have not ended, up to 1,000 per call, and first the bodies that wait for them. `next` in the
- * report: there may be more. Fails with `not-found`.
+ * Cancels the jobs of a group that have not ended, up to 1,000 per call and for about `budget` milliseconds, and first the
+ * bodies that wait for them. `partial` in the report: there may be more. Fails with `not-found`.
  */
-export const cancelGroup = async (connection: Connection, id: string): Promise<BulkReport> => {
+export const cancelGroup = async (
+  connection: Connection,
+  id: string,
+  budget = Number.POSITIVE_INFINITY,
+): Promise<BulkReport> => {
   if (!isId(id) || !(await hasJobs(connection, id))) throw noSuchGroup(id)
-  const query = { group: id, states: OPEN, limit: PAGE }
+  const query = { group: id, states: OPEN, limit: PAGE, budget }
   const { records } = await connection.jobs.list(query)
   for (const body of new Set(records.flatMap(({ member }) => member?.of ?? []))) await cancelBody(connection, body)
   return decideAll(connection, query, (_, member, check) => cancelAlone(connection, member, {}, check))

@@ -11,6 +11,15 @@ const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "
 export const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
 const Seconds = Schema.Finite
 
+export const PartlyDone = Schema.Struct({
+  done: Count.annotate({ description: "How many jobs this call has changed" }),
+  left: Count.annotate({ description: "How many are left, as it counted them" }),
+  more: Schema.optionalKey(Schema.Literal(true).annotate({ description: "There are more than `left`" })),
+}).annotate({ identifier: "PartlyDone", description: "The call ended before all was done: call again" })
+
+/** A job whose dependents are not all deleted yet, so that it is there still. */
+export const Forgotten = Schema.Struct({ partial: PartlyDone }).annotate({ identifier: "Forgotten" })
+
 export const StateSchema = Schema.Literals(STATES).annotate({ identifier: "State", message: NO_STATE })
 
 export const Durability = Schema.Literals(["none", "process", "server", "fsync", "quorum"]).annotate({

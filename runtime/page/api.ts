@@ -191,10 +191,19 @@ export interface Tree {
 export interface BulkReport {
   readonly changed: number
   readonly refused: ReadonlyArray<{ readonly id: string; readonly code: string; readonly detail: string }>
-  readonly more: boolean
   readonly next?: string
   /** Ids of the changed jobs. */
   readonly ids: ReadonlyArray<string>
+  /** Absent when no job is left. */
+  readonly partial?: PartlyDone
+}
+
+export interface PartlyDone {
+  readonly done: number
+  /** Number of jobs that match still. */
+  readonly left: number
+  /** There are more than `left`. */
+  readonly more?: true
 }
 
 export interface DryRun {

@@ -2,6 +2,7 @@
  * One bulk action on many jobs: a wait in which it can be undone, a trial on the first few jobs, then one call per page
  * until no job is left or the reader stops it. It runs in the browser, so it ends when the page is closed.
  */
+import type { PartlyDone } from "./api.ts"
 import { isNamable, MOST_IDS, partsOf } from "./bulk-parts.ts"
 import { ApiError } from "./client.ts"
 
@@ -13,6 +14,8 @@ export interface Step {
   readonly ids?: ReadonlyArray<string>
   /** Cursor of the next call; absent when no job is left. */
   readonly next?: string
+  /** How many jobs are left, where the call counts them. */
+  readonly partial?: PartlyDone
 }
 
 export interface Progress {
@@ -24,6 +27,8 @@ export interface Progress {
   readonly refused: Readonly<Record<string, number>>
   /** Ids of the jobs of the trial. */
   readonly tried: ReadonlyArray<string>
+  /** How many jobs were left after the last call, where that counted them. */
+  readonly left?: Pick<PartlyDone, "left" | "more">
   /** Why the action ended early. */
   readonly error?: string
 }
@@ -140,7 +145,7 @@ export class BulkRun {
   async #step(limit: number): Promise<boolean> {
     for (let tries = 1; ; tries++) {
       try {
-        const { changed, refused, ids = [], next } = await this.#options.step(limit, this.#cursor)
+        const { changed, refused, ids = [], next, partial } = await this.#options.step(limit, this.#cursor)
         const counts: Record<string, number> = { ...this.#progress.refused }
         for (const { code } of refused) counts[code] = (counts[code] ?? 0) + 1
         this.#cursor = next
@@ -149,6 +154,7 @@ export class BulkRun {
           changed: this.#progress.changed + changed,
           refused: counts,
           ...(isFirst ? { tried: ids } : {}),
+          ...(partial === undefined ? {} : { left: partial }),
           ...(next === undefined ? { phase: "over" } : {}),
         })
         return next !== undefined

@@ -73,8 +73,14 @@ const filterStep =
   async (limit: number, cursor: string | undefined): Promise<Step> => {
     // `expect` makes the server refuse the first call where another number of jobs matches by now.
     const asked = { ...query, limit, cursor, expect: cursor === undefined ? expect : undefined }
-    const { changed, refused, ids, next, more } = await send<BulkReport>("POST", bulkPath(action), asked)
-    return { changed, refused, ids, ...(more && next !== undefined ? { next } : {}) }
+    const { changed, refused, ids, next, partial } = await send<BulkReport>("POST", bulkPath(action), asked)
+    return {
+      changed,
+      refused,
+      ids,
+      ...(next === undefined ? {} : { next }),
+      ...(partial === undefined ? {} : { partial }),
+    }
   }
 
 /** Starts an action, which begins after `UNDO_MS`. `until`: only jobs that were submitted by then match the filters. */

@@ -4,6 +4,7 @@ import { connectHttp } from "callboard/client"
 import { Hono } from "hono"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import { startNats } from "../support/servers/nats.ts"
+import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { makeProject, type Project } from "./project.ts"
 
@@ -112,6 +113,79 @@ test("what waits in a queue, and the end of a queue", { timeout: 60_000 }, async
     code: 1,
     stderr: expect.stringContaining("there is no queue default"),
   })
+})
+
+const many = (count: number) => Array.from({ length: count }, () => ({ task: "math.echo" }))
+
+test("a purge or a deletion that ends before the queue is empty ends with exit code 6, and says how to go on", {
+  timeout: 60_000,
+}, async () => {
+  await using client = await connect(board())
+  await client.submitMany(many(200))
+  const goOn = "; to go on, run the same command again\n"
+  const purge = ["purge", "default", "--yes", "--budget", "0"] as const
+  expect(await project.ask(...purge)).toEqual({
+    code: 6,
+    stdout: "32\n",
+    stderr: `callboard: purge default: 32 cancelled, 168 left${goOn}`,
+  })
+  const { code, stdout } = await project.ask(...purge, "--json")
+  expect(code).toBe(6)
+  expect(JSON.parse(stdout)).toEqual({ queue: "default", purged: 32, partial: { done: 32, left: 136 } })
+  expect(await project.ask("delete-queue", "default", "--yes", "--budget", "0")).toEqual({
+    code: 6,
+    stdout: "32\n",
+    stderr: `callboard: delete-queue default: 32 cancelled, 104 left in the queue, which stays paused${goOn}`,
+  })
+  expect(await client.paused()).toEqual(["default"])
+  expect(await project.ask("delete-queue", "default", "--yes")).toEqual({ code: 0, stdout: "104\n", stderr: "" })
+  expect(await client.paused()).toEqual([])
+  expect((await project.ask("purge", "default", "--yes", "--budget", "soon")).code).toBe(2)
+})
+
+test("what waits in a queue does not run after a deletion that was killed, and another one goes on", {
+  timeout: 60_000,
+}, async () => {
+  await using client = await connect(board())
+  await client.submitMany(many(4_000))
+  const waiting = async () => (await client.queues()).find(({ name }) => name === "default")?.depth ?? 0
+  const begins = () => eventually(async () => (await waiting()) < 4_000, { message: "some are cancelled" })
+  await using killed = project.start("delete-queue", "default", "--yes")
+  await begins()
+  killed.killGroup("SIGKILL")
+  await killed.closed
+  const left = await waiting()
+  expect(left).toBeGreaterThan(0)
+  expect((await burst()).code).toBe(0)
+  expect(await client.count({ states: ["succeeded"] })).toEqual({ count: 0 })
+  expect(await project.ask("delete-queue", "default", "--yes")).toMatchObject({ code: 0, stdout: `${left}\n` })
+  expect(await client.paused()).toEqual([])
+})
+
+test("a command about many jobs that is interrupted ends with exit code 6, and says how far it came", {
+  timeout: 60_000,
+}, async () => {
+  await using client = await connect(board())
+  const ids = Array.from({ length: 4_000 }, (_, at) => `job-${at}`)
+  await client.submitMany(ids.map((id) => ({ task: "math.echo", id })))
+  const cancelled = async () => (await client.count({ states: ["cancelled"] })).count
+  const interrupted = async (...args: ReadonlyArray<string>) => {
+    const before = await cancelled()
+    await using child = project.start(...args)
+    await eventually(async () => (await cancelled()) > before, { message: "some are cancelled" })
+    child.killGroup("SIGINT")
+    return { ...(await child.closed), done: (await cancelled()) - before, said: child.stderr }
+  }
+  const one = await interrupted("cancel", ...ids.slice(0, 2_000))
+  expect(one).toMatchObject({
+    code: 6,
+    said: `callboard: ${one.done} cancelled, others are left; to go on, run the same command again\n`,
+  })
+  const rest = await interrupted("purge", "default", "--yes")
+  expect(rest).toMatchObject({ code: 6 })
+  expect(rest.said).toBe(
+    `callboard: purge default: ${rest.done} cancelled, ${4_000 - one.done - rest.done} left; to go on, run the same command again\n`,
+  )
 })
 
 test("the same over HTTP, with the same words for what is wrong", async () => {

@@ -104,7 +104,7 @@ test("help lists every command; without a command it is shown with exit code 2",
     ),
   )
   expect(help.stdout.replaceAll(/\s+/g, " ")).toMatch(
-    /Exit codes: 0 done, 1 failed, 2 wrong usage, 3 waiting timed out, 4 transport unreachable, 5 a worker whose handlers do not stop/,
+    /Exit codes: 0 done, 1 failed, 2 wrong usage, 3 waiting timed out, 4 transport unreachable, 5 a worker whose handlers do not stop, 6 ended before all was done/,
   )
   expect(await project.run()).toMatchObject({ code: 2 })
   expect(await project.ask("help")).toEqual(help)

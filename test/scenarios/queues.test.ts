@@ -1,6 +1,6 @@
 /** Acceptance scenarios of queues as a registry: what waits in them, which there are, and how many jobs; on every transport. */
-import { actor, CallboardError, type Client, connect } from "callboard"
-import { expect, test } from "vitest"
+import { actor, CallboardError, type Client, connect, type Job } from "callboard"
+import { describe, expect, test } from "vitest"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
@@ -244,5 +244,122 @@ onEveryBoard((newBoard, transport) => {
     expect(new Set(ran.slice(0, 40)).size).toBe(3)
     // Turns would give each queue every third place.
     expect(ran.filter((name, at) => at >= 3 && name === ran[at - 3]).length).toBeLessThan(100)
+  })
+
+  describe("emptying a queue of more jobs than one call cancels", () => {
+    const many = (queue: string, count = 100) => Array.from({ length: count }, () => ({ task: "work.fine", queue }))
+
+    test("a purge that its budget or its signal ends says how far it came, and another one goes on", async () => {
+      await using client = await connect(newBoard())
+      await client.submitMany(many("q"))
+      const none = await client.purge("q", { signal: AbortSignal.abort() })
+      expect(none).toEqual({ purged: 0, partial: { done: 0, left: 100 } })
+      let done = 0
+      for (let partial: object | undefined = {}; partial !== undefined; ) {
+        const report = await client.purge("q", { budget: 0 })
+        done += report.purged
+        partial = report.partial
+        expect(partial).toEqual(done === 100 ? undefined : { done: report.purged, left: 100 - done })
+      }
+      expect(done).toBe(100)
+      expect(await client.waiting("q")).toEqual([])
+      expect(await client.purge("q", { budget: "1 minute" })).toEqual({ purged: 0 })
+    })
+
+    test("a queue that is being deleted stays paused until it is empty, and nothing that waited in it runs", async () => {
+      const transport = newBoard()
+      const ran: Array<string> = []
+      const work = actor("work", { methods: { fine: (_input: unknown, job: Job) => void ran.push(job.queue) } })
+      const { client } = await start([work], { transport, queues: ["q", "other"] })
+      await client.pause("q")
+      await client.submitMany(many("q"))
+      const first = await client.deleteQueue("q", { budget: 0 })
+      expect(first).toMatchObject({ partial: { done: first.purged, left: 100 - first.purged } })
+      expect(first.purged).toBeGreaterThan(0)
+      expect(await client.paused()).toEqual(["q"])
+      // What is submitted later to a queue of the same worker runs; what waits in the paused one does not.
+      await (await client.submit("work.fine", { queue: "other" })).result({ timeout: 10 })
+      expect(await client.deleteQueue("q")).toBe(100 - first.purged)
+      expect(await client.paused()).toEqual([])
+      await settles(() => namesOf(client), ["other"])
+      await (await client.submit("work.fine", { queue: "q" })).result({ timeout: 10 })
+      expect(ran).toEqual(["other", "q"])
+    })
+
+    test("a deletion that fails in the middle leaves the queue paused, also one that was not paused", async () => {
+      const transport = newBoard()
+      await using client = await connect(transport)
+      await client.submitMany(many("q"))
+      const { jobs } = client.connection
+      const decide = jobs.decide.bind(jobs)
+      let left = 40
+      Object.assign(jobs, {
+        decide: async (...given: Parameters<typeof decide>) => {
+          if (left-- <= 0) throw new Error("the process ends here")
+          return decide(...given)
+        },
+      })
+      await expect(client.deleteQueue("q")).rejects.toThrow("the process ends here")
+      await using other = await connect(transport)
+      expect(await other.paused()).toEqual(["q"])
+      expect(await other.deleteQueue("q")).toBe(60)
+      expect(await other.paused()).toEqual([])
+    })
+
+    test("what a worker has fetched ahead does not run after the deletion, and what runs goes on", async () => {
+      const transport = newBoard()
+      const ran: Array<string> = []
+      const gate = Promise.withResolvers<void>()
+      const hold = actor("hold", {
+        methods: {
+          run: async (_input: unknown, job: Job) => {
+            ran.push(job.id)
+            await gate.promise
+          },
+        },
+      })
+      const { client } = await start([hold], { transport, queues: ["q"], concurrency: 1, prefetch: 4 })
+      const runs = await client.submit("hold", { queue: "q" })
+      await eventually(() => ran.length === 1, { message: "the first job runs" })
+      const others = await client.submitMany(Array.from({ length: 8 }, () => ({ task: "hold", queue: "q" })))
+      expect(others).toHaveLength(8)
+      expect(await client.deleteQueue("q")).toBe(8)
+      gate.resolve()
+      expect(await runs.outcome({ timeout: 10 })).toMatchObject({ state: "succeeded" })
+      await (await client.submit("hold", { queue: "q" })).result({ timeout: 10 })
+      expect(ran).toHaveLength(2)
+      expect(await client.count({ queue: "q", states: ["cancelled"] })).toEqual({ count: 8 })
+    })
+
+    test("what a worker that died has fetched and not started is cancelled as well", async () => {
+      await using client = await connect(newBoard())
+      await client.submitMany(many("q", 3))
+      const fetched = { queues: ["q"], max: 2, wait: 0 }
+      expect(await client.connection.jobs.take(fetched, AbortSignal.timeout(10_000))).toHaveLength(2)
+      expect(await client.deleteQueue("q")).toBe(3)
+      await settles(() => client.count({ queue: "q", states: ["cancelled"] }), { count: 3 })
+    })
+
+    test("jobs that undo their steps are left where they are, also before more than one page of others", async () => {
+      const transport = newBoard()
+      const gone = actor("gone", {
+        methods: {
+          run: {
+            retry: { max: 1, interval: "1 hour" },
+            run: async (_input: unknown, job: Job) => {
+              await job.step("a", () => 1, { revert: () => undefined })
+              throw new Error("no")
+            },
+          },
+        },
+      })
+      await using client = await connect(transport)
+      await client.submitMany(Array.from({ length: 505 }, () => ({ task: "gone", queue: "q" })))
+      await (await start([gone], { transport, burst: true, queues: ["q"], concurrency: 50 })).stopped
+      await client.pause("q")
+      expect(await client.purge("q")).toBe(505)
+      await client.submitMany(many("q", 5))
+      expect(await client.purge("q")).toBe(5)
+    })
   })
 })

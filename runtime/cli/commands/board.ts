@@ -10,6 +10,7 @@ import { CallboardError } from "../../errors.ts"
 import { BOARD_PRIORITIES, notClaimed } from "../../protocol/board.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { clockTime, listText, localTime, oneLine, timeText } from "../format.ts"
+import { interruptible } from "../going-on.ts"
 import { jsonOf, numberOrText } from "../input.ts"
 import { runs } from "../invocation.ts"
 import { columns, type Output } from "../output.ts"
@@ -135,23 +136,12 @@ export const addBoard = (program: Command): void => {
     const own = command.command(name).description(description).argument("<board>", "name of the board")
     for (const arg of args) own.argument(arg)
     runs(flags(own), ({ output, withClient }) =>
-      withClient(async (client) => {
-        const stop = new AbortController()
-        const end = () => stop.abort()
-        for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, end)
-        try {
-          const [name = "", ...rest] = own.args
-          await run({
-            board: client.board(name),
-            output,
-            args: rest,
-            options: own.opts<Options>(),
-            signal: stop.signal,
-          })
-        } finally {
-          for (const signal of ["SIGINT", "SIGTERM"] as const) process.off(signal, end)
-        }
-      }),
+      withClient((client) =>
+        interruptible((signal) => {
+          const [name = "", ...args] = own.args
+          return run({ board: client.board(name), output, args, options: own.opts<Options>(), signal })
+        }),
+      ),
     )
   }
 

@@ -14,6 +14,7 @@ import type { State } from "../../protocol/state.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf, wrongUsage } from "../failure.ts"
 import { localTime, oneLine, stateText } from "../format.ts"
+import { interruptible, notDone } from "../going-on.ts"
 import { fullId, ID_HELP } from "../input.ts"
 import { runs } from "../invocation.ts"
 import type { Output } from "../output.ts"
@@ -27,24 +28,38 @@ interface Decided {
 
 /**
  * Applies a decision to each job. A job that refuses it does not stop the others, and makes the command fail at the end. A
- * transport that cannot be reached ends the command at once.
+ * transport that cannot be reached, and a signal, end the command at once, with how far it came.
  */
-export const decideAll = async (
+export const decideAll = (
   client: Client,
   output: Output,
   ids: Iterable<string> | AsyncIterable<string>,
   decide: (handle: JobHandle) => Promise<JobView | undefined>,
   done: string,
+): Promise<void> => interruptible((signal) => deciding(client, output, ids, decide, done, signal))
+
+const deciding = async (
+  client: Client,
+  output: Output,
+  ids: Iterable<string> | AsyncIterable<string>,
+  decide: (handle: JobHandle) => Promise<JobView | undefined>,
+  done: string,
+  signal: AbortSignal,
 ): Promise<void> => {
   const all: Array<Decided> = []
+  const ended = (cause?: unknown): CommandFailed => {
+    if (output.json) output.document(all)
+    return notDone(`${all.filter(({ error }) => error === undefined).length} ${done}, others are left`, cause)
+  }
   for await (const given of ids) {
+    if (signal.aborted) throw ended()
     try {
       const id = await fullId(client, given)
       const job = await decide(client.job(id))
       all.push({ id, ...(job === undefined ? {} : { job }) })
       if (!output.json) output.line(`${id}  ${job === undefined ? done : stateText(output.paint, job.state)}`)
     } catch (error) {
-      if (error instanceof TransportError) throw error
+      if (error instanceof TransportError) throw all.length === 0 ? error : ended(error)
       const code = error instanceof CallboardError ? { code: error.code } : {}
       all.push({ id: given, error: { message: lineOf(error), ...code } })
       if (!output.json) output.note(`callboard: ${lineOf(error)}`)

@@ -1,12 +1,14 @@
 /** `callboard jobs`: lists jobs, newest first, one page per call; `callboard group`: the same for groups of jobs. */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
+import type { GroupHandle } from "../../client/group.ts"
 import type { JobQuery } from "../../client/job-query.ts"
 import type { JobView } from "../../jobs/view.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import { STATES, type State } from "../../protocol/state.ts"
 import { wrongUsage } from "../failure.ts"
 import { countText, idText, oneLine, remarkOf, runTime, stateText, timeText } from "../format.ts"
+import { interruptible, notDone } from "../going-on.ts"
 import { fullId } from "../input.ts"
 import { runs } from "../invocation.ts"
 import type { Output } from "../output.ts"
@@ -109,6 +111,18 @@ interface GroupOptions {
   readonly cursor?: string
 }
 
+/** Cancels a group, call by call. */
+const cancelWhole = (group: Pick<GroupHandle, "id" | "cancel">): Promise<void> =>
+  interruptible(async (signal) => {
+    let done = 0
+    for (;;) {
+      const { changed, partial } = await group.cancel()
+      done += changed
+      if (partial === undefined) return
+      if (signal.aborted) throw notDone(`group ${group.id}: ${done} cancelled, ${partial.left} left`)
+    }
+  })
+
 /** `callboard group`: lists the groups that have jobs, or shows one of them by state and cancels it. */
 export const addGroup = (program: Command): void => {
   const command = program
@@ -137,7 +151,7 @@ export const addGroup = (program: Command): void => {
     }
     const found = await withClient(async (client) => {
       const group = client.group(id)
-      for (let more = cancel === true; more; ) more = (await group.cancel()).next !== undefined
+      if (cancel === true) await cancelWhole(group)
       return group.find()
     })
     if (output.json) return output.document(found)

@@ -3,10 +3,12 @@
  */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
-import type { PurgeOptions } from "../../jobs/commands/purge.ts"
+import type { BoundedPurgeOptions, Purged } from "../../jobs/commands/purge.ts"
+import { milliseconds } from "../../options/duration.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { countText, spanText } from "../format.ts"
+import { interruptible, notDone } from "../going-on.ts"
 import { canAsk, confirms } from "../input.ts"
 import { runs } from "../invocation.ts"
 import type { Output } from "../output.ts"
@@ -107,29 +109,62 @@ const confirmPurge = async (client: Client, verb: string, queue: string, output:
   throw new CommandFailed(EXIT.failed, `${verb} ${queue}: nothing was cancelled`)
 }
 
-/** `purge` and `delete-queue`, which cancel what waits and print the number. */
+/** How long one call goes on, after which the command knows how far it came. */
+const SLICE_MS = 2_000
+
+/**
+ * `purge` and `delete-queue`, which cancel what waits and print the number. Where they end before the queue is empty, it is
+ * the number until then.
+ */
 const addPurge = (
   program: Command,
   name: string,
   description: string,
-  purge: (client: Client, queue: string, options: PurgeOptions) => Promise<number>,
+  purge: (client: Client, queue: string, options: BoundedPurgeOptions) => Promise<Purged>,
 ): void => {
   const command = program
     .command(name)
     .description(description)
     .argument("<queue>", "the queue")
     .option("--forget", "forget the jobs as well")
+    .option("--budget <duration>", "end after this long, with exit code 6 where jobs are left (default: no bound)")
     .option("-y, --yes", "do not ask; needed where nobody can be asked")
   runs(command, ({ output, withClient }) => {
     const [queue = ""] = command.args
-    const { forget = false, yes = false } = command.opts<{ readonly forget?: true; readonly yes?: true }>()
+    const { forget = false, yes = false, budget } = command.opts<Options>()
+    const longest = budget === undefined ? Number.POSITIVE_INFINITY : milliseconds("budget", budget)
     return withClient(async (client) => {
       if (!yes) await confirmPurge(client, name, queue, output)
-      const purged = await purge(client, queue, { forget })
-      if (output.json) output.document({ queue, purged })
-      else output.line(String(purged))
+      await interruptible(async (signal) => {
+        const end = performance.now() + longest
+        let purged = 0
+        const farOf = (left: string) => `${name} ${queue}: ${purged} cancelled, ${left}`
+        for (;;) {
+          const slice = Math.min(SLICE_MS, Math.max(0, end - performance.now())) / 1_000
+          const report = await purge(client, queue, { forget, budget: slice, signal }).catch((cause: unknown) => {
+            throw purged === 0 ? cause : notDone(farOf("others are left"), cause)
+          })
+          purged += report.purged
+          // A call that cancels nothing, and leaves something, would do so again.
+          const isOver = signal.aborted || performance.now() >= end || report.purged === 0
+          if (report.partial !== undefined && !isOver) continue
+          const { partial } = report
+          const whole = partial && { done: purged, left: partial.left }
+          if (output.json) output.document({ queue, purged, ...(whole === undefined ? {} : { partial: whole }) })
+          else output.line(String(purged))
+          if (partial === undefined) return
+          const paused = name === "delete-queue" ? " in the queue, which stays paused" : ""
+          throw notDone(farOf(`${partial.left} left${paused}`))
+        }
+      })
     })
   })
+}
+
+interface Options {
+  readonly forget?: true
+  readonly yes?: true
+  readonly budget?: string
 }
 
 export const addPausing = (program: Command): void => {

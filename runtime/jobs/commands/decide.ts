@@ -1,6 +1,6 @@
 /**
  * Changes the record of a job from outside of a worker, by compare-and-set, with another try after each conflict; or the
- * records of many jobs, one page of a query per call, so that a call is bounded.
+ * records of many jobs, so many of a query per call, so that a call is bounded.
  */
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
@@ -11,6 +11,7 @@ import { removeEdges } from "../dependencies/edges.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { findRecord } from "../tracking/finding.ts"
 import { noteUntold } from "../tracking/untold.ts"
+import type { PartlyDone } from "./partial.ts"
 
 /** Jobs that are named one by one. */
 export interface NamedJobs extends Pick<RecordQuery, "dead" | "until"> {
@@ -55,10 +56,16 @@ export interface BulkReport {
   readonly refused: ReadonlyArray<{ readonly id: string; readonly code: ErrorCode; readonly detail: string }>
   /** Where the next page begins; absent on the last. */
   readonly next?: string
+  /** There is a next page: how many jobs were changed, and how many match still. */
+  readonly partial?: PartlyDone
 }
 
 /** Decisions that run at the same time. */
 const AT_A_TIME = 32
+/** Jobs that are read at a time, to be decided about before the next ones are. */
+const READ_AT_A_TIME = 4 * AT_A_TIME
+/** How long to count the jobs that are left, in milliseconds. */
+const COUNT_MS = 500
 
 /** Throws where the decision must not be made about the job of this record. */
 export type Check = (record: JobRecord) => void
@@ -100,14 +107,18 @@ const without = (ids: ReadonlyArray<string>, refused: BulkReport["refused"]): Re
   return ids.filter((id) => !left.has(id))
 }
 
-/** The ids on the page of a query, of jobs that have not changed since its `until`. */
-const idsOn = async (connection: Connection, query: RecordQuery) => {
-  const { records, next } = await connection.jobs.list(query)
-  return { ids: records.filter((record) => isUnchanged(record, query)).map(({ id }) => id), next }
+/** How many jobs match still. Jobs that were refused match mostly, and are counted as well. */
+const leftOf = async (
+  { jobs }: Connection,
+  { limit: _limit, after: _after, ...query }: RecordQuery,
+): Promise<Pick<PartlyDone, "left" | "more">> => {
+  const { count, more } = await jobs.count({ ...query, budget: COUNT_MS })
+  return { left: count, ...(more === undefined ? {} : { more }) }
 }
 
 /**
- * Decides about every job on a page, or about each that is named. A job that cannot be changed, or that has changed since the page was read, is
+ * Decides about every job on a page, or about each that is named. A page ends early once the budget of its query is over,
+ * or when the signal fires. A job that cannot be changed, or that has changed since the page was read, is
  * reported, and the others go on. Fails as the transport does; the decisions until then stay.
  */
 export const decideAll = async (
@@ -116,28 +127,49 @@ export const decideAll = async (
   decide: (connection: Connection, id: string, check: Check) => Promise<JobRecord>,
 ): Promise<BulkReport> => {
   const check = checkOf(query)
-  const { ids, next } =
-    "ids" in query ? { ids: [...new Set(query.ids)], next: undefined } : await idsOn(connection, query)
+  const decided: Array<string> = []
   const refused: Array<BulkReport["refused"][number]> = []
-  for (let from = 0; from < ids.length; from += AT_A_TIME) {
-    const some = ids.slice(from, from + AT_A_TIME)
-    const changed = await Promise.all(
-      some.map((id) =>
-        decide(connection, id, check).catch((cause: unknown) => {
-          if (!(cause instanceof CallboardError)) throw cause
-          refused.push({ id, code: cause.code, detail: cause.message })
-          return undefined
-        }),
-      ),
-    )
-    // Members of one chord are counted together. What is not counted now the sweep finds.
-    const members = memberOutcomesOf(changed.flatMap((record) => record ?? []))
-    await afterEnds(connection, new Map(), members).catch(() => undefined)
+  const each = async (ids: ReadonlyArray<string>): Promise<void> => {
+    for (let from = 0; from < ids.length; from += AT_A_TIME) {
+      const some = ids.slice(from, from + AT_A_TIME)
+      const changed = await Promise.all(
+        some.map((id) =>
+          decide(connection, id, check).catch((cause: unknown) => {
+            if (!(cause instanceof CallboardError)) throw cause
+            refused.push({ id, code: cause.code, detail: cause.message })
+            return undefined
+          }),
+        ),
+      )
+      decided.push(...some)
+      // Members of one chord are counted together. What is not counted now the sweep finds.
+      const members = memberOutcomesOf(changed.flatMap((record) => record ?? []))
+      await afterEnds(connection, new Map(), members).catch(() => undefined)
+    }
   }
-  return {
-    changed: ids.length - refused.length,
-    ids: without(ids, refused),
-    refused,
-    ...(next === undefined ? {} : { next }),
+  const report = (): BulkReport => {
+    const ids = without(decided, refused)
+    return { changed: ids.length, ids, refused }
   }
+  if ("ids" in query) {
+    await each([...new Set(query.ids)])
+    return report()
+  }
+  const { budget = Number.POSITIVE_INFINITY, signal } = query
+  const end = performance.now() + budget
+  let { after, limit: room } = query
+  do {
+    const page = { limit: Math.min(room, READ_AT_A_TIME), budget: end - performance.now() }
+    const { records, next } = await connection.jobs.list({
+      ...query,
+      ...page,
+      ...(after === undefined ? {} : { after }),
+    })
+    await each(records.filter((record) => isUnchanged(record, query)).map(({ id }) => id))
+    after = next
+    room -= records.length
+  } while (after !== undefined && room > 0 && performance.now() < end && !signal?.aborted)
+  if (after === undefined) return report()
+  const done = report()
+  return { ...done, next: after, partial: { done: done.changed, ...(await leftOf(connection, query)) } }
 }

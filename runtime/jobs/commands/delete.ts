@@ -5,12 +5,13 @@ import { parentOutcomeOf } from "../../protocol/dependencies.ts"
 import { endedOutside, NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step, tombstoneOf } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Decision } from "../../transport/lift/transport.ts"
+import { COUNTED, type Decision } from "../../transport/lift/transport.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { waitingFor } from "../dependencies/release.ts"
 import { goneError } from "../tracking/finding.ts"
 import { forgetHistory, lapseHistory } from "../tracking/history.ts"
 import { decide, removeOwnEdges } from "./decide.ts"
+import { type Bounds, boundOf, type PartlyDone } from "./partial.ts"
 
 type Change = Omit<Decision, "id" | "expect">
 
@@ -21,18 +22,37 @@ export interface DeleteOptions {
 
 /**
  * Deletes the record of a job; a waiting job will not run. Unless the deleted job had succeeded, a job that waits for it
- * fails, or starts where `allowFailure` is set; with `dependents` it is deleted as well.
+ * fails, or starts where `allowFailure` is set; with `dependents` it is deleted as well. Where the bounds end that, the job is
+ * cancelled and kept, and it resolves with how many dependents were deleted, and how many wait for the job itself still.
  * Fails with `job-exists` while it runs, `gone`, `not-found`.
  */
-export const deleteJob = async (connection: Connection, id: string, options: DeleteOptions = {}): Promise<void> => {
-  if (options.dependents) {
+export const deleteJob = async (
+  connection: Connection,
+  id: string,
+  { dependents = false, ...bounds }: DeleteOptions & Bounds = {},
+): Promise<PartlyDone | undefined> => {
+  if (dependents) {
+    const isOver = boundOf(bounds)
+    let done = 0
     await withdraw(connection, id)
-    for await (const dependent of dependentsOf(connection, id)) await forget(connection, dependent)
+    for await (const dependent of dependentsOf(connection, id)) {
+      if (isOver(done)) return { done, ...(await countWaitingFor(connection, id)) }
+      await forget(connection, dependent)
+      done++
+    }
   }
   const tombstone = await replaceByTombstone(connection, id)
   await removeOwnEdges(connection, tombstone)
   await forgetHistory(connection.store, tombstone)
   await afterEnds(connection, new Map([[id, parentOutcomeOf(tombstone)]]), memberOutcomesOf([tombstone]))
+  return undefined
+}
+
+/** How many jobs wait for a job itself, counted up to {@link COUNTED}. */
+const countWaitingFor = async (connection: Connection, id: string): Promise<Pick<PartlyDone, "left" | "more">> => {
+  let left = 0
+  for await (const _child of waitingFor(connection, id)) if (++left === COUNTED) return { left, more: true }
+  return { left }
 }
 
 /**

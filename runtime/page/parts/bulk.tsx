@@ -14,6 +14,7 @@ import {
   running,
 } from "../bulk.ts"
 import { isNamable } from "../bulk-parts.ts"
+import type { Progress } from "../bulk-run.ts"
 import { curlOf, jobPath } from "../client.ts"
 import { filterName } from "../filters.ts"
 import { type Loaded, useLoad } from "../load.ts"
@@ -224,6 +225,12 @@ const refusedWords = (refused: Readonly<Record<string, number>>): string => {
     : `, ${entries.map(([code, count]) => `${whole(count)} refused (${REASONS[code] ?? code})`).join(", ")}`
 }
 
+/** Number of jobs that are left, in words: what the service counted, or what is left of a number that was exact. */
+export const leftOf = ({ left }: Pick<Progress, "left">, ofTotal: number | undefined): string | undefined => {
+  if (ofTotal !== undefined) return whole(ofTotal)
+  return left === undefined ? undefined : `${whole(left.left)}${left.more ? "+" : ""}`
+}
+
 export const BulkBar = (): JSX.Element | null =>
   running.value === undefined ? null : <ProgressBar bulk={running.value} />
 
@@ -231,7 +238,7 @@ const ProgressBar = ({ bulk: { decision, total, progress, run } }: { readonly bu
   const [, doing, done] = VERB[decision.action]
   const { phase, changed, refused, tried, startsAt, error } = progress
   const all = Object.values(refused).reduce((sum, count) => sum + count, 0) + changed
-  const left = total === undefined ? undefined : Math.max(0, total - all)
+  const left = leftOf(progress, total === undefined ? undefined : Math.max(0, total - all))
   const seconds = useSignal(0)
   useEffect(() => {
     const tick = (): void => {
@@ -264,7 +271,7 @@ const ProgressBar = ({ bulk: { decision, total, progress, run } }: { readonly bu
               {changed} tried first{refusedWords(refused)}.
             </b>
             <Button class="main" onClick={() => run.goOn()}>
-              Go on{left === undefined ? "" : ` with the other ${whole(left)}`}
+              Go on{left === undefined ? "" : ` with the other ${left}`}
             </Button>
           </div>
           <Sample ids={tried} />
@@ -276,7 +283,7 @@ const ProgressBar = ({ bulk: { decision, total, progress, run } }: { readonly bu
             {doing} {total === undefined ? "" : whole(total)}
           </b>
           : {whole(changed)} done{refusedWords(refused)}
-          {left === undefined ? "" : `, ${whole(left)} to go`}
+          {left === undefined ? "" : `, ${left} to go`}
           {total !== undefined && total > 0 && (
             <Meter
               parts={[
@@ -290,7 +297,9 @@ const ProgressBar = ({ bulk: { decision, total, progress, run } }: { readonly bu
       {isOver && (
         <span class="grow" role="status">
           <b>{phase === "over" ? "Done" : phase === "stopped" ? "Stopped" : "Undone"}</b>
-          {phase === "undone" ? ": nothing was changed." : `: ${whole(changed)} ${done}${refusedWords(refused)}.`}{" "}
+          {phase === "undone"
+            ? ": nothing was changed."
+            : `: ${whole(changed)} ${done}${refusedWords(refused)}${phase === "stopped" && left !== undefined ? `, ${left} left` : ""}.`}{" "}
           {error}
         </span>
       )}

@@ -132,7 +132,7 @@ describe("GET /v1/jobs", () => {
     expect(await there.ask("GET", `/v1/jobs?${filter}`)).toMatchObject(refused)
     expect(await there.ask("POST", `/v1/jobs/cancel?${filter}`)).toMatchObject(refused)
     expect((await there.ask("GET", "/v1/count?state=scheduled")).body.count).toBe(5)
-    expect(await here.ask("POST", `/v1/jobs/cancel?${filter}`)).toMatchObject({ status: 200, body: { changed: 2 } })
+    expect(await here.ask("POST", `/v1/jobs/cancel?${filter}`)).toMatchObject({ status: 202, body: { changed: 2 } })
   })
 
   test("stops searching when its reader goes away", async () => {
@@ -376,7 +376,7 @@ describe("bulk", () => {
     const wrong = await ask("POST", `${path}&expect=190`)
     expect(wrong).toMatchObject({ status: 409, body: { code: "matches-differ", field: "expect" } })
     const first = await ask("POST", `${path}&expect=199`)
-    expect(first).toMatchObject({ status: 200, body: { changed: 5, more: true } })
+    expect(first).toMatchObject({ status: 202, body: { changed: 5, more: true } })
     const rest = await ask(
       "POST",
       `/v1/jobs/cancel?state=scheduled&limit=1000&expect=200&cursor=${encodeURIComponent(first.body.next)}`,
@@ -456,8 +456,8 @@ describe("dead letters", () => {
       message: "it is dead again",
     })
     expect(await running.ask("POST", "/v1/dead/redrive?limit=2")).toMatchObject({
-      status: 200,
-      body: { changed: 2, more: true, next: expect.any(String) },
+      status: 202,
+      body: { changed: 2, more: true, next: expect.any(String), partial: { done: 2, left: 1 } },
     })
   })
 

@@ -20,7 +20,12 @@ const runOver = (jobs: number, { tryFirst = 0, fail = [] as ReadonlyArray<ApiErr
     const ids = Array.from({ length: to - from }, (_, at) => String(from + at))
     const refused = ids.filter((id) => Number(id) % 10 === 9).map((id) => ({ id, code: "job-exists" }))
     const done = ids.filter((id) => Number(id) % 10 !== 9)
-    return { changed: done.length, refused, ids: done, ...(to < jobs ? { next: String(to) } : {}) }
+    return {
+      changed: done.length,
+      refused,
+      ids: done,
+      ...(to < jobs ? { next: String(to), partial: { done: done.length, left: jobs - to } } : {}),
+    }
   }
   const run = new BulkRun({
     step,
@@ -65,7 +70,12 @@ test("page after page, until none is left", async () => {
 test("the first few are tried, and the rest follows when the reader says so", async () => {
   const { run, ended, calls, phases, pass } = runOver(30, { tryFirst: 5 })
   await pass()
-  expect(run.progress).toMatchObject({ phase: "asking", changed: 5, tried: ["0", "1", "2", "3", "4"] })
+  expect(run.progress).toMatchObject({
+    phase: "asking",
+    changed: 5,
+    tried: ["0", "1", "2", "3", "4"],
+    left: { left: 25 },
+  })
   expect(calls).toHaveLength(1)
   run.goOn()
   await ended
