@@ -1,7 +1,7 @@
 /** Boards by configuration: a driver's name or a URI, and job board plugins by name. */
 
 import { builtin } from "../connection/builtin.ts"
-import { type ConnectSettings, openConnection } from "../connection/connect.ts"
+import { type ConnectSettings, isInstalled, openConnection } from "../connection/connect.ts"
 import { CallboardError } from "../errors.ts"
 import { refuseInput } from "../options/refuse.ts"
 import {
@@ -85,7 +85,7 @@ export const fetchBoard = <B = Board>(
   const plugin = Object.hasOwn(boards, driver) ? boards[driver] : undefined
   if (plugin !== undefined) return plugin(name, configuration, options)
   const known = [...Object.keys(boards), ...Object.keys(transports), ...Object.keys(builtin)]
-  if (!known.includes(driver)) {
+  if (!known.includes(driver) && !isInstalled(driver)) {
     const message = `no job board plugin is called ${JSON.stringify(driver.slice(0, 60))} (there are ${known.join(", ")})`
     throw new CallboardError("not-found", message, { field: "board" })
   }

@@ -158,21 +158,23 @@ const connectRecords = async (queue: string, url: URL, options: ConnectOptions, 
   return (await findPlugin(place.protocol.slice(0, -1), settings)).connect(place, options)
 }
 
-/**
- * {@link connectTransport}, and checks that the transport has every part that Callboard needs. A transport that lacks one
- * is closed again, and `TransportError` `unsupported` names the part.
- */
+/** {@link connectTransport}, with all parts that client and worker need. */
 export const openConnection = async (
   target: string | object,
   settings: ConnectSettings = {},
   keepFailed?: KeepFailed,
-): Promise<Connection> => {
-  const transport = await connectTransport(target, settings)
+): Promise<Connection> => connectionOf(await connectTransport(target, settings), keepFailed)
+
+/** Name of the package in which the transport of a scheme is looked for if none is built in or configured. */
+const packageOf = (scheme: string): string => `callboard-transport-${scheme}`
+
+/** Whether a transport of this scheme is installed as a package of its own. It is not loaded. */
+export const isInstalled = (scheme: string): boolean => {
   try {
-    return connectionOf(transport, keepFailed)
-  } catch (cause) {
-    await transport.close()
-    throw cause
+    import.meta.resolve(packageOf(scheme))
+    return true
+  } catch {
+    return false
   }
 }
 
@@ -186,7 +188,7 @@ const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<An
     throw invalid(`transports.${scheme}: must be a transport plugin, an object with \`schemes\` and \`connect\``)
   }
   if (isBuiltin(scheme)) return builtin[scheme]()
-  const packageName = `callboard-transport-${scheme}`
+  const packageName = packageOf(scheme)
   let found: unknown
   try {
     found = await import(packageName)

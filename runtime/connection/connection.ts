@@ -1,13 +1,10 @@
-/**
- * A connected transport with all the parts that client and worker need, and the topics on which its processes talk. A
- * transport that lacks a part is refused here, by name.
- */
+/** A connected transport with all the parts that client and worker need, and the topics on which its processes talk. */
 
 import { sleep } from "../async/timers.ts"
 import type { Log } from "../log/log.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
 import type { Jobs, Transport } from "../transport/lift/transport.ts"
-import { type Broadcast, TransportError } from "../transport/mod.ts"
+import type { Broadcast } from "../transport/mod.ts"
 import type { Store } from "../transport/store.ts"
 
 /** What one process holds of its transport while it is connected. */
@@ -22,16 +19,32 @@ export interface Connection {
 
 export const DEFAULT_KEEP_FAILED_MS = 7 * 86_400_000
 
-/** Throws `TransportError` `unsupported` where the transport lacks a part. `keepFailed` defaults to 7 days. */
+/**
+ * The parts of a transport. Without a broadcast of its own, processes hear only what they send themselves: no remote control,
+ * no live events of others, and a worker learns of a cancellation when it stores the outcome. `keepFailed` defaults to 7 days.
+ */
 export const connectionOf = (
   transport: Transport,
   keepFailed: KeepFailed = () => DEFAULT_KEEP_FAILED_MS,
 ): Connection => {
   const { jobs, store, broadcast } = transport
-  if (broadcast === undefined) {
-    throw new TransportError("unsupported", `transport ${transport.name} has no broadcast, which Callboard needs`)
+  return { transport, jobs, store, broadcast: broadcast ?? localBroadcast(), keepFailed }
+}
+
+/** Announcements within this process. */
+const localBroadcast = (): Broadcast => {
+  const listeners = new Set<{ readonly topic: string; readonly listener: (payload: Uint8Array) => void }>()
+  return {
+    send: async (topic, payload) => {
+      for (const each of [...listeners]) if (each.topic === topic) each.listener(payload)
+    },
+    listen: async (topic, listener, signal) => {
+      if (signal.aborted) return
+      const entry = { topic, listener }
+      listeners.add(entry)
+      signal.addEventListener("abort", () => listeners.delete(entry), { once: true })
+    },
   }
-  return { transport, jobs, store, broadcast, keepFailed }
 }
 
 /** Topic on which a cancelled job is announced to the workers that may run it: JSON `{id, run, terminate}`. */

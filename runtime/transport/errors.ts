@@ -31,12 +31,21 @@ export class TransportError extends Error {
   }
 }
 
-/** Reasons by the error codes of a broker: the first pattern that matches counts. Other codes are faults of the plugin. */
-export type Reasons = ReadonlyArray<readonly [code: RegExp, reason: TransportReason]>
+/**
+ * Reasons by the error codes of a broker: the first pattern that matches counts. Other codes are faults of the plugin. A code
+ * after which the broker may have done what it was asked names the outcome `unknown`; without it the outcome is `none`.
+ */
+export type Reasons = ReadonlyArray<readonly [code: RegExp, reason: TransportReason, outcome?: "unknown"]>
+
+/** Whether an error tells of a mistake in the code. `fetch` throws a TypeError, too, when a connection fails: with a cause or a code. */
+const isMistake = (error: unknown): boolean =>
+  (error instanceof TypeError || error instanceof RangeError || error instanceof ReferenceError) &&
+  error.cause === undefined &&
+  !("code" in error)
 
 /**
  * Translates an error of a client library. Without a `code` of the broker the connection was lost, and the broker may have
- * done what it was asked.
+ * done what it was asked; an error that tells of a mistake in the plugin is `internal`.
  */
 export const explainCode = (
   plugin: string,
@@ -44,11 +53,12 @@ export const explainCode = (
   code: string | undefined,
   reasons: Reasons,
 ): TransportError => {
-  if (!(error instanceof Error) || error instanceof TypeError || error instanceof RangeError) {
-    return new TransportError("internal", `${plugin}: ${String(error)}`, { cause: error })
-  }
-  const message = `${plugin}: ${error.message}`
-  if (code === undefined) return new TransportError("unavailable", message, { outcome: "unknown", cause: error })
-  const [, reason = "internal"] = reasons.find(([pattern]) => pattern.test(code)) ?? []
-  return new TransportError(reason, message, { cause: error })
+  const message = `${plugin}: ${error instanceof Error ? error.message : String(error)}`
+  if (code === undefined) return explainUnknown(error, message)
+  const [, reason = "internal", outcome = "none"] = reasons.find(([pattern]) => pattern.test(code)) ?? []
+  return new TransportError(reason, message, { outcome, cause: error })
 }
+
+/** The error of a driver that threw something else than a `TransportError`: what it was asked may have been done. */
+export const explainUnknown = (thrown: unknown, message = String(thrown)): TransportError =>
+  new TransportError(isMistake(thrown) ? "internal" : "unavailable", message, { outcome: "unknown", cause: thrown })

@@ -5,7 +5,7 @@
 import { decodeBase64, encodeBase64 } from "../protocol/value.ts"
 import { checkOperation, checkTopic } from "./checks.ts"
 import type { Capabilities, ConnectOptions, Delivery, Interest, News, TakeRequest } from "./driver.ts"
-import { TransportError } from "./errors.ts"
+import { explainUnknown, TransportError } from "./errors.ts"
 import type { Broadcast } from "./optional.ts"
 import type { Store } from "./store.ts"
 
@@ -154,7 +154,7 @@ export const answerTogether = async <I, P, A>(
 export const tooFewAnswers = (): TransportError => new TransportError("internal", "the driver gave too few answers")
 
 export const asError = (thrown: unknown): TransportError =>
-  thrown instanceof TransportError ? thrown : new TransportError("internal", String(thrown), { cause: thrown })
+  thrown instanceof TransportError ? thrown : explainUnknown(thrown)
 
 /** Loads the client library of a plugin, an optional peer dependency. Where it is missing, the error says how to install it. */
 export const clientLibrary = async <T>(plugin: string, name: string, load: () => Promise<T>): Promise<T> => {

@@ -289,11 +289,17 @@ test("a transport in a package of its own runs the conformance kit of the packag
   expect(found).toContain("commit: what was acked never comes again")
 })
 
-test("a transport is found by the name of its package, and says what Callboard misses in it", async () => {
+test("a transport is found by the name of its package, also by fetchBoard, and needs nothing optional", async () => {
   installTiny()
   await using doctor = spawnProcess(callboard, ["doctor", "--transport", "tiny://here"], { cwd: project })
-  expect((await doctor.closed).code).toBe(2)
-  expect(doctor.stderr).toMatch(/transport tiny has no broadcast/)
+  expect((await doctor.closed).code).toBe(0)
+  const script = `import { fetchBoard } from "callboard"
+await using board = fetchBoard("builds", "tiny://here")
+await board.connect()
+await board.post("one")
+console.log(await board.jobCount(), (() => { try { fetchBoard("builds", "huge://here") } catch (error) { return error.code } })())`
+  writeFileSync(join(project, "outside-board.mjs"), script)
+  expect(await run(bun(), ["outside-board.mjs"])).toBe("1 not-found\n")
   await using unknown = spawnProcess(callboard, ["jobs", "--transport", "huge://here"], { cwd: project })
   expect((await unknown.closed).code).toBe(2)
   expect(unknown.stderr).toMatch(/transports\.huge in callboard\.config\.ts, or install callboard-transport-huge/)

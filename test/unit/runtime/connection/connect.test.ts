@@ -1,5 +1,5 @@
 /** Connecting by URL: which plugin is chosen, which options it gets, and that no secret is shown. */
-import { connect, serve } from "callboard"
+import { actor, connect, serve } from "callboard"
 import type { ConnectOptions } from "callboard/transport"
 import { describe, expect, test } from "vitest"
 import { Client } from "../../../../runtime/client/client.ts"
@@ -141,11 +141,6 @@ describe("the plugin", () => {
       expect(await jobs.find("nobody")).toBeUndefined()
       expect(await jobs.take({ queues: ["q"], max: 1, wait: 0 }, new AbortController().signal)).toEqual([])
     }
-    const bare = { schemes: ["least"], connect: async () => leastDriver(board, { lease: 1_000 }) }
-    await expect(openConnection("least:", { transports: { least: bare } })).rejects.toMatchObject({
-      reason: "unsupported",
-      message: expect.stringContaining("broadcast"),
-    })
   })
 
   test.each(["constructor:x", "tostring:x", "hasownproperty:x"])(
@@ -168,19 +163,6 @@ describe("the plugin", () => {
 })
 
 describe("what was connected is closed", () => {
-  const withoutBroadcast = (transport: Transport): Transport => {
-    const { broadcast: _without, ...rest } = transport
-    return rest
-  }
-
-  test("when it lacks what Callboard needs", async () => {
-    for (const begin of [connect, (target: string, settings: object) => serve({ transport: target, ...settings })]) {
-      const { transports, closed } = spy(withoutBroadcast)
-      await expect(begin("spy:", { transports })).rejects.toMatchObject({ reason: "unsupported" })
-      expect(closed()).toBe(1)
-    }
-  })
-
   test("with the client, which leaves one that it was given alone", async () => {
     const { transports, closed } = spy()
     {
@@ -206,4 +188,30 @@ describe("a URL with several hosts", () => {
     expect(parseUrl("nats://a?x=1,2")?.searchParams.get("x")).toBe("1,2")
     expect(parseUrl("just text")).toBeUndefined()
   })
+})
+
+test("a transport without broadcast runs jobs, and cancels those of its own process", async () => {
+  const board = new LeastBoard()
+  const least: Plugin = { schemes: ["least"], connect: async (_url, options) => leastDriver(board, options) }
+  let began = () => {}
+  const running = new Promise<void>((resolve) => {
+    began = resolve
+  })
+  const sleeper = actor("sleeper", {
+    methods: {
+      add: ({ a, b }: { a: number; b: number }) => a + b,
+      sleep: (_input: unknown, job) =>
+        new Promise((_, reject) => {
+          job.signal.addEventListener("abort", () => reject(job.signal.reason))
+          began()
+        }),
+    },
+  })
+  const options = { transports: { least }, actors: [sleeper], signals: false as const, logLevel: "none" as const }
+  await using service = await serve({ transport: "least://here", ...options })
+  expect(await (await service.client.submit("sleeper.add", { input: { a: 1, b: 2 } })).result({ timeout: 20 })).toBe(3)
+  const job = await service.client.submit("sleeper.sleep")
+  await running
+  await job.cancel()
+  expect(await job.outcome({ timeout: 20 })).toMatchObject({ state: "cancelled" })
 })
