@@ -3,7 +3,7 @@
  * and all follow-ups of it. A run in which no job succeeded proves nothing, and fails.
  */
 import type { JobView } from "callboard"
-import type { History, Plan } from "./history.ts"
+import type { Execution, History, Plan } from "./history.ts"
 
 export interface Report {
   readonly accepted: number
@@ -34,6 +34,8 @@ export type Problem =
   | "repeated"
   /** A worker has fewer free slots than at its start, although no job is left. */
   | "leaked"
+  /** A worker ended although nothing ended it. */
+  | "ended"
   /** No job succeeded. */
   | "vacuous"
 
@@ -50,6 +52,7 @@ export const check = (history: History): Report => {
     early: [],
     repeated: [],
     leaked: [...history.leaked],
+    ended: [...history.ended],
     vacuous: [],
   }
   let succeeded = 0
@@ -58,13 +61,14 @@ export const check = (history: History): Report => {
     const view = history.final.get(plan.id)
     if (view === undefined) problems.lost.push(plan.id)
     else if (!TERMINAL.has(view.state)) problems.stuck.push(`${plan.id} is ${view.state}`)
-    else if (!isExpected(plan, view))
+    else if (!isExpected(plan, view, history))
       problems.wrong.push(`${plan.id} (${plan.kind}) ${view.state}: ${view.error?.message ?? ""}`)
     else if (view.state === "succeeded") succeeded++
     checkFollowUps(plan, history, problems)
     checkOrder(plan, history, problems.early)
   }
   checkOutcomes(history, problems)
+  checkSingleRuns(history, problems)
   const repeated = repetitions(history)
   const bound = (history.kills + history.outages * history.workers) * history.inFlight
   if (repeated > bound)
@@ -81,7 +85,10 @@ export const check = (history: History): Report => {
   }
 }
 
-const isExpected = ({ kind }: Plan, { state, error }: JobView): boolean => {
+const isExpected = ({ id, kind, mayExpire }: Plan, { state, error }: JobView, { executions }: History): boolean => {
+  const ran = () => executions.some((execution) => execution.id === id)
+  if (kind === "doomed") return state === "cancelled" && !ran()
+  if (mayExpire && state === "expired") return !ran()
   if (kind === "once" && state === "failed") return error?.reason === "worker-lost"
   if (kind === "block" || kind === "deaf") return state === "failed" && error?.reason === "timeout"
   return state === (kind === "errback" || kind === "poison" ? "failed" : "succeeded")
@@ -121,16 +128,25 @@ const checkOutcomes = (history: History, problems: Record<Problem, Array<string>
   }
 }
 
-/** Number of runs that repeat an attempt. Without kills and outages each attempt runs once. */
-const repetitions = (history: History): number => {
+/** How often each attempt ran, and each step of any attempt. */
+const runsOf = (executions: ReadonlyArray<Execution>): ReadonlyMap<string, number> => {
   const runs = new Map<string, number>()
-  for (const { id, retries } of history.executions) {
-    const key = `${id}/${retries}`
+  for (const { id, retries, step } of executions) {
+    const key = step === undefined ? `${id}, attempt ${retries + 1}` : `${id}, step ${step}`
     runs.set(key, (runs.get(key) ?? 0) + 1)
   }
-  let repeated = 0
-  for (const count of runs.values()) repeated += count - 1
-  return repeated
+  return runs
+}
+
+/** Number of runs that repeat an attempt or a step. Without kills and outages each runs once. */
+const repetitions = ({ executions }: History): number =>
+  [...runsOf(executions).values()].reduce((sum, count) => sum + count - 1, 0)
+
+const checkSingleRuns = ({ plans, executions }: History, { repeated }: Record<Problem, Array<string>>): void => {
+  const once = new Set(plans.flatMap(({ id, runsOnce }) => (runsOnce ? [id] : [])))
+  for (const [what, count] of runsOf(executions.filter(({ id }) => once.has(id)))) {
+    if (count > 1) repeated.push(`${what}, ran ${count} times, and its worker lived`)
+  }
 }
 
 /** The report for people. */
@@ -141,6 +157,6 @@ export const describe = (report: Report): string => {
   for (const [problem, list] of Object.entries(report.problems)) {
     if (list.length > 0) lines.push(`  ${problem}: ${list.length}, for instance ${list.slice(0, 3).join("; ")}`)
   }
-  if (report.ok) lines.push("  lost 0, stuck 0, changed 0, missing 0, doubled 0, early 0, leaked 0")
+  if (report.ok) lines.push("  lost 0, stuck 0, changed 0, missing 0, doubled 0, early 0, leaked 0, ended 0")
   return lines.join("\n")
 }

@@ -45,13 +45,18 @@ export const natsCluster: BoardKind = {
     const servers = () => [...cluster.servers.values()].map(({ port }) => `127.0.0.1:${port}`)
     const admin = await dial()
     own.keep({ [Symbol.asyncDispose]: () => admin.close() })
-    await eventually(
-      async () => {
-        const answer: unknown = (await admin.request("$JS.API.INFO", "", { timeout: 1_000 })).json()
-        return typeof answer === "object" && answer !== null && !("error" in answer)
-      },
-      { message: "the cluster has a leader" },
-    )
+    const isDone = async (request: string, body: object): Promise<boolean> => {
+      const answer: unknown = (
+        await admin.request(`$JS.API.${request}`, JSON.stringify(body), { timeout: 3_000 })
+      ).json()
+      return typeof answer === "object" && answer !== null && !("error" in answer)
+    }
+    // Its leader may not know the other servers yet, and then has no place for the copies of a stream.
+    const probe = { name: "probe", subjects: ["probe"], num_replicas: 3, storage: "memory" }
+    await eventually(() => isDone("STREAM.CREATE.probe", probe), {
+      message: "the cluster takes streams with three copies",
+    })
+    await isDone("STREAM.DELETE.probe", {})
     const leader = async (): Promise<NatsServer> => {
       const name = await eventually(() => leaderOf(admin), { every: 200, message: "the stream has a leader" })
       const server = cluster.servers.get(name)
@@ -66,6 +71,11 @@ export const natsCluster: BoardKind = {
         const server = await leader()
         await server.kill()
         await server.restart()
+      },
+      blackout: async (ms) => {
+        await Promise.all([...cluster.servers.values()].map((server) => server.kill()))
+        await sleep(ms)
+        await Promise.all([...cluster.servers.values()].map((server) => server.restart()))
       },
       outage: async (ms) => {
         const fault = FAULTS[outages++ % FAULTS.length]

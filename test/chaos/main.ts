@@ -11,6 +11,7 @@
  *   time, restarts of the broker, and an outage longer than it knows publish keys; exits 1 unless each runs once, and in time.
  * - `npm run chaos -- steps [sqlite] [nats] [postgres]`: kills and freezes a worker at every write of flows with durable steps, and
  *   exits 1 when one does not end as without; `-- steps-faults [nats] [no-open …]`: broken builds of steps, on sqlite unless said.
+ * - `npm run chaos -- trials [newcomer …] [sqlite …]`: what broke promises before, on each transport that it applies to; see `trials.ts`.
  * - `npm run chaos -- faults [no-fence …]`: broken builds, all or these; exits 1 when the checker does not catch each of them.
  */
 import { parseArgs } from "node:util"
@@ -23,6 +24,7 @@ import { runRollout } from "./rollout.ts"
 import { runChaos } from "./run.ts"
 import { mutantWorker, stepMutants } from "./step-mutants.ts"
 import { runStepDeaths } from "./steps.ts"
+import { LONG, runTrial, trials } from "./trials.ts"
 
 const { values, positionals } = parseArgs({
   args: process.argv.slice(2),
@@ -75,7 +77,7 @@ const longRuns = async (): Promise<boolean> => {
   return ok
 }
 
-const MODES = ["rollout", "faults", "ledger", "steps", "steps-faults"] as const
+const MODES = ["rollout", "faults", "ledger", "steps", "steps-faults", "trials"] as const
 type Mode = (typeof MODES)[number]
 
 const namesOf = (all: ReadonlyArray<{ readonly name: string }>): ReadonlyArray<string> => all.map(({ name }) => name)
@@ -165,6 +167,23 @@ const brokenSteps = async (): Promise<boolean> => {
   return ok
 }
 
+const allTrials = async (): Promise<boolean> => {
+  let ok = true
+  const chosen = trials.filter(({ name }) => named.includes(name))
+  const kinds = [...everyBoard, natsCluster].filter(({ name }) => named.includes(name))
+  for (const trial of chosen.length > 0 ? chosen : trials) {
+    for (const kind of kinds.length > 0 ? kinds : [...everyBoard, natsCluster]) {
+      if (!trial.boards.includes(kind.name)) continue
+      const began = Date.now()
+      await using board = await kind.open()
+      const report = await runTrial(trial, board, LONG)
+      ok &&= report.ok
+      console.log(`${trial.name} on ${kind.name}, ${Math.round((Date.now() - began) / 1_000)} s: ${describe(report)}`)
+    }
+  }
+  return ok
+}
+
 /** The problems that a fault causes. A fault counts as caught when the checker reports any of its problems. */
 const CATCHES: Readonly<Record<Fault, ReadonlyArray<Problem>>> = {
   "ack-first": ["lost", "stuck", "missing", "wrong"],
@@ -219,6 +238,7 @@ const modes: Readonly<Record<Mode, readonly [run: () => Promise<boolean>, names:
   rollout: [rollouts, namesOf(allBoards)],
   ledger: [ledgers, namesOf(sharedBoards)],
   steps: [deathsInSteps, namesOf(allBoards)],
+  trials: [allTrials, namesOf([...everyBoard, natsCluster, ...trials])],
   "steps-faults": [brokenSteps, namesOf([...allBoards, ...stepMutants])],
 }
 const mode = MODES.find((each) => positionals.includes(each))

@@ -11,7 +11,7 @@ import { bundled } from "../support/servers/bundle.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
 import { type Proxy, startProxy } from "../unit/plugins/nats/proxy.ts"
 import type { Fault } from "./faulty.ts"
-import { type Execution, type History, type Plan, recordsOf } from "./history.ts"
+import { type Execution, found, foundAll, type History, type Plan, recordsOf } from "./history.ts"
 
 export interface ChaosOptions {
   /** URL of the transport, with a short lease. */
@@ -45,10 +45,34 @@ export interface ChaosOptions {
   readonly leaseMs: number
   readonly workers?: number
   readonly concurrency?: number
+  /** Variables of the environment of each worker. */
+  readonly env?: Readonly<Record<string, string>>
+  /** A command that runs each worker, and ends with it. */
+  readonly prefix?: ReadonlyArray<string>
+  /** Whether the workers reach the broker through a proxy, which `cuts` and a trial can cut. Defaults to whether there are cuts. */
+  readonly wired?: boolean
+  /** What happens before the first strike. */
+  readonly trial?: (scene: Scene) => Promise<void>
   /** How long all jobs may take to end after the last kill, in milliseconds. Defaults to 60,000. */
   readonly restMs?: number
   readonly fault?: Fault
   readonly say?: (line: string) => void
+}
+
+/** What a trial acts on. */
+export interface Scene {
+  readonly client: Client
+  readonly crew: Crew
+  /** The connections of the workers, where they are wired. */
+  readonly wire: Wire | undefined
+  /** Submits jobs, which are checked in the end. */
+  submit(plans: ReadonlyArray<Plan>): Promise<void>
+  /** Resolves as soon as each job runs, whether or not its record says so. Rejects at the deadline, in milliseconds. */
+  running(plans: ReadonlyArray<Plan>, deadline?: number): Promise<void>
+  /** Resolves when each job runs, and its record says so. */
+  begun(plans: ReadonlyArray<Plan>): Promise<void>
+  /** Notes that the workers may have lost what they held, as after an outage. */
+  noteOutage(): void
 }
 
 /** Longest time between the submission of a part of the jobs and its strike, in milliseconds. The time is random. */
@@ -60,7 +84,8 @@ const REPLACE_EVERY = 5
 /** Deliveries that a worker holds for each of its slots: the worker's default. */
 const PREFETCH = 4
 
-const WORKER = fileURLToPath(new URL("worker.ts", import.meta.url))
+/** The program of a worker. The first call bundles it, and blocks the thread for that long. */
+export const workerProgram = (): string => bundled(fileURLToPath(new URL("worker.ts", import.meta.url)))
 
 /** Longest line of jobs each of which waits for the one before. */
 const LONGEST_LINE = 20
@@ -133,8 +158,10 @@ const plansFor = ({ jobs, leaseMs, outages = 0 }: ChaosOptions): ReadonlyArray<P
 }
 
 const taskOf = (plan: Plan) => {
-  const { id, kind, failures, workMs, queue = "default", after = [] } = plan
+  const { id, kind, failures, workMs, queue = "default", after = [], steps, delay, expires } = plan
   switch (kind) {
+    case "steps":
+      return { task: "chaos.steps", id, queue, input: { steps, workMs } }
     case "errback":
       return { task: "chaos.fail", id, errbacks: [{ task: "chaos.heard" }] }
     case "chain":
@@ -147,14 +174,25 @@ const taskOf = (plan: Plan) => {
     case "deaf":
       return { task: `chaos.${kind}`, id, queue }
     default:
-      return { task: "chaos.step", id, queue, input: { failures, ...(workMs === undefined ? {} : { workMs }) } }
+      return {
+        task: "chaos.step",
+        id,
+        queue,
+        input: { failures, ...(workMs === undefined ? {} : { workMs }) },
+        ...(delay === undefined ? {} : { delay }),
+        ...(expires === undefined ? {} : { expires }),
+      }
   }
 }
 
 /** Longest start of a worker, in milliseconds. It may start in an outage, of 40 seconds on a cluster, with an election after it. */
 const READY_MS = 90_000
 
-class Crew {
+/** Characters of a worker's output that tell why it ended. */
+const LAST_WORDS = 400
+
+/** The workers of a run. */
+export class Crew {
   readonly #options: ChaosOptions
   /** URL of the transport for the workers. */
   readonly #url: string
@@ -162,6 +200,8 @@ class Crew {
   readonly workers: Array<Spawned> = []
   /** The workers that serve the queue of handlers that ignore their signal. */
   readonly #trapped = new Set<Spawned>()
+  /** The last words of workers that ended by themselves. */
+  readonly ended: Array<string> = []
   #dismissed = false
 
   constructor(options: ChaosOptions, url: string) {
@@ -170,18 +210,15 @@ class Crew {
   }
 
   async hire(queue = "default"): Promise<Spawned> {
-    const { folder, fault } = this.#options
+    const { folder, fault, prefix, env } = this.#options
     const concurrency = queue === TRAPS ? 1 : (this.#options.concurrency ?? 8)
     const ledger = `${folder}/ledger-${this.#ledgers.length}`
     this.#ledgers.push(ledger)
-    const worker = spawnScript(bundled(WORKER), [
-      this.#url,
-      ledger,
-      `${concurrency}`,
-      `${lostCapOf(this.#options)}`,
-      queue,
-      ...(fault === undefined ? [] : [fault]),
-    ])
+    const args = [this.#url, ledger, `${concurrency}`, `${lostCapOf(this.#options)}`, queue]
+    const worker = spawnScript(workerProgram(), [...args, ...(fault === undefined ? [] : [fault])], {
+      ...(prefix === undefined ? {} : { prefix }),
+      ...(env === undefined ? {} : { env }),
+    })
     this.workers.push(worker)
     if (queue === TRAPS) this.#trapped.add(worker)
     void worker.exited.then(() => this.#ended(worker))
@@ -198,6 +235,8 @@ class Crew {
   #ended(worker: Spawned): void {
     const at = this.workers.indexOf(worker)
     if (this.#dismissed || at < 0) return
+    const { poison = 0, stuck = 0 } = this.#options
+    if (poison + stuck === 0) this.ended.push(worker.output.trim().slice(-LAST_WORDS))
     this.workers.splice(at, 1)
     void this.#hireInsteadOf(worker)
   }
@@ -209,29 +248,29 @@ class Crew {
     if (worker === undefined) return
     if (number % 5 !== 2 && number % 5 !== 4) {
       this.workers.splice(at, 1)
-      worker.kill("SIGKILL")
+      worker.killGroup("SIGKILL")
       await worker.exited
       await this.#hireInsteadOf(worker)
     } else {
-      worker.kill("SIGSTOP")
+      worker.killGroup("SIGSTOP")
       await sleep(this.#options.leaseMs * 1.5)
-      worker.kill("SIGCONT")
+      worker.killGroup("SIGCONT")
     }
   }
 
   /** Freezes all workers at once. */
   async freeze(ms: number): Promise<void> {
     const frozen = [...this.workers]
-    for (const worker of frozen) worker.kill("SIGSTOP")
+    for (const worker of frozen) worker.killGroup("SIGSTOP")
     await sleep(ms)
-    for (const worker of frozen) worker.kill("SIGCONT")
+    for (const worker of frozen) worker.killGroup("SIGCONT")
   }
 
   /** A rolling restart: the oldest worker stops softly, and a new one replaces it. It does not count as a kill. */
   async replace(): Promise<void> {
     const worker = this.workers.shift()
     if (worker === undefined) return
-    worker.kill("SIGTERM")
+    worker.killGroup("SIGTERM")
     await worker.exited
     await this.#hireInsteadOf(worker)
   }
@@ -256,7 +295,7 @@ class Crew {
 }
 
 /** A proxy between the workers and their broker. It can cut their connections while all processes live. */
-class Wire implements AsyncDisposable {
+export class Wire implements AsyncDisposable {
   readonly #proxy: Proxy
   /** URL of the transport through the proxy. */
   readonly url: string
@@ -280,6 +319,13 @@ class Wire implements AsyncDisposable {
     await this.#proxy.heal()
   }
 
+  /** Loses every packet: the connections stay open. */
+  async freeze(ms: number): Promise<void> {
+    this.#proxy.freeze()
+    await sleep(ms)
+    this.#proxy.thaw()
+  }
+
   [Symbol.asyncDispose](): Promise<void> {
     return this.#proxy.stop()
   }
@@ -292,7 +338,7 @@ const isTurn = (strike: number, strikes: number, times: number): boolean =>
 export const runChaos = async (options: ChaosOptions): Promise<History> => {
   const { kills, cuts = 0, outages = 0, poison = 0, stuck = 0, workers = 4, leaseMs, say = () => undefined } = options
   const [shortest, longest] = options.outageMs ?? [1.2 * leaseMs, 3.2 * leaseMs]
-  await using wire = cuts > 0 ? await Wire.to(options.url) : undefined
+  await using wire = (options.wired ?? cuts > 0) ? await Wire.to(options.url) : undefined
   await using client = await connect(options.url)
   const watching = new AbortController()
   const outcomes: Array<History["outcomes"][number]> = []
@@ -304,18 +350,40 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     watching.signal,
   )
   const crew = new Crew(options, wire?.url ?? options.url)
-  const plans = [...poisonPlans(poison), ...spread(plansFor(options), stuckPlans(stuck))]
+  const strikes = [...poisonPlans(poison), ...spread(plansFor(options), stuckPlans(stuck))]
+  const plans: Array<Plan> = []
   const accepted = new Set<string>()
   let away = 0
+  const submit = async (batch: ReadonlyArray<Plan>): Promise<void> => {
+    plans.push(...batch)
+    for (const id of await submitted(client, batch)) accepted.add(id)
+  }
+  const running = async (batch: ReadonlyArray<Plan>, deadline = 60_000): Promise<void> => {
+    const haveBegun = () => {
+      const ran = new Set(crew.executions.map(({ id }) => id))
+      return batch.every(({ id }) => ran.has(id))
+    }
+    await eventually(haveBegun, { deadline, every: 3, message: "the jobs run" })
+  }
+  const begun = async (batch: ReadonlyArray<Plan>): Promise<void> => {
+    await running(batch)
+    await eventually(
+      async () => {
+        const views = await Promise.all(batch.map(({ id }) => found(client, id)))
+        return views.every((view) => view?.state === "started")
+      },
+      { every: 50, message: "the jobs begin" },
+    )
+  }
   try {
     await Promise.all(Array.from({ length: workers }, () => crew.hire()))
     if (stuck > 1) await crew.hire(TRAPS)
     // A part of the jobs is submitted before each strike, so that every strike hits running jobs.
-    const part = Math.ceil(plans.length / Math.max(1, kills))
+    await options.trial?.({ client, crew, wire, submit, running, begun, noteOutage: () => away++ })
+    const part = Math.ceil(strikes.length / Math.max(1, kills))
     const { restartBroker, brokerRestarts = 0 } = options
-    for (let from = 0, struck = 0; from < plans.length; from += part) {
-      const batch = plans.slice(from, from + part)
-      for (const id of await submitted(client, batch)) accepted.add(id)
+    for (let from = 0, struck = 0; from < strikes.length; from += part) {
+      await submit(strikes.slice(from, from + part))
       if (struck++ >= kills) continue
       if (restartBroker !== undefined && isTurn(struck, kills, brokerRestarts)) {
         await restartBroker()
@@ -340,6 +408,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     const leaked = await leakedBy(client)
     return {
       leaked,
+      ended: crew.ended,
       plans,
       accepted,
       executions: crew.executions,
@@ -406,11 +475,7 @@ const restOf = async (client: Client, plans: ReadonlyArray<Plan>, deadline: numb
   const open = new Set(plans.map((plan) => plan.id))
   await eventually(
     async () => {
-      for (const id of open) {
-        const view = await client
-          .job(id)
-          .find()
-          .catch(() => undefined)
+      for await (const [id, view] of foundAll(client, [...open])) {
         if (view === undefined || !isTerminal(view.state)) return false
         open.delete(id)
       }

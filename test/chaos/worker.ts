@@ -15,8 +15,8 @@ const [transport = "", ledger = "", concurrency = "8", lostCap = "1000", queue =
 /** Hard limit of the handlers that block or ignore their signal, in seconds. */
 const TRAP_LIMIT = 0.5
 
-const note = (id: string, task: string, retries: number) =>
-  appendFileSync(ledger, `${JSON.stringify({ id, task, retries, pid: process.pid })}\n`)
+const note = (id: string, task: string, retries: number, step?: string) =>
+  appendFileSync(ledger, `${JSON.stringify({ id, task, retries, pid: process.pid, step })}\n`)
 
 const work = (ms = 5 + Math.random() * 30) => new Promise<void>((resolve) => setTimeout(resolve, ms))
 
@@ -32,6 +32,15 @@ const chaos = actor("chaos", {
         if (job.retries < failures) throw new Error(`attempt ${job.retries + 1} of ${failures + 1} fails`)
         return job.retries
       },
+    },
+    /** Does its work in durable steps, one after the other. */
+    steps: async ({ steps, workMs }: { steps: number; workMs: number }, job) => {
+      for (let at = 0; at < steps; at++) {
+        await job.step(`${at}`, async () => {
+          note(job.id, "steps", job.retries, `${at}`)
+          await work(workMs)
+        })
+      }
     },
     /** Fails in every attempt. */
     fail: async (_input: unknown, job) => {

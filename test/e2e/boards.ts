@@ -1,9 +1,10 @@
 /** The boards of the end-to-end tests, one for each transport that several processes can share. */
 import { setTimeout as sleep } from "node:timers/promises"
+import { fileURLToPath } from "node:url"
 import { generateId } from "../../runtime/id.ts"
 import { startNats } from "../support/servers/nats.ts"
 import { type PostgresServer, startPostgres } from "../support/servers/postgres.ts"
-import { temporaryFolder } from "../support/servers/process.ts"
+import { spawnScript, temporaryFolder } from "../support/servers/process.ts"
 import { startRabbitmq } from "../support/servers/rabbitmq.ts"
 import { startRedis } from "../support/servers/redis.ts"
 
@@ -19,6 +20,11 @@ export interface SharedBoard extends AsyncDisposable {
   restartBroker?(): Promise<void>
   /** Keeps the broker from answering for this many milliseconds; absent where there is none. */
   outage?(ms: number): Promise<void>
+  /**
+   * Kills the broker, of a cluster all servers, and starts it again after this many milliseconds. Without a broker another process
+   * locks the file. Absent where tests share the broker.
+   */
+  blackout?(ms: number): Promise<void>
 }
 
 export interface BoardKind {
@@ -38,11 +44,21 @@ export const scope = () => {
   }
 }
 
+const LOCK = fileURLToPath(new URL("lock.ts", import.meta.url))
+
 const sqlite: BoardKind = {
   name: "sqlite",
   open: async () => {
     const own = scope()
-    return { ...own, url: (lease = 30) => `sqlite:${own.folder}/board.db?lease=${lease}` }
+    const file = `${own.folder}/board.db`
+    const blackout = async (ms: number) => {
+      await using lock = spawnScript(LOCK, [file])
+      await lock.waitForLine(/^locked$/)
+      await sleep(ms)
+      lock.write("\n")
+      await lock.exited
+    }
+    return { ...own, url: (lease = 30) => `sqlite:${file}?lease=${lease}`, blackout }
   },
 }
 
@@ -64,14 +80,17 @@ const brokerBoard = (name: string, start: () => Promise<Broker>, isQueueOnly = f
   open: async () => {
     const own = scope()
     const broker = own.keep(await start())
+    const blackout = async (ms: number) => {
+      await broker.kill()
+      await sleep(ms)
+      await broker.restart()
+    }
     return {
       ...own,
       url: (lease = 30) =>
         `${broker.url}?lease=${lease}${isQueueOnly ? `&records=sqlite:${own.folder}/records.db` : ""}`,
-      restartBroker: async () => {
-        await broker.kill()
-        await broker.restart()
-      },
+      restartBroker: () => blackout(0),
+      blackout,
       outage: async (ms) => {
         if (broker.pause === undefined) await broker.kill()
         else broker.pause()

@@ -340,6 +340,7 @@ class Stage {
       executions: this.executions,
       outcomes: this.outcomes,
       leaked,
+      ended: [],
       kills: this.#budget.struck + (plan.stopAt === undefined ? 0 : 1),
       outages: 0,
       workers: plan.workers,

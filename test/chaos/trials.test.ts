@@ -1,0 +1,22 @@
+/** The short form of the trials; `npm run chaos -- trials` is the long one. */
+import { beforeAll, describe, expect, test } from "vitest"
+import { allBoards } from "../e2e/boards.ts"
+import { describe as told } from "./checker.ts"
+import { workerProgram } from "./run.ts"
+import { runTrial, SHORT, trials } from "./trials.ts"
+
+const SHORT_ONES = ["steps", "clock", "deletion"]
+
+// Before any trial has connected: its connection would not be served meanwhile.
+beforeAll(() => void workerProgram())
+
+// The boards run side by side, since each trial spends most of its time waiting.
+describe.concurrent.each(allBoards)("on $name", (kind) => {
+  for (const trial of trials.filter(({ name, boards }) => SHORT_ONES.includes(name) && boards.includes(kind.name))) {
+    test.sequential(trial.promise, { timeout: 300_000 }, async () => {
+      await using board = await kind.open()
+      const report = await runTrial(trial, board, SHORT)
+      expect(report.ok, told(report)).toBe(true)
+    })
+  }
+})
