@@ -1,7 +1,9 @@
 /** Routes about the service itself: queues, workers, actors, limits, health and metrics. */
 
 import * as Schema from "effect/Schema"
+import type { WorkerDescription } from "../cluster/directory.ts"
 import { CallboardError } from "../errors.ts"
+import type { JobRecord } from "../protocol/record.ts"
 import type { SeenWorker } from "../statistics/reading.ts"
 import { TransportError } from "../transport/mod.ts"
 import { VERSION } from "../version.ts"
@@ -20,7 +22,7 @@ import { type Route, route } from "./route.ts"
 import { ActorList, Health, Info, Me, QueueList, Readiness, WorkerList } from "./schema.ts"
 
 /** A worker that is gone, as it was last seen. */
-const goneWorker = (seen: SeenWorker): (typeof WorkerList.Type)["workers"][number] => {
+const goneWorker = (seen: SeenWorker, ran: ReadonlyArray<JobRecord>): (typeof WorkerList.Type)["workers"][number] => {
   const { worker, pid, host, startedAt, version, queues, concurrency, at, goodbye = false } = seen
   const lastSeen = new Date(at).toISOString()
   return {
@@ -33,8 +35,15 @@ const goneWorker = (seen: SeenWorker): (typeof WorkerList.Type)["workers"][numbe
     actors: [],
     concurrency,
     state: goodbye ? "stopped" : "lost",
-    running: [],
-    inFlight: 0,
+    running: ran.map(({ id }) => id),
+    jobs: ran.map(({ id, name, queue, attempt, startedAt: began = at }) => ({
+      id,
+      name,
+      queue,
+      attempt,
+      startedAt: new Date(began).toISOString(),
+    })),
+    inFlight: ran.length,
     processed: 0,
     failed: 0,
     startedAt,
@@ -81,16 +90,23 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     group: "Service",
     summary: "Workers that are alive",
     description:
-      "With `lost=15m` also those that were there in that time and are not any more, as they were last seen: `stopped` in order, or `lost`.",
+      "With `lost=15m` also those that were there in that time and are not any more, as they were last seen: `stopped` in order, or `lost`, with the jobs that it ran and no other worker runs since.",
     scope: "read",
     query: { lost: text(Schema.String.annotate({ description: "How far back, 24 hours at most: `15m`" })) },
     responses: [{ status: 200, description: "The workers", schema: WorkerList }],
     handle: async ({ context: { client }, query: { lost } }) => {
       const within = lost === undefined ? 0 : rangeOf("lost", lost)
+      const { statistics } = client
       const [alive, gone] = await withReadDeadline(
-        Promise.all([client.statistics.workers(), within === 0 ? [] : client.statistics.gone(within)]),
+        Promise.all([statistics.workers(), within === 0 ? [] : statistics.gone(within)]),
       )
-      return json<typeof WorkerList.Type>({ workers: [...alive, ...gone.map(goneWorker)] })
+      // The list of the living may be a second old.
+      const isThere = ({ name, startedAt }: WorkerDescription): boolean =>
+        !gone.some((each) => each.worker === name && each.startedAt === startedAt)
+      const ran = await withReadDeadline(statistics.ranOn(gone.filter(({ goodbye }) => goodbye !== true)))
+      return json<typeof WorkerList.Type>({
+        workers: [...alive.filter(isThere), ...gone.map((each) => goneWorker(each, ran.get(each) ?? []))],
+      })
     },
   }),
   route({

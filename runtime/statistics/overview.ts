@@ -5,6 +5,7 @@
 import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
 import { pauses } from "../cluster/pausing.ts"
 import type { Connection } from "../connection/connection.ts"
+import type { JobRecord } from "../protocol/record.ts"
 import type { State } from "../protocol/state.ts"
 import { postedAt, SCHEDULES } from "../schedules/entry.ts"
 import type { RecordPage } from "../transport/lift/transport.ts"
@@ -13,11 +14,14 @@ import { BEHIND_MS, type Facts, type Finding, findingsOf, verdictOf } from "./fi
 import { percentilesOf } from "./histogram.ts"
 import { queueStats } from "./queue-stats.ts"
 import { type QueueDetails, queueDetails, RATE_MINUTES } from "./queues.ts"
-import type { SeenWorker, Slot, SlotReader } from "./reading.ts"
+import { type SeenWorker, type Slot, SlotReader } from "./reading.ts"
 import { binsOf, type Grid, iso, wholeOf } from "./series.ts"
 import { MINUTE_MS } from "./tally.ts"
 
-/** Milliseconds without a write after which a worker counts as gone. */
+/**
+ * Milliseconds without a write after which a worker that is not alive is a finding. It is told as gone at once; but right
+ * after an outage of the transport living workers are not there for a moment, too.
+ */
 const GONE_MS = 25_000
 export const LOST_MS = 15 * MINUTE_MS
 
@@ -249,7 +253,37 @@ export class Overview {
   async gone(within: number = LOST_MS): Promise<ReadonlyArray<SeenWorker>> {
     const now = await this.now()
     const [{ slots }, alive] = await Promise.all([this.#reader.read(now - within, now, now), this.workers()])
-    return goneWorkers(slots, alive, now).filter(({ at }) => at > now - within)
+    const gone = goneWorkers(slots, alive, now, 0)
+    const isRecent = ({ at, goodbye }: SeenWorker): boolean => goodbye !== true && at >= now - GONE_MS
+    return (gone.some(isRecent) ? await this.#surelyGone(slots, now) : gone).filter(({ at }) => at > now - within)
+  }
+
+  /** The workers that are gone, by answers that are not used again: those may be of different moments. */
+  async #surelyGone(slots: ReadonlyArray<Slot>, now: number): Promise<ReadonlyArray<SeenWorker>> {
+    const { store } = this.#connection
+    // A worker that stops writes its goodbye before it leaves the list of the living.
+    const alive = await listWorkers(store)
+    const fresh = await new SlotReader(store).read(now - GONE_MS, now, now)
+    return goneWorkers([...slots, ...fresh.slots], alive, now, 0)
+  }
+
+  /** What lost workers ran, as far as that is known and nobody else runs it since: their started records, by worker. */
+  async ranOn(lost: ReadonlyArray<SeenWorker>): Promise<ReadonlyMap<SeenWorker, ReadonlyArray<JobRecord>>> {
+    if (lost.length === 0) return new Map()
+    const [{ records }, alive] = await Promise.all([
+      this.#connection.jobs.list({ states: ["started"], limit: MOST_LOOKED_AT }).catch(() => ({ records: [] })),
+      this.workers(),
+    ])
+    const began = ({ startedAt }: { readonly startedAt: string }, at: number): boolean => Date.parse(startedAt) <= at
+    const ran = new Map<SeenWorker, Array<JobRecord>>()
+    for (const record of records) {
+      const { worker, startedAt = 0 } = record
+      // One that was started again has the name of the lost one.
+      if (alive.some((each) => each.name === worker && began(each, startedAt))) continue
+      const on = lost.find((each) => each.worker === worker && began(each, startedAt))
+      if (on !== undefined) ran.set(on, [...(ran.get(on) ?? []), record])
+    }
+    return ran
   }
 
   /** The state now, and the numbers over the last `range` milliseconds. Fails with `TransportError`. */
@@ -274,6 +308,7 @@ export class Overview {
       this.#reader.depths(now - BEHIND_MS, now, now),
     ])
     const lost = gone.filter(({ goodbye }) => goodbye !== true)
+    const missed = lost.filter(({ at }) => at < now - GONE_MS)
     const grid = { from: now - range, step: range, points: 1 }
     const all = wholeOf([...binsOf(read.slots, grid, {}, () => "all").values()].flat())
     const facts: Facts = {
@@ -281,7 +316,7 @@ export class Overview {
       queues,
       samples: samples.filter(({ at }) => at >= now - BEHIND_MS),
       workers,
-      lost,
+      lost: missed,
       tasks: recent.byTask,
       minutes: Math.max(Math.round(recent.minutes), 1),
       perMinute: binsOf(read.slots, minutesUntil(now, Math.min(range, 60 * MINUTE_MS)), {}, ({ task }) => task),
@@ -331,11 +366,12 @@ const rateOf = (
   return { in: Math.round(came * 10) / 10, started: perMinute(all.started), ended: perMinute(all.ended) }
 }
 
-/** The workers that were alive and are not any more, as they were last seen, newest first. */
+/** The workers that were alive, have not written for `graceMs`, and are not alive any more, as they were last seen, newest first. */
 export const goneWorkers = (
   slots: ReadonlyArray<Slot>,
   alive: ReadonlyArray<Pick<WorkerDescription, "name" | "startedAt">>,
   now: number,
+  graceMs = GONE_MS,
 ): ReadonlyArray<SeenWorker> => {
   const living = new Set(alive.map(({ name, startedAt }) => JSON.stringify([name, startedAt])))
   const last = new Map<string, SeenWorker>()
@@ -347,7 +383,7 @@ export const goneWorkers = (
     }
   }
   return [...last.values()]
-    .filter(({ at, goodbye }) => goodbye === true || at < now - GONE_MS)
+    .filter(({ at, goodbye }) => goodbye === true || at < now - graceMs)
     .sort((a, b) => b.at - a.at)
 }
 

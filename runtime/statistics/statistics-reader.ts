@@ -3,6 +3,7 @@ import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import type { RecentAttempts } from "../jobs/commands/plan.ts"
+import type { JobRecord } from "../protocol/record.ts"
 import { type Cause, type CauseDetails, causesOf, detailsOf, type ErrorsQuery } from "./errors.ts"
 import { type CountedStates, goneWorkers, Overview, type Stats } from "./overview.ts"
 import type { QueueDetails } from "./queues.ts"
@@ -69,6 +70,11 @@ export class StatisticsReader {
    */
   gone(within: number): Promise<ReadonlyArray<SeenWorker>> {
     return this.#overview.gone(within)
+  }
+
+  /** What lost workers ran and no other worker runs since, by worker. Fails with `TransportError`. */
+  ranOn(lost: ReadonlyArray<SeenWorker>): Promise<ReadonlyMap<SeenWorker, ReadonlyArray<JobRecord>>> {
+    return this.#overview.ranOn(lost)
   }
 
   /** The tasks of a range. Fails with `CallboardError` `invalid-input`, and with `TransportError`. */

@@ -5,6 +5,7 @@
 import type { WorkerDescription } from "../cluster/directory.ts"
 import type { Connection } from "../connection/connection.ts"
 import type { RecentAttempts } from "../jobs/commands/plan.ts"
+import type { JobRecord } from "../protocol/record.ts"
 import type { CauseDetails, ErrorsQuery } from "./errors.ts"
 import type { CountedStates, Stats } from "./overview.ts"
 import type { QueueDetails } from "./queues.ts"
@@ -58,6 +59,11 @@ export class Statistics {
    */
   async gone(within: number): Promise<ReadonlyArray<SeenWorker>> {
     return (await this.#board()).gone(within)
+  }
+
+  /** What lost workers ran and no other worker runs since, by worker. Fails with `TransportError`. */
+  async ranOn(lost: ReadonlyArray<SeenWorker>): Promise<ReadonlyMap<SeenWorker, ReadonlyArray<JobRecord>>> {
+    return (await this.#board()).ranOn(lost)
   }
 
   /** The tasks of a range. Fails with `CallboardError` `invalid-input`, and with `TransportError`. */

@@ -3,6 +3,9 @@ import { actor } from "callboard"
 import { afterEach, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
 import { rateText } from "../../../../runtime/options/limit.ts"
+import { started } from "../../../../runtime/protocol/record.ts"
+import { SLOTS, slotName } from "../../../../runtime/statistics/entries.ts"
+import { SLOT_MS } from "../../../../runtime/statistics/tally.ts"
 import { start as startWorker } from "../../../support/services.ts"
 import { start, stopAll, work } from "./harness.ts"
 
@@ -40,6 +43,34 @@ test("a worker that is gone is told for as long as that is asked for", async () 
     const { status, body } = await ask("GET", `/v1/workers?lost=${lost}`)
     expect([lost, status, body.field]).toEqual([lost, 400, "lost"])
   }
+})
+
+test("a worker that was killed is told as lost as soon as its entry is over, with what it ran", async () => {
+  const { ask, service, submit } = await start({ actors: [] })
+  const { jobs, store } = service.client.connection
+  const { id } = (await submit({ task: "work.hold" })).body
+  const [delivery] = await jobs.take({ queues: ["default"], max: 1, wait: 0 }, AbortSignal.timeout(10_000))
+  const record = (await jobs.find(id))?.record
+  if (delivery === undefined || record === undefined) throw new Error("nothing was pulled")
+  const { token, fence } = delivery
+  const now = await store.now()
+  await jobs.report([{ token, record: started(record, { fence, worker: "w1", at: now - 1_000 }) }])
+  const startedAt = new Date(now - 60_000).toISOString()
+  const seen = { worker: "w1", id: "1", host: "here", pid: 1, startedAt, queues: ["default"], concurrency: 1 }
+  const slot = Math.floor(now / SLOT_MS)
+  // It has written what it counted a moment before.
+  await store.write([SLOTS.put(slotName(slot, "w1", "1"), { ...seen, since: now - 60_000, at: now - 100, cells: [] })])
+  expect((await ask("GET", "/v1/workers?lost=15m")).body.workers).toMatchObject([
+    {
+      name: "w1",
+      state: "lost",
+      running: [id],
+      jobs: [{ id, name: "work.hold", attempt: 1 }],
+      lost: { goodbye: false },
+    },
+  ])
+  // Whether it is to be worried about is not decided so soon: after an outage living workers are not there for a moment, too.
+  expect((await ask("GET", "/v1/stats")).body).toMatchObject({ workers: { alive: 0, lost: 1 }, findings: [] })
 })
 
 test("a queue says who paused it", async () => {
