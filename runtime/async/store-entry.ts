@@ -5,6 +5,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { Revision, Store, StoreOperation } from "../transport/store.ts"
+import { beforeTry, MOST_TRIES } from "./conflicts.ts"
 
 /** An entry as it was found. */
 export interface StoredEntry<A> {
@@ -20,12 +21,6 @@ export interface ChangeOptions {
   /** Assume at first that there is no entry: saves the round trip of reading it where that is likely. */
   readonly assumeAbsent?: boolean
 }
-
-/**
- * How often a change is tried. Several processes may change an entry at once; so many conflicts in a row are no
- * coincidence.
- */
-const TRIES = 10
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder()
@@ -97,7 +92,7 @@ export class StoreEntry<A> {
   /**
    * Changes an entry by compare-and-set. `to` gets the entry as it was found and returns the change; after a conflict it
    * is called again with the newer entry. Resolves with the last change, or with `conflict` where other processes changed
-   * the entry ten times in a row. Fails as the store does, and with whatever `to` throws.
+   * the entry thirty times in a row. Fails as the store does, and with whatever `to` throws.
    */
   async change<C extends EntryChange<A>>(
     store: Store,
@@ -105,7 +100,8 @@ export class StoreEntry<A> {
     to: (found: StoredEntry<A> | undefined) => C,
     { assumeAbsent = false }: ChangeOptions = {},
   ): Promise<C | "conflict"> {
-    for (let tried = 0; tried < TRIES; tried++) {
+    for (let tried = 0; tried < MOST_TRIES; tried++) {
+      await beforeTry(tried)
       const found = tried === 0 && assumeAbsent ? undefined : await this.get(store, name)
       const change = to(found)
       if (change === "keep") return change

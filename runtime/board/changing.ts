@@ -1,13 +1,11 @@
 /** Changes a job of the board by compare-and-set, as a rule decides. */
 import * as Result from "effect/Result"
+import { beforeTry, MOST_TRIES } from "../async/conflicts.ts"
 import { CallboardError } from "../errors.ts"
 import type { BoardRecord, BoardRefusal } from "../protocol/board.ts"
 import type { BoardEntries, Known } from "./entries.ts"
 import { accepted } from "./failure.ts"
 import type { KnownJob } from "./handles.ts"
-
-/** How often an operation is tried while other processes change the same job first. */
-export const TRIES = 20
 
 /**
  * What a rule decides: the new entry (`null` removes it, `undefined` leaves it as it is), and the record that goes into
@@ -45,7 +43,9 @@ export const change = async <A>(
 }> => {
   let known = held?.known
   let isFresh = false
-  for (let tries = 0; tries < TRIES; tries++) {
+  for (let tries = 0; tries < MOST_TRIES; tries++) {
+    // Of two tries the first may go by an entry that was old.
+    if (tries > 1) await beforeTry(tries)
     if (known === undefined && !isFresh) {
       known = await entries.job(id)
       isFresh = true

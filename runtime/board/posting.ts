@@ -1,8 +1,8 @@
 /** Posts jobs to a board. */
+import { MOST_TRIES } from "../async/conflicts.ts"
 import { asTransportError, CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { BOARD_RESERVE_BYTES, type BoardRecord, boardJobId, parsePriority, posted } from "../protocol/board.ts"
-import { TRIES } from "./changing.ts"
 import type { BoardEntries, Known } from "./entries.ts"
 import { accepted } from "./failure.ts"
 import type { BoardJob } from "./job.ts"
@@ -30,7 +30,7 @@ export const post = async (session: Session, { content, length }: Posting): Prom
   const { entries, connection, candidates, notifications, board } = session
   const now = await entries.now()
   checkSize(entries, content, length, connection.transport.capabilities.maxRecord)
-  for (let tries = 0; tries < TRIES; tries++) {
+  for (let tries = 0; tries < MOST_TRIES; tries++) {
     const stored = await store(session, content, now)
     if (stored === undefined) continue
     candidates.posted(stored)

@@ -1,5 +1,6 @@
 /** What a client does with schedules: make, list, change, pause, resume, run now, delete. */
 import { isDeepStrictEqual } from "node:util"
+import { beforeTry, MOST_TRIES } from "../async/conflicts.ts"
 import { CallboardError } from "../errors.ts"
 import { wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
@@ -44,9 +45,6 @@ export interface SchedulesOptions extends PostingParts {
   /** Checks a submission as if it were submitted now. Fails with `CallboardError`, naming the field. */
   readonly check: (submission: ReturnType<typeof submissionOf>, context: ScheduleContext) => Promise<void>
 }
-
-/** How often a change is tried again after another process has changed the entry in between. */
-const TRIES = 10
 
 /** The schedules of a board. A schedule that does not exist fails with `not-found`. */
 export class Schedules {
@@ -142,7 +140,8 @@ export class Schedules {
 
   /** Posts the task of a schedule now, also while it is paused; resolves with the id of the job. */
   async run(name: string): Promise<{ readonly id: string }> {
-    for (let tried = 0; tried < TRIES; tried++) {
+    for (let tried = 0; tried < MOST_TRIES; tried++) {
+      await beforeTry(tried)
       const now = await this.#options.connection.store.now()
       const held = await this.#held(name)
       const entry = await publish(this.#options, held.entry, true)
@@ -170,7 +169,8 @@ export class Schedules {
   /** Deletes a schedule. What it has posted goes on. */
   async delete(name: string): Promise<void> {
     const { store } = this.#options.connection
-    for (let tried = 0; tried < TRIES; tried++) {
+    for (let tried = 0; tried < MOST_TRIES; tried++) {
+      await beforeTry(tried)
       const { entry, revision } = await this.#held(name)
       // A posting in the entry was accepted, and its job is promised.
       await publish(this.#options, entry, true)
@@ -194,7 +194,8 @@ export class Schedules {
     name: string,
     to: (entry: ScheduleEntry, now: number) => ScheduleEntry | Promise<ScheduleEntry>,
   ): Promise<ScheduleView> {
-    for (let tried = 0; tried < TRIES; tried++) {
+    for (let tried = 0; tried < MOST_TRIES; tried++) {
+      await beforeTry(tried)
       const { entry, revision } = await this.#held(name)
       const changed = await to(entry, await this.#options.connection.store.now())
       if (changed === entry) return scheduleView(name, entry)

@@ -2,6 +2,7 @@
  * Changes the record of a job from outside of a worker, by compare-and-set, with another try after each conflict; or the
  * records of many jobs, so many of a query per call, so that a call is bounded.
  */
+import { beforeTry, MOST_TRIES } from "../../async/conflicts.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
@@ -18,16 +19,14 @@ export interface NamedJobs extends Pick<RecordQuery, "dead" | "until"> {
   readonly ids: ReadonlyArray<string>
 }
 
-/** Most tries. A worker or another client may change the record at the same time, but hardly this often in a row. */
-const TRIES = 10
-
 /** Resolves with the record after the change. `change` returns `undefined` where the record needs none. */
 export const decide = async (
   connection: Connection,
   id: string,
   change: (found: Found) => Omit<Decision, "id" | "expect"> | undefined,
 ): Promise<JobRecord> => {
-  for (let tried = 0; tried < TRIES; tried++) {
+  for (let tried = 0; tried < MOST_TRIES; tried++) {
+    await beforeTry(tried)
     const found = await findRecord(connection, id)
     const wanted = change(found)
     if (wanted === undefined) return found.record

@@ -6,6 +6,7 @@
  * part, by compare-and-set; the one that completes a part looks at the others, and where all are complete it releases the body by
  * a compare-and-set on its record. What a process that dies has not done is found by the sweep, from the members' own records.
  */
+import { beforeTry, MOST_TRIES } from "../../async/conflicts.ts"
 import type { Connection } from "../../connection/connection.ts"
 import {
   type ChordPart,
@@ -39,10 +40,6 @@ const partKeyOf = (body: string, at: number): string => partKey(body, Math.floor
 
 /** Entries that are written, or read, at a time. */
 const AT_A_TIME = 20
-/** Most tries. Several processes write one part at the same time, but hardly this many in a row. */
-const TRIES = 30
-/** Longest random wait before another try, times its number: so processes that met do not meet again. */
-const BACKOFF_MS = 4
 
 /** A chord that may be open. */
 export interface Chord {
@@ -133,8 +130,8 @@ const changePart = async (
   key: string,
   change: (part: ChordPart) => ChordPart | undefined,
 ): Promise<ChordPart | undefined> => {
-  for (let tried = 0; tried < TRIES; tried++) {
-    if (tried > 0) await new Promise((resolve) => setTimeout(resolve, Math.random() * tried * BACKOFF_MS))
+  for (let tried = 0; tried < MOST_TRIES; tried++) {
+    await beforeTry(tried)
     const [entry] = await store.get([key])
     const part = entry && decodePart(entry.value)
     if (entry === undefined || part === undefined) return undefined
@@ -200,7 +197,8 @@ export const settleChord = async (
 ): Promise<JobRecord | undefined> => {
   /** The first time that the transport refuses it, the body fails; the second time without its errbacks. */
   const refusals: Array<TransportError> = []
-  for (let tried = 0; tried < TRIES; tried++) {
+  for (let tried = 0; tried < MOST_TRIES; tried++) {
+    await beforeTry(tried)
     const found = await connection.jobs.find(chord.body)
     // Its body is being submitted this moment, or has started, or ended before its members.
     if (found?.record.state !== "deferred" || !found.record.chord?.waiting) return undefined

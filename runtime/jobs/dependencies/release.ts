@@ -2,6 +2,7 @@
  * Releases the dependents of ended jobs, found by their edges, a page at a time. Each is moved on by compare-and-set, by
  * what is known about its parents: released, or failed where it can never start.
  */
+import { beforeTry, MOST_TRIES } from "../../async/conflicts.ts"
 import type { Connection } from "../../connection/connection.ts"
 import type { MemberEnd } from "../../protocol/chord.ts"
 import { advance, type ParentOutcome, parentOutcomeOf } from "../../protocol/dependencies.ts"
@@ -117,10 +118,6 @@ export const waitingFor = async function* ({ store, jobs }: Connection, parent: 
   }
 }
 
-/** Most tries. Several parents of one job may end at the same time, but hardly this many in a row. */
-const TRIES = 10
-/** Longest random wait before the second try on, times its number, so that processes that met do not meet again. */
-const BACKOFF_MS = 10
 /** Records, with their tasks, that are in memory at a time. */
 const MOVED_AT_A_TIME = 64
 
@@ -153,8 +150,9 @@ const progress = async (
   for (let from = 0; from < all.length; from += MOVED_AT_A_TIME) {
     let pending = all.slice(from, from + MOVED_AT_A_TIME)
     for (let tried = 0; pending.length > 0; tried++) {
-      if (tried === TRIES) throw new TransportError("unavailable", "jobs that wait for others change too fast")
-      if (tried > 1) await new Promise((resolve) => setTimeout(resolve, Math.random() * tried * BACKOFF_MS))
+      if (tried === MOST_TRIES) throw new TransportError("unavailable", "jobs that wait for others change too fast")
+      // A second try is made at once: a refusal is answered by it as well.
+      if (tried > 1) await beforeTry(tried)
       const moved = await move(connection, pending)
       failed.push(...moved.failed)
       error ??= moved.error

@@ -3,6 +3,7 @@
  * with their errbacks published. Several workers may find the same job; the first one records it.
  */
 
+import { beforeTry, MOST_TRIES } from "../../async/conflicts.ts"
 import { allEntries } from "../../async/store-entry.ts"
 import { HEARTBEAT_MS, listWorkers, WORKERS } from "../../cluster/directory.ts"
 import type { Connection } from "../../connection/connection.ts"
@@ -13,6 +14,7 @@ import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Decision, Found } from "../../transport/lift/transport.ts"
+import { TransportError } from "../../transport/mod.ts"
 import type { Entry } from "../../transport/store.ts"
 import { EARLY_LISTS, type EarlyAcks, type EarlyList } from "../settlement/early-acks.ts"
 
@@ -27,11 +29,6 @@ export interface LostJobsOptions {
   /** Called with each job that was failed here. */
   readonly onLost: (record: JobRecord) => void
 }
-
-/**
- * Attempts to write a record: another process may change the same job at the same time, but not this often by chance.
- */
-const TRIES = 10
 
 /** A worker counts as dead when it was not registered for this long after its entry expired, in two looks at least. */
 const GRACE_MS = 3 * HEARTBEAT_MS
@@ -110,7 +107,8 @@ export class LostJobs {
 
   async #end(id: string, fence: string): Promise<void> {
     const { connection, onLost } = this.#options
-    for (let tried = 0; tried < TRIES; tried++) {
+    for (let tried = 0; tried < MOST_TRIES; tried++) {
+      await beforeTry(tried)
       const found = await connection.jobs.find(id)
       if (found === undefined) return
       const { record, revision } = found
@@ -127,6 +125,8 @@ export class LostJobs {
       onLost(change.record)
       return
     }
+    // The list of its job stays, so that the next round tries again.
+    throw new TransportError("unavailable", `job ${id} changes too fast`)
   }
 
   #failed(record: JobRecord, now: number): Pick<Decision, "record" | "post"> {
