@@ -10,6 +10,7 @@ import { milliseconds } from "../options/duration.ts"
 import { isName } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { checkQueueName } from "../protocol/name.ts"
+import { untilHeard } from "../transport/lift/watch-store.ts"
 import type { Store } from "../transport/store.ts"
 
 /** Value of the entry: since when the queue is paused or the worker suspended, as an ISO time, and the name of the token that did it. */
@@ -37,9 +38,10 @@ const checkedQueue = (queue: string): string => {
   return queue
 }
 
-/** Pauses a queue, which need not exist yet; `by` is shown as the name of what paused it. Fails with `invalid-input` where the name is no name of a queue. */
+/** Pauses a queue, which need not exist yet, and resolves once workers know it; `by` is shown as the name of what paused it. Fails with `invalid-input` where the name is no name of a queue. */
 export const pauseQueue = async (store: Store, queue: string, by?: string): Promise<void> => {
   await store.write([PAUSES.put(checkedQueue(queue), await since(store, by))])
+  await untilHeard(store)
 }
 
 export const resumeQueue = async (store: Store, queue: string): Promise<void> => {
@@ -86,6 +88,7 @@ export const suspendWorkers = async (
   if (ttlMs !== undefined && ttlMs < 1_000) refuseInput("ttl", "must be 1 second at least")
   const name = worker === undefined ? EVERY_WORKER : checkedWorker(worker)
   await store.write([SUSPENSIONS.put(name, await since(store), ttlMs)])
+  await untilHeard(store)
 }
 
 /** Ends the suspension of one worker; without a name it ends all suspensions. */

@@ -16,6 +16,7 @@ import { didYouMean, refuseInput } from "../options/refuse.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
 import { formatTime } from "../protocol/time.ts"
+import { untilHeard } from "../transport/lift/watch-store.ts"
 import type { Store } from "../transport/store.ts"
 
 /** A revocation as it is stored and shown. */
@@ -82,7 +83,7 @@ export const parseRevoke = (value: unknown): RevokeOptions => {
 }
 
 /**
- * Stores a revocation, which holds from now on. Fails with `invalid-input`, naming the field, and with `unsupported` when
+ * Stores a revocation, which holds from now on, and resolves once workers know it. Fails with `invalid-input`, naming the field, and with `unsupported` when
  * there are a thousand revocations already.
  */
 export const revoke = async (store: Store, options: RevokeOptions): Promise<Revocation> => {
@@ -101,6 +102,7 @@ export const revoke = async (store: Store, options: RevokeOptions): Promise<Revo
     throw new CallboardError("unsupported", `there are ${MOST_REVOCATIONS} revocations already: lift some of them`)
   }
   await store.write([REVOCATIONS.put(revocation.id, revocation, ms)])
+  await untilHeard(store)
   return revocation
 }
 

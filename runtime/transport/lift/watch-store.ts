@@ -4,6 +4,14 @@ import type { Entry, Revision, Store } from "../store.ts"
 const LOOK_MS = 1_000
 const PAGE = 1_000
 
+/** How long it takes until each process that watches a store without `watch` has surely listed it anew. */
+const HEARD_MS = LOOK_MS + 500
+
+/** Resolves once the processes that watch a store, and can reach it, have heard of what was written before. */
+export const untilHeard = async ({ watch }: Pick<Store, "watch">): Promise<void> => {
+  if (watch === undefined) await new Promise((resolve) => setTimeout(resolve, HEARD_MS))
+}
+
 const listAll = async (store: Store, prefix: string): Promise<ReadonlyArray<Entry>> => {
   const entries: Array<Entry> = []
   let after: string | undefined

@@ -1,4 +1,5 @@
 /** Promises of the postgres transport beyond those of all transports, which `kit.test.ts` tests. Against a real server. */
+import { actor, connect } from "callboard"
 import pg from "pg"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
 import { SETTINGS } from "../../../../plugins/postgres/link.ts"
@@ -8,6 +9,7 @@ import type { Posting } from "../../../../runtime/transport/driver.ts"
 import { type ConnectOptions, clientLibrary, TransportError } from "../../../../runtime/transport/mod.ts"
 import { type PostgresServer, startPostgres } from "../../../support/servers/postgres.ts"
 import { eventually } from "../../../support/servers/process.ts"
+import { start } from "../../../support/services.ts"
 import { workBoard } from "../../../support/work-board.ts"
 import { growing, QUERIES, readsOf } from "../bounded-lists.ts"
 import { startProxy } from "../nats/proxy.ts"
@@ -51,6 +53,29 @@ const refusal = async (url: URL, namespace: string): Promise<unknown> => {
 }
 
 test("a job board is worked", () => workBoard(`${server.url}?ns=boards`))
+
+test("pauses and revocations are in force when they resolve, and nothing runs of a queue that was deleted", async () => {
+  const transport = `${server.url}?ns=in_force`
+  const ran: Array<string> = []
+  const note = actor("note", { methods: { run: (name: string) => void ran.push(name) } })
+  await start([note], { transport, queues: ["default", "q"] })
+  await using client = await connect(transport)
+  const result = async (name: string) => (await client.submit("note", { args: [name] })).result({ timeout: 10 })
+  for (const name of ["a", "b"]) {
+    await client.revoke({ header: "tenant", values: [name], ttl: "1 hour" })
+    const job = await client.submit("note", { args: ["revoked"], headers: { tenant: name } })
+    expect(await job.outcome({ timeout: 10 })).toMatchObject({ state: "cancelled" })
+  }
+  await client.pause("q")
+  await client.submitMany(Array.from({ length: 40 }, () => ({ task: "note", args: ["deleted"], queue: "q" })))
+  await result("later")
+  expect(await client.deleteQueue("q", { budget: 0 })).toEqual({ purged: 32, partial: { done: 32, left: 8 } })
+  await result("in between")
+  expect(await client.paused()).toEqual(["q"])
+  expect(await client.deleteQueue("q")).toBe(8)
+  await result("last")
+  expect(ran).toEqual(["later", "in between", "last"])
+})
 
 test("a wrong password is refused as unauthorized", async () => {
   const url = through(server.port)
