@@ -5,7 +5,7 @@
  * pass, no worker can know.
  */
 const PASSING_REASONS = ["rate-limit", "concurrency-limit", "tenant-limit", "suspect"] as const
-export const DEFERRAL_REASONS = ["unknown-actor", "actor-unhealthy", ...PASSING_REASONS] as const
+export const DEFERRAL_REASONS = ["unknown-actor", "unsupported", "actor-unhealthy", ...PASSING_REASONS] as const
 
 /** A task may come this much later than its deferral says, in milliseconds. */
 export const LATE_MS = 3_000

@@ -64,6 +64,8 @@ export const WorkerDescription = Schema.Struct({
   actors: Schema.Array(Schema.String),
   /** Their methods, each as one name with its actor: `orders.total`. */
   methods: Schema.optionalKey(Schema.Array(Schema.String)),
+  /** Fields of the header `callboard` that it understands, of those that a worker must not pass over. */
+  understands: Schema.optionalKey(Schema.Array(Schema.String)),
   concurrency: Schema.Int,
   state: Schema.Literals(["starting", "idle", "busy", "suspended", "blocked", "stuck", "stopping"]),
   /** Set while a handler blocks its thread: since when, and the id of the job where it is known whose handler it is. */

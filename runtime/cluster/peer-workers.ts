@@ -41,16 +41,17 @@ export class PeerWorkers {
   }
 
   /**
-   * Whether another living worker takes tasks of this queue and serves this one. Never rejects: as long as the list of
-   * workers cannot be had it may be so.
+   * Whether another living worker takes tasks of this queue and serves this one, and understands `field` of its header. Never
+   * rejects: as long as the list of workers cannot be had it may be so.
    */
-  async serve(queue: string, { task, meth }: Pick<Task, "task" | "meth">): Promise<boolean> {
+  async serve(queue: string, { task, meth }: Pick<Task, "task" | "meth">, field?: string): Promise<boolean> {
     if (!this.#options.isComplete()) return true
     const others = await this.#others().catch(() => undefined)
     if (others === undefined) return true
     return others.some((worker) => {
-      const { state, queues, actors } = worker
+      const { state, queues, actors, understands = [] } = worker
       if (state === "stopping" || !queues.includes(queue)) return false
+      if (field !== undefined && !understands.includes(field)) return false
       return serves(
         worker,
         resolveName(task, meth, (name) => actors.includes(name), this.#options.taskNames),

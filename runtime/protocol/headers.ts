@@ -18,6 +18,7 @@ export {
   MOST_FROM,
   MOST_MEMBERS,
   MOST_PARENTS,
+  notUnderstoodIn,
   OWN_HEADER,
   type OwnHeaders,
   type RepeatHeader,

@@ -67,8 +67,6 @@ export interface AddressedTask {
   readonly due?: number
   /** The task must start before this time, in milliseconds since the epoch. */
   readonly expires?: number
-  /** Tasks with the same key run one at a time, in order of submission. */
-  readonly key?: string
   readonly message: Message
 }
 

@@ -88,8 +88,10 @@ const MOST_RUNS = 2 ** 31
 
 const MILLISECONDS = "must be milliseconds, of a hundred years at most"
 
-/** The `callboard` header. */
-export interface OwnHeaders {
+/** The fields of the `callboard` header. */
+interface OwnFields {
+  /** Names of the fields that a worker must understand, or else give the task back. */
+  readonly must?: ReadonlyArray<string>
   readonly run?: number
   /** See `AddressedTask.hops`. */
   readonly hops?: number
@@ -99,7 +101,10 @@ export interface OwnHeaders {
    */
   readonly from?: ReadonlyArray<number>
   readonly front?: boolean
+  /** Tasks with the same key run one at a time. Not supported by this version. */
   readonly key?: string
+  /** The key that the task reads beside the one that runs. Not supported by this version. */
+  readonly peek?: string
   /** Milliseconds since the epoch. */
   readonly submittedAt?: number
   /** How long to keep the record of a success, in milliseconds. Negative: for ever. */
@@ -129,6 +134,13 @@ export interface OwnHeaders {
   readonly link?: true
 }
 
+/** The `callboard` header. A field that this version does not know travels on unchanged. */
+export interface OwnHeaders extends OwnFields {
+  readonly [other: string]: unknown
+}
+
+type MutableOwn = { -readonly [Field in keyof OwnFields]: OwnFields[Field] }
+
 const EMPTY: OwnHeaders = Object.freeze({})
 
 const isCount = (value: unknown, least: number): value is number =>
@@ -142,115 +154,6 @@ const isDuration = (value: unknown): value is number => isFiniteNumber(value) &&
 const isTimeToLive = (value: unknown): value is number => isFiniteNumber(value) && value <= MAX_DURATION_MS
 
 const ownProblem = (field: string, why: string): HeaderProblem => new HeaderProblem(`${OWN_HEADER}.${field}`, why)
-
-/**
- * Parses the value of the `callboard` header. Fields of a later version are ignored; they stay in the headers, which travel
- * on unchanged.
- */
-export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
-  if (value === undefined || value === null) return EMPTY
-  if (!isMap(value)) return new HeaderProblem(OWN_HEADER, `must be a map, not ${describe(value)}`)
-  const own: { -readonly [Field in keyof OwnHeaders]: OwnHeaders[Field] } = {}
-  const { run, from, hops, front, key, submittedAt, resultTtlMs, failureTtlMs, retry, repeat, after } = value
-  const { member, chord, meta, description, tenant, attempted, details, book, sender, redact, ttlMs, link } = value
-  if (run !== undefined && run !== null) {
-    if (typeof run !== "number" || !Number.isInteger(run) || run < 1 || run > MOST_RUNS) {
-      return ownProblem("run", `must be a whole number from 1 to ${MOST_RUNS}`)
-    }
-    own.run = run
-  }
-  if (from !== undefined && from !== null) {
-    if (!Array.isArray(from) || from.length > MOST_FROM || !from.every((each) => Number.isInteger(each) && each > 0)) {
-      return ownProblem("from", `must be numbers of runs, ${MOST_FROM} at most`)
-    }
-    own.from = from
-  }
-  if (hops !== undefined && hops !== null) {
-    if (typeof hops !== "number" || !Number.isSafeInteger(hops) || hops < 0) {
-      return ownProblem("hops", "must be a whole number from 0 on")
-    }
-    own.hops = hops
-  }
-  if (front !== undefined && front !== null) {
-    if (typeof front !== "boolean") return ownProblem("front", "must be true or false")
-    own.front = front
-  }
-  if (key !== undefined && key !== null) {
-    if (typeof key !== "string" || key === "" || !isId(key)) {
-      return ownProblem("key", `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
-    }
-    own.key = key
-  }
-  if (submittedAt !== undefined && submittedAt !== null) {
-    if (!isFiniteNumber(submittedAt) || submittedAt < 0)
-      return ownProblem("submittedAt", "must be milliseconds since the epoch")
-    own.submittedAt = submittedAt
-  }
-  if (resultTtlMs !== undefined && resultTtlMs !== null) {
-    if (!isTimeToLive(resultTtlMs)) return ownProblem("resultTtlMs", MILLISECONDS)
-    own.resultTtlMs = resultTtlMs
-  }
-  if (failureTtlMs !== undefined && failureTtlMs !== null) {
-    if (!isTimeToLive(failureTtlMs)) return ownProblem("failureTtlMs", MILLISECONDS)
-    own.failureTtlMs = failureTtlMs
-  }
-  if (ttlMs !== undefined && ttlMs !== null) {
-    if (!isDuration(ttlMs)) return ownProblem("ttlMs", MILLISECONDS)
-    own.ttlMs = ttlMs
-  }
-  if (retry !== undefined && retry !== null) {
-    const policy = retryOf(retry)
-    if (policy instanceof HeaderProblem) return policy
-    own.retry = policy
-  }
-  if (repeat !== undefined && repeat !== null) {
-    const policy = repeatOf(repeat)
-    if (policy instanceof HeaderProblem) return policy
-    if ((own.run ?? 1) + policy.times - policy.done > MOST_RUNS) {
-      return ownProblem("run", `must leave room for ${policy.times} more below ${MOST_RUNS}`)
-    }
-    own.repeat = policy
-  }
-  if (after !== undefined && after !== null) {
-    const jobs = afterOf(after)
-    if (jobs instanceof HeaderProblem) return jobs
-    own.after = jobs
-  }
-  if (member !== undefined && member !== null) {
-    const place = memberOf(member)
-    if (place instanceof HeaderProblem) return place
-    own.member = place
-  }
-  if (chord !== undefined && chord !== null) {
-    const group = chordOf(chord)
-    if (group instanceof HeaderProblem) return group
-    own.chord = group
-  }
-  if (meta !== undefined && meta !== null) {
-    if (!isMap(meta)) return ownProblem("meta", "must be a map")
-    own.meta = meta
-  }
-  if (description !== undefined && description !== null) {
-    if (typeof description !== "string") return ownProblem("description", "must be text")
-    own.description = description
-  }
-  if (details !== undefined && details !== null) {
-    if (!isMap(details)) return ownProblem("details", "must be a map")
-    own.details = details
-  }
-  // These are shown to people, and decide nothing: a wrong value is ignored.
-  if (isBook(book)) own.book = book
-  if (typeof sender === "string") own.sender = sender
-  if (link === true) own.link = link
-  if (redact === true || isTexts(redact)) own.redact = redact
-  // The tenant is only a hint: a wrong value is ignored.
-  if (isTenant(tenant)) own.tenant = tenant
-  if (attempted !== undefined && attempted !== null) {
-    if (typeof attempted !== "string") return ownProblem("attempted", "must be text")
-    own.attempted = attempted
-  }
-  return own
-}
 
 const retryOf = (value: unknown): RetryHeader | HeaderProblem => {
   if (!isMap(value)) return ownProblem("retry", "must be a map")
@@ -340,4 +243,127 @@ const chordOf = (value: unknown): ChordHeader | HeaderProblem => {
     ...(allowFailure === true ? { allowFailure } : {}),
     ...(immutable === true ? { immutable } : {}),
   }
+}
+
+/** A field of the header. */
+interface Field {
+  /** What a worker does that does not know the field: it passes over it, or gives the task back. */
+  readonly unknown: "ignore" | "refuse"
+  /** This version does not do what the field asks for: its workers give the task back. */
+  readonly unsupported?: true
+  /** Sets the field, or says what is wrong with its value, which is neither absent nor null. */
+  readonly read: (own: MutableOwn, value: unknown) => HeaderProblem | undefined
+}
+
+/** A field whose value is kept as it is. Without `why` a wrong value is passed over: it is shown to people, or is only a hint. */
+const field = <Name extends keyof OwnFields>(
+  name: Name,
+  is: (value: unknown) => value is NonNullable<OwnFields[Name]>,
+  why?: string,
+): Field => ({
+  unknown: "ignore",
+  read: (own, value) => {
+    if (is(value)) own[name] = value
+    else if (why !== undefined) return ownProblem(name, why)
+    return undefined
+  },
+})
+
+/** A field whose value is parsed; `undefined` counts as absent. */
+const parsedField = <Name extends keyof OwnFields>(
+  name: Name,
+  parse: (value: unknown) => OwnFields[Name] | HeaderProblem,
+): Field => ({
+  unknown: "ignore",
+  read: (own, value) => {
+    const parsed = parse(value)
+    if (parsed instanceof HeaderProblem) return parsed
+    if (parsed !== undefined) own[name] = parsed
+    return undefined
+  },
+})
+
+const isTrue = (value: unknown): value is true => value === true
+const isFlag = (value: unknown): value is boolean => typeof value === "boolean"
+const isText = (value: unknown): value is string => typeof value === "string"
+const isIdText = (value: unknown): value is string => isText(value) && isId(value)
+const isWhole = (value: unknown): value is number => typeof value === "number" && Number.isSafeInteger(value)
+const isHops = (value: unknown): value is number => isWhole(value) && value >= 0
+const isRun = (value: unknown): value is number => isWhole(value) && value >= 1 && value <= MOST_RUNS
+const isRuns = (value: unknown): value is ReadonlyArray<number> =>
+  Array.isArray(value) && value.length <= MOST_FROM && value.every((each) => Number.isInteger(each) && each > 0)
+const isMoment = (value: unknown): value is number => isFiniteNumber(value) && value >= 0
+
+/** Where it cannot be read it is not known what must not be shown. */
+const redactOf = (value: unknown): OwnFields["redact"] => {
+  if (value === false) return undefined
+  return isTexts(value) ? value : true
+}
+
+const ID = `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`
+
+/** Every field that this version knows, in the order of docs/protocol.md. */
+export const FIELDS: Readonly<Record<keyof OwnFields, Field>> = {
+  must: field("must", isTexts, "must be a list of names of fields"),
+  key: { ...field("key", isIdText, ID), unknown: "refuse", unsupported: true },
+  peek: { ...field("peek", isIdText, ID), unknown: "refuse", unsupported: true },
+  run: field("run", isRun, `must be a whole number from 1 to ${MOST_RUNS}`),
+  from: field("from", isRuns, `must be numbers of runs, ${MOST_FROM} at most`),
+  hops: field("hops", isHops, "must be a whole number from 0 on"),
+  submittedAt: field("submittedAt", isMoment, "must be milliseconds since the epoch"),
+  front: field("front", isFlag, "must be true or false"),
+  ttlMs: field("ttlMs", isDuration, MILLISECONDS),
+  resultTtlMs: field("resultTtlMs", isTimeToLive, MILLISECONDS),
+  failureTtlMs: field("failureTtlMs", isTimeToLive, MILLISECONDS),
+  retry: parsedField("retry", retryOf),
+  repeat: parsedField("repeat", repeatOf),
+  after: parsedField("after", afterOf),
+  member: parsedField("member", memberOf),
+  chord: parsedField("chord", chordOf),
+  link: field("link", isTrue),
+  tenant: field("tenant", isTenant),
+  redact: parsedField("redact", redactOf),
+  meta: field("meta", isMap, "must be a map"),
+  details: field("details", isMap, "must be a map"),
+  description: field("description", isText, "must be text"),
+  book: field("book", isBook),
+  sender: field("sender", isText),
+  attempted: field("attempted", isText, "must be text"),
+}
+
+/** The same by names of any sender: without what every object inherits. */
+const FIELD_OF: Readonly<Record<string, Field | undefined>> = Object.assign(Object.create(null), FIELDS)
+
+/** Fields that this version refuses, also where no sender names them in `must`. */
+const UNSUPPORTED = Object.keys(FIELDS).filter((name) => FIELD_OF[name]?.unsupported)
+
+const isUnderstood = (name: string): boolean => FIELD_OF[name] !== undefined && !UNSUPPORTED.includes(name)
+
+/** The first field that must be understood, and that this version does not understand; `undefined` where there is none. */
+export const notUnderstoodIn = (own: OwnHeaders): string | undefined => {
+  for (const name of UNSUPPORTED) if (own[name] !== undefined) return name
+  return own.must?.find((name) => !isUnderstood(name))
+}
+
+/**
+ * Parses the value of the `callboard` header. A field of a later version is kept as it is, so that it is not lost where the
+ * header is written anew.
+ */
+export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
+  if (value === undefined || value === null) return EMPTY
+  if (!isMap(value)) return new HeaderProblem(OWN_HEADER, `must be a map, not ${describe(value)}`)
+  const own: MutableOwn & Record<string, unknown> = {}
+  for (const name in value) {
+    const given = value[name]
+    if (given === undefined || given === null) continue
+    const known = FIELD_OF[name]
+    if (known !== undefined) {
+      const problem = known.read(own, given)
+      if (problem !== undefined) return problem
+    } else if (name !== "__proto__") own[name] = given
+  }
+  const { run = 1, repeat } = own
+  if (repeat !== undefined && run + repeat.times - repeat.done > MOST_RUNS)
+    return ownProblem("run", `must leave room for ${repeat.times} more below ${MOST_RUNS}`)
+  return own
 }

@@ -364,7 +364,6 @@ export const postingOfTask = (
   }
   if (task.eta !== null) posting.due = task.eta
   if (task.expires !== null) posting.expires = task.expires
-  if (own.key !== undefined) posting.key = own.key
   if (own.hops !== undefined) posting.hops = own.hops
   return Result.succeed(posting)
 }

@@ -307,7 +307,7 @@ const dispatcherOf = (
   const { connection, name, taskNames } = options
   const peers = new PeerWorkers({ connection, name, taskNames, isComplete: () => registry.isComplete })
   const holdOffMs: DispatcherOptions["holdOffMs"] = (id, isBegun) => peers.holdOffMs(id, isBegun)
-  const isServedElsewhere: DispatcherOptions["isServedElsewhere"] = (queue, task) => peers.serve(queue, task)
+  const isServedElsewhere: DispatcherOptions["isServedElsewhere"] = (...asked) => peers.serve(...asked)
   const isRevoked: DispatcherOptions["isRevoked"] = (task) =>
     revoker.isRevoked(task) || options.foreign?.isRevoked(task) === true
   const isChanged = (id: string) => changed.entries.size > 0 && changed.entries.has(CHANGED.key(id))

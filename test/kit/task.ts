@@ -19,7 +19,6 @@ export interface TaskFields {
   readonly hops?: number
   readonly priority?: number
   readonly front?: boolean
-  readonly key?: string
   /** Milliseconds since the epoch. */
   readonly due?: number
   /** Milliseconds since the epoch. */
@@ -39,7 +38,6 @@ export const taskOf = (fields: TaskFields & { readonly id: string }): AddressedT
     run,
     submittedAt: Date.now(),
     ...(fields.front ? { front: true } : {}),
-    ...(fields.key === undefined ? {} : { key: fields.key }),
     ...(hops === undefined ? {} : { hops }),
   }
   const message: Message = {

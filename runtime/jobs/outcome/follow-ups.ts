@@ -174,7 +174,8 @@ const postingOf = (
   const meth = typeof applied.meth === "string" ? applied.meth : null
   const { task: before, redactFor = () => undefined } = ended
   // Its arguments may hold what the job before it has got, or has made of that.
-  const redact = hideAll(before.own.redact, redactFor(before.task, before.meth), redactFor(next.task.task, meth))
+  const hidden = [redactFor(before.task, before.meth), redactFor(next.task.task, meth)]
+  const redact = hideAll(before.own.redact, next.task.own.redact, ...hidden)
   const task: Task = {
     ...next.task,
     lang: LANG,

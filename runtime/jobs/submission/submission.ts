@@ -107,7 +107,7 @@ export type Submission = typeof SubmissionSchema.Type
 export type SubmissionFields = typeof SubmissionFieldsSchema.Type
 
 /** Fields that other task queues have and Callboard does not: refused by name with `unsupported`, never ignored. */
-const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["key"])
+const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["key", "peek"])
 
 const decode = Schema.decodeUnknownResult(SubmissionSchema, { onExcessProperty: "error", errors: "all" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()

@@ -22,6 +22,7 @@ const CAUSES = [
   "queue-paused",
   "no-worker",
   "unknown-actor",
+  "unsupported",
   "actor-elsewhere",
   "workers-suspended",
   "workers-starting",

@@ -364,6 +364,7 @@ const noteCause = (note: NonNullable<Facts["deferrals"]>[number], facts: Facts):
   const atLatest = waits ? again : `${again} at the latest`
   const advice: Readonly<Record<Deferral["reason"], string>> = {
     "unknown-actor": `${worker} took it and does not serve it: ${detail}; ${again}. Let workers that share a queue serve the same actors`,
+    unsupported: `${worker} took it and does not do what its header asks for: ${detail}; ${again}. Start workers of a version that does, or submit it without`,
     "actor-unhealthy": `${worker} took it while its actor ${actor} was not ready: ${detail}; ${again}`,
     "rate-limit": `${method} may not start more often (${detail}): ${again}`,
     "concurrency-limit": `as many ${method} run as may (${detail}): ${atLatest}`,

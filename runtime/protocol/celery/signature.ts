@@ -4,8 +4,9 @@
  */
 import * as Result from "effect/Result"
 import { HeaderProblem } from "../header-field.ts"
+import type { Headers } from "../message.ts"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../name.ts"
-import { ownOf } from "../own-headers.ts"
+import { OWN_HEADER, type OwnHeaders, ownOf } from "../own-headers.ts"
 import { newTask, type Task } from "../task.ts"
 import { MAX_DURATION_MS, parseTime } from "../time.ts"
 
@@ -216,6 +217,21 @@ const stampsOf = (options: Signature["options"]): Pick<Task, "stampedHeaders" | 
 }
 
 /**
+ * Our own header of the task, as a client of Celery's sets it (`header`), and as one of ours does (`option`), without the fields
+ * that are about one message.
+ */
+const ownOption = (header: unknown, option: unknown): OwnHeaders | HeaderProblem => {
+  if (header === undefined && option === undefined) return EMPTY
+  const problem = [header, option].map(ownOf).find((each) => each instanceof HeaderProblem)
+  if (problem !== undefined) return problem
+  const given = { ...(isMap(header) ? header : EMPTY), ...(isMap(option) ? option : EMPTY) }
+  const { run: _run, from: _from, hops: _hops, submittedAt: _at, attempted: _before, link: _link, ...kept } = given
+  return ownOf(kept)
+}
+
+const withoutOwn = ({ [OWN_HEADER]: _own, ...custom }: Headers): Headers => custom
+
+/**
  * The task of a signature that is submitted now. `id`: used where the signature has none; `rootId` and `parentId`: those of
  * the task that submits it; `countdown` and a number in `expires` count from `now`. Fails with {@link InvalidSignature}
  * where an option that routes or times the task is wrong.
@@ -241,9 +257,8 @@ export const taskOfSignature = (
   const hasChord = options.chord !== undefined && options.chord !== null
   const chord = hasChord ? parseSignature(options.chord, "options.chord") : Result.succeed(null)
   if (Result.isFailure(chord)) return Result.fail(chord.failure)
-  // Our own option: how the task is tried again, and its chord. Its other fields belong to the message that is made of it.
-  const { retry, member } = isMap(options.callboard) ? options.callboard : EMPTY
-  const own = ownOf({ retry, member })
+  const headers = isMap(options.headers) ? options.headers : EMPTY
+  const own = ownOption(headers[OWN_HEADER], options.callboard)
   if (own instanceof HeaderProblem) return invalid("options.callboard", `cannot be read: ${own.field} ${own.why}`)
   const id = textOption(options, "task_id") ?? given.id
   return Result.succeed({
@@ -261,7 +276,7 @@ export const taskOfSignature = (
       ignoreResult: options.ignore_result === true,
       ...stampsOf(options),
       own,
-      custom: isMap(options.headers) ? options.headers : EMPTY,
+      custom: OWN_HEADER in headers ? withoutOwn(headers) : headers,
     }),
     queue: textOption(options, "queue") ?? textOption(options, "routing_key"),
     priority: numberOption(options, "priority"),

@@ -56,7 +56,7 @@ export const orderOfMessage = (message: Message | Undecodable): Order => {
   return orderOf({ run: count(own["run"], 1), retries, hops: count(own["hops"], 0) })
 }
 
-/** Whether it is the first task of a job that waited for no other job: then no record of the job can be stored. */
+/** Whether it is the first task of a job that waited for no other jobs: then no record of the job can be stored. */
 const isUntouched = (order: Order, message: Message | Undecodable): boolean =>
   isUndecodable(message) || (order === FIRST && hasHeaders(message) && !isDeferred(message))
 
@@ -65,8 +65,8 @@ const hasHeaders = ({ headers }: Message): boolean =>
   typeof headers["task"] === "string" || typeof headers["id"] === "string"
 
 const isDeferred = (message: Message): boolean => {
-  const { after } = ownHeader(message)
-  return after !== undefined && after !== null
+  const { after, chord } = ownHeader(message)
+  return (after ?? chord ?? undefined) !== undefined
 }
 
 /** The content of a token. */

@@ -144,10 +144,9 @@ const addRareOfPosting = (index: MutableIndex, headers: Headers, own: Headers): 
   if (tenant !== undefined) index.tenant = tenant
 }
 
-/** Encodes a task for a driver, which refuses sizes and due times itself. Fails with `invalid` or `unsupported`. */
+/** Encodes a task for a driver, which refuses sizes and due times itself. Fails with `invalid`. */
 export const toPosting = (posting: AddressedTask, now: number): Posting => {
-  const { id, queue, level, due, expires, key, message } = posting
-  if (key !== undefined) throw new TransportError("unsupported", `${id}: this transport keeps no order by key`)
+  const { id, queue, level, due, expires, message } = posting
   const frame = encodeEnvelope(message)
   if (frame._tag === "Failure") throw new TransportError("invalid", `${id}: ${frame.failure.message}`)
   const made: { -readonly [Field in keyof Posting]: Posting[Field] } = {

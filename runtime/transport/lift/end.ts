@@ -151,7 +151,7 @@ export class AttemptEnder {
   }
 }
 
-/** Fails with `invalid` or `unsupported`. */
+/** Fails with `invalid`. */
 const prepare = (end: AttemptEnd, revisions: Revisions, now: number): PreparedEnd => {
   const { token, record, followUps, then } = end
   const attempt = readToken(token)

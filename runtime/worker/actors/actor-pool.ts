@@ -16,7 +16,15 @@ export interface Target {
 /** Actor and method as one name, joined by a dot. */
 export const nameOf = ({ actor, method }: Target): string => `${actor.definition.name}.${method.name}`
 
-export type Resolution = ({ readonly found: true } & Target) | { readonly found: false; readonly message: string }
+/** Why a task does not run in this worker. */
+export interface Unserved {
+  readonly found: false
+  readonly message: string
+  /** The field of its header that must be understood, and is not; absent where no actor or method is served. */
+  readonly field?: string
+}
+
+export type Resolution = ({ readonly found: true } & Target) | Unserved
 
 export interface ActorPool {
   readonly actors: ReadonlyArray<ActorDefinition>

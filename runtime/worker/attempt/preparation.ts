@@ -13,12 +13,12 @@ import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { digestOf } from "../../jobs/same-task.ts"
 import { addToHistory } from "../../jobs/tracking/history.ts"
-import { isForeign, type Task } from "../../protocol/headers.ts"
+import { isForeign, notUnderstoodIn, OWN_HEADER, type Task } from "../../protocol/headers.ts"
 import { claimed, type JobRecord, openAttempts, type RecordDraft, recordOfTask, start } from "../../protocol/record.ts"
 import { isExpired } from "../../protocol/time.ts"
 import { isSuspect } from "../../transport/lift/judge.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
-import { type ActorPool, nameOf, type Target } from "../actors/actor-pool.ts"
+import { type ActorPool, nameOf, type Target, type Unserved } from "../actors/actor-pool.ts"
 import type { ServedActor } from "../actors/served-actor.ts"
 import { type InFlight, type InputRead, Run } from "../in-flight.ts"
 import type { Limiter, LimitRefusal } from "../limits/limiter.ts"
@@ -150,7 +150,8 @@ export class Preparation {
       )
     }
     const { task, posting } = parsed.success
-    const target = options.pool.resolve(task.task, task.meth)
+    const field = notUnderstoodIn(task.own)
+    const target = field === undefined ? options.pool.resolve(task.task, task.meth) : notUnderstood(field)
     if (target.found) inFlight.method = target.method
     const candidate: Candidate = {
       inFlight,
@@ -204,7 +205,7 @@ export class Preparation {
       read = answer
     }
     if (!target.found && !isOver) {
-      const giving = this.#unknown.giveBack(delivery.token, parsed, now, target.message)
+      const giving = this.#unknown.giveBack(delivery.token, parsed, now, target)
       const givenBack = yield* Effect.promise(() => giving)
       if (givenBack !== undefined) return new SettledWithoutRun(givenBack)
     }
@@ -298,8 +299,16 @@ export class Preparation {
   /** Decides about a claimed task of which all is known but its input. `known`: its record before this attempt. */
   #decide(candidate: Candidate, known: JobRecord, read: InputRead | undefined): Now<Ready> {
     const { parsed, target, endsOnLoss } = candidate
-    const { posting } = parsed
+    const { posting, task } = parsed
     const options = this.#options
+    const wait = task.own.after === undefined ? task.own.chord && "chord" : "after"
+    if (wait !== undefined && !hasBeenDeferred(known)) {
+      const message = `its header asks for ${OWN_HEADER}.${wait}, and it did not wait: submit it over HTTP or from code, which keeps it back`
+      const error = { name: "Unsupported", message, reason: "unsupported" }
+      const attempt = this.#attempt(candidate, known)
+      const settled = this.#outcomes.givenUp(attempt, embedOf(posting, bodyRules(options, task)), error, error.reason)
+      return new SettledWithoutRun(settled)
+    }
     const claims = openAttempts(known)
     const cap = endsOnLoss ? 1 : options.lostCap
     if (claims < cap) return this.#route(candidate, known, read)
@@ -313,7 +322,7 @@ export class Preparation {
         if (idle < cap && !endsOnLoss) return effectOf(this.#route(candidate, known, read))
         const error = workerLost(claims)
         const lost = this.#attempt(candidate, known)
-        const embed = () => embedOf(posting, bodyRules(options, candidate.parsed.task))
+        const embed = () => embedOf(posting, bodyRules(options, task))
         const again = endsOnLoss && target.found ? this.#outcomes.retried(lost, target.method, error, embed) : undefined
         // The job's steps are undone first, until twice as many workers were lost with it.
         if (again === undefined && known.reverts && idle < 2 * cap + 1) {
@@ -344,8 +353,7 @@ export class Preparation {
       if (!before.reverts) return new SettledWithoutRun(settlement.revoked(this.#attempt(candidate, before)))
       before = { ...before, undo: before.undo ?? { why: "cancelled" } }
     }
-    if (!target.found)
-      return new SettledWithoutRun(this.#unknown.settle(this.#attempt(candidate, before), target.message))
+    if (!target.found) return new SettledWithoutRun(this.#unknown.settle(this.#attempt(candidate, before), target))
     const { method, actor } = target
     const begins = this.#begins(candidate)
     const record = isClaimed ? claimed(before, begins) : start(waiting, begins)
@@ -456,3 +464,13 @@ export class Preparation {
 /** Whether an attempt of the job's run has begun, also one that was given back and does not count. */
 const hasStarted = ({ attempt, run, timeline }: JobRecord): boolean =>
   attempt > 0 || timeline.some((each) => each.run === run && each.state === "started")
+
+/** Whether the job has waited for others: its record begins with that, or is so long that the beginning is gone. */
+const hasBeenDeferred = ({ timeline: [first] }: JobRecord): boolean => first?.state === "deferred" || first?.n !== 1
+
+/** A task whose header has a field that a worker must understand, and that this version does not. */
+const notUnderstood = (field: string): Unserved => ({
+  found: false,
+  message: `its header asks for ${OWN_HEADER}.${field}, which this version does not support`,
+  field,
+})

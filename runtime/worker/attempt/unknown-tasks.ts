@@ -1,7 +1,8 @@
 /**
- * What happens to tasks that no actor of this worker serves. A task of another language is forwarded to that language's
- * queue. Any other task is given back: another worker of the queue may serve it, or a deployment that is under way. It
- * fails after the grace, unless a living worker is known to serve it: then the grace starts again.
+ * What happens to tasks that no actor of this worker serves, or whose header asks for what this version does not do. A task of
+ * another language is forwarded to that language's queue. Any other task is given back: another worker of the queue may serve
+ * it, or a deployment that is under way. It fails after the grace, unless a living worker is known to serve it: then the grace
+ * starts again.
  */
 
 import type { Deferral } from "../../cluster/deferrals.ts"
@@ -9,6 +10,7 @@ import * as settlement from "../../jobs/outcome/settlement.ts"
 import { isForeign, LANG, type Task } from "../../protocol/headers.ts"
 import { type AddressedTask, publishKey } from "../../protocol/message.ts"
 import type { AttemptEnd } from "../../transport/lift/transport.ts"
+import type { Unserved } from "../actors/actor-pool.ts"
 import { type BodyOptions, bodyRules, embedOf } from "./handler-input.ts"
 import type { OutcomeDecider } from "./outcome-decider.ts"
 import type { ParsedDelivery } from "./parsed-delivery.ts"
@@ -30,8 +32,8 @@ export interface UnknownTasksOptions extends BodyOptions {
   readonly unknownGraceMs: number
   /** Queue per language, by the value of the `lang` header. */
   readonly languages: ReadonlyMap<string, string>
-  /** Whether another living worker of the queue serves a task. */
-  readonly isServedElsewhere: (queue: string, task: Pick<Task, "task" | "meth">) => Promise<boolean>
+  /** Whether another living worker of the queue serves a task, and understands `field` of its header. */
+  readonly isServedElsewhere: (queue: string, task: Pick<Task, "task" | "meth">, field?: string) => Promise<boolean>
   /** Called when a task is given back because it cannot run now. */
   readonly onDeferral: (deferral: Deferral) => void
 }
@@ -55,20 +57,21 @@ export class UnknownTasks {
 
   /**
    * Gives a task back before it is claimed, so that its record shows no attempt here; `undefined` for a task that is to
-   * be claimed and settled. `problem` says what is not served.
+   * be claimed and settled.
    */
   async giveBack(
     token: string,
     { posting, task }: ParsedDelivery,
     now: number,
-    problem: string,
+    { message, field }: Unserved,
   ): Promise<AttemptEnd | undefined> {
-    if (this.#isForeign(task) || this.#queueElsewhere(posting, task) !== undefined) return undefined
-    const unknownGraceMs = this.#graceMs(task)
+    const isForOthers = this.#isForeign(task) || this.#queueElsewhere(posting, task) !== undefined
+    if (field === undefined && isForOthers) return undefined
+    const unknownGraceMs = this.#graceMs(task, field)
     // Each retry has its own grace, because some worker served the attempt before it.
     const key = publishKey(posting)
     const seen = this.#remember(key)
-    const isServed = await this.#options.isServedElsewhere(posting.queue, task)
+    const isServed = await this.#options.isServedElsewhere(posting.queue, task, field)
     // The grace begins with the first answer that nothing serves the task: after a stop of all processes, such as a machine that
     // slept, the list of workers is empty for a moment.
     seen.unservedSince = isServed ? undefined : (seen.unservedSince ?? now)
@@ -87,35 +90,38 @@ export class UnknownTasks {
     this.#options.onDeferral({
       id: posting.id,
       queue: posting.queue,
-      reason: "unknown-actor",
+      reason: reasonOf(field),
       until,
-      detail: `${problem}; ${end}`,
+      detail: `${message}; ${end}`,
     })
     return { token, then: { kind: "release", delay: until - now } }
   }
 
   /** The settlement of a task that {@link giveBack} does not give back: it is forwarded, or given up. */
-  settle(waiting: settlement.Attempt, problem: string): AttemptEnd {
+  settle(waiting: settlement.Attempt, { message, field }: Unserved): AttemptEnd {
     const { posting, task } = waiting
-    const unknownGraceMs = this.#graceMs(task)
-    const queue = this.#queueElsewhere(posting, task)
+    const unknownGraceMs = this.#graceMs(task, field)
+    // Workers of another language would pass over the field.
+    const queue = field === undefined ? this.#queueElsewhere(posting, task) : undefined
     const embed = () => embedOf(posting, bodyRules(this.#options, task))
     if (queue !== undefined) {
-      const error = { name: "NotRegistered", message: problem, reason: "unknown-actor" }
+      const error = { name: "NotRegistered", message, reason: "unknown-actor" }
       const next = settlement.forwarded(waiting, queue)
       return this.#outcomes.unlessTooLarge(waiting, next, embed, error, `not moved to queue ${queue}`)
     }
-    const why = this.#isForeign(task)
-      ? `no queue is configured for language ${JSON.stringify(task.lang)}`
-      : `no worker ${unknownGraceMs === 0 ? "serves it" : `that serves it came within ${unknownGraceMs / 1000} s`}`
-    const error = { name: "NotRegistered", message: `${problem}, and ${why}`, reason: "unknown-actor" }
-    return this.#outcomes.givenUp(waiting, embed(), error, "unknown-actor")
+    const why =
+      field === undefined && this.#isForeign(task)
+        ? `no queue is configured for language ${JSON.stringify(task.lang)}`
+        : `no worker ${unknownGraceMs === 0 ? "serves it" : `that serves it came within ${unknownGraceMs / 1000} s`}`
+    const reason = reasonOf(field)
+    const name = field === undefined ? "NotRegistered" : "Unsupported"
+    return this.#outcomes.givenUp(waiting, embed(), { name, message: `${message}, and ${why}`, reason }, reason)
   }
 
   /** A worker of Celery's answers at once that it does not know a task, and its clients rely on that. */
-  #graceMs(task: Task): number {
+  #graceMs(task: Task, field: string | undefined): number {
     const { foreign, unknownGraceMs } = this.#options
-    return foreign !== undefined && isForeign(task) ? 0 : unknownGraceMs
+    return foreign !== undefined && isForeign(task) && field === undefined ? 0 : unknownGraceMs
   }
 
   /** The queue of the task's language, where it may be moved there. */
@@ -141,3 +147,7 @@ export class UnknownTasks {
     return seen
   }
 }
+
+/** Why a task does not run here: it is not served, or a field of its header is not understood. */
+const reasonOf = (field: string | undefined): "unknown-actor" | "unsupported" =>
+  field === undefined ? "unknown-actor" : "unsupported"
