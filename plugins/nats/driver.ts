@@ -143,11 +143,11 @@ const assemble = ({ link, names, settings, clock }: Opened, { lease }: ConnectOp
         })
       }),
     commit: (commits) => whileOpen(() => committer.commit(commits)),
-    orphans: (before, max) =>
+    orphans: (before, max, parked) =>
       whileOpen(async () => {
         // Regular maintenance calls this, and is the time for the store as well.
         await store.sweep()
-        return orphans.find(before, max)
+        return orphans.find(before, max, parked)
       }),
     listen: (interest, listener, signal) =>
       whileOpen(() => listen({ link, names, subscriptions }, interest, listener, signal)),

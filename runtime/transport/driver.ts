@@ -88,10 +88,11 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries>, Partial
 
   /**
    * Needed unless `capabilities.atomic`. Ids of jobs whose task was lost between two steps of a commit, oldest first: the
-   * record says `queued` or `scheduled`, was stored at `before` or earlier, and no task of the job is in any queue. It may
-   * name a job that is moving right now. A record that was found healthy once need not be checked again.
+   * record says `queued` or `scheduled`, was stored at `before` or earlier, and no task of the job is in any queue, or it
+   * says `queued`, and the newest task is due later (but not at `parked`: another broker delivers that one). It may name a
+   * job that is moving right now. A record that was found healthy once need not be checked again.
    */
-  orphans?(before: number, max: number): Promise<ReadonlyArray<string>>
+  orphans?(before: number, max: number, parked?: number): Promise<ReadonlyArray<string>>
 
   /**
    * Calls the listener on changes by any process, from when the promise resolves until the signal fires. Best effort, since

@@ -109,7 +109,7 @@ const BATCH = 256
 const SLICE = 4_000
 
 /**
- * Finds orphaned jobs: the record says that the job waits for a task, and no queue has one, because the process that
+ * Finds orphaned jobs: the record says that the job waits for a task, and no queue has it, because the process that
  * stored the record ended before it published the task. A record that waits gets a new entry each time it is stored, so
  * that one that has its task is looked at once.
  */
@@ -132,7 +132,7 @@ export class OrphanFinder {
     this.#index = parts.index
   }
 
-  async find(before: number, max: number): Promise<ReadonlyArray<string>> {
+  async find(before: number, max: number, parked?: number): Promise<ReadonlyArray<string>> {
     const found: Array<string> = []
     let read = 0
     for await (const messages of this.#index.batches(this.#names.entries(LIVE), this.#from, BATCH)) {
@@ -145,7 +145,7 @@ export class OrphanFinder {
       const stale: Array<number> = []
       for (const { id, seq, time } of entries) {
         const index = located.get(id)?.record?.index
-        if (isOrphan(located.get(id))) {
+        if (isOrphan(located.get(id), parked)) {
           found.push(id)
           this.#again ??= seq
         } else if ((index === undefined || classOf(index) !== LIVE) && time + STALE_MS < before) stale.push(seq)
@@ -162,7 +162,9 @@ export class OrphanFinder {
   }
 }
 
-const isOrphan = (located: Located | undefined): boolean => {
-  const state = located?.record?.index?.state
-  return (state === "queued" || state === "scheduled") && located?.task === undefined
+const isOrphan = ({ record, task }: Partial<Located> = {}, parked: number | undefined): boolean => {
+  const state = record?.index?.state
+  if (task === undefined) return state === "queued" || state === "scheduled"
+  // The task that was to start later is there, and the one that is to start now is not.
+  return state === "queued" && task.task.due !== undefined && task.task.due !== parked
 }

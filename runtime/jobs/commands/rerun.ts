@@ -182,15 +182,15 @@ export const runNow = (record: JobRecord, at: number): Omit<Decision, "id" | "ex
   const { message } = record
   if (message === undefined) return undefined
   const posting = dueNow(record, message)
-  const { dueAt: _due, followUps = [], ...kept } = record
+  const { dueAt: _due, message: _message, followUps = [], ...kept } = record
   const others = followUps.filter((each) => each.id !== record.id)
   return {
     record: {
       ...step(kept, { at, state: "queued", reason: "run-now" }),
       fence: NO_FENCE,
       successor: publishKey(posting),
-      message: posting.message,
-      ...(others.length === 0 ? {} : { followUps: others }),
+      // Whoever finds the scheduled task, or no task, posts this one: this process may die before it does.
+      followUps: [...others, posting],
     },
     withdraw: true,
     post: [posting],

@@ -438,7 +438,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
           },
         }),
     ...(count === undefined ? {} : { count: (state, of) => count.call(home, state, of) }),
-    ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(home, before, max) }),
+    ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(home, before, max, PARKED) }),
     listen: (interest, listener, signal) => home.listen(interest, listener, signal),
     onStatus: (listener) => {
       const away = new Set<QueueDriver>()

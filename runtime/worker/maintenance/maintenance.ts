@@ -10,6 +10,8 @@ import { expire, isOverdue } from "../../jobs/tracking/finding.ts"
 import { tellUntold } from "../../jobs/tracking/untold.ts"
 import type { Log } from "../../log/log.ts"
 import { postingOf } from "../../protocol/headers.ts"
+import { type AddressedTask, publishKey } from "../../protocol/message.ts"
+import type { JobRecord } from "../../protocol/record.ts"
 import { JournalSweep } from "../../steps/listing.ts"
 import type { ForeignTasks } from "../in-flight.ts"
 import type { Dependents } from "./dependents.ts"
@@ -84,11 +86,23 @@ export const republishOrphans = async ({ jobs }: Connection, before: number): Pr
     const found = await jobs.find(id)
     if (found === undefined) continue
     const { record, revision } = found
-    const { message, queue } = record
-    if ((record.state !== "queued" && record.state !== "scheduled") || message === undefined) continue
-    const posting = postingOf(message, queue)
+    if (record.state !== "queued" && record.state !== "scheduled") continue
+    const lost = lostTask(record)
     // The same change is written once more. It conflicts if the job has continued since; otherwise the publish key is
     // the same, so that the task is not published twice.
-    if (Result.isSuccess(posting)) await jobs.decide([{ id, expect: revision, record, post: [posting.success] }])
+    if (lost !== undefined) await jobs.decide([{ id, expect: revision, record: lost.record, post: [lost.posting] }])
   }
+}
+
+/** The task that a waiting record is about, and the record as it was stored; `undefined` where the record does not hold the task. */
+const lostTask = (record: JobRecord): { readonly posting: AddressedTask; readonly record: JobRecord } | undefined => {
+  const { id, run, successor, followUps = [], message, ...kept } = record
+  const own = followUps.find((posting) => posting.id === id && publishKey(posting) === successor)
+  if (own !== undefined) {
+    // State and message of the record that was found are those of an earlier task, which is still in its queue.
+    const state = own.due === undefined ? "queued" : "scheduled"
+    return { posting: own, record: { ...kept, id, run, successor: publishKey(own), followUps, state } }
+  }
+  const posting = message === undefined ? undefined : Result.getOrUndefined(postingOf(message, record.queue))
+  return posting?.run === run && successor === undefined ? { posting, record } : undefined
 }

@@ -312,12 +312,14 @@ export const leastDriver = (
     return true
   }
 
-  const orphans = async (before: number, max: number) => {
+  const orphans = async (before: number, max: number, parked?: number) => {
     guard()
-    const lost = [...board.records].filter(
-      ([id, { index, at }]) =>
-        at <= before && (index.state === "queued" || index.state === "scheduled") && tasksOf(id).length === 0,
-    )
+    const isLost = (id: string, state: string): boolean => {
+      const due = tasksOf(id).at(-1)?.posting.due
+      if (tasksOf(id).length === 0) return state === "queued" || state === "scheduled"
+      return state === "queued" && due !== undefined && due > Date.now() && due !== parked
+    }
+    const lost = [...board.records].filter(([id, { index, at }]) => at <= before && isLost(id, index.state))
     lost.sort(([, a], [, b]) => a.at - b.at)
     return lost.slice(0, max).map(([id]) => id)
   }

@@ -172,18 +172,21 @@ export const readCases: ReadonlyArray<DriverCase> = [
         task({ queue }),
         task({ queue: fresh("held") }),
       ]
+      const early = task({ queue, due: Date.now() + 3_600_000 })
       for (const [at, posting] of lost.entries()) {
         await peer.put(posting.id, recordOf(posting, at === 1 ? "scheduled" : "queued"))
         // The order by time can only be seen where times differ.
         await sleep(3)
       }
       await peer.committed({ id: whole.id, record: recordOf(whole, "queued"), post: [whole] })
+      // Its task was to be put forward, and that posting was lost: the one that is due later is still there.
+      await peer.committed({ id: early.id, record: recordOf(early, "queued"), post: [early] })
       await peer.put(ended.id, recordOf(ended, "succeeded"))
       await peer.committed({ id: held.id, record: recordOf(held, "queued"), post: [held] })
       await peer.one(held.queue)
       const orphans = (before: number, max: number): Promise<ReadonlyArray<string>> =>
         within("orphans", peer.driver.orphans?.(before, max) ?? Promise.resolve([]))
-      const expected = lost.map(({ id }) => id)
+      const expected = [...lost, early].map(({ id }) => id)
       const found = await until(
         "all that were lost",
         async () => {

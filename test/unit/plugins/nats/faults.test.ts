@@ -1,8 +1,11 @@
+import { Result } from "effect"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { Client } from "../../../../runtime/client/client.ts"
 import { connectionOf } from "../../../../runtime/connection/connection.ts"
-import { rerunJob } from "../../../../runtime/jobs/commands/rerun.ts"
+import { cancelJob } from "../../../../runtime/jobs/commands/cancel.ts"
+import { rerunJob, runJobNow } from "../../../../runtime/jobs/commands/rerun.ts"
 import { release } from "../../../../runtime/jobs/dependencies/release.ts"
+import { postingOf } from "../../../../runtime/protocol/headers.ts"
 import { publishKey } from "../../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../../runtime/protocol/record.ts"
 import { republishOrphans } from "../../../../runtime/worker/maintenance/maintenance.ts"
@@ -211,6 +214,49 @@ describe("a server that lives", () => {
     expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     expect(await transport.jobs.take({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
   })
+
+  test.each([
+    ["put forward", {}, {}, runJobNow],
+    ["cancelled with steps to undo", { reverts: true }, { undo: { why: "cancelled" } }, cancelJob],
+  ] as const)(
+    "a job that is due later and %s while no task can be stored is posted, once, by maintenance",
+    async (_how, fields, undo, command) => {
+      await using bench = await setup(server)
+      const { transport, names } = bench
+      const connection = connectionOf(transport)
+      const posting = task({ due: Date.now() + 3_600_000 })
+      await stored(bench, posting)
+      const scheduled = recordOf(posting, "scheduled", { fence: "", ...fields })
+      expect(await transport.jobs.decide([{ id: posting.id, expect: "", record: scheduled }])).toEqual([
+        { status: "decided" },
+      ])
+      expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
+      const config = Object((await bench.api(`STREAM.INFO.${names.queueStream}`))["config"])
+      await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config, max_msg_size: 16 })
+      await expect(command(connection, posting.id)).rejects.toMatchObject({ outcome: "unknown" })
+      await bench.api(`STREAM.UPDATE.${names.queueStream}`, { ...config })
+
+      await republishOrphans(connection, Date.now() - 60_000)
+      expect((await connection.jobs.find(posting.id))?.record.state).toBe("scheduled")
+      await republishOrphans(connection, Date.now() + 1_000)
+      await republishOrphans(connection, Date.now() + 1_000)
+      expect(await transport.jobs.waiting?.({ queue: "q" }, 10)).toEqual([posting.id])
+      const found = await connection.jobs.find(posting.id)
+      expect(found?.record).toMatchObject({
+        state: "queued",
+        ...undo,
+      })
+
+      const { token } = await bench.one()
+      const { id, message } = found?.record ?? {}
+      if (id === undefined || message === undefined) throw new Error("the record holds its task")
+      const made = Result.getOrThrow(postingOf(message, "q"))
+      const claim = { token, id, run: 1, retries: 0, worker: "w", at: Date.now(), posting: made }
+      expect(await transport.jobs.begin([claim])).toMatchObject([{ status: "started", record: { state: "queued" } }])
+      expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
+      expect(await transport.jobs.take({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
+    },
+  )
 
   test("a job that was released to a later time while no task can be stored is posted by maintenance", async () => {
     await using bench = await setup(server)
