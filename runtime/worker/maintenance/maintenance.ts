@@ -81,7 +81,7 @@ export const maintain = (parts: MaintenanceParts): (() => void) => {
  * its task is made of. Handles records that were stored at `before` (milliseconds since the epoch) or earlier. Several
  * workers may do so at once.
  */
-export const republishOrphans = async ({ jobs }: Connection, before: number): Promise<void> => {
+export const republishOrphans = async ({ jobs }: Pick<Connection, "jobs">, before: number): Promise<void> => {
   for (const id of (await jobs.orphans?.(before, SLICE)) ?? []) {
     const found = await jobs.find(id)
     if (found === undefined) continue

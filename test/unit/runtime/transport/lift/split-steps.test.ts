@@ -1,6 +1,7 @@
 /** Queues over records that are not atomic (as those of nats are): a commit may end between two of its steps. */
 import * as Result from "effect/Result"
 import { expect, test } from "vitest"
+import { runNow } from "../../../../../runtime/jobs/commands/rerun.ts"
 import * as settlement from "../../../../../runtime/jobs/outcome/settlement.ts"
 import { claimed, recordOfTask } from "../../../../../runtime/protocol/record.ts"
 import { lift } from "../../../../../runtime/transport/lift/lift.ts"
@@ -8,6 +9,7 @@ import { split } from "../../../../../runtime/transport/lift/split.ts"
 import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { parseDelivery } from "../../../../../runtime/worker/attempt/parsed-delivery.ts"
+import { republishOrphans } from "../../../../../runtime/worker/maintenance/maintenance.ts"
 import { LeastBoard, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
 import { driverPosting } from "../../../../kit/driver/task.ts"
 import { MemoryQueues, memoryQueue } from "../../../../support/memory-queue.ts"
@@ -82,4 +84,27 @@ test("no parked task is left where the answer to a retry was lost", async () => 
   const retry = await begin(await take())
   await jobs.end([settlement.succeeded(retry.attempt, 1)])
   expect([...board.tasks].map(({ posting }) => posting.key)).toEqual([])
+})
+
+test("a job that waits in the broker is not taken for one without a task; one that was put forward and not posted is", async () => {
+  const { queues, jobs, take, begin, failAfter } = await opened()
+  const { attempt } = await begin(await take())
+  await jobs.end([settlement.handedBack(attempt, true, 0)])
+  const orphans = () => jobs.orphans?.(Date.now() + 1_000, 10)
+  expect((await jobs.find("one"))?.record.state).toBe("queued")
+  expect(await orphans()).toEqual([])
+  const due = Date.now() + 3_600_000
+  const { message } = driverPosting({ id: "two", queue: "a", due })
+  await jobs.publish([{ id: "two", run: 1, retries: 0, queue: "a", level: 4, due, message }])
+  const found = await jobs.find("two")
+  const forward = found && runNow(found.record, Date.now())
+  if (forward === undefined) throw new Error("the job is not scheduled")
+  failAfter("record")
+  expect(await jobs.decide([{ id: "two", expect: found?.revision ?? "", ...forward }])).toMatchObject([
+    { status: "failed" },
+  ])
+  expect(await orphans()).toEqual(["two"])
+  await republishOrphans({ jobs }, Date.now() + 1_000)
+  expect(await orphans()).toEqual([])
+  expect(queues.tasks.some((task) => JSON.stringify(task.message.headers).includes('"two"'))).toBe(true)
 })
