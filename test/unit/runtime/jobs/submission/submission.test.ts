@@ -15,6 +15,7 @@ describe("the shape", () => {
   test("a field that nobody knows is named; one whose feature is missing is unsupported, whatever else is wrong", () => {
     expect(problem({ task: "echo", nonsense: 1 })).toEqual({ code: "unknown-field", field: "nonsense" })
     expect(problem({ task: "echo", key: "x", nonsense: 1 })).toEqual({ code: "unsupported", field: "key" })
+    expect(problem({ task: "echo", peek: "x" })).toEqual({ code: "unsupported", field: "peek" })
   })
 
   test("a nested problem is named by its path", () => {
