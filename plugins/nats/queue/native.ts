@@ -108,8 +108,10 @@ export const readNative = (
 
 /** The name of a header that says that the task is not the first of its job; `1` as the number of the run says nothing. */
 const historyIn = (headers: ReadonlyMap<string, unknown>): string | undefined => {
-  const retries = headers.get("retries")
-  if (Number.isSafeInteger(retries) && Number(retries) > 0) return "retries"
+  for (const name of ["retries", "replaced_task_nesting"]) {
+    const count = headers.get(name)
+    if (Number.isSafeInteger(count) && Number(count) > 0) return name
+  }
   const own = headers.get(OWN_HEADER)
   if (!isMap(own)) return undefined
   const field = WRITTEN_HERE.find((name) => !isUnsaid(name, own[name]))

@@ -44,7 +44,7 @@ export const begin = async (
         revision = known?.revision ?? ""
         const before = known?.record && decodeStored(known.record)
         stored = note !== undefined && isAbout(note, revision, before) ? reportedRecord(note, revision, before) : before
-        if (stored === undefined && attempt.foreign && isPreceded(known, posting.message, attempt)) {
+        if (stored === undefined && attempt.foreign && isPreceded(known, posting.message, attempt, start.at)) {
           const by = known && viewOf(known, undefined, start.at)
           if (by !== undefined) return { status: "taken", by }
         }

@@ -115,7 +115,8 @@ export class AttemptEnder {
       const known = await this.#batched.read(id, isUnsure ? "all" : "record")
       const stored = known?.record && decodeStored(known.record)
       const expect: Revision = known?.revision ?? ""
-      const isTaken = stored === undefined && isUnsure && wanted.message && isPreceded(known, wanted.message, attempt)
+      const isTaken =
+        stored === undefined && isUnsure && wanted.message && isPreceded(known, wanted.message, attempt, Date.now())
       const judgement = isTaken ? "superseded" : judgeConflict(stored, wanted, attempt)
       if (judgement === "superseded") {
         this.#revisions.delete(end.token)

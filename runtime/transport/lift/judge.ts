@@ -95,10 +95,16 @@ export const isOfAnother = (
 const isSameTask = (stored: JobRecord, work: Work): boolean =>
   isSameWork(workOf(stored), stored.chord === undefined ? work : { ...work, digest: undefined, body: undefined })
 
-/** Whether another task was published before that of the attempt, under an id of which no record is stored yet. */
-export const isPreceded = (known: Known | undefined, message: Message, attempt: Attempt): boolean => {
+/**
+ * Whether another task was published before that of the attempt, under an id of which no record is stored yet. A worker of
+ * Celery's may replace a task by another one under its id: where the broker cannot tell whether such a worker has taken the
+ * earlier task, and it is not due later, the one that says so goes on with the job.
+ */
+export const isPreceded = (known: Known | undefined, message: Message, attempt: Attempt, at: number): boolean => {
   const { task } = known ?? {}
   if (task === undefined || (task.sequence !== undefined && task.sequence >= sequenceOf(attempt))) return false
+  const replaces = Number(message.headers["replaced_task_nesting"] ?? 0) > 0
+  if (replaces && task.held === undefined && (task.due ?? 0) <= at) return false
   const earlier = decodeContent(task.content)
   return !isUndecodable(earlier) && !isSameWork(workIn(earlier), workIn(message))
 }

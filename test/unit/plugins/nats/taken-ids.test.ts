@@ -95,6 +95,7 @@ const forms: Readonly<Record<string, readonly [(id: string) => Readonly<Record<s
   "a second run": [() => ({ callboard: '{"run": 2}' }), "undecodable: callboard.run"],
   "a run far ahead": [() => ({ callboard: '{"run": 99}' }), "undecodable: callboard.run"],
   "a move": [() => ({ callboard: '{"hops": 3}' }), "undecodable: callboard.hops"],
+  "a task in its place": [() => ({ replaced_task_nesting: "1" }), "undecodable: replaced_task_nesting"],
   "a retry": [() => ({ retries: "7" }), "undecodable: retries"],
   "a place in a chord": [() => ({ callboard: '{"member": {"of": "x", "at": 0}}' }), "undecodable: callboard.member"],
 }

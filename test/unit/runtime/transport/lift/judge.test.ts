@@ -151,6 +151,16 @@ describe("the id of a task is that of another job", () => {
     ["one in another transport", { content: other.message }, true],
   ])("where %s waits in a queue: %s", (_, task, is) => {
     const known = task && { revision: "", task: { queue: "q", at: 0, ...task } }
-    expect(isPreceded(known, message(), mine)).toBe(is)
+    expect(isPreceded(known, message(), mine, 1_000)).toBe(is)
+  })
+
+  const earlier = { queue: "q", at: 0, content: other.message }
+  test.each([
+    ["may have been taken by one", earlier, false],
+    ["is due later", { ...earlier, due: 1_100 }, true],
+    ["waits in its queue", { ...earlier, held: false }, true],
+  ])("where a task replaces another, as a worker of Celery's does, and that one %s: %s", (_, task, is) => {
+    const replacing = message({ replaced_task_nesting: 1 })
+    expect(isPreceded({ revision: "", task }, replacing, mine, 1_000)).toBe(is)
   })
 })
