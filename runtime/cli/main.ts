@@ -1,11 +1,6 @@
 /** The program that the launcher starts. Runs a command and ends the process with its exit code. */
+import { allWritten } from "../platform/bun.ts"
 import { run } from "./program.ts"
-
-/** Resolves when all output was written, since a process that exits drops output that a pipe has not taken yet. */
-const flushed = (stream: NodeJS.WriteStream): Promise<void> =>
-  new Promise((resolve) => {
-    stream.write("", () => resolve())
-  })
 
 /** The terminal was closed. It sends SIGHUP, by which a command ends, and a worker stops softly: without its output. */
 let hasHungUp = false
@@ -13,7 +8,8 @@ let hasHungUp = false
 for (const stream of [process.stdout, process.stderr]) {
   stream.on("error", ({ code, message }: NodeJS.ErrnoException) => {
     hasHungUp ||= code === "EIO"
-    if (hasHungUp) return
+    // A handler that goes on after the command may still print.
+    if (hasHungUp || code === "ERR_STREAM_WRITE_AFTER_END") return
     // The reader has closed the pipe, as in `callboard jobs | head -1`.
     if (code === "EPIPE") process.exit(0)
     if (stream === process.stdout) process.stderr.write(`callboard: the output cannot be written: ${message}\n`)
@@ -22,8 +18,9 @@ for (const stream of [process.stdout, process.stderr]) {
 }
 
 const exitCode = await run(process.argv.slice(2))
-await Promise.all([flushed(process.stdout), flushed(process.stderr)])
-// What could not be written is told in a later step.
+// A process that exits drops output that a pipe has not taken yet. What could not be written is told in a later step.
+await allWritten(process.stdout)
 await new Promise((resolve) => setImmediate(resolve))
+await allWritten(process.stderr)
 // Exits explicitly: a handler that ignores its signal would keep the process alive after its job was given back.
 process.exit(exitCode)

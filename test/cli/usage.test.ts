@@ -254,3 +254,13 @@ test("output that cannot be written is a failure, and says so", () => {
   expect(stderr).toMatch(/^callboard: the output cannot be written: .*ENOSPC/m)
   expect(status).toBe(1)
 })
+
+test("output through a pipe is whole, however long it is and however late its reader", async () => {
+  using project = makeProject()
+  // More than a pipe holds.
+  await project.ask("submit", "works.echo", JSON.stringify("x".repeat(100_000)), "--id", "long")
+  const launcher = fileURLToPath(new URL("../../runtime/cli/launcher.js", import.meta.url))
+  const command = ["-c", '"$0" "$1" job long --json | (sleep 0.2; cat)', process.execPath, launcher]
+  const { stdout } = spawnSync("sh", command, { cwd: project.path, encoding: "utf8" })
+  expect(JSON.parse(stdout)).toMatchObject({ id: "long" })
+})
