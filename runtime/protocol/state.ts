@@ -56,3 +56,6 @@ export const celeryState = (state: State, retries = 0): string => {
       return "REVOKED"
   }
 }
+
+/** Why a task is a dead letter whose id is that of another job. */
+export const DUPLICATE_ID = "duplicate-id"

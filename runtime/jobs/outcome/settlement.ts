@@ -26,10 +26,9 @@ import {
   type Undoing,
   withTransition,
 } from "../../protocol/record.ts"
-import type { State } from "../../protocol/state.ts"
+import { DUPLICATE_ID, type State } from "../../protocol/state.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
-import { DUPLICATE_ID } from "../../transport/lift/judge.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
 import { digestOf } from "../same-task.ts"
 import { fingerprintOf } from "./fingerprint.ts"

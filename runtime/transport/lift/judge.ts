@@ -2,7 +2,7 @@
 import { type AddressedTask, isUndecodable, type Message, publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTakenEarly } from "../../protocol/record.ts"
-import { isTerminal } from "../../protocol/state.ts"
+import { DUPLICATE_ID, isTerminal } from "../../protocol/state.ts"
 import type { Known } from "../known.ts"
 import { type Attempt, inOrder, NO_ORDER, type Order, orderOf, orderOfKey, parseFence, sequenceOf } from "./attempt.ts"
 import { decodeContent } from "./codec.ts"
@@ -36,9 +36,6 @@ export const isOver = (stored: JobRecord, posting: Position, fence: string): boo
 }
 
 // ── Whose a task is ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-/** Why a task is a dead letter whose id is that of another job. */
-export const DUPLICATE_ID = "duplicate-id"
 
 /** What a task does. A body that is not kept is known by its digest, or not at all. */
 interface Work {
