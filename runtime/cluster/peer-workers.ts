@@ -6,8 +6,8 @@
 import type { Connection } from "../connection/connection.ts"
 import type { Task } from "../protocol/headers.ts"
 import { resolveName } from "../protocol/name.ts"
-import { HEARTBEAT_MS, listWorkers, MOST_RUNNING, serves, type WorkerDescription } from "./directory.ts"
-import { isDead } from "./worker-process.ts"
+import { HEARTBEAT_MS, MOST_RUNNING, serves, type WorkerDescription } from "./directory.ts"
+import { membersOf, strikeOff } from "./roster.ts"
 
 export interface PeerWorkersOptions {
   readonly connection: Pick<Connection, "jobs" | "store">
@@ -17,17 +17,31 @@ export interface PeerWorkersOptions {
   readonly taskNames: ReadonlyMap<string, string>
   /** Whether the directory is known to hold every living worker now; right after an outage it may not. */
   readonly isComplete: () => boolean
+  /** Whether workers that are not registered have had the time to come back, since this one reached the transport. */
+  readonly hasWaited: () => boolean
 }
-
-/** How long a list of workers is used again: after an outage many tasks are delivered again at once. */
-const FRESH_MS = 250
 
 export class PeerWorkers {
   readonly #options: PeerWorkersOptions
-  #read: { readonly at: number; readonly others: Promise<ReadonlyArray<WorkerDescription>> } | undefined
 
   constructor(options: PeerWorkersOptions) {
     this.#options = options
+  }
+
+  /**
+   * Whether every worker that may be running jobs is registered. After an outage that is not certain until each worker of the
+   * roster is back, or was missing for longer than it takes to come back. Never rejects.
+   */
+  async isComplete(): Promise<boolean> {
+    const { connection, isComplete, hasWaited } = this.#options
+    if (!isComplete()) return false
+    return (
+      hasWaited() ||
+      membersOf(connection.store).then(
+        ({ missing }) => missing.length === 0,
+        () => false,
+      )
+    )
   }
 
   /**
@@ -35,7 +49,7 @@ export class PeerWorkers {
    * `isBegun`: its record says that it was begun and has not ended. Never rejects.
    */
   async holdOffMs(id: string, isBegun: boolean): Promise<number> {
-    if (!this.#options.isComplete()) return HEARTBEAT_MS
+    if (!(await this.isComplete())) return HEARTBEAT_MS
     const runs = await this.#run(id, isBegun).catch(() => true)
     return runs ? HEARTBEAT_MS : 0
   }
@@ -45,7 +59,7 @@ export class PeerWorkers {
    * rejects: as long as the list of workers cannot be had it may be so.
    */
   async serve(queue: string, { task, meth }: Pick<Task, "task" | "meth">, field?: string): Promise<boolean> {
-    if (!this.#options.isComplete()) return true
+    if (!(await this.isComplete())) return true
     const others = await this.#others().catch(() => undefined)
     if (others === undefined) return true
     return others.some((worker) => {
@@ -73,13 +87,14 @@ export class PeerWorkers {
     return others.some((one) => one.name === record.worker && (isFull(one) || Date.parse(one.heartbeatAt) < listedFrom))
   }
 
-  #others(): Promise<ReadonlyArray<WorkerDescription>> {
+  /** Strikes dead workers off the roster, and those that did not come back in time. Fails as the store does. */
+  async strikeOff(): Promise<void> {
+    const { connection, isComplete, hasWaited } = this.#options
+    if (isComplete()) await strikeOff(connection.store, hasWaited())
+  }
+
+  async #others(): Promise<ReadonlyArray<WorkerDescription>> {
     const { connection, name } = this.#options
-    const at = performance.now()
-    if (this.#read === undefined || at - this.#read.at > FRESH_MS) {
-      const others = listWorkers(connection.store).then((all) => all.filter((one) => one.name !== name && !isDead(one)))
-      this.#read = { at, others }
-    }
-    return this.#read.others
+    return (await membersOf(connection.store)).present.filter((one) => one.name !== name)
   }
 }

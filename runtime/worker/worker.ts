@@ -93,6 +93,13 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     const core = coreOf(options, pool, load)
     const { buffer, subscription, counts, snapshot } = core
     const registry = yield* registryOf(core)
+    const peers = new PeerWorkers({
+      connection,
+      name,
+      taskNames: options.taskNames,
+      isComplete: () => registry.isComplete,
+      hasWaited: () => registry.hasWaited,
+    })
     const events = yield* part(
       () => new EventSender({ connection, log, hostname: `${name}@${hostname()}`, enabled: options.events }),
       (made) => made.flush(),
@@ -142,7 +149,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       events,
       early,
       dependents,
-      registry,
+      peers,
       revoker,
       changed,
     })
@@ -162,7 +169,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     // Only what was written once is missed afterwards: a worker may freeze, or be killed, within its first seconds.
     void told.then(() => writer.begin())
     const askTime = () => ask().then(clock.transportNow)
-    yield* maintenanceOf(core, { early, dependents, failures, statistics, askTime })
+    yield* maintenanceOf(core, { early, dependents, failures, statistics, peers, askTime })
     const scheduler = yield* schedulerOf(core, askTime, signal)
     const isBusy = () => dependents.isBusy || scheduler.isBusy
     const worker = new RunningWorker({ ...core, name, size, events, dispatcher, hurry: () => hurry.abort(), close })
@@ -258,6 +265,7 @@ const registryOf = ({ options, actors, snapshot, giveUp }: Core) =>
         log: options.log,
         actors,
         describe: () => snapshot.describe(),
+        reconnectMs: options.reconnect.capMs,
         sharedLease: options.connection.transport.capabilities.sharedLease === true,
         onTaken: ({ message }) => giveUp(new TransportError("invalid", message)),
       }),
@@ -295,17 +303,15 @@ type DispatcherParts = Pick<
   DispatcherOptions,
   "processes" | "observers" | "connectivity" | "events" | "early" | "dependents"
 > & {
-  readonly registry: Registry
+  readonly peers: PeerWorkers
   readonly revoker: Revoker
   readonly changed: StoreMirror<true>
 }
 
 const dispatcherOf = (
   { options, pool, buffer, subscription }: Core,
-  { registry, revoker, changed, ...parts }: DispatcherParts,
+  { peers, revoker, changed, ...parts }: DispatcherParts,
 ) => {
-  const { connection, name, taskNames } = options
-  const peers = new PeerWorkers({ connection, name, taskNames, isComplete: () => registry.isComplete })
   const holdOffMs: DispatcherOptions["holdOffMs"] = (id, isBegun) => peers.holdOffMs(id, isBegun)
   const isServedElsewhere: DispatcherOptions["isServedElsewhere"] = (...asked) => peers.serve(...asked)
   const isRevoked: DispatcherOptions["isRevoked"] = (task) =>
@@ -328,15 +334,17 @@ interface MaintenanceParts {
   readonly dependents: Dependents
   readonly failures: FailureReporter
   readonly statistics: StatisticsCounter
+  readonly peers: PeerWorkers
   readonly askTime: () => Promise<number>
 }
 
 const maintenanceOf = ({ options, buffer, pool }: Core, parts: MaintenanceParts) => {
-  const { early, dependents, failures, statistics, askTime } = parts
+  const { early, dependents, failures, statistics, peers, askTime } = parts
   const { connection, log } = options
   const lost = new LostJobs({
     connection,
     own: early,
+    isComplete: () => peers.isComplete(),
     held: () => new Set(Array.from(buffer.inFlight.values(), ({ delivery }) => delivery.token)),
     queueFor: (task, meth) => pool.queueOf(task, meth),
     redactFor: (task, meth) => pool.redactOf(task, meth),
@@ -347,7 +355,7 @@ const maintenanceOf = ({ options, buffer, pool }: Core, parts: MaintenanceParts)
     },
   })
   return part(
-    () => maintain({ connection, lost, dependents, foreign: options.foreign, askTime, log }),
+    () => maintain({ connection, lost, dependents, peers, foreign: options.foreign, askTime, log }),
     (stop) => stop(),
   )
 }

@@ -12,6 +12,7 @@ import {
   WORKERS,
   type WorkerDescription,
 } from "../../cluster/directory.ts"
+import { joinRoster, leaveRoster } from "../../cluster/roster.ts"
 import { isDead, isThisProcess } from "../../cluster/worker-process.ts"
 import { CallboardError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
@@ -29,6 +30,8 @@ export interface RegistryOptions {
   readonly actors: ReadonlyArray<ActorDescription>
   /** Describes the worker; called for each heartbeat. */
   readonly describe: () => WorkerDescription
+  /** How long a worker waits at most between two tries to reach a lost transport, in milliseconds. */
+  readonly reconnectMs: number
   /** Whether all workers of a queue have one lease. */
   readonly sharedLease: boolean
   /** Called once, when it turns out after {@link Registry.begin} that a living worker has the name. */
@@ -48,6 +51,10 @@ export class Registry {
   /** When the last heartbeat was written, and when the first one after an outage was. */
   #beatAt = performance.now()
   #backAt = Number.NEGATIVE_INFINITY
+  /** When this worker first reached the transport since its start, or since the last outage. */
+  #reachedAt = Number.POSITIVE_INFINITY
+  /** Whether its note is in the roster. Others may have struck it off in an outage. */
+  #isNoted = false
   #beating: Promise<void> = Promise.resolve()
   #next: Promise<void> | undefined
 
@@ -143,6 +150,8 @@ export class Registry {
     try {
       await this.#writeEntry()
       this.#heartbeatWritten(performance.now())
+      if (!this.#isNoted) await joinRoster(store, this.#options.describe())
+      this.#isNoted = true
       if (now - this.#actorsAt >= ACTOR_REFRESH_MS) {
         for (const entry of actorEntries(actors)) await store.write([entry])
         // Set after all were written, so that a failed write is repeated with the next heartbeat.
@@ -160,8 +169,21 @@ export class Registry {
   }
 
   #heartbeatWritten(now: number): void {
-    if (now - this.#beatAt > GAP_MS) this.#backAt = now
+    if (now - this.#beatAt > GAP_MS) {
+      this.#backAt = now
+      this.#reachedAt = now
+      this.#isNoted = false
+    }
+    this.#reachedAt = Math.min(this.#reachedAt, now)
     this.#beatAt = now
+  }
+
+  /**
+   * Whether this worker has reached the transport for so long that any other living worker would have reconnected and
+   * registered again.
+   */
+  get hasWaited(): boolean {
+    return performance.now() - this.#reachedAt >= this.#options.reconnectMs + WORKER_TTL_MS
   }
 
   /**
@@ -187,12 +209,13 @@ export class Registry {
     ])
   }
 
-  /** Removes the entry, if it is this worker's. */
+  /** Removes the entry, if it is this worker's, and its note in the roster. */
   async #removeEntry(): Promise<void> {
     const { store, describe } = this.#options
     // A write that is under way would bring the entry back.
     await (this.#next ?? this.#beating)
     const own = describe()
+    await leaveRoster(store, own)
     await WORKERS.change(store, own.name, (found) =>
       found?.value !== undefined && isOwn(found.value, own) ? "remove" : "keep",
     )

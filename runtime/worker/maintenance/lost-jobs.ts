@@ -22,6 +22,8 @@ export interface LostJobsOptions {
   readonly connection: Connection
   /** This worker's list of jobs. */
   readonly own: EarlyAcks
+  /** Whether every worker that may be running jobs is registered. */
+  readonly isComplete: () => Promise<boolean>
   /** Tokens of the deliveries that this worker has. */
   readonly held: () => ReadonlySet<string>
   readonly queueFor: (task: string, meth: string | null) => string | undefined
@@ -53,8 +55,10 @@ export class LostJobs {
    * look.
    */
   async look(now: number): Promise<void> {
-    const { connection, own } = this.#options
+    const { connection, own, isComplete } = this.#options
     await this.#endOwn()
+    // After an outage a living worker need not be registered yet.
+    if (!(await isComplete())) return this.#orphans.clear()
     const lists = await this.#lists()
     for (const key of this.#orphans.keys()) if (!lists.some((entry) => entry.key === key)) this.#orphans.delete(key)
     if (lists.every(({ key }) => key === own.key)) return

@@ -4,6 +4,7 @@
  */
 
 import * as Result from "effect/Result"
+import type { PeerWorkers } from "../../cluster/peer-workers.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { postMissing } from "../../jobs/outcome/follow-ups.ts"
 import { expire, isOverdue } from "../../jobs/tracking/finding.ts"
@@ -30,6 +31,7 @@ interface MaintenanceParts {
   readonly connection: Connection
   readonly lost: LostJobs
   readonly dependents: Dependents
+  readonly peers: PeerWorkers
   readonly foreign: Pick<ForeignTasks, "tell"> | undefined
   /** The time by the clock of the transport. */
   readonly askTime: () => Promise<number>
@@ -48,7 +50,7 @@ const sweep = async ({ connection, dependents }: MaintenanceParts, now: number):
 
 /** Starts the rounds of maintenance. Returns a function that stops them. */
 export const maintain = (parts: MaintenanceParts): (() => void) => {
-  const { connection, lost, dependents, foreign, askTime, log } = parts
+  const { connection, lost, dependents, peers, foreign, askTime, log } = parts
   const journals = new JournalSweep()
   let isRunning = false
   const trying = (what: string, task: Promise<void>): Promise<void> =>
@@ -67,6 +69,7 @@ export const maintain = (parts: MaintenanceParts): (() => void) => {
     const orphans = askTime().then((now) => republishOrphans(connection, now - ORPHANED_MS))
     await trying("lost tasks could not be posted again", orphans)
     await trying("jobs without a worker could not be ended", lost.look(performance.now()))
+    await trying("dead workers could not be struck off the roster", peers.strikeOff())
     await trying("journals of ended jobs could not be looked at", journals.round(connection))
     await trying("jobs that wait for others could not be looked at", dependents.look())
     isRunning = false

@@ -271,6 +271,7 @@ onEveryBoard((newBoard) => {
         new LostJobs({
           connection,
           own: list,
+          isComplete: async () => true,
           held: () => new Set(held),
           queueFor: () => undefined,
           redactFor: () => undefined,

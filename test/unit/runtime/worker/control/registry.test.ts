@@ -47,6 +47,7 @@ const start = async (change: (store: Store) => Partial<Store> = () => ({})) => {
     log,
     actors,
     describe: () => worker,
+    reconnectMs: 10_000,
     sharedLease: false,
     onTaken: (error) => taken.push(error),
   })
