@@ -305,5 +305,6 @@ const deliver = (task: Task): contract.Delivery => {
 const queuedTask = (task: Task): contract.QueuedTask => {
   const { queue, due, expires } = task.posting
   const times = { ...(due === undefined ? {} : { due }), ...(expires === undefined ? {} : { expires }) }
-  return { queue, at: task.at, held: isHeld(task), content: task.frame.slice(), ...times }
+  const { at, deliveries } = task
+  return { queue, at, held: isHeld(task), deliveries, content: task.frame.slice(), ...times }
 }

@@ -104,7 +104,7 @@ const assemble = ({ link, names, settings, clock }: Opened, { lease }: ConnectOp
   const index = new StreamReader(link, names.indexStream, replicated)
   const values = new StreamReader(link, names.storeStream, replicated)
   const records = new Records({ states, index, names, maxRecord })
-  const jobReader = new JobReader({ names, tasks, records, maxTask })
+  const jobReader = new JobReader({ names, tasks, records, consumers, maxTask })
   const backlog = settings.maxBacklog === undefined ? undefined : new Backlog(tasks, settings.maxBacklog)
   const taskPublisher = new TaskPublisher({ publisher: taskMessages, consumers, names, maxTask, backlog, clock })
   const stallGuard = new StallGuard(link, lease, clock)

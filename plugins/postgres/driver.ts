@@ -101,9 +101,9 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
 
   async read(ids: ReadonlyArray<string>, what: "record" | "all"): Promise<ReadonlyArray<contract.Known | undefined>> {
     const text = `SELECT job.revision, job.bytes, frame, json_strip_nulls(json_build_object('queue', queue, 'due', due,
-        'expires', expires, 'at', posted, 'held', in_hand)) AS task
+        'expires', expires, 'at', posted, 'held', in_hand, 'deliveries', deliveries)) AS task
       FROM unnest($1::text[]) WITH ORDINALITY AS asked(id, n) LEFT JOIN job ON job.id = asked.id AND job.until > ms()
-        LEFT JOIN LATERAL (SELECT posting.*, ${HELD} AS in_hand FROM posting
+        LEFT JOIN LATERAL (SELECT posting.*, deliveries, ${HELD} AS in_hand FROM posting
           JOIN task USING (sequence) WHERE posting.id = asked.id ORDER BY sequence DESC LIMIT 1) AS newest ON $2 ORDER BY n`
     return (await this.#ask<KnownRow>(text, [ids.map(plain), what === "all"], "read")).map(knownOf)
   }

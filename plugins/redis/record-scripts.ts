@@ -6,7 +6,8 @@ import { script } from "./scripts.ts"
 
 /**
  * Arguments: `record` or `all`, ids. Returns for each job the revision and the bytes of its record; with `all` also the
- * task that counts: queue, due, expires, time of publication, whether it is in flight, message, sequence.
+ * task that counts: queue, due, expires, time of publication, whether it is in flight, message, sequence, how often it was
+ * delivered.
  */
 export const read = script(`
 local answers = {}
@@ -33,7 +34,7 @@ for at = 4, #ARGV do
     local env = t and messageOf(t.tag, t)
     if env then
       local held = call('HEXISTS', UNACKED, t.tag)
-      answer = { answer[1], answer[2], t.queue, t.due, t.expires, t.posted, held, env, t.seq }
+      answer = { answer[1], answer[2], t.queue, t.due, t.expires, t.posted, held, env, t.seq, t.n or 0 }
     end
   end
   answers[at - 3] = answer

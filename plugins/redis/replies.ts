@@ -89,7 +89,7 @@ export const committedOf = (answer: Reply): contract.Committed => {
 }
 
 export const knownOf = (row: Reply): contract.Known | undefined => {
-  const [revision, record, queue, due, expires, at, held, value, sequence] = listOf(row)
+  const [revision, record, queue, due, expires, at, held, value, sequence, deliveries] = listOf(row)
   const known = { revision: textOf(revision), ...(record instanceof Uint8Array ? { record: bytesOf(record) } : {}) }
   if (!(queue instanceof Uint8Array)) return known.revision === "" ? undefined : known
   return {
@@ -99,6 +99,7 @@ export const knownOf = (row: Reply): contract.Known | undefined => {
       at: Number(textOf(at)),
       sequence: Number(textOf(sequence)),
       held: held === 1,
+      deliveries: Number(textOf(deliveries)),
       ...(due instanceof Uint8Array ? { due: Number(textOf(due)) } : {}),
       ...(expires instanceof Uint8Array ? { expires: Number(textOf(expires)) } : {}),
       content: contentOf(value),

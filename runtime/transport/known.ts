@@ -26,6 +26,8 @@ export interface QueuedTask {
   readonly sequence?: number
   /** Whether a delivery has the task, as far as the broker tells. */
   readonly held?: boolean
+  /** How often it was delivered, as far as the broker tells: 0 is certain. */
+  readonly deliveries?: number
   readonly content: Uint8Array | Message | Undecodable
 }
 

@@ -5,6 +5,7 @@
 import { isFrame } from "../../../runtime/protocol/envelope.ts"
 import type { Index, Known, QueuedTask } from "../../../runtime/transport/known.ts"
 import { copyOf } from "../connection/answers.ts"
+import type { Consumers } from "../queue/consumers.ts"
 import { nativeExpires, readNative } from "../queue/native.ts"
 import { EXPIRES_HEADER, SCHEDULE_HEADER } from "../queue/publish.ts"
 import type { Names } from "../streams/names.ts"
@@ -15,6 +16,8 @@ import { classOf, LIVE, type Records, STALE_MS, type StoredRecord } from "./reco
 export interface FoundTask {
   readonly id: string
   readonly seq: number
+  readonly band: number
+  readonly scheduled: boolean
   readonly index: Index | undefined
   readonly task: QueuedTask
 }
@@ -29,13 +32,21 @@ export class JobReader {
   readonly #names: Names
   readonly #tasks: StreamReader
   readonly #records: Records
+  readonly #consumers: Pick<Consumers, "list">
   readonly #maxTask: number
 
   /** `tasks` reads the queue stream; `maxTask` is the largest task, in bytes. */
-  constructor(parts: { names: Names; tasks: StreamReader; records: Records; maxTask: number }) {
+  constructor(parts: {
+    names: Names
+    tasks: StreamReader
+    records: Records
+    consumers: Pick<Consumers, "list">
+    maxTask: number
+  }) {
     this.#names = parts.names
     this.#tasks = parts.tasks
     this.#records = parts.records
+    this.#consumers = parts.consumers
     this.#maxTask = parts.maxTask
   }
 
@@ -43,7 +54,22 @@ export class JobReader {
     const found = new Map(await this.locate(ids))
     const missed = ids.filter((id) => knownOf(found.get(id)) === undefined)
     for (const [id, located] of await this.locate(missed, true)) found.set(id, located)
-    return ids.map((id) => knownOf(found.get(id)))
+    return Promise.all(ids.map(async (id) => knownOf(await this.#withHolder(found.get(id)))))
+  }
+
+  /**
+   * Adds whether a task that has expired was delivered: it must not count as one that was never started. Of other tasks
+   * that is not asked, since it costs a request. What was delivered counts as held, unless its record says that it waits.
+   */
+  async #withHolder(located: Located | undefined): Promise<Located | undefined> {
+    const { task: found, record } = located ?? {}
+    if (found === undefined || found.scheduled || (found.task.expires ?? Infinity) > Date.now()) return located
+    const lanes = await this.#consumers.list(found.task.queue).catch(() => undefined)
+    if (lanes === undefined) return located
+    const delivered = lanes.find(({ band }) => band === found.band)?.delivered ?? 0
+    const state = record?.index?.state
+    const holder = found.seq > delivered ? { deliveries: 0 } : { held: state !== "queued" && state !== "scheduled" }
+    return { record, task: { ...found, task: { ...found.task, ...holder } } }
   }
 
   /** Task and record of these jobs, by id. `current` reads from the leader. */
@@ -84,6 +110,8 @@ const taskIn = (message: StoredMessage, names: Names, maxTask: number): FoundTas
   return {
     id,
     seq: message.seq,
+    band,
+    scheduled,
     index: indexOf(message),
     task: {
       queue,

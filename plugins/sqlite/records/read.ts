@@ -20,7 +20,7 @@ export class JobReader {
     this.#ns = ns
     this.#jobs = jobs
     this.#names = names
-    const task = "queue, at, fence, due, expires, posted, frame"
+    const task = "queue, at, fence, deliveries, due, expires, posted, frame"
     const job = `job.seq AS seq, rev, until, record, ${task} FROM callboard_job AS job JOIN callboard_load USING (seq)`
     this.#statements = {
       record: database.prepare(
@@ -81,6 +81,7 @@ export class JobReader {
       queue: this.#names.nameOf(int(row, "queue")),
       at: int(row, "posted"),
       held: intOrNull(row, "fence") !== null && (intOrNull(row, "at") ?? 0) > now,
+      deliveries: int(row, "deliveries"),
       content: bytesOrNull(row, "frame") ?? NOTHING,
       ...(due === null ? {} : { due }),
       ...(expires === null ? {} : { expires }),

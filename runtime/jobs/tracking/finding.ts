@@ -2,6 +2,7 @@
  * Finds records of jobs, and waits for their ends. Finding also expires a job: the first process that looks at a waiting
  * job past its `expires` records that.
  */
+import { mayRun } from "../../cluster/roster.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, WaitTimeout } from "../../errors.ts"
 import { isId } from "../../protocol/name.ts"
@@ -67,9 +68,12 @@ export const isOverdue = ({ state, expiresAt, reverts }: JobRecord, now: number)
   isExpired(expiresAt, now, REPORT_DELAY_MS)
 
 /**
- * Records that a waiting job has expired. Done by the first process that notices: a worker, a client or maintenance.
+ * Records that a waiting job has expired. Done by the first process that notices: a worker, a client or maintenance. A task
+ * that a worker may run is left to it: one that was cut off from the transport could not say that it has begun.
  */
 export const expire = async (connection: Connection, found: Found): Promise<Found> => {
+  const { taken } = found
+  if (taken === "now" || (taken === "before" && (await mayRun(connection.store, found.record.id)))) return found
   const now = Date.now()
   const record = endedOutside(step(found.record, { at: now, state: "expired" }), now, connection.keepFailed)
   await noteUntold(connection.store, record)

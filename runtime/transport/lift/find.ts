@@ -2,7 +2,7 @@
 import { isOfTask, type JobRecord } from "../../protocol/record.ts"
 import { isTerminal, STATES, type State } from "../../protocol/state.ts"
 import type { Driver } from "../driver.ts"
-import type { Known } from "../known.ts"
+import type { Known, QueuedTask } from "../known.ts"
 import { TransportError } from "../mod.ts"
 import type { FoundJob, FoundJobs, Query } from "../optional.ts"
 import type { BatchedDriver } from "./batching.ts"
@@ -30,7 +30,7 @@ export class Finder {
   async find(id: string): Promise<Found | undefined> {
     const [known, [note]] = await Promise.all([this.#batched.read(id, "all"), this.#notes.of([id])])
     const record = known && viewOf(known, note, Date.now())
-    return record && { record, revision: known?.revision ?? "" }
+    return record && { record, revision: known?.revision ?? "", ...takenOf(known?.task) }
   }
 
   /** The record of a job that has ended. The task and the note of a job no longer matter then, and are not read. */
@@ -200,6 +200,11 @@ export class Finder {
 
 const isOver = (end: number, signal: AbortSignal | undefined): boolean =>
   signal?.aborted === true || performance.now() >= end
+
+const takenOf = (task: QueuedTask | undefined): Pick<Found, "taken"> => {
+  if (task === undefined || (task.held !== true && task.deliveries === 0)) return {}
+  return { taken: task.held === true ? "now" : "before" }
+}
 
 /** A page while it is searched for. */
 class Search {

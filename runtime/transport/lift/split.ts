@@ -393,12 +393,12 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
 
   // ── Reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Leaves out the due time and the holder of a parked task, which the home does not know, and its sequence there. */
+  /** Leaves out the due time and the deliveries of a parked task, which the home does not know, and its sequence there. */
   const seen = <K extends Known>(known: K): K => {
     if (known.task === undefined) return known
     const { sequence: _sequence, ...task } = known.task
     if (task.due !== PARKED) return { ...known, task }
-    const { due: _due, held: _held, ...parked } = task
+    const { due: _due, held: _held, deliveries: _deliveries, ...parked } = task
     return { ...known, task: parked }
   }
 

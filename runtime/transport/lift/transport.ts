@@ -237,6 +237,11 @@ export type EndAnswer =
 
 export interface Found {
   readonly record: JobRecord
+  /**
+   * Whether a worker may run its task that has not said so: a delivery has the task now, or had it before. Absent: none ever
+   * had it.
+   */
+  readonly taken?: "now" | "before"
   /** `""`: no record is stored, and this one is made of the task in the queue. */
   readonly revision: Revision
 }

@@ -364,6 +364,26 @@ export const browseCases: ReadonlyArray<DriverCase> = [
   },
   {
     group: "expiry",
+    name: "of a task past its expires that is in hand, or was, it is not said that none ever had it",
+    async run({ peer, fresh, task }) {
+      const queue = fresh("queue")
+      const posting = task({ queue, expires: Date.now() - 60_000 })
+      await peer.publish(posting)
+      const taskOf = async () => {
+        const found = (await peer.known(posting.id)).task
+        check(found !== undefined, "the task must be known")
+        return found
+      }
+      equal((await taskOf()).held ?? false, false, "whether it is in hand before it was taken")
+      const delivery = await peer.one(queue)
+      const mayRun = ({ held, deliveries }: Awaited<ReturnType<typeof taskOf>>) => held === true || deliveries !== 0
+      check(mayRun(await taskOf()), "it may run while it is in hand")
+      await peer.release(delivery)
+      check(mayRun(await taskOf()), "it may run when it was given back: a worker may have lost its lease")
+    },
+  },
+  {
+    group: "expiry",
     name: "what waits past its expires is listed, oldest first, until it is withdrawn, and not what is in hand",
     needs: browse,
     async run({ peer, fresh, task, far, harness, until }) {

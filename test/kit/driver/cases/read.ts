@@ -22,11 +22,11 @@ export const readCases: ReadonlyArray<DriverCase> = [
         const { revision, record, task: found } = await each.known(posting.id)
         equal([revision, record], ["", undefined], "revision and record of a job without record")
         check(found !== undefined, "its task must be known")
-        const { content, at, sequence: _sequence, held = false, ...rest } = found
+        const { content, at, sequence: _sequence, held = false, deliveries = 0, ...rest } = found
         equal(messageOf({ content }), messageOf({ content: posting.frame }), "its content")
         equal(rest, { queue, expires }, "what is known of its task")
         between(at, before - tolerance - 1_000, after + tolerance, "when it says it was published")
-        equal(held, false, "whether it is in hand")
+        equal([held, deliveries], [false, 0], "whether it is in hand, and how often it was delivered")
         const known = await each.read(posting.id, "record")
         equal([known?.record, known?.revision ?? ""], [undefined, ""], "its record, when only that is asked for")
       }

@@ -5,7 +5,16 @@ import { TransportError } from "../../../../runtime/transport/mod.ts"
 import type { FoundJobs, Query, QueueDepth } from "../../../../runtime/transport/optional.ts"
 import { sleep } from "../../stage.ts"
 import { firstIndex } from "./commit.ts"
-import { batches, breaking, broadcastBroken, broken, commits, type DriverMutant, namespacesMixed } from "./mutant.ts"
+import {
+  batches,
+  breaking,
+  broadcastBroken,
+  broken,
+  commits,
+  type DriverMutant,
+  known,
+  namespacesMixed,
+} from "./mutant.ts"
 
 type Count = NonNullable<Driver["count"]>
 
@@ -161,6 +170,12 @@ export const browseMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: "expiry: a task past its expires is still there, and still comes",
     breaker: batches((each) => each.filter(({ expires = Number.POSITIVE_INFINITY }) => expires > Date.now())),
+  },
+  {
+    breaks: "expiry: of a task past its expires that is in hand, or was, it is not said that none ever had it",
+    breaker: known((each) =>
+      each?.task === undefined ? each : { ...each, task: { ...each.task, held: false, deliveries: 0 } },
+    ),
   },
   {
     breaks:
