@@ -28,7 +28,11 @@ describe("a transport that misbehaves", () => {
     const began = (await first.client.workers())[0]?.startedAt
     fails = false
     expect(await second.failed).toMatchObject({ reason: "invalid", message: expect.stringContaining("w1 already") })
-    expect(lines).toEqual([expect.stringMatching(/^error the worker gives up: .* give this one another name, or none, and it gets one of its own$/)])
+    expect(lines).toEqual([
+      expect.stringMatching(
+        /^error the worker gives up: .* give this one another name, or none, and it gets one of its own$/,
+      ),
+    ])
     expect(second.worker?.listening).toBe(false)
     await second.stop({ now: true })
     expect(await first.client.workers()).toMatchObject([{ name: "w1", startedAt: began }])
