@@ -6,6 +6,7 @@
 
 import { within } from "../async/timers.ts"
 import type { Prepared } from "../client/submitting/submitter.ts"
+import type { Scope } from "../config/groups.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { TransportError } from "../transport/mod.ts"
@@ -34,6 +35,7 @@ export interface SubmitOptions {
   readonly lenient: boolean
   readonly traceparent?: string
   readonly tracestate?: string
+  readonly parentNeeds?: Scope
   /** Whether all tasks are stored, or none. */
   readonly atomic: boolean
   /** Whether an array was sent: then errors name the element, also in an array of one. */

@@ -43,12 +43,14 @@ const submit = async (routeRequest: RouteRequest, atomic: boolean): Promise<Resp
   const limits = { one: context.maxBody, many: context.maxBody * BATCH_BODY_FACTOR }
   const body = await readBody(request, limits, held)
   const isArray = Array.isArray(body.value)
+  const parentNeeds = (["read", "payload"] as const).find((scope) => !caller.may(scope))
   const servesActors = context.client.directory.local.size > 0
   const submission = new SubmissionRequest(context, tasksOf(body.value), {
     isArray,
     atomic,
     strict: servesActors && !prefer.lenient,
     lenient: prefer.lenient,
+    ...(parentNeeds === undefined ? {} : { parentNeeds }),
     ...traceOf(headers),
   })
   const results = await submission.run(

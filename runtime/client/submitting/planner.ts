@@ -4,6 +4,7 @@
  */
 import * as Result from "effect/Result"
 import { type ActorDescription, DEFAULT_QUEUE, type Directory } from "../../cluster/directory.ts"
+import type { Scope } from "../../config/groups.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { publishFailed } from "../../jobs/receipt.ts"
 import type { Placement } from "../../jobs/submission/chord.ts"
@@ -36,6 +37,8 @@ export interface SubmitContext {
   readonly ids?: ReadonlyArray<string>
   /** Where the task belongs, if it is part of a chord. */
   readonly placement?: Placement
+  /** The scope that the caller lacks to read jobs: tasks that name a parent are refused, since handlers read it for them. */
+  readonly parentNeeds?: Scope
   /** Refuse tasks whose encoded body has more bytes. */
   readonly maxBody?: number
 }
@@ -135,6 +138,11 @@ export class Planner {
     if (placement !== undefined) planned.placement = placement
     if (traceparent !== undefined) planned.traceparent = traceparent
     if (tracestate !== undefined) planned.tracestate = tracestate
+    const { parentNeeds: scope } = context
+    if (scope !== undefined && submission.parentId !== undefined) {
+      const message = `parentId: this token lacks the scope ${scope}, which naming a parent needs`
+      return Result.fail(new CallboardError("forbidden", message, { field: "parentId", scope }))
+    }
     const posting = plan(submission, planned)
     const { maxBody = Number.POSITIVE_INFINITY } = context
     if (Result.isSuccess(posting) && posting.success.message.body.length > maxBody) {

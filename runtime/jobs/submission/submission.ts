@@ -72,7 +72,12 @@ export const SubmissionFieldsSchema = Schema.Struct({
   ),
   after: Schema.optionalKey(AfterField),
   chord: Schema.optionalKey(ChordField),
-  parentId: Schema.optionalKey(Name),
+  parentId: Schema.optionalKey(
+    Name.annotate({
+      description:
+        "The job that it follows, which its handler may read; a token needs `read` and `payload` to name one",
+    }),
+  ),
   rootId: Schema.optionalKey(Name),
   group: Schema.optionalKey(Name),
   ttl: Schema.optionalKey(

@@ -174,6 +174,45 @@ describe("with tokens", () => {
     expect((await ask("POST", "/v1/jobs", { ...options, token: ADMIN })).status).toBe(200)
   })
 
+  test("who may not read jobs, with their results, names none as a parent that a handler then reads", async () => {
+    const submitOutline = "submit-outline-0123456789"
+    const submitRead = "submit-read-0123456789"
+    const { ask } = await start({
+      actors: [
+        actor("work", {
+          methods: { echo: (input: unknown) => input, look: async (_input: unknown, job) => await job.parent() },
+        }),
+      ],
+      http: {
+        port: 0,
+        tokens: [
+          ...tokens,
+          { token: submitOutline, scopes: ["submit", "read", "no-payload"] },
+          { token: submitRead, scopes: ["submit", "read"] },
+        ],
+      },
+    })
+    const secret = await ask("POST", "/v1/jobs", { token: ADMIN, body: { task: "work.echo", input: "secret" } })
+    const parentId = secret.body.id
+    const spy = { task: "work.look", parentId }
+    const post = (token: string, body: unknown) =>
+      ask("POST", "/v1/jobs", { token, body, headers: { prefer: "wait=9" } })
+    const refused = (scope: string, field: string) => ({
+      status: 403,
+      body: { code: "forbidden", scope, field, detail: expect.stringContaining(`lacks the scope ${scope}`) },
+    })
+    expect(await post(SUBMIT, spy)).toMatchObject(refused("read", "parentId"))
+    expect(await post(submitOutline, spy)).toMatchObject(refused("payload", "parentId"))
+    expect(await post(SUBMIT, [TASK, spy])).toMatchObject({ ...refused("read", "parentId"), body: { index: 1 } })
+    const inChord = { ...TASK, chord: [{ ...TASK, chord: [spy] }] }
+    expect(await post(SUBMIT, inChord)).toMatchObject(refused("read", "chord[0].chord[0].parentId"))
+    expect(await post(SUBMIT, { ...TASK, callbacks: [spy] })).toMatchObject({ status: 400 })
+    expect(await post(submitRead, spy)).toMatchObject({
+      status: 200,
+      body: { result: { id: parentId, result: "secret" } },
+    })
+  })
+
   test("any name of the host is answered, and pages of other origins too: the token is what counts", async () => {
     const running = await withTokens()
     const response = await raw(running, [
