@@ -370,7 +370,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     await eventually(
       async () => {
         const views = await Promise.all(batch.map(({ id }) => found(client, id)))
-        return views.every((view) => view?.state === "started")
+        return views.every((view) => view?.times.started !== undefined)
       },
       { every: 50, message: "the jobs begin" },
     )

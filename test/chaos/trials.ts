@@ -85,8 +85,8 @@ const newcomer: Trial = {
   }),
 }
 
-const steps: Trial = {
-  name: "steps",
+const journal: Trial = {
+  name: "journal",
   promise: "no step that is complete runs again after an outage",
   boards: ["sqlite", ...BROKERS],
   leaseMs: 30_000,
@@ -212,7 +212,7 @@ const deletion: Trial = {
   }),
 }
 
-export const trials: ReadonlyArray<Trial> = [newcomer, steps, drops, clock, namespaces, deletion]
+export const trials: ReadonlyArray<Trial> = [newcomer, journal, drops, clock, namespaces, deletion]
 
 /** What a trial needs of its board. */
 type Place = Pick<SharedBoard, "url" | "folder" | "blackout" | "outage">
