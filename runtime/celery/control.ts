@@ -100,8 +100,9 @@ class CeleryControl {
     }
     const request = parsed.success
     this.#clock = Math.max(this.#clock, request.clock) + 1
-    if (!isAsked(request, node)) return
-    const value = await this.#answer(request)
+    const asked = isAsked(request, node)
+    if (asked === false) return
+    const value = asked === "unsupported" ? error(unsupportedMatcher(request)) : await this.#answer(request)
     if (request.reply === null || value === undefined) return
     const { exchange, routingKey, ticket } = request.reply
     const reply = replyMessage({ node, value }, ticket, ++this.#clock)
@@ -153,9 +154,12 @@ class CeleryControl {
     pool_shrink: ({ n }) => this.#resize(-(numberOf(n) ?? 1)),
     autoscale: ({ max, min }) => this.#autoscale(numberOf(max), numberOf(min)),
     pool_restart: () => exception("ValueError", "Pool restarts not enabled"),
-    add_consumer: ({ queue }) => {
-      const added = this.#options.worker.addQueue(String(queue))
-      return ok(added ? `add consumer ${String(queue)}` : `already consuming from ${String(queue)}`)
+    add_consumer: (given) => {
+      const queue = String(given.queue)
+      const refused = unservedBinding(given)
+      if (refused !== undefined) return error(refused)
+      const added = this.#options.worker.addQueue(queue)
+      return ok(added ? `add consumer ${queue}` : `already consuming from ${queue}`)
     },
     cancel_consumer: ({ queue }) => {
       this.#options.worker.removeQueue(String(queue))
@@ -355,6 +359,32 @@ const queueInfo = (name: string) => ({
   auto_delete: false,
   no_ack: false,
 })
+
+/** Answered instead of silence, which would look as if the workers were gone. */
+const unsupportedMatcher = ({ method, matcher }: ControlRequest): string =>
+  `${method} is not executed: patterns of matcher ${matcher} are not supported; use matcher glob, or name the workers in destination`
+
+/**
+ * Why a worker cannot consume from a queue as Celery's `add_consumer` describes it; `undefined` where it can. A queue is
+ * bound to the direct exchange of its own name by its own name, so tasks that are sent to another exchange would never come.
+ */
+const unservedBinding = ({ queue, ...options }: Arguments): string | undefined => {
+  if (typeof queue !== "string") return "queue must name the queue"
+  const served: Readonly<Record<string, ReadonlyArray<unknown>>> = {
+    exchange: ["", queue],
+    exchange_type: ["direct"],
+    routing_key: ["", queue],
+    durable: [true],
+    auto_delete: [false],
+    exclusive: [false],
+  }
+  for (const [name, value] of Object.entries(options)) {
+    if (value === null || value === undefined || served[name]?.includes(value)) continue
+    const only = "a worker consumes only from durable queues that are bound to the direct exchange of their own name"
+    return `${name} ${JSON.stringify(value)} is not supported: ${only}`
+  }
+  return undefined
+}
 
 const numberOf = (value: unknown): number | undefined =>
   typeof value === "number" && Number.isFinite(value) ? value : undefined

@@ -3,6 +3,7 @@
  */
 import * as Result from "effect/Result"
 import { decodeValue, encodeValue, type UnserialisableBody } from "./body.ts"
+import { matchesGlob } from "./celery/glob.ts"
 import { jsonCodec } from "./codec/json.ts"
 import type { Message } from "./message.ts"
 
@@ -20,7 +21,7 @@ export interface ControlRequest {
   /** Names of the nodes that are asked. `null`: all, or those that match the pattern. */
   readonly destination: ReadonlyArray<string> | null
   readonly pattern: string | null
-  /** How the pattern is meant: `glob` or `pcre`. */
+  /** How the pattern is meant: only `glob` is supported. */
   readonly matcher: string | null
   /** Where an answer goes, and what it has to name. `null`: none is wanted. */
   readonly reply: { readonly exchange: string; readonly routingKey: string; readonly ticket: string | null } | null
@@ -71,36 +72,24 @@ export const parseControl = (message: Message): Result.Result<ControlRequest, In
   })
 }
 
-/** Longest pattern that is tried, and the most stars in it: a pattern of a stranger must not keep a worker busy. */
+/** Longest pattern that is tried: a pattern of a stranger must not keep a worker busy. */
 const MAX_PATTERN = 256
-const MAX_STARS = 8
 
-/** What a shell means by `*`, `?` and `[…]`. */
-const globExpression = (glob: string): string =>
-  glob
-    .replace(/[.+^${}()|\\]/g, "\\$&")
-    .replace(/\*+/g, ".*")
-    .replaceAll("?", ".")
-    .replaceAll("[!", "[^")
-
-/** Whether this node is to execute the command: it is named, or matches, or nothing is said about nodes. */
+/**
+ * Whether this node is to execute the command: it is named, or matches a glob, or nothing is said about nodes. `unsupported`:
+ * the nodes are named by a pattern of another kind. A regular expression of a stranger is never tried, since an engine that
+ * backtracks could take for ever.
+ */
 export const isAsked = (
   request: Pick<ControlRequest, "destination" | "pattern" | "matcher">,
   node: string,
-): boolean => {
+): boolean | "unsupported" => {
   const { destination, pattern, matcher } = request
   // kombu takes an empty list for none.
   if (destination !== null && destination.length > 0) return destination.includes(node)
   if (pattern === null || matcher === null) return true
-  if (matcher !== "glob" && matcher !== "pcre") return false
-  if (pattern.length > MAX_PATTERN || (pattern.match(/[*+]/g)?.length ?? 0) > MAX_STARS) return false
-  try {
-    // `re.match` of Python looks at the beginning alone, `fnmatch` at the whole name.
-    // Without the flag `u`, which would refuse the escapes that Python's `re.escape` makes, such as \-.
-    return new RegExp(matcher === "glob" ? `^${globExpression(pattern)}$` : `^(?:${pattern})`).test(node)
-  } catch {
-    return false
-  }
+  if (matcher !== "glob") return "unsupported"
+  return pattern.length <= MAX_PATTERN && matchesGlob(node, pattern)
 }
 
 /** A command as a client sends it. */

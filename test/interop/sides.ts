@@ -171,6 +171,9 @@ export const ourWorker = (
         )
         expect(await sides.celery("control", "add_consumer", "more")).toContain("add consumer more")
         expect(ours.worker?.queues).toContain("more")
+        const fanout = await sides.celery("control", "add_consumer", "news", "news", "fanout").catch(String)
+        expect(fanout).toContain('exchange_type "fanout" is not supported')
+        expect(ours.worker?.queues).not.toContain("news")
         expect(await sides.celery("control", "cancel_consumer", "more")).toContain("no longer consuming from more")
       }, 300_000)
     }

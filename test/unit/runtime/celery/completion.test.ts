@@ -449,15 +449,56 @@ describe("a worker of Celery that starts", () => {
       log,
       signal: stop.signal,
     })
-    return async (method: string, given: Readonly<Record<string, unknown>>) => {
-      const nobody = { destination: null, pattern: null, matcher: null, clock: 1 }
+    return async (
+      method: string,
+      given: Readonly<Record<string, unknown>>,
+      asked: { readonly matcher?: string } = {},
+    ) => {
+      const nobody = { destination: null, pattern: "o*", matcher: null, clock: 1 }
       const reply = { exchange: "reply", routingKey: "me", ticket: "t" }
-      const message = Result.getOrThrow(controlMessage({ method, arguments: given, reply, ...nobody }))
+      const message = Result.getOrThrow(controlMessage({ method, arguments: given, reply, ...nobody, ...asked }))
       const before = answers.length
       for (const listener of heard) listener(message)
       return eventually(() => answers[before], { message: `${method} is answered` })
     }
   }
+
+  test("a worker that is asked by a regular expression says that it takes none, and does nothing", async () => {
+    const opened = await open(backEnd())
+    const ask = await asking(opened)
+    expect(await ask("add_consumer", { queue: "more" }, { matcher: "pcre" })).toEqual({
+      node: "ours@lab",
+      value: {
+        error:
+          "add_consumer is not executed: patterns of matcher pcre are not supported; use matcher glob, or name the workers in destination",
+      },
+    })
+    expect(opened.worker.queues).not.toContain("more")
+    expect(await ask("ping", {}, { matcher: "glob" })).toMatchObject({ value: { ok: "pong" } })
+  })
+
+  test("add_consumer refuses what a worker does not consume from, by name", async () => {
+    const opened = await open(backEnd())
+    const ask = await asking(opened)
+    const plain = { queue: "more", exchange: null, exchange_type: "direct", routing_key: null }
+    for (const [option, value] of [
+      ["exchange", "news"],
+      ["exchange_type", "fanout"],
+      ["exchange_type", "topic"],
+      ["routing_key", "more.#"],
+      ["exclusive", true],
+      ["bindings", []],
+    ] as const) {
+      const { value: said } = (await ask("add_consumer", { ...plain, [option]: value })) as { value: unknown }
+      expect(said).toEqual({ error: expect.stringContaining(`${option} ${JSON.stringify(value)} is not supported: `) })
+      expect(opened.worker.queues).not.toContain("more")
+    }
+    expect(await ask("add_consumer", {})).toMatchObject({ value: { error: "queue must name the queue" } })
+    const served = { ...plain, exchange: "more", routing_key: "more", durable: true }
+    expect(await ask("add_consumer", served)).toMatchObject({ value: { ok: "add consumer more" } })
+    expect(await ask("add_consumer", plain)).toMatchObject({ value: { ok: "already consuming from more" } })
+    expect(opened.worker.queues).toContain("more")
+  })
 
   test("counts tasks by as many names as submitters may make up, and the others by their methods", async () => {
     const { send, ended, totals } = await open(backEnd())
