@@ -83,6 +83,13 @@ export const honoApp = (
   }
   app.all("*", (c) => {
     admit(c.req.raw)
+    const isForReader = c.req.method === "GET" && (c.req.header("accept") ?? "").includes("text/html")
+    if (page && isForReader && !/^\/v1(\/|$)/.test(c.req.path)) {
+      return c.text(
+        `There is no page at ${c.req.path.slice(0, 200)}. The board begins at the root of this application.\n`,
+        404,
+      )
+    }
     throw new CallboardError("not-found", unknownPath)
   })
   app.onError((thrown) => problem(asCallboardError(thrown, context.log)))

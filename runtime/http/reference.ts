@@ -138,8 +138,8 @@ ${prose(textOf(schema["description"]))}
 ${schema["properties"] === undefined ? html`<p>${typeOf(schema)}</p>` : table(fieldRows(schema))}
 </section>`
 
-/** What is posted as an example where no actor is known. */
-const EXAMPLE: Example = { task: "text.count", input: { path: "README.md" } }
+/** What is posted as an example if no actor is known, or may be named. */
+const EXAMPLE: Example = { task: "ACTOR.METHOD", input: {} }
 
 export interface Example {
   readonly task: string

@@ -98,7 +98,7 @@ describe("the reference page", () => {
     const { url } = await start()
     const page = await eventually(async () => {
       const text = await (await fetch(`${url}/reference`)).text()
-      return curlIn(text).includes("text.count") ? undefined : text
+      return curlIn(text).includes("ACTOR.METHOD") ? undefined : text
     })
     expect(curlIn(page)).toMatch(/\/v1\/jobs .*task.*work/)
     expect(page).toMatch(/pre \{ white-space: pre-wrap/)
@@ -111,8 +111,8 @@ describe("the reference page", () => {
 
   test("tells no names where tokens are needed", async () => {
     const { url } = await start({ http: { port: 0, tokens: [{ token: "secret", scopes: ["read"] }] } })
-    expect(curlIn(await (await fetch(`${url}/reference`)).text())).toContain("text.count")
-    expect(await (await fetch(url)).text()).toContain("text.count")
+    expect(curlIn(await (await fetch(`${url}/reference`)).text())).toContain("ACTOR.METHOD")
+    expect(await (await fetch(url)).text()).toContain("ACTOR.METHOD")
   })
 
   test("is text for a terminal at the root", async () => {

@@ -85,7 +85,12 @@ describe("the shell", () => {
       const ask = await app()
       const response = await ask(path, { headers: HTML })
       expect(response.status).toBe(404)
-      expect(response.headers.get("content-type")).toBe("application/problem+json")
+      const isOfPage = path !== "/v1"
+      expect(response.headers.get("content-type")).toBe(
+        isOfPage ? "text/plain; charset=UTF-8" : "application/problem+json",
+      )
+      if (isOfPage) expect(await response.text()).toContain(`no page at ${path}`)
+      expect((await ask(path)).headers.get("content-type")).toBe("application/problem+json")
     },
   )
 
