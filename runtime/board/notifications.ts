@@ -6,6 +6,7 @@ import { waitFor } from "../async/timers.ts"
 import type { Connection } from "../connection/connection.ts"
 import { generateId } from "../id.ts"
 import { refuseInput } from "../options/refuse.ts"
+import { beginning } from "../protocol/text.ts"
 
 const BOARD_EVENTS = ["POSTED", "REMOVAL"] as const
 type BoardEventName = (typeof BOARD_EVENTS)[number]
@@ -88,7 +89,7 @@ export class BoardNotifications {
   }
 
   announce(event: BoardEventName, { id, name, priority, sequence }: Omit<Announced, "event">): void {
-    this.#waiting.push([event, id, name.slice(0, NAME), priority, sequence])
+    this.#waiting.push([event, id, beginning(name, NAME), priority, sequence])
     // Sent in this turn: otherwise another process could consume the job, and announce that, before its posting was
     // announced.
     this.#sending ??= this.#send()

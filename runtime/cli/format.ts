@@ -2,6 +2,7 @@
 
 import type { JobView } from "../jobs/view.ts"
 import { isTerminal, type State } from "../protocol/state.ts"
+import { cut } from "../protocol/text.ts"
 import type { Colour, Paint } from "./output.ts"
 
 const COLOURS: Readonly<Record<State, Colour | undefined>> = {
@@ -79,7 +80,7 @@ const MAX_CELL = 100
 /** A text in one line, cut where a table would overflow. */
 export const oneLine = (text: string, max = MAX_CELL): string => {
   const line = text.replace(/\s+/g, " ").trim()
-  return line.length > max ? `${line.slice(0, max - 1)}…` : line
+  return cut(line, max)
 }
 
 /** Last column of a list: the error of a failed job, the progress of a running one, the due time of a scheduled one. */

@@ -3,6 +3,8 @@ import { randomUUID } from "node:crypto"
 import { type ColourChoice, takesColour } from "../log/log.ts"
 import { inOneLine, visible } from "../log/log-value.ts"
 
+import { beginning } from "../protocol/text.ts"
+
 const CODES = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, blue: 34, cyan: 36 } as const
 export type Colour = keyof typeof CODES
 
@@ -48,7 +50,7 @@ const cutCell = (cell: string, most: number): string => {
   if (widthOf(cell) <= most) return cell
   let left = Math.max(0, most - 1)
   const take = (part: string): string => {
-    const taken = part.slice(0, left)
+    const taken = beginning(part, left)
     left -= taken.length
     return taken
   }

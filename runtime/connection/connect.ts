@@ -1,6 +1,7 @@
 /** Finds the plugin for a URL, checks the options that all transports share, and connects. */
 import { hostname } from "node:os"
 import type { KeepFailed } from "../protocol/outside.ts"
+import { beginning } from "../protocol/text.ts"
 import { type AnyPlugin, asTransport } from "../transport/lift/plugin.ts"
 import type { Transport } from "../transport/lift/transport.ts"
 import { type ConnectOptions, TransportError } from "../transport/mod.ts"
@@ -73,7 +74,7 @@ const invalid = (message: string): TransportError => new TransportError("invalid
 /** A transport URL without user, password and options: safe to print. */
 export const displayUrl = (text: string): string => {
   const scheme = /^([a-z][a-z0-9+.-]*):/i.exec(text)?.[1]
-  if (scheme === undefined) return text.includes("@") ? "(not a URL)" : text.slice(0, 80)
+  if (scheme === undefined) return text.includes("@") ? "(not a URL)" : beginning(text, 80)
   const plain = text.replace(/[?#].*$/s, "")
   const url = URL.canParse(text) ? new URL(text) : undefined
   // A path may have an @ in it. Elsewhere, what comes before it may be a password without the slashes of a URL.

@@ -6,6 +6,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
+import { beginning } from "../protocol/text.ts"
 
 export interface Parameter<S extends Schema.Codec<unknown> = Schema.Codec<unknown>> {
   /** How text becomes the value that the schema checks. */
@@ -80,4 +81,5 @@ const refuse = (
   code: "unknown-field" | "invalid-input",
   field: string,
   message: string,
-): Result.Result<never, CallboardError> => Result.fail(new CallboardError(code, message, { field: field.slice(0, 60) }))
+): Result.Result<never, CallboardError> =>
+  Result.fail(new CallboardError(code, message, { field: beginning(field, 60) }))

@@ -1,4 +1,5 @@
 /** Turns any value into one that a log line can hold. Pure, bounded in size; never fails, whatever the value. */
+import { cut } from "../protocol/text.ts"
 
 /** Bounds of one line: characters in all its texts, and number of its values. */
 const MAX_CHARACTERS = 16_384
@@ -11,9 +12,6 @@ export interface Bounds {
   /** The text to show instead of the value of this key; `undefined`: the value is shown. */
   readonly hide?: (key: string) => string | undefined
 }
-
-export const cut = (text: string, most: number): string =>
-  text.length <= most ? text : `${text.slice(0, Math.max(0, most - 1))}…`
 
 /**
  * A copy of the value that is JSON. Long texts are cut, and `…` marks every place where something was left out. An error

@@ -8,8 +8,9 @@ import { decodeBody } from "../protocol/body.ts"
 import type { Task } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
 import type { JobError } from "../protocol/record.ts"
+import { cut } from "../protocol/text.ts"
 import { formatTime } from "../protocol/time.ts"
-import { cut, loggable } from "./log-value.ts"
+import { loggable } from "./log-value.ts"
 
 /** Longest text, in characters. */
 const MAX_TEXT = 1_024

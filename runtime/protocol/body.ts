@@ -10,6 +10,7 @@ import { jsonCodec, renderJson } from "./codec/json.ts"
 import { msgpackCodec } from "./codec/msgpack.ts"
 import { yamlCodec } from "./codec/yaml.ts"
 import type { Message } from "./message.ts"
+import { beginning } from "./text.ts"
 
 /** The tasks that follow a task. `null` and a missing key mean the same; an empty chain is the end of a chain. */
 export interface Embed {
@@ -180,7 +181,7 @@ const argumentOf = (
 ): Result.Result<DecodedValue, UndecodableBody> => {
   if (RAW.has(type) || acceptsContentType(accepts, type)) return Result.succeed({ holds: "argument", value: bytes })
   const known = [...new Set(Array.from(codecs.values(), (each) => each.contentType))].join(", ")
-  const why = `Content type "${given.slice(0, 100)}" is not known here (${known}) and the method does not accept it as bytes.`
+  const why = `Content type "${beginning(given, 100)}" is not known here (${known}) and the method does not accept it as bytes.`
   return undecodable("unsupported-content-type", given, why, bytes)
 }
 
@@ -341,7 +342,7 @@ export const encodeBody = (body: Body, options: EncodeOptions = {}): Result.Resu
   } else {
     const only: unknown = body.args[0]
     if (PICKLE.has(type) || !(only instanceof Uint8Array) || body.args.length !== 1) {
-      return unserialisable("unsupported-content-type", `No codec is registered for "${contentType.slice(0, 100)}".`)
+      return unserialisable("unsupported-content-type", `No codec is registered for "${beginning(contentType, 100)}".`)
     }
     bytes = only
   }
@@ -372,7 +373,7 @@ export const encodeValue = (
 ): Result.Result<Uint8Array, UnserialisableBody> => {
   const codec = codecs.get(typeIn(codecs, contentType))
   if (codec === undefined) {
-    return unserialisable("unsupported-content-type", `No codec is registered for "${contentType.slice(0, 100)}".`)
+    return unserialisable("unsupported-content-type", `No codec is registered for "${beginning(contentType, 100)}".`)
   }
   try {
     const encoded = codec.encode(value)

@@ -3,6 +3,7 @@
  * means the same in an HTTP body and in a Celery header.
  */
 import * as Result from "effect/Result"
+import { cut } from "./text.ts"
 
 /** A name that is not allowed. `kind`: what it should name. */
 interface InvalidName {
@@ -46,7 +47,7 @@ export const isId = (text: unknown): boolean =>
   text.isWellFormed() &&
   (text.length * 3 <= MAX_ID_BYTES || byteLength(text) <= MAX_ID_BYTES)
 
-const shorten = (name: string): string => (name.length > 60 ? `${name.slice(0, 60)}…` : name)
+const shorten = (name: string): string => cut(name, 60)
 
 const refuse = (kind: InvalidName["kind"], name: unknown, rule: string): Result.Result<never, InvalidName> => {
   const shown = typeof name === "string" ? shorten(name) : typeof name

@@ -5,6 +5,7 @@
  */
 
 import * as Result from "effect/Result"
+import { beginning, cut } from "./text.ts"
 
 /** Text that is no time. `input`: the text, cut to 100 characters. */
 export interface InvalidTime {
@@ -74,7 +75,7 @@ const DATE = /^(\d{4})(?:(-?)W(\d\d)(?:\2([1-7]))?|-(\d\d)-(\d\d)|(\d\d)(\d\d)|-
 const TIME = /^(\d\d)(?:(:?)(\d\d)(?:\2(\d\d)(?:[.,](\d+))?)?)?(Z|z|[+-]\d\d(?::?\d\d)?)?$/
 
 const invalidTime = (text: string, why: string): Result.Result<never, InvalidTime> => {
-  const input = text.length > 100 ? `${text.slice(0, 100)}…` : text
+  const input = cut(text, 100)
   return Result.fail({
     _tag: "InvalidTime",
     input,
@@ -221,7 +222,7 @@ const DURATION = /^([+-]?)(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)$/i
 
 const invalidDuration = (input: unknown, why: string): Result.Result<never, InvalidDuration> => {
   const shown =
-    typeof input === "string" ? `"${input.slice(0, 100)}"` : typeof input === "number" ? `${input}` : typeof input
+    typeof input === "string" ? `"${beginning(input, 100)}"` : typeof input === "number" ? `${input}` : typeof input
   return Result.fail({
     _tag: "InvalidDuration",
     input: shown,

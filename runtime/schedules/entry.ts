@@ -7,6 +7,7 @@
  */
 import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
+import { cut } from "../protocol/text.ts"
 import { ScheduleFieldsSchema } from "./fields.ts"
 import { dueTimesBetween, jitterOf, nextDue } from "./timing.ts"
 
@@ -254,4 +255,4 @@ export const unplanned = (entry: ScheduleEntry, detail: string): ScheduleEntry =
 }
 
 const withRefused = (entry: ScheduleEntry, due: number, detail: string): ScheduleEntry =>
-  withMissed(entry, { from: due, to: due, count: 1, why: "refused", detail: detail.slice(0, 500) })
+  withMissed(entry, { from: due, to: due, count: 1, why: "refused", detail: cut(detail, 500) })

@@ -16,6 +16,7 @@ import { DEFAULTS } from "../options/defaults.ts"
 import { milliseconds, timeToLive } from "../options/duration.ts"
 import { resolveReconnect } from "../options/reconnect.ts"
 import { didYouMean } from "../options/refuse.ts"
+import { beginning } from "../protocol/text.ts"
 import type { WorkerOptions } from "../worker/options.ts"
 import type { ServeOptions } from "./options.ts"
 
@@ -63,7 +64,7 @@ const checkedSettingsOf = (options: ServeOptions): Settings => ({
 })
 
 const versionOf = ({ version = process.env["CALLBOARD_VERSION"] }: ServeOptions): { readonly version?: string } =>
-  version === undefined || version === "" ? {} : { version: version.slice(0, 100) }
+  version === undefined || version === "" ? {} : { version: beginning(version, 100) }
 
 const queuesOf = (actors: ReadonlyArray<ActorDefinition>): ReadonlyArray<string> => {
   const queues = new Set<string>()

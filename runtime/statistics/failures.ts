@@ -4,6 +4,7 @@
  */
 import { frameOf, templateOf } from "../jobs/outcome/fingerprint.ts"
 import type { JobError } from "../protocol/record.ts"
+import { beginning } from "../protocol/text.ts"
 import { MINUTE_MS, OTHER, SLOT_MINUTES } from "./tally.ts"
 
 /** Most causes that a worker keeps of one slot, most jobs of one cause, and most jobs of all causes. */
@@ -74,8 +75,8 @@ class Cause {
     const frame = frameOf(error)
     this.#about = {
       fingerprint,
-      name: error.name.slice(0, MOST_NAME),
-      reason: error.reason.slice(0, MOST_NAME),
+      name: beginning(error.name, MOST_NAME),
+      reason: beginning(error.reason, MOST_NAME),
       template: templateOf(message),
       ...(frame === undefined ? {} : { frame }),
     }

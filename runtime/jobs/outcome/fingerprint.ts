@@ -4,8 +4,8 @@
  */
 import { createHash } from "node:crypto"
 import { fileURLToPath } from "node:url"
-import { cut } from "../../log/log-value.ts"
 import type { JobError } from "../../protocol/record.ts"
+import { beginning, cut } from "../../protocol/text.ts"
 import { ownFrame } from "./job-error.ts"
 
 /** Longest message that is looked at, and longest template, in characters. */
@@ -43,8 +43,7 @@ const partOf = (part: string): string => {
 /** A message without what differs from job to job: `order <n> of <email> is not there`. */
 export const templateOf = (message: string): string =>
   cut(
-    message
-      .slice(0, MAX_MESSAGE)
+    beginning(message, MAX_MESSAGE)
       .replaceAll(PARTS, partOf)
       .replaceAll(/-(?=<n>)/g, "")
       .replaceAll(/\s+/g, " ")

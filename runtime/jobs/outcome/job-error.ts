@@ -5,8 +5,8 @@
 
 import { dirname } from "node:path"
 import { fileURLToPath } from "node:url"
-import { cut } from "../../log/log-value.ts"
 import type { JobError } from "../../protocol/record.ts"
+import { cut } from "../../protocol/text.ts"
 
 /** Longest traceback that is kept, in characters: the record must fit the transport. */
 const MAX_TRACEBACK = 16_384
@@ -35,7 +35,10 @@ const property = (value: object, key: string): unknown => {
   }
 }
 
-const nameOf = (thrown: object): string => cut(wholeNameOf(thrown), MAX_NAME)
+/** A text of an error as it is kept, cut. Half a character becomes U+FFFD: an error cannot be refused. */
+const kept = (whole: string, most: number): string => cut(whole.toWellFormed(), most)
+
+const nameOf = (thrown: object): string => kept(wholeNameOf(thrown), MAX_NAME)
 
 const wholeNameOf = (thrown: object): string => {
   const tag = property(thrown, "_tag")
@@ -60,16 +63,16 @@ export const readable = (thrown: unknown): unknown => {
 /** Name is the error's tag, else its name, else its class. Never throws, whatever was thrown. */
 export const jobError = (thrown: unknown, reason = "handler"): JobError => {
   if (typeof thrown !== "object" || thrown === null)
-    return { name: "Error", message: cut(text(thrown), MAX_MESSAGE), reason }
+    return { name: "Error", message: kept(text(thrown), MAX_MESSAGE), reason }
   const message = property(thrown, "message")
   const stack = property(thrown, "stack")
   const cause = property(thrown, "cause")
   const errors = partsOf(thrown) ?? partsOf(cause)
   return {
     name: nameOf(thrown),
-    message: cut(typeof message === "string" ? message : text(thrown), MAX_MESSAGE),
+    message: kept(typeof message === "string" ? message : text(thrown), MAX_MESSAGE),
     reason,
-    ...(typeof stack === "string" ? { traceback: cut(ownFrames(stack), MAX_TRACEBACK) } : {}),
+    ...(typeof stack === "string" ? { traceback: kept(ownFrames(stack), MAX_TRACEBACK) } : {}),
     ...(cause === undefined || cause === null ? {} : { cause: briefly(cause, MAX_MESSAGE) }),
     ...(errors === undefined ? {} : { errors }),
   }
@@ -77,8 +80,8 @@ export const jobError = (thrown: unknown, reason = "handler"): JobError => {
 
 const briefly = (thrown: unknown, most: number): { readonly name: string; readonly message: string } =>
   typeof thrown === "object" && thrown !== null
-    ? { name: nameOf(thrown), message: cut(text(property(thrown, "message")), most) }
-    : { name: "Error", message: cut(text(thrown), most) }
+    ? { name: nameOf(thrown), message: kept(text(property(thrown, "message")), most) }
+    : { name: "Error", message: kept(text(thrown), most) }
 
 /** The errors that an AggregateError is made of, as far as they can be read. */
 const partsOf = (thrown: unknown): JobError["errors"] => {
@@ -104,7 +107,7 @@ export const OUTCOME_LOST = "outcome-lost"
 /** The error of a job whose handler has run, where its outcome could not be stored. */
 export const outcomeLost = (why: string): JobError => ({
   name: "OutcomeLost",
-  message: cut(`its handler has run, and its outcome could not be stored: ${why}`, MAX_MESSAGE),
+  message: kept(`its handler has run, and its outcome could not be stored: ${why}`, MAX_MESSAGE),
   reason: OUTCOME_LOST,
 })
 
@@ -123,8 +126,8 @@ export const ownFrame = (traceback: string): string | undefined =>
 /** A stack with the application's own frames alone; with all of them where none is its own. */
 export const ownFrames = (stack: string): string => {
   const lines = stack.split("\n")
-  const kept = lines.filter((line) => !isFrame(line) || isOwn(line))
-  return kept.some(isFrame) ? kept.join("\n") : stack
+  const own = lines.filter((line) => !isFrame(line) || isOwn(line))
+  return own.some(isFrame) ? own.join("\n") : stack
 }
 
 /**

@@ -27,6 +27,7 @@ import {
   withTransition,
 } from "../../protocol/record.ts"
 import { DUPLICATE_ID, type State } from "../../protocol/state.ts"
+import { cut } from "../../protocol/text.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
 import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
@@ -265,7 +266,7 @@ const SHORT = 300
 
 const shortError = ({ name, message }: JobError): Pick<JobError, "name" | "message"> => ({
   name,
-  message: message.length <= SHORT ? message : `${message.slice(0, SHORT)}…`,
+  message: cut(message, SHORT),
 })
 
 /**

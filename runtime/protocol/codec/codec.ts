@@ -4,6 +4,7 @@
  */
 
 import type * as Result from "effect/Result"
+import { beginning } from "../text.ts"
 import { isPlainObject } from "../value.ts"
 
 /** Why bytes cannot be decoded, or a value cannot be encoded. */
@@ -69,11 +70,12 @@ export class Unserialisable extends Error {
 }
 
 /** `path`: where the value is, such as `.items[3]`. */
-export const unserialisable = (path: string, why: string): Unserialisable => new Unserialisable(path.slice(0, 200), why)
+export const unserialisable = (path: string, why: string): Unserialisable =>
+  new Unserialisable(beginning(path, 200), why)
 
 export const tooDeep = (path = ""): RangeError =>
   new RangeError(
-    `lists and maps lie more than ${MAX_DEPTH} deep in one another${path === "" ? "" : ` (${path.slice(0, 200)}…)`}`,
+    `lists and maps lie more than ${MAX_DEPTH} deep in one another${path === "" ? "" : ` (${beginning(path, 200)}…)`}`,
   )
 
 /**

@@ -4,6 +4,7 @@
  */
 import * as zlib from "node:zlib"
 import * as Result from "effect/Result"
+import { beginning } from "../text.ts"
 import { readBzip2, TooLarge } from "./bzip2.ts"
 
 /** Why a body cannot be decompressed or compressed. */
@@ -62,7 +63,7 @@ const fail = (reason: CompressionFailure["reason"], message: string): Result.Res
 const methodOf = (compression: string): Result.Result<Method, CompressionFailure> => {
   const method = METHODS.get(compression.trim().toLowerCase())
   if (method === undefined) {
-    return fail("unsupported-compression", `Compression "${compression.slice(0, 100)}" is not supported; ${KNOWN}.`)
+    return fail("unsupported-compression", `Compression "${beginning(compression, 100)}" is not supported; ${KNOWN}.`)
   }
   return isMissing(method)
     ? fail("unsupported-compression", "Compression with zstd needs Bun, Deno, or Node 22.15 or newer.")

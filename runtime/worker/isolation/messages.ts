@@ -6,6 +6,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { LOG_LEVELS } from "../../log/log.ts"
+import { cut } from "../../protocol/text.ts"
 
 /** Longest input or result, in characters. It only bounds what is parsed; transports allow far less. */
 export const MAX_PAYLOAD = 64 * 1024 * 1024
@@ -183,7 +184,7 @@ export const parseProcessMessage = (message: unknown): ProcessMessage | undefine
   Result.getOrUndefined(decodeMessage(message))
 
 /** Cuts a text to the longest line that a message may have. */
-export const cutLine = (text: string): string => (text.length <= MAX_LINE ? text : `${text.slice(0, MAX_LINE - 1)}…`)
+export const cutLine = (text: string): string => cut(text, MAX_LINE)
 
 /**
  * Sends a message over a channel that may have closed. That is no error here, because both sides notice the end of the

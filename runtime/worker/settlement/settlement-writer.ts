@@ -9,6 +9,7 @@ import { asTransportError } from "../../errors.ts"
 import { outcomeLost } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
 import type { JobError } from "../../protocol/record.ts"
+import { cut } from "../../protocol/text.ts"
 import type { AttemptEnd, EndAnswer, Jobs } from "../../transport/lift/transport.ts"
 import type { TransportError } from "../../transport/mod.ts"
 
@@ -207,5 +208,5 @@ const withoutLargeFields = (settlement: AttemptEnd): AttemptEnd | undefined => {
   const { message: _message, raw: _raw, meta: _meta, progress: _progress, ...kept } = record
   if (record.error === undefined) return { ...settlement, record: kept }
   const { traceback: _traceback, ...error } = record.error
-  return { ...settlement, record: { ...kept, error: { ...error, message: error.message.slice(0, 1_000) } } }
+  return { ...settlement, record: { ...kept, error: { ...error, message: cut(error.message, 1_000) } } }
 }
