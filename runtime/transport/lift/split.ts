@@ -378,7 +378,8 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
           ({ end }, at) => end === undefined || done[at]?.status !== "committed" || endDelivery(end, commits[at]?.id),
         ),
       ),
-      send(sent),
+      // Two commits may post the same task, which the home stores once.
+      send([...new Map(sent.map((posting) => [posting.key, posting])).values()]),
     ])
     return done.map((answer, at) => (answer.status === "committed" && !ends[at] ? { ...answer, gone: true } : answer))
   }
