@@ -114,7 +114,7 @@ export class JobStorage {
 
   extend(token: string, lease: number): boolean {
     const task = this.#taskOf(token)
-    if (task === undefined || !isHeld(task)) return false
+    if (task === undefined) return false
     this.#move(task, performance.now() + lease)
     return true
   }
