@@ -9,6 +9,8 @@ type Connect<Options> = (options: Options) => Promise<Transport>
 
 export class Line {
   #cutting = new AbortController()
+  /** How many calls are still to be answered before one whose answer is lost; 0: none is lost. */
+  #losing = 0
   readonly #listeners = new Set<Listener>()
 
   cut(): void {
@@ -19,6 +21,14 @@ export class Line {
   /** Fires with the next cut; has fired while it is cut. */
   get cutting(): AbortSignal {
     return this.#cutting.signal
+  }
+
+  /** Loses the answer to the call that is answered as the `count`th from now on. Returns a function that takes this back. */
+  loseAnswer(count: number): () => void {
+    this.#losing = count
+    return () => {
+      this.#losing = 0
+    }
   }
 
   heal(): void {
@@ -80,7 +90,11 @@ export class Line {
           reject(new TransportError("unavailable", "the line was cut before the answer", { outcome: "unknown" }))
         }
         signal.addEventListener("abort", lost, { once: true })
-        answer.then(resolve, reject).finally(() => signal.removeEventListener("abort", lost))
+        const answered = (value: T): void => {
+          if (this.#losing > 0 && --this.#losing === 0) lost()
+          else resolve(value)
+        }
+        answer.then(answered, reject).finally(() => signal.removeEventListener("abort", lost))
       })
     }
   }

@@ -116,5 +116,6 @@ export const lineHarness = (): DriverHarness => {
       for (const heartbeat of heartbeats) if (heartbeat > 0) setTimeout(() => line.cut(), heartbeat)
     },
     heal: async () => line.heal(),
+    loseAnswer: (count) => line.loseAnswer(count),
   }
 }

@@ -19,6 +19,7 @@ export const boundedDelay: Need = ({ capabilities }) =>
   Number.isFinite(capabilities.delay) || "it keeps any due time (delay: Infinity)"
 export const front: Need = ({ capabilities }) => capabilities.front || "it has no front (front: false)"
 export const noFront: Need = ({ capabilities }) => !capabilities.front || "it has a front (front: true)"
+export const manyBands: Need = ({ capabilities }) => capabilities.bands > 1 || "its levels are all one (bands: 1)"
 export const strictOrder: Need = ({ lanewise }) =>
   lanewise !== true || "what is accepted while it takes may come after what that take brings (lanewise)"
 export const dedupe: Need = ({ capabilities }) =>
@@ -33,6 +34,6 @@ export const keepsPlaces: Need = ({ losesPlaces }) =>
   losesPlaces !== true || "its broker puts what is given back behind the others (losesPlaces)"
 /** The case needs a function that only the harness of a driver has. */
 export const offered =
-  (name: "failAfter" | "intrude" | "adopt" | "freeze"): Need =>
+  (name: "failAfter" | "intrude" | "adopt" | "freeze" | "loseAnswer"): Need =>
   (harness) =>
     harness[name] !== undefined || `its harness offers no ${name}()`

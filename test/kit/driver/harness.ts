@@ -18,11 +18,22 @@ export interface DriverHarness extends Ground<Driver> {
    * has stored nothing then. Absent where the broker cannot be made to fail there.
    */
   failAfter?(driver: Driver, step: "record" | "post"): () => void
-  /** Connects with credentials that the broker refuses. Absent where it has no authentication. */
-  intrude?(options: ConnectOptions): Promise<Driver>
+  /**
+   * Connects with this password, which the broker refuses, as an application would give it, in the URL. No error may tell
+   * it. Absent where there is no authentication.
+   */
+  intrude?(options: ConnectOptions, password: string): Promise<Driver>
   /** Makes a driver from a client object that the application owns. Absent where there are no such objects. */
   adopt?(options: ConnectOptions): Promise<Adopted>
-  /** Keeps the connections of all open drivers open, but lets no data through, until `heal`. */
+  /**
+   * Carries the next `count` requests to the broker, from whichever connection sends first, and swallows the answer to the last
+   * of them: that connection ends before its driver has read it. Returns a function that takes this back if no answer was lost so far.
+   */
+  loseAnswer?(count: number): () => void
+  /**
+   * Keeps the connections of all open drivers open and holds back what passes over them, in both directions, until `heal`,
+   * which lets it through: nothing is dropped.
+   */
   freeze?(): Promise<void>
   /**
    * Set for a broker that cannot tell an overtaken delivery from the newer one of the same task: the older token then still

@@ -6,7 +6,7 @@ import type { Index } from "../../../../runtime/transport/known.ts"
 import type { Query, QueueDepth } from "../../../../runtime/transport/optional.ts"
 import { delay } from "../../case.ts"
 import { between, check, equal, refuses } from "../../check.ts"
-import { type DriverCase, part } from "../case.ts"
+import { type DriverCase, ownTokens, part } from "../case.ts"
 import { type DriverContext, patience, size, sleep, taken } from "../context.ts"
 import { idsOf, recordOf, text } from "../task.ts"
 
@@ -210,6 +210,35 @@ export const browseCases: ReadonlyArray<DriverCase> = [
   },
   {
     group: "query",
+    name: "since includes its moment",
+    needs: query,
+    async run(context) {
+      const { peer, fresh, task } = context
+      const queue = fresh("queue")
+      const posting = task({ queue })
+      const at = Date.now() - 60_000
+      await peer.put(posting.id, recordOf({ index: { ...posting.index, at } }, "succeeded"))
+      holds(await listed(context, { limit: 9, queue, since: at, until: at + 1 }), [posting.id], "jobs of that moment")
+    },
+  },
+  {
+    group: "query",
+    name: "a record whose time is over is not found, nor a task of a job whose record is hidden",
+    needs: query,
+    async run(context) {
+      const { peer, fresh, task, until } = context
+      const queue = fresh("queue")
+      const [brief, forgotten] = [task({ queue }), task({ queue })]
+      const hidden = { ...forgotten.index, state: "succeeded", hidden: true } as const
+      await peer.put(brief.id, recordOf(brief, "succeeded", { keep: 1_000 }))
+      await peer.put(forgotten.id, { ...recordOf(forgotten, "succeeded"), index: hidden })
+      await peer.publish(forgotten)
+      await until("the end of a record", async () => (await peer.says(brief.id)) === undefined, 10_000)
+      equal(await listed(context, { limit: 9, queue }), [], "jobs of the queue")
+    },
+  },
+  {
+    group: "query",
     name: "a cursor that cannot be read is invalid",
     needs: query,
     async run({ peer, fresh, task, within }) {
@@ -308,6 +337,34 @@ export const browseCases: ReadonlyArray<DriverCase> = [
       await peer.end(await peer.one(queue))
       await until("none that is ready", async () => ((await peer.depth(queue))?.ready ?? 0) === 0)
       equal((await peer.depth(queue))?.oldest, undefined, "the oldest where none is ready")
+    },
+  },
+  {
+    group: "depth",
+    name: "a queue whose only task is scheduled is told",
+    needs: [part("browse"), delay],
+    async run({ peer, fresh, task, far, until }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue, due: far() }))
+      await until("a scheduled task", async () => (await peer.depth(queue))?.scheduled === 1)
+      equal((await peer.depth(queue))?.ready, 0, "ready tasks")
+    },
+  },
+  {
+    group: "depth",
+    name: "a task whose lease is over is ready again",
+    // JetStream counts such a task as in hand until it is delivered again.
+    needs: [part("browse"), ownTokens],
+    lease: 1_000,
+    async run({ peer, fresh, task, until }) {
+      const queue = fresh("queue")
+      await peer.publish(task({ queue }))
+      await peer.one(queue)
+      await until("a task in hand", async () => (await peer.depth(queue))?.held === 1)
+      await until("a ready task", async () => {
+        const { ready, held } = (await peer.depth(queue)) ?? {}
+        return ready === 1 && held === 0
+      })
     },
   },
   {

@@ -1,12 +1,13 @@
 /** One change of one job: its record, then postings, then the task. */
 
+import { Buffer } from "node:buffer"
 import type { Commit } from "../../../../runtime/transport/driver.ts"
-import { delay } from "../../case.ts"
+import { delay, freeLeases } from "../../case.ts"
 import { between, check, equal, sameSet } from "../../check.ts"
 import { describe } from "../../peer.ts"
 import { atomic, boundedDelay, type DriverCase, dedupe, noFront } from "../case.ts"
 import { size, taken } from "../context.ts"
-import { idOf, idsOf, recordOf, sized, text } from "../task.ts"
+import { idOf, idsOf, recordOf, sized, text, varied } from "../task.ts"
 
 const group = "commit"
 
@@ -193,8 +194,14 @@ export const commitCases: ReadonlyArray<DriverCase> = [
       const { record, task: left } = await peer.known(id)
       equal([record, left !== undefined], [undefined, true], "record and task, after the failure")
       await peer.none(queue, "nothing was posted")
-      await peer.end(delivery, { record: recordOf(posting, "succeeded", { bytes: new Uint8Array(maxRecord) }) })
-      equal((await peer.known(id)).record?.length, maxRecord, "bytes of the largest record")
+      const bytes = varied(maxRecord)
+      await peer.end(delivery, { record: recordOf(posting, "succeeded", { bytes }) })
+      const { record: largest } = await peer.known(id)
+      equal(largest?.length, maxRecord, "bytes of the largest record")
+      check(
+        largest !== undefined && Buffer.compare(largest, bytes) === 0,
+        "the largest record must come back as it was",
+      )
     },
   },
   {
@@ -229,6 +236,69 @@ export const commitCases: ReadonlyArray<DriverCase> = [
       await peer.end(second, { post: [alone] })
       equal(idsOf(await peer.all([queue, other], 3)), [one.id, alone.id, callback.id], "what comes")
       await peer.none([queue, other], "each is published once")
+    },
+  },
+  ...(["acks", "withdraws"] as const).map(
+    (how): DriverCase => ({
+      group,
+      name: `a commit without a record that ${how} a task of a job posts the next one`,
+      needs: how === "withdraws" ? [freeLeases] : [],
+      async run({ peer, fresh, task }) {
+        const [queue, next] = [fresh("queue"), fresh("next")]
+        const posting = task({ queue })
+        const { id } = posting
+        const post = [task({ queue: next, id, run: 2 })]
+        await peer.publish(posting)
+        if (how === "acks") await peer.end(await peer.one(queue), { post })
+        else await peer.committed({ id, post, task: { kind: "withdraw" } })
+        equal(idOf(await peer.one(next)), id, "what comes: the task of the next run")
+        await peer.none([queue, next], "there is one task")
+      },
+    }),
+  ),
+  {
+    group,
+    name: "postings of a commit without a record are stored although its task is gone",
+    async run({ peer, fresh, task }) {
+      const [queue, next] = [fresh("queue"), fresh("next")]
+      const { delivery } = await taken(peer, task({ queue }))
+      const { token } = delivery
+      await peer.end(delivery)
+      const posting = task({ queue: next })
+      const answer = await peer.commit({ id: posting.id, post: [posting], task: { kind: "ack", token } })
+      check(answer.status === "committed", `it must be committed, it was ${describe(answer)}`)
+      equal(idOf(await peer.one(next)), posting.id, "what comes")
+    },
+  },
+  {
+    group,
+    name: "a commit posts as many tasks as it is given",
+    async run({ peer, fresh, task, tasks }) {
+      const posting = task({ queue: fresh("queue") })
+      const post = tasks(size(100, 1_000), { queue: fresh("next") })
+      await peer.committed({ id: posting.id, record: recordOf(posting, "queued"), post })
+      const known = await peer.reads(post.map(({ id }) => id))
+      equal(known.filter((each) => each?.task === undefined).length, 0, "postings that are not stored")
+    },
+  },
+  {
+    group,
+    name: "two commits of one batch that post the same task are both done, and it is stored once",
+    needs: [dedupe],
+    async run({ peer, fresh, task }) {
+      const [queue, next] = [fresh("queue"), fresh("next")]
+      const post = [task({ queue: next })]
+      const commits = [task({ queue }), task({ queue })].map(
+        ({ id, index }): Commit => ({ id, record: recordOf({ index }, "succeeded"), post }),
+      )
+      const answers = await peer.commits(...commits)
+      equal(
+        answers.map(({ status }) => status),
+        ["committed", "committed"],
+        "answers",
+      )
+      await peer.one(next)
+      await peer.none(next, "it is stored once")
     },
   },
   {
@@ -289,6 +359,20 @@ export const commitCases: ReadonlyArray<DriverCase> = [
         "answers of two that post the same at once",
       )
       equal((await peer.all(queue, 2)).map(idOf), [c.id, d.id], "tasks of the race")
+    },
+  },
+  {
+    group,
+    name: "of many unique postings none is stored where the last one is a duplicate",
+    needs: [atomic],
+    async run({ peer, fresh, task, tasks }) {
+      const queue = fresh("queue")
+      const known = task({ queue: fresh("other") })
+      await peer.publish(known)
+      const post = [...tasks(size(100, 1_000), { queue }), known]
+      const answer = await peer.commit({ id: known.id, post, unique: true })
+      equal(answer, { status: "conflict", known: [known.id] }, "answer")
+      await peer.none(queue, "none of the others was stored")
     },
   },
   {

@@ -3,9 +3,9 @@ import type { Committed, Driver, News, Posting, Receipt } from "../../../../runt
 import { hook } from "../../case.ts"
 import { check, equal, isTransportError, refuses, sameSet } from "../../check.ts"
 import { type DriverCase, offered, part } from "../case.ts"
-import { type DriverContext, sleep } from "../context.ts"
+import { type DriverContext, size, sleep } from "../context.ts"
 import { answering, away, boundOf, mending, persist, takeThrough } from "../outage.ts"
-import { idOf, idsOf, recordOf } from "../task.ts"
+import { bytes, idOf, idsOf, recordOf } from "../task.ts"
 import { withoutUncaught } from "../uncaught.ts"
 import { hear, ofJob } from "./news.ts"
 
@@ -66,6 +66,25 @@ const calls = (
   ]
 }
 
+/** What a driver says of the one item of a call. */
+const outcomeOf = async (call: Promise<ReadonlyArray<Receipt | Committed | string> | "conflict">): Promise<string> => {
+  const ofError = (error: unknown): string => {
+    away(error, "an item whose answer is lost")
+    return isTransportError(error) && error.outcome === "unknown" ? "perhaps" : "not done"
+  }
+  try {
+    const answer = await call
+    const [first] = typeof answer === "string" ? [answer] : answer
+    if (typeof first !== "object") return first === "conflict" ? "a conflict with what it has done itself" : "done"
+    if (first.status === "failed") return ofError(first.error)
+    return first.status === "stored" || first.status === "committed"
+      ? "done"
+      : `${first.status} of what it has done itself`
+  } catch (error) {
+    return ofError(error)
+  }
+}
+
 const lost = Symbol("an announcement that was lost")
 
 export const cutCases: ReadonlyArray<DriverCase> = [
@@ -105,6 +124,60 @@ export const cutCases: ReadonlyArray<DriverCase> = [
       await duringCut(context, async () => void (await within("the calls", Promise.all(calling), boundOf(context))))
       await answering(context)
       for (const id of untried) equal(await peer.read(id), undefined, "what is known where nothing was tried")
+    },
+  },
+  {
+    group,
+    name: "where an answer is lost on its way, what is said of the item is true, and it was tried once",
+    needs: [offered("loseAnswer")],
+    exclusive: true,
+    async run(context) {
+      const { harness, options, within, fresh, task, peer, until } = context
+      const driver = await within("a connection", harness.connect({ ...options(), reconnectDelay: () => 20 }))
+      /** Asks until the broker answers: the answer that is lost may be that of a connection that rests. */
+      const asking = <T>(what: string, ask: () => Promise<T>): Promise<readonly [T]> =>
+        until(
+          what,
+          async () => {
+            try {
+              return [await ask()] as const
+            } catch (error) {
+              away(error, what)
+              return false
+            }
+          },
+          mending(context),
+        )
+      try {
+        for (let round = 0; round < size(12, 60); round++) {
+          const posting = task({ queue: fresh("queue") })
+          const { id } = posting
+          const [what, call, isDone] = (
+            [
+              ["publish", () => driver.publish([posting]), async () => (await peer.read(id))?.task !== undefined],
+              [
+                "commit",
+                () => driver.commit([{ id, record: recordOf(posting, "failed") }]),
+                async () => (await peer.read(id, "record"))?.record !== undefined,
+              ],
+              [
+                "write",
+                () => driver.store.write([{ key: id, value: bytes(id), expect: "" }]),
+                async () => (await peer.get(id)) !== undefined,
+              ],
+            ] as const
+          )[round % 3] ?? [undefined, undefined, undefined]
+          if (what === undefined) continue
+          await asking("an answer before the next one is lost", () => driver.store.get([id]))
+          const takeBack = harness.loseAnswer?.(1 + (Math.floor(round / 3) % 2))
+          const said = await within(`a ${what} whose answer is lost`, outcomeOf(call()), boundOf(context))
+          takeBack?.()
+          const [done] = await asking(`what a ${what} has done`, isDone)
+          check(said === "perhaps" || said === (done ? "done" : "not done"), `a ${what}: ${said}, and ${done} is true`)
+        }
+      } finally {
+        await within("close", driver.close(), 15_000)
+      }
     },
   },
   {

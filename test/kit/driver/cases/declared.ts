@@ -1,5 +1,7 @@
 /** The declarations of a driver, and whether it has the members that it declares. */
 
+import { randomUUID } from "node:crypto"
+import { inspect } from "node:util"
 import { check, equal, refuses } from "../../check.ts"
 import { atomic, type DriverCase, offered } from "../case.ts"
 import { sleep } from "../context.ts"
@@ -93,12 +95,19 @@ export const declaredCases: ReadonlyArray<DriverCase> = [
   },
   {
     group,
-    name: "credentials that the broker refuses fail as unauthorized",
+    name: "credentials that the broker refuses fail as unauthorized, and the error does not tell them",
     needs: [offered("intrude")],
     async run({ harness, options, within }) {
-      const connecting = harness.intrude?.(options()) ?? Promise.reject(new Error("it has no intrude"))
+      const password = `secret-${randomUUID()}`
+      const connecting = harness.intrude?.(options(), password) ?? Promise.reject(new Error("it has no intrude"))
       const closed = connecting.then((driver) => driver.close().then(() => "a driver"))
-      await within("the refusal of credentials", refuses(closed, "unauthorized", "connecting with wrong credentials"))
+      let text = ""
+      const noting = closed.catch((error: unknown) => {
+        text = `${String(error)} ${inspect(error, { depth: 5, showHidden: true })}`
+        throw error
+      })
+      await within("the refusal of credentials", refuses(noting, "unauthorized", "connecting with wrong credentials"))
+      check(!text.includes(password), "the error must not tell the password, nor may its causes")
     },
   },
 ]

@@ -2,8 +2,8 @@
 import { delay, freeLeases } from "../../case.ts"
 import { between, check, equal } from "../../check.ts"
 import { type DriverCase, ownTokens } from "../case.ts"
-import { sleep } from "../context.ts"
-import { idOf, recordOf } from "../task.ts"
+import { size, sleep, taken } from "../context.ts"
+import { idOf, idsOf, recordOf } from "../task.ts"
 
 const group = "lease"
 /** The shortest lease that the contract allows, in milliseconds. */
@@ -166,6 +166,77 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
       const took = timed()
       equal(idOf(await peer.one(queue, 2 * slack)), posting.id, "what comes at once")
       took(0, slack, "milliseconds until it comes")
+    },
+  },
+  {
+    group,
+    name: "a lease that is over holds until another delivery has the task: it extends, ends and gives back",
+    needs: [ownTokens, freeLeases],
+    lease,
+    async run({ peer, fresh, task, harness, lease, slack }) {
+      const queues = [fresh("acked"), fresh("released"), fresh("extended")] as const
+      await peer.publish(...queues.map((queue) => task({ queue })))
+      const [acked, released, extended] = await Promise.all(queues.map((queue) => peer.one(queue)))
+      check(acked !== undefined && released !== undefined && extended !== undefined, "three deliveries must come")
+      await sleep(lease + harness.capabilities.leaseResolution + slack / 5)
+      equal(await peer.extend(extended.token), [true], "extension")
+      await peer.end(acked)
+      const answer = await peer.commit({
+        id: idOf(released),
+        task: { kind: "release", token: released.token, delay: 0 },
+      })
+      equal(answer, { status: "committed", revision: "" }, "answer to giving it back")
+      equal(idsOf(await peer.take(queues, { max: 3, wait: slack })), [idOf(released)], "what comes")
+    },
+  },
+  {
+    group,
+    name: "of an ack and a return of one delivery at the same time one is done, and the task is as the answers say",
+    needs: [ownTokens, freeLeases],
+    async run({ peer, fresh, tasks, elsewhere }) {
+      const other = await elsewhere()
+      const queue = fresh("queue")
+      const rounds = size(30, 200)
+      for (const posting of tasks(rounds, { queue })) {
+        const { delivery } = await taken(peer, posting)
+        const { id, token } = { id: posting.id, token: delivery.token }
+        const [acked, released] = await Promise.all([
+          peer.commit({ id, task: { kind: "ack", token } }),
+          other.commit({ id, task: { kind: "release", token, delay: 0 } }),
+        ])
+        const done = [acked, released].filter((each) => each.status === "committed" && !each.gone)
+        equal(done.length, 1, "how many of the two are done")
+        const { deliveries } = await peer.ask(queue)
+        equal(deliveries.length, done.includes(released) ? 1 : 0, "tasks that come, one if it was given back")
+        for (const each of deliveries) await peer.end(each)
+      }
+    },
+  },
+  {
+    group,
+    name: "of a take and a withdrawal at the same time, a task that was removed is not said to be acked",
+    needs: [ownTokens],
+    async run({ peer, fresh, tasks, elsewhere }) {
+      const other = await elsewhere()
+      const queue = fresh("queue")
+      for (const posting of tasks(size(30, 200), { queue })) {
+        const { id } = posting
+        await peer.publish(posting)
+        const [{ deliveries }] = await Promise.all([
+          peer.ask(queue),
+          other.committed({ id, task: { kind: "withdraw" } }),
+        ])
+        const isThere = (await peer.read(id))?.task !== undefined
+        for (const { token } of deliveries) {
+          const answer = await peer.commit({ id, task: { kind: "ack", token } })
+          equal(
+            answer.status === "committed" && !answer.gone,
+            isThere,
+            "whether the task that is in the queue is acked",
+          )
+        }
+        equal((await peer.ask(queue)).deliveries, [], "what comes after that")
+      }
     },
   },
   {

@@ -1,6 +1,7 @@
 /** The order of taking: by queue, then level, then sequence. */
+import { delay } from "../../case.ts"
 import { between, check, equal } from "../../check.ts"
-import { type DriverCase, front, keepsPlaces, strictOrder } from "../case.ts"
+import { type DriverCase, front, keepsPlaces, manyBands, strictOrder } from "../case.ts"
 import { type DriverContext, patience, size, sleep } from "../context.ts"
 import { idOf, idsOf } from "../task.ts"
 
@@ -48,6 +49,64 @@ export const orderCases: ReadonlyArray<DriverCase> = [
         "order",
       )
       equal(again[0]?.sequence, first.sequence, "sequence of the task that was given back")
+    },
+  },
+  {
+    group,
+    name: "a task that has fallen due comes before lower ones",
+    needs: [delay, manyBands],
+    async run({ peer, fresh, task, tasks, harness, slack }) {
+      const queue = fresh("queue")
+      const high = task({ queue, priority: 9, due: Date.now() + 300 })
+      await peer.publish(high)
+      await sleep(300 + harness.capabilities.dueResolution + slack / 5)
+      const low = tasks(3, { queue, priority: 1 })
+      await peer.publish(...low)
+      equal(
+        idsOf(await peer.all(queue, 4)),
+        [high, ...low].map(({ id }) => id),
+        "order",
+      )
+    },
+  },
+  ...(["was given back with a delay", "has lost its lease"] as const).map(
+    (how): DriverCase => ({
+      group,
+      name: `a task that ${how} comes before later ones of its level`,
+      needs: how === "has lost its lease" ? [keepsPlaces] : [delay, keepsPlaces],
+      ...(how === "has lost its lease" ? { lease: 1_000 } : {}),
+      async run({ peer, fresh, tasks, harness, lease, slack }) {
+        const { leaseResolution, dueResolution } = harness.capabilities
+        const queue = fresh("queue")
+        const postings = tasks(3, { queue })
+        await peer.publish(...postings)
+        const first = await peer.one(queue)
+        if (how === "was given back with a delay") {
+          await peer.release(first, 200)
+          await sleep(200 + dueResolution + slack / 5)
+        } else await sleep(lease + leaseResolution + slack / 5)
+        const again = await peer.all(queue, 3)
+        equal(
+          idsOf(again),
+          postings.map(({ id }) => id),
+          "order",
+        )
+      },
+    }),
+  ),
+  {
+    group,
+    name: "tasks come in the order in which they were published, over whichever connections",
+    async run({ peer, fresh, tasks, elsewhere }) {
+      const queue = fresh("queue")
+      const other = await elsewhere()
+      const postings = tasks(15, { queue })
+      for (const [at, posting] of postings.entries()) await (at % 5 < 3 ? peer : other).publish(posting)
+      equal(
+        idsOf(await peer.all(queue, postings.length)),
+        postings.map(({ id }) => id),
+        "order",
+      )
     },
   },
   {

@@ -1,9 +1,10 @@
 /** Publishing: a task is stored exactly as given, once per publish key, and succeeds or fails alone. */
+import { Buffer } from "node:buffer"
 import type { Receipt } from "../../../../runtime/transport/driver.ts"
 import { check, equal, sameSet } from "../../check.ts"
 import { describe } from "../../peer.ts"
 import { boundedDelay, type DriverCase, dedupe, noFront } from "../case.ts"
-import { patience, size, taken } from "../context.ts"
+import { patience, size, sleep, taken } from "../context.ts"
 import { frameOf, idOf, idsOf, messageOf, recordOf, sized } from "../task.ts"
 
 const group = "publish"
@@ -118,7 +119,9 @@ export const publishCases: ReadonlyArray<DriverCase> = [
       const queue = fresh("queue")
       const posting = sized(task({ queue }), harness.capabilities.maxTask)
       await peer.publish(posting)
-      equal(messageOf(await peer.one(queue)).body.length, posting.message.body.length, "length of the body")
+      const { body } = messageOf(await peer.one(queue))
+      equal(body.length, posting.message.body.length, "length of the body")
+      check(Buffer.compare(body, posting.message.body) === 0, "the body must come back as it was")
     },
   },
   {
@@ -178,6 +181,18 @@ export const publishCases: ReadonlyArray<DriverCase> = [
       equal((await peer.receipts([posting])).map(describe), ["duplicate"], "receipt while it is in hand")
       await peer.end(delivery, { record: recordOf(posting, "succeeded") })
       equal((await peer.receipts([posting])).map(describe), ["duplicate"], "receipt after its end")
+      await peer.none(queue, "it is a duplicate")
+    },
+  },
+  {
+    group,
+    name: "a publish key is remembered after its task has ended, for as long as the caller tries again",
+    needs: [dedupe],
+    async run({ peer, fresh, task, harness }) {
+      const { queue, posting, delivery } = await taken(peer, task({ queue: fresh("queue") }))
+      await peer.end(delivery, { record: recordOf(posting, "succeeded") })
+      await sleep(Math.min(size(4_000, 30_000), harness.capabilities.dedupeWindow / 2))
+      equal((await peer.receipts([posting])).map(describe), ["duplicate"], "receipt of the second time")
       await peer.none(queue, "it is a duplicate")
     },
   },

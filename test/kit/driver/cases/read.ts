@@ -160,6 +160,32 @@ export const readCases: ReadonlyArray<DriverCase> = [
     },
   },
   {
+    group,
+    name: "a job that goes from its queue to its record is never missing",
+    async run({ peer, fresh, tasks, elsewhere }) {
+      const queue = fresh("queue")
+      const other = await elsewhere()
+      for (const posting of tasks(size(30, 200), { queue })) {
+        const { id } = posting
+        await peer.publish(posting)
+        const delivery = await peer.one(queue)
+        let moved = false
+        const looking = async (): Promise<void> => {
+          do {
+            check((await other.read(id)) !== undefined, "the job must be known at any time")
+            await sleep(0)
+          } while (!moved)
+        }
+        const looked = Promise.all([looking(), looking(), looking()])
+        const moving = peer.end(delivery, { record: recordOf(posting, "succeeded") })
+        await moving.finally(() => {
+          moved = true
+        })
+        await looked
+      }
+    },
+  },
+  {
     group: "orphans",
     name: "jobs whose posting was lost are named, oldest first, and no others",
     needs: [part("orphans")],

@@ -4,7 +4,7 @@ import type { Entry, StoreOperation } from "../../../../runtime/transport/store.
 import { between, check, equal, refuses } from "../../check.ts"
 import { present } from "../../peer.ts"
 import { type DriverCase, part } from "../case.ts"
-import { sleep } from "../context.ts"
+import { size, sleep } from "../context.ts"
 import { bytes, text } from "../task.ts"
 
 const group = "store"
@@ -145,6 +145,33 @@ export const storeCases: ReadonlyArray<DriverCase> = [
   },
   {
     group,
+    name: "a write does as many operations as it is given, and compares as many expectations",
+    async run({ peer }) {
+      const many = size(200, 1_000)
+      const operations = Array.from({ length: many }, (_, at) => ({ ...value(`many/${at}`), expect: "" }))
+      await peer.written(...operations)
+      equal((await peer.list({ prefix: "many/", limit: 2 * many })).length, many, "values that are there")
+      const again = operations.slice(1).map(({ key }) => value(`other/${key}`))
+      equal(await peer.write(...again, ...operations.slice(-1)), "conflict", "a write whose last expectation fails")
+      equal(await peer.list({ prefix: "other/" }), [], "values of the write that was a conflict")
+    },
+  },
+  {
+    group,
+    name: "of two operations on one key the later one counts",
+    async run({ peer }) {
+      const revisions = await peer.written(
+        { key: "a", value: bytes("1") },
+        value("b"),
+        { key: "a", value: bytes("2") },
+        { key: "b", value: null },
+      )
+      equal(await peer.get("a"), { key: "a", value: bytes("2"), revision: revisions[2] }, "entry")
+      equal(await peer.get("b"), undefined, "value that was written and removed")
+    },
+  },
+  {
+    group,
     name: "of writes that expect the same, one is written",
     async run({ peer, elsewhere, within }) {
       const stores = [peer.store, (await elsewhere()).store]
@@ -248,7 +275,6 @@ export const storeCases: ReadonlyArray<DriverCase> = [
       await watch(heard, new AbortController().signal)
       await watch(late, stop.signal)
       stop.abort()
-      await sleep(50)
       await other.written({ key: "p.a", value: bytes("1") })
       await until("news of a value", async () => heard.includes("p.a=1"))
       await other.written(value("q.b"), value("px"))

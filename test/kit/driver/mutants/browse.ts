@@ -121,6 +121,29 @@ export const browseMutants: ReadonlyArray<DriverMutant> = [
     ),
   },
   {
+    breaks: "query: since includes its moment",
+    breaker: querying(({ since, ...query }) => (since === undefined ? query : { ...query, since: since + 1 })),
+  },
+  {
+    breaks: "query: a record whose time is over is not found, nor a task of a job whose record is hidden",
+    // Lists tasks whatever the record of their job says.
+    breaker: broken(() => {
+      const posted: Array<string> = []
+      return ({ publish, query }) => ({
+        publish: (each) => {
+          posted.push(...each.map(({ id }) => id))
+          return publish(each)
+        },
+        ...(query && {
+          query: async (each) => {
+            const page = await query(each)
+            return { ...page, jobs: [...page.jobs, ...posted.map((id) => ({ id, revision: "" }))] }
+          },
+        }),
+      })
+    }),
+  },
+  {
     breaks: "query: a cursor that cannot be read is invalid",
     breaker: breaking(({ query }) => (query ? { query: (each) => query(each).catch(() => ({ jobs: [] })) } : {})),
   },
@@ -149,6 +172,32 @@ export const browseMutants: ReadonlyArray<DriverMutant> = [
     breaks:
       "depth: the oldest is the job that was submitted first, however late its task was posted, and only among those that are ready",
     breaker: depths((depth) => (depth.oldest === undefined ? depth : { ...depth, oldest: Date.now() })),
+  },
+  {
+    breaks: "depth: a queue whose only task is scheduled is told",
+    breaker: breaking(({ queues }) =>
+      queues ? { queues: async () => (await queues()).filter(({ ready, held }) => ready + held > 0) } : {},
+    ),
+  },
+  {
+    breaks: "depth: a task whose lease is over is ready again",
+    // Counts what was taken as in hand until it is ended or given back.
+    breaker: broken(() => {
+      const taken = new Set<string>()
+      return ({ queues, take }) => ({
+        take: async (request, signal) => {
+          const found = await take(request, signal)
+          for (const { queue } of found.deliveries) taken.add(queue)
+          return found
+        },
+        ...(queues && {
+          queues: async () =>
+            (await queues()).map((each) =>
+              taken.has(each.queue) ? { ...each, ready: 0, held: each.ready + each.held } : each,
+            ),
+        }),
+      })
+    }),
   },
   {
     breaks: "depth: a queue that was emptied holds nothing",

@@ -6,7 +6,7 @@ import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { sleep } from "../../stage.ts"
 import { idOf } from "../task.ts"
 import { answers, breaking, broken, commits, type DriverMutant, known } from "./mutant.ts"
-import { renamed } from "./publish.ts"
+import { chunksMixed, renamed } from "./publish.ts"
 
 type Breaker = DriverMutant["breaker"]
 
@@ -203,6 +203,7 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
     ),
   },
   { breaks: LARGE, breaker: recorded(({ bytes }) => ({ bytes: bytes.subarray(0, 1_000_000) })) },
+  { breaks: LARGE, breaker: recorded(({ bytes }) => ({ bytes: chunksMixed(bytes) })) },
   {
     breaks: "commit: what the caller or a reader changes afterwards does not reach the record",
     breaker: broken(() => {
@@ -225,6 +226,57 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
     breaks: "commit: postings of a commit are published, with and without a record",
     breaker: commits(({ post, ...rest }) => ({ ...rest, ...(rest.record && post ? { post } : {}) })),
   },
+  {
+    breaks: "commit: a commit without a record that acks a task of a job posts the next one",
+    // Forgets the task of the job by its id, after the postings.
+    breaker: answers(async (answer, { id, record, post, task }, driver) => {
+      if (record === undefined && task?.kind === "ack" && post)
+        await driver.commit([{ id, task: { kind: "withdraw" } }])
+      return answer
+    }),
+  },
+  {
+    breaks: "commit: a commit without a record that withdraws a task of a job posts the next one",
+    breaker: commits(({ post, ...rest }) =>
+      post === undefined || (rest.record === undefined && rest.task?.kind === "withdraw") ? rest : { ...rest, post },
+    ),
+  },
+  {
+    breaks: "commit: postings of a commit without a record are stored although its task is gone",
+    // Does nothing where the task is gone.
+    breaker: breaking(({ commit, extend }) => ({
+      commit: (each) =>
+        Promise.all(
+          each.map(async (one): Promise<Committed> => {
+            const { record, task } = one
+            const [isThere = true] = record || !task || task.kind === "withdraw" ? [] : await extend([task.token])
+            if (!isThere) return { status: "committed", revision: "", gone: true }
+            return (await commit([one]))[0] ?? { status: "conflict" }
+          }),
+        ),
+    })),
+  },
+  {
+    breaks: "commit: a commit posts as many tasks as it is given",
+    breaker: commits(({ post, ...rest }) => (post ? { ...rest, post: post.slice(0, 40) } : rest)),
+  },
+  {
+    breaks: "commit: two commits of one batch that post the same task are both done, and it is stored once",
+    // Looks for what is stored before the batch, and not for what the batch stores.
+    breaker: breaking(({ commit }) => ({
+      commit: (each) => {
+        const seen = new Set<string>()
+        return commit(
+          each.map(({ post, ...rest }) => {
+            if (post === undefined) return rest
+            const own = post.map((one) => (seen.has(one.key) ? renamed(one) : one))
+            for (const { key } of post) seen.add(key)
+            return { ...rest, post: own }
+          }),
+        )
+      },
+    })),
+  },
   { breaks: "commit: a posting of a commit keeps its due time", breaker: posting(({ due, ...rest }) => [rest]) },
   {
     breaks: "commit: the same commit once more doubles no posting: a duplicate is as good as stored",
@@ -234,6 +286,13 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: UNIQUE,
     breaker: answers((answer) => (answer.status === "conflict" && answer.known ? { ...answer, known: [] } : answer)),
+  },
+  {
+    breaks: "commit: of many unique postings none is stored where the last one is a duplicate",
+    // Compares the first 40 alone.
+    breaker: commits(({ unique, post, ...rest }) =>
+      post ? { ...rest, post, ...(unique && post.length <= 40 ? { unique } : {}) } : rest,
+    ),
   },
   { breaks: "commit: a posting that is too large is refused before the record is stored", breaker: recordFirst },
   {
@@ -472,6 +531,23 @@ export const readMutants: ReadonlyArray<DriverMutant> = [
         read: async (ids, what) => (await read(ids, what)).map((each) => (++count % 9 === 0 ? undefined : each)),
       })
     }),
+  },
+  {
+    breaks: "read: a job that goes from its queue to its record is never missing",
+    // Reads the place that a job goes to before the one that it comes from.
+    breaker: breaking(({ read }) => ({
+      read: async (ids, what) => {
+        const records = await read(ids, "record")
+        await sleep(1)
+        const tasks = what === "all" ? await read(ids, what) : []
+        return records.map((record, at) => {
+          const task = tasks[at]?.task
+          return record?.record === undefined && task === undefined
+            ? undefined
+            : { revision: "", ...record, ...(task ? { task } : {}) }
+        })
+      },
+    })),
   },
   {
     breaks: "orphans: jobs whose posting was lost are named, oldest first, and no others",

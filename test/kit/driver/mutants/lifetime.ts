@@ -1,5 +1,5 @@
 /** Mutants of hostile input, of closing and of recovery. */
-import type { Driver, Posting } from "../../../../runtime/transport/driver.ts"
+import type { Committed, Driver, Posting, Receipt } from "../../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { sleep } from "../../stage.ts"
 import { idOf } from "../task.ts"
@@ -41,6 +41,21 @@ const CALLS =
 const ANSWERS =
   "recovery: what a commit answers about a sudden end is true, and what it cannot say is done as a whole or can be repeated"
 const MISSED = "recovery: who listens hears that news may have been missed in a cut, and what comes after it"
+
+const SAID = "recovery: where an answer is lost on its way, what is said of the item is true, and it was tried once"
+
+type Failed = Extract<Receipt | Committed, { readonly status: "failed" }>
+
+const untried = <Answer extends Receipt | Committed>(answer: Answer): Answer | Failed =>
+  answer.status === "failed"
+    ? { status: "failed", error: new TransportError("unavailable", "nothing was done") }
+    : answer
+
+const twice = <Answer extends Receipt | Committed>(
+  first: ReadonlyArray<Answer>,
+  again: () => Promise<ReadonlyArray<Answer>>,
+): ReadonlyArray<Answer> | Promise<ReadonlyArray<Answer>> =>
+  first.some(({ status }) => status === "failed") ? again() : first
 
 export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
   {
@@ -294,6 +309,39 @@ export const lifetimeMutants: ReadonlyArray<DriverMutant> = [
         : answer,
     ),
   },
+  {
+    breaks: SAID,
+    on: "line",
+    // Counts a lost answer as nothing done.
+    breaker: breaking(({ publish, commit }) => ({
+      publish: async (each) => (await publish(each)).map(untried),
+      commit: async (each) => (await commit(each)).map(untried),
+    })),
+  },
+  {
+    breaks: SAID,
+    on: "line",
+    breaker: breaking(({ store }) => ({
+      store: {
+        ...store,
+        write: (each) =>
+          store.write(each).catch(() => Promise.reject(new TransportError("unavailable", "nothing was done"))),
+      },
+    })),
+  },
+  ...(["publish", "commit", "write"] as const).map(
+    (what): DriverMutant => ({
+      breaks: SAID,
+      on: "line",
+      // Sends the request again where its answer is lost.
+      breaker: breaking(({ publish, commit, store }) => {
+        if (what === "write")
+          return { store: { ...store, write: (each) => store.write(each).catch(() => store.write(each)) } }
+        if (what === "publish") return { publish: async (each) => twice(await publish(each), () => publish(each)) }
+        return { commit: async (each) => twice(await commit(each), () => commit(each)) }
+      }),
+    }),
+  ),
   {
     breaks: "recovery: connecting during a cut fails as unavailable within its timeout",
     on: "line",

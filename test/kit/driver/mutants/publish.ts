@@ -18,6 +18,14 @@ let names = 0
 /** The same task under another publish key. */
 export const renamed = (posting: Posting): Posting => ({ ...posting, key: `${posting.key}#${++names}` })
 
+/** A value of several chunks whose second and third one are joined in the wrong order. */
+export const chunksMixed = (bytes: Uint8Array): Uint8Array => {
+  const chunk = 512 * 1024
+  const [first, second, third] = [0, chunk, 2 * chunk].map((from) => bytes.subarray(from, from + chunk))
+  const rest = bytes.subarray(3 * chunk)
+  return Buffer.concat([first ?? bytes, third ?? bytes, second ?? bytes, rest])
+}
+
 /** Never recognises a publish key. */
 export const forgetful = postings(renamed)
 
@@ -63,6 +71,7 @@ export const inSteps = (wait: number): DriverMutant["breaker"] =>
 
 /** Stands for an optional member that is there and always fails. */
 const failing = () => Promise.reject(new TransportError("internal", "this is not there"))
+const REFUSED = "declared: credentials that the broker refuses fail as unauthorized, and the error does not tell them"
 const breaks = "declared: every optional member that is there answers"
 
 export const publishMutants: ReadonlyArray<DriverMutant> = [
@@ -102,9 +111,20 @@ export const publishMutants: ReadonlyArray<DriverMutant> = [
       connect({ ...options, namespace: /^[\w-]{1,64}$/.test(options.namespace) ? options.namespace : "odd" }),
   },
   {
-    breaks: "declared: credentials that the broker refuses fail as unauthorized",
+    breaks: REFUSED,
     breaker: whole,
     harness: () => ({ intrude: () => Promise.reject(new TransportError("unavailable", "there is no answer")) }),
+  },
+  {
+    breaks: REFUSED,
+    breaker: whole,
+    // The client library puts the URL into its error, which is the cause of the driver's.
+    harness: () => ({
+      intrude: async (_, password) => {
+        const cause = new Error(`cannot connect to mine://user:${password}@localhost`)
+        throw new TransportError("unauthorized", "these credentials are refused", { cause })
+      },
+    }),
   },
   {
     breaks: "publish: the bytes of a body come back as they were, UTF-8 or not",
@@ -141,6 +161,10 @@ export const publishMutants: ReadonlyArray<DriverMutant> = [
   {
     breaks: "publish: the largest task that is allowed is stored and comes back",
     breaker: messages(({ body }) => ({ body: body.subarray(0, 1_000_000) })),
+  },
+  {
+    breaks: "publish: the largest task that is allowed is stored and comes back",
+    breaker: messages(({ body }) => ({ body: chunksMixed(body) })),
   },
   {
     breaks: "publish: one byte more is too-large, and its neighbours are stored all the same",
@@ -185,6 +209,23 @@ export const publishMutants: ReadonlyArray<DriverMutant> = [
           for (const { id, task } of each) if (task?.kind === "ack") ended.add(id)
           return commit(each)
         },
+      })
+    }),
+  },
+  {
+    breaks: "publish: a publish key is remembered after its task has ended, for as long as the caller tries again",
+    // Remembers it for a second.
+    breaker: broken(() => {
+      const ends = new Map<string, number>()
+      return ({ publish }) => ({
+        publish: (each) =>
+          publish(
+            each.map((posting) => {
+              const end = ends.get(posting.key) ?? Number.POSITIVE_INFINITY
+              if (end === Number.POSITIVE_INFINITY) ends.set(posting.key, Date.now() + 1_000)
+              return Date.now() < end ? posting : renamed(posting)
+            }),
+          ),
       })
     }),
   },

@@ -27,6 +27,11 @@ const getting = (change: (entry: Entry) => Entry): Breaker =>
 const listing = (list: (store: Store, range: Parameters<Store["list"]>[0]) => ReturnType<Store["list"]>): Breaker =>
   storeBroken(() => (store) => ({ list: (range) => list(store, range) }))
 
+/** Changes the operations of a write as a whole. */
+const writes = (change: (each: ReadonlyArray<StoreOperation>) => ReadonlyArray<StoreOperation>): Breaker =>
+  storeBroken(() => (store) => ({ write: (each) => store.write(change(each)) }))
+
+const MANY = "store: a write does as many operations as it is given, and compares as many expectations"
 const CHECKS =
   "store: an operation without a value only checks: it writes nothing, and stops the others if it does not hold"
 
@@ -110,6 +115,23 @@ export const storeMutants: ReadonlyArray<DriverMutant> = [
     })),
   },
   {
+    breaks: MANY,
+    breaker: storeBroken(() => (store) => ({
+      write: async (each) => {
+        const answer = await store.write(each.slice(0, 40))
+        return answer === "conflict" ? answer : each.map((_, at) => answer[at] ?? "1")
+      },
+    })),
+  },
+  {
+    breaks: MANY,
+    breaker: writes((each) => each.map((operation, at) => (at < 40 ? operation : unchecked(operation)))),
+  },
+  {
+    breaks: "store: of two operations on one key the later one counts",
+    breaker: writes((each) => [...each].reverse()),
+  },
+  {
     breaks: "store: of writes that expect the same, one is written",
     breaker: storeBroken(() => (store) => ({
       write: async (each) => {
@@ -171,6 +193,18 @@ export const storeMutants: ReadonlyArray<DriverMutant> = [
         ({ watch }) =>
           watch ? { watch: (prefix, listener, signal) => watch(prefix.slice(0, -1), listener, signal) } : {},
     ),
+  },
+  {
+    breaks: "store: changes under a prefix reach those who watch it, from any connection, until they stop",
+    // Says that it watches before the broker knows.
+    breaker: storeBroken(() => ({ watch }) => {
+      if (watch === undefined) return {}
+      return {
+        watch: async (prefix, listener, signal) => {
+          void sleep(20).then(() => watch(prefix, listener, signal))
+        },
+      }
+    }),
   },
   { breaks: "store: keys have 1 to 512 bytes", breaker: silent },
   {

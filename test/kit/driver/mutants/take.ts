@@ -1,5 +1,5 @@
 /** Mutants of how tasks are taken: waiting, order, due times and leases. */
-import type { Delivery, Driver, Taken } from "../../../../runtime/transport/driver.ts"
+import type { Commit, Delivery, Driver, Taken } from "../../../../runtime/transport/driver.ts"
 import { sleep } from "../../stage.ts"
 import { idOf } from "../task.ts"
 import {
@@ -133,6 +133,50 @@ const unspent = broken(() => {
   })
 })
 
+/** Refuses tokens whose lease is over: to extend them, or to end and give back their tasks. */
+const punctual =
+  (what: "extend" | "commit"): DriverMutant["breaker"] =>
+  () => {
+    const ends = new Map<string, number>()
+    const current = (token: string): string => ((ends.get(token) ?? 0) < Date.now() ? "" : token)
+    return (connect) => async (options) => {
+      const driver = await connect(options)
+      const take: Take = async (request, signal) => {
+        const taken = await driver.take(request, signal)
+        for (const { token } of taken.deliveries) ends.set(token, Date.now() + options.lease)
+        return taken
+      }
+      if (what === "extend") return { ...driver, take, extend: (tokens) => driver.extend(tokens.map(current)) }
+      const now = (commit: Commit): Commit =>
+        commit.task && commit.task.kind !== "withdraw"
+          ? { ...commit, task: { ...commit.task, token: current(commit.task.token) } }
+          : commit
+      return { ...driver, take, commit: (each) => driver.commit(each.map(now)) }
+    }
+  }
+
+/** Removes a task although a delivery has it, and acks without looking for it. */
+const rash = broken(() => {
+  const tokens = new Map<string, string>()
+  return ({ take, commit }) => ({
+    take: async (request, signal) => {
+      const taken = await take(request, signal)
+      for (const delivery of taken.deliveries) tokens.set(idOf(delivery), delivery.token)
+      return taken
+    },
+    commit: async (each) => {
+      const answers = await commit(each)
+      for (const { id, task } of each) {
+        const token = tokens.get(id)
+        if (task?.kind === "withdraw" && token !== undefined) await commit([{ id, task: { kind: "ack", token } }])
+      }
+      return answers.map((answer) =>
+        answer.status === "committed" ? { status: "committed", revision: answer.revision } : answer,
+      )
+    },
+  })
+})
+
 const OURS =
   "lease: extending says for each token whether it has its task: not when another delivery has it, nor when it ended"
 const FIRST = "lease: first is said of the first delivery of a task, and never when it was handed over before"
@@ -262,6 +306,43 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
     }),
   },
   {
+    breaks: "order: a task that has fallen due comes before lower ones",
+    // What falls due joins the end of its queue.
+    breaker: postings((posting) => (posting.due === undefined ? posting : { ...posting, level: 0 })),
+  },
+  ...["was given back with a delay", "has lost its lease"].map(
+    (how): DriverMutant => ({
+      breaks: `order: a task that ${how} comes before later ones of its level`,
+      // What comes again joins the end of its queue.
+      breaker: taking((take) => async (request, signal) => {
+        const { deliveries, ...rest } = await take(request, signal)
+        const [first, again] = [true, false].map((isFirst) => deliveries.filter((each) => each.first === isFirst))
+        return { ...rest, deliveries: [...(first ?? []), ...(again ?? [])] }
+      }),
+    }),
+  ),
+  {
+    breaks: "order: tasks come in the order in which they were published, over whichever connections",
+    // Each connection counts sequences by itself.
+    breaker: broken(() => {
+      const sequences = new Map<string, number>()
+      return ({ publish, take }) => {
+        let count = 0
+        return {
+          publish: (each) => {
+            for (const { id } of each) sequences.set(id, count++)
+            return publish(each)
+          },
+          take: async (request, signal) => {
+            const { deliveries, ...rest } = await take(request, signal)
+            const of = (each: Delivery): number => sequences.get(idOf(each)) ?? 0
+            return { ...rest, deliveries: [...deliveries].sort((a, b) => of(a) - of(b)) }
+          },
+        }
+      }
+    }),
+  },
+  {
     breaks: "order: higher priorities come first, in as many bands as declared",
     breaker: postings((posting) => ({ ...posting, level: Math.min(posting.level, 8) })),
   },
@@ -368,6 +449,24 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
     }),
   },
   { breaks: "lease: a lease lapses although nobody takes", breaker: clinging },
+  ...(["extend", "commit"] as const).map(
+    (what): DriverMutant => ({
+      breaks: "lease: a lease that is over holds until another delivery has the task: it extends, ends and gives back",
+      breaker: punctual(what),
+    }),
+  ),
+  {
+    breaks:
+      "lease: of an ack and a return of one delivery at the same time one is done, and the task is as the answers say",
+    // Says that it is done, whether the task is there or not.
+    breaker: answers((answer) =>
+      answer.status === "committed" ? { status: "committed", revision: answer.revision } : answer,
+    ),
+  },
+  {
+    breaks: "lease: of a take and a withdrawal at the same time, a task that was removed is not said to be acked",
+    breaker: rash,
+  },
   {
     breaks: "lease: fences rise over many deliveries of one task, compared as text",
     // Pads the fence to two digits, which is right for the first 99 deliveries only.

@@ -10,13 +10,18 @@ export interface Proxy {
   /** Keeps all connections open and forwards nothing until `thaw`. */
   freeze(): void
   thaw(): void
+  /**
+   * Carries so many requests, from whichever client sends first, and ends that connection when the last of them is answered, before
+   * the client has the answer. Returns a function that takes this back.
+   */
+  loseAnswer(count: number): () => void
   stop(): Promise<void>
 }
 
 /** The faults of a conformance harness for a server that clients reach through a proxy. Both are read when a fault begins. */
 export const faultsOf = (
   server: () => { kill(): Promise<unknown>; restart(): Promise<void> },
-  proxy: () => Pick<Proxy, "cut" | "heal" | "freeze" | "thaw">,
+  proxy: () => Pick<Proxy, "cut" | "heal" | "freeze" | "thaw" | "loseAnswer">,
 ) => ({
   restart: () => server().restart(),
   kill: async () => {
@@ -25,6 +30,7 @@ export const faultsOf = (
   },
   cut: () => proxy().cut(),
   freeze: async () => proxy().freeze(),
+  loseAnswer: (count: number) => proxy().loseAnswer(count),
   heal: async () => {
     proxy().thaw()
     await proxy().heal()
@@ -42,6 +48,8 @@ export const startProxy = async (
   const pairs = new Set<readonly [Socket, Socket]>()
   let whole = true
   let frozen = false
+  /** Whose answer is to be lost: the client that sent first, whether it waits for an answer, and which answer it is. */
+  let losing: { left: number; client?: Socket; isAsking?: boolean } | undefined
   const server = createServer((client) => {
     const upstream = dial(target(), "127.0.0.1")
     const pair = [client, upstream] as const
@@ -60,13 +68,27 @@ export const startProxy = async (
     pairs.add(pair)
     let passing: Promise<unknown> = Promise.resolve()
     client.on("data", (chunk) => {
+      if (losing !== undefined) {
+        losing.client ??= client
+        if (losing.client === client) losing.isAsking = true
+      }
       if (before === undefined) upstream.write(chunk)
       else
         passing = passing
           .then(() => before(chunk.toString("latin1")))
           .then((sent) => upstream.write(sent === undefined ? chunk : Buffer.from(sent, "latin1")))
     })
-    upstream.on("data", (chunk) => client.write(chunk))
+    upstream.on("data", (chunk) => {
+      if (losing?.client === client && losing.isAsking) {
+        losing.isAsking = false
+        losing.left--
+        if (losing.left === 0) {
+          losing = undefined
+          return end()
+        }
+      }
+      client.write(chunk)
+    })
   })
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
   const address = server.address()
@@ -90,6 +112,12 @@ export const startProxy = async (
     },
     freeze: () => setFrozen(true),
     thaw: () => setFrozen(false),
+    loseAnswer: (count) => {
+      losing = { left: count }
+      return () => {
+        losing = undefined
+      }
+    },
     stop: async () => {
       for (const socket of [...pairs].flat()) socket.destroy()
       await new Promise<void>((resolve) => server.close(() => resolve()))

@@ -41,6 +41,11 @@ const harness: Harness = {
     // The server forks a process for each connection, which takes seconds on a machine that is busy.
     return plugin.connect(url, { ...options, timeout: 2 * options.timeout })
   },
+  intrude: (options, password) => {
+    const url = new URL(server.url)
+    url.password = password
+    return plugin.connect(url, options)
+  },
   parts: ["query", "count", "browse", "broadcast"],
   slack: 5_000,
   ...faultsOf(
