@@ -4,6 +4,8 @@
  */
 import { type Context, Hono, type MiddlewareHandler } from "hono"
 import { CallboardError } from "../errors.ts"
+import { allowSilence } from "../platform/bun.ts"
+import { withoutAbortWarning } from "../platform/deno.ts"
 import { TransportError } from "../transport/mod.ts"
 import { ANONYMOUS, authenticatorOf, checkHost, checkOrigin, type Token } from "./access.ts"
 import { pageRoutes } from "./page/page.ts"
@@ -54,11 +56,15 @@ export const honoApp = (
   const authenticate = authenticatorOf(tokens)
   checkOrigins(origins, tokens.length > 0)
   const admit = (request: Request): void => {
+    // The address is read by routes, by its query or to tell where the application is mounted.
+    if (!URL.canParse(request.url))
+      throw new CallboardError("invalid-input", "Host: is no name of a host, with or without a port", { field: "Host" })
     if (context.closing.aborted) throw new TransportError("unavailable", "this service is stopping")
     if (loopbackOnly) checkHost(request.headers.get("host") ?? undefined)
     if (tokens.length === 0 && request.method !== "GET" && request.method !== "HEAD") checkOrigin(request)
   }
 
+  withoutAbortWarning()
   const app = new Hono()
   if (origins.length > 0) app.use("*", allowOrigins(origins))
   if (page) app.route("/", pageRoutes(admit, tokens.length > 0))
@@ -68,7 +74,10 @@ export const honoApp = (
       admit(c.req.raw)
       const caller = route.scope === undefined ? ANONYMOUS : authenticate(credentialOf(c, route))
       const scope = scopes.find((each) => !caller.may(each))
-      if (scope === undefined) return route.serve(c, context, caller)
+      if (scope === undefined) {
+        allowSilence(c.env, c.req.raw)
+        return route.serve(c, context, caller)
+      }
       return problem(new CallboardError("forbidden", `this token lacks the scope ${scope}`, { scope }), {
         headers: { "www-authenticate": `Bearer realm="callboard", error="insufficient_scope", scope="${scope}"` },
       })

@@ -46,8 +46,8 @@ export const SUBMIT_DEADLINE_MS = 1_500
 /** Longest wait for a transport that is asked about something. */
 const READ_DEADLINE_MS = 5_000
 
-/** Proxies cut streams on which nothing happens; most of them after a minute, some after half of one. */
-export const KEEP_ALIVE_MS = 15_000
+/** Servers and proxies cut streams on which nothing happens: Bun's after eight to twelve seconds, proxies after half a minute or more. */
+export const KEEP_ALIVE_MS = 5_000
 
 /**
  * Bounds a question to the transport, so that the request ends also while the transport is away. Fails with

@@ -4,7 +4,7 @@ import { connect as dial } from "node:net"
 import { afterEach, describe, expect, test } from "vitest"
 import { fastest } from "../support/fastest.ts"
 import { type NatsServer, startNats } from "../support/servers/nats.ts"
-import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
+import { eventually, type Spawned, spawnProcess, spawnScript } from "../support/servers/process.ts"
 import { sharedBoards } from "./boards.ts"
 import { serviceProgram } from "./processes.ts"
 
@@ -144,6 +144,64 @@ describe("clients that begin requests and do not finish them", () => {
       expect(await ask(`${url}/healthz`)).toMatchObject({ status: 200 })
     })
   }
+})
+
+describe("a stop", () => {
+  test("waits two seconds for a body that does not arrive", async () => {
+    const [service, url] = await startService("memory://stopped")
+    const { hostname, port } = new URL(url)
+    const socket = dial(Number(port), hostname)
+    try {
+      await once(socket, "connect")
+      socket.on("error", () => undefined)
+      socket.write("POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+      socket.write('Content-Length: 100\r\n\r\n{"task":')
+      // The service has read what was sent before: its answers come in order.
+      await ask(`${url}/healthz`)
+      const closed = once(socket, "close")
+      const began = performance.now()
+      service.kill("SIGTERM")
+      await Promise.all([service.exited, closed])
+      expect(performance.now() - began).toBeLessThan(20_000)
+      expect(service.exit).toMatchObject({ code: 0 })
+    } finally {
+      socket.destroy()
+    }
+  })
+
+  test("lets a body that arrives meanwhile be complete", async () => {
+    const [service, url] = await startService("memory://arriving")
+    const { hostname, port } = new URL(url)
+    const socket = dial(Number(port), hostname)
+    try {
+      await once(socket, "connect")
+      let answer = ""
+      socket.setEncoding("utf8").on("data", (text) => {
+        answer += String(text)
+      })
+      socket.write("POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+      socket.write('Content-Length: 19\r\n\r\n{"task":')
+      await ask(`${url}/healthz`)
+      service.kill("SIGTERM")
+      await service.waitForLine(/stopping/, DEADLINE)
+      socket.write('"e2e.step"}')
+      await eventually(() => answer.includes("\r\n\r\n"), { message: "it is answered" })
+      expect(answer).toMatch(/^HTTP\/1.1 202 /)
+      expect(await service.exited).toMatchObject({ code: 0 })
+    } finally {
+      socket.destroy()
+    }
+  })
+})
+
+test("a service on its own prints nothing about the runtime", async () => {
+  const options = JSON.stringify({ http: { port: 0 } })
+  const run = "Deno" in globalThis ? ["run", "-A", "--node-modules-dir=manual"] : []
+  const service = keep(spawnProcess(process.execPath, [...run, serviceProgram(), "memory://quiet", options]))
+  const [, url = ""] = await service.waitForLine(/^ready (http\S+)/, DEADLINE)
+  expect(await submit(url, { task: "e2e.step", input: {} }, { prefer: "wait=10" })).toMatchObject({ status: 200 })
+  expect(await ask(`${url}/v1/jobs`)).toMatchObject({ status: 200 })
+  expect(service.stderr).toBe("")
 })
 
 describe("while NATS is away", () => {

@@ -297,6 +297,17 @@ const raw = (running: Running, head: ReadonlyArray<string>, body = JSON.stringif
     socket.on("error", reject)
   })
 
+test.each(["[", "a b", "board.example.com:99999"])("a request to the host %s is refused", async (host) => {
+  for (const running of [await withTokens(), await start()]) {
+    for (const path of ["/v1/jobs", "/healthz", "/", "/nothing"]) {
+      const head = [`GET ${path} HTTP/1.1`, `Host: ${host}`, `Authorization: Bearer ${READ}`]
+      const response = await raw(running, head, "")
+      expect(response).toMatch(/^HTTP\/1.1 400 /)
+      expect(response).toContain('"field":"Host"')
+    }
+  }
+})
+
 describe("without tokens", () => {
   const open = once(start)
   /** A service of its own for the cases in which every request is refused. */

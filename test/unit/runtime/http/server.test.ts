@@ -3,6 +3,8 @@ import { createServer } from "node:net"
 import { http } from "callboard"
 import { Hono } from "hono"
 import { afterEach, describe, expect, test } from "vitest"
+import { isBun } from "../../../../runtime/platform/bun.ts"
+import { isDeno } from "../../../../runtime/platform/deno.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { start, stopAll } from "./harness.ts"
 
@@ -79,7 +81,40 @@ describe("stopping", () => {
   })
 })
 
+/** Serves an application as the documentation says, with all that the runtime takes for itself. */
+const serveHere = (fetch: (request: Request, server?: unknown) => Response | Promise<Response>) => {
+  const bun: unknown = Reflect.get(globalThis, "Bun")
+  const deno: unknown = Reflect.get(globalThis, "Deno")
+  if (isBun(bun)) {
+    const server = bun.serve({ hostname: "127.0.0.1", port: 0, fetch })
+    return { url: `http://127.0.0.1:${server.port}`, stop: () => server.stop(true) }
+  }
+  if (!isDeno(deno)) throw new Error("neither Bun nor Deno")
+  const stop = new AbortController()
+  const options = { hostname: "127.0.0.1", port: 0, signal: stop.signal, onListen: () => undefined }
+  const { addr } = deno.serve(options, fetch)
+  return { url: `http://127.0.0.1:${addr.port}`, stop: async () => stop.abort() }
+}
+
 describe("mounted", () => {
+  test("waits and streams outlast the ten seconds after which Bun's server cuts what is silent", async () => {
+    const running = await start()
+    const { body } = await running.submit({ task: "work.hold" })
+    const app = new Hono().route("/board", http(running.service.client, { open: true }))
+    const server = serveHere(app.fetch)
+    const plain = serveHere((request) => app.fetch(request))
+    try {
+      const stream = await fetch(`${plain.url}/board${body.href}/events`)
+      const events = stream.text()
+      const waited = await fetch(`${server.url}/board${body.href}/result?wait=13s`)
+      expect(waited.status).toBe(202)
+      running.release()
+      expect(await events).toContain("succeeded")
+    } finally {
+      await Promise.all([server.stop(), plain.stop()])
+    }
+  })
+
   test("it serves under its path, and its links lead there", async () => {
     const { service } = await start()
     const app = new Hono().get("/", (c) => c.text("mine")).route("/board/jobs", http(service.client, { open: true }))
