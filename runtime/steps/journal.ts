@@ -13,6 +13,7 @@ import {
   fill,
   journalPrefix,
   LARGE,
+  LaterVersion,
   pageKey,
   type Tail,
   valueKey,
@@ -23,10 +24,10 @@ import {
 import { copyKept, keepAll, keepKeys, readJournal, readValue, ttlOf } from "./pages.ts"
 
 /**
- * Why a delivery may no longer write its journal: a later delivery has opened it, or it was ended while the store could not
- * be reached.
+ * Why a delivery may no longer write its journal: a later delivery has opened it, it was ended while the store could not be
+ * reached, or a worker of a later version of Callboard has written it.
  */
-export type Closed = "superseded" | "lost"
+export type Closed = "superseded" | "lost" | "later-version"
 
 export interface JournalOptions {
   readonly store: Store
@@ -110,9 +111,9 @@ export class Journal {
         this.#tail = read.tail
         this.#bytes = read.bytes
         return this.folded.opened > fence ? undefined : this.#write([waiting({ kind: "open", fence, at, claims })])
-      })
+      }).catch(closedBy)
       if (answer === undefined) return this.close("superseded")
-      if (answer === "lost") return this.close(answer)
+      if (answer === "lost" || answer === "later-version") return this.close(answer)
       if (answer !== "superseded") return
     }
     this.close("lost")
@@ -249,11 +250,16 @@ export class Journal {
         if (outcome === "superseded") return { closed: "superseded" }
         expect = found?.revision ?? ""
       } catch (cause) {
-        if (!(cause instanceof TransportError)) throw cause
+        if (!(cause instanceof TransportError)) return { closed: closedBy(cause) }
       }
       if (!(await this.#options.untilReachable(wait))) return { closed: "lost" }
     }
   }
+}
+
+const closedBy = (cause: unknown): Closed => {
+  if (cause instanceof LaterVersion) return "later-version"
+  throw cause
 }
 
 const NEVER = new Promise<never>(() => undefined)

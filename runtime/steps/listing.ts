@@ -15,7 +15,7 @@ import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { hash } from "../transport/lift/hash.ts"
 import { fold, type StepState, unreverted } from "./fold.ts"
-import { decodePage, journalPrefix, SHARDS, shardPrefix } from "./page.ts"
+import { decodePage, journalPrefix, LaterVersion, SHARDS, shardPrefix } from "./page.ts"
 import { keepAll, readJournal } from "./pages.ts"
 
 const Step = Schema.Struct({
@@ -118,6 +118,20 @@ const redactionOf = async (store: Connection["store"], { task, meth, message }: 
   )
 }
 
+/** Whether a page has its time to live, or a worker of a later version is to give it one. */
+const isKept = (value: Uint8Array): boolean => {
+  try {
+    return decodePage(value).ended ?? false
+  } catch (cause) {
+    unlessLater(cause)
+    return true
+  }
+}
+
+const unlessLater = (cause: unknown): void => {
+  if (!(cause instanceof LaterVersion)) throw cause
+}
+
 /** Pages that one round of the sweep reads at most. */
 const SLICE = 50
 
@@ -140,13 +154,14 @@ export class JournalSweep {
     const runs = new Map<string, readonly [id: string, run: number]>()
     for (const { key, value } of some) {
       const [, , part = "", run = "", page = "", ...more] = key.split("/")
-      if (more.length > 0 || !/^\d{6}$/.test(page) || decodePage(value).ended) continue
+      if (more.length > 0 || !/^\d{6}$/.test(page) || isKept(value)) continue
       runs.set(`${part}/${run}`, [idFrom(part), Number(run)])
     }
     for (const [id, run] of runs.values()) {
       const record = (await jobs.find(id))?.record
       const isOver = record === undefined || record.run > run || isTerminal(record.state)
-      if (isOver) await keepAll(store, journalPrefix(id, run), record?.run === run ? (record.keepMs ?? -1) : 0)
+      const keepMs = record?.run === run ? (record.keepMs ?? -1) : 0
+      if (isOver) await keepAll(store, journalPrefix(id, run), keepMs).catch(unlessLater)
     }
     this.#after = some.length < SLICE ? undefined : some.at(-1)?.key
     if (this.#after === undefined) this.#shard = (this.#shard + 1) % SHARDS

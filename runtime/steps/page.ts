@@ -3,6 +3,7 @@
  * compare-and-set on the last page, or creates the page after a sealed one, so all writes form one chain: once another
  * writer has followed, the next write of the earlier one is refused.
  */
+import { CallboardError } from "../errors.ts"
 import { hashOf, keyPart } from "../jobs/dependencies/edges.ts"
 import type { Undoing } from "../protocol/record.ts"
 
@@ -136,7 +137,7 @@ export const encodePage = (
 export const endedPage = (bytes: Uint8Array): Uint8Array | undefined => {
   const text = decoder.decode(bytes)
   const at = text.indexOf(ENTRIES)
-  if (!text.startsWith(`{"v":1,`) || at < 0) throw laterVersion()
+  if (!text.startsWith(`{"v":1,`) || at < 0) throw new LaterVersion()
   const head = text.slice(0, at)
   return head.endsWith(ENDED) ? undefined : encoder.encode(`${head}${ENDED}${text.slice(at)}`)
 }
@@ -151,15 +152,19 @@ const isPage = (value: unknown): value is Page =>
   "entries" in value &&
   Array.isArray(value.entries)
 
-/** Fails for a page of a later version of Callboard, which this version cannot understand. */
+/** Fails with {@link LaterVersion}. */
 export const decodePage = (bytes: Uint8Array): Page => {
   const value: unknown = JSON.parse(decoder.decode(bytes))
   if (isPage(value)) return value
-  throw laterVersion()
+  throw new LaterVersion()
 }
 
-const laterVersion = (): Error =>
-  new Error("a page of the job's journal was written by a later version: let a worker of that version run it")
+/** A page of a later version of Callboard, which this version cannot understand. */
+export class LaterVersion extends CallboardError {
+  constructor() {
+    super("unsupported", "a page of the job's journal was written by a later version: use a program of that version")
+  }
+}
 
 /** The tail after the last page that was read. */
 export const tailAfter = (at: number, { sealed, entries }: Page, revision: string): Tail =>

@@ -59,6 +59,8 @@ export class InFlight {
   stop: InterruptReason | undefined
   /** Whether the job was cancelled while this worker had it, and its steps are to be undone. */
   isToUndo = false
+  /** How long its task is away when it is handed back, in milliseconds. */
+  backInMs = 0
   /** Whether the handler's process was killed because the job was cancelled. */
   killed = false
   #ended: AbortController | undefined

@@ -4,6 +4,7 @@ import { generateId } from "../../runtime/id.ts"
 import { JournalSweep } from "../../runtime/steps/listing.ts"
 import { decodePage, journalPrefix } from "../../runtime/steps/page.ts"
 import { faulty } from "../support/faulty-board.ts"
+import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { Declined, runOnce, WAIT } from "./step-scene.ts"
 
@@ -206,4 +207,43 @@ test("a journal whose job was ended from outside gets its time to live by the sw
   await job.cancel()
   await round()
   expect((await page())?.ended).toBe(true)
+})
+
+test("a job whose journal a later version has written is handed back until a worker of that version has it", async () => {
+  const ran: Array<string> = []
+  const scene = actor("scene", {
+    methods: {
+      run: {
+        retry: { max: 1, interval: 0 },
+        run: async (_input: unknown, job: Job) => {
+          await job.step("a", () => void ran.push("a"))
+          if (job.retries === 0) {
+            await rewrite((text) => text.replace('{"v":1,', '{"v":2,'))
+            throw new Declined("again")
+          }
+          await job.step("b", () => void ran.push("b"))
+        },
+      },
+    },
+  })
+  const { client } = await start([scene])
+  const { store } = client.connection
+  const rewrite = async (change: (text: string) => string): Promise<void> => {
+    const [page] = await store.list({ prefix: journalPrefix(job.id, 1), limit: 1 })
+    const value = new TextEncoder().encode(change(new TextDecoder().decode(page?.value)))
+    await store.write([{ key: page?.key ?? "", value }])
+  }
+  const job = await client.submit("scene.run")
+  const handedBack = async () => (await job.find()).transitions.filter(({ reason }) => reason === "handed-back")
+  await eventually(async () => (await handedBack()).length >= 2, { message: "the job is handed back again" })
+  const [first, second] = await handedBack()
+  // The handler began a second after the first hand-back, and is to begin two seconds after the next one.
+  expect(Date.parse(second?.at ?? "") - Date.parse(first?.at ?? "")).toBeGreaterThanOrEqual(900)
+  await expect(client.steps(job.id)).rejects.toMatchObject({ code: "unsupported" })
+  const sweep = new JournalSweep()
+  for (let shard = 0; shard < 16; shard++) await sweep.round(client.connection)
+  await rewrite((text) => text.replace('{"v":2,', '{"v":1,'))
+  expect(await job.outcome(WAIT)).toMatchObject({ state: "succeeded" })
+  expect(ran).toEqual(["a", "b"])
+  expect(await job.find()).toMatchObject({ retries: 1 })
 })

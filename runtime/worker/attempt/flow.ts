@@ -13,7 +13,7 @@ import { isTerminal } from "../../protocol/state.ts"
 import type { StepPort } from "../../steps/calls.ts"
 import { fold, unreverted } from "../../steps/fold.ts"
 import { type Closed, Journal } from "../../steps/journal.ts"
-import { journalPrefix, type StepEntry } from "../../steps/page.ts"
+import { journalPrefix, LaterVersion, type StepEntry } from "../../steps/page.ts"
 import { readJournal } from "../../steps/pages.ts"
 import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
@@ -251,10 +251,27 @@ export class Flow implements StepPort, RunFlow {
   }
 
   #closed(why: Closed): void {
-    this.#services.log.debug("the journal of a job is written no more", { job: this.#run.posting.id, why })
+    const job = this.#run.posting.id
+    if (why === "later-version") {
+      this.#inFlight.backInMs = backInMs(this.#run.record)
+      const again = `in ${this.#inFlight.backInMs / 1000} s`
+      this.#services.log.warn("a job waits for a worker of a later version, which has written its journal", {
+        job,
+        again,
+      })
+    } else this.#services.log.debug("the journal of a job is written no more", { job, why })
     this.#closing.resolve()
     this.#inFlight.end(why === "superseded" ? "superseded" : "hand-back")
   }
+}
+
+const FIRST_BACK_MS = 1_000
+const LONGEST_BACK_MS = 15_000
+
+/** How long a job is away that only workers of a later version can run: it was handed back this often of late. */
+const backInMs = ({ timeline }: JobRecord): number => {
+  const times = timeline.slice(-10).filter(({ reason }) => reason === "handed-back").length
+  return Math.min(LONGEST_BACK_MS, FIRST_BACK_MS * 2 ** times)
 }
 
 /** How the worker settles a job without durable steps. */
@@ -284,6 +301,6 @@ export const idleClaims = async (
   try {
     return claims - fold((await readJournal(store, journalPrefix(id, run))).entries).claims
   } catch (cause) {
-    return asTransportError(cause).retryable ? undefined : claims
+    return cause instanceof LaterVersion || asTransportError(cause).retryable ? undefined : claims
   }
 }

@@ -113,7 +113,7 @@ export class OutcomeDecider {
         return settlement.handedBack(
           { ...attempt, record: run.record },
           run.claimed || run.reported || run.metaChanges > 0,
-          0,
+          inFlight.backInMs,
         )
       case "cancelled":
         // The record is cancelled already, so only the task is taken off its queue.
