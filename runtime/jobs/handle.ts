@@ -21,7 +21,7 @@ export interface JobHandle<R = unknown> {
   /** The job as it is now, with its result in the form that HTTP shows. Fails with `CallboardError` `not-found`, and `gone` once it is deleted or not kept any more. */
   find(): Promise<JobView>
   /**
-   * Waits for the end of the job and resolves with its result. Fails with `JobFailed`, `JobCancelled`, `JobExpired`,
+   * Waits for the end of the job and resolves with its result, also while the transport cannot be reached. Fails with `JobFailed`, `JobCancelled`, `JobExpired`,
    * `ResultGone`, and with `WaitTimeout` while the job goes on.
    *
    * @example

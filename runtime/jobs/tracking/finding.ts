@@ -136,12 +136,50 @@ export const findAll = async <A>(
   return taken
 }
 
+/**
+ * Does work that needs the transport, once it can be reached. The signal that the work gets fires when it has failed, and with
+ * `signal`. Resolves with `undefined` where `signal` fires first. Fails as the work does, but not because the transport is away.
+ */
+export const whenReachable = async <A>(
+  { transport }: Pick<Connection, "transport">,
+  signal: AbortSignal,
+  work: (signal: AbortSignal) => Promise<A>,
+): Promise<A | undefined> => {
+  while (!signal.aborted) {
+    const tried = new AbortController()
+    const over = () => tried.abort(OVER)
+    signal.addEventListener("abort", over, { once: true })
+    try {
+      return await work(tried.signal)
+    } catch (cause) {
+      signal.removeEventListener("abort", over)
+      over()
+      if (!isAway(cause)) throw cause
+    }
+    if (signal.aborted) break
+    await new Promise<void>((resolve) => {
+      const next = () => {
+        clearTimeout(timer)
+        off()
+        signal.removeEventListener("abort", next)
+        resolve()
+      }
+      const timer = setTimeout(next, POLL_MS)
+      const off = transport.onStatus((status) => status === "connected" && next())
+      signal.addEventListener("abort", next)
+    })
+  }
+  return undefined
+}
+
+export const isAway = (cause: unknown): boolean => cause instanceof TransportError && cause.retryable
+
 /** Without a reason, `abort` makes an exception with its stack for each wait, which takes several times as long. */
 const OVER = "the wait is over"
 
 /**
  * Waits for the end of a job's current run. Resolves with its terminal record (a tombstone if it is gone).
- * Fails with `WaitTimeout` after `timeoutMs`, and with `not-found`. `isNew`: the job was submitted so short a
+ * Waits also while the transport cannot be reached. Fails with `WaitTimeout` after `timeoutMs`, and with `not-found`. `isNew`: the job was submitted so short a
  * while ago that it exists, and cannot be called expired yet.
  */
 export const waitForEnd = async (
@@ -208,9 +246,15 @@ export const waitForEnd = async (
       if (!isNew && !stop.signal.aborted) await lookNow()
     }
     // The watch begins before the first read, so that an end in between is seen by one of them.
-    connection.jobs
-      .watch({ id, ends: true, isNew }, seen, stop.signal)
-      .then(() => (stop.signal.aborted ? undefined : lookFirst()))
+    const begin = (until: AbortSignal): Promise<void> =>
+      connection.jobs
+        .watch({ id, ends: true, isNew }, seen, until)
+        .then(() => (stop.signal.aborted ? undefined : lookFirst()))
+    begin(stop.signal)
+      .catch((cause: unknown) => {
+        if (!isAway(cause)) throw cause
+        return whenReachable(connection, stop.signal, begin)
+      })
       .catch((cause: unknown) => finish(() => reject(cause)))
   })
 }

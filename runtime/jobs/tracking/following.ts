@@ -7,7 +7,7 @@ import { isId } from "../../protocol/name.ts"
 import type { JobRecord, Progress } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { type JobView, jobView, type TransitionView, transitionView } from "../view.ts"
-import { findRecord, notFound, POLL_MS } from "./finding.ts"
+import { findRecord, notFound, POLL_MS, whenReachable } from "./finding.ts"
 
 /** What a job's stream of events brings. `id` is absent on progress, which is a last value and not replayed. */
 export type JobEvent =
@@ -69,8 +69,11 @@ export const followJob = async function* (
   const aborted = () => wake?.()
   signal.addEventListener("abort", aborted)
   try {
-    await connection.jobs.watch({ id }, seen, signal)
-    const found = await findRecord(connection, id)
+    const found = await whenReachable(connection, signal, async (until) => {
+      await connection.jobs.watch({ id }, seen, until)
+      return findRecord(connection, id)
+    })
+    if (found === undefined) return
     latest ??= found.record
     if (last > 0 && newestOf(latest) < last) last = 0
     while (!signal.aborted) {

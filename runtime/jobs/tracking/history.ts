@@ -10,7 +10,7 @@ import type { JobError, JobRecord, RunOutcome } from "../../protocol/record.ts"
 import { MOST_OUTCOMES, outcomeOfRun } from "../../protocol/record.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
-import { findRecord, goneError, waitForEnd } from "./finding.ts"
+import { findRecord, goneError, isAway, waitForEnd } from "./finding.ts"
 
 const ErrorSchema: Schema.Codec<JobError, JobError> = Schema.Struct({
   name: Schema.String,
@@ -92,7 +92,10 @@ export const outcomesOf = async (
   waitMs = 0,
   signal?: AbortSignal,
 ): Promise<ReadonlyArray<RunOutcome>> => {
-  const known = await outcomesNow(connection, id)
+  const known = await outcomesNow(connection, id).catch((cause: unknown) => {
+    if (waitMs > 0 && isAway(cause)) return []
+    throw cause
+  })
   if (known.length > 0 || waitMs <= 0) return known
   try {
     await waitForEnd(connection, id, waitMs, signal)

@@ -1,7 +1,9 @@
 import { describe, expect, test, vi } from "vitest"
-import { findRecord, waitForEnd } from "../../../../../runtime/jobs/tracking/finding.ts"
+import { findRecord, POLL_MS, waitForEnd } from "../../../../../runtime/jobs/tracking/finding.ts"
 import { followJob } from "../../../../../runtime/jobs/tracking/following.ts"
+import { outcomesOf } from "../../../../../runtime/jobs/tracking/history.ts"
 import { outcomeOf } from "../../../../../runtime/jobs/tracking/outcome.ts"
+import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { down, sleep, start, succeed, watched, withOwnJobs } from "./board.ts"
 
 describe("finding", () => {
@@ -140,6 +142,68 @@ describe("waiting for the end", () => {
     await succeed(client, "late")
     await vi.advanceTimersByTimeAsync(5_000)
     expect(outcomeOf(await waiting)).toEqual({ state: "succeeded", result: "late" })
+  })
+
+  test("waits also where it begins while the transport is away, and leaves nothing behind", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo")
+    let isDown = true
+    let refused = 0
+    let isBack: (status: "connected") => void = () => undefined
+    const { watches, connection } = watched(client.connection)
+    const refuse = async () => {
+      if (!isDown) return
+      refused++
+      await down()
+    }
+    const away = {
+      ...withOwnJobs(connection, {
+        watch: async (...asked) => {
+          // A driver may have noted the listener before its call to the broker fails.
+          await connection.jobs.watch(...asked)
+          await refuse()
+        },
+        ended: async (asked) => refuse().then(() => connection.jobs.ended(asked)),
+        find: async (asked) => refuse().then(() => connection.jobs.find(asked)),
+      }),
+      transport: {
+        ...client.connection.transport,
+        onStatus: (listener: typeof isBack) => {
+          const before = isBack
+          isBack = (status) => {
+            before(status)
+            listener(status)
+          }
+          return () => undefined
+        },
+      },
+    }
+    const ended = waitForEnd(away, id, 30_000)
+    const events = Array.fromAsync(followJob(away, id))
+    const results = outcomesOf(away, id, 30_000)
+    await expect.poll(() => refused).toBeGreaterThanOrEqual(6)
+    isDown = false
+    const began = performance.now()
+    isBack("connected")
+    await succeed(client, "done")
+    expect(await ended).toMatchObject({ state: "succeeded", result: "done" })
+    expect((await events).at(-1)).toMatchObject({ state: "succeeded" })
+    expect(await results).toMatchObject([{ type: "SUCCESSFUL", result: "done" }])
+    expect(performance.now() - began).toBeLessThan(POLL_MS)
+    expect(watches.size).toBe(0)
+  })
+
+  test("a wait that begins while the transport is away ends with its timeout, and with what can never be read", async () => {
+    const client = await start()
+    const { id } = await client.submit("echo")
+    const away = withOwnJobs(client.connection, { find: down, watch: down, ended: down })
+    await expect(waitForEnd(away, id, 50)).rejects.toMatchObject({ name: "WaitTimeout" })
+    const closed = async () => Promise.reject(new TransportError("closed", "closed"))
+    await expect(waitForEnd(withOwnJobs(client.connection, { watch: closed }), id, 50)).rejects.toThrow("closed")
+    const stop = new AbortController()
+    const events = Array.fromAsync(followJob(away, id, { signal: stop.signal }))
+    stop.abort()
+    expect(await events).toEqual([])
   })
 
   test("fails when the job is forgotten for good in between", async () => {
