@@ -6,6 +6,7 @@ import { createHash } from "node:crypto"
 import { CallboardError, type ErrorCode } from "../errors.ts"
 import type { ItemProblem, Problem } from "../jobs/responses.ts"
 import type { Log } from "../log/log.ts"
+import { UnreadableRecord } from "../transport/errors.ts"
 import { TransportError } from "../transport/mod.ts"
 
 export type Headers = Readonly<Record<string, string>>
@@ -114,6 +115,8 @@ export const problem = (
  */
 export const asCallboardError = (thrown: unknown, log: Log): CallboardError => {
   if (thrown instanceof CallboardError && thrown.code !== "internal") return thrown
+  if (thrown instanceof UnreadableRecord)
+    return new CallboardError("internal", thrown.message, { id: thrown.id, cause: thrown })
   if (thrown instanceof TransportError) {
     const { message, outcome } = thrown
     switch (thrown.reason) {

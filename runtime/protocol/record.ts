@@ -77,6 +77,9 @@ export interface Progress {
   readonly at: number
 }
 
+/** Task and name of a job of which nothing can be read. */
+export const UNREADABLE = "(unreadable)"
+
 /** How a run ended. */
 export interface RunOutcome {
   readonly run: number

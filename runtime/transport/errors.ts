@@ -31,6 +31,17 @@ export class TransportError extends Error {
   }
 }
 
+/** A stored record that cannot be read, of this revision: its job can be deleted, and nothing else. */
+export class UnreadableRecord extends TransportError {
+  readonly id: string
+  readonly revision: string
+  constructor(id: string, revision: string, cause: Error) {
+    super("internal", `the record of job ${id} cannot be read: delete the job (${cause.message})`, { cause })
+    this.id = id
+    this.revision = revision
+  }
+}
+
 /**
  * Reasons by the error codes of a broker: the first pattern that matches counts. Other codes are faults of the plugin. A code
  * after which the broker may have done what it was asked names the outcome `unknown`; without it the outcome is `none`.

@@ -7,6 +7,7 @@ import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
+import { UnreadableRecord } from "../../transport/errors.ts"
 import type { Decision, Found, RecordQuery } from "../../transport/lift/transport.ts"
 import { removeEdges } from "../dependencies/edges.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
@@ -134,8 +135,9 @@ export const decideAll = async (
       const changed = await Promise.all(
         some.map((id) =>
           decide(connection, id, check).catch((cause: unknown) => {
-            if (!(cause instanceof CallboardError)) throw cause
-            refused.push({ id, code: cause.code, detail: cause.message })
+            if (cause instanceof UnreadableRecord) refused.push({ id, code: "internal", detail: cause.message })
+            else if (cause instanceof CallboardError) refused.push({ id, code: cause.code, detail: cause.message })
+            else throw cause
             return undefined
           }),
         ),

@@ -1,10 +1,12 @@
 /** Deletes a job, and with `dependents` the jobs that wait for it. */
+import { DEFAULT_QUEUE } from "../../cluster/directory.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { parentOutcomeOf } from "../../protocol/dependencies.ts"
 import { endedOutside, NO_FENCE } from "../../protocol/outside.ts"
-import { type JobRecord, step, tombstoneOf } from "../../protocol/record.ts"
+import { type JobRecord, step, tombstoneOf, UNREADABLE } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
+import { UnreadableRecord } from "../../transport/errors.ts"
 import { COUNTED, type Decision } from "../../transport/lift/transport.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { waitingFor } from "../dependencies/release.ts"
@@ -34,7 +36,9 @@ export const deleteJob = async (
   if (dependents) {
     const isOver = boundOf(bounds)
     let done = 0
-    await withdraw(connection, id)
+    await withdraw(connection, id).catch((cause: unknown) => {
+      if (!(cause instanceof UnreadableRecord)) throw cause
+    })
     for await (const dependent of dependentsOf(connection, id)) {
       if (isOver(done)) return { done, ...(await countWaitingFor(connection, id)) }
       await forget(connection, dependent)
@@ -106,6 +110,43 @@ const forget = async (connection: Connection, id: string): Promise<void> => {
  * be deleted again.
  */
 const replaceByTombstone = async (connection: Connection, id: string): Promise<JobRecord> => {
+  try {
+    return await replaceRecord(connection, id)
+  } catch (cause) {
+    if (!(cause instanceof UnreadableRecord)) throw cause
+    return await replaceUnreadable(connection, cause)
+  }
+}
+
+/** What the record of the job has said is lost: its tombstone has the id alone. */
+const replaceUnreadable = async (connection: Connection, unread: UnreadableRecord): Promise<JobRecord> => {
+  const { id, revision } = unread
+  const now = Date.now()
+  const record: JobRecord = {
+    id,
+    task: UNREADABLE,
+    meth: null,
+    name: UNREADABLE,
+    queue: DEFAULT_QUEUE,
+    priority: 0,
+    state: "cancelled",
+    run: 1,
+    attempt: 0,
+    retries: 0,
+    fence: NO_FENCE,
+    submittedAt: now,
+    endedAt: now,
+    timeline: [{ n: 1, run: 1, at: now, state: "cancelled", reason: "deleted" }],
+    tombstone: true,
+    keepMs: 0,
+    deleted: true,
+  }
+  const [changed] = await connection.jobs.decide([{ id, expect: revision, record, withdraw: true }])
+  if (changed?.status === "decided") return record
+  throw changed?.status === "failed" ? changed.error : unread
+}
+
+const replaceRecord = async (connection: Connection, id: string): Promise<JobRecord> => {
   const before = await publishFollowUps(connection, id)
   const published = lastChangeOf(before)
   if (before.state !== "started") await lapseHistory(connection.store, before)
@@ -129,7 +170,7 @@ const replaceByTombstone = async (connection: Connection, id: string): Promise<J
       withdraw: true,
     }
   })
-  return tombstone.deleted ? tombstone : replaceByTombstone(connection, id)
+  return tombstone.deleted ? tombstone : replaceRecord(connection, id)
 }
 
 const lastChangeOf = ({ timeline }: JobRecord): number => timeline.at(-1)?.n ?? 0

@@ -23,6 +23,7 @@ import {
   outcomeOfRun,
   type RecordDraft,
   step,
+  UNREADABLE,
   type Undoing,
   withTransition,
 } from "../../protocol/record.ts"
@@ -367,9 +368,9 @@ export const unreadable = (
   record: {
     ...because({ name: "Unreadable", message: problem, reason }),
     id: delivery.id ?? `dead-${delivery.fence.replace(/[^A-Za-z0-9_-]/g, "-")}`,
-    task: "(unreadable)",
+    task: UNREADABLE,
     meth: null,
-    name: "(unreadable)",
+    name: UNREADABLE,
     queue: delivery.queue,
     priority: 0,
     state: "failed",

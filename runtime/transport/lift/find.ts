@@ -2,15 +2,25 @@
 import { isOfTask, type JobRecord } from "../../protocol/record.ts"
 import { isTerminal, STATES, type State } from "../../protocol/state.ts"
 import type { Driver } from "../driver.ts"
+import { TransportError, UnreadableRecord } from "../errors.ts"
 import type { Known, QueuedTask } from "../known.ts"
-import { TransportError } from "../mod.ts"
 import type { FoundJob, FoundJobs, Query } from "../optional.ts"
 import type { BatchedDriver } from "./batching.ts"
 import { indexOf } from "./codec.ts"
 import { hash } from "./hash.ts"
 import { NOTES, type Notes } from "./notes.ts"
 import { COUNTED, type Found, type JobCount, type RecordPage, type RecordQuery } from "./transport.ts"
-import { viewOf } from "./view.ts"
+import { type RunNote, viewOf } from "./view.ts"
+
+/** What is known of one job. Fails with {@link UnreadableRecord}, and for a record of a newer version with `unsupported`. */
+const readView = (id: string, known: Known, note: RunNote | undefined): JobRecord | undefined => {
+  try {
+    return viewOf(known, note, Date.now())
+  } catch (cause) {
+    const isUnreadable = cause instanceof TransportError && cause.reason === "internal"
+    throw isUnreadable ? new UnreadableRecord(id, known.revision, cause) : cause
+  }
+}
 
 /** Key of the name that a board is given, by which a cursor of another board is refused. */
 const BOARD = "board-id"
@@ -29,14 +39,14 @@ export class Finder {
 
   async find(id: string): Promise<Found | undefined> {
     const [known, [note]] = await Promise.all([this.#batched.read(id, "all"), this.#notes.of([id])])
-    const record = known && viewOf(known, note, Date.now())
+    const record = known && readView(id, known, note)
     return record && { record, revision: known?.revision ?? "", ...takenOf(known?.task) }
   }
 
   /** The record of a job that has ended. The task and the note of a job no longer matter then, and are not read. */
   async ended(id: string): Promise<JobRecord | undefined> {
     const known = await this.#batched.read(id, "record")
-    const record = known && viewOf(known, undefined, Date.now())
+    const record = known && readView(id, known, undefined)
     return record !== undefined && isTerminal(record.state) ? record : undefined
   }
 
