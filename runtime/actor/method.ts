@@ -4,6 +4,7 @@ import type { StandardSchemaV1 } from "@standard-schema/spec"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
+import { withoutAnyUndefined } from "../options/check.ts"
 import { timeLimitOf, timeToLive } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
 import { methodLimitOf, rateOf } from "../options/limit.ts"
@@ -174,7 +175,7 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
 /** A retry policy in the form of the headers, so that the policy of a task can override it field by field. */
 export const retryOf = (policy: unknown, refuse: Refuse): RetryHeader => {
-  const decoded = decodeRetry(policy)
+  const decoded = decodeRetry(withoutAnyUndefined(policy))
   if (Result.isFailure(decoded)) {
     const issue = format(decoded.failure.issue).issues[0]
     const path = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key))

@@ -159,7 +159,7 @@ const REPORTED = 1_000
 
 /** The listeners of one board in this process. */
 export class Listeners {
-  readonly #listeners = new Map<string, Set<BoardListener>>()
+  readonly #listeners = new Map<string, Set<{ readonly listener: BoardListener }>>()
   readonly #reported = new Set<string>()
 
   /** Whether a listener was ever added. */
@@ -173,15 +173,17 @@ export class Listeners {
     if (!known.includes(event)) refuseInput("event", `must be one of ${known.join(", ")}`)
     if (typeof listener !== "function") refuseInput("listener", "must be a function")
     const listeners = this.#listeners.get(event) ?? new Set()
-    this.#listeners.set(event, listeners.add(listener))
+    // A function that is added twice is called twice, and each removal removes one of the two.
+    const entry = { listener }
+    this.#listeners.set(event, listeners.add(entry))
     return () => {
-      listeners.delete(listener)
+      listeners.delete(entry)
     }
   }
 
   notify(event: BoardEvent): void {
     for (const name of ["*", event.event]) {
-      for (const listener of this.#listeners.get(name) ?? []) {
+      for (const { listener } of this.#listeners.get(name) ?? []) {
         // A listener that fails must neither end the board nor keep the other listeners from being called.
         void Promise.resolve()
           .then(() => listener({ ...event }))

@@ -3,6 +3,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
+import { withoutAnyUndefined } from "../options/check.ts"
 import { Duration, type DurationInput, milliseconds } from "../options/duration.ts"
 import { isName, Name, wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
@@ -77,7 +78,7 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1()
 const parserOf = <A>(schema: Schema.Codec<A, unknown>, what: string) => {
   const decode = Schema.decodeUnknownResult(schema, { onExcessProperty: "error", errors: "all" })
   return (value: unknown): A => {
-    const decoded = decode(value)
+    const decoded = decode(withoutAnyUndefined(value))
     if (Result.isSuccess(decoded)) return decoded.success
     const { issues } = format(decoded.failure.issue)
     const unknown = issues.find(({ message }) => message === "Expected no excess property")

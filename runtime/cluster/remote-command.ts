@@ -7,6 +7,7 @@ import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
 import { MOST_HANDLERS } from "../options/autoscale.ts"
+import { withoutUndefined } from "../options/check.ts"
 import { timeLimitOf } from "../options/duration.ts"
 import { parseRate } from "../options/limit.ts"
 import { didYouMean, refuseInput, resultOf } from "../options/refuse.ts"
@@ -158,7 +159,7 @@ export const parseCommand = (name: string, given: unknown): Result.Result<Comman
     const all = takes.length === 0 ? "it takes none" : `there are ${takes.join(", ")}`
     return invalid(unknown, `is not an argument of ${name}${didYouMean(unknown, takes) || `: ${all}`}`)
   }
-  const decoded = decode({ command: name, arguments: given })
+  const decoded = decode({ command: name, arguments: withoutUndefined(given) })
   if (Result.isSuccess(decoded)) return resultOf(() => checkArguments(decoded.success))
   const issue = format(decoded.failure.issue).issues[0]
   const path = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key))

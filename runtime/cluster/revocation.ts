@@ -10,7 +10,7 @@ import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
-import { problemOf } from "../options/check.ts"
+import { problemOf, withoutUndefined } from "../options/check.ts"
 import { milliseconds } from "../options/duration.ts"
 import { didYouMean, refuseInput } from "../options/refuse.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
@@ -74,7 +74,7 @@ const decodeOptions = Schema.decodeUnknownResult(RevokeOptions, { onExcessProper
 
 /** Checks options that came from outside. Fails with `invalid-input`, naming the field. */
 export const parseRevoke = (value: unknown): RevokeOptions => {
-  const decoded = decodeOptions(value)
+  const decoded = decodeOptions(withoutUndefined(value))
   if (Result.isSuccess(decoded)) return decoded.success
   const { path: field, message, isUnknown } = problemOf(decoded.failure.issue)
   if (!isUnknown) return refuseInput(field === "" ? "revocation" : field, message)

@@ -2,6 +2,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
+import { isPlainObject } from "../protocol/value.ts"
 import { refuseInput, refuseUnknown } from "./refuse.ts"
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
@@ -48,6 +49,25 @@ export const withoutUndefined = (value: unknown): unknown =>
   isObject(value) && Object.getPrototypeOf(value) === Object.prototype
     ? Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined))
     : value
+
+/** Fields with data of the application, which are carried as they are. */
+const DATA: ReadonlySet<string> = new Set(["input", "args", "kwargs", "meta", "details", "headers"])
+
+/** As {@link withoutUndefined}, also within the fields. Returns the value itself where nothing is to be removed. */
+export const withoutAnyUndefined = (value: unknown): unknown => {
+  if (Array.isArray(value)) {
+    const items = value.map(withoutAnyUndefined)
+    return items.every((item, at) => item === value[at]) ? value : items
+  }
+  if (!isObject(value) || !isPlainObject(value)) return value
+  const given = Object.entries(value)
+  const kept = given.flatMap(
+    ([name, each]): ReadonlyArray<[string, unknown]> =>
+      each === undefined ? [] : [[name, DATA.has(name) ? each : withoutAnyUndefined(each)]],
+  )
+  const isSame = kept.length === given.length && kept.every(([, each], at) => each === given[at]?.[1])
+  return isSame ? value : Object.fromEntries(kept)
+}
 
 /**
  * Checks the options of the function `owner`. Throws `invalid-input` for what is no object, for an option that `owner` does

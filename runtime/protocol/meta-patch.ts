@@ -20,7 +20,7 @@ export const mergePatch = (target: Meta, patch: Meta): Meta => {
       merged[name] = mergePatch(isMap(before) ? before : {}, value)
     } else merged[name] = value
   }
-  return merged
+  return { ...merged }
 }
 
 /** One change that does what two do, the first one before the second. Unlike {@link mergePatch} it keeps what is removed. */
@@ -30,7 +30,7 @@ export const bothPatches = (first: Meta, second: Meta): Meta => {
     const before = both[name]
     both[name] = isMap(before) && isMap(value) ? bothPatches(before, value) : value
   }
-  return both
+  return { ...both }
 }
 
 /**

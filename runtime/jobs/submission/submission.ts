@@ -3,6 +3,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../../errors.ts"
+import { withoutAnyUndefined } from "../../options/check.ts"
 import { Duration } from "../../options/duration.ts"
 import { isName, JobId, Json, Name, Text } from "../../options/fields.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
@@ -165,15 +166,16 @@ export const withPlainFields = <S>(submission: S): Result.Result<S & object, Cal
 }
 
 /** Checks the shape of a submission. Fails with `unsupported`, `unknown-field` or `invalid-input`, naming the field. */
-export const parseSubmission = (value: unknown): Result.Result<Submission, CallboardError> => {
-  if (!isTask(value)) return Result.fail(noTask())
-  const plain = plainSubmission(value)
+export const parseSubmission = (given: unknown): Result.Result<Submission, CallboardError> => {
+  if (!isTask(given)) return Result.fail(noTask())
+  const plain = plainSubmission(given)
   if (plain !== undefined) return Result.succeed(plain)
+  const value = withoutAnyUndefined(given)
   const carried = withPlainFields(value)
   if (Result.isFailure(carried)) return Result.fail(carried.failure)
   const decoded = decode(carried.success)
   if (Result.isSuccess(decoded)) return Result.succeed(decoded.success)
-  for (const field of Object.keys(value)) {
+  for (const field of Object.keys(carried.success)) {
     if (UNSUPPORTED_FIELDS.has(field)) {
       return Result.fail(new CallboardError("unsupported", `${field} is not supported by this version`, { field }))
     }
