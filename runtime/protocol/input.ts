@@ -75,6 +75,10 @@ const EMPTY: Readonly<Record<string, unknown>> = Object.freeze({})
 const isMap = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value) && isPlainObject(value)
 
+/** Whether a map has the form of a typed value, such as `{"__type__": "int", "__value__": "5"}`: codecs make the value of it. */
+const isTyped = (map: Readonly<Record<string, unknown>>): boolean =>
+  Object.keys(map).length === 2 && map["__type__"] !== undefined && map["__value__"] !== undefined
+
 /**
  * The body for the input of a submission, of which {@link selectInput} makes the same input again: an `input` that is an
  * object becomes `kwargs`, any other `input` the only positional argument. Fails with {@link InvalidInput} where `input`
@@ -87,10 +91,13 @@ export const bodyOfInput = (given: GivenInput, embed: Embed = NO_EMBED): Result.
       return invalid("input", `Give either "input" or "args" and "kwargs", not both.`)
     }
     return Result.succeed(
-      isMap(input) ? { args: NO_ARGS, kwargs: input, embed } : { args: [input], kwargs: EMPTY, embed },
+      isMap(input) && !isTyped(input)
+        ? { args: NO_ARGS, kwargs: input, embed }
+        : { args: [input], kwargs: EMPTY, embed },
     )
   }
   if (args !== undefined && !Array.isArray(args)) return invalid("args", `"args" must be a list.`)
+  if (isMap(kwargs) && isTyped(kwargs)) return invalid("kwargs", `"kwargs" is a typed value, and no map.`)
   if (kwargs !== undefined && !isMap(kwargs)) return invalid("kwargs", `"kwargs" must be an object.`)
   return Result.succeed({ args: args ?? NO_ARGS, kwargs: kwargs ?? EMPTY, embed })
 }

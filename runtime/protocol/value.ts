@@ -12,8 +12,8 @@
  * | map with keys that are not text (YAML) | `Map`   | |
  *
  * The codec that read such a value writes it back with the same meaning. A plain `Date` may be given wherever an
- * {@link ExactDate} may. `__proto__` is dropped from every map of every codec, and so is a `constructor` that holds a
- * `prototype`: copying such a map with `Object.assign` or a deep merge would reach into prototypes.
+ * {@link ExactDate} may. Every codec refuses a map with a key `__proto__`, or with a `constructor` that holds a `prototype`,
+ * when it reads and when it writes: copying such a map with `Object.assign` or a deep merge would reach into prototypes.
  */
 import * as Result from "effect/Result"
 import { EARLIEST_MS, formatTime, type InvalidTime, LATEST_MS, parseTimeParts } from "./time.ts"
@@ -112,7 +112,11 @@ export const isPlainObject = (value: object): value is Record<string, unknown> =
   return prototype === Object.prototype || prototype === null
 }
 
-/** Whether a key of a decoded map is kept; the comment at the top of this file says which are not. */
+/** Why a key is refused that is not safe. */
+export const unsafeKey = (key: string): string =>
+  `the key ${key} is refused, since it may change JavaScript's own objects`
+
+/** Whether an entry of a map is taken; the comment at the top of this file says which are not. */
 export const isSafeEntry = (key: string, value: unknown): boolean =>
   key !== "__proto__" &&
   !(key === "constructor" && typeof value === "object" && value !== null && Object.hasOwn(value, "prototype"))

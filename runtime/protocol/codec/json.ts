@@ -7,7 +7,17 @@
  * same writer, so that arguments and results follow one rule; the numbers that strict JSON lacks are typed values in it.
  */
 import * as Result from "effect/Result"
-import { dateText, decodeBase64, Exact, encodeBase64, exact, exactDate, isPlainObject, isSafeEntry } from "../value.ts"
+import {
+  dateText,
+  decodeBase64,
+  Exact,
+  encodeBase64,
+  exact,
+  exactDate,
+  isPlainObject,
+  isSafeEntry,
+  unsafeKey,
+} from "../value.ts"
 import {
   type Codec,
   type CodecFailure,
@@ -105,10 +115,7 @@ const settleMap = (map: Record<string, unknown>, depth: number): unknown => {
   let size = 0
   for (const key in map) {
     const item = map[key]
-    if (!isSafeEntry(key, item)) {
-      delete map[key]
-      continue
-    }
+    if (!isSafeEntry(key, item)) throw new SyntaxError(unsafeKey(key))
     size++
     if (typeof item === "object" && item !== null) map[key] = settle(item, depth - 1)
   }
@@ -165,6 +172,9 @@ const numberText = (value: number): string => {
   return isPlainNumber(value) || !Number.isFinite(value) ? String(value) : value.toExponential()
 }
 
+/** Whether a key is looked at when it is written. */
+const isSpecial = (key: string): boolean => key === "__type__" || key === "__proto__" || key === "constructor"
+
 /** Whether `JSON.stringify` says exactly what this value means. */
 const isPlain = (value: unknown, depth: number): boolean => {
   switch (typeof value) {
@@ -186,7 +196,7 @@ const isPlain = (value: unknown, depth: number): boolean => {
     return true
   }
   if (!isPlainObject(value)) return false
-  for (const key in value) if (key === "__type__" || !isPlain(value[key], depth - 1)) return false
+  for (const key in value) if (isSpecial(key) || !isPlain(value[key], depth - 1)) return false
   return true
 }
 
@@ -290,7 +300,8 @@ const writeEntries = (
   }
   const parts: Array<string> = []
   for (const [key, item] of entries) {
-    if (item === undefined || !isSafeEntry(key, item)) continue
+    if (item === undefined) continue
+    if (!isSafeEntry(key, item)) throw unserialisable(`${path}.${key}`, `cannot be sent: ${unsafeKey(key)}`)
     parts.push(`${JSON.stringify(key)}:${write(item, depth - 1, `${path}.${key}`, numbers)}`)
   }
   return `{${parts.join(",")}}`
@@ -348,7 +359,7 @@ const plainCopy = (value: unknown, depth: number): unknown => {
   if (!isPlainObject(value)) return NOT_PLAIN
   const map: Record<string, unknown> = {}
   for (const key in value) {
-    if (key === "__type__" || key === "__proto__" || key === "constructor") return NOT_PLAIN
+    if (isSpecial(key)) return NOT_PLAIN
     const item = plainCopy(value[key], depth - 1)
     if (item === NOT_PLAIN) return NOT_PLAIN
     if (item !== undefined) map[key] = item
@@ -430,7 +441,11 @@ const checkPlain = (value: unknown, depth: number, path: string): void => {
   if (value instanceof Date && dateText(value) === "") throw unserialisable(path, "is an invalid date")
   if (ArrayBuffer.isView(value)) throw unserialisable(path, "holds bytes, which JSON lacks: give text, such as base64")
   if ("toJSON" in value && typeof value.toJSON === "function") checkPlain(value.toJSON(""), depth - 1, path)
-  else for (const [key, item] of ownEntries(value, path)) checkPlain(item, depth - 1, `${path}.${key}`)
+  else
+    for (const [key, item] of ownEntries(value, path)) {
+      if (!isSafeEntry(key, item)) throw unserialisable(`${path}.${key}`, `cannot be sent: ${unsafeKey(key)}`)
+      checkPlain(item, depth - 1, `${path}.${key}`)
+    }
 }
 
 /** The value of a {@link jsonForm}, which is left as it is. A form that holds no typed value is its own value. */

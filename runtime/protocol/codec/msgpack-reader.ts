@@ -5,7 +5,7 @@
  */
 import { ExtData } from "@msgpack/msgpack"
 import { EARLIEST_MS, formatTime, LATEST_MS } from "../time.ts"
-import { ExactDate, isSafeEntry } from "../value.ts"
+import { ExactDate, isSafeEntry, unsafeKey } from "../value.ts"
 import { MAX_DEPTH, tooDeep } from "./codec.ts"
 
 /** Extension type of a timestamp. */
@@ -87,7 +87,8 @@ class Reader {
     for (let index = 0; index < length; index++) {
       const key = this.#key()
       const value = this.read(depth - 1)
-      if (isSafeEntry(key, value)) map[key] = value
+      if (!isSafeEntry(key, value)) throw new SyntaxError(unsafeKey(key))
+      map[key] = value
     }
     return map
   }

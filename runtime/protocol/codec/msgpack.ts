@@ -4,7 +4,7 @@
  */
 import { Encoder, ExtData, ExtensionCodec } from "@msgpack/msgpack"
 import * as Result from "effect/Result"
-import { dateText, Exact } from "../value.ts"
+import { dateText, Exact, isSafeEntry, unsafeKey } from "../value.ts"
 import {
   type Codec,
   type CodecFailure,
@@ -94,7 +94,9 @@ const prepareEntries = (entries: ReadonlyArray<readonly [unknown, unknown]>, dep
   for (const [key, item] of entries) {
     if (typeof key !== "string") throw unserialisable(path, "has a key that is not text")
     if (!key.isWellFormed()) throw unserialisable(path, `has a key that ${HALF_CHARACTER}`)
-    if (item !== undefined && key !== "__proto__") map[key] = prepare(item, depth - 1, `${path}.${key}`)
+    if (item === undefined) continue
+    if (!isSafeEntry(key, item)) throw unserialisable(`${path}.${key}`, `cannot be sent: ${unsafeKey(key)}`)
+    map[key] = prepare(item, depth - 1, `${path}.${key}`)
   }
   return map
 }

@@ -7,7 +7,7 @@
  */
 import * as Result from "effect/Result"
 import { isAlias, isCollection, isPair, isScalar, Lexer, parseDocument, type ScalarTag, type Tags } from "yaml"
-import { decodeBase64, Exact, exact, exactDate, isSafeEntry } from "../value.ts"
+import { decodeBase64, Exact, exact, exactDate, isSafeEntry, unsafeKey } from "../value.ts"
 import { type Codec, type CodecFailure, MAX_DEPTH, readFailure, tooDeep, writeFailure } from "./codec.ts"
 import { writeYaml } from "./yaml-writer.ts"
 
@@ -145,7 +145,8 @@ const settleMap = (map: ReadonlyMap<unknown, unknown>, depth: number): unknown =
   for (const [key, item] of map) {
     if (typeof key !== "string") return otherMap(map, depth)
     const value = settle(item, depth - 1)
-    if (isSafeEntry(key, value)) plain[key] = value
+    if (!isSafeEntry(key, value)) throw new SyntaxError(unsafeKey(key))
+    plain[key] = value
   }
   return plain
 }

@@ -91,6 +91,8 @@ const CARRIED: ReadonlyArray<readonly [name: string, given: unknown, arrives: un
     { __type__: "x", __value__: 1, more: 2 },
     { __type__: "x", __value__: 1, more: 2 },
   ],
+  ["a value in its typed form", { __type__: "int", __value__: "5" }, 5, 5],
+  ["a constructor that is data", { constructor: { name: "Ferrari" } }, { constructor: { name: "Ferrari" } }],
   ["what lies deep", { a: [{ b: [{ c: 3n ** 40n }] }] }, { a: [{ b: [{ c: 3n ** 40n }] }] }, expect.anything()],
   ["large numbers beside a bigint", [2 ** 60, 2n ** 60n], [2 ** 60, 2n ** 60n], expect.anything()],
 ]
@@ -108,6 +110,8 @@ const REFUSED: ReadonlyArray<readonly [name: string, given: unknown, why: string
   ["an instance without anything of its own", new Closed(), "is a Closed"],
   ["text in an object", new String("ab"), "is a String"],
   ["what holds itself", cyclic, "deep in one another"],
+  ["a key __proto__", JSON.parse('{"a":[{"__proto__":1}]}'), "the key __proto__ is refused"],
+  ["a constructor with a prototype", { constructor: { prototype: 1 } }, "the key constructor is refused"],
   ["what only looks like a typed value", { __type__: "date", __value__: "tomorrow" }, "__value__"],
 ]
 

@@ -193,15 +193,15 @@ describe("POST /v1/jobs", () => {
     expect(await running.submit({ task: "work.echo" })).toMatchObject({ status: 202 })
   })
 
-  test("__proto__ and friends are inert", async () => {
-    const body =
-      '{"task":"work.echo","input":{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}},"n":1}}'
-    const response = await running.ask("POST", "/v1/jobs", { body, headers: { prefer: "wait=5" } })
-    expect(response).toMatchObject({ status: 200, body: { result: { n: 1 } } })
-    expect(response.text).not.toContain("polluted")
-    expect(Object.hasOwn(Object.prototype, "polluted")).toBe(false)
-    const outside = await running.ask("POST", "/v1/jobs", { body: '{"task":"work.echo","__proto__":{"id":"x y"}}' })
-    expect(outside.status).toBe(202)
+  test.each([
+    '{"task":"work.echo","input":{"__proto__":{"polluted":1}}}',
+    '{"task":"work.echo","input":{"a":[{"constructor":{"prototype":1}}]}}',
+    '{"task":"work.echo","__proto__":{"id":"x y"}}',
+  ])("%s: keys that may change JavaScript's own objects are refused by name", async (body) => {
+    expect(await running.ask("POST", "/v1/jobs", { body })).toMatchObject({
+      status: 400,
+      body: { code: "invalid-json", detail: expect.stringMatching(/the key (__proto__|constructor) is refused/) },
+    })
   })
 })
 
