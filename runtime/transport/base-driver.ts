@@ -59,7 +59,7 @@ export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
   /** Applies the commits that passed the checks. */
   protected abstract commitChecked(link: L, commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>>
 
-  /** Takes tasks. The queues of the request are already rotated. */
+  /** Takes tasks. With `rotate` the queues already begin with the one whose turn it is; each gives one task a turn. */
   protected abstract takeNow(link: L, request: TakeRequest): Promise<Taken>
 
   /** Gives tasks back that arrived after the signal of their take, uncounted where the broker can do that. */

@@ -61,7 +61,8 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries>, Partial
   /**
    * Delivers at most `max` tasks that are due, ordered by queue (as listed), level (high first) and sequence; with `rotate`
    * the queues take turns of one task, from one call to the next. A task that was accepted before this call began comes
-   * before lower ones of its queue. One delivery has a task until its lease ends; then the task is delivered again.
+   * before lower ones of its queue. One delivery has a task until its lease ends; then the task is delivered again. One that
+   * falls due, is given back or has lost its lease comes in its place, by level and sequence, and not behind the others.
    *
    * With `capabilities.waits` it waits up to `wait` for the first task, else it answers at once. When the signal fires it
    * answers soon with nothing, and gives late tasks back, without a delay and, where the broker can, uncounted. It fails
@@ -71,8 +72,9 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries>, Partial
 
   /**
    * Extends leases to a full lease from now. `true` only if the delivery still has its task, never after another delivery
-   * got it. A broker that cannot tell (the acknowledgements of JetStream) answers as well as it can, since the runtime
-   * compares fences. A token is plain text and works from every thread and process that opened the same URL.
+   * got it. A lease that is over holds until another delivery has the task: it can still be extended, and its task be ended
+   * or given back. A broker that cannot tell (the acknowledgements of JetStream) refuses a lease that may be over, or answers
+   * as well as it can, since the runtime compares fences. A token is plain text and works from every thread and process that opened the same URL.
    */
   extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>>
 
@@ -208,7 +210,10 @@ export interface Delivery {
   readonly level: number
   /** Orders the tasks of one queue and level. The same for every delivery of a task. */
   readonly sequence: number
-  /** Whether it is certain that this task was never delivered before. */
+  /**
+   * Whether it is certain that this task was never delivered before. What an aborted take has given back uncounted was not
+   * delivered.
+   */
   readonly first: boolean
   /** Rises with each delivery of this task, compared as text (pad numbers). 1 to 40 characters, no spaces. */
   readonly fence: string
@@ -236,8 +241,9 @@ export interface Delivery {
  * 4. `task`: done if this delivery still has its task. If the task is gone, or another delivery has it, nothing is done, and
  *    the answer is `committed` with `gone`. A broker that cannot tell may do it for a delivery whose lease ended.
  *
- * In one batch there is at most one commit per id. The task may be of another job: a message that cannot be read as a task
- * is recorded under an id that the runtime makes up.
+ * In one batch there is at most one commit per id. Several of them may post the same task: it is stored once, and all of
+ * them are `committed`. The task may be of another job: a message that cannot be read as a task is recorded under an id
+ * that the runtime makes up.
  */
 export interface Commit {
   /** Id of the job of `record` and `withdraw`. Without these the runtime may have made it up. */
@@ -256,7 +262,10 @@ export interface CommitRecord {
   readonly expect: Revision
   readonly bytes: Uint8Array
   readonly index: Index
-  /** Milliseconds to keep the record, at least. Absent: until it is replaced. It replaces the `keep` of the record before. */
+  /**
+   * Milliseconds to keep the record, at least, and at most ten seconds longer. Absent: until it is replaced. It replaces the
+   * `keep` of the record before.
+   */
   readonly keep?: number
 }
 

@@ -93,6 +93,7 @@ export interface QueueDepth {
   readonly queue: string
   readonly ready: number
   readonly scheduled: number
+  /** Tasks that a delivery has. A broker that cannot tell also counts one whose lease is over, until it is taken again. */
   readonly held: number
   /** When the oldest of the jobs was submitted whose tasks are ready; absent where none is. */
   readonly oldest?: number

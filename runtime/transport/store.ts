@@ -12,7 +12,8 @@ export interface Store {
   get(keys: ReadonlyArray<string>): Promise<ReadonlyArray<Entry | undefined>>
   /**
    * Applies all operations or none. Returns the revision of each operation, in order (`""` for one that removed a value or
-   * only checked). `conflict`: one expectation did not hold, and nothing was written.
+   * only checked). `conflict`: one expectation did not hold, and nothing was written. Expectations are compared with what was
+   * stored before the write; of several operations on one key the last one counts.
    */
   write(operations: ReadonlyArray<StoreOperation>): Promise<ReadonlyArray<Revision> | "conflict">
   /** Entries whose key begins with `prefix`, in byte order of the UTF-8 keys. Begins after the key `after`. */
@@ -25,7 +26,8 @@ export interface Store {
   /** The clock by which times to live are measured, in milliseconds since the epoch: that of the machine unless other machines reach it. */
   now(): Promise<number>
   /**
-   * Calls the listener with changes below a prefix, from when the promise resolves until the signal fires. Best effort.
+   * Calls the listener with changes below a prefix, from when the promise resolves until the signal fires: also with one
+   * that is written right after that, by any process. Best effort, since a change during a reconnection may be lost.
    * `value` is absent when the key was removed or its time to live ended. A driver without `watch`: the runtime lists the
    * prefix once a second while it is watched.
    */
@@ -49,6 +51,9 @@ export interface StoreOperation {
   readonly value?: Uint8Array | null
   /** The key must have this revision; `""`: the key must be absent. */
   readonly expect?: Revision
-  /** Time to live in milliseconds, at least 1,000. Absent: the value stays, also if the one before had a time to live. */
+  /**
+   * Time to live in milliseconds, at least 1,000. It ends up to 1.5 seconds late. Absent: the value stays, also if the one
+   * before had a time to live.
+   */
   readonly ttl?: number
 }

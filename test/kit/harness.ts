@@ -40,7 +40,7 @@ export interface Ground<Connection> {
   cut?(): Promise<void>
   heal?(): Promise<void>
 
-  /** Puts bytes that are not a message into a queue, in place of a task. */
+  /** Posts one more task to a queue, whose content is these bytes: they are no message. Tasks that are there stay as they are. */
   corrupt?(queue: string, bytes: Uint8Array, namespace: string): Promise<void>
 
   /** Removes the data of a namespace. Called after each case. */

@@ -158,12 +158,12 @@ export const storeCases: ReadonlyArray<DriverCase> = [
   },
   {
     group,
-    name: "of two operations on one key the later one counts",
+    name: "of two operations on one key the later one counts, and both expect what was there before",
     async run({ peer }) {
       const revisions = await peer.written(
-        { key: "a", value: bytes("1") },
+        { key: "a", value: bytes("1"), expect: "" },
         value("b"),
-        { key: "a", value: bytes("2") },
+        { key: "a", value: bytes("2"), expect: "" },
         { key: "b", value: null },
       )
       equal(await peer.get("a"), { key: "a", value: bytes("2"), revision: revisions[2] }, "entry")

@@ -31,6 +31,7 @@ const listing = (list: (store: Store, range: Parameters<Store["list"]>[0]) => Re
 const writes = (change: (each: ReadonlyArray<StoreOperation>) => ReadonlyArray<StoreOperation>): Breaker =>
   storeBroken(() => (store) => ({ write: (each) => store.write(change(each)) }))
 
+const TWICE = "store: of two operations on one key the later one counts, and both expect what was there before"
 const MANY = "store: a write does as many operations as it is given, and compares as many expectations"
 const CHECKS =
   "store: an operation without a value only checks: it writes nothing, and stops the others if it does not hold"
@@ -127,9 +128,21 @@ export const storeMutants: ReadonlyArray<DriverMutant> = [
     breaks: MANY,
     breaker: writes((each) => each.map((operation, at) => (at < 40 ? operation : unchecked(operation)))),
   },
+  { breaks: TWICE, breaker: writes((each) => [...each].reverse()) },
   {
-    breaks: "store: of two operations on one key the later one counts",
-    breaker: writes((each) => [...each].reverse()),
+    breaks: TWICE,
+    // Compares each expectation with what the operations before it have written.
+    breaker: storeBroken(() => (store) => ({
+      write: async (each) => {
+        const revisions: Array<string> = []
+        for (const operation of each) {
+          const answer = await store.write([operation])
+          if (answer === "conflict") return answer
+          revisions.push(...answer)
+        }
+        return revisions
+      },
+    })),
   },
   {
     breaks: "store: of writes that expect the same, one is written",
@@ -168,6 +181,13 @@ export const storeMutants: ReadonlyArray<DriverMutant> = [
           ),
       })
     }),
+  },
+  {
+    breaks: "store: a value is gone after its time to live, and not before; a write without one keeps it",
+    // Removes what has expired only once in a while.
+    breaker: operations((operation) =>
+      operation.ttl === undefined ? operation : { ...operation, ttl: operation.ttl + 4_000 },
+    ),
   },
   {
     breaks: "store: keys are listed in the order of their bytes",
