@@ -73,7 +73,8 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries>, Partial
   /**
    * Extends leases to a full lease from now. `true` only if the delivery still has its task, never after another delivery
    * got it. A lease that is over holds until another delivery has the task: it can still be extended, and its task be ended
-   * or given back. A broker that cannot tell (the acknowledgements of JetStream) refuses a lease that may be over, or answers
+   * or given back; but not once the driver has put the task back into a queue that other programs read, as on redis. A broker
+   * that cannot tell (the acknowledgements of JetStream) refuses a lease that may be over, or answers
    * as well as it can, since the runtime compares fences. A token is plain text and works from every thread and process that opened the same URL.
    */
   extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>>

@@ -28,6 +28,8 @@ export const atomic: Need = ({ capabilities }) => capabilities.atomic || "its co
 export const stepwise: Need = ({ capabilities }) => !capabilities.atomic || "its commits are whole (atomic: true)"
 export const ownTokens: Need = ({ blindTokens }) =>
   blindTokens !== true || "its broker cannot tell an overtaken delivery (blindTokens)"
+export const holdsOn: Need = ({ requeues }) =>
+  requeues !== true || "its broker puts a task back into its queue when the lease ends (requeues)"
 export const uncountedAborts: Need = ({ countsAborts }) =>
   countsAborts !== true || "its broker counts what an aborted take gives back (countsAborts)"
 export const keepsPlaces: Need = ({ losesPlaces }) =>

@@ -40,6 +40,11 @@ export interface DriverHarness extends Ground<Driver> {
    * extends, ends or gives back. The runtime compares fences there.
    */
   readonly blindTokens?: boolean
+  /**
+   * Set for a broker whose queues other programs read: when a lease ends, its task is put back into its queue, where they can
+   * take it, so that the delivery has lost it although nobody has it yet.
+   */
+  readonly requeues?: boolean
   /** Set for a broker that counts a delivery to a take that was aborted in the meantime. */
   readonly countsAborts?: boolean
   /** Set for a broker that puts a task which was given back behind the others of its queue. */

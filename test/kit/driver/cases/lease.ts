@@ -1,7 +1,7 @@
 /** Leases: a delivery has its task until the lease ends, or longer if extended; then another delivery may get it. */
 import { delay, freeLeases } from "../../case.ts"
 import { between, check, equal } from "../../check.ts"
-import { type DriverCase, ownTokens } from "../case.ts"
+import { type DriverCase, holdsOn, ownTokens } from "../case.ts"
 import { size, sleep, taken } from "../context.ts"
 import { idOf, idsOf, recordOf } from "../task.ts"
 
@@ -171,7 +171,7 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
   {
     group,
     name: "a lease that is over holds until another delivery has the task: it extends, ends and gives back",
-    needs: [ownTokens, freeLeases],
+    needs: [ownTokens, freeLeases, holdsOn],
     lease,
     async run({ peer, fresh, task, harness, lease, slack }) {
       const queues = [fresh("acked"), fresh("released"), fresh("extended")] as const

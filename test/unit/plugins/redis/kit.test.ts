@@ -37,6 +37,7 @@ const harness: DriverHarness = {
   connect: (options) => plugin.connect(new URL(`redis://127.0.0.1:${proxy.port}`), options),
   parts: ["query", "count", "browse", "broadcast", "watch"],
   slack: 2_500,
+  requeues: true,
   ...faultsOf(
     () => server,
     () => proxy,
