@@ -1,6 +1,9 @@
 /** Scripts of queues: they publish, deliver, lease, give back and count tasks. Each export is one script. */
 import { script } from "./scripts.ts"
 
+/** Messages that one sweep searches for those that Celery workers have taken. */
+const MOST_SEARCHED = 10_000
+
 /**
  * Runs whenever a connection opens, and returns the time of the server. Raises the counter to the time in microseconds: a
  * server that was ended suddenly may have lost its last changes, and must not use a number again.
@@ -195,13 +198,18 @@ for _, key in ipairs(scanned[2]) do
   end
 end
 for _, queue in ipairs(call('SMEMBERS', OWN .. 'queues')) do requeueDue(queue) end
-local from, healthy = ARGV[3], 0
+-- The server does nothing else meanwhile, so few messages are searched in one call.
+local from, healthy, searched = ARGV[3], 0, 0
 for _ = 1, 40 do
   local members = call('ZRANGEBYLEX', OWN .. 'x:s:queued', from, '+', 'LIMIT', 0, 50)
   for _, member in ipairs(members) do
     from = '(' .. member
     local _, t = tasksOf(member:sub(18))
-    if t and isMissing(t.tag, t) then forget(t.tag, t) else healthy = healthy + 1 end
+    local isGone, looked = false, 0
+    if t then isGone, looked = isMissing(t.tag, t) end
+    if isGone then forget(t.tag, t) else healthy = healthy + 1 end
+    searched = searched + looked
+    if searched >= ${MOST_SEARCHED} then return { from, scanned[1] } end
   end
   if #members < 50 then from = '-' end
   if #members < 50 or healthy >= 50 then break end

@@ -32,8 +32,11 @@ export const DEDUPE_MS = 120_000
 /** Of how many messages at the end of a list, those of other programs are noted as jobs each time that jobs or depths are read. */
 const NOTED = 100
 
-/** How many messages of a list are searched for the job of another program. */
+/** How many messages are searched for the job of another program, in all lists. */
 const SEARCHED = 10_000
+
+/** By how many places messages that were put back may have moved a noted one away from the end of its list. */
+const PUT_BACK = 1_000
 
 /**
  * Every script begins with these functions. Its first argument is the prefix of the keys of kombu, the second that of the
@@ -274,13 +277,15 @@ end
 
 -- Notes a message that another program has put into a list, so that its job is found while it waits. A message that is noted
 -- already stays as it is. Returns the id of the job, false where the message names none.
-local function noteWaiting(value, queue, level)
+-- far: how many places from the end of its list the message is at most, where there may be others before it that are not noted.
+local function noteWaiting(value, queue, level, far)
   local tag, env = tagOf(value)
   local own = OWN .. 't:' .. tag
   if call('EXISTS', own) == 0 then
     local fields = adopt(tag, value, env, queue, level)
     -- The list decides where the message is found; its priority may name another one.
     if levelKey(queue, fields[2]) ~= levelKey(queue, level) then fields[2] = level end
+    if far then fields[#fields + 1], fields[#fields + 2] = 'far', far end
     call('HSET', own, 'queue', queue, 'env', value, unpack(fields))
   end
   return call('HGET', own, 'id')
@@ -296,22 +301,27 @@ local function noteNext(queue)
   end
 end
 
--- Looks for the message of a job that another program has put into a list, and notes it. Each list is searched from the
--- message that is taken next to ${SEARCHED} messages behind it.
+-- Looks for the message of a job that another program has put into a list, and notes it. Of ${SEARCHED} messages each list
+-- has its part: those that are taken next.
 local function noteJob(id)
+  local lists = {}
   for _, queue in ipairs(call('SMEMBERS', OWN .. 'shared')) do
     for _, level in ipairs(LEVELS) do
-      local key, from = levelKey(queue, level), 0
-      while from < ${SEARCHED} do
-        local values = call('LRANGE', key, -from - 500, -from - 1)
-        for at = #values, 1, -1 do
-          if values[at]:find(id, 1, true) and not ownTagOf(values[at]) and noteWaiting(values[at], queue, level) == id then
-            return true
-          end
+      if call('EXISTS', levelKey(queue, level)) == 1 then lists[#lists + 1] = { queue, level } end
+    end
+  end
+  local part = math.ceil(${SEARCHED} / #lists)
+  for _, list in ipairs(lists) do
+    local queue, level, from = list[1], list[2], 0
+    while from < part do
+      local values = call('LRANGE', levelKey(queue, level), -from - 500, -from - 1)
+      from = from + #values
+      for at = #values, 1, -1 do
+        if values[at]:find(id, 1, true) and not ownTagOf(values[at]) and noteWaiting(values[at], queue, level, from) == id then
+          return true
         end
-        if #values < 500 then break end
-        from = from + 500
       end
+      if #values < 500 then break end
     end
   end
   return false
@@ -425,23 +435,47 @@ local function requeueDue(queue)
   for _, t in ipairs(back) do insert(t.queue, t.level, t.seq, t.env) end
 end
 
+-- The highest number of a message of another program that is noted and comes soon in a list. Messages are noted in the order in
+-- which they are taken.
+local soon = {}
+local function soonIn(key)
+  if soon[key] then return soon[key] end
+  soon[key] = 0
+  for _, value in ipairs(call('LRANGE', key, -20, -1)) do
+    local found = not ownTagOf(value) and call('HMGET', OWN .. 't:' .. tagOf(value), 'seq', 'far')
+    if found and found[1] and not found[2] then soon[key] = math.max(soon[key], tonumber(found[1])) end
+  end
+  return soon[key]
+end
+
+-- Whether a message of another program has left its list, and how many messages were searched for it.
+local function isTaken(tag, t, key)
+  local far = call('HGET', OWN .. 't:' .. tag, 'far')
+  if not far and soonIn(key) > tonumber(t.seq) and not call('LPOS', key, t.env, 'RANK', -1, 'MAXLEN', 20) then return true, 20 end
+  local most = (far or ${NOTED}) + ${PUT_BACK}
+  local at = call('LPOS', key, t.env, 'RANK', -1, 'MAXLEN', most)
+  return not at, at and call('LLEN', key) - at or most
+end
+
 -- Whether a task has left its list without a script of Callboard: a Celery worker has taken it. To search the whole list
--- would take too long: a task that is older than the oldest known message of its list is no longer in it. A message of another
--- program is noted long after it was put there, so that its number tells nothing: it is searched as far as it was when noted.
+-- would take too long: a task that is older than the oldest known message of its list is no longer in it. The second answer
+-- says how many messages were searched.
 local function isMissing(tag, t)
-  if call('ZSCORE', OWN .. 'h:' .. t.queue, tag) or call('ZSCORE', OWN .. 'l:' .. t.queue, tag) then return false end
-  if call('HEXISTS', UNACKED, tag) == 1 then return false end
+  if call('ZSCORE', OWN .. 'h:' .. t.queue, tag) or call('ZSCORE', OWN .. 'l:' .. t.queue, tag) then return false, 0 end
+  if call('HEXISTS', UNACKED, tag) == 1 then return false, 0 end
   local key = levelKey(t.queue, t.level)
-  if t.env and not ownTagOf(t.env) then return not call('LPOS', key, t.env, 'RANK', -1, 'MAXLEN', ${2 * SEARCHED}) end
+  if t.env and not ownTagOf(t.env) then return isTaken(tag, t, key) end
   for at = -1, -20, -1 do
     local value = call('LINDEX', key, at)
-    if not value then return true end
+    if not value then return true, 0 end
     local other = ownTagOf(value)
-    if other == tag then return false end
+    if other == tag then return false, 0 end
     local found = other and call('HMGET', OWN .. 't:' .. other, 'seq', 'level') or {}
-    if found[1] and (found[2] ~= '10' or t.level == '10') then return found[2] ~= t.level and t.level == '10' or found[1] > t.seq end
+    if found[1] and (found[2] ~= '10' or t.level == '10') then
+      return found[2] ~= t.level and t.level == '10' or found[1] > t.seq, 0
+    end
   end
-  return false
+  return false, 0
 end
 
 -- Announces the jobs that the script has changed to the processes that watch jobs.

@@ -257,6 +257,29 @@ describe("kombu's layout", () => {
     await driver.close()
   })
 
+  test("messages that Celery workers take from a long list are forgotten without blocking the server", async () => {
+    const driver = await open("long")
+    const push = (from: number, count: number) =>
+      ask("LPUSH", "long:q", ...Array.from({ length: count }, (_, at) => celeryMessage(`long-${from + at}`)))
+    for (let from = 0; from < 20_000; from += 2_000) await push(from, 2_000)
+    expect(await driver.waiting?.({ queue: "q" }, 600)).toHaveLength(600)
+    const [before] = await ask("CONFIG", "GET", "slowlog-log-slower-than").then((found) => Object.values(Object(found)))
+    await ask("CONFIG", "SET", "slowlog-log-slower-than", "500000")
+    await ask("SLOWLOG", "RESET")
+    try {
+      await ask("LTRIM", "long:q", "0", "-601")
+      expect(await driver.waiting?.({ queue: "q" }, 1)).toEqual(["id-long-600"])
+      await eventually(async () => (await texts("KEYS", "long:callboard:long:t:*")).length === 1, {
+        message: "what was taken is forgotten",
+      })
+      expect(await driver.read(["id-long-5000", "unknown"], "all")).toMatchObject([{ task: { queue: "q" } }, undefined])
+      expect(await ask("SLOWLOG", "LEN")).toBe(0)
+    } finally {
+      await ask("CONFIG", "SET", "slowlog-log-slower-than", String(before))
+      await driver.close()
+    }
+  })
+
   test("a message that was redelivered by kombu is no first delivery", async () => {
     const driver = await open("again")
     await ask("LPUSH", "again:q", celeryMessage("tag-1", { redelivered: true }))
