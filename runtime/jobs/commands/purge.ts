@@ -88,6 +88,8 @@ class Purge {
   readonly #connection: Connection
   readonly #queue: string
   readonly #forget: boolean
+  /** Ids of the jobs that wait in the queue, so many at most. */
+  readonly #waiting: (most: number) => Promise<ReadonlyArray<string>>
   readonly #isOver: (done: number) => boolean
   /** Jobs that stay in the queue: they run, undo their steps, or have ended by now. */
   readonly #kept = new Set<string>()
@@ -95,21 +97,26 @@ class Purge {
   readonly #refused = new Set<string>()
   #purged = 0
 
+  /** Fails with `unsupported`, before anything is done. */
   constructor(connection: Connection, queue: string, { forget = false, ...bounds }: Options) {
+    const { waiting } = connection.jobs
+    if (waiting === undefined)
+      throw new CallboardError(
+        "unsupported",
+        `transport ${connection.transport.name} cannot tell what waits in a queue`,
+      )
     this.#connection = connection
     this.#queue = queue
     this.#forget = forget
+    this.#waiting = (most) => waiting.call(connection.jobs, { queue }, most)
     this.#isOver = boundOf(bounds)
   }
 
   /** Cancels what waits in the queue. */
   async run(): Promise<Purged> {
-    const { jobs, transport } = this.#connection
-    if (jobs.waiting === undefined)
-      throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in a queue`)
     for (;;) {
       const most = PAGE + this.#kept.size + this.#refused.size
-      const listed = await jobs.waiting({ queue: this.#queue }, most)
+      const listed = await this.#waiting(most)
       const ids = listed.filter((id) => !this.#kept.has(id) && !this.#refused.has(id))
       if (ids.length === 0) return this.#answer(this.#refused.size)
       const left = await this.#purge(ids)
