@@ -161,8 +161,7 @@ const clientOf = (request: Request): HttpClient => {
         }
       },
       cancel: (options) => ask(Job, `${path}/cancel`, { method: "POST", query: { ...options } }),
-      retry: ({ from } = {}) =>
-        ask(Job, `${path}/retry${from === undefined ? "" : `?from=${from}`}`, { method: "POST" }),
+      retry: ({ from } = {}) => ask(Job, `${path}/retry`, { method: "POST", query: { from } }),
       patchMeta: async (patch) => ask(Job, `${path}/meta`, { method: "PATCH", body: metaInJson(() => patch, id) }),
       delete: async (options) => {
         const call = { method: "DELETE", query: { ...options }, waitMs: options?.dependents ? POLL_MS : 0 } as const

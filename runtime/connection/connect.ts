@@ -44,7 +44,8 @@ export interface ConnectSettings {
 export const leaseOf = (target: string | object, settings: Pick<ConnectSettings, "leaseMs">): number => {
   if (settings.leaseMs !== undefined) return settings.leaseMs
   const given = typeof target === "string" ? parseUrl(target)?.searchParams.get("lease") : undefined
-  return given === null || given === undefined ? DEFAULT_LEASE_MS : Number(given) * 1000
+  if (given === null || given === undefined) return DEFAULT_LEASE_MS
+  return /^\d+(\.\d+)?$/.test(given) ? Number(given) * 1000 : Number.NaN
 }
 
 /**
@@ -86,6 +87,17 @@ export const displayUrl = (text: string): string => {
   const at = text.lastIndexOf("@")
   const bare = from >= 2 && at >= from ? text.slice(0, from) + text.slice(at + 1) : text
   return bare.replace(/[?#].*$/s, "")
+}
+
+/** Fails with `invalid` where user or password hold a `%` that begins no encoded byte. */
+const checkCredentials = ({ username, password }: URL, target: string): void => {
+  for (const [what, text] of Object.entries({ user: username, password })) {
+    try {
+      decodeURIComponent(text)
+    } catch {
+      throw invalid(`${displayUrl(target)}: the ${what} is not percent-encoded: write % as %25`)
+    }
+  }
 }
 
 /**
@@ -136,6 +148,7 @@ export const connectTransport = async (target: string | object, settings: Connec
       `${JSON.stringify(displayUrl(target))} is not a transport URL; try "sqlite:jobs.db" or "nats://localhost"`,
     )
   }
+  checkCredentials(url, target)
   const plugin = await findPlugin(url.protocol.slice(0, -1), settings)
   const chosen = options(url.searchParams)
   return asTransport(await plugin.connect(url, chosen), chosen, ({ name }) =>

@@ -72,6 +72,19 @@ describe("what is shown of a URL", () => {
   })
 })
 
+test.each([
+  ["50%off", "user:50%off@", "password"],
+  ["50%off", "50%off:secret@", "user"],
+])("a %% that is not encoded in user or password is refused by name, without %s", async (secret, credentials, what) => {
+  for (const scheme of ["nats", "amqp", "redis", "postgres"]) {
+    const connecting = connectTransport(`${scheme}://${credentials}127.0.0.1:1/`, { timeoutMs: 100 })
+    const failed = await connecting.catch((cause: unknown) => cause)
+    const message = `${scheme}://127.0.0.1:1/: the ${what} is not percent-encoded: write % as %25`
+    expect(failed).toMatchObject({ reason: "invalid", message })
+    expect(String(failed)).not.toContain(secret)
+  }
+})
+
 describe("options", () => {
   test("of the settings win over those of the URL, and those over the defaults", async () => {
     const { transports, asked } = spy()
@@ -88,6 +101,8 @@ describe("options", () => {
   test.each([
     "spy:?lease=0.5",
     "spy:?lease=soon",
+    "spy:?lease=0x10",
+    "spy:?lease=1e1",
     "spy:?lease=",
     "spy:?lease=-1",
     "spy:?lease=90000",
