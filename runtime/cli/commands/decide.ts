@@ -2,6 +2,7 @@
  * `callboard cancel`, `retry` and `delete`: one decision about each of several jobs; `callboard revoke`: one about every job
  * with a header.
  */
+
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
 import type { JobQuery } from "../../client/job-query.ts"
@@ -10,6 +11,7 @@ import { CallboardError, type ErrorCode } from "../../errors.ts"
 import type { BulkPlan } from "../../jobs/commands/plan.ts"
 import type { JobHandle } from "../../jobs/handle.ts"
 import type { JobView } from "../../jobs/view.ts"
+import { shellWord } from "../../log/shell-word.ts"
 import type { State } from "../../protocol/state.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf, wrongUsage } from "../failure.ts"
@@ -76,7 +78,7 @@ const blockedBy = async (client: Client, id: string): Promise<string | undefined
 const goesOn = (id: string, worker: string, isTerminated: boolean): string =>
   isTerminated
     ? `its handler blocks ${worker}, whose process ends within ten seconds, to be started again`
-    : `its handler blocks ${worker} and cannot be told to stop: it goes on until its hard limit; to end that worker's process: callboard cancel ${id} --terminate`
+    : `its handler blocks ${worker} and cannot be told to stop: it goes on until its hard limit; to end that worker's process: callboard cancel ${shellWord(id)} --terminate`
 
 /**
  * `callboard cancel ID…`: a waiting job will not run; the signal of a running handler fires, and its outcome is

@@ -8,6 +8,7 @@ import { displayUrl } from "../../connection/connect.ts"
 import type { SubmittedJob } from "../../jobs/handle.ts"
 import type { Submission, SubmissionFields } from "../../jobs/submission/submission.ts"
 import type { Outcome } from "../../jobs/tracking/outcome.ts"
+import { shellWord } from "../../log/shell-word.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import { jsonForm } from "../../protocol/codec/json.ts"
@@ -164,7 +165,7 @@ const printOutcome = (output: Output, id: string, ended: Outcome): void => {
         : outcome.state === "expired"
           ? "expired before it was started"
           : "was cancelled"
-  throw new CommandFailed(EXIT.failed, `job ${id} ${why}; see: callboard job ${id}`)
+  throw new CommandFailed(EXIT.failed, `job ${id} ${why}; see: callboard job ${shellWord(id)}`)
 }
 
 const printReceipt = (output: Output, task: string, { id, receipt }: SubmittedJob): void => {
@@ -175,7 +176,7 @@ const printReceipt = (output: Output, task: string, { id, receipt }: SubmittedJo
   // Prints only the id, so that scripts can use it: id=$(callboard submit …).
   output.line(id)
   output.note(
-    `${task}: ${receipt.duplicate ? `known already, ${receipt.state}` : receipt.state}, kept as durably as: ${receipt.durability}\nfollow it: callboard job ${id} --watch`,
+    `${task}: ${receipt.duplicate ? `known already, ${receipt.state}` : receipt.state}, kept as durably as: ${receipt.durability}\nfollow it: callboard job ${shellWord(id)} --watch`,
   )
 }
 

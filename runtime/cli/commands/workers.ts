@@ -2,8 +2,10 @@
  * The commands about workers: `callboard workers` shows them, their queues, actors and load; `suspend` and `unsuspend` stop
  * them from taking tasks.
  */
+
 import type { Command } from "commander"
 import type { WorkerDescription } from "../../cluster/directory.ts"
+import { shellWord } from "../../log/shell-word.ts"
 import { oneLine, spanText } from "../format.ts"
 import { numberOrText } from "../input.ts"
 import { runs } from "../invocation.ts"
@@ -42,7 +44,7 @@ export const addWorkers = (program: Command): void => {
       if (blocked === undefined) continue
       const { since, job } = blocked
       output.note(
-        `${name} is blocked for ${spanText(now - Date.parse(since))}, by ${job === undefined ? "a handler that does not give way" : `job ${job}: callboard why ${job}`}`,
+        `${name} is blocked for ${spanText(now - Date.parse(since))}, by ${job === undefined ? "a handler that does not give way" : `job ${job}: callboard why ${shellWord(job)}`}`,
       )
     }
   })

@@ -4,6 +4,7 @@
  */
 import type { Deferral } from "../../cluster/deferrals.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
+import { shellWord } from "../../log/shell-word.ts"
 import { didYouMean } from "../../options/refuse.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
@@ -48,7 +49,7 @@ const secondsSince = (since: string | undefined, now: number): string =>
 
 /** What ends a handler that blocks its worker. */
 const ending = (id: string): string =>
-  `end that worker's process, to be started again, with: callboard cancel ${id} --terminate`
+  `end that worker's process, to be started again, with: callboard cancel ${shellWord(id)} --terminate`
 
 const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: number): Cause => {
   const { id, state, endedAt, error, dead, timeline, terminated } = record
@@ -58,7 +59,7 @@ const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: nu
     worker === undefined
       ? ""
       : `; its handler still blocks ${worker.name}, for ${secondsSince(worker.blocked?.since, now)} now, and cannot be told to stop: ${terminated ? "that worker's process ends in a moment" : ending(id)}`
-  const again = state === "succeeded" ? "" : `; run it again with: callboard retry ${id}`
+  const again = state === "succeeded" ? "" : `; run it again with: callboard retry ${shellWord(id)}`
   return {
     code: "ended",
     message: `it waits for nothing: it has ${state === "succeeded" || state === "failed" || state === "expired" ? state : `been ${state}`}${why === "" ? "" : ` (${why})`}${goesOn}${again}`,
@@ -137,7 +138,7 @@ const deferred = ({ record, parents = [] }: Facts): Cause | undefined => {
   if (chord?.waiting && after?.waiting === undefined) {
     return {
       code: "waiting-for-jobs",
-      message: `it waits for the ${chord.size === 1 ? "member" : `${chord.size} members`} of its group to end; of what belongs to it: callboard jobs --root ${record.rootId ?? id}`,
+      message: `it waits for the ${chord.size === 1 ? "member" : `${chord.size} members`} of its group to end; of what belongs to it: callboard jobs --root ${shellWord(record.rootId ?? id)}`,
       jobs: chord.size,
     }
   }
@@ -148,12 +149,12 @@ const deferred = ({ record, parents = [] }: Facts): Cause | undefined => {
   const goal = allowFailure ? "end" : "succeed"
   const instead =
     stuck?.state === "cancelled"
-      ? `let ${id} start without it: callboard cancel ${stuck.id} --release`
-      : `give ${id} up: callboard cancel ${id}`
+      ? `let ${id} start without it: callboard cancel ${shellWord(stuck.id)} --release`
+      : `give ${id} up: callboard cancel ${shellWord(id)}`
   const way =
     stuck === undefined
       ? ""
-      : `; ${stuck.id} will not ${goal} unless it is run again: callboard retry ${stuck.id}; or ${instead}`
+      : `; ${stuck.id} will not ${goal} unless it is run again: callboard retry ${shellWord(stuck.id)}; or ${instead}`
   return {
     code: "waiting-for-jobs",
     message: `it waits for ${jobs === 1 ? "another job" : `${jobs} other jobs`} to ${goal}: ${listed(shown.map(inWords))}${way}`,
@@ -207,7 +208,7 @@ const obstaclesOf = (facts: Facts): ReadonlyArray<Cause> => {
     ? [
         {
           code: "queue-paused",
-          message: `queue ${queue} is paused: let it go on with: callboard resume ${queue}`,
+          message: `queue ${queue} is paused: let it go on with: callboard resume ${shellWord(queue)}`,
           queue,
         },
       ]
@@ -222,7 +223,7 @@ const missingWorkers = (facts: Facts): ReadonlyArray<Cause> => {
   // Nothing is known about workers.
   if (alive === undefined) return []
   const listeners = alive.filter(({ queues }) => queues.includes(queue))
-  const start = `start one with: callboard worker -Q ${queue}`
+  const start = `start one with: callboard worker -Q ${shellWord(queue)}`
   const noWorker = (message: string): Cause => ({ code: "no-worker", message, queue })
   if (alive.length === 0) return [noWorker(`no worker is alive: ${start}`)]
   const nobodyListens = noWorker(
@@ -237,7 +238,7 @@ const missingWorkers = (facts: Facts): ReadonlyArray<Cause> => {
     return [
       {
         code: "actor-elsewhere",
-        message: `${actor} is served by ${elsewhere} only, and none of them listens to queue ${queue}: let one, with: callboard control add-consumer ${queue} --workers ${serving[0]?.name ?? ""}`,
+        message: `${actor} is served by ${elsewhere} only, and none of them listens to queue ${queue}: let one, with: callboard control add-consumer ${shellWord(queue)} --workers ${shellWord(serving[0]?.name ?? "")}`,
         queue,
         actor,
         workers: names(serving),
@@ -285,7 +286,7 @@ const idle = ({ suspended, actor, record: { queue }, now }: Facts, able: Readonl
   if (blocked.length > 0) causes.push(blockedCause(blocked, queue, now))
   const trouble = sick[0] === undefined ? undefined : troubleOf(sick[0])
   if (asleep.length > 0) {
-    const one = asleep.length === 1 ? ` ${asleep[0]?.name}` : ""
+    const one = asleep.length === 1 ? ` ${shellWord(asleep[0]?.name ?? "")}` : ""
     causes.push({
       code: "workers-suspended",
       message: `${listed(names(asleep))}: suspended; let them work again with: callboard unsuspend${one}`,
@@ -426,7 +427,7 @@ const reserved = (holder: string, workers: ReadonlyArray<WorkerDescription>, { n
   const running = runningIn(workers.filter(({ name }) => name === holder))
   return {
     code: "reserved",
-    message: `${holder} has it and waits for a free handler; there runs ${longest(running, now)}. More handlers: callboard control pool-grow 1 --workers ${holder}`,
+    message: `${holder} has it and waits for a free handler; there runs ${longest(running, now)}. More handlers: callboard control pool-grow 1 --workers ${shellWord(holder)}`,
     workers: [holder],
     running,
   }

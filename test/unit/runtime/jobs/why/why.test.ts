@@ -56,6 +56,12 @@ const facts = (change: Partial<Facts> = {}): Facts => ({
   ...change,
 })
 
+test("ids in commands are words of a shell, whatever they hold", () => {
+  const id = "x; rm -rf ~"
+  const [ended] = causesOf(facts({ record: { ...record, id, state: "failed" } }))
+  expect(ended?.message).toMatch(/callboard retry 'x; rm -rf ~'$/)
+})
+
 const since = new Date(NOW - 9_000).toISOString()
 const spin = { name: "spin.spin", queue: "post", attempt: 1, startedAt: new Date(NOW - 10_000).toISOString() }
 const blocked: Partial<WorkerDescription> = {
