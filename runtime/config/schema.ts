@@ -306,10 +306,13 @@ export const ConfigSchema = Schema.Struct({
   ),
   languages: Schema.optionalKey(
     Schema.Record(Schema.String, Text).annotate(
-      about("Queue of the workers of another language, by the `lang` header: `py=celery`", {
-        default: "none",
-        read: "pairs",
-      }),
+      about(
+        "Queue of the workers of another language, by the `lang` header: `py=celery`. Tasks that are served here run here",
+        {
+          default: "none",
+          read: "pairs",
+        },
+      ),
     ),
   ),
   taskNames: Schema.optionalKey(
