@@ -14,6 +14,12 @@ export class NoSuchFile extends Error {
   override readonly name = "NoSuchFile"
 }
 
+/** A pattern whose matching could take for ever. */
+export class CostlyPattern extends Error {
+  readonly _tag = "CostlyPattern"
+  override readonly name = "CostlyPattern"
+}
+
 export class TooManyFiles extends Error {
   readonly _tag = "TooManyFiles"
   override readonly name = "TooManyFiles"
@@ -37,6 +43,18 @@ export interface Found {
 const CLIMBS = /(?:^|[\\/{},(|])\.\.(?:$|[\\/{},)|])/
 const WILD = /[*?[\]{}()!]/
 
+/**
+ * Whether matching a pattern could take for ever: the runtimes make expressions of patterns that backtrack over each name, and
+ * write out all alternatives of braces.
+ */
+const isCostly = (pattern: string): boolean => {
+  const parts = pattern.split("/")
+  const deep = parts.filter((part) => part === "**").length
+  const stars = parts.map((part) => (part === "**" ? 0 : part.split("*").length - 1))
+  const braces = pattern.split("{").length - 1
+  return deep > 2 || Math.max(...stars) > 3 || braces > 1 || /[?*+@!]\(|\{[^}]*\.\./.test(pattern)
+}
+
 const isInside = (root: string, location: string): boolean => {
   const path = relative(root, location)
   return path !== ".." && !path.startsWith(`..${sep}`) && !isAbsolute(path)
@@ -46,8 +64,8 @@ const hasCode = (cause: unknown, ...codes: ReadonlyArray<string>): boolean =>
   cause instanceof Error && "code" in cause && codes.includes(String(cause.code))
 
 /**
- * The files that paths and patterns name, each once. Fails with {@link OutsideRoot}, {@link NoSuchFile},
- * {@link TooManyFiles}.
+ * The files that paths and patterns name, each once. Fails with {@link OutsideRoot}, {@link CostlyPattern},
+ * {@link NoSuchFile}, {@link TooManyFiles}.
  */
 export const findFiles = async (root: string, patterns: ReadonlyArray<string>, most: number): Promise<Found> => {
   const realRoot = await realpath(root).catch((cause: unknown) => {
@@ -57,6 +75,10 @@ export const findFiles = async (root: string, patterns: ReadonlyArray<string>, m
   const skipped = new Map<string, string>()
   for (const pattern of patterns) {
     if (isAbsolute(pattern) || CLIMBS.test(pattern)) throw new OutsideRoot(`${pattern}: paths are relative to ${root}`)
+    if (isCostly(pattern))
+      throw new CostlyPattern(
+        `${pattern}: use at most three * in a name, two ** in all, and one list in braces, without ranges and +(…)`,
+      )
     let matched = false
     for await (const path of WILD.test(pattern) ? expand(realRoot, pattern) : [join(realRoot, pattern)]) {
       const name = relative(realRoot, path).split(sep).join("/")

@@ -133,6 +133,16 @@ describe("text stays in its folder", () => {
     expect(await job.outcome()).toMatchObject({ state: "failed", error: { name: "OutsideRoot", reason: "handler" } })
   })
 
+  test.each(["*?*?*?*?*?*?*?*?*?*?*?*?*?*?*x", "{1..3000000}", "{a,b}{a,b}", "+(+(?))x", "**/a/**/b/**/c"])(
+    "%s is refused, since matching it could take for ever",
+    async (files) => {
+      await using folder = await folderWith({ "some-long-name-of-a-file-that-is-there.md": "x" })
+      await using run = await runActor(textActor({ root: folder.path }))
+      const job = await run.submit.count({ files })
+      expect(await job.outcome({ timeout: 10 })).toMatchObject({ state: "failed", error: { name: "CostlyPattern" } })
+    },
+  )
+
   test("patterns skip links that lead out, hidden files and packages; links within are the file they lead to", async () => {
     await using folder = await folderWith({
       "secret/secret.txt": "secret",
