@@ -49,6 +49,7 @@ const NO_ROOM: ReadonlySet<number> = new Set([
 const LATER: ReadonlySet<number> = new Set([
   ...BUSY,
   ...NO_ROOM,
+  10005, // no suitable peers for placement: a cluster whose servers have not found each other yet
   10008, // JetStream temporarily unavailable
   10009, // no leader
   10167, // too many requests

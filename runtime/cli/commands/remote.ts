@@ -126,7 +126,7 @@ const addControl = (program: Command): void => {
       .argument("[arguments...]", "what the command takes"),
   ).addHelpText(
     "after",
-    `\nCommands:\n${helpOf("control")}\n  ${"revoke id...".padEnd(28)} cancel jobs\n  ${"terminate id...".padEnd(28)} cancel jobs, and end isolated handlers at once, and workers that a job blocks`,
+    `\nCommands:\n${helpOf("control")}\n  ${"revoke id...".padEnd(28)} cancel jobs\n  ${"terminate id...".padEnd(28)} cancel jobs; end isolated and blocking handlers`,
   )
   runs(command, ({ output, withClient }) => {
     const [name = "", ...given] = command.args
