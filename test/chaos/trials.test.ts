@@ -5,14 +5,15 @@ import { describe as told } from "./checker.ts"
 import { workerProgram } from "./run.ts"
 import { runTrial, SHORT, trials } from "./trials.ts"
 
-const SHORT_ONES = ["steps", "clock", "deletion"]
+/** The others need the right to make namespaces. */
+const short = trials.filter(({ name }) => name !== "namespaces")
 
 // Before any trial has connected: its connection would not be served meanwhile.
 beforeAll(() => void workerProgram())
 
 // The boards run side by side, since each trial spends most of its time waiting.
 describe.concurrent.each(allBoards)("on $name", (kind) => {
-  for (const trial of trials.filter(({ name, boards }) => SHORT_ONES.includes(name) && boards.includes(kind.name))) {
+  for (const trial of short.filter(({ boards }) => boards.includes(kind.name))) {
     test.sequential(trial.promise, { timeout: 300_000 }, async () => {
       await using board = await kind.open()
       const report = await runTrial(trial, board, SHORT)
