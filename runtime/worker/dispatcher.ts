@@ -6,6 +6,7 @@ import { AsyncLocalStorage } from "node:async_hooks"
 import { Batcher } from "../async/batcher.ts"
 import { type Clock, systemClock } from "../async/clock.ts"
 import { type Deferral, Deferrals } from "../cluster/deferrals.ts"
+import type { WorkerDescription } from "../cluster/directory.ts"
 import type { EventSender } from "../cluster/events.ts"
 import type { Connectivity } from "../connection/connectivity.ts"
 import type { Cancellation } from "../jobs/commands/cancel.ts"
@@ -289,6 +290,11 @@ export class Dispatcher {
       .filter(({ phase, stop, canGoBack }) => phase === "running" && stop === undefined && canGoBack).length
     for (const inFlight of this.#buffer.inFlight.values()) inFlight.end("hand-back")
     return running
+  }
+
+  /** Notes how the worker describes itself, for while a handler blocks it. */
+  described(worker: WorkerDescription): void {
+    this.#leases.described(worker)
   }
 
   /** Ends the dispatcher: nothing is settled, extended or watched any more. */

@@ -165,6 +165,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       followPauses({ connection, name, subscription, onChange, log, signal }),
     ])
     yield* step(() => processes.checkStart(options.actors))
+    registry.onDescribed = (described) => dispatcher.described(described)
     yield* step(() => registry.begin())
     // Only what was written once is missed afterwards: a worker may freeze, or be killed, within its first seconds.
     void told.then(() => writer.begin())

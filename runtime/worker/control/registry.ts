@@ -40,6 +40,8 @@ export interface RegistryOptions {
 
 export class Registry {
   readonly #options: RegistryOptions
+  /** Called with the description before each write of it. */
+  onDescribed: ((worker: WorkerDescription) => void) | undefined
   // When the actors were last written, by the monotonic clock: entries that are not renewed expire.
   #actorsAt = Number.NEGATIVE_INFINITY
   #timer: ReturnType<typeof setInterval> | undefined
@@ -117,6 +119,7 @@ export class Registry {
   async #writeEntry(): Promise<boolean> {
     const { store, describe } = this.#options
     const own = describe()
+    this.onDescribed?.(own)
     const known = this.#revision
     const found = known === undefined ? await WORKERS.get(store, own.name) : { value: own, revision: known }
     const other = found?.value

@@ -7,7 +7,6 @@
  */
 
 import { writeSync } from "node:fs"
-import { hostname } from "node:os"
 import { HEARTBEAT_MS, MOST_RUNNING, WORKERS, type WorkerDescription } from "../../cluster/directory.ts"
 import { listRevocations, revocationOfMessage } from "../../cluster/revocation.ts"
 import { connectionOf } from "../../connection/connection.ts"
@@ -34,6 +33,8 @@ export interface BlockWatchOptions {
   readonly transport: Transport
   /** Name of the worker. */
   readonly worker: string
+  /** The worker as it described itself last. Absent: it has not been in the directory yet, and is not told of. */
+  readonly described: WorkerDescription | undefined
   /** Length of a lease, in milliseconds. */
   readonly lease: number
   readonly log: Log
@@ -53,8 +54,7 @@ type RunningJob = NonNullable<WorkerDescription["jobs"]>[number]
 export class BlockWatch {
   readonly #options: BlockWatchOptions
   readonly #run: RunDetails | undefined
-  /** The worker as it described itself last. */
-  #described: WorkerDescription | undefined
+  /** The revision of the worker's entry; `undefined` while that is not known, or the entry belongs to another worker. */
   #revision: Revision | undefined
   /** Since when the main thread is blocked, in milliseconds since the epoch; `undefined` while that may be a moment. */
   #since: number | undefined
@@ -84,8 +84,6 @@ export class BlockWatch {
     if (this.#busy) return
     this.#busy = true
     try {
-      // The worker's own entry is read before it can have expired.
-      if (this.#described === undefined) await this.#readEntry()
       if (stillMs < BLOCKED_MS) return
       this.#begin(stillMs)
       if (now - this.#toldAt < HEARTBEAT_MS) return
@@ -181,24 +179,24 @@ export class BlockWatch {
     if (terminated !== undefined) this.#cancelled = { run: terminated[0], at: now }
   }
 
-  async #readEntry(): Promise<void> {
+  async #readRevision({ pid, host, instance }: WorkerDescription): Promise<void> {
     const { transport, worker } = this.#options
     const found = await WORKERS.get(transport.store, worker)
     const { value } = found ?? {}
-    // The instance of this worker is known once its entry was read.
-    const { pid = process.pid, host = hostname(), instance = value?.instance } = this.#described ?? {}
     const isOwn = value?.pid === pid && value.host === host && value.instance === instance
+    // An entry that has expired is written anew.
     this.#revision = found === undefined ? "" : isOwn ? found.revision : undefined
-    if (isOwn) this.#described = value
   }
 
   async #writeEntry(shown: ReadonlyArray<RunDetails>, records: ReadonlyMap<RunDetails, JobRecord>): Promise<void> {
-    const { transport, worker } = this.#options
+    const { transport, worker, described } = this.#options
+    if (described === undefined) return
     const run = this.#run
+    if (this.#revision === undefined) await this.#readRevision(described)
     // The second time after the entry has expired, or the main thread has written it.
     for (let tried = 0; tried < 2; tried++) {
-      const [described, expect] = [this.#described, this.#revision]
-      if (described === undefined || expect === undefined || this.#since === undefined || this.#isOver) return
+      const expect = this.#revision
+      if (expect === undefined || this.#since === undefined || this.#isOver) return
       const jobs = shown.flatMap((each) => {
         const record = records.get(each)
         return described.jobs?.find(({ id }) => id === each.id) ?? (record === undefined ? [] : jobOf(each, record))
@@ -220,7 +218,7 @@ export class BlockWatch {
         this.#revision = written
         return
       }
-      await this.#readEntry()
+      await this.#readRevision(described)
     }
   }
 }

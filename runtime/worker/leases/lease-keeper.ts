@@ -6,6 +6,7 @@
  */
 import { Worker as Thread } from "node:worker_threads"
 import type { Clock } from "../../async/clock.ts"
+import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { Log } from "../../log/log.ts"
 import type { Jobs } from "../../transport/lift/transport.ts"
 import type { HeldDeliveries, InFlight } from "../in-flight.ts"
@@ -52,6 +53,8 @@ export interface LeaseKeeper {
   list(): void
   /** Keeps an entry of the store from expiring while the main thread is blocked. */
   keepAlive(key: string, ttlMs: number): void
+  /** Passes on how the worker describes itself, which the thread writes while the main thread is blocked. */
+  described(worker: WorkerDescription): void
   stop(): void
 }
 
@@ -89,6 +92,7 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
     list: () => undefined,
     // The limiter writes this entry itself while the main thread is not blocked.
     keepAlive: () => undefined,
+    described: () => undefined,
     stop: () => clearInterval(timer),
   }
 }
@@ -198,6 +202,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
     calling: (run) => clock.note(run),
     list,
     keepAlive: (key, ttlMs) => post({ kind: "keep-alive", key, ttlMs }),
+    described: (described) => post({ kind: "described", described }),
     stop: () => {
       stopped = true
       clearInterval(beats)

@@ -1,4 +1,5 @@
 /** The messages between a worker and its lease thread. */
+import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { LogSettings } from "../../log/log.ts"
 
 /** How the thread connects to the transport. It opens its own connection. */
@@ -43,6 +44,8 @@ export type LeaseThreadCommand =
   | { readonly kind: "keep-alive"; readonly key: string; readonly ttlMs: number }
   /** The runs of the worker, where others run than before. */
   | { readonly kind: "running"; readonly runs: ReadonlyArray<ListedRun> }
+  /** The worker, as it writes itself into the directory now. */
+  | { readonly kind: "described"; readonly described: WorkerDescription }
   | { readonly kind: "stop" }
 
 export type LeaseThreadMessage =

@@ -4,6 +4,7 @@
  * those of all deliveries.
  */
 import { parentPort, workerData } from "node:worker_threads"
+import type { WorkerDescription } from "../../cluster/directory.ts"
 import { connectTransport } from "../../connection/connect.ts"
 import type { Transport } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
@@ -26,6 +27,8 @@ const newest = new SharedToken(data.newest)
 const held = new Map<string, number>()
 /** The runs of the worker, as it told of them last. */
 let runs: ReadonlyArray<ListedRun> = []
+/** The worker, as it described itself last. */
+let described: WorkerDescription | undefined
 let transport: Transport | undefined
 let busy = false
 /** The entry of the store that shows that this process is alive. */
@@ -132,6 +135,9 @@ parentPort?.on("message", (command: LeaseThreadCommand) => {
     case "running":
       runs = command.runs
       break
+    case "described":
+      described = command.described
+      break
     case "stop":
       clearInterval(timer)
       clearInterval(entry?.beat)
@@ -154,6 +160,7 @@ const watchOf = async (connected: Transport): Promise<BlockWatch> => {
   return new BlockWatch({
     transport: connected,
     worker,
+    described,
     lease,
     log: lastWords(data.log),
     runs,

@@ -53,6 +53,7 @@ const start = async (options: { readonly knows?: boolean; readonly entry?: Worke
   const watch = new BlockWatch({
     transport: connection.transport,
     worker: "w",
+    described: entry,
     lease: 30_000,
     log: log.log,
     runs,
@@ -95,9 +96,11 @@ describe("a blocked worker", () => {
   test("is kept in the list although its entry has expired, and not over the entry of another worker", async () => {
     const { client, until, entryNow } = await start()
     const { store } = client.connection
-    await until(1)
     await store.write([WORKERS.remove("w")])
     await until(2)
+    expect(await entryNow()).toMatchObject({ state: "blocked" })
+    await store.write([WORKERS.remove("w")])
+    await until(4)
     expect(await entryNow()).toMatchObject({ state: "blocked" })
     const other = described({ pid: process.pid + 1 })
     await store.write([WORKERS.put("w", other)])
