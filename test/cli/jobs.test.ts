@@ -308,7 +308,8 @@ test("many are retried by what they have in common: first in a dry run, then a f
   const dry = await project.ask("retry", ...which, "--dry-run")
   expect(dry).toMatchObject({
     code: 0,
-    stdout: "2 match, 2 can run again\ntasks: works.echo 2\nqueues: trial 2\n",
+    stdout:
+      "2 match, 2 can run again\ntasks: works.echo 2\nqueues: trial 2\nwarning: no worker takes from the queue trial\n",
   })
   expect(await project.json("retry", ...which, "--dry-run")).toMatchObject({ will: 2, sample: ["trial2", "trial1"] })
   expect(await find("trial1")).toMatchObject({ state: "cancelled", run: 1 })

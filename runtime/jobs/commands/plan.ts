@@ -1,6 +1,6 @@
 /** What a decision about many jobs would do, before it is made. */
 import * as Result from "effect/Result"
-import { type ActorDescription, listActors } from "../../cluster/directory.ts"
+import { type ActorDescription, listActors, listWorkers } from "../../cluster/directory.ts"
 import { pausedQueues } from "../../cluster/pausing.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
@@ -172,7 +172,7 @@ const warningsOf = async (
   queues: ReadonlyArray<string>,
   { taskNames, recent }: Pick<Planned, "taskNames" | "recent">,
 ): Promise<ReadonlyArray<Warning>> => {
-  const [actors, paused] = await Promise.all([listActors(store), pausedQueues(store)])
+  const [actors, workers, paused] = await Promise.all([listActors(store), listWorkers(store), pausedQueues(store)])
   const served = new Map(actors.map((actor) => [actor.name, actor]))
   const wanted = kinds
     .map(({ task, meth, ...kind }) => {
@@ -185,6 +185,8 @@ const warningsOf = async (
     .sort((a, b) => b.count - a.count)
   const last = (await recent?.(wanted.map(({ name }) => name))) ?? new Map<string, RecentAttempts>()
   const unserved = [...new Set(wanted.flatMap(({ actor }) => (served.has(actor) ? [] : [actor])))]
+  const taken = new Set(workers.flatMap((worker) => (worker.state === "stopping" ? [] : worker.queues)))
+  const untaken = queues.filter((queue) => !taken.has(queue))
   const stopped = queues.filter((queue) => paused.includes(queue))
   const once = wanted.flatMap(({ name, described }) => (described?.onLost === "fail" ? [name] : []))
   const failing = wanted.flatMap(({ name, causes }) => stillFailing(name, causes, last.get(name)))
@@ -193,6 +195,7 @@ const warningsOf = async (
   )
   return [
     ...(unserved.length === 0 ? [] : [{ code: "no-worker", text: `no worker serves the actor ${list(unserved)}` }]),
+    ...(untaken.length === 0 ? [] : [{ code: "no-worker", text: `no worker takes from the queue ${list(untaken)}` }]),
     ...(stopped.length === 0 ? [] : [{ code: "paused", text: `paused: the queue ${list(stopped)}` }]),
     ...failing.slice(0, MOST_OF_A_KIND),
     ...limited.slice(0, MOST_OF_A_KIND),

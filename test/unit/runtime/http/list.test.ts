@@ -295,6 +295,8 @@ describe("bulk", () => {
       [`ids=${Array.from({ length: 101 }, (_, at) => at).join(",")}`, "ids"],
     ])
       expect(await ask("POST", `/v1/jobs/retry?${query}`)).toMatchObject({ status: 400, body: { field } })
+    const { detail } = (await ask("POST", "/v1/jobs/retry?ids=")).body
+    expect(detail).toBe("ids: must not be empty")
   })
 
   test("a dry run warns of what keeps the jobs from running", async () => {
@@ -303,6 +305,14 @@ describe("bulk", () => {
     await running.service.client.pause("default")
     const { body } = await running.ask("POST", "/v1/jobs/retry?state=failed&dryRun=true")
     expect(body.warnings).toEqual([{ code: "paused", text: "paused: the queue default" }])
+  })
+
+  test("a dry run warns of a queue from which no worker takes", async () => {
+    const running = await start()
+    const { id } = await running.service.client.submit("work.fail", { queue: "lonely" })
+    await running.service.client.job(id).cancel()
+    const { body } = await running.ask("POST", "/v1/jobs/retry?state=cancelled&dryRun=true")
+    expect(body.warnings).toEqual([{ code: "no-worker", text: "no worker takes from the queue lonely" }])
   })
 
   test("a dry run warns of a cause that is still there, of limits, and of what must not run twice", async () => {
