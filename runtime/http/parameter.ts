@@ -4,8 +4,8 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
+import { issueOf } from "../options/check.ts"
 import { beginning } from "../protocol/text.ts"
 
 export interface Parameter<S extends Schema.Codec<unknown> = Schema.Codec<unknown>> {
@@ -41,8 +41,6 @@ const read = (form: Parameter["form"], given: string): unknown => {
 
 const NOT_OF_FORM = { integer: "must be a whole number", boolean: "must be true or false" } as const
 
-const format = SchemaIssue.makeFormatterStandardSchemaV1()
-
 /** Reads the query of a request. The result fails with `unknown-field` or `invalid-input`, naming the parameter. */
 export const queryParserOf = <P extends Parameters>(
   parameters: P,
@@ -64,12 +62,11 @@ export const queryParserOf = <P extends Parameters>(
     }
     const decoded = decode(values)
     if (Result.isFailure(decoded)) {
-      const issue = format(decoded.failure.issue).issues[0]
-      const key = issue?.path?.[0]
-      const field = String(typeof key === "object" ? key.key : key)
+      const { path, message } = issueOf(decoded.failure.issue)
+      const field = names.find((name) => path === name || path.startsWith(`${name}.`)) ?? path
       const form = parameters[field]?.form
       const isText = typeof values[field] === "string" && (form === "integer" || form === "boolean")
-      const why = isText ? NOT_OF_FORM[form] : (issue?.message ?? "is not valid")
+      const why = isText ? NOT_OF_FORM[form] : message
       return refuse("invalid-input", field, `${field}: ${why}`)
     }
     // The struct was made of these parameters in the loop above, which the compiler cannot follow.

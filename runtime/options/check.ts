@@ -3,7 +3,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
 import { isPlainObject } from "../protocol/value.ts"
-import { refuseInput, refuseUnknown } from "./refuse.ts"
+import { refuseInput, refuseUnknown, requirementOf } from "./refuse.ts"
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
@@ -14,11 +14,7 @@ const pathOf = (path: ReadonlyArray<PropertyKey | { readonly key: PropertyKey }>
 /** The first problem of a value: where it is, and what the value must be. */
 export const issueOf = (issue: SchemaIssue.Issue): { readonly path: string; readonly message: string } => {
   const first = format(issue).issues[0]
-  const message = (first?.message ?? "is not valid")
-    .replace(/^Missing key$/, "is missing")
-    .replace(/^Expected /, "must be ")
-    .replaceAll(" | ", " or ")
-  return { path: pathOf(first?.path), message }
+  return { path: pathOf(first?.path), message: requirementOf(first?.message) }
 }
 
 /** As {@link issueOf}, but an unknown name comes before every other problem. */

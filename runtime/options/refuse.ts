@@ -9,6 +9,14 @@ import { CallboardError } from "../errors.ts"
  */
 export type Refuse = (field: string, message: string) => never
 
+/** What a value must be, of the message of a schema. */
+export const requirementOf = (message = "is not valid"): string =>
+  message
+    .replace(/^Missing key$/, "is missing")
+    .replace(/^Expected a value with a length of at least 1$/, "must not be empty")
+    .replace(/^Expected /, "must be ")
+    .replaceAll(" | ", " or ")
+
 /** Throws `CallboardError` `invalid-input`. */
 export const refuseInput: Refuse = (field, message) => {
   throw new CallboardError("invalid-input", `${field}: ${message}`, { field })

@@ -5,7 +5,7 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
 import { parseSubmission, type Submission, SubmissionSchema } from "../jobs/submission/submission.ts"
 import { Duration, milliseconds } from "../options/duration.ts"
-import { didYouMean, type Refuse, refuseInput } from "../options/refuse.ts"
+import { didYouMean, type Refuse, refuseInput, requirementOf } from "../options/refuse.ts"
 import { strictJson } from "../protocol/codec/json.ts"
 import { parseTime } from "../protocol/time.ts"
 import { isTimeZone, problemOfCron, type Timing } from "./timing.ts"
@@ -102,7 +102,7 @@ const decodedOr = <A>(decoded: Result.Result<A, Schema.SchemaError>, known: Read
   const unknown = issues.find((issue) => issue.message === "Expected no excess property")
   const issue = unknown ?? issues[0]
   const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-  if (unknown === undefined) return refuseInput(field === "" ? "schedule" : field, issue?.message ?? "is not valid")
+  if (unknown === undefined) return refuseInput(field === "" ? "schedule" : field, requirementOf(issue?.message))
   throw noField(field, known)
 }
 

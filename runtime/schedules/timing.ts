@@ -13,7 +13,7 @@ export type Timing =
 const COUNTED = 1_000
 
 /** `@daily` and the like, or five or six fields. */
-const CRON = /^(@\w+|\S+(\s+\S+){4,5})$/
+const CRON = /^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|\S+(\s+\S+){4,5})$/i
 
 /**
  * A time of day that daylight saving skips is due when the gap ends, and one that comes twice is due once, the first time.

@@ -24,10 +24,10 @@ test("callboard worker: told as blocked by workers, why and stats; ended by canc
 
   const list = await project.ask("workers")
   expect(list.stdout).toMatch(/^rw +blocked/m)
-  expect(list.stderr).toMatch(/rw is blocked for .* by job spins/)
+  expect(list.stderr).toMatch(/rw has been blocked for .* by job spins/)
   expect((await project.ask("why", "spins")).stdout).toMatch(/^running {2}.*has blocked rw for/)
   expect((await project.ask("why", "behind")).stdout).toMatch(
-    /^workers-blocked {2}rw is blocked .*spin\.spin \(spins\)/,
+    /^workers-blocked {2}rw has been blocked .*spin\.spin \(spins\)/,
   )
   expect((await project.ask("stats")).stdout).not.toMatch(/No worker takes/)
   const ping = await project.ask("inspect", "ping")

@@ -90,7 +90,7 @@ export const badSchedules: ReadonlyArray<BadSchedule> = [
     fields: { task, every: 60, overlap: "kill" },
     code: "invalid-input",
     field: "overlap",
-    message: 'overlap: Expected "allow" | "skip" | "queue"',
+    message: 'overlap: must be "allow" or "skip" or "queue"',
   },
   {
     what: "an unknown field",

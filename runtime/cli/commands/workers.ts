@@ -44,7 +44,7 @@ export const addWorkers = (program: Command): void => {
       if (blocked === undefined) continue
       const { since, job } = blocked
       output.note(
-        `${name} is blocked for ${spanText(now - Date.parse(since))}, by ${job === undefined ? "a handler that does not give way" : `job ${job}: callboard why ${shellWord(job)}`}`,
+        `${name} has been blocked for ${spanText(now - Date.parse(since))} by ${job === undefined ? "a handler that does not give way" : `job ${job}: callboard why ${shellWord(job)}`}`,
       )
     }
   })

@@ -45,7 +45,9 @@ export const cancelJob = async (
 /** Why a job cannot be cancelled; `undefined` where it can. */
 export const whyNotCancel = ({ id, tombstone, state }: JobRecord): CallboardError | undefined => {
   if (tombstone) return goneError(id)
-  return isTerminal(state) ? new CallboardError("already-terminal", `job ${id} is already ${state}`, { id }) : undefined
+  return isTerminal(state)
+    ? new CallboardError("already-terminal", `job ${id} has already ended (${state})`, { id })
+    : undefined
 }
 
 /** Whether the handler of a job that was cancelled may go on, and nothing is to end it. */

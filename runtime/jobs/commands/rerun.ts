@@ -168,7 +168,7 @@ export const runJobNow = (connection: Connection, id: string): Promise<JobRecord
     if (tombstone) throw goneError(id)
     if (state === "queued") return undefined
     if (isTerminal(state)) {
-      throw new CallboardError("already-terminal", `job ${id} is already ${state}: retry it instead`, { id })
+      throw new CallboardError("already-terminal", `job ${id} has already ended (${state}): retry it instead`, { id })
     }
     if (state !== "scheduled" || message === undefined) {
       const why = state === "deferred" ? "it waits for other jobs; release it by cancelling those" : "it runs already"

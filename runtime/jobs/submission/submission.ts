@@ -6,6 +6,7 @@ import { CallboardError } from "../../errors.ts"
 import { withoutAnyUndefined } from "../../options/check.ts"
 import { Duration } from "../../options/duration.ts"
 import { isName, JobId, Json, Name, Text } from "../../options/fields.ts"
+import { requirementOf } from "../../options/refuse.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
 import { plainJson } from "../../protocol/codec/json.ts"
 import { MOST_PARENTS } from "../../protocol/headers.ts"
@@ -186,7 +187,7 @@ export const parseSubmission = (given: unknown): Result.Result<Submission, Callb
   const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
   return Result.fail(
     unknown === undefined
-      ? new CallboardError("invalid-input", `${field}: ${issue?.message ?? "is not valid"}`, { field })
+      ? new CallboardError("invalid-input", `${field}: ${requirementOf(issue?.message)}`, { field })
       : new CallboardError("unknown-field", `${field} is not a field of a task`, { field }),
   )
 }

@@ -330,7 +330,7 @@ const blockedCause = (workers: ReadonlyArray<WorkerDescription>, queue: string, 
   )
   const told = workers.map(({ name, blocked }) => {
     const job = jobs.find(({ id }) => id === blocked?.job)
-    return `${name} is blocked for ${secondsSince(blocked?.since, now)} by ${job === undefined ? "a handler" : `${job.name} (${job.id})`}`
+    return `${name} has been blocked for ${secondsSince(blocked?.since, now)} by ${job === undefined ? "a handler" : `${job.name} (${job.id})`}`
   })
   const [first] = workers.flatMap(({ blocked }) => blocked?.job ?? [])
   return {

@@ -148,6 +148,12 @@ describe("POST /v1/jobs", () => {
     expect(await running.submit({ task: "work.echo", input: 1 }, { prefer: "wait=5" })).toMatchObject({ status: 200 })
   })
 
+  test("a refusal says what a field must be", async () => {
+    const detail = async (body: object) => (await running.ask("POST", "/v1/jobs", { body })).body.detail
+    expect(await detail({})).toBe("task: is missing")
+    expect(await detail({ task: "work.echo", priority: 10 })).toBe("priority: must be a value between 0 and 9")
+  })
+
   test("a length that is too large is refused before anything is read", async () => {
     const response = await rawRequest(
       "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 999999999999\r\n\r\n{",

@@ -188,11 +188,12 @@ test.each([
   ["* * * * * * *", "must be five fields"],
   ["", "must be five fields"],
   ["2026-01-01T00:00:00", "must be five fields"],
+  ["@dayly", "must be five fields"],
   ["60 * * * *", "is no cron text: Invalid value for minute: 60"],
   ["0 0 32 * *", "is no cron text: Invalid value for day: 32"],
   ["0 0 0-5 * *", "is no cron text: Invalid value for day: 0"],
   ["0 0 * 13 *", "is no cron text: Invalid value for month: 13"],
-  ["@reboot", "is no cron text"],
+  ["@reboot", "must be five fields"],
   ["0 7 * * mon 2030", "is no cron text"],
 ])("%s is refused", (text, why) => {
   expect(problemOfCron(text, "UTC", at("2026-01-01T00:00:00Z"))).toContain(why)

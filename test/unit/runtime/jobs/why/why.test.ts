@@ -201,7 +201,7 @@ describe("what is told", () => {
     const end = "callboard cancel spins --terminate"
     expect(only({ workers })).toMatchObject({
       message: expect.stringMatching(
-        /w1 is blocked for 9 s by spin.spin \(spins\).*callboard cancel spins --terminate/,
+        /w1 has been blocked for 9 s by spin.spin \(spins\).*callboard cancel spins --terminate/,
       ),
       running: [{ id: "spins", name: "spin.spin", worker: "w1" }],
     })
