@@ -29,8 +29,8 @@ export const stepMutants: ReadonlyArray<StepMutant> = [
     name: "no-open",
     flow: "plain",
     file: "runtime/steps/journal.ts",
-    from: `await this.#write([waiting({ kind: "open", fence, at, claims })])`,
-    to: "1",
+    from: `return this.folded.opened > fence ? undefined : this.#write([waiting({ kind: "open", fence, at, claims })])`,
+    to: "return 1",
   },
   {
     name: "no-fence",

@@ -297,7 +297,7 @@ test("a transport is found by the name of its package, also by fetchBoard, and n
 await using board = fetchBoard("builds", "tiny://here")
 await board.connect()
 await board.post("one")
-console.log(await board.jobCount(), (() => { try { fetchBoard("builds", "huge://here") } catch (error) { return error.code } })())`
+console.log(await board.count(), (() => { try { fetchBoard("builds", "huge://here") } catch (error) { return error.code } })())`
   writeFileSync(join(project, "outside-board.mjs"), script)
   expect(await run(bun(), ["outside-board.mjs"])).toBe("1 not-found\n")
   await using unknown = spawnProcess(callboard, ["jobs", "--transport", "huge://here"], { cwd: project })

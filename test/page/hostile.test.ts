@@ -65,7 +65,13 @@ test("every field is text: names, ids, queues, errors, meta, results, workers", 
   const board = await boardOf({ actors: [hostile], name: `${CORPUS[0]} ${HIDDEN}`, queues: ["default"] })
   const jobs: Array<string> = []
   for (const text of [...CORPUS, HIDDEN]) {
-    const more = { meta: { [text]: text, hidden: HIDDEN }, description: text, group: text, headers: { "x-note": text } }
+    // The key `__proto__` itself is refused.
+    const more = {
+      meta: { [`${text}.`]: text, hidden: HIDDEN },
+      description: text,
+      group: text,
+      headers: { "x-note": text },
+    }
     jobs.push(await board.ended("hostile.fail", { text, password: text }, more))
   }
   jobs.push(await board.ended("hostile.give", { text: CORPUS[0] }))

@@ -224,13 +224,22 @@ export const endMutants: ReadonlyArray<Mutant> = [
   { breaks: "next run: a job that was cancelled while it ran does not begin its next run", breaker: fenceless },
   {
     breaks: "fence: a worker whose lease lapsed may still finish while nobody else has begun",
-    breaker: jobsBroken(() => (jobs) => ({
-      end: async (each) => {
-        const ours = await jobs.extend(each.map(({ token }) => token))
-        const answers = await jobs.end(each.filter((_, at) => ours[at]))
-        return each.map((_, at) => answers[at] ?? { status: "superseded" })
-      },
-    })),
+    breaker: jobsBroken(() => {
+      const takenAt = new Map<string, number>()
+      return (jobs) => ({
+        take: async (...request) => {
+          const deliveries = await jobs.take(...request)
+          for (const { token } of deliveries) takenAt.set(token, Date.now())
+          return deliveries
+        },
+        end: async (each) => {
+          const ours = each.map(({ token }) => Date.now() - (takenAt.get(token) ?? 0) < 1_000)
+          const answers = await jobs.end(each.filter((_, at) => ours[at]))
+          let next = 0
+          return each.map((_, at) => (ours[at] ? answers[next++] : undefined) ?? { status: "superseded" })
+        },
+      })
+    }),
   },
   {
     breaks: "begin: a claim makes the record of a job that has none",
