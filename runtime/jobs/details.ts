@@ -8,13 +8,15 @@ import { loggable } from "../log/log-value.ts"
 import { HIDDEN, hideAll, hides, type Redaction } from "../log/redaction.ts"
 import { type Body, decodeBody } from "../protocol/body.ts"
 import { jsonForm } from "../protocol/codec/json.ts"
+import { compact } from "../protocol/compact.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
-import type { JobError, JobRecord, Transition } from "../protocol/record.ts"
+import type { JobRecord, Transition } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { cut } from "../protocol/text.ts"
 import { encodeBase64, isPlainObject } from "../protocol/value.ts"
 import type { Store } from "../transport/mod.ts"
+import type { Attempt, JobInput } from "./responses.ts"
 import { isoTime, type JobView, jobView } from "./view.ts"
 
 /** Longest text of one argument in a call, in characters, and of the call. */
@@ -59,29 +61,15 @@ export const withoutPayload = ({ description, progress, ...view }: JobView, reco
   const text = record === undefined ? description : (record.description ?? callOf(record))
   return {
     ...rest,
-    ...(progress === undefined ? {} : { progress: { fraction: progress.fraction, at: progress.at } }),
-    ...(text === undefined ? {} : { description: text }),
+    ...compact({ progress: progress && { fraction: progress.fraction, at: progress.at }, description: text }),
   }
-}
-
-/** The input of a job, as much of it as people read. */
-interface InputView {
-  readonly value?: unknown
-  /** Where it is too long to be shown whole, its beginning as JSON; where it cannot be read as a task, its bytes in base64. */
-  readonly raw?: string
-  readonly encoding?: "json" | "base64"
-  /** Its size in this form, or as it came where it cannot be read. */
-  readonly bytes: number
-  readonly truncated: boolean
-  /** Names of what the method hides. */
-  readonly redacted: ReadonlyArray<string>
 }
 
 /** Most bytes of an input that are shown. */
 const MAX_SHOWN = 64 * 1024
 
 /** The input of a view, in parts. `undefined` where it is not kept. */
-export const inputView = ({ input }: JobView, { raw }: JobRecord): InputView | undefined => {
+export const inputView = ({ input }: JobView, { raw }: JobRecord): JobInput | undefined => {
   if (input === undefined) {
     if (raw === undefined) return undefined
     const bytes = raw.length
@@ -156,31 +144,11 @@ const callOf = ({ task, meth }: JobRecord, body?: Arguments): string => {
   return cut(`${name}(${[...args.map(textOf), ...named].join(", ")})`, MAX_CALL)
 }
 
-const secondsOf = (ms: number): number => (ms < 0 ? -1 : ms / 1_000)
+const secondsOf = (ms: number | undefined): number | undefined =>
+  ms === undefined ? undefined : ms < 0 ? -1 : ms / 1_000
 
-const ttlsOf = ({ own: { ttlMs, resultTtlMs, failureTtlMs } }: Task): Partial<JobView> => ({
-  ...(ttlMs === undefined ? {} : { ttl: secondsOf(ttlMs) }),
-  ...(resultTtlMs === undefined ? {} : { resultTtl: secondsOf(resultTtlMs) }),
-  ...(failureTtlMs === undefined ? {} : { failureTtl: secondsOf(failureTtlMs) }),
-})
-
-interface AttemptView {
-  readonly run: number
-  readonly attempt: number
-  readonly worker?: string
-  /** The version of the application that this worker ran. */
-  readonly version?: string
-  /** When it came into its queue for this attempt. */
-  readonly queued?: string
-  readonly started: string
-  readonly ended?: string
-  /** How it ended: a state, `failed` also where another attempt follows, `handed-back`, or `lost` with its worker. Absent: it runs. */
-  readonly outcome?: string
-  /** Why, where that is more than a failure: `retry`, `lease-lost`, `stopped` … */
-  readonly reason?: string
-  /** Of earlier attempts only name and message are kept. */
-  readonly error?: Pick<JobError, "name" | "message"> & Partial<JobError>
-}
+const ttlsOf = ({ own: { ttlMs, resultTtlMs, failureTtlMs } }: Task): Partial<JobView> =>
+  compact({ ttl: secondsOf(ttlMs), resultTtl: secondsOf(resultTtlMs), failureTtl: secondsOf(failureTtlMs) })
 
 /** Most attempts that are shown, the last ones. */
 const MOST = 20
@@ -194,8 +162,8 @@ const outcomeOf = ({ state, reason, error }: Transition): string => {
 }
 
 /** The last 20 attempts, oldest first. Those of which the start is not kept any more are left out. */
-export const attemptsOf = ({ timeline, error, state }: JobRecord): ReadonlyArray<AttemptView> => {
-  const attempts: Array<AttemptView> = []
+export const attemptsOf = ({ timeline, error, state }: JobRecord): ReadonlyArray<Attempt> => {
+  const attempts: Array<Attempt> = []
   let queued: number | undefined
   for (const [at, step] of timeline.entries()) {
     if (step.state === "queued" || step.state === "scheduled") queued = step.due ?? step.at
@@ -206,13 +174,16 @@ export const attemptsOf = ({ timeline, error, state }: JobRecord): ReadonlyArray
     attempts.push({
       run: step.run,
       attempt: step.attempt ?? attempts.length + 1,
-      ...(step.worker === undefined ? {} : { worker: step.worker }),
-      ...(step.version === undefined ? {} : { version: step.version }),
-      ...(queued === undefined || queued > step.at ? {} : { queued: isoTime(queued) }),
       started: isoTime(step.at),
-      ...(end === undefined ? {} : { ended: isoTime(end.at), outcome: outcomeOf(end) }),
-      ...(end?.reason === undefined ? {} : { reason: end.reason }),
-      ...(failed === undefined ? {} : { error: failed }),
+      ...compact({
+        worker: step.worker,
+        version: step.version,
+        queued: queued === undefined || queued > step.at ? undefined : isoTime(queued),
+        ended: end && isoTime(end.at),
+        outcome: end && outcomeOf(end),
+        reason: end?.reason,
+        error: failed,
+      }),
     })
     queued = undefined
   }

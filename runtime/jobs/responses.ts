@@ -3,6 +3,7 @@
  * over HTTP decodes by them.
  */
 import * as Schema from "effect/Schema"
+import * as Struct from "effect/Struct"
 import { CallboardError, ERROR_CODES } from "../errors.ts"
 import { JobId } from "../options/fields.ts"
 import { NO_STATE, STATES } from "../protocol/state.ts"
@@ -167,6 +168,7 @@ export const JobSummary = Schema.Struct(summary).annotate({
   identifier: "JobSummary",
   description: "A job without what may be long: its result and its transitions",
 })
+export type JobSummary = typeof JobSummary.Type
 
 const ResultSchema = Schema.optionalKey(
   Schema.Unknown.annotate({
@@ -197,6 +199,7 @@ const AttemptSchema = Schema.Struct({
     }).annotate({ description: "Of earlier attempts name and message" }),
   ),
 }).annotate({ identifier: "Attempt" })
+export type Attempt = typeof AttemptSchema.Type
 
 /** The input of a job, where it is asked for by itself. */
 const InputSchema = Schema.Struct({
@@ -211,10 +214,18 @@ const InputSchema = Schema.Struct({
   truncated: Schema.Boolean.annotate({ description: "Whether it has more than 64 KiB, which are shown" }),
   redacted: Schema.Array(Schema.String).annotate({ description: "Names of what the method hides" }),
 }).annotate({ identifier: "JobInput" })
+export type JobInput = typeof InputSchema.Type
 
-export const Job = Schema.Struct({
+/** The fields of a job that its record tells. */
+const recorded = {
   ...summary,
   result: ResultSchema,
+  transitions: Schema.Array(TransitionSchema).annotate({ description: "Oldest first, the last 50" }),
+}
+export const RECORDED_FIELDS = Struct.keys(recorded)
+
+export const Job = Schema.Struct({
+  ...recorded,
   input: Schema.optionalKey(
     Schema.Unknown.annotate({
       description:
@@ -227,8 +238,8 @@ export const Job = Schema.Struct({
   ttl: Schema.optionalKey(Seconds.annotate({ description: "What the task asks for, likewise" })),
   resultTtl: Schema.optionalKey(Seconds.annotate({ description: "Likewise; -1: for ever" })),
   failureTtl: Schema.optionalKey(Seconds.annotate({ description: "Likewise; -1: for ever" })),
-  transitions: Schema.Array(TransitionSchema).annotate({ description: "Oldest first, the last 50" }),
 }).annotate({ identifier: "Job" })
+export type Job = typeof Job.Type
 
 /** A job with what was asked for. */
 export const JobWith = Schema.Struct({
@@ -244,6 +255,7 @@ export const JobWith = Schema.Struct({
     }),
   ),
 }).annotate({ identifier: "JobWith", description: "A job, with what was asked for by `with`" })
+export type JobWith = typeof JobWith.Type
 
 /** How the last runs of a job ended. */
 export const RunResults = Schema.Struct({

@@ -2,14 +2,10 @@
 
 import type { BulkReport, JobEventSchema } from "../../../../runtime/http/schema.ts"
 import type { BulkReport as Report } from "../../../../runtime/jobs/commands/decide.ts"
-import type { Job, TransitionSchema } from "../../../../runtime/jobs/responses.ts"
 import type { JobEvent } from "../../../../runtime/jobs/tracking/following.ts"
-import type { JobView, TransitionView } from "../../../../runtime/jobs/view.ts"
 import { same } from "../../../support/same.ts"
 
 type Plain<T> = T extends object ? { readonly [K in keyof T]: Plain<T[K]> } : T
 
-same<Plain<JobView>, Plain<typeof Job.Type>>(true)
-same<Plain<TransitionView>, Plain<typeof TransitionSchema.Type>>(true)
 same<Plain<JobEvent>, Plain<typeof JobEventSchema.Type>>(true)
 same<keyof Report | "more", keyof typeof BulkReport.Type>(true)

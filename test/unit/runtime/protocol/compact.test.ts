@@ -1,0 +1,21 @@
+import { expect, test } from "vitest"
+import { compact } from "../../../../runtime/protocol/compact.ts"
+import { same } from "../../../support/same.ts"
+
+test("a field without a value is absent; null, false, 0 and the empty text are values", () => {
+  const fields = { id: "a", due: undefined, limit: null, front: false, run: 0, reason: "" }
+  expect(Object.entries(compact(fields))).toEqual([
+    ["id", "a"],
+    ["limit", null],
+    ["front", false],
+    ["run", 0],
+    ["reason", ""],
+  ])
+})
+
+test("the type of a field that may be undefined is optional without it, and literals stay literals", () => {
+  const due: number | undefined = Number("1") || undefined
+  const kept = compact({ state: "queued", due, result: undefined as unknown })
+  same<{ [Name in keyof typeof kept]: (typeof kept)[Name] }, { state: "queued"; due?: number; result?: unknown }>(true)
+  expect(kept).toEqual({ state: "queued", due: 1 })
+})
