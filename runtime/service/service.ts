@@ -123,9 +123,12 @@ export class RunningService implements Service {
   }
 
   /** The worker is to be stopped by its own decision. */
-  async #ended({ name }: Worker, reason: StopReason): Promise<void> {
+  async #ended({ name, leftOut }: Worker, reason: StopReason): Promise<void> {
     if (reason !== "stuck") {
-      this.#log.info(`${name} has nothing more to do (${reason})`)
+      const foundNone = reason === "burst" || reason === "max-idle"
+      if (foundNone && leftOut !== "")
+        this.#log.warn(`${name} ends (${reason}), and leaves what may wait in ${leftOut}`)
+      else this.#log.info(`${name} has nothing more to do (${reason})`)
       await this.stop()
       return
     }

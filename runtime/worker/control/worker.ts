@@ -46,6 +46,8 @@ export interface Worker {
   readonly name: string
   /** The queues that it pulls from, in order of preference. */
   readonly queues: ReadonlyArray<string>
+  /** The queues that it does not pull from now, in words with the reason; empty if there are none. */
+  readonly leftOut: string
   /** Whether it consumes now. */
   readonly listening: boolean
   /** Whether it takes no tasks because handlers that go on after their jobs were decided hold all of its slots. */
@@ -131,6 +133,10 @@ export class RunningWorker implements Worker {
 
   get queues(): ReadonlyArray<string> {
     return this.#options.subscription.listed
+  }
+
+  get leftOut(): string {
+    return this.#options.subscription.leftOut
   }
 
   get listening(): boolean {

@@ -47,6 +47,16 @@ export class QueueSubscription {
     return this.#open.some((queue) => this.#isIdle(queue))
   }
 
+  /** The queues that nothing is pulled from now, in words with the reason; empty if it pulls from each of them. */
+  get leftOut(): string {
+    const because = (why: string, queues: ReadonlyArray<string>): ReadonlyArray<string> =>
+      queues.length === 0 ? [] : [`${queues.join(", ")} (${why})`]
+    if (this.#suspended) return because("the worker is suspended", this.#listed).join()
+    const paused = this.#listed.filter((queue) => this.#paused.has(queue))
+    const idle = this.#open.filter((queue) => this.#isIdle(queue))
+    return [...because("paused", paused), ...because("no healthy actor", idle)].join(", ")
+  }
+
   get #open(): ReadonlyArray<string> {
     return this.#suspended || this.#stuck ? [] : this.#listed.filter((queue) => !this.#paused.has(queue))
   }
