@@ -454,6 +454,7 @@ const consumerOf = ({ options, subscription, buffer, pulls, snapshot, failed, gi
     subscription,
     burst: options.burst,
     rotate: options.rotate,
+    ...(options.random === undefined ? {} : { random: options.random }),
     buffer,
     pulls,
     log,

@@ -222,29 +222,32 @@ onEveryBoard((newBoard, transport) => {
     expect(left.filter((id) => id === "fine" || id === "fails")).toHaveLength(1)
   })
 
-  test("queues in random order: jobs of each are among the first", async () => {
-    const url = newBoard()
-    await using client = await connect(url)
-    const queues = ["x", "y", "z"]
-    const ran: Array<string> = []
-    const note = actor("note", { methods: { run: (name: string) => void ran.push(name) } })
-    for (const queue of queues)
-      await client.submitMany(Array.from({ length: 40 }, () => ({ task: "note", args: [queue], queue })))
-    await settles(async () => (await client.queues()).reduce((sum, { depth }) => sum + depth, 0), 120)
-    const service = await start([note], {
-      transport: url,
-      burst: true,
-      queues,
-      order: "random",
-      concurrency: 1,
-      prefetch: 9,
-    })
-    await service.stopped
-    expect(ran).toHaveLength(120)
-    expect(new Set(ran.slice(0, 40)).size).toBe(3)
-    // Turns would give each queue every third place.
-    expect(ran.filter((name, at) => at >= 3 && name === ran[at - 3]).length).toBeLessThan(100)
-  })
+  test.each([9, 1])(
+    "queues in random order with a prefetch of %i: jobs of each are among the first",
+    async (prefetch) => {
+      const url = newBoard()
+      await using client = await connect(url)
+      const queues = ["x", "y", "z"]
+      const ran: Array<string> = []
+      const note = actor("note", { methods: { run: (name: string) => void ran.push(name) } })
+      for (const queue of queues)
+        await client.submitMany(Array.from({ length: 40 }, () => ({ task: "note", args: [queue], queue })))
+      await settles(async () => (await client.queues()).reduce((sum, { depth }) => sum + depth, 0), 120)
+      const service = await start([note], {
+        transport: url,
+        burst: true,
+        queues,
+        order: "random",
+        concurrency: 1,
+        prefetch,
+      })
+      await service.stopped
+      expect(ran).toHaveLength(120)
+      expect(new Set(ran.slice(0, 40)).size).toBe(3)
+      // Turns would give each queue every third place.
+      expect(ran.filter((name, at) => at >= 3 && name === ran[at - 3]).length).toBeLessThan(100)
+    },
+  )
 
   describe("emptying a queue of more jobs than one call cancels", () => {
     const many = (queue: string, count = 100) => Array.from({ length: count }, () => ({ task: "work.fine", queue }))

@@ -27,6 +27,8 @@ export interface ConsumerOptions {
    */
   readonly returningMs: () => number
   readonly rotate: boolean
+  /** With `rotate`: each queue that has tasks is as likely as the others. Defaults to false. */
+  readonly random?: boolean
   readonly buffer: DeliveryBuffer
   /** Gets each pull until it has passed on what it brings, also where its wait was cut. */
   readonly pulls: Set<Promise<unknown>>
@@ -99,7 +101,11 @@ const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<v
     const wasEmpty = buffer.inFlight.size === 0 && pulls.size === 0 && !options.isBusy()
     try {
       if (lost) throw new TransportError("unavailable", connectivity.why?.message ?? LOST)
-      const request = { queues, max, wait, rotate: options.rotate }
+      // The transport's turns would decide, where the buffer gets one task at a time to choose from.
+      const draws = options.random === true && max === 1
+      const request = draws
+        ? { queues: shuffled(queues), max, wait, rotate: false }
+        : { queues, max, wait, rotate: options.rotate }
       const pulling = pull(options, request, interruption.signal)
       const forget = () => pulls.delete(pulling)
       pulls.add(pulling)
@@ -126,6 +132,13 @@ const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<v
     }
   }
 }
+
+/** The same in an order of which each is as likely as the others. */
+const shuffled = (queues: ReadonlyArray<string>): ReadonlyArray<string> =>
+  queues
+    .map((queue) => ({ queue, at: Math.random() }))
+    .sort((a, b) => a.at - b.at)
+    .map(({ queue }) => queue)
 
 /**
  * Ends a pull or a wait early: when the worker stops, when the connection is lost, and when the subscription changes, because
