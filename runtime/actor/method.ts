@@ -8,7 +8,7 @@ import { withoutAnyUndefined } from "../options/check.ts"
 import { timeLimitOf, timeToLive } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
 import { methodLimitOf, rateOf } from "../options/limit.ts"
-import { didYouMean, type Refuse, refuseInput, resultOf } from "../options/refuse.ts"
+import { type Refuse, refuseInput, resultOf } from "../options/refuse.ts"
 import { RetryField, retryHeader } from "../options/retry-policy.ts"
 import { isTexts } from "../protocol/header-field.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
@@ -20,6 +20,7 @@ import {
   rulesOf,
   type ScheduleDeclaration,
 } from "../schedules/fields.ts"
+import { didYouMean } from "../suggest.ts"
 import type {
   AckPolicy,
   ErasedMethod,

@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { problemOf } from "../options/check.ts"
-import { didYouMean } from "../options/refuse.ts"
+import { didYouMean } from "../suggest.ts"
 import { type Config, ConfigSchema } from "./schema.ts"
 import { SETTINGS } from "./settings.ts"
 

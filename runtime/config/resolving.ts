@@ -5,7 +5,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { issueOf } from "../options/check.ts"
-import { didYouMean } from "../options/refuse.ts"
+import { didYouMean } from "../suggest.ts"
 import { ConfigError, type ConfigFile, checkConfig } from "./file.ts"
 import { type About, TOKEN_SCOPES } from "./groups.ts"
 import type { Config } from "./schema.ts"

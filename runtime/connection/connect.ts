@@ -2,6 +2,7 @@
 import { hostname } from "node:os"
 import type { KeepFailed } from "../protocol/outside.ts"
 import { beginning } from "../protocol/text.ts"
+import { didYouMean } from "../suggest.ts"
 import { type AnyPlugin, asTransport } from "../transport/lift/plugin.ts"
 import type { Transport } from "../transport/lift/transport.ts"
 import { type ConnectOptions, TransportError } from "../transport/mod.ts"
@@ -213,7 +214,7 @@ const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<An
     }
     throw new TransportError(
       "unsupported",
-      `no transport for ${scheme}: — add one under transports.${scheme} in callboard.config.ts, or install ${packageName} (known: ${Object.keys(builtin).join(", ")})`,
+      `no transport for ${scheme}:${didYouMean(scheme, Object.keys({ ...builtin, ...settings.transports }))} — add one under transports.${scheme} in callboard.config.ts, or install ${packageName} (known: ${Object.keys(builtin).join(", ")})`,
       { cause },
     )
   }

@@ -8,9 +8,10 @@
 
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import * as Result from "effect/Result"
+import { didYouMean } from "../suggest.ts"
 import { wholeNumber } from "./fields.ts"
 import { fieldsOf } from "./json-schema.ts"
-import { didYouMean, type Refuse, refuseInput } from "./refuse.ts"
+import { type Refuse, refuseInput } from "./refuse.ts"
 
 /**
  * How often jobs of a method may start, and how many may run at a time, over all workers together; with a key, per

@@ -2,6 +2,7 @@
 
 import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
+import { didYouMean } from "../suggest.ts"
 
 /**
  * Throws the error by which the caller refuses an option. `message` follows the name of the field: `must be more than
@@ -52,40 +53,4 @@ export const refuseUnknown = (given: unknown, known: Readonly<Record<string, unk
     const message = `${field} is not an option of ${owner}${didYouMean(field, Object.keys(known))}`
     throw new CallboardError("invalid-input", message, { field })
   }
-}
-
-/** Edit distance between two words: insert, remove, replace, or swap two letters side by side. */
-const editDistance = (a: string, b: string): number => {
-  let before: ReadonlyArray<number> = []
-  let last = Array.from({ length: b.length + 1 }, (_, at) => at)
-  for (let i = 1; i <= a.length; i++) {
-    const row = [i]
-    for (let j = 1; j <= b.length; j++) {
-      const same = a[i - 1] === b[j - 1]
-      let edits = Math.min((last[j] ?? 0) + 1, (row[j - 1] ?? 0) + 1, (last[j - 1] ?? 0) + (same ? 0 : 1))
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
-        edits = Math.min(edits, (before[j - 2] ?? 0) + 1)
-      row.push(edits)
-    }
-    before = last
-    last = row
-  }
-  return last[b.length] ?? 0
-}
-
-/** The nearest known word, if it is near: at most one edit for every three of its letters. Ignores case. */
-export const suggest = (word: string, known: Iterable<string>): string | undefined => {
-  let best: { readonly name: string; readonly edits: number } | undefined
-  for (const name of known) {
-    const edits = editDistance(word.toLowerCase(), name.toLowerCase())
-    if (edits <= Math.max(1, Math.floor(name.length / 3)) && edits < (best?.edits ?? Number.POSITIVE_INFINITY))
-      best = { name, edits }
-  }
-  return best?.name
-}
-
-/** ` (did you mean x?)` to append to a message; empty where no known word is near. */
-export const didYouMean = (word: string, known: Iterable<string>): string => {
-  const near = suggest(word, known)
-  return near === undefined ? "" : ` (did you mean ${near}?)`
 }

@@ -5,9 +5,10 @@ import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
 import { parseSubmission, type Submission, SubmissionSchema } from "../jobs/submission/submission.ts"
 import { Duration, milliseconds } from "../options/duration.ts"
-import { didYouMean, type Refuse, refuseInput, requirementOf } from "../options/refuse.ts"
+import { type Refuse, refuseInput, requirementOf } from "../options/refuse.ts"
 import { strictJson } from "../protocol/codec/json.ts"
 import { parseTime } from "../protocol/time.ts"
+import { didYouMean } from "../suggest.ts"
 import { isTimeZone, problemOfCron, type Timing } from "./timing.ts"
 
 /** Fields that say when a schedule is due. */

@@ -15,8 +15,8 @@ import { AnyFunction, AnyObject, problemOf, withoutUndefined } from "../options/
 import { DEFAULTS } from "../options/defaults.ts"
 import { milliseconds, timeToLive } from "../options/duration.ts"
 import { resolveReconnect } from "../options/reconnect.ts"
-import { didYouMean } from "../options/refuse.ts"
 import { beginning } from "../protocol/text.ts"
+import { didYouMean } from "../suggest.ts"
 import type { WorkerOptions } from "../worker/options.ts"
 import type { ServeOptions } from "./options.ts"
 

@@ -11,7 +11,6 @@ import { columns, type Output, outputFor, painter, shown, wrapped } from "../../
 import type { Reply } from "../../runtime/cluster/remote-command.ts"
 import { takesColour } from "../../runtime/log/log.ts"
 import { jsonSchemaOf } from "../../runtime/options/json-schema.ts"
-import { suggest } from "../../runtime/options/refuse.ts"
 import { sampleOf } from "../../runtime/options/sample.ts"
 
 test("columns are as wide as what is seen in them", () => {
@@ -129,14 +128,6 @@ test("ids are cut at their beginning, texts at their end", () => {
   expect(shortId("order-17")).toBe("order-17")
   expect(oneLine("two\n  lines")).toBe("two lines")
   expect(oneLine("x".repeat(200), 10)).toBe(`${"x".repeat(9)}…`)
-})
-
-test("a misspelled word is recognised, a strange one is not", () => {
-  const known = ["jobs", "job", "concurrency", "CALLBOARD_TRANSPORT"]
-  expect(suggest("jbos", known)).toBe("jobs")
-  expect(suggest("concurency", known)).toBe("concurrency")
-  expect(suggest("callboard_transprot", known)).toBe("CALLBOARD_TRANSPORT")
-  expect(suggest("zebra", known)).toBeUndefined()
 })
 
 describe("a made-up input", () => {

@@ -9,9 +9,9 @@ import { asTransportError, CallboardError } from "../../errors.ts"
 import { publishFailed } from "../../jobs/receipt.ts"
 import type { Placement } from "../../jobs/submission/chord.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
-import { didYouMean } from "../../options/refuse.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "../../protocol/name.ts"
+import { didYouMean } from "../../suggest.ts"
 import { type PlanContext, plan } from "./plan.ts"
 
 /** The circumstances of a submission, beside the task itself. */

@@ -5,10 +5,10 @@
 import type { Deferral } from "../../cluster/deferrals.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import { shellWord } from "../../log/shell-word.ts"
-import { didYouMean } from "../../options/refuse.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
 import { isExpired } from "../../protocol/time.ts"
+import { didYouMean } from "../../suggest.ts"
 import { type Cause, type Facts, MAX_PARENTS_SHOWN } from "./cause.ts"
 
 /** Never empty. */
