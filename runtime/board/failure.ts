@@ -27,19 +27,8 @@ export const neverPosted = (id: string): never => {
 export const boardError = (board: string, thrown: unknown): unknown => {
   if (thrown instanceof CallboardError) return thrown
   const cause = asTransportError(thrown)
-  const { message, outcome, reason } = cause
-  switch (reason) {
-    case "closed":
-      return notConnected(board)
-    case "unavailable":
-    case "unauthorized":
-      return new CallboardError("transport-unavailable", message, { outcome, cause })
-    case "too-large":
-    case "unsupported":
-      return new CallboardError(reason, message, { cause })
-    case "invalid":
-      return new CallboardError("invalid-input", message, { cause })
-    case "internal":
-      return cause
-  }
+  const { message, outcome, reason, code } = cause
+  if (reason === "closed") return notConnected(board)
+  if (reason === "internal") return cause
+  return new CallboardError(code, message, code === "transport-unavailable" ? { outcome, cause } : { cause })
 }

@@ -100,7 +100,8 @@ const checkSettings = optionsChecker(
 /**
  * Connects to a transport, by URL or by a broker client that the application holds, and resolves with a client;
  * `await using` closes it. Fails with `CallboardError` `invalid-input`, naming the option, and with `TransportError` where the
- * transport cannot be reached or refuses.
+ * transport cannot be reached or refuses. Both have a `code`: `transport-unavailable`, `unsupported` for a scheme that no
+ * transport has, `invalid-input` for a wrong URL.
  *
  * @example
  * ```ts

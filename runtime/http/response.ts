@@ -118,18 +118,9 @@ export const asCallboardError = (thrown: unknown, log: Log): CallboardError => {
   if (thrown instanceof UnreadableRecord)
     return new CallboardError("internal", thrown.message, { id: thrown.id, cause: thrown })
   if (thrown instanceof TransportError) {
-    const { message, outcome } = thrown
-    switch (thrown.reason) {
-      case "unavailable":
-      case "closed":
-      case "unauthorized":
-        return new CallboardError("transport-unavailable", message, { outcome, cause: thrown })
-      case "too-large":
-      case "unsupported":
-        return new CallboardError(thrown.reason, message, { cause: thrown })
-      case "invalid":
-        return new CallboardError("invalid-input", message, { cause: thrown })
-    }
+    const { message, outcome, code } = thrown
+    if (code === "transport-unavailable") return new CallboardError(code, message, { outcome, cause: thrown })
+    if (code !== "internal") return new CallboardError(code, message, { cause: thrown })
   }
   log.error("a request failed", { cause: thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown) })
   return new CallboardError("internal", "something went wrong inside; the log of the service says more")

@@ -24,19 +24,16 @@ export const publishFailed = (
   outcome = error?.outcome ?? "unknown",
 ): CallboardError => {
   const cause = error ?? new TransportError("internal", "the transport gave no receipt")
-  switch (cause.reason) {
+  const { code, message } = cause
+  switch (code) {
     case "too-large":
-      return new CallboardError("too-large", cause.message, { id, cause })
     case "unsupported":
-    case "invalid":
-      return new CallboardError(cause.reason === "invalid" ? "invalid-input" : "unsupported", cause.message, {
-        id,
-        cause,
-      })
+    case "invalid-input":
+      return new CallboardError(code, message, { id, cause })
     default:
       return new CallboardError(
         "transport-unavailable",
-        `the task was not confirmed (${cause.message}); submitting it again with id ${id} is safe`,
+        `the task was not confirmed (${message}); submitting it again with id ${id} is safe`,
         { id, outcome, cause },
       )
   }

@@ -9,6 +9,17 @@ export type TransportReason =
   | "invalid" // fails whenever it is tried
   | "internal" // a fault of the plugin or the broker
 
+const CODES = {
+  unavailable: "transport-unavailable",
+  closed: "transport-unavailable",
+  // The user did not give these credentials: the process has them.
+  unauthorized: "transport-unavailable",
+  unsupported: "unsupported",
+  "too-large": "too-large",
+  invalid: "invalid-input",
+  internal: "internal",
+} as const satisfies Record<TransportReason, string>
+
 /** The only error that a driver throws or answers. Programs read `reason`, people `message`; neither holds credentials. */
 export class TransportError extends Error {
   readonly _tag = "TransportError"
@@ -24,6 +35,10 @@ export class TransportError extends Error {
     super(message, "cause" in options ? { cause: options.cause } : {})
     this.reason = reason
     this.outcome = options.outcome ?? "none"
+  }
+  /** The code for programs, one of those that `CallboardError` has: `transport-unavailable`, and for a wrong URL `invalid-input`. */
+  get code(): (typeof CODES)[TransportReason] {
+    return CODES[this.reason]
   }
   /** Whether the same call may succeed later. */
   get retryable(): boolean {

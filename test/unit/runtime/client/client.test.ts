@@ -1,7 +1,8 @@
-import { connect, TransportError } from "callboard"
+import { connect, fetchBoard, TransportError } from "callboard"
 import { connectHttp } from "callboard/client"
 import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
+import { memory } from "../../../support/memory.ts"
 import { start, stopAll } from "../http/harness.ts"
 
 afterEach(stopAll)
@@ -13,10 +14,25 @@ const startService = async () => {
 
 describe("connect", () => {
   test.each([
-    ["nonsense", "invalid"],
-    ["gopher://host", "unsupported"],
-  ])("%s fails as %s, and says what to do", async (target, reason) => {
-    await expect(connect(target)).rejects.toMatchObject({ _tag: "TransportError", reason })
+    ["nonsense", "invalid", "invalid-input"],
+    ["memory://host?bogus=1", "invalid", "invalid-input"],
+    ["gopher://host", "unsupported", "unsupported"],
+    ["sqlite:board.db?bogus=1", "invalid", "invalid-input"],
+    // Nothing listens on the first port.
+    ["nats://127.0.0.1:1", "unavailable", "transport-unavailable"],
+    ["postgres://127.0.0.1:1/board", "unavailable", "transport-unavailable"],
+    ["redis://127.0.0.1:1", "unavailable", "transport-unavailable"],
+    ["amqp://127.0.0.1:1?records=memory:", "unavailable", "transport-unavailable"],
+  ])("%s fails as %s with the code %s", async (target, reason, code) => {
+    await expect(connect(target)).rejects.toMatchObject({ _tag: "TransportError", reason, code })
+  })
+
+  test("the scheme of a URL that is nearly that of a transport is told from one that is not", async () => {
+    await expect(connect("sqllite:jobs.db")).rejects.toThrow(/^no transport for sqllite: \(did you mean sqlite\?\) — /)
+    const transports = { carrier: memory }
+    await expect(connect("carier:coop", { transports })).rejects.toThrow(/\(did you mean carrier\?\)/)
+    await expect(connect("gopher://host")).rejects.toThrow(/^no transport for gopher: — /)
+    expect(() => fetchBoard("builds", "postgre://host")).toThrow(/"postgre" \(did you mean postgres\?\)/)
   })
 
   test("an object that is no client of a known broker is refused", async () => {
