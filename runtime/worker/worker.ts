@@ -173,7 +173,16 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     yield* maintenanceOf(core, { early, dependents, failures, statistics, peers, askTime })
     const scheduler = yield* schedulerOf(core, askTime, signal)
     const isBusy = () => dependents.isBusy || scheduler.isBusy
-    const worker = new RunningWorker({ ...core, name, size, events, dispatcher, hurry: () => hurry.abort(), close })
+    const worker = new RunningWorker({
+      ...core,
+      log,
+      name,
+      size,
+      events,
+      dispatcher,
+      hurry: () => hurry.abort(),
+      close,
+    })
     listen(core, dispatcher, worker, signal)
     const stuckWatch = yield* stuckWatchOf(core, dispatcher, () => {
       onChange()

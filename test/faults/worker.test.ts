@@ -3,9 +3,32 @@ import { actor, type Service } from "callboard"
 import { describe, expect, test } from "vitest"
 import { CANCEL_TOPIC } from "../../runtime/connection/connection.ts"
 import { generateId } from "../../runtime/id.ts"
+import { TransportError } from "../../runtime/transport/mod.ts"
 import { gate, sleep, withJobs } from "../support/faulty-board.ts"
 import { eventually } from "../support/servers/process.ts"
 import { quick, remembering, start, WAIT } from "./service.ts"
+
+test("jobs that a stop can neither settle nor hand back are named in the log", { timeout: 30_000 }, async () => {
+  const refusing = new TransportError("unavailable", "the store is away")
+  const answers = { refuses: () => Promise.reject(refusing), silent: () => new Promise<never>(() => undefined) }
+  const stopped = Object.entries(answers).map(async ([how, answer]) => {
+    let isAway = false
+    let named: unknown
+    const error = (message: string, fields: object) => {
+      if (/handed back/.test(message)) named = { ...fields }
+    }
+    const transports = withJobs((jobs) => ({ end: (ends) => (isAway ? answer() : jobs.end(ends)) }))
+    const held = actor("held", { methods: { run: () => new Promise(() => undefined) } })
+    const log = { debug: () => undefined, info: () => undefined, warn: () => undefined, error }
+    const service = await start([held], { transports, log, logLevel: "error" })
+    await service.client.submit("held", { id: how })
+    await eventually(() => service.worker?.describe().running.length === 1, { message: "it runs" })
+    isAway = true
+    expect(await service.stop({ now: true })).toMatchObject({ handedBack: 0, lost: 1 })
+    return named
+  })
+  expect(await Promise.all(stopped)).toMatchObject([{ job: "refuses" }, { jobs: ["silent"] }])
+})
 
 describe("slots", () => {
   test("come back when onSettled throws", async () => {

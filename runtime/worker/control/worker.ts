@@ -4,6 +4,7 @@ import type { Deferral } from "../../cluster/deferrals.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { EventSender } from "../../cluster/events.ts"
 import { CallboardError } from "../../errors.ts"
+import type { Log } from "../../log/log.ts"
 import { type Autoscale, isHandlerCount, MOST_HANDLERS, parseAutoscale } from "../../options/autoscale.ts"
 import { checkTimeLimit } from "../../options/duration.ts"
 import { type RateInput, rateOf } from "../../options/limit.ts"
@@ -104,6 +105,7 @@ export interface RunningWorkerOptions {
   readonly snapshot: WorkerSnapshot
   readonly subscription: QueueSubscription
   readonly buffer: DeliveryBuffer
+  readonly log: Log
   readonly size: PoolSize
   readonly counts: Counts
   readonly events: EventSender
@@ -116,6 +118,9 @@ export interface RunningWorkerOptions {
 
 /** Largest number of deferred tasks in one list. */
 const MOST_PUT_OFF = 1_000
+
+/** Jobs that one line of the log names. */
+const MOST_NAMED = 100
 
 export class RunningWorker implements Worker {
   readonly name: string
@@ -216,9 +221,14 @@ export class RunningWorker implements Worker {
   }
 
   async #stop(): Promise<StopReport> {
-    const { counts, buffer, close } = this.#options
+    const { counts, buffer, log, close } = this.#options
     const { processed, handedBackTasks, lostTasks } = counts
     await close()
+    const left = buffer.inFlight.values()
+    if (left.length > 0)
+      log.error("tasks could be neither settled nor handed back in time; they will be delivered again", {
+        jobs: left.slice(0, MOST_NAMED).map(({ id }) => id ?? null),
+      })
     return {
       finished: counts.processed - processed,
       handedBack: counts.handedBackTasks - handedBackTasks,

@@ -185,6 +185,10 @@ class Ending implements SettleListener {
     this.#settlement = settlement
   }
 
+  get job(): string | undefined {
+    return this.#inFlight.id
+  }
+
   stored(result: SettleResult): void {
     this.#ender.finish(this.#inFlight, this.#settlement, result)
   }

@@ -18,6 +18,8 @@ export type SettleResult = AttemptEnd | "superseded" | "lost"
 
 /** Is told what becomes of a settlement: one of its methods is called, once. */
 export interface SettleListener {
+  /** Id of the job, for the log. */
+  readonly job?: string | undefined
   stored(result: SettleResult): void
   failed(cause: unknown): void
 }
@@ -62,6 +64,7 @@ export class SettlementWriter {
     answer: EndAnswer,
     signal: AbortSignal,
     refused?: (error: JobError) => AttemptEnd,
+    job = settlement.record?.id,
   ): Promise<SettleResult> {
     let settled = answer
     let current = settlement
@@ -100,8 +103,10 @@ export class SettlementWriter {
         }
       }
       if (error.reason !== "unavailable" || signal.aborted) {
-        this.#log.error("an outcome could not be stored; the task will be delivered again", {
-          job: current.record?.id,
+        const what =
+          current.then.kind === "release" ? "a task could not be handed back" : "an outcome could not be stored"
+        this.#log.error(`${what}; the task will be delivered again`, {
+          job,
           cause: error.message,
         })
         return "lost"
@@ -154,7 +159,7 @@ class FirstTry implements Batched<AttemptEnd, EndAnswer> {
   }
 
   #retry(answer: EndAnswer): void {
-    this.#writer.retry(this.item, answer, this.#signal, this.#refused).then(
+    this.#writer.retry(this.item, answer, this.#signal, this.#refused, this.#listener.job).then(
       (result) => this.#listener.stored(result),
       (cause: unknown) => this.#listener.failed(cause),
     )
