@@ -12,17 +12,10 @@ const celeryTask = (id: string, headers: object, args: ReadonlyArray<unknown>): 
   body: new TextEncoder().encode(JSON.stringify([args, {}, null])),
 })
 
-/**
- * Puts tasks under the ids of jobs in several states, and expects that the jobs stay as they are. `put` hands a message to the
- * broker, for the queue `till`.
- */
-export const expectKeptApart = async (
-  options: ServeOptions,
-  put: (message: Message) => Promise<void>,
-): Promise<void> => {
-  const evil: Array<string> = []
+/** Serves the jobs, and notes in `evil` each id under which a task of another program has run. */
+export const makeTill = (evil: Array<string>) => {
   let flaky = 0
-  const till = actor("till", {
+  return actor("till", {
     queue: "till",
     methods: {
       pay: (input: unknown) => ({ paid: input }),
@@ -42,7 +35,18 @@ export const expectKeptApart = async (
       },
     },
   })
-  const { client } = await start([till], { concurrency: 20, ...options })
+}
+
+/**
+ * Puts tasks under the ids of jobs in several states, and expects that the jobs stay as they are. `put` hands a message to the
+ * broker, for the queue `till`.
+ */
+export const expectKeptApart = async (
+  options: ServeOptions,
+  put: (message: Message) => Promise<void>,
+): Promise<void> => {
+  const evil: Array<string> = []
+  const { client } = await start([makeTill(evil)], { concurrency: 20, ...options })
   const submit = async (task: string, more: object, state: string) => {
     const job = await client.submit(task, { input: { n: 1 }, ...more })
     await eventually(async () => (await job.find()).state === state, { message: `${task} is ${state}` })

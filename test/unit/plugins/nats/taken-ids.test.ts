@@ -1,8 +1,9 @@
 /** Tasks that another program publishes under the id of a job that is there, in each state of that job. */
-import { actor, type Client, connect, type JobHandle } from "callboard"
+import { type Client, connect, type JobHandle } from "callboard"
 import { connect as connectNats, headers, type NatsConnection } from "nats"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
+import { makeTill } from "../../../support/foreign-tasks.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { start } from "../../../support/services.ts"
@@ -12,28 +13,13 @@ let server: NatsServer
 let client: Client
 let nats: NatsConnection
 const stops: Array<() => Promise<void>> = []
-const evil: Array<unknown> = []
-
-const till = actor("till", {
-  queue: "till",
-  methods: {
-    pay: (input: unknown) => ({ paid: input }),
-    fail: () => {
-      throw new Error("no change")
-    },
-    evil: (_: unknown, { id }) => void evil.push(id),
-    slow: async (_: unknown, { signal }) => {
-      await new Promise((resolve) => signal.addEventListener("abort", resolve))
-      throw signal.reason
-    },
-  },
-})
+const evil: Array<string> = []
 
 beforeAll(async () => {
   server = await startNats()
   client = await connect(server.url)
   nats = await connectNats({ servers: server.url })
-  await start([till], { transport: `${server.url}?lease=2`, concurrency: 50 }, (stop) => stops.push(stop))
+  await start([makeTill(evil)], { transport: `${server.url}?lease=2`, concurrency: 50 }, (stop) => stops.push(stop))
 })
 
 afterAll(async () => {
