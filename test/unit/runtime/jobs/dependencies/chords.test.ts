@@ -8,6 +8,8 @@ import { countMembers, openChord, settleChord } from "../../../../../runtime/job
 import type { SubmissionFields } from "../../../../../runtime/jobs/submission/submission.ts"
 import { decodePart, encodePart, withOutcomes } from "../../../../../runtime/protocol/chord.ts"
 import { step } from "../../../../../runtime/protocol/record.ts"
+import { TransportError } from "../../../../../runtime/transport/mod.ts"
+import { Faults, faultyPlugin } from "../../../../support/faults.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { start } from "../../../../support/services.ts"
 
@@ -318,4 +320,36 @@ test.each<readonly [string, SubmissionFields, string]>([
   // Mended, it is accepted under the same id.
   const mended = [first, { task: "sum.one", id: "free", input: { n: 1 }, after: "taken" }]
   expect(await client.submit("sum.list", { id: "c", chord: mended })).toMatchObject({ id: "c" })
+})
+
+test("a submitter that dies at any of its calls leaves no body that waits for longer than an hour", async () => {
+  const one = { task: "sum.one", input: { n: 1 } }
+  const chord = [
+    ...Array.from({ length: 101 }, () => one),
+    { task: "sum.list", chord: [one, { ...one, callbacks: [one] }] },
+    { ...one, chain: [{ task: "sum.list", chord: [one] }] },
+  ]
+  const states = new Set<string>()
+  for (let calls = 0; !states.has("succeeded"); calls++) {
+    const name = generateId()
+    const faults = new Faults()
+    let left = calls
+    faults.before = (call) => {
+      if (/^(jobs\.(publish|decide)|store\.write)/.test(call) && left-- <= 0)
+        throw new TransportError("closed", "the submitter has died")
+    }
+    await using dying = await connect(`faulty://${name}`, { transports: { faulty: faultyPlugin(faults) } })
+    await dying.submit("sum.list", { id: "outer", chord }).catch(() => undefined)
+    await using client = await connect(`memory://${name}`)
+    await (await start([sum], { transport: `memory://${name}`, burst: true })).stopped
+    // Twice: the bodies of inner chords, which are members of the outer one, fail in the first round.
+    for (const later of [2 * HOUR, 2 * HOUR]) {
+      const looking = new ChordSweep(client.connection)
+      for (let isDone = false; !isDone; ) isDone = await looking.look(Date.now() + later)
+    }
+    expect((await client.jobs({ states: ["deferred"] })).jobs).toEqual([])
+    const outer = await client.connection.jobs.find("outer")
+    states.add(outer?.record.state ?? "not stored")
+  }
+  expect(states).toEqual(new Set(["not stored", "failed", "succeeded"]))
 })
