@@ -307,7 +307,7 @@ export const ConfigSchema = Schema.Struct({
   languages: Schema.optionalKey(
     Schema.Record(Schema.String, Text).annotate(
       about(
-        "Queue of the workers of another language, by the `lang` header: `py=celery`. Tasks that are served here run here",
+        "Queue of the workers of another language, by the `lang` header: `py=celery`. Tasks that are served here run here; what is forwarded on `nats:` Callboard alone can take",
         {
           default: "none",
           read: "pairs",
