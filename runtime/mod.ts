@@ -30,8 +30,8 @@ export {
   connectCelery,
 } from "./celery/client.ts"
 export * from "./client/shared.ts"
-export type { Scope, TokenScope } from "./config/groups.ts"
 export type { Config } from "./config/schema.ts"
+export type { Scope, TokenScope } from "./config/scopes.ts"
 export type { Token } from "./http/access.ts"
 export { type HttpAppOptions, http } from "./http/app.ts"
 export type { HttpOptions } from "./http/server.ts"

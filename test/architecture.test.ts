@@ -19,6 +19,19 @@ import {
 /** Packages that every folder of the runtime may import. Hono and commander are not among them: each belongs to one folder. */
 const foundations = ["effect", "effect/**", "node:**", "@standard-schema/spec", "@msgpack/msgpack", "yaml"]
 
+/** What describes the answers of the HTTP interface. */
+const shown = [
+  "runtime/cluster/directory.ts",
+  "runtime/config/scopes.ts",
+  "runtime/jobs/lists.ts",
+  "runtime/jobs/responses.ts",
+  "runtime/jobs/why/cause.ts",
+  "runtime/options/fields.ts",
+  "runtime/schedules/view.ts",
+  "runtime/statistics/schema.ts",
+  "runtime/steps/listing.ts",
+]
+
 /** The client library of each plugin; a plugin that is not here has none. */
 const clients: Readonly<Record<string, readonly string[]>> = {
   amqp: ["amqplib"],
@@ -101,7 +114,9 @@ const table: readonly Direction[] = [
     why: "the page runs in the browser, and shows the data of jobs as text alone",
     files: "runtime/page/**",
     may: ["runtime/page/**", "preact", "preact/**", "@preact/signals"],
+    mayTypes: shown,
     words: [
+      /(?<![.\w$])(?:process|Buffer|global|require|Bun|Deno)\s*[.[(?]/,
       /\b(?:inner|outer)HTML\b/,
       /\bdangerouslySetInnerHTML\b/,
       /\binsertAdjacentHTML\b/,
@@ -298,7 +313,12 @@ describe("the checker finds", () => {
     ["runtime/client/client.ts", `const x = 1\nimport "hono"`, "imports hono"],
     ["runtime/http/app.ts", `import { streamSSE } from "hono/streaming"`, undefined],
     ["runtime/page/app.tsx", `import { render } from "preact"\nconst a = <p title="it's">x</p>`, undefined],
-    ["runtime/page/app.tsx", `import type { Job } from "../jobs/responses.ts"`, "imports runtime/jobs/responses.ts"],
+    ["runtime/page/app.tsx", `import type { Job } from "../jobs/responses.ts"`, undefined],
+    ["runtime/page/app.tsx", `import { Job } from "../jobs/responses.ts"`, "imports runtime/jobs/responses.ts"],
+    ["runtime/page/app.tsx", `import { type Job } from "../jobs/responses.ts"`, "imports runtime/jobs/responses.ts"],
+    ["runtime/page/app.tsx", `import type { Client } from "../client/client.ts"`, "imports runtime/client/client.ts"],
+    ["runtime/page/app.tsx", `const isTest = process.env["TEST"]`, "says process."],
+    ["runtime/page/app.tsx", `const isTest = attempt.process.id`, undefined],
     [
       "runtime/page/app.tsx",
       `const a = <p dangerouslySetInnerHTML={{ __html: text }} />`,

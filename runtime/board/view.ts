@@ -1,5 +1,6 @@
 /** A board job as it is shown, in JSON: over HTTP, on the command line and in code. */
 import * as Schema from "effect/Schema"
+import { next } from "../options/fields.ts"
 import {
   BOARD_PRIORITIES,
   BOARD_STATES,
@@ -48,9 +49,6 @@ export const BoardJobView = Schema.Struct({
 }).annotate({ identifier: "BoardJob" })
 export type BoardJobView = typeof BoardJobView.Type
 
-const next = Schema.optionalKey(
-  Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }),
-)
 const Unreadable = Schema.Array(Schema.String).annotate({
   description: "Entries that cannot be read, and were skipped",
 })

@@ -50,6 +50,21 @@ export type ActorDescription = typeof ActorDescription.Type
 /** Most running jobs that a worker lists in its entry. */
 export const MOST_RUNNING = 100
 
+const RunningJob = Schema.Struct({
+  id: Schema.String,
+  name: Schema.String,
+  queue: Schema.String,
+  attempt: Schema.Int,
+  startedAt: Schema.String,
+  /** When its time limit ends it; absent where it has none, or its handler has not begun. */
+  deadline: Schema.optionalKey(Schema.String),
+  /** Its durable step that runs, or is undone. */
+  step: Schema.optionalKey(Schema.String),
+  /** How far its handler says that it has come, 0 to 1. */
+  progress: Schema.optionalKey(Schema.Finite),
+})
+export type RunningJob = typeof RunningJob.Type
+
 /** A worker as the directory describes it. Renewed with every heartbeat. Times are ISO 8601. */
 export const WorkerDescription = Schema.Struct({
   name: Schema.String,
@@ -73,23 +88,7 @@ export const WorkerDescription = Schema.Struct({
   /** Jobs whose handlers run now, {@link MOST_RUNNING} at most. */
   running: Schema.Array(Schema.String),
   /** More about these jobs. */
-  jobs: Schema.optionalKey(
-    Schema.Array(
-      Schema.Struct({
-        id: Schema.String,
-        name: Schema.String,
-        queue: Schema.String,
-        attempt: Schema.Int,
-        startedAt: Schema.String,
-        /** When its time limit ends it; absent where it has none, or its handler has not begun. */
-        deadline: Schema.optionalKey(Schema.String),
-        /** Its durable step that runs, or is undone. */
-        step: Schema.optionalKey(Schema.String),
-        /** How far its handler says that it has come, 0 to 1. */
-        progress: Schema.optionalKey(Schema.Finite),
-      }),
-    ),
-  ),
+  jobs: Schema.optionalKey(Schema.Array(RunningJob)),
   /** Tasks that the worker holds, those that run included. */
   inFlight: Schema.Int,
   /** Most tasks that it may hold. */
@@ -124,6 +123,25 @@ export const WorkerDescription = Schema.Struct({
   stopAskedAt: Schema.optionalKey(Schema.String),
 })
 export type WorkerDescription = typeof WorkerDescription.Type
+
+/** A worker as it is shown: also one that is gone. */
+const WorkerView = Schema.Struct({
+  ...WorkerDescription.fields,
+  state: Schema.Literals([...WorkerDescription.fields.state.literals, "stopped", "lost"]),
+  lost: Schema.optionalKey(
+    Schema.Struct({
+      lastSeen: Schema.String,
+      goodbye: Schema.Boolean.annotate({ description: "Whether it stopped in order" }),
+    }).annotate({ description: "It is gone, and this is what was last seen of it" }),
+  ),
+}).annotate({ identifier: "Worker" })
+export type WorkerView = typeof WorkerView.Type
+
+export const WorkerList = Schema.Struct({ workers: Schema.Array(WorkerView) }).annotate({ identifier: "WorkerList" })
+
+export const ActorList = Schema.Struct({
+  actors: Schema.Array(ActorDescription.annotate({ identifier: "Actor" })),
+}).annotate({ identifier: "ActorList" })
 
 /** How often a worker renews its entry. It counts as gone after three missed renewals. */
 export const HEARTBEAT_MS = 2_000

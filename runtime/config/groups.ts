@@ -11,6 +11,7 @@ import { duration } from "../options/duration.ts"
 import { whole } from "../options/fields.ts"
 import { RECONNECT_RANGES } from "../options/reconnect.ts"
 import { checkQueueName } from "../protocol/name.ts"
+import { TOKEN_SCOPES } from "./scopes.ts"
 
 /** Description of a setting: the command line, the help and the documentation are made of it. */
 export interface About {
@@ -60,21 +61,6 @@ export const QueueName = Schema.String.check(
 
 /** A boolean default in words. */
 export const yesNo = (value: boolean): string => (value ? "yes" : "no")
-
-/** Scopes of the HTTP interface. */
-export const SCOPES = ["read", "payload", "submit", "operate", "admin"] as const
-
-/**
- * `read`: read everything. `payload`, which `read` includes: see what jobs were given and gave back (input, result, meta, headers).
- * `submit`: submit tasks. `operate`: cancel and retry jobs, pause and resume queues, schedules and workers. `admin`:
- * everything, also delete and purge, and control workers.
- */
-export type Scope = (typeof SCOPES)[number]
-
-/** What a token may be given: scopes, and the word that takes `payload` out of `read`. */
-export const TOKEN_SCOPES = [...SCOPES, "no-payload"] as const
-
-export type TokenScope = (typeof TOKEN_SCOPES)[number]
 
 export const HttpConfig = Schema.Struct({
   port: Schema.optionalKey(

@@ -7,8 +7,9 @@ import * as Schema from "effect/Schema"
 import { issueOf } from "../options/check.ts"
 import { didYouMean } from "../suggest.ts"
 import { ConfigError, type ConfigFile, checkConfig } from "./file.ts"
-import { type About, TOKEN_SCOPES } from "./groups.ts"
+import type { About } from "./groups.ts"
 import type { Config } from "./schema.ts"
+import { TOKEN_SCOPES } from "./scopes.ts"
 import { SETTINGS, type Setting } from "./settings.ts"
 
 /** A setting that was given as a flag: the flag as it was written (`--port`), and its text. */

@@ -5,7 +5,7 @@
  * refused), and it takes no writes from pages of other origins.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
-import { SCOPES, type Scope, TOKEN_SCOPES, type TokenScope } from "../config/groups.ts"
+import { SCOPES, type Scope, TOKEN_SCOPES, type TokenScope } from "../config/scopes.ts"
 import { CallboardError } from "../errors.ts"
 
 export interface Token {

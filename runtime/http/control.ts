@@ -3,6 +3,7 @@ import * as Schema from "effect/Schema"
 import { COMMANDS, isCommand } from "../cluster/remote-command.ts"
 import { parseRevoke, Revocation, RevokeOptions } from "../cluster/revocation.ts"
 import { CallboardError } from "../errors.ts"
+import { WaitingJobs } from "../jobs/lists.ts"
 import { PartlyDone } from "../jobs/responses.ts"
 import { bounded, budgetOf, partly } from "./decisions.ts"
 import { withReadDeadline } from "./limits.ts"
@@ -10,7 +11,6 @@ import { boolean, integer, list, text, type Values } from "./parameter.ts"
 import { bodyOf } from "./request-body.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
-import { WaitingJobs } from "./schema.ts"
 
 const Text = Schema.String
 const Names = Schema.Array(Text).annotate({ description: "Only these workers, by name; all that live otherwise" })

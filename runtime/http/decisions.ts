@@ -2,12 +2,12 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { BulkReport as Report } from "../jobs/commands/decide.ts"
+import type { BulkReport } from "../jobs/lists.ts"
 import { parseDuration } from "../protocol/time.ts"
 import { DECISION_BUDGET_MS, DECISION_RANGE_MS } from "./limits.ts"
 import { text } from "./parameter.ts"
 import { json } from "./response.ts"
 import type { RouteResponse } from "./route.ts"
-import type { BulkReport } from "./schema.ts"
 
 const [LEAST_MS, MOST_MS] = DECISION_RANGE_MS
 

@@ -6,7 +6,8 @@ import { streamSSE } from "hono/streaming"
 import { latest } from "../async/timers.ts"
 import { listenToEvents, type ReceivedEvent, TypePatterns, typeFilter } from "../cluster/events.ts"
 import { CallboardError } from "../errors.ts"
-import { boardEventOf, followJob, type JobEvent } from "../jobs/tracking/following.ts"
+import { BoardEvent, type JobEvent, JobEventSchema, summaryOf } from "../jobs/lists.ts"
+import { boardEventOf, followJob } from "../jobs/tracking/following.ts"
 import { renderJson } from "../protocol/codec/json.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
@@ -15,7 +16,7 @@ import type { Caller } from "./access.ts"
 import { recordOf } from "./job-record.ts"
 import { boolean, list, text } from "./parameter.ts"
 import { type Route, type RouteRequest, route } from "./route.ts"
-import { BoardEvent, JobEventSchema, summaryOf, WorkerEvent } from "./schema.ts"
+import { WorkerEvent } from "./schema.ts"
 
 export interface SseMessage {
   readonly event: string

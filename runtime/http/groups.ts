@@ -1,12 +1,12 @@
 /** Routes about groups: the jobs that were submitted with the same `group`, or as members of one chord. */
 import * as Schema from "effect/Schema"
 import { cancelGroup, findGroup, listGroups, MOST_GROUPS } from "../jobs/groups.ts"
+import { BulkReport, Group, GroupList } from "../jobs/lists.ts"
 import { bounded, budgetOf, partly, reported } from "./decisions.ts"
 import { DEFAULT_PAGE, pageLimit, withReadDeadline } from "./limits.ts"
 import { integer, text } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
-import { BulkReport, Group, GroupList } from "./schema.ts"
 
 const page = {
   limit: integer(pageLimit("Most groups to look at", MOST_GROUPS)),

@@ -7,6 +7,7 @@ import { stillIn } from "../jobs/commands/decide.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
 import { rerunJob, runJobNow } from "../jobs/commands/rerun.ts"
+import { JobTree, QueuePlace } from "../jobs/lists.ts"
 import { Forgotten, Job, JobResult, JobWith, Pending, RunResults, StateSchema } from "../jobs/responses.ts"
 import { treeOf } from "../jobs/tree.ts"
 import { jobView, type RunView, runView } from "../jobs/view.ts"
@@ -31,7 +32,7 @@ import { boolean, integer, list, text } from "./parameter.ts"
 import { bodyOf } from "./request-body.ts"
 import { json, tagged } from "./response.ts"
 import { type Route, route } from "./route.ts"
-import { JobTree, MetaPatch, QueuePlace } from "./schema.ts"
+import { MetaPatch } from "./schema.ts"
 
 export const Wait = Schema.String.annotate({
   description: `Longest wait for the end: seconds, or text such as \`30s\`; ${MAX_WAIT_MS / 1000} s at most`,

@@ -7,8 +7,10 @@ import type { Client } from "../client/client.ts"
 import { Fingerprint, IdEnd, type JobQuery, type NamedJobs, NO_CURSOR } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
+import { BulkPlan, BulkReport, JobCount, JobList, summaryOf } from "../jobs/lists.ts"
 import { Job, StateSchema } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"
+import type { Total } from "../options/fields.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { isTerminal, STATES, type State } from "../protocol/state.ts"
 import { parseDuration, parseTime } from "../protocol/time.ts"
@@ -27,7 +29,6 @@ import {
 import { boolean, integer, list, text, type Values } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type Route, type RouteRequest, route } from "./route.ts"
-import { BulkPlan, BulkReport, JobCount, JobList, summaryOf, type Total } from "./schema.ts"
 
 const Text = (description: string) =>
   Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({ description })

@@ -2,57 +2,17 @@
 import * as Schema from "effect/Schema"
 import type { Client } from "../client/client.ts"
 import { CallboardError } from "../errors.ts"
-import { Count } from "../jobs/responses.ts"
 import { HIDDEN, hidesKey } from "../log/redaction.ts"
+import { LimitKeys, LimitList } from "../statistics/schema.ts"
 import type { Store } from "../transport/store.ts"
 import { decodeState, HOLDER_PREFIX, LIMIT_PREFIX, type LimitState } from "../worker/limits/state.ts"
 import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
 import { integer, text } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
-import { next } from "./schema.ts"
 
 /** Most limits and tenants, and most workers that hold permits, that one request reads. */
 const MOST_KEYS = 1_000
-
-const held = {
-  running: Count.annotate({ description: "Permits that living workers hold" }),
-  held: Count.annotate({ description: "Tasks that wait at workers for a permit, as far as these have asked for one" }),
-  oldest: Schema.optionalKey(
-    Schema.Finite.annotate({ description: "How long a worker has asked that waits longest, in seconds" }),
-  ),
-}
-
-export const LimitList = Schema.Struct({
-  limits: Schema.Array(
-    Schema.Struct({
-      task: Schema.String.annotate({ description: "`actor.method`" }),
-      rate: Schema.optionalKey(Schema.String.annotate({ description: "As `10/m`" })),
-      concurrency: Schema.optionalKey(Count),
-      keyed: Schema.Boolean.annotate({ description: "Whether each value of a key has a limit of its own" }),
-      ...held,
-      keys: Schema.optionalKey(
-        Schema.Struct({ total: Count }).annotate({ description: "Values that were met lately" }),
-      ),
-    }).annotate({ identifier: "Limit" }),
-  ),
-  more: Schema.Boolean.annotate({ description: "Whether there are more values of keys than were looked at" }),
-}).annotate({ identifier: "LimitList" })
-
-export const LimitKeys = Schema.Struct({
-  keys: Schema.Array(
-    Schema.Struct({
-      key: Schema.String.annotate({
-        description: "Long ones are shown as `#` and their hash, those that the method hides as `***`",
-      }),
-      ...held,
-      nextFree: Schema.optionalKey(
-        Schema.String.annotate({ description: "When the rate lets the next start, ISO 8601", format: "date-time" }),
-      ),
-    }).annotate({ identifier: "LimitKey" }),
-  ),
-  next,
-}).annotate({ identifier: "LimitKeys" })
 
 /** Ids of the workers that may hold permits: those of dead ones are free. */
 const holdersOf = async (store: Store): Promise<ReadonlySet<string>> =>

@@ -1,10 +1,12 @@
 /** Routes about the service itself: queues, workers, actors, limits, health and metrics. */
 
 import * as Schema from "effect/Schema"
-import type { WorkerDescription } from "../cluster/directory.ts"
+import { ActorList, type WorkerDescription, WorkerList } from "../cluster/directory.ts"
+import { Me } from "../config/scopes.ts"
 import { CallboardError } from "../errors.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { SeenWorker } from "../statistics/reading.ts"
+import { QueueList } from "../statistics/schema.ts"
 import { TransportError } from "../transport/mod.ts"
 import { VERSION } from "../version.ts"
 import {
@@ -19,7 +21,7 @@ import {
 import { text } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
-import { ActorList, Health, Info, Me, QueueList, Readiness, WorkerList } from "./schema.ts"
+import { Health, Info, Readiness } from "./schema.ts"
 
 /** A worker that is gone, as it was last seen. */
 const goneWorker = (seen: SeenWorker, ran: ReadonlyArray<JobRecord>): (typeof WorkerList.Type)["workers"][number] => {

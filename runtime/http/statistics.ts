@@ -2,10 +2,12 @@
 import { createHash } from "node:crypto"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
+import { summaryOf } from "../jobs/lists.ts"
 import { jobView } from "../jobs/view.ts"
 import { milliseconds } from "../options/duration.ts"
 import { isId } from "../protocol/name.ts"
 import { ERROR_SORTS, ERROR_STATES } from "../statistics/errors.ts"
+import { ErrorDetails, ErrorList, PulseSchema, SeriesSchema, StatsSchema, TaskList } from "../statistics/schema.ts"
 import { SERIES_BY, SERIES_OF } from "../statistics/series.ts"
 import { TASK_SORTS } from "../statistics/tasks.ts"
 import type { Caller } from "./access.ts"
@@ -14,8 +16,6 @@ import { DEFAULT_PAGE, MAX_PAGE, rangeOf, withReadDeadline } from "./limits.ts"
 import { integer, list, text } from "./parameter.ts"
 import { json } from "./response.ts"
 import { type HttpContext, type Route, route } from "./route.ts"
-import { summaryOf } from "./schema.ts"
-import { ErrorDetails, ErrorList, PulseSchema, SeriesSchema, StatsSchema, TaskList } from "./statistics-schema.ts"
 
 const Name = (description: string) =>
   Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({ description })

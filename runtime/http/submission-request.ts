@@ -6,7 +6,7 @@
 
 import { within } from "../async/timers.ts"
 import type { Prepared } from "../client/submitting/submitter.ts"
-import type { Scope } from "../config/groups.ts"
+import type { Scope } from "../config/scopes.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { TransportError } from "../transport/mod.ts"

@@ -13,12 +13,11 @@ import type { Store } from "../transport/store.ts"
 import { cancelAlone } from "./commands/cancel.ts"
 import { type BulkReport, decideAll } from "./commands/decide.ts"
 import { idFrom, keyPart } from "./dependencies/edges.ts"
+import type { Group } from "./lists.ts"
 import { judged } from "./tracking/finding.ts"
 
 /** A group, with the number of its jobs in each state that some of them are in. */
-export interface GroupView {
-  readonly id: string
-  readonly total: number
+export interface GroupView extends Omit<Group, "states"> {
   readonly states: Readonly<Partial<Record<State, number>>>
 }
 

@@ -1,18 +1,10 @@
 /** The result of a submission: a receipt, or why the task is not known to be stored. */
 import { CallboardError } from "../errors.ts"
-import type { State } from "../protocol/state.ts"
-import type { Transport } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
+import type { ReceiptSchema } from "./responses.ts"
 
 /** The task is stored, as durably as `durability` says; with `duplicate` it was stored before. */
-export interface Receipt {
-  readonly id: string
-  /** `queued`, `scheduled` or `deferred`; of a duplicate the state that its job has now. */
-  readonly state: State
-  readonly durability: Transport["capabilities"]["durability"]
-  /** The job was known already: nothing was added. */
-  readonly duplicate?: true
-}
+export type Receipt = Omit<typeof ReceiptSchema.Type, "href">
 
 /** The result of one task among several. */
 export type SubmitResult = Receipt | CallboardError

@@ -5,11 +5,9 @@
 import * as Schema from "effect/Schema"
 import * as Struct from "effect/Struct"
 import { CallboardError, ERROR_CODES } from "../errors.ts"
-import { JobId } from "../options/fields.ts"
+import { Count, JobId, Time } from "../options/fields.ts"
 import { NO_STATE, STATES } from "../protocol/state.ts"
 
-const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
-export const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
 const Seconds = Schema.Finite
 
 export const PartlyDone = Schema.Struct({
@@ -17,6 +15,7 @@ export const PartlyDone = Schema.Struct({
   left: Count.annotate({ description: "How many are left, as it counted them" }),
   more: Schema.optionalKey(Schema.Literal(true).annotate({ description: "There are more than `left`" })),
 }).annotate({ identifier: "PartlyDone", description: "The call ended before all was done: call again" })
+export type PartlyDone = typeof PartlyDone.Type
 
 /** A job whose dependents are not all deleted yet, so that it is there still. */
 export const Forgotten = Schema.Struct({ partial: PartlyDone }).annotate({ identifier: "Forgotten" })
@@ -256,6 +255,10 @@ export const JobWith = Schema.Struct({
   ),
 }).annotate({ identifier: "JobWith", description: "A job, with what was asked for by `with`" })
 export type JobWith = typeof JobWith.Type
+/** A job with its attempts. */
+export type FullJob = Omit<JobWith, "attempts"> & {
+  readonly attempts: Exclude<JobWith["attempts"], number>
+}
 
 /** How the last runs of a job ended. */
 export const RunResults = Schema.Struct({

@@ -6,23 +6,9 @@ import { OWN_HEADER, ownOf } from "../protocol/own-headers.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { State } from "../protocol/state.ts"
 import { edgePrefixOf, parseEdge } from "./dependencies/edges.ts"
+import type { JobTree, TreeNode } from "./lists.ts"
 import { findAll, findRecord, goneError, judged } from "./tracking/finding.ts"
-import { type JobView, jobView } from "./view.ts"
-
-export interface TreeNode extends Pick<JobView, "id" | "name" | "state" | "times" | "parentId" | "group"> {
-  /** `root`; `callback`, `errback` and `chain`: what followed the end of its parent; `child`: any other. */
-  readonly kind: "root" | "child" | "callback" | "errback" | "chain"
-  /** Jobs that it waits for, or waited for. */
-  readonly after?: ReadonlyArray<string>
-}
-
-export interface Tree {
-  readonly root: string
-  /** Oldest first, the root before them. */
-  readonly nodes: ReadonlyArray<TreeNode>
-  /** Whether there are more jobs than these. */
-  readonly more: boolean
-}
+import { jobView } from "./view.ts"
 
 export interface TreeOptions {
   /** Most jobs, 1 to 1,000. */
@@ -33,7 +19,7 @@ export interface TreeOptions {
 }
 
 /** Fails with `not-found` and `gone`. */
-export const treeOf = async (connection: Connection, id: string, options: TreeOptions): Promise<Tree> => {
+export const treeOf = async (connection: Connection, id: string, options: TreeOptions): Promise<JobTree> => {
   const { limit, ...bounds } = options
   const { jobs, store } = connection
   const { record } = await findRecord(connection, id)

@@ -5,7 +5,7 @@
 import { Counter, Gauge, Registry } from "prom-client"
 import { within } from "../async/timers.ts"
 import type { Client } from "../client/client.ts"
-import type { QueueStats } from "../statistics/queue-stats.ts"
+import type { QueueStats } from "../statistics/schema.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
 import type { TaskNames, WorkerObserver } from "../worker/telemetry/observer.ts"

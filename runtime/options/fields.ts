@@ -20,6 +20,21 @@ export const OwnName = Schema.String.check(
   Schema.makeFilter((name: string) => isName(name) || "must have 1 to 255 characters"),
 )
 
+export const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
+export const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
+
+/** Where the next page of a list begins. */
+export const next = Schema.optionalKey(
+  Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }),
+)
+
+/** A number that was counted up to a bound. */
+export const Total = Schema.Struct({
+  value: Count,
+  relation: Schema.Literals(["eq", "gte"]).annotate({ description: "`gte`: there are at least so many" }),
+}).annotate({ identifier: "Total" })
+export type Total = typeof Total.Type
+
 export const Text = (max: number) => Schema.String.check(Schema.isMaxLength(max))
 export const Json = Schema.Record(Schema.String, Schema.Unknown)
 

@@ -1,5 +1,5 @@
 /** Computes how the attempts of a job are drawn, and how wide each part of them is. Pure. */
-import type { Attempt, FullJob } from "./api.ts"
+import type { Attempt, FullJob } from "../jobs/responses.ts"
 
 /** Times are milliseconds since the epoch. The last attempt may still wait or run. */
 export interface DrawnAttempt {

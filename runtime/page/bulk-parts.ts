@@ -1,5 +1,5 @@
 /** Ids of selected jobs in parts that one request can name, and what is planned for all of them. */
-import type { DryRun } from "./api.ts"
+import type { BulkPlan } from "../jobs/lists.ts"
 
 /** Most jobs per call. */
 export const MOST_IDS = 100
@@ -36,7 +36,7 @@ const added = (one: Counts, other: Counts): Counts => {
   return sums
 }
 
-const NOTHING: DryRun = {
+const NOTHING: BulkPlan = {
   matches: { value: 0, relation: "eq" },
   will: 0,
   refused: {},
@@ -48,7 +48,7 @@ const NOTHING: DryRun = {
 }
 
 /** The plans for parts of a selection as one. */
-export const mergedPlans = (plans: ReadonlyArray<DryRun>): DryRun =>
+export const mergedPlans = (plans: ReadonlyArray<BulkPlan>): BulkPlan =>
   plans.reduce(
     (one, other) => ({
       matches: { value: one.matches.value + other.matches.value, relation: "eq" },

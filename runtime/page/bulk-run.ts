@@ -2,7 +2,7 @@
  * One bulk action on many jobs: a wait in which it can be undone, a trial on the first few jobs, then one call per page
  * until no job is left or the reader stops it. It runs in the browser, so it ends when the page is closed.
  */
-import type { PartlyDone } from "./api.ts"
+import type { PartlyDone } from "../jobs/responses.ts"
 import { isNamable, MOST_IDS, partsOf } from "./bulk-parts.ts"
 import { ApiError } from "./client.ts"
 

@@ -1,6 +1,7 @@
 /** The bulk action that the reader is asked about, and the one that runs. There is one at a time. */
 import { signal } from "@preact/signals"
-import type { BulkReport, DryRun, Total } from "./api.ts"
+import type { BulkPlan, BulkReport } from "../jobs/lists.ts"
+import type { Total } from "../options/fields.ts"
 import { isNamable, mergedPlans, partsOf } from "./bulk-parts.ts"
 import { BulkRun, idsStep, type Progress, type Step } from "./bulk-run.ts"
 import { jobPath, type Query } from "./client.ts"
@@ -51,8 +52,8 @@ export const UNDO_MS = 8_000
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
 
 /** What an action would do now. Jobs that no list of ids can name are left out of it. */
-export const planBulk = async ({ action, which }: BulkAction): Promise<DryRun> => {
-  const ask = (query: Query) => send<DryRun>("POST", bulkPath(action), { ...query, dryRun: true })
+export const planBulk = async ({ action, which }: BulkAction): Promise<BulkPlan> => {
+  const ask = (query: Query) => send<BulkPlan>("POST", bulkPath(action), { ...query, dryRun: true })
   if ("filter" in which) return ask(which.filter)
   const parts = partsOf(which.ids.filter(isNamable))
   return mergedPlans(await Promise.all(parts.map((ids) => ask({ ids: ids.join(",") }))))

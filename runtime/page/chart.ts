@@ -1,5 +1,10 @@
 /** Computes the bars of the chart of ended jobs: heights in units of its SVG, widths as fractions. Pure. */
-import type { Series } from "./api.ts"
+import type { Points, Series } from "../statistics/schema.ts"
+
+/** Numbers of jobs over time, by their outcome. */
+export interface Outcomes extends Omit<Series, "series"> {
+  readonly series: ReadonlyArray<{ readonly key: string; readonly points: Points }>
+}
 
 /** The line from which bars of successes rise and bars of failures hang, and the height for each. */
 export const BASE = 118
@@ -30,15 +35,14 @@ export interface Chart {
   readonly total: { readonly ok: number; readonly failed: number; readonly other: number }
 }
 
-const pointsOf = ({ series }: Series, key: string): ReadonlyArray<number | null> =>
-  series.find((each) => each.key === key)?.points ?? []
+const pointsOf = ({ series }: Outcomes, key: string): Points => series.find((each) => each.key === key)?.points ?? []
 
-const sum = (points: ReadonlyArray<number | null>): number => points.reduce<number>((all, each) => all + (each ?? 0), 0)
+const sum = (points: Points): number => points.reduce<number>((all, each) => all + (each ?? 0), 0)
 
 /**
  * The bars of a series by outcome. Failures have a scale of their own, so that 12 among 700,000 successes are visible.
  */
-export const chartOf = (series: Series): Chart => {
+export const chartOf = (series: Outcomes): Chart => {
   const [ok, failed, other] = ["ok", "failed", "other"].map((key) => pointsOf(series, key))
   const length = Math.max(ok?.length ?? 0, failed?.length ?? 0, other?.length ?? 0)
   const at = (points: ReadonlyArray<number | null> | undefined, index: number): number => points?.[index] ?? 0

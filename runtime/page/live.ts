@@ -3,7 +3,8 @@
  * view have changed. It is the only regular request, so it also notices that the service is out of reach.
  */
 import { effect, signal } from "@preact/signals"
-import type { JobSummary, Pulse } from "./api.ts"
+import type { JobSummary } from "../jobs/responses.ts"
+import type { Pulse } from "../statistics/schema.ts"
 import { ApiError, backOff } from "./client.ts"
 import { access, api, askMe, beat, counts, cutCounts, epoch, get, link, me, paused, token } from "./state.ts"
 

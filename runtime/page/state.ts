@@ -3,7 +3,8 @@
  * connection.
  */
 import { computed, effect, signal } from "@preact/signals"
-import type { Counts, Me } from "./api.ts"
+import type { Me } from "../config/scopes.ts"
+import type { Counts } from "../statistics/schema.ts"
 import { type ApiClient, ApiError, apiClient, type Query } from "./client.ts"
 import { base } from "./router.ts"
 
@@ -66,7 +67,7 @@ export const isUndecided = computed(() => asks && access.value === "asking" && t
 export const me = signal<Me | undefined>(undefined)
 
 export const may = (scope: string): boolean => {
-  const scopes = me.value?.scopes ?? []
+  const scopes: ReadonlyArray<string> = me.value?.scopes ?? []
   return scopes.includes(scope) || scopes.includes("admin")
 }
 

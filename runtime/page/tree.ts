@@ -1,5 +1,5 @@
 /** The jobs of a workflow as the lines of a tree. Pure. */
-import type { TreeNode } from "./api.ts"
+import type { TreeNode } from "../jobs/lists.ts"
 
 export interface Line {
   readonly node: TreeNode

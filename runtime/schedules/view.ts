@@ -1,12 +1,21 @@
 /** A schedule as it is shown, over code, HTTP and on the command line. */
 import * as Schema from "effect/Schema"
+import { Count, next, Time } from "../options/fields.ts"
 import { STATES } from "../protocol/state.ts"
 import type { ScheduleEntry } from "./entry.ts"
 import { ScheduleFieldsSchema } from "./fields.ts"
 import { nextDue } from "./timing.ts"
 
-const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
-const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
+/** A job that the schedule has posted. */
+const ScheduleRun = Schema.Struct({
+  id: Schema.String.annotate({ description: "Id of the job" }),
+  due: Time,
+  posted: Time,
+  state: Schema.optionalKey(
+    Schema.Literals(STATES).annotate({ description: "Where one schedule is asked for, and its job is kept" }),
+  ),
+})
+export type ScheduleRun = typeof ScheduleRun.Type
 
 export const ScheduleViewSchema = Schema.Struct({
   name: Schema.String,
@@ -17,16 +26,7 @@ export const ScheduleViewSchema = Schema.Struct({
     Schema.Array(Time).annotate({ description: "The next 5 due times, where one schedule is asked for" }),
   ),
   waiting: Count.annotate({ description: "Due times that wait until the job before has ended" }),
-  runs: Schema.Array(
-    Schema.Struct({
-      id: Schema.String.annotate({ description: "Id of the job" }),
-      due: Time,
-      posted: Time,
-      state: Schema.optionalKey(
-        Schema.Literals(STATES).annotate({ description: "Where one schedule is asked for, and its job is kept" }),
-      ),
-    }),
-  ).annotate({ description: "The last 20, newest first" }),
+  runs: Schema.Array(ScheduleRun).annotate({ description: "The last 20, newest first" }),
   missed: Schema.Struct({
     count: Count,
     latest: Schema.Array(
@@ -48,9 +48,7 @@ export type ScheduleView = typeof ScheduleViewSchema.Type
 /** A page of schedules, as HTTP has it. */
 export const ScheduleList = Schema.Struct({
   schedules: Schema.Array(ScheduleViewSchema),
-  next: Schema.optionalKey(
-    Schema.String.annotate({ description: "The `cursor` of the next page; absent on the last" }),
-  ),
+  next,
 }).annotate({ identifier: "ScheduleList" })
 
 export const PostedJob = Schema.Struct({ id: Schema.String.annotate({ description: "Id of the job" }) }).annotate({

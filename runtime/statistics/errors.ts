@@ -2,6 +2,7 @@
 import { CallboardError } from "../errors.ts"
 import { type FailureEntry, type FailureSlot, type KnownCause, MOST_CAUSES } from "./entries.ts"
 import { MOST_IDS } from "./failures.ts"
+import type { Cause, CauseDetails, Shares } from "./schema.ts"
 import { iso } from "./series.ts"
 import { MINUTE_MS, OTHER, SLOT_MS } from "./tally.ts"
 
@@ -13,49 +14,6 @@ const QUIET_MS = 15 * MINUTE_MS
 const SPARK_POINTS = 30
 const MOST_TASKS = 5
 const MOST_SHARES = 5
-
-export type CauseStatus = "new" | "back" | "ongoing" | "quiet"
-
-/** One cause of failures. Times are ISO 8601. */
-export interface Cause {
-  readonly fingerprint: string
-  /** Name of the error, its message without what differs from job to job, and the reason. */
-  readonly name: string
-  readonly template: string
-  readonly reason: string
-  readonly tasks: ReadonlyArray<string>
-  /** Failed attempts in the range. */
-  readonly count: number
-  /** What became of the jobs after these attempts. */
-  readonly jobs: { readonly failed: number; readonly retrying: number; readonly dead: number }
-  readonly first: string
-  readonly last: string
-  readonly status: CauseStatus
-  readonly frame?: string
-  /** Failed attempts in each thirtieth of the range. */
-  readonly spark: ReadonlyArray<number>
-  /** The newest jobs, 3 at most. */
-  readonly sample: ReadonlyArray<string>
-}
-
-export interface Share {
-  readonly key: string
-  readonly count: number
-}
-
-/** One cause, with where it appears. */
-export interface CauseDetails extends Cause {
-  /** The newest jobs, 100 at most. */
-  readonly ids: ReadonlyArray<string>
-  /** The five largest of each, and the rest. */
-  readonly by: {
-    readonly version: ReadonlyArray<Share>
-    readonly worker: ReadonlyArray<Share>
-    readonly attempt: ReadonlyArray<Share>
-    readonly queue: ReadonlyArray<Share>
-  }
-  readonly traceback?: string
-}
 
 interface Range {
   readonly from: number
@@ -111,7 +69,7 @@ const addAll = (to: Map<string, number>, counts: Readonly<Record<string, number>
   for (const [key, count] of Object.entries(counts)) to.set(key, (to.get(key) ?? 0) + count)
 }
 
-const sharesOf = (counts: ReadonlyMap<string, number>): ReadonlyArray<Share> => {
+const sharesOf = (counts: ReadonlyMap<string, number>): Shares => {
   const sorted = [...counts]
     .filter(([key]) => key !== OTHER)
     .map(([key, count]) => ({ key, count }))
@@ -120,7 +78,7 @@ const sharesOf = (counts: ReadonlyMap<string, number>): ReadonlyArray<Share> => 
   return [...sorted.slice(0, MOST_SHARES), ...(rest > 0 ? [{ key: OTHER, count: rest }] : [])]
 }
 
-const statusOf = (last: number, first: number, back: number | undefined, { from, now }: Range): CauseStatus => {
+const statusOf = (last: number, first: number, back: number | undefined, { from, now }: Range): Cause["status"] => {
   if (now - last > QUIET_MS) return "quiet"
   if (first >= from) return "new"
   return back !== undefined && back >= from ? "back" : "ongoing"

@@ -4,34 +4,7 @@
  */
 import type { WorkerDescription } from "../cluster/directory.ts"
 import { type Bin, type DepthSample, sampleOf } from "./entries.ts"
-import type { QueueDetails } from "./queues.ts"
-
-export const FINDING_CODES = [
-  "no-worker",
-  "worker-lost",
-  "worker-blocked",
-  "paused-long",
-  "falling-behind",
-  "dead-new",
-  "overdue",
-  "failing",
-] as const
-
-/** Something that is wrong. */
-export interface Finding {
-  readonly code: (typeof FINDING_CODES)[number]
-  readonly severity: "bad" | "warn"
-  /** A sentence for people, and more about it. */
-  readonly title: string
-  readonly detail: string
-  /** Since when, as ISO 8601. */
-  readonly since: string
-  readonly evidence: Readonly<Record<string, string | number>>
-  /** Where the page shows more. */
-  readonly href: string
-  /** A request that helps. */
-  readonly action?: { readonly label: string; readonly method: "POST"; readonly href: string }
-}
+import type { Finding, QueueDetails } from "./schema.ts"
 
 /** The facts from which the rules find what is wrong. Times are milliseconds since the epoch. */
 export interface Facts {

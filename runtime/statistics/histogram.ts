@@ -2,6 +2,7 @@
  * Histograms of durations: 8 steps for each doubling, so that a percentile is at most 5 % off. They are added to each other
  * bucket by bucket, whichever worker and minute they come from.
  */
+import type { Percentiles } from "./schema.ts"
 
 const STEPS = 8
 /** The first bucket holds what takes less than this, in milliseconds. */
@@ -52,13 +53,6 @@ export const addHistogram = (to: SparseHistogram, text: string): void => {
 
 export const addSparse = (to: SparseHistogram, from: SparseHistogram): void => {
   for (const [bucket, count] of from) to.set(bucket, (to.get(bucket) ?? 0) + count)
-}
-
-/** Percentiles in seconds. */
-export interface Percentiles {
-  readonly p50: number
-  readonly p95: number
-  readonly p99: number
 }
 
 /** `undefined` where nothing was measured. */

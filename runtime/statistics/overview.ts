@@ -10,11 +10,12 @@ import type { State } from "../protocol/state.ts"
 import { postedAt, SCHEDULES } from "../schedules/entry.ts"
 import type { RecordPage } from "../transport/lift/transport.ts"
 import type { Bin } from "./entries.ts"
-import { BEHIND_MS, type Facts, type Finding, findingsOf, verdictOf } from "./findings.ts"
+import { BEHIND_MS, type Facts, findingsOf, verdictOf } from "./findings.ts"
 import { percentilesOf } from "./histogram.ts"
 import { queueStats } from "./queue-stats.ts"
-import { type QueueDetails, queueDetails, RATE_MINUTES } from "./queues.ts"
+import { queueDetails, RATE_MINUTES } from "./queues.ts"
 import { type SeenWorker, type Slot, SlotReader } from "./reading.ts"
+import type { QueueDetails, Stats } from "./schema.ts"
 import { binsOf, type Grid, iso, wholeOf } from "./series.ts"
 import { MINUTE_MS } from "./tally.ts"
 
@@ -53,30 +54,6 @@ export interface CountedStates {
   readonly more: ReadonlyArray<string>
   /** When the oldest of them was counted, in milliseconds since the epoch. */
   readonly asOf: number
-}
-
-export interface Stats {
-  readonly at: string
-  readonly counts: Counts
-  readonly more: ReadonlyArray<string>
-  readonly asOf: string
-  /** Jobs that ended in the range. */
-  readonly ended: {
-    readonly succeeded: number
-    readonly failed: number
-    readonly cancelled: number
-    readonly expired: number
-  }
-  /** Over the last five minutes. Absent where no worker has reported any. */
-  readonly perMinute?: { readonly in: number; readonly started: number; readonly ended: number }
-  /** How long jobs waited that started in the range, in seconds. Absent where none did. */
-  readonly wait?: { readonly p50: number; readonly p95: number; readonly p99: number }
-  readonly handlers: { readonly busy: number; readonly all: number }
-  readonly workers: { readonly alive: number; readonly lost: number }
-  /** The findings in one sentence. */
-  readonly verdict: string
-  readonly findings: ReadonlyArray<Finding>
-  readonly partial?: true
 }
 
 interface Answer<A> {

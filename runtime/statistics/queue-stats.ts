@@ -1,24 +1,6 @@
 /** One queue in numbers: the same names in code, over HTTP and on the command line. */
 import type { QueueDepth } from "../transport/optional.ts"
-
-export interface QueueStats {
-  readonly name: string
-  /** Whether the queue is paused: it takes tasks and gives none out. */
-  readonly paused: boolean
-  /** Tasks that are due and wait. */
-  readonly depth: number
-  /** Tasks that are not due yet. */
-  readonly scheduled: number
-  /** Tasks that workers have taken and not settled. */
-  readonly inFlight: number
-  /**
-   * When the oldest waiting task was submitted: ISO 8601, in UTC. Absent where none waits, or the transport cannot
-   * tell.
-   */
-  readonly oldest?: string
-  /** How long the oldest waiting task has waited, in seconds. Absent like `oldest`. */
-  readonly oldestAge?: number
-}
+import type { QueueStats } from "./schema.ts"
 
 const isEmpty = ({ ready, scheduled, held }: QueueDepth): boolean => ready + scheduled + held === 0
 

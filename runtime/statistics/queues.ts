@@ -1,23 +1,8 @@
 /** How a queue does: the workers that serve it, how much comes and goes. Pure: counts and clock come from outside. */
 import type { WorkerDescription } from "../cluster/directory.ts"
 import { type Bin, type DepthSample, sampleOf } from "./entries.ts"
-import type { QueueStats } from "./queue-stats.ts"
+import type { QueueDetails, QueueStats } from "./schema.ts"
 import { MINUTE_MS } from "./tally.ts"
-
-export interface QueueDetails extends QueueStats {
-  /** Since when it is paused, as ISO 8601, and the name of the token that paused it, where it had one. */
-  readonly pausedSince?: string
-  readonly pausedBy?: string
-  /** Tasks that came and went per minute, over the last five minutes. Absent where no worker has reported any. */
-  readonly perMinute?: { readonly in: number; readonly out: number }
-  /** How the depth of the queue changes. Absent where that is not known yet. */
-  readonly trend?: "empty" | "steady" | "growing" | "draining"
-  /** When the queue will be empty at the present rates: ISO 8601. */
-  readonly emptyAt?: string
-  /** Handlers and workers that take from it. */
-  readonly handlers: number
-  readonly workers: number
-}
 
 /** What is known of the queues besides what waits in them now. */
 export interface QueueFacts {

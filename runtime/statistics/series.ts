@@ -1,8 +1,9 @@
 /** Series over time, from what workers have kept. Pure: slots and clock come from outside. */
 import { refuseInput } from "../options/refuse.ts"
 import { Bin, type DepthSample } from "./entries.ts"
-import { addSparse, type Percentiles, percentilesOf, type SparseHistogram } from "./histogram.ts"
+import { addSparse, percentilesOf, type SparseHistogram } from "./histogram.ts"
 import type { ReadSlots, SeenWorker, Slot } from "./reading.ts"
+import type { Mark, PercentilePoints, Percentiles, Points, Series } from "./schema.ts"
 import { MINUTE_MS, OTHER, SLOT_MS } from "./tally.ts"
 
 export const SERIES_OF = ["ended", "submitted", "started", "wait", "run", "waiting"] as const
@@ -20,31 +21,6 @@ export interface SeriesQuery {
   readonly to?: number | undefined
   /** Milliseconds of a point. Absent: as few as there may be points. */
   readonly step?: number | undefined
-}
-
-/** A series of numbers, or of percentiles in seconds. `null`: nothing is known of that time. */
-export type Points = ReadonlyArray<number | null>
-export interface PercentilePoints {
-  readonly p50: Points
-  readonly p95: Points
-  readonly p99: Points
-}
-
-/** What happened at a moment: a version was first seen, or a worker was last seen that did not stop in order. */
-export interface Mark {
-  readonly at: string
-  readonly kind: "version" | "lost"
-  readonly text: string
-}
-
-export interface Series {
-  readonly from: string
-  readonly to: string
-  /** Seconds of a point. */
-  readonly step: number
-  readonly series: ReadonlyArray<{ readonly key: string; readonly points: Points | PercentilePoints }>
-  readonly marks: ReadonlyArray<Mark>
-  readonly partial?: true
 }
 
 const MOST_POINTS = 120

@@ -4,29 +4,13 @@ import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import type { RecentAttempts } from "../jobs/commands/plan.ts"
 import type { JobRecord } from "../protocol/record.ts"
-import { type Cause, type CauseDetails, causesOf, detailsOf, type ErrorsQuery } from "./errors.ts"
-import { type CountedStates, goneWorkers, Overview, type Stats } from "./overview.ts"
-import type { QueueDetails } from "./queues.ts"
+import { causesOf, detailsOf, type ErrorsQuery } from "./errors.ts"
+import { type CountedStates, goneWorkers, Overview } from "./overview.ts"
 import { type SeenWorker, type Slot, SlotReader } from "./reading.ts"
-import { type Grid, gridOf, marksOf, type Series, type SeriesQuery, seriesOf } from "./series.ts"
+import type { CauseDetails, ErrorList, QueueDetails, Series, Stats, TaskList } from "./schema.ts"
+import { type Grid, gridOf, marksOf, type SeriesQuery, seriesOf } from "./series.ts"
 import { SLOT_MS } from "./tally.ts"
-import { RECENT_MS, recentOf, type TaskStats, type TasksQuery, tasksOf } from "./tasks.ts"
-
-/** A page of tasks. */
-export interface Tasks {
-  readonly tasks: ReadonlyArray<TaskStats>
-  readonly next?: string
-  /** Not all could be read in time: ask again. */
-  readonly partial?: true
-}
-
-/** A page of causes. */
-export interface Causes {
-  readonly errors: ReadonlyArray<Cause>
-  readonly next?: string
-  /** Not all could be read in time: ask again. */
-  readonly partial?: true
-}
+import { RECENT_MS, recentOf, type TasksQuery, tasksOf } from "./tasks.ts"
 
 export class StatisticsReader {
   readonly #connection: Connection
@@ -78,7 +62,7 @@ export class StatisticsReader {
   }
 
   /** The tasks of a range. Fails with `CallboardError` `invalid-input`, and with `TransportError`. */
-  async tasks(query: TasksQuery): Promise<Tasks> {
+  async tasks(query: TasksQuery): Promise<TaskList> {
     const now = await this.#connection.store.now()
     const { slots, partial } = await this.#reader.read(now - 2 * query.range, now, now)
     return { ...tasksOf(slots, query, now), ...(partial ? { partial: true } : {}) }
@@ -113,10 +97,10 @@ export class StatisticsReader {
   }
 
   /**
-   * Causes of failures, those that appeared last first. Fails with `CallboardError` `invalid-input`, naming the field, and with
+   * ErrorList of failures, those that appeared last first. Fails with `CallboardError` `invalid-input`, naming the field, and with
    * `TransportError`.
    */
-  async errors(query: ErrorsQuery): Promise<Causes> {
+  async errors(query: ErrorsQuery): Promise<ErrorList> {
     const now = await this.#connection.store.now()
     const { slots, known, partial } = await this.#reader.failures(now - query.range, now)
     return { ...causesOf(slots, known, query, now), ...(partial ? { partial: true } : {}) }

@@ -6,12 +6,12 @@ import type { WorkerDescription } from "../cluster/directory.ts"
 import type { Connection } from "../connection/connection.ts"
 import type { RecentAttempts } from "../jobs/commands/plan.ts"
 import type { JobRecord } from "../protocol/record.ts"
-import type { CauseDetails, ErrorsQuery } from "./errors.ts"
-import type { CountedStates, Stats } from "./overview.ts"
-import type { QueueDetails } from "./queues.ts"
+import type { ErrorsQuery } from "./errors.ts"
+import type { CountedStates } from "./overview.ts"
 import type { SeenWorker } from "./reading.ts"
-import type { Series, SeriesQuery } from "./series.ts"
-import type { Causes, StatisticsReader, Tasks } from "./statistics-reader.ts"
+import type { CauseDetails, ErrorList, QueueDetails, Series, Stats, TaskList } from "./schema.ts"
+import type { SeriesQuery } from "./series.ts"
+import type { StatisticsReader } from "./statistics-reader.ts"
 import type { TasksQuery } from "./tasks.ts"
 
 export class Statistics {
@@ -67,7 +67,7 @@ export class Statistics {
   }
 
   /** The tasks of a range. Fails with `CallboardError` `invalid-input`, and with `TransportError`. */
-  async tasks(query: TasksQuery): Promise<Tasks> {
+  async tasks(query: TasksQuery): Promise<TaskList> {
     return (await this.#board()).tasks(query)
   }
 
@@ -84,8 +84,8 @@ export class Statistics {
     return (await this.#board()).series(query)
   }
 
-  /** Causes of failures, those that appeared last first. Fails like {@link series}. */
-  async errors(query: ErrorsQuery): Promise<Causes> {
+  /** ErrorList of failures, those that appeared last first. Fails like {@link series}. */
+  async errors(query: ErrorsQuery): Promise<ErrorList> {
     return (await this.#board()).errors(query)
   }
 

@@ -2,36 +2,14 @@
 import { CallboardError } from "../errors.ts"
 import type { RecentAttempts } from "../jobs/commands/plan.ts"
 import { Bin, type FailureSlot, RETENTION_MS, type SlotCell } from "./entries.ts"
-import { type Percentiles, percentilesOf, sumOf } from "./histogram.ts"
+import { percentilesOf, sumOf } from "./histogram.ts"
 import type { Slot } from "./reading.ts"
+import type { TaskNumbers, TaskStats } from "./schema.ts"
 import { binsOf, wholeOf } from "./series.ts"
 import { MINUTE_MS } from "./tally.ts"
 
 export const TASK_SORTS = ["failed", "rate", "wait", "run"] as const
 const SPARK_POINTS = 30
-
-/** Durations are seconds. */
-export interface TaskNumbers {
-  /** Attempts that ended, a minute. */
-  readonly perMinute: number
-  /** Attempts that failed, those that are tried again included, and their part of all. */
-  readonly failed: number
-  readonly failRate: number
-  readonly wait?: Percentiles
-  readonly run?: Percentiles
-}
-
-export interface TaskStats extends TaskNumbers {
-  readonly task: string
-  /** The queue from which most of the task's attempts came. */
-  readonly queue: string
-  /** The part of the time that handlers ran which this task took, 0 to 1. */
-  readonly share: number
-  /** The range before; absent where nothing of it is known, or not all of it is kept. */
-  readonly before?: TaskNumbers
-  /** Attempts that ended in each thirtieth of the range. */
-  readonly spark: ReadonlyArray<number>
-}
 
 export interface TasksQuery {
   /** Milliseconds. */

@@ -3,7 +3,8 @@
  * waits for others below the first of these.
  */
 import type { Connection } from "../../connection/connection.ts"
-import { type TreeNode, treeOf } from "../../jobs/tree.ts"
+import type { TreeNode } from "../../jobs/lists.ts"
+import { treeOf } from "../../jobs/tree.ts"
 import { listText, oneLine, stateText } from "../format.ts"
 import type { Output } from "../output.ts"
 

@@ -4,7 +4,7 @@
  */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
-import type { JobEvent } from "../../jobs/tracking/following.ts"
+import type { JobEvent } from "../../jobs/lists.ts"
 import type { QueuePlace } from "../../jobs/tracking/waiting.ts"
 import type { JobView, RunView, TransitionView } from "../../jobs/view.ts"
 import type { StepPage } from "../../steps/listing.ts"

@@ -5,7 +5,7 @@
 import type { Command } from "commander"
 import { milliseconds } from "../../options/duration.ts"
 import { ERROR_SORTS, ERROR_STATES } from "../../statistics/errors.ts"
-import type { Stats } from "../../statistics/overview.ts"
+import type { Stats } from "../../statistics/schema.ts"
 import { wrongUsage } from "../failure.ts"
 import { countText, oneLine, percent, spanText, timeText } from "../format.ts"
 import { runs } from "../invocation.ts"

@@ -4,7 +4,7 @@
  */
 import * as Result from "effect/Result"
 import { type ActorDescription, DEFAULT_QUEUE, type Directory } from "../../cluster/directory.ts"
-import type { Scope } from "../../config/groups.ts"
+import type { Scope } from "../../config/scopes.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { publishFailed } from "../../jobs/receipt.ts"
 import type { Placement } from "../../jobs/submission/chord.ts"

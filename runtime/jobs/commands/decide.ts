@@ -4,16 +4,17 @@
  */
 import { beforeTry, MOST_TRIES } from "../../async/conflicts.ts"
 import type { Connection } from "../../connection/connection.ts"
-import { CallboardError, type ErrorCode } from "../../errors.ts"
+import { CallboardError } from "../../errors.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
 import { UnreadableRecord } from "../../transport/errors.ts"
 import type { Decision, Found, RecordQuery } from "../../transport/lift/transport.ts"
 import { removeEdges } from "../dependencies/edges.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
+import type * as Lists from "../lists.ts"
+import type { PartlyDone } from "../responses.ts"
 import { findRecord } from "../tracking/finding.ts"
 import { noteUntold } from "../tracking/untold.ts"
-import type { PartlyDone } from "./partial.ts"
 
 /** Jobs that are named one by one. */
 export interface NamedJobs extends Pick<RecordQuery, "dead" | "until"> {
@@ -48,17 +49,7 @@ export const removeOwnEdges = async ({ store }: Connection, { id, after }: JobRe
   await removeEdges(store, edges).catch(() => undefined)
 }
 
-export interface BulkReport {
-  readonly changed: number
-  /** Ids of those that were changed. */
-  readonly ids: ReadonlyArray<string>
-  /** Jobs that could not be changed, for instance because they ended in between. */
-  readonly refused: ReadonlyArray<{ readonly id: string; readonly code: ErrorCode; readonly detail: string }>
-  /** Where the next page begins; absent on the last. */
-  readonly next?: string
-  /** There is a next page: how many jobs were changed, and how many match still. */
-  readonly partial?: PartlyDone
-}
+export type BulkReport = Omit<Lists.BulkReport, "more">
 
 /** Decisions that run at the same time. */
 const AT_A_TIME = 32

@@ -10,10 +10,11 @@ import { UnreadableRecord } from "../../transport/errors.ts"
 import { COUNTED, type Decision } from "../../transport/lift/transport.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { waitingFor } from "../dependencies/release.ts"
+import type { PartlyDone } from "../responses.ts"
 import { goneError } from "../tracking/finding.ts"
 import { forgetHistory, lapseHistory } from "../tracking/history.ts"
 import { decide, removeOwnEdges } from "./decide.ts"
-import { type Bounds, boundOf, type PartlyDone } from "./partial.ts"
+import { type Bounds, boundOf } from "./partial.ts"
 
 type Change = Omit<Decision, "id" | "expect">
 

@@ -3,16 +3,6 @@ import * as Schema from "effect/Schema"
 import { AnySignal } from "../../options/check.ts"
 import { type DurationInput, duration, milliseconds } from "../../options/duration.ts"
 
-/** How far a command came that ended before it was done. To call it again goes on. */
-export interface PartlyDone {
-  /** How many jobs this call has decided about. */
-  readonly done: number
-  /** How many it found left: jobs come and go meanwhile. */
-  readonly left: number
-  /** There are more than `left`, which was counted up to a bound. */
-  readonly more?: true
-}
-
 /** When a command about many jobs ends that is not done. Without both it goes on until it is done. */
 export interface Bounds {
   /** How long it goes on: seconds, or text such as `"10s"`. Each call gets somewhere, however short this is. */

@@ -8,24 +8,11 @@ import { parseRate } from "../../options/limit.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import { type JobRecord, ranFor } from "../../protocol/record.ts"
 import type { RecordQuery } from "../../transport/lift/transport.ts"
+import type * as Lists from "../lists.ts"
 import { findRecord } from "../tracking/finding.ts"
 import { isUnchanged, type NamedJobs } from "./decide.ts"
 
-export interface BulkPlan {
-  /** How many jobs match; `gte` where so many were read, and there are more. */
-  readonly matches: { readonly value: number; readonly relation: "eq" | "gte" }
-  /** How many of them will be changed. */
-  readonly will: number
-  /** How many cannot be changed, by the code of the error. */
-  readonly refused: Readonly<Partial<Record<ErrorCode, number>>>
-  /** How many have come into another state since `until`, and are left alone. */
-  readonly changed: number
-  /** How many of those that will be changed there are of each task and queue, the most of them first. */
-  readonly by: { readonly task: Readonly<Record<string, number>>; readonly queue: Readonly<Record<string, number>> }
-  readonly warnings: ReadonlyArray<{ readonly code: string; readonly text: string }>
-  /** Ids of the newest. */
-  readonly sample: ReadonlyArray<string>
-}
+export type BulkPlan = Omit<Lists.BulkPlan, "until">
 
 /** Most jobs that are read for a plan, and most on a page of them. */
 export const MOST_PLANNED = 10_000

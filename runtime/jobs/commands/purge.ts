@@ -11,11 +11,12 @@ import { step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { QueueDepth } from "../../transport/mod.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
+import type { PartlyDone } from "../responses.ts"
 import { checkedQueue } from "../tracking/waiting.ts"
 import { announceCancellation, toBeUndone } from "./cancel.ts"
 import { decide } from "./decide.ts"
 import { deleteJob } from "./delete.ts"
-import { BOUNDS, type Bounds, boundOf, type PartlyDone } from "./partial.ts"
+import { BOUNDS, type Bounds, boundOf } from "./partial.ts"
 
 export interface PurgeOptions {
   /** Deletes the records of the jobs as well. Defaults to false. */

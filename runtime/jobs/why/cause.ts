@@ -2,11 +2,11 @@
 import * as Schema from "effect/Schema"
 import type { Deferral } from "../../cluster/deferrals.ts"
 import type { ActorDescription, WorkerDescription } from "../../cluster/directory.ts"
+import { Time } from "../../options/fields.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { STATES, type State } from "../../protocol/state.ts"
 
 const Text = Schema.String
-const Time = Text.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
 const about = (description: string) => Schema.optionalKey(Text.annotate({ description }))
 
 /** Every cause there is. Programs decide by it; more may come. */

@@ -2,7 +2,8 @@
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
 import { useEffect } from "preact/hooks"
-import type { DryRun, JobSummary } from "../api.ts"
+import type { BulkPlan } from "../../jobs/lists.ts"
+import type { JobSummary } from "../../jobs/responses.ts"
 import {
   type Action,
   type BulkAction,
@@ -133,7 +134,7 @@ const Confirmation = ({ decision }: { readonly decision: BulkAction }): JSX.Elem
   )
 }
 
-const Plan = ({ plan, action }: { readonly plan: Loaded<DryRun>; readonly action: Action }): JSX.Element => {
+const Plan = ({ plan, action }: { readonly plan: Loaded<BulkPlan>; readonly action: Action }): JSX.Element => {
   if (plan.data === undefined)
     return plan.error === undefined ? <Skeleton rows={2} /> : <Trouble error={plan.error} reload={plan.reload} />
   const { will, refused, changed, by, warnings, sample, matches } = plan.data

@@ -4,8 +4,7 @@
  */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
-import type { Series } from "../api.ts"
-import { BASE, chartOf, placeOf } from "../chart.ts"
+import { BASE, chartOf, type Outcomes, placeOf } from "../chart.ts"
 import type { Loaded } from "../load.ts"
 import { zone } from "../state.ts"
 import { minuteOf, short, whole } from "../times.ts"
@@ -14,7 +13,7 @@ import { Cell, num, Row, Table } from "./table.tsx"
 
 const pct = (part: number): string => `${(part * 100).toFixed(2)}%`
 
-export const EndedPanel = ({ of }: { readonly of: Loaded<Series> }): JSX.Element => {
+export const EndedPanel = ({ of }: { readonly of: Loaded<Outcomes> }): JSX.Element => {
   const isTable = useSignal(false)
   return (
     <Panel
@@ -64,7 +63,7 @@ export const EndedPanel = ({ of }: { readonly of: Loaded<Series> }): JSX.Element
   )
 }
 
-const AsChart = ({ series }: { readonly series: Series }): JSX.Element => {
+const AsChart = ({ series }: { readonly series: Outcomes }): JSX.Element => {
   const { bars, up, down, total } = chartOf(series)
   const [from, to] = [Date.parse(series.from), Date.parse(series.to)]
   const ticks = [0, 1, 2, 3, 4, 5].map((at) => from + ((to - from) * at) / 6)
@@ -150,7 +149,7 @@ const AsChart = ({ series }: { readonly series: Series }): JSX.Element => {
   )
 }
 
-const AsTable = ({ series }: { readonly series: Series }): JSX.Element => {
+const AsTable = ({ series }: { readonly series: Outcomes }): JSX.Element => {
   const of = (key: string, at: number): string => {
     const value = series.series.find((each) => each.key === key)?.points[at]
     return value === null || value === undefined ? "–" : whole(value)

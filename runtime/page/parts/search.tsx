@@ -1,7 +1,7 @@
 /** The search field, which leads to a job by its id, to the jobs of a task or queue, or to a view. */
 import { signal, useSignal } from "@preact/signals"
 import type { JSX } from "preact"
-import type { JobList } from "../api.ts"
+import type { JobList } from "../../jobs/lists.ts"
 import { ApiError } from "../client.ts"
 import { letters, toggleLetters } from "../keys.ts"
 import { go, href } from "../router.ts"

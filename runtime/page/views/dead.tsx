@@ -1,6 +1,7 @@
 /** Dead letters: a table of reasons with the meaning and a remedy of each, and the list of jobs. */
 import type { JSX } from "preact"
-import type { JobList, JobSummary } from "../api.ts"
+import type { JobList } from "../../jobs/lists.ts"
+import type { JobSummary } from "../../jobs/responses.ts"
 import { askBulk, bulkPath, onePath } from "../bulk.ts"
 import type { Query } from "../client.ts"
 import { type Loaded, useLoad } from "../load.ts"

@@ -1,6 +1,6 @@
 /** Why jobs fail: a list of causes, and the details of one cause beside it. */
 import type { ComponentChildren, JSX } from "preact"
-import type { Cause, ErrorDetails, ErrorList } from "../api.ts"
+import type { Cause, CauseDetails, ErrorList } from "../../statistics/schema.ts"
 import { askBulk } from "../bulk.ts"
 import { useKey } from "../keys.ts"
 import { useLoad } from "../load.ts"
@@ -194,7 +194,7 @@ const Details = ({ id }: { readonly id: string }): JSX.Element => {
   const range = rangeNow()
   const error = useLoad(
     `${id} ${range}`,
-    (stop) => get<ErrorDetails>(`/v1/errors/${encodeURIComponent(id)}`, { range }, stop),
+    (stop) => get<CauseDetails>(`/v1/errors/${encodeURIComponent(id)}`, { range }, stop),
     { every: 5 },
   )
   const data = error.data
@@ -231,7 +231,7 @@ const Details = ({ id }: { readonly id: string }): JSX.Element => {
             </a>
           </Empty>
         ) : (
-          <Part of={error}>{(found) => <CauseDetails cause={found} />}</Part>
+          <Part of={error}>{(found) => <CausePanel cause={found} />}</Part>
         )}
       </Panel>
     </div>
@@ -245,7 +245,7 @@ const TITLES = [
   ["queue", "Queue"],
 ] as const
 
-const CauseDetails = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element => (
+const CausePanel = ({ cause }: { readonly cause: CauseDetails }): JSX.Element => (
   <div class="body stackv">
     <p class="mono small">
       <Template text={cause.template} />
@@ -314,7 +314,7 @@ const CauseDetails = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element 
 )
 
 /** A note about a new cause whose failures all come from one version of the application. */
-const VersionNote = ({ cause }: { readonly cause: ErrorDetails }): JSX.Element | null => {
+const VersionNote = ({ cause }: { readonly cause: CauseDetails }): JSX.Element | null => {
   const [only, ...others] = cause.by.version
   if (only === undefined || only.key.startsWith("(") || others.length > 0 || cause.status !== "new" || cause.count < 5)
     return null

@@ -1,6 +1,6 @@
 import type { JSX } from "preact"
 import { useEffect, useMemo } from "preact/hooks"
-import type { FullJob } from "../api.ts"
+import type { FullJob } from "../../jobs/responses.ts"
 import { attemptsOf, ENDED } from "../attempts.ts"
 import { jobPath } from "../client.ts"
 import { useKey } from "../keys.ts"

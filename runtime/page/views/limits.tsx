@@ -1,6 +1,7 @@
 /** The limits of methods: how many tasks each holds back, and for which keys. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
+import type { Limit, LimitKey } from "../../statistics/schema.ts"
 import { HIDDEN } from "../json.ts"
 import { useLoad } from "../load.ts"
 import { Empty, Panel, Part } from "../parts/basic.tsx"
@@ -8,7 +9,6 @@ import { Meter } from "../parts/chart.tsx"
 import { Icon } from "../parts/icon.tsx"
 import { Pager } from "../parts/pager.tsx"
 import { Moment } from "../parts/time.tsx"
-import type { Limit, LimitKey } from "../service.ts"
 import { get } from "../state.ts"
 import { duration, many, whole } from "../times.ts"
 

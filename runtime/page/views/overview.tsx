@@ -1,6 +1,7 @@
 /** The overview: a sentence about the state of the board, its problems with advice, then numbers. */
 import type { JSX } from "preact"
-import type { Finding, Series, Stats, TaskList } from "../api.ts"
+import type { Finding, Stats, TaskList } from "../../statistics/schema.ts"
+import type { Outcomes } from "../chart.ts"
 import { type Loaded, useLoad } from "../load.ts"
 import { ActionButton, Empty, Panel, Part } from "../parts/basic.tsx"
 import { Spark } from "../parts/chart.tsx"
@@ -27,7 +28,7 @@ export const Overview = (): JSX.Element => {
   })
   const series = useLoad(
     has("series") ? range : undefined,
-    (stop) => get<Series>("/v1/series", { of: "ended", by: "outcome", range }, stop),
+    (stop) => get<Outcomes>("/v1/series", { of: "ended", by: "outcome", range }, stop),
     { every: 5, keep: true },
   )
   return (

@@ -1,4 +1,6 @@
 import type { JSX } from "preact"
+import type { WorkerView } from "../../cluster/directory.ts"
+import type { QueueDetails } from "../../statistics/schema.ts"
 import { useLoad } from "../load.ts"
 import { Empty, Panel, Part } from "../parts/basic.tsx"
 import { Icon } from "../parts/icon.tsx"
@@ -6,14 +8,13 @@ import { PauseToggle } from "../parts/notice.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Crumb, Head, View } from "../parts/view.tsx"
 import { href } from "../router.ts"
-import type { Queue, Worker } from "../service.ts"
 import { useStable } from "../stable.ts"
 import { get, has, now } from "../state.ts"
 import { duration, relative, short, whole } from "../times.ts"
 import { Limits } from "./limits.tsx"
 
 interface QueueList {
-  readonly queues: ReadonlyArray<Queue>
+  readonly queues: ReadonlyArray<QueueDetails>
 }
 
 const loadQueues = (signal: AbortSignal): Promise<QueueList> => get<QueueList>("/v1/queues", {}, signal)
@@ -22,7 +23,7 @@ const loadQueues = (signal: AbortSignal): Promise<QueueList> => get<QueueList>("
  * Sorts queues by the wait of their oldest task, longest first: that wait, not the number of tasks, shows a queue that
  * does not keep up.
  */
-const worstFirst = (queues: ReadonlyArray<Queue>): ReadonlyArray<Queue> =>
+const worstFirst = (queues: ReadonlyArray<QueueDetails>): ReadonlyArray<QueueDetails> =>
   queues.toSorted(
     (a, b) => (b.oldestAge ?? 0) - (a.oldestAge ?? 0) || b.depth - a.depth || a.name.localeCompare(b.name),
   )
@@ -30,10 +31,10 @@ const worstFirst = (queues: ReadonlyArray<Queue>): ReadonlyArray<Queue> =>
 /** Seconds after which a wait counts as long. */
 const LONG = 60
 
-const isBehind = ({ oldestAge = 0, paused }: Queue): boolean => !paused && oldestAge >= LONG
+const isBehind = ({ oldestAge = 0, paused }: QueueDetails): boolean => !paused && oldestAge >= LONG
 
 /** Describes whether the queue grows or shrinks, or why nothing leaves it. */
-const trendOf = (queue: Queue): string => {
+const trendOf = (queue: QueueDetails): string => {
   const { paused, pausedBy, pausedSince, depth, perMinute, trend, emptyAt, workers } = queue
   if (paused) {
     const by = pausedBy === undefined ? "" : ` by ${pausedBy}`
@@ -46,7 +47,7 @@ const trendOf = (queue: Queue): string => {
   return depth === 0 ? "empty" : ""
 }
 
-const PauseButton = ({ queue: { name, paused } }: { readonly queue: Queue }): JSX.Element => (
+const PauseButton = ({ queue: { name, paused } }: { readonly queue: QueueDetails }): JSX.Element => (
   <PauseToggle
     name={name}
     isOff={paused}
@@ -64,7 +65,7 @@ const PausedTag = (): JSX.Element => (
 )
 
 interface QueueRowProps {
-  readonly queue: Queue
+  readonly queue: QueueDetails
   /** Whether the service knows rates; without them the columns are left out. */
   readonly isRated: boolean
 }
@@ -111,7 +112,7 @@ const QueueRow = ({ queue, isRated }: QueueRowProps): JSX.Element => (
   </Row>
 )
 
-const QueueTable = ({ queues }: { readonly queues: ReadonlyArray<Queue> }) => {
+const QueueTable = ({ queues }: { readonly queues: ReadonlyArray<QueueDetails> }) => {
   const isRated = queues.some(({ perMinute }) => perMinute !== undefined)
   const rows = useStable("queues", worstFirst(queues), ({ name }) => name)
   if (rows.length === 0) {
@@ -207,7 +208,7 @@ const Waiting = ({ name }: { readonly name: string }): JSX.Element => {
 const Servers = ({ name }: { readonly name: string }): JSX.Element => {
   const workers = useLoad(
     "workers",
-    (signal) => get<{ readonly workers: ReadonlyArray<Worker> }>("/v1/workers", {}, signal),
+    (signal) => get<{ readonly workers: ReadonlyArray<WorkerView> }>("/v1/workers", {}, signal),
     { every: 3 },
   )
   return (

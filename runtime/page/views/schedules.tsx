@@ -1,6 +1,7 @@
 /** Schedules: their next starts, the results of their last runs, pause and "run now". */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
+import type { ScheduleRun, ScheduleView } from "../../schedules/view.ts"
 import { useLoad } from "../load.ts"
 import { Empty, Panel, Part } from "../parts/basic.tsx"
 import { StateWord } from "../parts/icon.tsx"
@@ -10,25 +11,24 @@ import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { View } from "../parts/view.tsx"
 import { href } from "../router.ts"
-import type { Schedule, ScheduleRun } from "../service.ts"
 import { useStable } from "../stable.ts"
 import { get, now } from "../state.ts"
 import { roughly, whole } from "../times.ts"
 
 interface ScheduleList {
-  readonly schedules: ReadonlyArray<Schedule>
+  readonly schedules: ReadonlyArray<ScheduleView>
   readonly next?: string
 }
 
 /** Schedules per page of the list. */
 const PAGE = 50
 
-const taskOf = ({ fields: { task, meth } }: Schedule): string => (meth === undefined ? task : `${task}.${meth}`)
+const taskOf = ({ fields: { task, meth } }: ScheduleView): string => (meth === undefined ? task : `${task}.${meth}`)
 
 /** A moment as it was given, which is in UTC where it names no zone. */
 const inZone = (at: string): string => (/(?:z|[+-]\d\d:?\d\d)$/i.test(at) ? at : `${at}Z`)
 
-const whenOf = ({ fields: { cron, every, at } }: Schedule): JSX.Element => {
+const whenOf = ({ fields: { cron, every, at } }: ScheduleView): JSX.Element => {
   if (cron !== undefined) return <code>{cron}</code>
   if (every !== undefined) return <span>every {typeof every === "number" ? `${every} s` : every}</span>
   return (
@@ -43,7 +43,7 @@ const whenOf = ({ fields: { cron, every, at } }: Schedule): JSX.Element => {
   )
 }
 
-const zoneOf = ({ fields: { cron, timeZone } }: Schedule): string => (cron === undefined ? "" : (timeZone ?? "UTC"))
+const zoneOf = ({ fields: { cron, timeZone } }: ScheduleView): string => (cron === undefined ? "" : (timeZone ?? "UTC"))
 
 const WHY: Readonly<Record<string, string>> = {
   late: "came too late",
@@ -54,7 +54,7 @@ const WHY: Readonly<Record<string, string>> = {
 
 const path = (name: string, action = ""): string => `/v1/schedules/${encodeURIComponent(name)}${action}`
 
-const Actions = ({ schedule }: { readonly schedule: Schedule }): JSX.Element => {
+const Actions = ({ schedule }: { readonly schedule: ScheduleView }): JSX.Element => {
   const { name, state } = schedule
   return (
     <span class="row">
@@ -99,7 +99,7 @@ const Runs = ({ runs }: { readonly runs: ReadonlyArray<ScheduleRun> }): JSX.Elem
 
 /** Details of one schedule: the next starts and the last runs. */
 const Details = ({ name }: { readonly name: string }): JSX.Element => {
-  const one = useLoad(path(name), (signal) => get<Schedule>(path(name), {}, signal), { every: 3, keep: true })
+  const one = useLoad(path(name), (signal) => get<ScheduleView>(path(name), {}, signal), { every: 3, keep: true })
   return (
     <Part of={one} rows={3}>
       {({ upcoming = [], runs, missed, declaredBy, waiting, state }) => (
@@ -152,7 +152,7 @@ const Details = ({ name }: { readonly name: string }): JSX.Element => {
   )
 }
 
-const ScheduleRow = ({ schedule }: { readonly schedule: Schedule }): JSX.Element => {
+const ScheduleRow = ({ schedule }: { readonly schedule: ScheduleView }): JSX.Element => {
   const isOpen = useSignal(false)
   const { name, state, next, missed, runs } = schedule
   const id = `schedule-${name}`
@@ -207,7 +207,7 @@ const ScheduleRow = ({ schedule }: { readonly schedule: Schedule }): JSX.Element
   )
 }
 
-const ScheduleTable = ({ schedules }: { readonly schedules: ReadonlyArray<Schedule> }) => {
+const ScheduleTable = ({ schedules }: { readonly schedules: ReadonlyArray<ScheduleView> }) => {
   const rows = useStable("schedules", schedules, ({ name }) => name)
   return (
     <Table caption="Schedules by name" columns={["Schedule", "When", "Next", "Last", num("Missed"), ACTIONS]}>

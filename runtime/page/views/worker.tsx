@@ -1,4 +1,5 @@
 import type { JSX } from "preact"
+import type { RunningJob, WorkerView } from "../../cluster/directory.ts"
 import { useLoad } from "../load.ts"
 import { Empty, Note, Panel, Part } from "../parts/basic.tsx"
 import { Meter } from "../parts/chart.tsx"
@@ -8,19 +9,18 @@ import { Cell, JobCell, num, Row, Table } from "../parts/table.tsx"
 import { Moment } from "../parts/time.tsx"
 import { Crumb, Head, View } from "../parts/view.tsx"
 import { href } from "../router.ts"
-import type { RunningJob, Worker } from "../service.ts"
 import { useStable } from "../stable.ts"
 import { get, now } from "../state.ts"
 import { bytes, duration, percent, roughly, short, whole } from "../times.ts"
 
 export interface WorkerList {
-  readonly workers: ReadonlyArray<Worker>
+  readonly workers: ReadonlyArray<WorkerView>
 }
 
 export const loadWorkers = (signal: AbortSignal): Promise<WorkerList> =>
   get<WorkerList>("/v1/workers", { lost: "15m" }, signal)
 
-export const isLost = ({ lost }: Worker): boolean => lost !== undefined && !lost.goodbye
+export const isLost = ({ lost }: WorkerView): boolean => lost !== undefined && !lost.goodbye
 
 /** Age of a moment in seconds. */
 export const since = (at: string): number => Math.max(0, (now.value - Date.parse(at)) / 1000)
@@ -39,7 +39,7 @@ export const usedOf = ({ startedAt, deadline }: RunningJob): number | undefined 
 }
 
 /** The problems of a worker, in words. */
-export const noteOf = (worker: Worker): readonly [words: string, kind: string] | undefined => {
+export const noteOf = (worker: WorkerView): readonly [words: string, kind: string] | undefined => {
   const { lost, unhealthy = [], loopLag = 0, state, blocked, jobs } = worker
   if (lost !== undefined) {
     const gone = `last heard ${roughly(since(lost.lastSeen))} ago`
@@ -58,7 +58,7 @@ export const noteOf = (worker: Worker): readonly [words: string, kind: string] |
   return undefined
 }
 
-export const StateSign = ({ worker }: { readonly worker: Worker }): JSX.Element => {
+export const StateSign = ({ worker }: { readonly worker: WorkerView }): JSX.Element => {
   if (isLost(worker)) return <Glyph name="failed" label="Lost" />
   if (worker.lost !== undefined || worker.state === "stopping") return <Glyph name="cancelled" label="Stopped" />
   if (worker.state === "suspended") return <Glyph name="cancelled" label="Suspended" />
@@ -67,9 +67,9 @@ export const StateSign = ({ worker }: { readonly worker: Worker }): JSX.Element 
   return <Glyph name="succeeded" label="Alive" />
 }
 
-export const versionOf = ({ appVersion, version }: Worker): string => appVersion ?? version
+export const versionOf = ({ appVersion, version }: WorkerView): string => appVersion ?? version
 
-export const SuspendButton = ({ worker: { name, state } }: { readonly worker: Worker }): JSX.Element => (
+export const SuspendButton = ({ worker: { name, state } }: { readonly worker: WorkerView }): JSX.Element => (
   <PauseToggle
     name={name}
     isOff={state === "suspended"}

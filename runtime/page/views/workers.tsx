@@ -1,12 +1,12 @@
 /** Workers: the load and the health of each, and workers that have ended. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
+import type { WorkerView } from "../../cluster/directory.ts"
 import { useLoad } from "../load.ts"
 import { Empty, Panel, Part, Segments } from "../parts/basic.tsx"
 import { ACTIONS, Cell, num, Row, Table } from "../parts/table.tsx"
 import { View } from "../parts/view.tsx"
 import { href } from "../router.ts"
-import type { Worker } from "../service.ts"
 import { useStable } from "../stable.ts"
 import { bytes, duration, percent, roughly, short, whole } from "../times.ts"
 import {
@@ -25,12 +25,12 @@ import {
 } from "./worker.tsx"
 
 /** A worker that was started again has the name of the ended one, so the key contains more than the name. */
-const keyOfWorker = ({ name, startedAt }: Worker): string => `${startedAt} ${name}`
+const keyOfWorker = ({ name, startedAt }: WorkerView): string => `${startedAt} ${name}`
 
 /** Most handler slots that are drawn one by one; for more of them only their number is shown. */
 const MOST_SLOTS = 64
 
-const Slots = ({ worker }: { readonly worker: Worker }): JSX.Element => {
+const Slots = ({ worker }: { readonly worker: WorkerView }): JSX.Element => {
   const { concurrency, running, jobs = [] } = worker
   const words = `${whole(running.length)} of ${whole(concurrency)} handlers run`
   if (concurrency > MOST_SLOTS) return <span class="mid">{words}</span>
@@ -46,7 +46,7 @@ const Slots = ({ worker }: { readonly worker: Worker }): JSX.Element => {
 }
 
 interface WorkerRowProps {
-  readonly worker: Worker
+  readonly worker: WorkerView
   /** Whether memory and lag are known; without them the columns are left out. */
   readonly isMeasured: boolean
 }
@@ -103,9 +103,9 @@ const WorkerRow = ({ worker, isMeasured }: WorkerRowProps): JSX.Element => {
 }
 
 const ORDERS = {
-  name: (worker: Worker) => worker.name,
-  version: (worker: Worker) => `${versionOf(worker)} ${worker.name}`,
-  queue: (worker: Worker) => `${worker.queues.join(", ")} ${worker.name}`,
+  name: (worker: WorkerView) => worker.name,
+  version: (worker: WorkerView) => `${versionOf(worker)} ${worker.name}`,
+  queue: (worker: WorkerView) => `${worker.queues.join(", ")} ${worker.name}`,
 } as const
 type Order = keyof typeof ORDERS
 
@@ -113,7 +113,7 @@ const WorkerTable = ({
   workers,
   order,
 }: {
-  readonly workers: ReadonlyArray<Worker>
+  readonly workers: ReadonlyArray<WorkerView>
   readonly order: Order
 }): JSX.Element => {
   const keyOf = ORDERS[order]
@@ -146,13 +146,13 @@ const WorkerTable = ({
 /** Number of longest running jobs that are shown. */
 const LONGEST = 10
 
-const longestOf = (workers: ReadonlyArray<Worker>): ReadonlyArray<OnWorker> =>
+const longestOf = (workers: ReadonlyArray<WorkerView>): ReadonlyArray<OnWorker> =>
   workers
     .flatMap(({ name, jobs = [], lost }) => (lost === undefined ? jobs.map((job) => ({ job, worker: name })) : []))
     .toSorted((a, b) => Date.parse(a.job.startedAt) - Date.parse(b.job.startedAt))
     .slice(0, LONGEST)
 
-const Summary = ({ workers }: { readonly workers: ReadonlyArray<Worker> }): JSX.Element => {
+const Summary = ({ workers }: { readonly workers: ReadonlyArray<WorkerView> }): JSX.Element => {
   const alive = workers.filter(({ lost }) => lost === undefined)
   const lost = workers.filter(isLost)
   const busy = alive.reduce((sum, { running }) => sum + running.length, 0)

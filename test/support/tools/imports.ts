@@ -21,6 +21,8 @@ export interface Direction {
   /** Patterns of the files. For each file the first direction that matches applies. */
   readonly files: string
   readonly may: readonly string[]
+  /** May be imported by `import type` alone. */
+  readonly mayTypes?: readonly string[]
   /** Stronger than `may`. */
   readonly never?: readonly string[]
   /** May be reached by `import()` alone. */
@@ -100,7 +102,8 @@ export function violations(sources: Sources, table: readonly Direction[]): strin
     const covers = (patterns: readonly string[], target: string) =>
       patterns.some((pattern) => matches(pattern === "{own}" ? own : pattern, target))
     for (const { target, kind } of importsOf(path, source)) {
-      if (!covers(direction.may, target) || covers(direction.never ?? [], target)) report(`imports ${target}`)
+      const allowed = kind === "type" ? [...direction.may, ...(direction.mayTypes ?? [])] : direction.may
+      if (!covers(allowed, target) || covers(direction.never ?? [], target)) report(`imports ${target}`)
       if (direction.onlyDynamic !== undefined && matches(direction.onlyDynamic, target) && kind !== "dynamic") {
         report(`imports ${target} statically`)
       }

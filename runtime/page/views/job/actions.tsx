@@ -1,7 +1,7 @@
 /** The actions on a job: retry, run now, cancel, delete. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
-import type { FullJob } from "../../api.ts"
+import type { FullJob } from "../../../jobs/responses.ts"
 import { onePath } from "../../bulk.ts"
 import { jobPath } from "../../client.ts"
 import { useKey } from "../../keys.ts"

@@ -1,7 +1,7 @@
 /** The attempts of a job as bars, and their errors. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
-import type { FullJob } from "../../api.ts"
+import type { FullJob } from "../../../jobs/responses.ts"
 import { type DrawnAttempt, drawn, lengthsOf } from "../../attempts.ts"
 import { Copy, Panel } from "../../parts/basic.tsx"
 import { pct } from "../../parts/chart.tsx"

@@ -1,6 +1,7 @@
 import type { JSX } from "preact"
 import { useMemo } from "preact/hooks"
-import type { FullJob, Tree } from "../../api.ts"
+import type { JobTree } from "../../../jobs/lists.ts"
+import type { FullJob } from "../../../jobs/responses.ts"
 import { ENDED } from "../../attempts.ts"
 import { askBulk } from "../../bulk.ts"
 import { jobPath } from "../../client.ts"
@@ -19,7 +20,7 @@ const TREE = 200
 
 /** The workflow of a job that belongs to one. */
 export const Belongs = ({ job }: { readonly job: FullJob }): JSX.Element | null => {
-  const tree = useLoad(job.id, (stop) => get<Tree>(jobPath(job.id, "/tree"), { limit: TREE }, stop), { every: 3 })
+  const tree = useLoad(job.id, (stop) => get<JobTree>(jobPath(job.id, "/tree"), { limit: TREE }, stop), { every: 3 })
   const lines = useMemo(() => linesOf(tree.data?.nodes ?? []), [tree.data])
   if (tree.data !== undefined && lines.length < 2) return null
   if (tree.data === undefined && (tree.error === undefined || tree.error.status === 404)) return null

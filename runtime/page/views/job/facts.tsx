@@ -1,5 +1,5 @@
 import type { ComponentChildren, JSX } from "preact"
-import type { FullJob, Job, JobInput } from "../../api.ts"
+import type { FullJob, Job, JobInput } from "../../../jobs/responses.ts"
 import type { DrawnAttempt } from "../../attempts.ts"
 import { ApiError, jobPath } from "../../client.ts"
 import { Button, Empty, Panel } from "../../parts/basic.tsx"

@@ -1,7 +1,8 @@
 /** The durable steps of a job: the outcome of each, and which steps are still to be reverted. */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
-import type { FullJob, StepPage } from "../../api.ts"
+import type { FullJob } from "../../../jobs/responses.ts"
+import type { StepPage } from "../../../steps/listing.ts"
 import { jobPath } from "../../client.ts"
 import { useLoad } from "../../load.ts"
 import { Button, Empty, Note, Panel, Part } from "../../parts/basic.tsx"

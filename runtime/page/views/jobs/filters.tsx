@@ -3,7 +3,7 @@
  */
 import { useSignal } from "@preact/signals"
 import type { JSX } from "preact"
-import type { JobList } from "../../api.ts"
+import type { JobList } from "../../../jobs/lists.ts"
 import { FIELDS, filterName, statesOf } from "../../filters.ts"
 import { useLoad } from "../../load.ts"
 import { Button, Dialog, Empty } from "../../parts/basic.tsx"

@@ -1,5 +1,6 @@
 import type { JSX } from "preact"
-import type { JobList, JobSummary } from "../../api.ts"
+import type { JobList } from "../../../jobs/lists.ts"
+import type { JobSummary } from "../../../jobs/responses.ts"
 import { jobPath } from "../../client.ts"
 import { ActionButton, Button, Menu, Note } from "../../parts/basic.tsx"
 import { Glyph, Icon, isGlyph, WORDS } from "../../parts/icon.tsx"

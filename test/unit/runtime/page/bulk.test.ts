@@ -1,6 +1,6 @@
 /** A decision about many jobs, from the time in which it can be undone to its end. */
 import { expect, test } from "vitest"
-import type { DryRun } from "../../../../runtime/page/api.ts"
+import type { BulkPlan } from "../../../../runtime/jobs/lists.ts"
 import { mergedPlans, partsOf } from "../../../../runtime/page/bulk-parts.ts"
 import { BulkRun, idsStep, type Progress, type Step } from "../../../../runtime/page/bulk-run.ts"
 import { ApiError } from "../../../../runtime/page/client.ts"
@@ -210,7 +210,7 @@ test("ids that are too long for one address are named in several, and one that n
 })
 
 test("the plans for parts of a selection are one", () => {
-  const plan = (value: number, task: string): DryRun => ({
+  const plan = (value: number, task: string): BulkPlan => ({
     matches: { value, relation: "eq" },
     will: value,
     refused: { gone: 1 },

@@ -1,7 +1,8 @@
 /** The pure parts of the page: filters, the order of rows, attempts, trees, values, tracebacks. */
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import type { Attempt, FullJob, TreeNode } from "../../../../runtime/page/api.ts"
+import type { TreeNode } from "../../../../runtime/jobs/lists.ts"
+import type { Attempt, FullJob, Job } from "../../../../runtime/jobs/responses.ts"
 import { attemptsOf, drawn, lengthsOf } from "../../../../runtime/page/attempts.ts"
 import { filtersOf, listKey, statesOf } from "../../../../runtime/page/filters.ts"
 import { isDeep, upTo, linesOf as valueLines } from "../../../../runtime/page/json.ts"
@@ -50,7 +51,12 @@ describe("attempts", () => {
     started: at(started),
     ...more,
   })
-  const job = (state: string, attempts: ReadonlyArray<Attempt>, times: Partial<FullJob["times"]> = {}, run = 1) => ({
+  const job = (
+    state: Job["state"],
+    attempts: ReadonlyArray<Attempt>,
+    times: Partial<FullJob["times"]> = {},
+    run = 1,
+  ) => ({
     state,
     attempts,
     run,
@@ -95,24 +101,28 @@ describe("attempts", () => {
   test("are drawn one after the other, from the left to the right edge", () => {
     const times = fc.array(fc.record({ off: fc.nat(), wait: fc.nat(), run: fc.nat() }), { maxLength: 20 })
     fc.assert(
-      fc.property(times, fc.constantFrom("queued", "scheduled", "started", "failed"), (given, state) => {
-        let seconds = 0
-        const told = given.map(({ off, wait, run }, n) => {
-          const queued = seconds + (off % 100_000)
-          const started = queued + (wait % 100_000)
-          seconds = started + (run % 100_000)
-          return attempt(n + 1, started, { queued: at(queued), ended: at(seconds), outcome: "failed" })
-        })
-        let before = 0
-        const attempts = attemptsOf(job(state, told, { due: at(seconds + 5), enqueued: at(seconds) }))
-        for (const { off, wait, run } of drawn(attempts, Date.parse(at(seconds)))) {
-          for (const edge of [...off, ...wait, ...run]) {
-            expect(edge).toBeGreaterThanOrEqual(before - 1e-9)
-            before = edge
+      fc.property(
+        times,
+        fc.constantFrom<Job["state"][]>("queued", "scheduled", "started", "failed"),
+        (given, state) => {
+          let seconds = 0
+          const told = given.map(({ off, wait, run }, n) => {
+            const queued = seconds + (off % 100_000)
+            const started = queued + (wait % 100_000)
+            seconds = started + (run % 100_000)
+            return attempt(n + 1, started, { queued: at(queued), ended: at(seconds), outcome: "failed" })
+          })
+          let before = 0
+          const attempts = attemptsOf(job(state, told, { due: at(seconds + 5), enqueued: at(seconds) }))
+          for (const { off, wait, run } of drawn(attempts, Date.parse(at(seconds)))) {
+            for (const edge of [...off, ...wait, ...run]) {
+              expect(edge).toBeGreaterThanOrEqual(before - 1e-9)
+              before = edge
+            }
           }
-        }
-        expect(before).toBeLessThanOrEqual(1 + 1e-9)
-      }),
+          expect(before).toBeLessThanOrEqual(1 + 1e-9)
+        },
+      ),
     )
   })
 })

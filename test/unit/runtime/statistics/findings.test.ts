@@ -2,7 +2,7 @@
 import { describe, expect, test } from "vitest"
 import { Bin } from "../../../../runtime/statistics/entries.ts"
 import { type Facts, findingsOf, verdictOf } from "../../../../runtime/statistics/findings.ts"
-import type { QueueDetails } from "../../../../runtime/statistics/queues.ts"
+import type { QueueDetails } from "../../../../runtime/statistics/schema.ts"
 
 const NOW = Date.parse("2026-01-31T12:00:00Z")
 const MINUTE_MS = 60_000

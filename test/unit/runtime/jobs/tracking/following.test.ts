@@ -1,6 +1,7 @@
 import { describe, expect, test, vi } from "vitest"
 import { deleteJob } from "../../../../../runtime/jobs/commands/delete.ts"
-import { followBoard, followJob, type JobEvent } from "../../../../../runtime/jobs/tracking/following.ts"
+import type { JobEvent } from "../../../../../runtime/jobs/lists.ts"
+import { followBoard, followJob } from "../../../../../runtime/jobs/tracking/following.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
 import { sleep, start, succeed, watched, withOwnJobs } from "./board.ts"
 

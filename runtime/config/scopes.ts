@@ -1,0 +1,30 @@
+/** The scopes of the HTTP interface, and what a caller is told about its own. */
+import * as Schema from "effect/Schema"
+
+/** Scopes of the HTTP interface. */
+export const SCOPES = ["read", "payload", "submit", "operate", "admin"] as const
+
+/**
+ * `read`: read everything. `payload`, which `read` includes: see what jobs were given and gave back (input, result, meta, headers).
+ * `submit`: submit tasks. `operate`: cancel and retry jobs, pause and resume queues, schedules and workers. `admin`:
+ * everything, also delete and purge, and control workers.
+ */
+export type Scope = (typeof SCOPES)[number]
+
+/** What a token may be given: scopes, and the word that takes `payload` out of `read`. */
+export const TOKEN_SCOPES = [...SCOPES, "no-payload"] as const
+
+export type TokenScope = (typeof TOKEN_SCOPES)[number]
+
+export const Me = Schema.Struct({
+  name: Schema.optionalKey(Schema.String.annotate({ description: "The name that the token has, if any" })),
+  scopes: Schema.Array(Schema.Literals(SCOPES)).annotate({
+    description: "What it may do, with the scopes that others include; all where no tokens are set",
+  }),
+  open: Schema.Boolean.annotate({ description: "Whether the service asks for no tokens" }),
+  features: Schema.Array(Schema.String).annotate({
+    description: "What this service can do: the first word of each path under `/v1`, such as `schedules`",
+  }),
+  zone: Schema.String.annotate({ description: "The time zone of times that name none" }),
+}).annotate({ identifier: "Me" })
+export type Me = typeof Me.Type
