@@ -69,8 +69,8 @@ export interface Scene {
   submit(plans: ReadonlyArray<Plan>): Promise<void>
   /** Resolves as soon as each job runs, whether or not its record says so. Rejects at the deadline, in milliseconds. */
   running(plans: ReadonlyArray<Plan>, deadline?: number): Promise<void>
-  /** Resolves when each job runs, and its record says so. */
-  begun(plans: ReadonlyArray<Plan>): Promise<void>
+  /** Submits jobs, and resolves when each runs and its record says so. */
+  begin(plans: ReadonlyArray<Plan>): Promise<void>
   /** Notes that the workers may have lost what they held, as after an outage. */
   noteOutage(): void
 }
@@ -365,7 +365,8 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     }
     await eventually(haveBegun, { deadline, every: 3, message: "the jobs run" })
   }
-  const begun = async (batch: ReadonlyArray<Plan>): Promise<void> => {
+  const begin = async (batch: ReadonlyArray<Plan>): Promise<void> => {
+    await submit(batch)
     await running(batch)
     await eventually(
       async () => {
@@ -379,7 +380,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
     await Promise.all(Array.from({ length: workers }, () => crew.hire()))
     if (stuck > 1) await crew.hire(TRAPS)
     // A part of the jobs is submitted before each strike, so that every strike hits running jobs.
-    await options.trial?.({ client, crew, wire, submit, running, begun, noteOutage: () => away++ })
+    await options.trial?.({ client, crew, wire, submit, running, begin, noteOutage: () => away++ })
     const part = Math.ceil(strikes.length / Math.max(1, kills))
     const { restartBroker, brokerRestarts = 0 } = options
     for (let from = 0, struck = 0; from < strikes.length; from += part) {

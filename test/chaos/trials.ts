@@ -69,9 +69,7 @@ const newcomer: Trial = {
     trial: async (scene) => {
       for (let round = 0; round < rounds; round++) {
         const away = AWAY_MS * (1 + (round % 3) / 2)
-        const running = plansOf(8, { kind: "plain", workMs: away + 6_000, runsOnce: true })
-        await scene.submit(running)
-        await scene.begun(running)
+        await scene.begin(plansOf(8, { kind: "plain", workMs: away + 6_000, runsOnce: true }))
         const back = blackout(scene, board, away)
         await sleep(away - LATE_MS / 4)
         // The worker that runs the jobs is late to reconnect. One of the others starts in the outage, one afterwards.
@@ -94,9 +92,7 @@ const journal: Trial = {
     workers: 2,
     trial: async (scene) => {
       for (let round = 0; round < rounds; round++) {
-        const running = plansOf(8, { kind: "steps", steps: 5, workMs: 800, runsOnce: true })
-        await scene.submit(running)
-        await scene.begun(running)
+        await scene.begin(plansOf(8, { kind: "steps", steps: 5, workMs: 800, runsOnce: true }))
         // A write to a file that is locked waits for five seconds.
         await blackout(scene, board, board.outage === undefined ? 7_000 : 4_000)
         await scene.submit(company())
@@ -156,9 +152,7 @@ const clock: Trial = {
     trial: async (scene) => {
       for (let round = 0; round < rounds; round++) {
         for (const offset of [-HOUR, 0, HOUR, 0]) {
-          const running = plansOf(2, { kind: "plain", workMs: 3_000, runsOnce: true })
-          await scene.submit(running)
-          await scene.begun(running)
+          await scene.begin(plansOf(2, { kind: "plain", workMs: 3_000, runsOnce: true }))
           setClock(clockOf(board), offset)
           for (let times = 0; times < AFTER_CLOCK; times++) {
             await scene.submit([
