@@ -258,12 +258,20 @@ export class Crew {
     }
   }
 
-  /** Freezes all workers at once. */
-  async freeze(ms: number): Promise<void> {
+  /** Freezes the workers that there are, all at once. The function that it returns lets them go on. */
+  freeze(): () => void {
     const frozen = [...this.workers]
     for (const worker of frozen) worker.killGroup("SIGSTOP")
+    return () => {
+      for (const worker of frozen) worker.killGroup("SIGCONT")
+    }
+  }
+
+  /** Freezes all workers at once, for this many milliseconds. */
+  async freezeFor(ms: number): Promise<void> {
+    const thaw = this.freeze()
     await sleep(ms)
-    for (const worker of frozen) worker.killGroup("SIGCONT")
+    thaw()
   }
 
   /** A rolling restart: the oldest worker stops softly, and a new one replaces it. It does not count as a kill. */
@@ -398,7 +406,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
       if (isTurn(struck, kills, outages)) {
         const ms = shortest + Math.random() * (longest - shortest)
         // A worker is struck during the outage.
-        await Promise.all([options.outage === undefined ? crew.freeze(ms) : options.outage(ms), crew.strike(struck)])
+        await Promise.all([options.outage === undefined ? crew.freezeFor(ms) : options.outage(ms), crew.strike(struck)])
         away++
         say(`nothing worked for ${Math.round(ms)} ms at strike ${struck}`)
       } else await crew.strike(struck)

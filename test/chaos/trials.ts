@@ -56,8 +56,13 @@ const blackout = async (scene: Scene, board: Place, ms: number): Promise<void> =
 
 /** Longer than a lease, and than the entry of a worker that is alive stays, which is three heartbeats of two seconds. */
 const AWAY_MS = 9_000
-/** Less than a lease, and than the longest pause between two tries to reconnect. */
-const LATE_MS = 4_000
+/** Before the end of an outage, when a worker starts. */
+const EARLY_MS = 1_000
+/**
+ * How long the workers that run jobs stay away once a newcomer is there: longer than the entry of a worker stays, for which one
+ * that saw the outage takes nothing over, and less than the longest pause between two tries to reconnect.
+ */
+const LATE_MS = 8_000
 
 const newcomer: Trial = {
   name: "newcomer",
@@ -69,14 +74,16 @@ const newcomer: Trial = {
     trial: async (scene) => {
       for (let round = 0; round < rounds; round++) {
         const away = AWAY_MS * (1 + (round % 3) / 2)
-        await scene.begin(plansOf(8, { kind: "plain", workMs: away + 6_000, runsOnce: true }))
+        await scene.begin(plansOf(8, { kind: "plain", workMs: away + 2 * LATE_MS, runsOnce: true }))
         const back = blackout(scene, board, away)
-        await sleep(away - LATE_MS / 4)
-        // The worker that runs the jobs is late to reconnect. One of the others starts in the outage, one afterwards.
-        const late = scene.crew.freeze(LATE_MS)
-        const early = scene.crew.hire()
-        await back
-        await Promise.all([late, early, scene.crew.hire()])
+        await sleep(away - EARLY_MS)
+        // The workers that run the jobs are late to reconnect. One of the others starts in the outage, one afterwards.
+        const thaw = scene.crew.freeze()
+        await Promise.all([back, scene.crew.hire()])
+        const afterwards = scene.crew.hire()
+        await sleep(LATE_MS)
+        thaw()
+        await afterwards
         await scene.submit(company())
       }
     },
