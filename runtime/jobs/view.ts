@@ -106,8 +106,8 @@ const timesOf = (record: JobRecord): JobView["times"] =>
   compact({
     submitted: isoTime(record.submittedAt),
     due: isoTimeOf(record.dueAt),
-    expires: isoTimeOf(record.expiresAt),
     enqueued: isoTimeOf(enqueuedAt(record)),
+    expires: isoTimeOf(record.expiresAt),
     started: isoTimeOf(record.startedAt),
     ended: isoTimeOf(record.endedAt),
     modified: isoTime(modifiedAt(record)),

@@ -9,9 +9,10 @@ import type { QueuePlace } from "../../jobs/tracking/waiting.ts"
 import type { JobView, RunView, TransitionView } from "../../jobs/view.ts"
 import type { StepPage } from "../../steps/listing.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
-import { clockTime, listText, localTime, oneLine, percent, spanText, stateText } from "../format.ts"
+import { clockTime, localTime, oneLine, percent, spanText, stateText } from "../format.ts"
 import { fullId, ID_HELP } from "../input.ts"
 import { runs } from "../invocation.ts"
+import { jobFacts } from "../job-facts.ts"
 import { columns, type Output, type Paint, wrapped } from "../output.ts"
 import { printTree } from "./job-tree.ts"
 
@@ -112,81 +113,6 @@ const indented = (text: string): string =>
     .map((line) => `    ${line}`)
     .join("\n")
 
-const waited = ({ durations }: JobView): string =>
-  durations?.waited === undefined ? "" : `, waited ${spanText(durations.waited * 1_000)}`
-
-const took = ({ durations }: JobView): string =>
-  durations?.ran === undefined ? "" : `, took ${spanText(durations.ran * 1_000)}`
-
-const limitsText = ({ hard, soft }: NonNullable<JobView["timeLimit"]>): string =>
-  [
-    ...(hard === undefined ? [] : [hard === null ? "none" : spanText(hard * 1_000)]),
-    ...(soft === undefined ? [] : [`soft ${spanText(soft * 1_000)}`]),
-  ].join(", ")
-
-const ttlText = (seconds: number): string => (seconds < 0 ? "for ever" : spanText(seconds * 1_000))
-
-const afterText = ({ ids, allowFailure = false }: NonNullable<JobView["after"]>): string =>
-  `${listText(ids)}${allowFailure ? " (failed ones will do)" : ""}`
-
-const chordText = ({ size, allowFailure = false, waiting = false }: NonNullable<JobView["chord"]>): string =>
-  `${size === 1 ? "1 member" : `${size} members`}${allowFailure ? " (failed ones will do)" : ""}${waiting ? ", not all ended" : ""}`
-
-const placeText = ({ position, more }: QueuePlace): string => (more ? `more than ${position}` : String(position))
-
-const facts = (job: JobView, place: QueuePlace | null): ReadonlyArray<readonly [string, string]> => {
-  const { times, progress, error, repeat } = job
-  return [
-    ["queue", `${job.queue}, priority ${job.front ? "front" : job.priority}`],
-    ...(place === null ? [] : [["before it", placeText(place)] as const]),
-    ["submitted", localTime(times.submitted)],
-    ...(times.due === undefined ? [] : [["due", localTime(times.due)] as const]),
-    ...(times.enqueued === undefined || times.enqueued === times.submitted
-      ? []
-      : [["enqueued", localTime(times.enqueued)] as const]),
-    ...(times.expires === undefined ? [] : [["expires", localTime(times.expires)] as const]),
-    ...(times.started === undefined ? [] : [["started", `${localTime(times.started)}${waited(job)}`] as const]),
-    ...(times.ended === undefined ? [] : [["ended", `${localTime(times.ended)}${took(job)}`] as const]),
-    ...(times.modified === undefined ? [] : [["modified", localTime(times.modified)] as const]),
-    ...(times.keptUntil === undefined ? [] : [["kept until", localTime(times.keptUntil)] as const]),
-    ...(job.timeLimit === undefined ? [] : [["time limit", limitsText(job.timeLimit)] as const]),
-    ...(job.ttl === undefined ? [] : [["ttl", ttlText(job.ttl)] as const]),
-    ...(job.resultTtl === undefined ? [] : [["result ttl", ttlText(job.resultTtl)] as const]),
-    ...(job.failureTtl === undefined ? [] : [["failure ttl", ttlText(job.failureTtl)] as const]),
-    [
-      "attempts",
-      `${job.attempts}${job.retries > 0 ? `, ${job.retries} retried` : ""}${job.run > 1 ? `, run ${job.run}` : ""}`,
-    ],
-    ...(repeat === undefined ? [] : [["repeat", `${repeat.done} of ${repeat.times}, ${repeat.left} left`] as const]),
-    ...(job.worker === undefined ? [] : [["worker", job.worker] as const]),
-    ...(job.sender === undefined ? [] : [["sender", job.sender] as const]),
-    ...(job.parentId === undefined ? [] : [["parent", job.parentId] as const]),
-    ...(job.rootId === undefined || job.rootId === job.id ? [] : [["root", job.rootId] as const]),
-    ...(job.group === undefined ? [] : [["group", job.group] as const]),
-    ...(job.after === undefined ? [] : [["after", afterText(job.after)] as const]),
-    ...(job.after?.waiting === undefined ? [] : [["waits for", listText(job.after.waiting)] as const]),
-    ...(job.chord === undefined ? [] : [["chord", chordText(job.chord)] as const]),
-    ...(job.description === undefined ? [] : [["description", job.description] as const]),
-    ...(job.details === undefined ? [] : [["details", JSON.stringify(job.details)] as const]),
-    ...(job.book === undefined ? [] : [["book", `${job.book.name} ${job.book.uuid}`] as const]),
-    ...(job.headers === undefined ? [] : [["headers", JSON.stringify(job.headers)] as const]),
-    ...(job.input === undefined ? [] : [["input", JSON.stringify(job.input)] as const]),
-    ...(job.meta === undefined ? [] : [["meta", JSON.stringify(job.meta)] as const]),
-    ...(progress === undefined
-      ? []
-      : [
-          [
-            "progress",
-            `${percent(progress.fraction)}${progress.detail === undefined ? "" : ` ${JSON.stringify(progress.detail)}`}`,
-          ] as const,
-        ]),
-    ...(job.dead === undefined ? [] : [["dead", job.dead] as const]),
-    ...(error === undefined ? [] : [["error", `${error.name}: ${error.message} (${error.reason})`] as const]),
-    ...(error?.errors ?? []).map(({ name, message }) => ["", `${name}: ${message}`] as const),
-    ...(job.result === undefined ? [] : [["result", JSON.stringify(job.result)] as const]),
-  ]
-}
-
 /** One transition as cells: time, state, details. */
 const stepCells = (step: TransitionView, paint: Paint): ReadonlyArray<string> => [
   `  ${clockTime(new Date(step.at), true)}`,
@@ -220,7 +146,7 @@ type Page = Pick<Output, "paint" | "width">
 /** The whole report as text. */
 const jobReport = (job: JobView, place: QueuePlace | null, page: Page): string => {
   const { paint, width } = page
-  const rows = facts(job, place)
+  const rows = jobFacts(job, place)
   const nameWidth = Math.max(...rows.map(([name]) => name.length))
   return [
     `${paint(oneLine(job.name, Math.max(12, width - job.id.length - job.state.length - 4)), "bold")}  ${job.id}  ${stateText(paint, job.state)}`,
