@@ -5,7 +5,7 @@ import { spared, titleOf } from "./kit/case.ts"
 import { cases } from "./kit/cases.ts"
 import { BrokenPromise, isTransportError } from "./kit/check.ts"
 import { register, registerPlugin } from "./kit/conformance.ts"
-import { sleep } from "./kit/context.ts"
+import { type Context, sleep } from "./kit/context.ts"
 import { lineHarness } from "./kit/driver/bases.ts"
 import type { Harness } from "./kit/harness.ts"
 import { Line } from "./kit/line.ts"
@@ -78,6 +78,35 @@ describe("mutants", () => {
     },
     120_000,
   )
+})
+
+test("no deadline counts how long a broker takes to start again, and a case that fails waits for it", async () => {
+  const harness = full(new URL("memory://restarted"))
+  let isUp = true
+  const restart = async () => {
+    isUp = false
+    await sleep(1_200)
+    isUp = true
+  }
+  const bounds = { group: "restarts", name: "a restart", timeout: 600 }
+  await runCase(
+    {
+      ...bounds,
+      run: async ({ restarted, until }) => {
+        await Promise.all([restarted("the restart", restart), until("an answer", async () => isUp, 300)])
+      },
+    },
+    harness,
+  )
+  const failing = {
+    ...bounds,
+    run: async ({ restarted }: Context) => {
+      void restarted("the restart", restart)
+      throw new Error("a fault")
+    },
+  }
+  await expect(runCase(failing, harness)).rejects.toThrow("a fault")
+  expect(isUp).toBe(true)
 })
 
 test("over a driver there are rules of every group", () => {

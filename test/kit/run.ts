@@ -3,6 +3,7 @@ import { type Case, type CaseOf, spared, titleOf } from "./case.ts"
 import { cases, ruleCases } from "./cases.ts"
 import { Context } from "./context.ts"
 import type { Harness } from "./harness.ts"
+import { RESTART_MS } from "./stage.ts"
 
 export const DEFAULT_LEASE = 30_000
 /** Much longer than any case takes, since a busy machine must not fail one. */
@@ -68,7 +69,8 @@ export const registerSuite = <H, C>(
       if (options.spared !== "omit") test.skip?.(`${title} (skipped: ${reason})`, run)
     } else {
       const add = each.exclusive ? test : (test.concurrent ?? test)
-      add(title, run, (each.timeout ?? DEFAULT_TIMEOUT) + 10_000)
+      // Deadlines of cases stand still while the broker is restarted, which only exclusive ones ask for, twice at most.
+      add(title, run, (each.timeout ?? DEFAULT_TIMEOUT) + 10_000 + (each.exclusive ? 2 * RESTART_MS : 0))
     }
   }
 }

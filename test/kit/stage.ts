@@ -29,6 +29,9 @@ export interface Bounds {
 /** How often a case is begun whose checks come too late. */
 const ROUNDS = 6
 
+/** Longest that a harness may take to end its broker and start it again, in milliseconds. */
+export const RESTART_MS = 150_000
+
 /**
  * Runs a round of a case, and another one from the start if this process asked too late for a verdict, as it does on a
  * machine that is busy. All of them share the time that the case may take.
@@ -62,6 +65,9 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
   readonly #awaited = new Map<symbol, string>()
   readonly #heldUp = heldUp()
   #names = 0
+  /** Milliseconds that restarts of the broker took. */
+  #restarts = 0
+  #restart: { readonly from: number; readonly done: Promise<unknown> } | undefined
 
   constructor(harness: Harness, lease: number) {
     this.harness = harness
@@ -83,6 +89,8 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
       })
     } finally {
       this.#heldUp.stop()
+      // The next case needs the broker.
+      await this.#restart?.done
       await Promise.allSettled(this.#peers.map((peer) => peer.close()))
       await this.harness.clean?.(this.namespace)
     }
@@ -128,15 +136,58 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
   readonly within = async <T>(what: string, promise: Promise<T>, ms = this.#patience): Promise<T> => {
     const key = Symbol(what)
     this.#awaited.set(key, what)
+    try {
+      return await this.#before(ms, promise, () => new GaveUp(`gave up after ${ms} ms, awaiting ${what}`))
+    } finally {
+      this.#awaited.delete(key)
+    }
+  }
+
+  /**
+   * Lets the harness end its broker and start it again. No deadline of the case counts that time: how long a server takes to
+   * start says nothing about the transport.
+   */
+  readonly restarted = async (what: string, restart: () => Promise<void>): Promise<void> => {
+    const key = Symbol(what)
+    this.#awaited.set(key, what)
     let timer: ReturnType<typeof setTimeout> | undefined
     const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new GaveUp(`gave up after ${ms} ms, awaiting ${what}`)), ms)
+      timer = setTimeout(() => reject(new GaveUp(`gave up after ${RESTART_MS} ms, awaiting ${what}`)), RESTART_MS)
     })
+    const done = Promise.race([restart(), late])
+    const from = performance.now()
+    this.#restart = { from, done: done.catch(() => undefined) }
     try {
-      return await Promise.race([promise, late])
+      await done
     } finally {
       clearTimeout(timer)
+      this.#restarts += performance.now() - from
+      this.#restart = undefined
       this.#awaited.delete(key)
+    }
+  }
+
+  /** Milliseconds by the clock of deadlines, which stands still while the broker is restarted. */
+  #now(): number {
+    return (this.#restart?.from ?? performance.now()) - this.#restarts
+  }
+
+  /** The outcome of a promise, unless it takes longer. */
+  async #before<T>(ms: number, promise: Promise<T>, late: () => Error): Promise<T> {
+    const end = this.#now() + ms
+    let timer: ReturnType<typeof setTimeout> | undefined
+    const over = new Promise<never>((_, reject) => {
+      const look = (): void => {
+        const left = end - this.#now()
+        if (left <= 0) reject(late())
+        else timer = setTimeout(look, Math.max(left, 100))
+      }
+      timer = setTimeout(look, ms)
+    })
+    try {
+      return await Promise.race([promise, over])
+    } finally {
+      clearTimeout(timer)
     }
   }
 
@@ -146,11 +197,11 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
     ask: () => Promise<T | undefined | false>,
     ms = this.#patience,
   ): Promise<T> => {
-    const end = Date.now() + ms
+    const end = this.#now() + ms
     for (let pause = 5; ; pause = Math.min(pause * 2, 100)) {
       const answer = await this.within(what, ask(), ms)
       if (answer !== undefined && answer !== false) return answer
-      if (Date.now() > end) throw new GaveUp(`gave up after ${ms} ms, awaiting ${what}`)
+      if (this.#now() > end) throw new GaveUp(`gave up after ${ms} ms, awaiting ${what}`)
       await sleep(pause)
     }
   }
@@ -198,19 +249,11 @@ export abstract class Stage<Connection, Harness extends Ground<Connection>, Peer
     return peer
   }
 
-  async #bounded(ms: number, run: () => Promise<void>): Promise<void> {
-    let timer: ReturnType<typeof setTimeout> | undefined
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        const awaited = [...this.#awaited.values()].join(", ") || "its end"
-        reject(new GaveUp(`the case gave up after ${ms} ms, awaiting ${awaited}`))
-      }, ms)
+  #bounded(ms: number, run: () => Promise<void>): Promise<void> {
+    return this.#before(ms, run(), () => {
+      const awaited = [...this.#awaited.values()].join(", ") || "its end"
+      return new GaveUp(`the case gave up after ${ms} ms, awaiting ${awaited}`)
     })
-    try {
-      await Promise.race([run(), late])
-    } finally {
-      clearTimeout(timer)
-    }
   }
 }
 

@@ -85,13 +85,13 @@ const consume = async (
 
 /** Disturbs the transport while tasks are published, then while they are consumed. */
 const throughDisturbance = async (context: Context, disturb: () => Promise<void>): Promise<void> => {
-  const { fresh, tasks, peer, within, until, harness } = context
+  const { fresh, tasks, peer, restarted, until, harness } = context
   const queue = fresh("queue")
   const postings = tasks(size(60, 600), { queue })
   const ids = postings.map(({ id }) => id)
   const third = Math.floor(postings.length / 3)
   await persist(context, postings.slice(0, third))
-  await Promise.all([persist(context, postings.slice(third)), within("the restart", disturb(), 30_000)])
+  await Promise.all([persist(context, postings.slice(third)), restarted("the restart", disturb)])
   if (harness.capabilities.dedupeWindow > 0 && peer.transport.jobs.waiting !== undefined) {
     // All tasks may have been published before the restart, so the connection need not be back yet.
     const list = peer.transport.jobs.waiting
@@ -102,7 +102,7 @@ const throughDisturbance = async (context: Context, disturb: () => Promise<void>
       })
     sameSet(await until("a list of what waits", waiting, 30_000), ids, "what waits after publishing through a restart")
   }
-  const disturbance = within("the restart", disturb(), 30_000)
+  const disturbance = restarted("the restart", disturb)
   await Promise.all([consume(context, queue, ids, disturbance), disturbance])
 }
 

@@ -11,6 +11,9 @@ export const rabbitmqServerName = "rabbitmq"
 /** Erlang without its documentation, and the libraries that not every machine has. */
 const LIBRARIES = /^(erlang-(?!.*(doc|src|manpages))|lib(sctp|ncurses|tinfo|ssl|systemd))/
 
+/** How long a server may take to start, in milliseconds: less than the kit waits for a restart, so that the error has its log. */
+const START_MS = 100_000
+
 /** The folder `sbin` of a server below a root: `/`, or where a package was unpacked. */
 const serverBelow = (root: string): FoundProgram | undefined => {
   const home = join(root, "usr/lib/rabbitmq/lib")
@@ -97,11 +100,12 @@ export const startRabbitmq = async (): Promise<RabbitmqServer> => {
   const launch = async (): Promise<Spawned> => {
     const server = spawnProcess("sh", [path], { env, cwd: folder.path })
     try {
-      await server.waitForLine(/Server startup complete|started TCP listener/, 60_000)
+      // A start takes five seconds of a processor, and on a machine with twenty other programs at work that is a minute.
+      await server.waitForLine(/Server startup complete|started TCP listener/, START_MS)
       return server
     } catch (error) {
       await server.end()
-      throw new Error(`RabbitMQ did not start: ${(error as Error).message}\n${server.output}`)
+      throw new Error(`RabbitMQ did not start on port ${port}: ${(error as Error).message}`)
     }
   }
 

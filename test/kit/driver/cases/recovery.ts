@@ -49,20 +49,20 @@ const consume = async (
 /** Disturbs the broker while tasks are published, then while they are consumed. */
 const throughDisturbance = (context: DriverContext, disturb: () => Promise<void>): Promise<void> =>
   withoutUncaught(async () => {
-    const { fresh, tasks, peer, within, until, harness } = context
+    const { fresh, tasks, peer, restarted, until, harness } = context
     const queue = fresh("queue")
     const postings = tasks(size(60, 600), { queue })
     const ids = postings.map(({ id }) => id)
     const third = Math.floor(postings.length / 3)
     await persist(context, postings.slice(0, third))
-    await Promise.all([persist(context, postings.slice(third)), within("the restart", disturb(), 30_000)])
+    await Promise.all([persist(context, postings.slice(third)), restarted("the restart", disturb)])
     if (harness.capabilities.dedupeWindow > 0 && peer.driver.waiting !== undefined) {
       // All tasks may have been published before the restart, so the connection need not be back yet.
       const waiting = () => peer.waiting({ queue }, 10_000).catch((error: unknown) => void away(error, "a list"))
       const found = await until("a list of what waits", waiting, mending(context))
       sameSet(found, ids, "what waits after publishing through a restart")
     }
-    const disturbance = within("the restart", disturb(), 30_000)
+    const disturbance = restarted("the restart", disturb)
     await Promise.all([consume(context, queue, ids, disturbance), disturbance])
   })
 
@@ -126,9 +126,9 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
     needs: [hook("kill"), durable],
     lease: 2_000,
     exclusive: true,
-    async run({ peer, fresh, task, harness, within, until }) {
+    async run({ peer, fresh, task, harness, restarted, until }) {
       const { queue, posting, delivery: first } = await taken(peer, task({ queue: fresh("queue") }))
-      await within("the sudden end", harness.kill?.() ?? Promise.resolve(), 30_000)
+      await restarted("the sudden end", async () => harness.kill?.())
       const second = await until("the task, afterwards", async () => (await takeThrough(peer, queue))[0], 20_000)
       equal(idOf(second), posting.id, "what comes")
       check(second.fence > first.fence, `fences must rise: ${first.fence}, then ${second.fence}`)
@@ -140,14 +140,14 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
     name: "what was removed from the store stays away after a sudden end",
     needs: [hook("kill"), durable],
     exclusive: true,
-    async run({ peer, harness, until, within, another }) {
+    async run({ peer, harness, until, restarted, another }) {
       const value = Uint8Array.of(7)
       const keys = ["a", "b", "c"] as const
       for (const key of [...keys, "kept"]) await peer.written({ key, value })
       await peer.written({ key: "b", value: Uint8Array.of(8) })
       await peer.written({ key: "a", value: null }, { key: "b", value: null })
       await peer.written({ key: "c", value: null })
-      await within("the sudden end", harness.kill?.() ?? Promise.resolve(), 30_000)
+      await restarted("the sudden end", async () => harness.kill?.())
       const next = await until("a connection after the end", () => another().catch(() => undefined), 15_000)
       const left = await next.store.list({ prefix: "", limit: 10 })
       equal(
@@ -167,7 +167,7 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
     exclusive: true,
     timeout: patience(90_000),
     async run(context) {
-      const { peer, fresh, tasks, task, harness, within, until } = context
+      const { peer, fresh, tasks, task, harness, within, restarted, until } = context
       const [queue, next] = [fresh("queue"), fresh("next")]
       const postings = tasks(size(80, 400), { queue })
       await peer.publish(...postings)
@@ -195,9 +195,9 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
           await sleep(1)
         }
       }
-      const kill = sleep(15).then(() => harness.kill?.())
+      const kill = () => sleep(15).then(() => harness.kill?.())
       const lanes = Array.from({ length: 8 }, (_, lane) => committing(lane))
-      await Promise.all([...lanes, within("the sudden end", kill, 30_000)])
+      await Promise.all([...lanes, restarted("the sudden end", kill)])
       await answering(context)
       const { atomic } = harness.capabilities
       for (const { id, post } of commits) {
@@ -240,13 +240,13 @@ export const recoveryCases: ReadonlyArray<DriverCase> = [
     name: "a scheduled task, a record and a stored value outlive a restart",
     needs: [hook("restart"), durable, delay],
     exclusive: true,
-    async run({ peer, fresh, task, harness, until, within, another }) {
+    async run({ peer, fresh, task, harness, until, restarted, another }) {
       const queue = fresh("queue")
       const [later, ended] = [task({ queue, due: Date.now() + 4_000 }), task({ queue })]
       await peer.publish(later)
       await peer.put(ended.id, recordOf(ended, "succeeded", { says: "kept" }))
       await peer.written({ key: "a", value: Uint8Array.of(7) })
-      await within("the restart", harness.restart?.() ?? Promise.resolve(), 30_000)
+      await restarted("the restart", async () => harness.restart?.())
       const next = await until("a connection after the restart", () => another().catch(() => undefined), 15_000)
       equal(await next.says(ended.id), "kept", "record")
       equal((await next.get("a"))?.value, Uint8Array.of(7), "value in the store")
