@@ -128,7 +128,8 @@ export const runLedger = async (board: SharedBoard, options: LedgerOptions): Pro
     begun.set(name, Date.parse((await client.schedules.create(name, fields)).next ?? ""))
   }
 
-  const until = from + seconds * 1_000
+  // A busy machine is late with the schedules: as many of their due times have to be posted all the same.
+  const until = Math.max(from, ...begun.values()) + seconds * 1_000
   const faults: Array<() => Promise<unknown>> = [
     ...Array.from({ length: kills }, () => async () => void team.kill()),
     ...Array.from({ length: restarts }, () => async () => board.restartBroker?.()),

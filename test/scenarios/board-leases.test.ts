@@ -145,7 +145,6 @@ onEveryBoard((newBoard, transport) => {
       const url = newBoard()
       const { board } = await begin(url)
       const job = await board.post("a")
-      const started = Date.now()
       if (transport === "memory") {
         // Memory dies with its process: the owner is cut off from it instead.
         const { transports, die } = mortal()
@@ -158,10 +157,17 @@ onEveryBoard((newBoard, transport) => {
         child.kill("SIGKILL")
         await child.closed
       }
-      expect(await board.findOwner(job)).toBe("owner")
-      const claim = await board.take("other", { wait: 10 })
-      expect(Date.now() - started).toBeLessThan(transport === "memory" ? 5_000 : 15_000)
+      const dead = await job.find()
+      // On a busy machine the claim may have lapsed by now.
+      expect(dead.owner ?? dead.story.at(-1)?.step).toMatch(/^(owner|lapsed)$/)
+      const claim = await board.take("other", { wait: 60 })
       expect(claim.view.lastOwner).toBe("owner")
+      const { story } = claim.view
+      expect(story.map(({ step }) => step)).toEqual(["posted", "claimed", "lapsed", "taken-over"])
+      const [, claimed = 0, lapsed = 0, takenOver = 0] = story.map(({ at }) => Date.parse(at) / 1_000)
+      // The claim lapses by its own expiry, and not by the lease of the board, which is ten times as long or more.
+      expect(lapsed - claimed).toBeCloseTo(3, 1)
+      expect(takenOver - claimed).toBeLessThan(25)
     })
 
     // Memory is of one process. A frozen one cannot be overtaken there.
@@ -204,10 +210,11 @@ onEveryBoard((newBoard, transport) => {
     test("S045 kept alive", async () => {
       const { board, other } = await begin(newBoard())
       const job = await board.post("a")
-      await board.claim(job, "me", { expiry: 1 })
+      // Longer than a busy machine holds this process up, and shorter than the time that is looked at.
+      await board.claim(job, "me", { expiry: 3 })
       const second = await other()
-      const end = Date.now() + 3_000
-      const extend = setInterval(() => void board.extendExpiry(job, 1), 400)
+      const end = Date.now() + 4_500
+      const extend = setInterval(() => void board.extendExpiry(job, 3), 400)
       onTestFinished(() => clearInterval(extend))
       const seen = new Set<string>()
       while (Date.now() < end) {

@@ -307,6 +307,7 @@ describe("what makes no task is a dead letter with the reason, and the worker go
   })
 
   test("values that a header cannot have", async () => {
+    const queue = `values-${generateId()}`
     const bad: ReadonlyArray<readonly [Readonly<Record<string, string>> | string, string]> = [
       [{ retries: "many" }, 'Header "retries" must be a whole number from 0 on, not a string.'],
       [{ retries: "1.5" }, 'Header "retries" must be a whole number from 0 on, not 1.5.'],
@@ -324,8 +325,14 @@ describe("what makes no task is a dead letter with the reason, and the worker go
       ["NATS/1.0\r\ntask: native.echo\r\ntask: native.add\r\n\r\n", 'Header "task" must be a name as text.'],
     ]
     const ids = await Promise.all(
-      bad.map(([given]) => submit(typeof given === "string" ? given : { task: "native.echo", ...given })),
+      bad.map(([given]) =>
+        submit(typeof given === "string" ? given : { task: "native.echo", ...given }, "{}", { queue }),
+      ),
     )
+    // No value of such a message can be shown, so it is no job before a worker has taken it.
+    for (const id of ids) await expect(client.job(id).find()).rejects.toMatchObject({ code: "not-found" })
+    await serve(queue)
+    for (const id of ids) await eventually(() => client.job(id).find(), { message: `${id} is a dead letter` })
     await refused(
       ids,
       bad.map(([, why]) => why),

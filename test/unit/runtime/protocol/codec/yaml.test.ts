@@ -107,16 +107,19 @@ describe("reading", () => {
     expect(read("x".repeat(MAX_YAML_BYTES))).toHaveLength(MAX_YAML_BYTES)
   })
 
-  test("thousands of errors take no longer than one", { timeout: 10_000 }, () => {
-    expect(refused('"'.repeat(MAX_YAML_BYTES))).toMatch(/^malformed/)
-  })
-
   const many = (count: number, each: (at: number) => string): string =>
     Array.from({ length: count }, (_, at) => each(at)).join("")
   const deep = 400
+  const harmless = many(400, (at) => `k${at}: {a: 1, b: [1]}\n`)
+  const timeOf = (run: () => void): number => {
+    const from = performance.now()
+    run()
+    return performance.now() - from
+  }
 
   // Without the check, parsing each of these took seconds, or hundreds of mebibytes.
   test.each<readonly [string, string, RegExp]>([
+    ["thousands of errors", '"'.repeat(MAX_YAML_BYTES), /^malformed/],
     ["closers without openers", "]".repeat(MAX_YAML_BYTES), /^malformed: .*a ] that closes nothing \(at character 0\)/],
     [
       "closers of another kind",
@@ -143,14 +146,20 @@ describe("reading", () => {
       `a0: &a0 {x: 1}\n${many(300, (at) => `a${at + 1}: &a${at + 1} {<<: *a${at}, k${at}: 1}\n`)}`,
       /^malformed: /,
     ],
-  ])("%s are refused within a moment", (_name, text, message) => {
-    // The fastest of a few, since a busy machine may hold this process up meanwhile.
-    const times = [1, 2, 3].map(() => {
-      const from = performance.now()
-      expect(refused(text)).toMatch(message)
-      return performance.now() - from
-    })
-    expect(Math.min(...times)).toBeLessThan(1_000)
+  ])("%s are refused in the time of few harmless texts", (_name, text, message) => {
+    // A busy machine is as slow with a harmless text of 8 kB. The fastest of a few counts, since it may hold up one of the two.
+    let [least, usual] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY]
+    for (let tries = 0; tries < 4 && !(least < 10 * usual); tries++) {
+      usual = Math.min(
+        usual,
+        timeOf(() => void read(harmless)),
+      )
+      least = Math.min(
+        least,
+        timeOf(() => expect(refused(text)).toMatch(message)),
+      )
+    }
+    expect(least / usual).toBeLessThan(10)
   })
 
   test("signs in words, texts and comments open and close nothing", () => {

@@ -115,6 +115,8 @@ test.each([{ key: 5 }, { must: "key" }, { retry: 3 }])(
   async (callboard) => {
     const { ran, client } = await setUp({ unknownGrace: 600 })
     const id = await send(client, { callboard })
+    // Before the worker has taken it a task that cannot be read is no job.
+    await eventually(() => client.job(id).find())
     expect(await client.job(id).outcome(WAIT)).toMatchObject({ state: "failed", error: { reason: "invalid-task" } })
     expect(ran).toEqual([])
   },
