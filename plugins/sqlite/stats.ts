@@ -1,4 +1,6 @@
 /** Counts and lists the tasks in the queues. Reads indexes only, in slices between which the event loop runs. */
+
+import { compact } from "../../runtime/protocol/compact.ts"
 import { FRONT_LEVEL } from "../../runtime/protocol/message.ts"
 import type { QueueDepth } from "../../runtime/transport/optional.ts"
 import { type Database, int, intOrNull } from "./database/database.ts"
@@ -72,7 +74,7 @@ export class QueueStats {
     return this.#names.all().map(({ id, name }) => {
       const oldest = this.#oldest(id)
       const count = counts.get(id) ?? { ready: 0, scheduled: 0, held: 0 }
-      return { queue: name, ...count, ...(oldest === undefined ? {} : { oldest }) }
+      return { queue: name, ...count, ...compact({ oldest }) }
     })
   }
 

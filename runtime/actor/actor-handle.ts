@@ -3,6 +3,7 @@ import type { CallboardError } from "../errors.ts"
 import type { JobHandle, SubmittedJob } from "../jobs/handle.ts"
 import type { JsonForm } from "../jobs/json-form.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
+import { compact } from "../protocol/compact.ts"
 
 /** Any actor, as the bound of type parameters: its name and the types of its methods. */
 export interface AnyActor {
@@ -87,7 +88,7 @@ export const childHandle = <A extends AnyActor>(
 const fieldsOf = (meth: string, input: unknown, fields: SubmissionFields): SubmissionFields => ({
   ...fields,
   meth,
-  ...(input === undefined ? {} : { input }),
+  ...compact({ input }),
 })
 
 /** A proxy, because the names of the methods are known to the types and to the worker, but not here. */

@@ -11,6 +11,7 @@ import { wholeNumber } from "../options/fields.ts"
 import { isExact, jsonSchemaOf } from "../options/json-schema.ts"
 import { rateText } from "../options/limit.ts"
 import { type Refuse, refuseInput } from "../options/refuse.ts"
+import { compact } from "../protocol/compact.ts"
 import { checkActorName, checkQueueName } from "../protocol/name.ts"
 import { didYouMean } from "../suggest.ts"
 import type { ActorDefinition, ActorOptions, ErasedMethod, RestartPolicy } from "./definition.ts"
@@ -169,7 +170,7 @@ const checkRestart = (name: string, restart: RestartPolicy | undefined): void =>
 export const describeActor = (actor: ActorDefinition): ActorDescription => ({
   name: actor.name,
   queue: actor.queue ?? DEFAULT_QUEUE,
-  ...(actor.description === undefined ? {} : { description: actor.description }),
+  ...compact({ description: actor.description }),
   methods: [...actor.methods.values()].map(describeMethod),
 })
 
@@ -178,18 +179,19 @@ const describeMethod = (method: ErasedMethod): ActorDescription["methods"][numbe
   const output = method.output === undefined ? undefined : jsonSchemaOf(method.output, "output")
   return {
     name: method.name,
-    ...(method.description === undefined ? {} : { description: method.description }),
-    ...(method.queue === undefined ? {} : { queue: method.queue }),
-    ...(method.priority === undefined ? {} : { priority: method.priority }),
-    ...(method.retry?.max === undefined ? {} : { retries: method.retry.max }),
+    ...compact({
+      description: method.description,
+      queue: method.queue,
+      priority: method.priority,
+      retries: method.retry?.max,
+    }),
     ...(method.onLost === "fail" ? { onLost: method.onLost } : {}),
-    ...(method.params === undefined ? {} : { params: method.params }),
-    ...(method.redact === undefined ? {} : { redact: method.redact }),
+    ...compact({ params: method.params, redact: method.redact }),
     ...(method.limit === undefined ? {} : { limit: describeLimit(method.limit) }),
     ...(typeof method.limit?.key === "string" ? { limitKey: method.limit.key } : {}),
-    ...(input === undefined ? {} : { input }),
+    ...compact({ input }),
     ...(method.input === undefined || input === undefined || !isExact(method.input) ? {} : { exactInput: true }),
-    ...(output === undefined ? {} : { output }),
+    ...compact({ output }),
   }
 }
 
@@ -199,6 +201,6 @@ const describeLimit = ({
   key,
 }: NonNullable<ErasedMethod["limit"]>): NonNullable<ActorDescription["methods"][number]["limit"]> => ({
   ...(rate === undefined ? {} : { rate: rateText(rate) }),
-  ...(concurrency === undefined ? {} : { concurrency }),
+  ...compact({ concurrency }),
   keyed: key !== undefined,
 })

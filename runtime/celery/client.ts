@@ -17,6 +17,7 @@ import { decodeEvents, type ReceivedEvent } from "../protocol/celery/event.ts"
 import { applySignature, parseSignature, type Signature } from "../protocol/celery/signature.ts"
 import type { ControlReply } from "../protocol/celery-control.ts"
 import { decodeMeta, errorOfMeta, metaKey, READY, type ResultMeta } from "../protocol/celery-result.ts"
+import { compact } from "../protocol/compact.ts"
 import { composeMessage } from "../protocol/compose.ts"
 import { isReservedHeader, newTask } from "../protocol/headers.ts"
 import { checkQueueName } from "../protocol/name.ts"
@@ -239,11 +240,7 @@ export class CeleryClient implements AsyncDisposable {
     })
     const embed = chain.length === 0 ? NO_EMBED : { ...NO_EMBED, chain }
     const replyTo = await this.#results.replyTo?.()
-    const message = composeMessage(
-      made,
-      { args, kwargs, embed },
-      { ...(priority === undefined ? {} : { priority }), ...(replyTo === undefined ? {} : { replyTo }) },
-    )
+    const message = composeMessage(made, { args, kwargs, embed }, compact({ priority, replyTo }))
     const composed = Result.getOrElse(message, ({ message: why }) => refuseInput("args", why))
     await this.#messages.submit(queueOf(options.queue ?? this.#queue), composed)
     return this.job<R>(id)

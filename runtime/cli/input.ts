@@ -10,6 +10,7 @@ import type { JobPage } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import { visible } from "../log/log-value.ts"
 import { parseJson } from "../protocol/codec/json.ts"
+import { compact } from "../protocol/compact.ts"
 import { TransportError } from "../transport/mod.ts"
 import { wrongUsage } from "./failure.ts"
 
@@ -134,7 +135,7 @@ const exists = async (client: Client, id: string): Promise<boolean> => {
 /** A page of jobs; empty on a transport that cannot list jobs, where only whole ids work. */
 const pageAfter = async (client: Client, after: string | undefined): Promise<JobPage> => {
   try {
-    return await client.jobs({ limit: PAGE, ...(after === undefined ? {} : { after }) })
+    return await client.jobs({ limit: PAGE, ...compact({ after }) })
   } catch (cause) {
     if (cause instanceof TransportError && cause.reason === "unsupported") return { jobs: [] }
     throw cause

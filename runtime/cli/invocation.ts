@@ -12,6 +12,7 @@ import type { ConnectSettings } from "../connection/connect.ts"
 import type { LogLevel } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { milliseconds } from "../options/duration.ts"
+import { compact } from "../protocol/compact.ts"
 import { type Output, type OutputOptions, outputFor } from "./output.ts"
 
 export interface Invocation {
@@ -56,19 +57,19 @@ const clientSettings = ({
   taskSentEvents,
   failureTtl,
 }: Config): Pick<ClientSettings, "taskNames" | "taskSentEvents" | "failureTtl"> => ({
-  ...(failureTtl === undefined ? {} : { failureTtl }),
+  ...compact({ failureTtl }),
   ...(taskNames === undefined ? {} : { taskNames: new Map(Object.entries(taskNames)) }),
-  ...(taskSentEvents === undefined ? {} : { taskSentEvents }),
+  ...compact({ taskSentEvents }),
 })
 
 /** Connect options of the configuration. */
 export const connectSettings = (config: Config): ConnectSettings => {
   const { lease, heartbeat } = config
   return {
-    ...(config.transports === undefined ? {} : { transports: config.transports }),
+    ...compact({ transports: config.transports }),
     ...(lease === undefined ? {} : { leaseMs: milliseconds("lease", lease) }),
     ...(heartbeat === undefined ? {} : { heartbeatMs: milliseconds("heartbeat", heartbeat) }),
-    ...(config.name === undefined ? {} : { name: config.name }),
+    ...compact({ name: config.name }),
   }
 }
 

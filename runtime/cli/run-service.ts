@@ -9,6 +9,7 @@ import { displayUrl } from "../connection/connect.ts"
 import type { HttpOptions } from "../http/server.ts"
 import { type Log, makeLog } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
+import { compact } from "../protocol/compact.ts"
 import type { ServeOptions } from "../service/options.ts"
 import type { Service } from "../service/service.ts"
 import type { TransportError } from "../transport/mod.ts"
@@ -38,45 +39,46 @@ export const serveOptions = ({ config, transport }: Invocation): ServeOptions =>
     ...connectSettings(config),
     ...numbersAndTimes(config),
     transport,
-    ...(queues === undefined ? {} : { queues }),
-    ...(order === undefined ? {} : { order }),
-    ...(rateLimits === undefined ? {} : { rateLimits }),
-    ...(languages === undefined ? {} : { languages }),
-    ...(taskNames === undefined ? {} : { taskNames }),
-    ...(resultBackend === undefined ? {} : { resultBackend }),
-    ...(metrics === undefined ? {} : { metrics }),
-    ...(tracing === undefined ? {} : { tracing }),
-    ...(events === undefined ? {} : { events }),
-    ...(taskSentEvents === undefined ? {} : { taskSentEvents }),
+    ...compact({
+      queues,
+      order,
+      rateLimits,
+      languages,
+      taskNames,
+      resultBackend,
+      metrics,
+      tracing,
+      events,
+      taskSentEvents,
+    }),
   }
 }
 
-const numbersAndTimes = (config: Config): ServeOptions => ({
-  ...(config.concurrency === undefined ? {} : { concurrency: config.concurrency }),
-  ...(config.autoscale === undefined ? {} : { autoscale: config.autoscale }),
-  ...(config.prefetch === undefined ? {} : { prefetch: config.prefetch }),
-  ...(config.burst === undefined ? {} : { burst: config.burst }),
-  ...(config.maxJobs === undefined ? {} : { maxJobs: config.maxJobs }),
-  ...(config.maxIdle === undefined ? {} : { maxIdle: config.maxIdle }),
-  ...(config.version === undefined ? {} : { version: config.version }),
-  ...(config.grace === undefined ? {} : { grace: config.grace }),
-  ...(config.stuckGrace === undefined ? {} : { stuckGrace: config.stuckGrace }),
-  ...(config.resultTtl === undefined ? {} : { resultTtl: config.resultTtl }),
-  ...(config.failureTtl === undefined ? {} : { failureTtl: config.failureTtl }),
-  ...(config.lostCap === undefined ? {} : { lostCap: config.lostCap }),
-  ...(config.unknownGrace === undefined ? {} : { unknownGrace: config.unknownGrace }),
-  ...(config.maxBody === undefined ? {} : { maxBody: config.maxBody }),
-  ...(config.reconnect === undefined ? {} : { reconnect: config.reconnect }),
-  ...(config.prefetchReduction === undefined ? {} : { prefetchReduction: config.prefetchReduction }),
-  ...(config.cancelOnConnectionLoss === undefined ? {} : { cancelOnConnectionLoss: config.cancelOnConnectionLoss }),
-})
+const numbersAndTimes = (config: Config): ServeOptions =>
+  compact({
+    concurrency: config.concurrency,
+    autoscale: config.autoscale,
+    prefetch: config.prefetch,
+    burst: config.burst,
+    maxJobs: config.maxJobs,
+    maxIdle: config.maxIdle,
+    version: config.version,
+    grace: config.grace,
+    stuckGrace: config.stuckGrace,
+    resultTtl: config.resultTtl,
+    failureTtl: config.failureTtl,
+    lostCap: config.lostCap,
+    unknownGrace: config.unknownGrace,
+    maxBody: config.maxBody,
+    reconnect: config.reconnect,
+    prefetchReduction: config.prefetchReduction,
+    cancelOnConnectionLoss: config.cancelOnConnectionLoss,
+  })
 
 export const httpOptions = ({ http }: Config): HttpOptions => ({
   port: http?.port ?? DEFAULTS.http.port,
   host: http?.host ?? DEFAULTS.http.host,
-  ...(http?.tokens === undefined ? {} : { tokens: http.tokens }),
-  ...(http?.origins === undefined ? {} : { origins: http.origins }),
-  ...(http?.page === undefined ? {} : { page: http.page }),
+  ...compact({ tokens: http?.tokens, origins: http?.origins, page: http?.page }),
 })
 
 /** A transport in one line: `sqlite:.callboard/board.db (fsync)`. */

@@ -60,6 +60,7 @@ import { checkSignal, optionsChecker } from "../options/check.ts"
 import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
+import { compact } from "../protocol/compact.ts"
 import { Schedules } from "../schedules/schedules.ts"
 import { queueStats } from "../statistics/queue-stats.ts"
 import type { QueueStats } from "../statistics/schema.ts"
@@ -129,8 +130,7 @@ export const clientParts = async (
     ownsTransport: true,
     taskSentEvents,
     sender: settings.name,
-    ...(taskNames === undefined ? {} : { taskNames }),
-    ...(tracing === undefined ? {} : { tracing }),
+    ...compact({ taskNames, tracing }),
   }
   return { connection, options }
 }

@@ -7,6 +7,7 @@ import type { SubmittedJob, WaitOptions } from "../jobs/handle.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
 import { milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
+import { compact } from "../protocol/compact.ts"
 import { MOST_MEMBERS } from "../protocol/headers.ts"
 import type { JobPage, JobQuery } from "./job-query.ts"
 
@@ -97,9 +98,7 @@ export class PendingGroup {
     const { id } = this.#options
     const chord = {
       tasks: this.#tasks,
-      ...(id === undefined ? {} : { group: id }),
-      ...(allowFailure === undefined ? {} : { allowFailure }),
-      ...(immutable === undefined ? {} : { immutable }),
+      ...compact({ group: id, allowFailure, immutable }),
     }
     return this.#client.submit(task, { ...fields, chord })
   }

@@ -21,6 +21,7 @@ import { noJob, noneToClaim } from "../board/waiting.ts"
 import { CallboardError } from "../errors.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { checkBoardName } from "../protocol/board.ts"
+import { compact } from "../protocol/compact.ts"
 import { type Ask, POLL_MS } from "./http-request.ts"
 
 /** A claim over HTTP. Nothing renews it: it lapses unless it is extended. */
@@ -119,7 +120,7 @@ class OverHttp implements HttpBoard, JobBoard {
   ): AsyncGenerator<BoardJob, void, undefined> {
     let after: string | undefined
     do {
-      const page = await this.list({ onlyUnclaimed, ...(after === undefined ? {} : { after }) })
+      const page = await this.list({ onlyUnclaimed, ...compact({ after }) })
       for (const key of page.unreadable) if (!unreadable.includes(key)) unreadable.push(key)
       for (const listed of page.jobs) {
         const view = fresh ? await this.#known(listed.id) : listed

@@ -20,6 +20,7 @@ import {
 import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
 import { optionsChecker } from "../options/check.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
+import { compact } from "../protocol/compact.ts"
 import { checkScheduleName } from "../schedules/fields.ts"
 import { SCHEDULE_QUERY, type Schedules } from "../schedules/schedules.ts"
 import { PostedJob, ScheduleList, ScheduleViewSchema } from "../schedules/view.ts"
@@ -225,7 +226,7 @@ const prepared = (task: Submission, index?: number): Submission => {
   const plain = withPlainFields(task)
   if (Result.isSuccess(plain)) return withId(plain.success)
   const { code, message, details } = plain.failure
-  throw new CallboardError(code, message, { ...details, ...(index === undefined ? {} : { index }) })
+  throw new CallboardError(code, message, { ...details, ...compact({ index }) })
 }
 
 /** The task with an id. One that is to be unique needs an id of its caller, and is sent without one to be refused. */

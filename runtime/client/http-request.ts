@@ -4,6 +4,7 @@ import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
 import { errorOf, Problem } from "../jobs/responses.ts"
 import { renderJson } from "../protocol/codec/json.ts"
+import { compact } from "../protocol/compact.ts"
 
 export interface RequestOptions {
   /** Defaults to GET. */
@@ -74,7 +75,7 @@ export const requestsTo = (base: string, token: string | undefined, timeoutMs: n
         // A redirected POST would become a GET.
         redirect: "manual",
         signal: stop.signal,
-        ...(json.success === undefined ? {} : { body: json.success }),
+        ...compact({ body: json.success }),
       })
       return answerOf(base, response.ok, response.status, await response.text())
     } catch (cause) {

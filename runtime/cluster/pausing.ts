@@ -9,6 +9,7 @@ import { CallboardError } from "../errors.ts"
 import { milliseconds } from "../options/duration.ts"
 import { isName } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
+import { compact } from "../protocol/compact.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import { untilHeard } from "../transport/lift/watch-store.ts"
 import type { Store } from "../transport/store.ts"
@@ -29,7 +30,7 @@ const LIMIT = 10_000
 /** The time is that of the transport, with which readers compare it: the clock of this machine may be wrong. */
 const since = async (store: Store, by?: string): Promise<typeof Since.Type> => ({
   at: new Date(await store.now()).toISOString(),
-  ...(by === undefined ? {} : { by }),
+  ...compact({ by }),
 })
 
 const checkedQueue = (queue: string): string => {

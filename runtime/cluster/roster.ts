@@ -5,6 +5,7 @@
  */
 import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
+import { compact } from "../protocol/compact.ts"
 import type { Store } from "../transport/store.ts"
 import { listWorkers, MOST_RUNNING, type WorkerDescription } from "./directory.ts"
 import { isDead, type WorkerProcess } from "./worker-process.ts"
@@ -23,7 +24,7 @@ const LIMIT = 1_000
 /** Writes the note of a worker. Its own entry must be there: a worker without one counts as missing. */
 export const joinRoster = async (store: Store, { name, pid, pidSpace, instance }: WorkerDescription): Promise<void> => {
   if (instance === undefined) return
-  await store.write([ROSTER.put(instance, { name, pid, ...(pidSpace === undefined ? {} : { pidSpace }) })])
+  await store.write([ROSTER.put(instance, { name, pid, ...compact({ pidSpace }) })])
 }
 
 /** Removes the note of a worker that ends. */

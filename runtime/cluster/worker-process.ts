@@ -5,6 +5,7 @@
 import { createHash } from "node:crypto"
 import { readFileSync, readlinkSync } from "node:fs"
 import { hostname } from "node:os"
+import { compact } from "../protocol/compact.ts"
 
 /** A process, as a worker that runs in it describes it. */
 export interface WorkerProcess {
@@ -44,7 +45,7 @@ let count = 0
 /** Describes this process for one worker; every worker has an instance of its own. */
 export const newWorkerProcess = (): WorkerProcess => {
   const pidSpace = ownPidSpace()
-  return { pid: process.pid, ...(pidSpace === undefined ? {} : { pidSpace }), instance: `${here}${++count}` }
+  return { pid: process.pid, ...compact({ pidSpace }), instance: `${here}${++count}` }
 }
 
 /** Whether a worker runs in this process. */

@@ -1,5 +1,6 @@
 /** Finds the plugin for a URL, checks the options that all transports share, and connects. */
 import { hostname } from "node:os"
+import { compact } from "../protocol/compact.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
 import { beginning } from "../protocol/text.ts"
 import { didYouMean } from "../suggest.ts"
@@ -124,7 +125,7 @@ export const connectTransport = async (target: string | object, settings: Connec
       namespace,
       lease,
       heartbeat,
-      ...(settings.reconnectDelay === undefined ? {} : { reconnectDelay: settings.reconnectDelay }),
+      ...compact({ reconnectDelay: settings.reconnectDelay }),
       name: settings.name ?? `callboard@${hostname()}:${process.pid}`,
       timeout,
     }

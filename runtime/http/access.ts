@@ -7,6 +7,7 @@
 import { createHash, timingSafeEqual } from "node:crypto"
 import { SCOPES, type Scope, TOKEN_SCOPES, type TokenScope } from "../config/scopes.ts"
 import { CallboardError } from "../errors.ts"
+import { compact } from "../protocol/compact.ts"
 
 export interface Token {
   /** Sent as `Authorization: Bearer <token>`. Long and random: `openssl rand -hex 32`. */
@@ -91,7 +92,7 @@ const knownToken = ({ token, scopes, name }: Token, at: number): KnownToken => {
   const may = (scope: Scope): boolean => all.includes(scope)
   return {
     digest: hash,
-    caller: { key, ...(name === undefined ? {} : { name }), scopes: all, open: false, may },
+    caller: { key, ...compact({ name }), scopes: all, open: false, may },
   }
 }
 

@@ -5,6 +5,7 @@ import { parseRevoke, Revocation, RevokeOptions } from "../cluster/revocation.ts
 import { CallboardError } from "../errors.ts"
 import { WaitingJobs } from "../jobs/lists.ts"
 import { PartlyDone } from "../jobs/responses.ts"
+import { compact } from "../protocol/compact.ts"
 import { bounded, budgetOf, partly } from "./decisions.ts"
 import { withReadDeadline } from "./limits.ts"
 import { boolean, integer, list, text, type Values } from "./parameter.ts"
@@ -36,10 +37,7 @@ const commandOptions = ({
 }: {
   readonly workers?: ReadonlyArray<string>
   readonly timeout?: string
-}) => ({
-  ...(workers === undefined ? {} : { workers }),
-  ...(timeout === undefined ? {} : { timeout }),
-})
+}) => compact({ workers, timeout })
 
 const camel = (name: string): string => name.replace(/-([a-z])/g, (_, letter: string) => letter.toUpperCase())
 

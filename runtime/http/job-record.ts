@@ -7,6 +7,7 @@ import { findRecord, goneError, waitForEnd } from "../jobs/tracking/finding.ts"
 import { outcomesOf } from "../jobs/tracking/history.ts"
 import { outcomeOf } from "../jobs/tracking/outcome.ts"
 import { type JobView, jobView } from "../jobs/view.ts"
+import { compact } from "../protocol/compact.ts"
 import { parseTask } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
 import type { JobRecord, RunOutcome } from "../protocol/record.ts"
@@ -80,8 +81,7 @@ export const detailsWith = async (
   const retry = parts.includes("input") && record.message !== undefined ? retryOf(record.message) : undefined
   return {
     ...(parts.includes("input") ? rest : view),
-    ...(input === undefined ? {} : { input }),
-    ...(retry === undefined ? {} : { retry }),
+    ...compact({ input, retry }),
     ...(parts.includes("attempts") ? { attempts: attemptsOf(record) } : {}),
   }
 }

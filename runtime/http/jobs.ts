@@ -12,6 +12,7 @@ import { Job, StateSchema } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"
 import type { Total } from "../options/fields.ts"
 import { refuseInput } from "../options/refuse.ts"
+import { compact } from "../protocol/compact.ts"
 import { isTerminal, STATES, type State } from "../protocol/state.ts"
 import { parseDuration, parseTime } from "../protocol/time.ts"
 import { partly, reported } from "./decisions.ts"
@@ -108,23 +109,25 @@ const deadFilter = { ...someFilter, reason: text(Text("Why it was given up, as i
 const deadQueryOf = ({ reason, ...given }: Values<typeof deadFilter>): JobQuery => ({
   ...queryOf(given),
   dead: true,
-  ...(reason === undefined ? {} : { reason }),
+  ...compact({ reason }),
 })
 
 /** Checked parameters as the client's query. */
 const queryOf = (given: Values<typeof filter>): JobQuery => ({
   limit: given.limit ?? DEFAULT_PAGE,
-  ...(given.state === undefined ? {} : { states: given.state }),
-  ...(given.task === undefined ? {} : { task: given.task }),
-  ...(given.queue === undefined ? {} : { queue: given.queue }),
-  ...(given.root === undefined ? {} : { rootId: given.root }),
-  ...(given.parent === undefined ? {} : { parentId: given.parent }),
-  ...(given.group === undefined ? {} : { group: given.group }),
-  ...(given.error === undefined ? {} : { error: given.error }),
-  ...(given.idEnds === undefined ? {} : { idEnds: given.idEnds }),
+  ...compact({
+    states: given.state,
+    task: given.task,
+    queue: given.queue,
+    rootId: given.root,
+    parentId: given.parent,
+    group: given.group,
+    error: given.error,
+    idEnds: given.idEnds,
+  }),
   ...(given.since === undefined ? {} : { since: timeOf(given.since) }),
   ...(given.until === undefined ? {} : { until: timeOf(given.until) }),
-  ...(given.cursor === undefined ? {} : { after: given.cursor }),
+  ...compact({ after: given.cursor }),
 })
 
 /** A time that the schema has checked. */
@@ -271,7 +274,7 @@ const decidedNamed = async (
     const plan = await withReadDeadline(client.planAll(decision, { ...query, until }))
     return json<typeof BulkPlan.Type>({ ...plan, until: until.toISOString() })
   }
-  const named = { ...query, ...(given === undefined ? {} : { until: given }) }
+  const named = { ...query, ...compact({ until: given }) }
   return reported(decision === "cancel" ? await client.cancelAll(named) : await client.retryAll(named))
 }
 

@@ -6,6 +6,7 @@ import { createHash } from "node:crypto"
 import { CallboardError, type ErrorCode } from "../errors.ts"
 import type { ItemProblem, Problem } from "../jobs/responses.ts"
 import type { Log } from "../log/log.ts"
+import { compact } from "../protocol/compact.ts"
 import { UnreadableRecord } from "../transport/errors.ts"
 import { TransportError } from "../transport/mod.ts"
 
@@ -75,11 +76,7 @@ export const itemProblem = (error: CallboardError): ItemProblem => {
     status: PROBLEMS[error.code].status,
     code: error.code,
     detail: error.message,
-    ...(field === undefined ? {} : { field }),
-    ...(index === undefined ? {} : { index }),
-    ...(id === undefined ? {} : { id }),
-    ...(outcome === undefined ? {} : { outcome }),
-    ...(scope === undefined ? {} : { scope }),
+    ...compact({ field, index, id, outcome, scope }),
   }
 }
 
@@ -100,11 +97,11 @@ export const problem = (
     title: PROBLEMS[code].title,
     ...itemProblem(error),
     status,
-    ...(options.errors === undefined ? {} : { errors: options.errors }),
+    ...compact({ errors: options.errors }),
   }
   return json(body, status, {
     "content-type": "application/problem+json",
-    ...(challenge === undefined ? {} : { "www-authenticate": challenge }),
+    ...compact({ "www-authenticate": challenge }),
     ...(status === 503 || status === 429 ? { "retry-after": RETRY_AFTER } : {}),
     ...options.headers,
   })

@@ -1,5 +1,6 @@
 /** Routes of schedules: tasks that are submitted by the clock. */
 import * as Schema from "effect/Schema"
+import { compact } from "../protocol/compact.ts"
 import {
   checkScheduleName,
   outlineOf,
@@ -98,7 +99,7 @@ export const scheduleRoutes: ReadonlyArray<Route> = [
     },
     responses: [{ status: 200, description: "A page of schedules", schema: ScheduleList }],
     handle: async ({ context, query: { limit = DEFAULT_PAGE, cursor } }) => {
-      const asked = context.client.schedules.list({ limit, ...(cursor === undefined ? {} : { after: cursor }) })
+      const asked = context.client.schedules.list({ limit, ...compact({ after: cursor }) })
       return json<typeof ScheduleList.Type>(await withReadDeadline(asked))
     },
   }),

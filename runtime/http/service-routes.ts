@@ -4,6 +4,7 @@ import * as Schema from "effect/Schema"
 import { ActorList, type WorkerDescription, WorkerList } from "../cluster/directory.ts"
 import { Me } from "../config/scopes.ts"
 import { CallboardError } from "../errors.ts"
+import { compact } from "../protocol/compact.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { SeenWorker } from "../statistics/reading.ts"
 import { QueueList } from "../statistics/schema.ts"
@@ -32,7 +33,7 @@ const goneWorker = (seen: SeenWorker, ran: ReadonlyArray<JobRecord>): (typeof Wo
     pid,
     host,
     version: "",
-    ...(version === undefined ? {} : { appVersion: version }),
+    ...compact({ appVersion: version }),
     queues,
     actors: [],
     concurrency,
@@ -65,7 +66,7 @@ export const serviceRoutes: ReadonlyArray<Route> = [
     scope: "any",
     responses: [{ status: 200, description: "The caller", schema: Me }],
     handle: ({ caller: { name, scopes, open }, context: { features } }) =>
-      json<typeof Me.Type>({ ...(name === undefined ? {} : { name }), scopes, open, features, zone: "UTC" }),
+      json<typeof Me.Type>({ ...compact({ name }), scopes, open, features, zone: "UTC" }),
   }),
   route({
     method: "GET",

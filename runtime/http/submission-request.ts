@@ -9,6 +9,7 @@ import type { Prepared } from "../client/submitting/submitter.ts"
 import type { Scope } from "../config/scopes.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
+import { compact } from "../protocol/compact.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { EarlierRequest, IdempotentRequest, SubmitResults } from "./idempotency.ts"
 import { SUBMIT_DEADLINE_MS } from "./limits.ts"
@@ -82,7 +83,7 @@ export class SubmissionRequest {
         const id = this.#idsAreSettled ? this.#ids[at] : givenId(task)
         const again = this.#idsAreSettled ? `id ${id}` : "the same Idempotency-Key"
         const message = `the task was not confirmed (${cause.message}); submitting it again with ${again} is safe`
-        const details = { ...(id === undefined ? {} : { id }), outcome: this.#outcome, cause }
+        const details = { ...compact({ id }), outcome: this.#outcome, cause }
         return new CallboardError("transport-unavailable", message, details)
       })
     }

@@ -4,6 +4,7 @@ import { CallboardError } from "../errors.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import { BatchReceipts, ReceiptSchema, ReceiptWithResult } from "../jobs/responses.ts"
 import { SubmissionSchema } from "../jobs/submission/submission.ts"
+import { compact } from "../protocol/compact.ts"
 import { parseTraceparent } from "../protocol/trace-context.ts"
 import { IdempotentRequest, parseKey } from "./idempotency.ts"
 import { jobOutcome, recordAfterWait } from "./job-record.ts"
@@ -50,7 +51,7 @@ const submit = async (routeRequest: RouteRequest, atomic: boolean): Promise<Resp
     atomic,
     strict: servesActors && !prefer.lenient,
     lenient: prefer.lenient,
-    ...(parentNeeds === undefined ? {} : { parentNeeds }),
+    ...compact({ parentNeeds }),
     ...traceOf(headers),
   })
   const results = await submission.run(

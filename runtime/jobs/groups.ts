@@ -6,6 +6,7 @@ import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
+import { compact } from "../protocol/compact.ts"
 import { isId } from "../protocol/name.ts"
 import { isTerminal, STATES, type State } from "../protocol/state.ts"
 import type { Found } from "../transport/lift/transport.ts"
@@ -61,7 +62,7 @@ export const findGroup = async (connection: Connection, id: string): Promise<Gro
   const counts = new Map<State, number>()
   if (!isId(id)) throw noSuchGroup(id)
   for (let after: string | undefined, more = true; more; more = after !== undefined) {
-    const page = await connection.jobs.list({ group: id, limit: PAGE, ...(after === undefined ? {} : { after }) })
+    const page = await connection.jobs.list({ group: id, limit: PAGE, ...compact({ after }) })
     for (const { state } of await judged(connection, page.records)) counts.set(state, (counts.get(state) ?? 0) + 1)
     after = page.next
   }
@@ -103,7 +104,7 @@ export const listGroups = async (
 
 const hasJobs = async ({ jobs }: Pick<Connection, "jobs">, group: string): Promise<boolean> => {
   for (let after: string | undefined, more = true; more; more = after !== undefined) {
-    const page = await jobs.list({ group, limit: 1, ...(after === undefined ? {} : { after }) })
+    const page = await jobs.list({ group, limit: 1, ...compact({ after }) })
     if (page.records.length > 0) return true
     after = page.next
   }

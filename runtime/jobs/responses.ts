@@ -6,6 +6,7 @@ import * as Schema from "effect/Schema"
 import * as Struct from "effect/Struct"
 import { CallboardError, ERROR_CODES } from "../errors.ts"
 import { Count, JobId, Time } from "../options/fields.ts"
+import { compact } from "../protocol/compact.ts"
 import { NO_STATE, STATES } from "../protocol/state.ts"
 
 const Seconds = Schema.Finite
@@ -348,10 +349,4 @@ export const BatchReceipts = Schema.Array(Schema.Union([ReceiptSchema, ItemProbl
 
 /** The error that a problem in a response stands for. */
 export const errorOf = ({ code, detail, field, index, id, outcome, scope }: ItemProblem): CallboardError =>
-  new CallboardError(code, detail, {
-    ...(field === undefined ? {} : { field }),
-    ...(index === undefined ? {} : { index }),
-    ...(id === undefined ? {} : { id }),
-    ...(outcome === undefined ? {} : { outcome }),
-    ...(scope === undefined ? {} : { scope }),
-  })
+  new CallboardError(code, detail, compact({ field, index, id, outcome, scope }))

@@ -1,5 +1,6 @@
 /** The workflow of a job: the jobs of its root, those that it waits for, and those that wait for it. */
 import type { Connection } from "../connection/connection.ts"
+import { compact } from "../protocol/compact.ts"
 import { HeaderProblem } from "../protocol/header-field.ts"
 import type { AddressedTask } from "../protocol/message.ts"
 import { OWN_HEADER, ownOf } from "../protocol/own-headers.ts"
@@ -70,8 +71,7 @@ const nodeOf = (record: JobRecord, root: string, kinds: ReadonlyMap<string, Tree
     name,
     state,
     times,
-    ...(parentId === undefined ? {} : { parentId }),
-    ...(group === undefined ? {} : { group }),
+    ...compact({ parentId, group }),
     kind: id === root ? "root" : (kinds.get(id) ?? "child"),
     ...(after === undefined ? {} : { after: after.ids }),
   }

@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
+import { compact } from "../protocol/compact.ts"
 import { indented, inOneLine, loggable } from "./log-value.ts"
 
 export const COLOUR_CHOICES = ["auto", "always", "never"] as const
@@ -154,7 +155,7 @@ export const hostLog = (log: Log | LogSink, levels: Levels = {}): Log => {
   return logOver((level, message, fields) => log[level](message, fields), {
     level: levels.level ?? (wanted === undefined ? "info" : "debug"),
     levels: levels.levels,
-    ...(wanted === undefined ? {} : { enabled: wanted }),
+    ...compact({ enabled: wanted }),
   })
 }
 

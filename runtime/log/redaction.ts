@@ -5,6 +5,7 @@
 
 import * as Result from "effect/Result"
 import { decodeBody } from "../protocol/body.ts"
+import { compact } from "../protocol/compact.ts"
 import type { Task } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
 import type { JobError } from "../protocol/record.ts"
@@ -87,7 +88,7 @@ const argumentsOf = (task: Task, message: Message, redaction: Redaction | undefi
   const body = decodeBody(message, { maxBytes: MAX_BODY })
   if (Result.isFailure(body)) return { args: `(${body.failure.reason})`, kwargs: `(${body.failure.reason})` }
   const { args, kwargs } = body.success
-  const rules = { ...redaction, ...(redact === undefined ? {} : { redact }) }
+  const rules = { ...redaction, ...compact({ redact }) }
   return { args: textOf(shownArgs(args, rules), rules), kwargs: textOf(kwargs, rules) }
 }
 

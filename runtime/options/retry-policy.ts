@@ -3,6 +3,7 @@
  * the headers of a task.
  */
 import * as Schema from "effect/Schema"
+import { compact } from "../protocol/compact.ts"
 import type { RepeatHeader, RetryHeader } from "../protocol/headers.ts"
 import { Duration, milliseconds } from "./duration.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
@@ -63,15 +64,13 @@ export const retryHeader = (policy: Policy, refuse: Refuse = refuseInput): Retry
     refuse("retry.interval", "give `interval` or `backoff`, not both")
   }
   return {
-    ...(max === undefined ? {} : { max }),
+    ...compact({ max }),
     ...(backoff?.base === undefined ? {} : { baseMs: milliseconds("retry.backoff.base", backoff.base, refuse) }),
-    ...(backoff?.factor === undefined ? {} : { factor: backoff.factor }),
+    ...compact({ factor: backoff?.factor }),
     ...(backoff?.max === undefined ? {} : { maxMs: milliseconds("retry.backoff.max", backoff.max, refuse) }),
-    ...(backoff?.jitter === undefined ? {} : { jitter: backoff.jitter }),
+    ...compact({ jitter: backoff?.jitter }),
     ...(interval === undefined ? {} : { intervalsMs: intervals("retry.interval", interval, refuse) }),
-    ...(front === undefined ? {} : { front }),
-    ...(on === undefined ? {} : { on }),
-    ...(except === undefined ? {} : { except }),
+    ...compact({ front, on, except }),
   }
 }
 

@@ -7,6 +7,7 @@
  */
 import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
+import { compact } from "../protocol/compact.ts"
 import { cut } from "../protocol/text.ts"
 import { ScheduleFieldsSchema } from "./fields.ts"
 import { dueTimesBetween, jitterOf, nextDue } from "./timing.ts"
@@ -133,7 +134,7 @@ export const newEntry = (
     line: [],
     runs: [],
     missed: { count: 0, latest: [] },
-    ...(declared === undefined ? {} : { declared }),
+    ...compact({ declared }),
     createdAt: now,
     changedAt: now,
   })

@@ -1,6 +1,7 @@
 /** A schedule as it is shown, over code, HTTP and on the command line. */
 import * as Schema from "effect/Schema"
 import { Count, next, Time } from "../options/fields.ts"
+import { compact } from "../protocol/compact.ts"
 import { STATES } from "../protocol/state.ts"
 import type { ScheduleEntry } from "./entry.ts"
 import { ScheduleFieldsSchema } from "./fields.ts"
@@ -83,7 +84,7 @@ export const scheduleView = (
     waiting: line.length,
     runs: runs.map(({ id, due, at }) => {
       const state = states.get(id)
-      return { id, due: iso(due), posted: iso(at), ...(state === undefined ? {} : { state }) }
+      return { id, due: iso(due), posted: iso(at), ...compact({ state }) }
     }),
     missed: {
       count: missed.count,

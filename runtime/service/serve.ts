@@ -11,6 +11,7 @@ import { hostLog, makeLog } from "../log/log.ts"
 import type { Metrics } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { connectWithRetries, reconnectDelay } from "../options/reconnect.ts"
+import { compact } from "../protocol/compact.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
 import { openTracing } from "../tracing/tracing.ts"
 import { VERSION } from "../version.ts"
@@ -112,7 +113,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       actors: descriptions,
       taskNames,
       taskSentEvents: options.taskSentEvents ?? false,
-      ...(tracing === undefined ? {} : { tracing }),
+      ...compact({ tracing }),
     })
     metrics?.follow(client)
     http?.attach(client)

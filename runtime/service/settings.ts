@@ -15,6 +15,7 @@ import { AnyFunction, AnyObject, problemOf, withoutUndefined } from "../options/
 import { DEFAULTS } from "../options/defaults.ts"
 import { milliseconds, timeToLive } from "../options/duration.ts"
 import { resolveReconnect } from "../options/reconnect.ts"
+import { compact } from "../protocol/compact.ts"
 import { beginning } from "../protocol/text.ts"
 import { didYouMean } from "../suggest.ts"
 import type { WorkerOptions } from "../worker/options.ts"
@@ -41,7 +42,7 @@ const checkedSettingsOf = (options: ServeOptions): Settings => ({
   burst: options.burst ?? false,
   ...versionOf(options),
   ...(options.autoscale === undefined ? {} : { autoscale: Result.getOrThrow(parseAutoscale(options.autoscale)) }),
-  ...(options.maxJobs === undefined ? {} : { maxJobs: options.maxJobs }),
+  ...compact({ maxJobs: options.maxJobs }),
   ...(options.maxIdle === undefined ? {} : { maxIdleMs: milliseconds("maxIdle", options.maxIdle) }),
   graceMs: milliseconds("grace", options.grace ?? DEFAULTS.grace),
   ...(options.stuckGrace === undefined ? {} : { stuckGraceMs: milliseconds("stuckGrace", options.stuckGrace) }),
@@ -60,7 +61,7 @@ const checkedSettingsOf = (options: ServeOptions): Settings => ({
   taskNames: new Map(Object.entries(options.taskNames ?? {})),
   events: options.events ?? false,
   onFailure: options.onFailure ?? [],
-  ...(options.onSettled === undefined ? {} : { onSettled: options.onSettled }),
+  ...compact({ onSettled: options.onSettled }),
 })
 
 const versionOf = ({ version = process.env["CALLBOARD_VERSION"] }: ServeOptions): { readonly version?: string } =>

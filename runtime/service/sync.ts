@@ -18,6 +18,7 @@ import { isSameTask } from "../jobs/same-task.ts"
 import { outcomesOf } from "../jobs/tracking/history.ts"
 import { optionsChecker } from "../options/check.ts"
 import { type DurationInput, duration } from "../options/duration.ts"
+import { compact } from "../protocol/compact.ts"
 import type { AddressedTask } from "../protocol/message.ts"
 import { afterTombstone, NO_FENCE } from "../protocol/outside.ts"
 import type { JobRecord } from "../protocol/record.ts"
@@ -71,8 +72,7 @@ export const connectSync = async (target: string | object, settings: SyncSetting
       unknownGrace: 0,
       signals: false,
       logLevel: "warn",
-      ...(resultTtl === undefined ? {} : { resultTtl }),
-      ...(settings.failureTtl === undefined ? {} : { failureTtl: settings.failureTtl }),
+      ...compact({ resultTtl, failureTtl: settings.failureTtl }),
       ...(settings.taskNames === undefined ? {} : { taskNames: Object.fromEntries(settings.taskNames) }),
     })
     const client = new SyncClient(connection, { ...options, actors: actors.map(describeActor) }, local)

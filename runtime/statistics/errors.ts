@@ -1,5 +1,6 @@
 /** Failures by their cause, from what workers have kept. Pure: entries and clock come from outside. */
 import { CallboardError } from "../errors.ts"
+import { compact } from "../protocol/compact.ts"
 import { type FailureEntry, type FailureSlot, type KnownCause, MOST_CAUSES } from "./entries.ts"
 import { MOST_IDS } from "./failures.ts"
 import type { Cause, CauseDetails, Shares } from "./schema.ts"
@@ -111,7 +112,7 @@ const causeOf = (fingerprint: string, cause: MergedCause, known: KnownCause | un
     first: iso(first),
     last: iso(cause.last),
     status: statusOf(cause.last, first, known?.back, range),
-    ...(frame === undefined ? {} : { frame }),
+    ...compact({ frame }),
     spark: cause.spark,
     sample: [...cause.ids].slice(0, 3),
   }

@@ -3,6 +3,7 @@
  * and, where there is one, the action that helps. Pure. Without a finding everything is healthy.
  */
 import type { WorkerDescription } from "../cluster/directory.ts"
+import { compact } from "../protocol/compact.ts"
 import { type Bin, type DepthSample, sampleOf } from "./entries.ts"
 import type { Finding, QueueDetails } from "./schema.ts"
 
@@ -115,7 +116,7 @@ const workerBlocked: Rule = ({ workers, now }) =>
           title: `Worker ${name} is blocked`,
           detail: `${task} has computed for ${ago(seconds)} without giving way: nothing else runs there.${instead}`,
           since,
-          evidence: { worker: name, ...(job === undefined ? {} : { job }) },
+          evidence: { worker: name, ...compact({ job }) },
           href: `/workers/${encodeURIComponent(name)}`,
         },
       ]

@@ -5,6 +5,7 @@
 import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
 import { pauses } from "../cluster/pausing.ts"
 import type { Connection } from "../connection/connection.ts"
+import { compact } from "../protocol/compact.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { State } from "../protocol/state.ts"
 import { postedAt, SCHEDULES } from "../schedules/entry.ts"
@@ -313,8 +314,7 @@ export class Overview {
       more: counted.more,
       asOf: iso(counted.asOf),
       ended: { succeeded: all.succeeded, failed: all.failed, cancelled: all.cancelled, expired: all.expired },
-      ...(rate === undefined ? {} : { perMinute: rate }),
-      ...(wait === undefined ? {} : { wait }),
+      ...compact({ perMinute: rate, wait }),
       handlers: {
         busy: workers.reduce((sum, { running }) => sum + running.length, 0),
         all: workers.reduce((sum, { concurrency }) => sum + concurrency, 0),

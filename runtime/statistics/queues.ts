@@ -1,5 +1,6 @@
 /** How a queue does: the workers that serve it, how much comes and goes. Pure: counts and clock come from outside. */
 import type { WorkerDescription } from "../cluster/directory.ts"
+import { compact } from "../protocol/compact.ts"
 import { type Bin, type DepthSample, sampleOf } from "./entries.ts"
 import type { QueueDetails, QueueStats } from "./schema.ts"
 import { MINUTE_MS } from "./tally.ts"
@@ -29,9 +30,7 @@ export const queueDetails = (queue: QueueStats, facts: QueueFacts): QueueDetails
   const serving = workers.filter(({ queues }) => queues.includes(queue.name))
   return {
     ...queue,
-    ...(pause === undefined
-      ? {}
-      : { pausedSince: pause.at, ...(pause.by === undefined ? {} : { pausedBy: pause.by }) }),
+    ...(pause === undefined ? {} : { pausedSince: pause.at, ...compact({ pausedBy: pause.by }) }),
     ...flowOf(queue, facts),
     handlers: serving.reduce((sum, { concurrency }) => sum + concurrency, 0),
     workers: serving.length,

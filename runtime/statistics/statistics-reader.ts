@@ -3,6 +3,7 @@ import { listWorkers, type WorkerDescription } from "../cluster/directory.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import type { RecentAttempts } from "../jobs/commands/plan.ts"
+import { compact } from "../protocol/compact.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { causesOf, detailsOf, type ErrorsQuery } from "./errors.ts"
 import { type CountedStates, goneWorkers, Overview } from "./overview.ts"
@@ -117,7 +118,7 @@ export class StatisticsReader {
     if (found === undefined)
       throw new CallboardError("not-found", `no job failed for ${fingerprint} in this time, or it was forgotten since`)
     const traceback = await this.#traceback(fingerprint, found.sample)
-    return { ...found, ...(traceback === undefined ? {} : { traceback }) }
+    return { ...found, ...compact({ traceback }) }
   }
 
   /** The traceback of the newest job that still has this error. */

@@ -1,6 +1,7 @@
 /** Tasks in numbers, over a range and the range before it. Pure. */
 import { CallboardError } from "../errors.ts"
 import type { RecentAttempts } from "../jobs/commands/plan.ts"
+import { compact } from "../protocol/compact.ts"
 import { Bin, type FailureSlot, RETENTION_MS, type SlotCell } from "./entries.ts"
 import { percentilesOf, sumOf } from "./histogram.ts"
 import type { Slot } from "./reading.ts"
@@ -29,8 +30,7 @@ const numbersOf = (bin: Bin, minutes: number): TaskNumbers => {
     perMinute: Math.round((attempts(bin) / minutes) * 100) / 100,
     failed,
     failRate: Math.round((failed / Math.max(failed + bin.succeeded, 1)) * 10_000) / 10_000,
-    ...(wait === undefined ? {} : { wait }),
-    ...(run === undefined ? {} : { run }),
+    ...compact({ wait, run }),
   }
 }
 

@@ -2,6 +2,7 @@
 import { StepError } from "../actor/step.ts"
 import { jobError, readable } from "../jobs/outcome/job-error.ts"
 import { strictJson } from "../protocol/codec/json.ts"
+import { compact } from "../protocol/compact.ts"
 import type { StepFailure } from "./page.ts"
 
 const MOST_CAUSES = 8
@@ -21,7 +22,7 @@ export const failureOf = (given: unknown, depth = 0): StepFailure => {
     names: namesOf(thrown, name),
     message,
     ...(traceback === undefined || depth > 0 ? {} : { traceback }),
-    ...(fields === undefined ? {} : { fields }),
+    ...compact({ fields }),
     ...(cause === undefined || cause === null || depth === MOST_CAUSES ? {} : { cause: failureOf(cause, depth + 1) }),
   }
 }

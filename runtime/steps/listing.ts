@@ -10,6 +10,7 @@ import { findRecord, goneError } from "../jobs/tracking/finding.ts"
 import { isoTime } from "../jobs/view.ts"
 import { hideAll, textOf } from "../log/redaction.ts"
 import { refuseInput } from "../options/refuse.ts"
+import { compact } from "../protocol/compact.ts"
 import { parseTask } from "../protocol/headers.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
@@ -149,7 +150,7 @@ export class JournalSweep {
     const some = await store.list({
       prefix,
       limit: SLICE,
-      ...(this.#after === undefined ? {} : { after: this.#after }),
+      ...compact({ after: this.#after }),
     })
     const runs = new Map<string, readonly [id: string, run: number]>()
     for (const { key, value } of some) {

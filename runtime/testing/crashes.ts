@@ -8,6 +8,7 @@ import { connect } from "../client/client.ts"
 import { builtin } from "../connection/builtin.ts"
 import type { JobView } from "../jobs/view.ts"
 import { refuseUnknown } from "../options/refuse.ts"
+import { compact } from "../protocol/compact.ts"
 import { serve } from "../service/serve.ts"
 import type { Driver, Plugin } from "../transport/driver.ts"
 import { TransportError } from "../transport/errors.ts"
@@ -158,7 +159,7 @@ const runWith = async <Seen>(
     return clock.until(serve({ transport: board, transports, actors: [actor], name, grace: 0, signals: false, log }))
   }
   const client = await clock.until(connect(board, { transports: { crash: plugin((driver) => driver) } }))
-  const job = await clock.until(client.submit(actor.name, { meth: method, ...(input === undefined ? {} : { input }) }))
+  const job = await clock.until(client.submit(actor.name, { meth: method, ...compact({ input }) }))
   cancel = () => job.cancel().catch(() => undefined)
   const workers = [await hire("first", mortal)]
   const outcome = job.outcome({ timeout: 3_600 })

@@ -28,6 +28,7 @@ import type { SubmissionFields } from "../jobs/submission/submission.ts"
 import type { JobView } from "../jobs/view.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
+import { compact } from "../protocol/compact.ts"
 import { isTerminal, STATES } from "../protocol/state.ts"
 import { serve } from "../service/serve.ts"
 import type { Service } from "../service/service.ts"
@@ -192,7 +193,7 @@ class RunningActor<A extends AnyActor> implements ActorRun<A> {
   constructor(name: string, { service, submitted, logs, timeoutMs, inTime }: Running) {
     const { client } = service
     const submit = (meth: string, input: unknown, fields: SubmissionFields) =>
-      client.submit(name, { ...fields, meth, ...(input === undefined ? {} : { input }) })
+      client.submit(name, { ...fields, meth, ...compact({ input }) })
     this.client = client
     this.submitted = submitted
     this.logs = logs

@@ -5,6 +5,7 @@
 import * as Result from "effect/Result"
 import { builtin } from "../connection/builtin.ts"
 import { decodeBody } from "../protocol/body.ts"
+import { compact } from "../protocol/compact.ts"
 import { parseTask } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
 import type { Message } from "../protocol/message.ts"
@@ -63,7 +64,7 @@ const taskOf = (id: string, queue: string, message: Message, due: number | undef
     input: body && Result.getOrUndefined(selectInput(body)),
     queue,
     ...(due !== undefined && due > Date.now() ? { due: new Date(due) } : {}),
-    ...(parentId === undefined ? {} : { parentId }),
+    ...compact({ parentId }),
   }
 }
 

@@ -18,6 +18,7 @@ import { Connectivity } from "../connection/connectivity.ts"
 import { StoreMirror } from "../connection/store-watch.ts"
 import { cancellationOf } from "../jobs/commands/cancel.ts"
 import { CHANGED } from "../jobs/commands/meta.ts"
+import { compact } from "../protocol/compact.ts"
 import type { ScheduleDeclaration } from "../schedules/fields.ts"
 import { FailureTally } from "../statistics/failures.ts"
 import { LoadWatch } from "../statistics/load.ts"
@@ -298,7 +299,7 @@ const statisticsOf = ({ options, subscription, buffer, snapshot }: Core) =>
       host: hostname(),
       pid: process.pid,
       startedAt: snapshot.startedAt,
-      ...(version === undefined ? {} : { version }),
+      ...compact({ version }),
       queues: [...subscription.listed],
       concurrency: buffer.concurrency,
     })
@@ -432,7 +433,7 @@ const stopConditionOf = ({ options, buffer, finish }: Core, isBusy: () => boolea
     () =>
       new StopCondition({
         burst: options.burst,
-        ...(options.maxIdleMs === undefined ? {} : { maxIdleMs: options.maxIdleMs }),
+        ...compact({ maxIdleMs: options.maxIdleMs }),
         inFlight: () => buffer.inFlight.size + buffer.stuck,
         isBusy,
         isSpent: () => buffer.isSpent,
@@ -463,7 +464,7 @@ const consumerOf = ({ options, subscription, buffer, pulls, snapshot, failed, gi
     subscription,
     burst: options.burst,
     rotate: options.rotate,
-    ...(options.random === undefined ? {} : { random: options.random }),
+    ...compact({ random: options.random }),
     buffer,
     pulls,
     log,

@@ -8,6 +8,7 @@ import {
   tokenAuthenticator,
   usernamePasswordAuthenticator,
 } from "nats"
+import { compact } from "../../../runtime/protocol/compact.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { textOf } from "./answers.ts"
 
@@ -84,7 +85,7 @@ export const readConfig = (url: URL): Config => {
     ...streams,
     servers: serversOf(url, options),
     authenticators: authenticatorsOf(url, options),
-    ...(tls === undefined ? {} : { tls }),
+    ...compact({ tls }),
   }
 }
 
@@ -144,11 +145,7 @@ const streamOptionsOf = (options: ReadonlyMap<Option, string>): StreamOptions =>
   if (domain !== undefined && !/^[A-Za-z0-9_-]+$/.test(domain)) throw invalid("nats: domain is a word")
   return {
     allowOldServer: flag(options, "allowOldServer"),
-    ...(replicas === undefined ? {} : { replicas }),
-    ...(bands === undefined ? {} : { bands }),
-    ...(maxBacklog === undefined ? {} : { maxBacklog }),
-    ...(storage === undefined ? {} : { storage }),
-    ...(domain === undefined ? {} : { domain }),
+    ...compact({ replicas, bands, maxBacklog, storage, domain }),
   }
 }
 
@@ -210,7 +207,7 @@ const tlsOf = (url: URL, options: ReadonlyMap<Option, string>): TlsOptions | und
   if ((cert === undefined) !== (key === undefined)) throw invalid("nats: tlsCert and tlsKey belong together")
   if (url.protocol !== "tls:" && ca === undefined && cert === undefined && !first) return undefined
   return {
-    ...(ca === undefined ? {} : { ca }),
+    ...compact({ ca }),
     ...(cert === undefined || key === undefined ? {} : { cert, key }),
     ...(first ? { handshakeFirst: true } : {}),
   }

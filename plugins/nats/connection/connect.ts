@@ -8,6 +8,7 @@ import {
   type NatsConnection,
   NatsError,
 } from "nats"
+import { compact } from "../../../runtime/protocol/compact.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
 import { fromClientError, JETSTREAM_ADVICE, textOf } from "./answers.ts"
 import type { Config } from "./config.ts"
@@ -16,10 +17,7 @@ import { Link } from "./link.ts"
 /** Opens a connection, and checks the server. */
 export const openLink = async (config: Config, options: ConnectOptions): Promise<Link> => {
   const connection = await connectOnce(config, options)
-  return checked(
-    new Link({ connection, owned: true, ...(config.domain === undefined ? {} : { domain: config.domain }) }),
-    config.allowOldServer,
-  )
+  return checked(new Link({ connection, owned: true, ...compact({ domain: config.domain }) }), config.allowOldServer)
 }
 
 /** Uses a connection of the application, which is never closed here. */
@@ -66,7 +64,7 @@ const connectionOptions = (config: Config, options: ConnectOptions, delay: Recon
   name: options.name,
   timeout: options.timeout,
   authenticator: [...config.authenticators],
-  ...(config.tls === undefined ? {} : { tls: config.tls }),
+  ...compact({ tls: config.tls }),
   maxReconnectAttempts: -1,
   reconnectDelayHandler: () => delay.wait,
   // By default the client gives up after two authorization errors in a row, which a server that restarts can cause.

@@ -8,6 +8,7 @@ import { parsePost } from "../../board/requests.ts"
 import type { BoardJobView } from "../../board/view.ts"
 import { CallboardError } from "../../errors.ts"
 import { BOARD_PRIORITIES, notClaimed } from "../../protocol/board.ts"
+import { compact } from "../../protocol/compact.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { clockTime, listText, localTime, oneLine, timeText } from "../format.ts"
 import { interruptible } from "../going-on.ts"
@@ -102,7 +103,7 @@ const held = (command: Command): Command =>
 
 const afterOf = ({ limit, cursor }: Options) => ({
   limit: limitOf(limit),
-  ...(cursor === undefined ? {} : { after: cursor }),
+  ...compact({ after: cursor }),
 })
 const heldOf = ({ claim }: Options) => (claim === undefined ? {} : { claim: numberOf("--claim", claim) })
 const numberOf = (flag: string, text: string): number =>
@@ -152,7 +153,7 @@ export const addBoard = (program: Command): void => {
       const { name: checked, ...options } = parsePost({
         name,
         ...(details === undefined ? {} : { details: await jsonOf("details", details) }),
-        ...(priority === undefined ? {} : { priority }),
+        ...compact({ priority }),
         ...(book === undefined ? {} : { book: bookOf(book) }),
       })
       const job = await board.post(checked, options)
@@ -188,7 +189,7 @@ export const addBoard = (program: Command): void => {
       const given = { expiry: expiry === undefined ? DEFAULT_EXPIRY : expiryOf(expiry) }
       const claim =
         id === undefined
-          ? await inTime(board.take(owner, { ...given, signal, ...(wait === undefined ? {} : { wait }) }), wait, signal)
+          ? await inTime(board.take(owner, { ...given, signal, ...compact({ wait }) }), wait, signal)
           : await board.claim(id, owner, given)
       show(output, claim.view)
     },
@@ -231,7 +232,7 @@ export const addBoard = (program: Command): void => {
       const asked = afterOf(options)
       const jobs = await board.trashed(asked)
       const next = jobs.length === asked.limit ? jobs.at(-1)?.id : undefined
-      if (output.json) return output.document({ jobs, ...(next === undefined ? {} : { next }) })
+      if (output.json) return output.document({ jobs, ...compact({ next }) })
       table(output, jobs, "the trash is empty")
       if (next !== undefined) output.note(`there may be more: --cursor ${next}`)
     },
@@ -249,7 +250,7 @@ export const addBoard = (program: Command): void => {
         const { jobs } = await board.list({ limit: 1 })
         return output.json ? output.document({ jobs }) : table(output, jobs, "no jobs")
       }
-      const complete = await board.waitFor(id, { signal, ...(timeout === undefined ? {} : { timeout }) })
+      const complete = await board.waitFor(id, { signal, ...compact({ timeout }) })
       if (output.json) output.document({ complete })
       else output.line(complete ? "complete" : "not complete yet")
       // A script that went on would take the job for complete.

@@ -1,5 +1,6 @@
 /** `callboard dead` lists dead letters with their reasons; `dead redrive` runs them again. */
 import type { Command } from "commander"
+import { compact } from "../../protocol/compact.ts"
 import { wrongUsage } from "../failure.ts"
 import { idText, oneLine, timeText } from "../format.ts"
 import { ID_HELP } from "../input.ts"
@@ -17,7 +18,7 @@ const addDeadFilter = (command: Command): Command =>
 const queryOf = ({ reason, ...filter }: DeadFilter) => ({
   dead: true,
   ...filterOf(filter),
-  ...(reason === undefined ? {} : { reason }),
+  ...compact({ reason }),
 })
 
 export const addDead = (program: Command): void => {
@@ -30,9 +31,7 @@ export const addDead = (program: Command): void => {
     const options = command.opts<DeadFilter & { readonly limit: string; readonly cursor?: string }>()
     const { cursor } = options
     const query = { ...queryOf(options), limit: limitOf(options.limit) }
-    const page = await withClient((client) =>
-      client.jobs({ ...query, ...(cursor === undefined ? {} : { after: cursor }) }),
-    )
+    const page = await withClient((client) => client.jobs({ ...query, ...compact({ after: cursor }) }))
     if (output.json) return output.document(page)
     const rows = page.jobs.map((job) => [
       timeText(job.times.ended ?? job.times.submitted, output),

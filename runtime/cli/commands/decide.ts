@@ -12,6 +12,7 @@ import type { BulkPlan } from "../../jobs/commands/plan.ts"
 import type { JobHandle } from "../../jobs/handle.ts"
 import type { JobView } from "../../jobs/view.ts"
 import { shellWord } from "../../log/shell-word.ts"
+import { compact } from "../../protocol/compact.ts"
 import type { State } from "../../protocol/state.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { CommandFailed, EXIT, lineOf, wrongUsage } from "../failure.ts"
@@ -58,7 +59,7 @@ const deciding = async (
     try {
       const id = await fullId(client, given)
       const job = await decide(client.job(id))
-      all.push({ id, ...(job === undefined ? {} : { job }) })
+      all.push({ id, ...compact({ job }) })
       if (!output.json) output.line(`${id}  ${job === undefined ? done : stateText(output.paint, job.state)}`)
     } catch (error) {
       if (error instanceof TransportError) throw all.length === 0 ? error : ended(error)
@@ -129,10 +130,7 @@ export interface JobFilter {
 }
 
 /** The options of a filter, without others. */
-export const filterOf = ({ task, queue }: JobFilter): JobFilter => ({
-  ...(task === undefined ? {} : { task }),
-  ...(queue === undefined ? {} : { queue }),
-})
+export const filterOf = ({ task, queue }: JobFilter): JobFilter => compact({ task, queue })
 
 export const addFilter = (command: Command): Command =>
   command.option("--task <name>", "only of this task").option("--queue <name>", "only of this queue")
@@ -146,7 +144,7 @@ export const idsOf = async (
 ): Promise<ReadonlyArray<string>> => {
   const ids: Array<string> = []
   for (let after: string | undefined, more = true; more; more = after !== undefined) {
-    const page = await client.jobs({ ...query, limit: PAGE, ...(after === undefined ? {} : { after }) })
+    const page = await client.jobs({ ...query, limit: PAGE, ...compact({ after }) })
     ids.push(...page.jobs.map((job) => job.id))
     after = page.next
   }
@@ -233,7 +231,7 @@ export const addRetry = (program: Command): void => {
     const wrong = states.find((each) => !RETRYABLE.includes(each))
     if (wrong !== undefined)
       wrongUsage(`--state ${wrong}: to retry is for jobs that are ${RETRYABLE.join(", ")}, not ${wrong}`)
-    const query = { states, ...filterOf(filter), ...(error === undefined ? {} : { error }) }
+    const query = { states, ...filterOf(filter), ...compact({ error }) }
     return withClient(async (client) => {
       if (dryRun) {
         const until = new Date()
@@ -303,8 +301,7 @@ export const addRevoke = (program: Command): void => {
       }
       const options = {
         ...meantBy(pairs),
-        ...(ttl === undefined ? {} : { ttl }),
-        ...(terminate === undefined ? {} : { terminate }),
+        ...compact({ ttl, terminate }),
       }
       const revocation = await client.revoke(options)
       return output.json ? output.document(revocation) : show(output, [revocation])

@@ -7,6 +7,7 @@ import type { Client } from "../../client/client.ts"
 import type { JobEvent } from "../../jobs/lists.ts"
 import type { QueuePlace } from "../../jobs/tracking/waiting.ts"
 import type { JobView, RunView, TransitionView } from "../../jobs/view.ts"
+import { compact } from "../../protocol/compact.ts"
 import type { StepPage } from "../../steps/listing.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { clockTime, localTime, oneLine, percent, spanText, stateText } from "../format.ts"
@@ -62,11 +63,11 @@ const printSteps = async (client: Client, id: string, output: Output): Promise<v
   const steps: Array<StepPage["steps"][number]> = []
   let page: StepPage | undefined
   do {
-    page = await client.steps(id, { limit: 1_000, ...(page?.next === undefined ? {} : { after: page.next }) })
+    page = await client.steps(id, { limit: 1_000, ...compact({ after: page?.next }) })
     steps.push(...page.steps)
   } while (page.next !== undefined)
   const { unreverted } = page
-  if (output.json) return output.document({ id, steps, ...(unreverted === undefined ? {} : { unreverted }) })
+  if (output.json) return output.document({ id, steps, ...compact({ unreverted }) })
   output.line(stepsReport(steps, output))
   if (unreverted !== undefined) output.line(`not undone: ${unreverted.map((name) => oneLine(name, 60)).join(", ")}`)
 }

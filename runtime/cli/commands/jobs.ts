@@ -4,6 +4,7 @@ import type { Client } from "../../client/client.ts"
 import type { GroupHandle } from "../../client/group.ts"
 import type { JobQuery } from "../../client/job-query.ts"
 import type { JobView } from "../../jobs/view.ts"
+import { compact } from "../../protocol/compact.ts"
 import { STATES, type State } from "../../protocol/state.ts"
 import { didYouMean } from "../../suggest.ts"
 import { wrongUsage } from "../failure.ts"
@@ -48,13 +49,15 @@ export const limitOf = (text: string): number => {
 const queryOf = (options: Options): JobQuery => ({
   limit: limitOf(options.limit),
   ...(options.state === undefined ? {} : { states: statesOf(options.state) }),
-  ...(options.task === undefined ? {} : { task: options.task }),
-  ...(options.queue === undefined ? {} : { queue: options.queue }),
-  ...(options.root === undefined ? {} : { rootId: options.root }),
-  ...(options.parent === undefined ? {} : { parentId: options.parent }),
-  ...(options.group === undefined ? {} : { group: options.group }),
-  ...(options.error === undefined ? {} : { error: options.error }),
-  ...(options.cursor === undefined ? {} : { after: options.cursor }),
+  ...compact({
+    task: options.task,
+    queue: options.queue,
+    rootId: options.root,
+    parentId: options.parent,
+    group: options.group,
+    error: options.error,
+    after: options.cursor,
+  }),
 })
 
 /** Prints a page of jobs, and the option that prints the next page. */
@@ -137,9 +140,7 @@ export const addGroup = (program: Command): void => {
     const [id] = command.args
     if (id === undefined) {
       const most = limitOf(limit)
-      const page = await withClient((client) =>
-        client.groups({ limit: most, ...(cursor === undefined ? {} : { after: cursor }) }),
-      )
+      const page = await withClient((client) => client.groups({ limit: most, ...compact({ after: cursor }) }))
       if (output.json) return output.document(page)
       output.table(
         ["GROUP"],

@@ -5,6 +5,7 @@ import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
 import type { BoundedPurgeOptions, Purged } from "../../jobs/commands/purge.ts"
 import { milliseconds } from "../../options/duration.ts"
+import { compact } from "../../protocol/compact.ts"
 import { didYouMean } from "../../suggest.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { countText, spanText } from "../format.ts"
@@ -150,7 +151,7 @@ const addPurge = (
           if (report.partial !== undefined && !isOver) continue
           const { partial } = report
           const whole = partial && { done: purged, left: partial.left }
-          if (output.json) output.document({ queue, purged, ...(whole === undefined ? {} : { partial: whole }) })
+          if (output.json) output.document({ queue, purged, ...compact({ partial: whole }) })
           else output.line(String(purged))
           if (partial === undefined) return
           const paused = name === "delete-queue" ? " in the queue, which stays paused" : ""

@@ -1,6 +1,7 @@
 /** `callboard schedules`: lists schedules; `schedules create|show|change|pause|resume|run|delete` decides about them. */
 import type { Command } from "commander"
 import type { Client } from "../../client/client.ts"
+import { compact } from "../../protocol/compact.ts"
 import { parseScheduleFields, type ScheduleFields } from "../../schedules/fields.ts"
 import type { ScheduleView } from "../../schedules/view.ts"
 import { localTime, oneLine, timeText } from "../format.ts"
@@ -113,7 +114,7 @@ export const addSchedules = (program: Command): void => {
     .option("--cursor <cursor>", "the page after this one")
   runs(schedules, async ({ output, withClient }) => {
     const { limit, cursor } = schedules.opts<{ readonly limit: string; readonly cursor?: string }>()
-    const query = { limit: limitOf(limit), ...(cursor === undefined ? {} : { after: cursor }) }
+    const query = { limit: limitOf(limit), ...compact({ after: cursor }) }
     const page = await withClient((client) => client.schedules.list(query))
     if (output.json) return output.document(page)
     const rows = page.schedules.map((view) => [
@@ -135,7 +136,7 @@ export const addSchedules = (program: Command): void => {
   runs(create, async ({ output, withClient }) => {
     const [name = "", task = "", input] = create.args
     const options = create.opts<Options>()
-    const fields = await fieldsOf({ ...options, task, ...(input === undefined ? {} : { input }) })
+    const fields = await fieldsOf({ ...options, task, ...compact({ input }) })
     await withClient(async ({ schedules }) =>
       show(await schedules.create(name, parseScheduleFields(fields), { lenient: options.force === true }), output),
     )

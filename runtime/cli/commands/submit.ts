@@ -11,6 +11,7 @@ import type { Outcome } from "../../jobs/tracking/outcome.ts"
 import { shellWord } from "../../log/shell-word.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { jsonForm } from "../../protocol/codec/json.ts"
+import { compact } from "../../protocol/compact.ts"
 import { resolveName } from "../../protocol/name.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { didYouMean } from "../../suggest.ts"
@@ -84,23 +85,20 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
   return {
     ...(input === undefined ? {} : { input: await jsonOf("the input", input) }),
     ...(options.arg === undefined ? {} : await argumentsOf(options.arg)),
-    ...(options.method === undefined ? {} : { meth: options.method }),
-    ...(options.queue === undefined ? {} : { queue: options.queue }),
+    ...compact({ meth: options.method, queue: options.queue }),
     ...(options.priority === undefined ? {} : { priority: number(options.priority, "--priority") }),
     ...(options.front ? { front: true } : {}),
     ...(options.delay === undefined ? {} : { delay: numberOrText(options.delay) }),
-    ...(options.eta === undefined ? {} : { eta: options.eta }),
+    ...compact({ eta: options.eta }),
     ...(options.expires === undefined ? {} : { expires: numberOrText(options.expires) }),
-    ...(options.id === undefined ? {} : { id: options.id }),
+    ...compact({ id: options.id }),
     ...(options.unique ? { unique: "id" as const } : {}),
     ...(options.retryMax === undefined ? {} : { retry: retries(number(options.retryMax, "--retry-max")) }),
     ...(options.timeLimit === undefined ? {} : { timeLimit: numberOrText(options.timeLimit) }),
     ...(options.ttl === undefined ? {} : { ttl: numberOrText(options.ttl) }),
     ...(options.resultTtl === undefined ? {} : { resultTtl: numberOrText(options.resultTtl) }),
     ...(options.failureTtl === undefined ? {} : { failureTtl: numberOrText(options.failureTtl) }),
-    ...(options.shadow === undefined ? {} : { shadow: options.shadow }),
-    ...(options.description === undefined ? {} : { description: options.description }),
-    ...(options.group === undefined ? {} : { group: options.group }),
+    ...compact({ shadow: options.shadow, description: options.description, group: options.group }),
     ...(options.meta === undefined ? {} : { meta: await objectOf("--meta", options.meta) }),
     ...(options.details === undefined ? {} : { details: await objectOf("--details", options.details) }),
     ...(options.book === undefined ? {} : { book: bookOf(options.book) }),

@@ -5,6 +5,7 @@
 import { beforeTry, MOST_TRIES } from "../../async/conflicts.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
+import { compact } from "../../protocol/compact.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
 import { UnreadableRecord } from "../../transport/errors.ts"
@@ -104,7 +105,7 @@ const leftOf = async (
   { limit: _limit, after: _after, ...query }: RecordQuery,
 ): Promise<Pick<PartlyDone, "left" | "more">> => {
   const { count, more } = await jobs.count({ ...query, budget: COUNT_MS })
-  return { left: count, ...(more === undefined ? {} : { more }) }
+  return { left: count, ...compact({ more }) }
 }
 
 /**
@@ -155,7 +156,7 @@ export const decideAll = async (
     const { records, next } = await connection.jobs.list({
       ...query,
       ...page,
-      ...(after === undefined ? {} : { after }),
+      ...compact({ after }),
     })
     await each(records.filter((record) => isUnchanged(record, query)).map(({ id }) => id))
     after = next

@@ -5,6 +5,7 @@ import { pausedQueues } from "../../cluster/pausing.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
 import { parseRate } from "../../options/limit.ts"
+import { compact } from "../../protocol/compact.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import { type JobRecord, ranFor } from "../../protocol/record.ts"
 import type { RecordQuery } from "../../transport/lift/transport.ts"
@@ -113,7 +114,7 @@ export const planAll = async (
   let after: string | undefined
   do {
     const limit = Math.min(PAGE, MOST_PLANNED - found)
-    const timed = { limit, budget: end - performance.now(), ...(after === undefined ? {} : { after }) }
+    const timed = { limit, budget: end - performance.now(), ...compact({ after }) }
     const page = "ids" in query ? await named(connection, query) : await connection.jobs.list({ ...query, ...timed })
     if ("refused" in page) for (const code of page.refused) refused.set(code, (refused.get(code) ?? 0) + 1)
     for (const record of page.records) {

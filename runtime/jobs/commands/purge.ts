@@ -5,6 +5,7 @@ import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { optionsChecker } from "../../options/check.ts"
 import type { DurationInput } from "../../options/duration.ts"
+import { compact } from "../../protocol/compact.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { step } from "../../protocol/record.ts"
@@ -136,7 +137,7 @@ class Purge {
     if (second.partial !== undefined || (await this.#held()) === 0) return second
     const query = { queue: this.#queue, states: ["queued", "scheduled"], limit: PAGE } as const
     for (let after: string | undefined, more = true; more; more = after !== undefined) {
-      const page = await this.#connection.jobs.list({ ...query, ...(after === undefined ? {} : { after }) })
+      const page = await this.#connection.jobs.list({ ...query, ...compact({ after }) })
       const ids = page.records.flatMap(({ id }) => (this.#kept.has(id) || this.#refused.has(id) ? [] : [id]))
       const left = await this.#purge(ids)
       if (left > 0) return this.#answer(left)

@@ -4,6 +4,7 @@
  */
 import type { Connection } from "../../connection/connection.ts"
 import { MEMBERS_PER_PART, type MemberOutcome, memberEndOf } from "../../protocol/chord.ts"
+import { compact } from "../../protocol/compact.ts"
 import { parentOutcomeOf } from "../../protocol/dependencies.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import type { JobRecord } from "../../protocol/record.ts"
@@ -111,7 +112,7 @@ export const lookAtChord = async (
       open.flatMap(({ ids }) => ids),
       ({ record: { state, result, tombstone, deleted, endedAt } }): Ended => ({
         state,
-        ...(endedAt === undefined ? {} : { endedAt }),
+        ...compact({ endedAt }),
         ...(tombstone ? { tombstone } : { result }),
         ...(deleted ? { deleted } : {}),
       }),

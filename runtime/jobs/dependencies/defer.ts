@@ -8,6 +8,7 @@
 import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
+import { compact } from "../../protocol/compact.ts"
 import { deferred } from "../../protocol/dependencies.ts"
 import { encodeEnvelope } from "../../protocol/envelope.ts"
 import { OWN_HEADER, parseTask, type Task } from "../../protocol/headers.ts"
@@ -240,4 +241,4 @@ const problemOf = (
 
 /** An `invalid-input` about the field `after`. `id`: the refused job. */
 const invalidAfter = (why: string, id?: string): CallboardError =>
-  new CallboardError("invalid-input", `after: ${why}`, { field: "after", ...(id === undefined ? {} : { id }) })
+  new CallboardError("invalid-input", `after: ${why}`, { field: "after", ...compact({ id }) })

@@ -6,6 +6,7 @@
  * `after/<shard>/<parent>/<child>`, with the time at which it was written.
  */
 import { Buffer } from "node:buffer"
+import { compact } from "../../protocol/compact.ts"
 import type { Entry, Store, StoreOperation } from "../../transport/store.ts"
 
 export const EDGE_PREFIX = "after/"
@@ -68,7 +69,7 @@ export const readEdges = async (
   let { shard: at, after } = from
   while (at < SHARDS) {
     const rest = limit - entries.length
-    const page = await store.list({ prefix: shard(at), limit: rest, ...(after === undefined ? {} : { after }) })
+    const page = await store.list({ prefix: shard(at), limit: rest, ...compact({ after }) })
     entries.push(...page)
     const last = page.at(-1)?.key
     if (page.length === rest && last !== undefined) return { entries, next: { shard: at, after: last } }

@@ -5,6 +5,7 @@
 import { beforeTry, MOST_TRIES } from "../../async/conflicts.ts"
 import type { Connection } from "../../connection/connection.ts"
 import type { MemberEnd } from "../../protocol/chord.ts"
+import { compact } from "../../protocol/compact.ts"
 import { advance, type ParentOutcome, parentOutcomeOf } from "../../protocol/dependencies.ts"
 import { type KeepFailed, keepOf, NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
@@ -104,7 +105,7 @@ export const waitingFor = async function* ({ store, jobs }: Connection, parent: 
     const page = await store.list({
       prefix: edgePrefixOf(parent),
       limit: PAGE,
-      ...(after === undefined ? {} : { after }),
+      ...compact({ after }),
     })
     const children = page.flatMap(({ key }) => parseEdge(key)?.child ?? [])
     const waits = await findAll(

@@ -5,6 +5,7 @@
 
 import { dirname } from "node:path"
 import { fileURLToPath } from "node:url"
+import { compact } from "../../protocol/compact.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { cut } from "../../protocol/text.ts"
 
@@ -74,7 +75,7 @@ export const jobError = (thrown: unknown, reason = "handler"): JobError => {
     reason,
     ...(typeof stack === "string" ? { traceback: kept(ownFrames(stack), MAX_TRACEBACK) } : {}),
     ...(cause === undefined || cause === null ? {} : { cause: briefly(cause, MAX_MESSAGE) }),
-    ...(errors === undefined ? {} : { errors }),
+    ...compact({ errors }),
   }
 }
 

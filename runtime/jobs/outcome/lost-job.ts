@@ -5,6 +5,7 @@
 import * as Result from "effect/Result"
 import { generateId } from "../../id.ts"
 import { decodeBody, NO_EMBED } from "../../protocol/body.ts"
+import { compact } from "../../protocol/compact.ts"
 import { parseTask, type Task } from "../../protocol/headers.ts"
 import type { Message } from "../../protocol/message.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
@@ -49,7 +50,7 @@ export const lostJobFailure = (record: JobRecord, error: JobError, lost: LostJob
   })
   return failed(attemptOf(record, message, task.success, lost), error, {
     followUps,
-    ...(dead === undefined ? {} : { dead }),
+    ...compact({ dead }),
   })
 }
 

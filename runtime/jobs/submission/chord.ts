@@ -7,6 +7,7 @@ import * as Schema from "effect/Schema"
 import { CallboardError } from "../../errors.ts"
 import { Name } from "../../options/fields.ts"
 import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
+import { compact } from "../../protocol/compact.ts"
 import { type ChordHeader, type MemberHeader, MOST_MEMBERS } from "../../protocol/headers.ts"
 import type { Promised } from "../tracking/promises.ts"
 import { type FanOut, type FollowUp, withPromises } from "./follow-ups.ts"
@@ -195,8 +196,7 @@ const placeChain = <S extends Body>(
     ...(member === undefined
       ? {}
       : { member: { of: member.of, at: member.at, ...(rest.length > 0 ? { more: true as const } : {}) } }),
-    ...(group === undefined ? {} : { group }),
-    ...(groupIndex === undefined ? {} : { groupIndex }),
+    ...compact({ group, groupIndex }),
   }
   // The links after it were checked with the whole.
   const after = rest.length === 0 ? parsed.success : { ...parsed.success, chain: rest }

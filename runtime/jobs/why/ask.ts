@@ -11,6 +11,7 @@ import { askWorkers } from "../../cluster/remote-ask.ts"
 import type { Reply } from "../../cluster/remote-command.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
+import { compact } from "../../protocol/compact.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -71,7 +72,7 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
   if (isTerminal(record.state)) {
     // The handler of a job that was ended from outside may block its worker still.
     const workers = record.worker === undefined ? undefined : await orUnknown(listWorkers(store))
-    return { now: Date.now(), record, ...target(() => false), ...(workers === undefined ? {} : { workers }) }
+    return { now: Date.now(), record, ...target(() => false), ...compact({ workers }) }
   }
   const askAll = (command: string, given: object = {}) =>
     orUnknown(askWorkers(connection, command, given, { timeout: WORKERS_MS / 1_000 }))
@@ -93,11 +94,9 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
     now: Date.now(),
     record,
     ...target((name) => served.has(name)),
-    ...(parents === undefined ? {} : { parents }),
-    ...(paused === undefined ? {} : { paused }),
+    ...compact({ parents, paused }),
     ...(keys === undefined ? {} : { suspended: suspendedOf(keys, workers ?? []) }),
-    ...(workers === undefined ? {} : { workers }),
-    ...(actors === undefined ? {} : { actors }),
+    ...compact({ workers, actors }),
     reservedBy: (reserved ?? []).filter(({ value }) => holds(value, record.id)).map(({ worker }) => worker),
     deferrals: (deferrals ?? []).flatMap(({ worker, value }) => notesIn(value).map((note) => ({ ...note, worker }))),
     ...(waiting === undefined ? {} : { position: { inQueue: positionIn(waiting, record.id) } }),

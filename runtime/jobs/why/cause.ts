@@ -3,6 +3,7 @@ import * as Schema from "effect/Schema"
 import type { Deferral } from "../../cluster/deferrals.ts"
 import type { ActorDescription, WorkerDescription } from "../../cluster/directory.ts"
 import { Time } from "../../options/fields.ts"
+import { compact } from "../../protocol/compact.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { STATES, type State } from "../../protocol/state.ts"
 
@@ -84,7 +85,7 @@ export const withoutTenant = ({ causes, ...why }: Why): Why => ({
   causes: causes.map(({ reason, ...cause }) =>
     cause.code === "tenant-limit"
       ? { ...cause, message: "its tenant has what its limit allows" }
-      : { ...cause, ...(reason === undefined ? {} : { reason }) },
+      : { ...cause, ...compact({ reason }) },
   ),
 })
 

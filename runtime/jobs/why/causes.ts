@@ -5,6 +5,7 @@
 import type { Deferral } from "../../cluster/deferrals.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import { shellWord } from "../../log/shell-word.ts"
+import { compact } from "../../protocol/compact.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
 import { isExpired } from "../../protocol/time.ts"
@@ -66,7 +67,7 @@ const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: nu
     state,
     ...(worker === undefined ? {} : { workers: [worker.name] }),
     ...(endedAt === undefined ? {} : { since: iso(endedAt) }),
-    ...(reason === undefined ? {} : { reason }),
+    ...compact({ reason }),
   }
 }
 
@@ -188,7 +189,7 @@ const timed = ({ record, actors, actor, method, now }: Facts): Cause | undefined
     message: `attempt ${attempt}${of} ${what}; the next one is due ${when(dueAt, now)}`,
     until,
     attempt,
-    ...(attempts === undefined ? {} : { attempts }),
+    ...compact({ attempts }),
     ...(error === undefined ? {} : { reason: error.reason }),
   }
 }

@@ -17,6 +17,7 @@ import { type Connection, keepListening } from "../../connection/connection.ts"
 import type { Log } from "../../log/log.ts"
 import { isHandlerCount, MOST_HANDLERS } from "../../options/autoscale.ts"
 import { timeLimitOf } from "../../options/duration.ts"
+import { compact } from "../../protocol/compact.ts"
 import type { Worker } from "./worker.ts"
 
 export interface RemoteControlOptions {
@@ -147,7 +148,7 @@ const limited = (
 ): Outcome => {
   // The limits were validated with the command.
   const { hardMs, softMs } = timeLimitOf({ hard, soft }, "")
-  const known = worker.limitTime(task, { ...(hardMs === undefined ? {} : { hardMs }), softMs: softMs ?? null })
+  const known = worker.limitTime(task, { ...compact({ hardMs }), softMs: softMs ?? null })
   return known
     ? value("time-limit", { task, hard, soft: soft ?? null })
     : { error: `task: this worker does not serve ${task}` }

@@ -4,6 +4,7 @@ import * as Result from "effect/Result"
 import { MOST_RUNNING, type WorkerDescription } from "../../cluster/directory.ts"
 import { newWorkerProcess } from "../../cluster/worker-process.ts"
 import { NO_LIMIT_MS } from "../../options/duration.ts"
+import { compact } from "../../protocol/compact.ts"
 import type { Load } from "../../statistics/load.ts"
 import { VERSION } from "../../version.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
@@ -103,12 +104,12 @@ export class WorkerSnapshot {
       superseded: counts.superseded,
       workingSeconds: counts.workingMs / 1000,
       lease: leaseMs / 1000,
-      ...(version === undefined ? {} : { appVersion: version }),
+      ...compact({ appVersion: version }),
       ...load(),
       perMinute: this.#perMinute(),
       startedAt: this.startedAt,
       heartbeatAt: new Date().toISOString(),
-      ...(stopAskedAt === undefined ? {} : { stopAskedAt }),
+      ...compact({ stopAskedAt }),
     }
   }
 
@@ -153,7 +154,7 @@ export const jobsIn = ({ inFlight }: DeliveryBuffer): WorkerJobs => {
       attempt: run.record.attempt,
       startedAt: new Date(run.startedAt).toISOString(),
       ...deadlineOf(run),
-      ...(run.flow?.step === undefined ? {} : { step: run.flow.step }),
+      ...compact({ step: run.flow?.step }),
       ...(run.progress === undefined ? {} : { progress: run.progress.fraction }),
     })
   }

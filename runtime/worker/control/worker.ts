@@ -8,6 +8,7 @@ import type { Log } from "../../log/log.ts"
 import { type Autoscale, isHandlerCount, MOST_HANDLERS, parseAutoscale } from "../../options/autoscale.ts"
 import { checkTimeLimit } from "../../options/duration.ts"
 import { type RateInput, rateOf } from "../../options/limit.ts"
+import { compact } from "../../protocol/compact.ts"
 import { checkQueueName } from "../../protocol/name.ts"
 import type { TransportError } from "../../transport/mod.ts"
 import type { TimeLimits } from "../attempt/method-settings.ts"
@@ -197,7 +198,7 @@ export class RunningWorker implements Worker {
   limitTime(task: string, limits: TimeLimits): boolean {
     const { hardMs, softMs } = limits
     checkTimeLimit(
-      { ...(hardMs === undefined ? {} : { hardMs }), ...(typeof softMs === "number" ? { softMs } : {}) },
+      { ...compact({ hardMs }), ...(typeof softMs === "number" ? { softMs } : {}) },
       { hard: "hardMs", soft: "softMs" },
     )
     return this.#options.dispatcher.limitTime(task, limits)

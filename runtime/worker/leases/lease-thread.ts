@@ -6,6 +6,7 @@
 import { parentPort, workerData } from "node:worker_threads"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import { connectTransport } from "../../connection/connect.ts"
+import { compact } from "../../protocol/compact.ts"
 import type { Transport } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { BlockWatch } from "./blocked.ts"
@@ -204,8 +205,7 @@ const AGAIN_MS = 250
 const open = (): Promise<Transport> =>
   connectTransport(data.url, {
     leaseMs: data.lease,
-    ...(data.namespace === undefined ? {} : { namespace: data.namespace }),
-    ...(data.heartbeat === undefined ? {} : { heartbeatMs: data.heartbeat }),
+    ...compact({ namespace: data.namespace, heartbeatMs: data.heartbeat }),
   })
 
 const connect = (): Promise<void> =>
