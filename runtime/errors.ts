@@ -1,4 +1,6 @@
 /** Errors that an application or an HTTP client can act on. Each says in its message what to do. */
+
+import { compact } from "./protocol/compact.ts"
 import type { JobError } from "./protocol/record.ts"
 import { TransportError } from "./transport/mod.ts"
 
@@ -57,7 +59,7 @@ export class CallboardError extends Error {
   readonly code: ErrorCode
   readonly details: ErrorDetails
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
-    super(message, details.cause === undefined ? {} : { cause: details.cause })
+    super(message, compact({ cause: details.cause }))
     this.code = code
     this.details = details
   }

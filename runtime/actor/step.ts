@@ -4,6 +4,7 @@
 import type * as Effect from "effect/Effect"
 import type { JsonForm } from "../jobs/json-form.ts"
 import type { DurationInput } from "../options/duration.ts"
+import { compact } from "../protocol/compact.ts"
 
 /** The result of a function that returns `R`: a value, a promise or an Effect. */
 export type Resolved<R> = R extends Effect.Effect<infer A, infer _E, infer _R> ? A : Awaited<R>
@@ -144,7 +145,7 @@ export class StepError extends Error {
     readonly traceback?: string
     readonly cause?: unknown
   }) {
-    super(failure.message, failure.cause === undefined ? {} : { cause: failure.cause })
+    super(failure.message, compact({ cause: failure.cause }))
     this.names = failure.names
     this.name = failure.names[0] ?? "Error"
     this._tag = this.name

@@ -209,7 +209,7 @@ export class CeleryClient implements AsyncDisposable {
   }
 
   #linkOf({ task, args = [], kwargs = {}, queue }: CeleryLink, replyTo: string | undefined): Signature {
-    const waits = replyTo === undefined ? {} : { reply_to: replyTo }
+    const waits = compact({ reply_to: replyTo })
     const options = { task_id: generateId(), queue: queueOf(queue ?? this.#queue), ...waits }
     const signature = Result.getOrElse(parseSignature({ task, args, kwargs }), ({ message }) =>
       refuseInput("chain", message),

@@ -116,7 +116,7 @@ const answerOf = (base: string, ok: boolean, status: number, text: string): Resu
   const problem = readProblem(value)
   if (Result.isFailure(problem)) return Result.fail({ error: foreign(base, status) })
   const { errors, ...whole } = problem.success
-  return Result.fail({ error: errorOf(whole), ...(errors === undefined ? {} : { each: errors.map(errorOf) }) })
+  return Result.fail({ error: errorOf(whole), ...compact({ each: errors?.map(errorOf) }) })
 }
 
 const foreign = (base: string, status: number): CallboardError =>

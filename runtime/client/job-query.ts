@@ -7,6 +7,7 @@ import { AnySignal, optionsChecker } from "../options/check.ts"
 import { type DurationInput, duration, milliseconds } from "../options/duration.ts"
 import { whole } from "../options/fields.ts"
 import { refuseInput } from "../options/refuse.ts"
+import { compact } from "../protocol/compact.ts"
 import { isState, NO_STATE, type State } from "../protocol/state.ts"
 import type { RecordQuery } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
@@ -118,9 +119,7 @@ export const recordQueryOf = (query: JobQuery): RecordQuery => {
   const { limit = DEFAULT_LIMIT, since, until, budget, idEnds, ...rest } = query
   return {
     ...rest,
-    ...(idEnds === undefined ? {} : { idEnds: idEnds.toLowerCase() }),
-    ...(since === undefined ? {} : { since: since.getTime() }),
-    ...(until === undefined ? {} : { until: until.getTime() }),
+    ...compact({ idEnds: idEnds?.toLowerCase(), since: since?.getTime(), until: until?.getTime() }),
     ...(budget === undefined ? {} : { budget: milliseconds("budget", budget) }),
     limit,
   }
@@ -135,7 +134,7 @@ export const namedJobsOf = (jobs: NamedJobs): NamedRecords => {
   checkNamed(jobs)
   const { ids, dead = false, until } = jobs
   if (ids.length < 1 || ids.length > MAX_LIMIT) refuseInput("ids", `name 1 to 1,000 jobs, not ${ids.length}`)
-  return { ids, dead, ...(until === undefined ? {} : { until: until.getTime() }) }
+  return { ids, dead, ...compact({ until: until?.getTime() }) }
 }
 
 export const NO_CURSOR = "is none of this list; begin without one"

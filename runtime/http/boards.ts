@@ -26,6 +26,7 @@ import {
 import type { Client } from "../client/client.ts"
 import type { ErrorCode } from "../errors.ts"
 import { posted } from "../protocol/board.ts"
+import { compact } from "../protocol/compact.ts"
 import { type SseMessage, stream } from "./events.ts"
 import { Wait } from "./job.ts"
 import { withAnySignal } from "./job-record.ts"
@@ -172,7 +173,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
       const { unclaimed: onlyUnclaimed = false, limit = DEFAULT_PAGE, cursor, wait } = request.query
       const board = boardOf(request)
       if (wait !== undefined) await whileHere(request, board, (signal) => board.wait(wait, signal))
-      const after = cursor === undefined ? {} : { after: cursor }
+      const after = compact({ after: cursor })
       return json<typeof BoardJobList.Type>(await withReadDeadline(board.list({ limit, onlyUnclaimed, ...after })))
     },
   }),
@@ -276,7 +277,7 @@ export const boardRoutes: ReadonlyArray<Route> = [
     responses: [{ status: 200, description: "A page of jobs", schema: BoardTrash }],
     handle: async (request) => {
       const { limit = DEFAULT_PAGE, cursor } = request.query
-      const after = cursor === undefined ? {} : { after: cursor }
+      const after = compact({ after: cursor })
       const jobs = await withReadDeadline(boardOf(request).trashed({ limit, ...after }))
       const last = jobs.at(-1)
       const more = jobs.length === limit && last !== undefined ? { next: last.id } : {}

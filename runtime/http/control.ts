@@ -119,7 +119,7 @@ export const controlRoutes: ReadonlyArray<Route> = [
     scope: "operate",
     responses: [{ status: 204, description: "It is paused" }],
     handle: async ({ context, caller, id }) => {
-      await context.client.pause(id, caller.name === undefined ? {} : { by: caller.name })
+      await context.client.pause(id, compact({ by: caller.name }))
       return new Response(null, { status: 204 })
     },
   }),
@@ -202,7 +202,7 @@ export const controlRoutes: ReadonlyArray<Route> = [
     },
     responses: [{ status: 204, description: "They are suspended" }],
     handle: async ({ context, query }) => {
-      await context.client.suspend(query.worker, query.ttl === undefined ? {} : { ttl: query.ttl })
+      await context.client.suspend(query.worker, compact({ ttl: query.ttl }))
       return new Response(null, { status: 204 })
     },
   }),

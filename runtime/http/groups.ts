@@ -2,6 +2,7 @@
 import * as Schema from "effect/Schema"
 import { cancelGroup, findGroup, listGroups, MOST_GROUPS } from "../jobs/groups.ts"
 import { BulkReport, Group, GroupList } from "../jobs/lists.ts"
+import { compact } from "../protocol/compact.ts"
 import { bounded, budgetOf, partly, reported } from "./decisions.ts"
 import { DEFAULT_PAGE, pageLimit, withReadDeadline } from "./limits.ts"
 import { integer, text } from "./parameter.ts"
@@ -29,7 +30,7 @@ export const groupRoutes: ReadonlyArray<Route> = [
     responses: [{ status: 200, description: "A page of groups", schema: GroupList }],
     handle: async ({ context, query: { limit = DEFAULT_PAGE, cursor } }) => {
       const { connection } = context.client
-      const after = cursor === undefined ? {} : { after: cursor }
+      const after = compact({ after: cursor })
       return json<typeof GroupList.Type>(await withReadDeadline(listGroups(connection, { limit, ...after })))
     },
   }),

@@ -73,6 +73,6 @@ const nodeOf = (record: JobRecord, root: string, kinds: ReadonlyMap<string, Tree
     times,
     ...compact({ parentId, group }),
     kind: id === root ? "root" : (kinds.get(id) ?? "child"),
-    ...(after === undefined ? {} : { after: after.ids }),
+    ...compact({ after: after?.ids }),
   }
 }

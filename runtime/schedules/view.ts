@@ -90,7 +90,7 @@ export const scheduleView = (
       count: missed.count,
       latest: missed.latest.map((each) => ({ ...each, from: iso(each.from), to: iso(each.to) })),
     },
-    ...(declared === undefined ? {} : { declaredBy: declared.actor }),
+    ...compact({ declaredBy: declared?.actor }),
     createdAt: iso(createdAt),
     changedAt: iso(changedAt),
   }

@@ -173,7 +173,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
             actors: actors.map((actor) => actor.name).join(","),
           }),
       transport: `${transport} (durable: ${durability})`,
-      ...(http === undefined ? {} : { url: http.listens }),
+      ...compact({ url: http?.listens }),
     })
     return options.onReady?.(running)
   }

@@ -103,7 +103,7 @@ const stepView = (step: StepState, redact: ReturnType<typeof hideAll>): typeof S
     took: took / 1_000,
     tries,
     ...(revert ? { revert } : {}),
-    ...(value === undefined ? {} : { value: textOf(value, redact === undefined ? {} : { redact }) }),
+    ...(value === undefined ? {} : { value: textOf(value, compact({ redact })) }),
     ...(large === undefined ? {} : { large: true }),
     ...(why === undefined ? {} : { error: { name: why.names[0] ?? "Error", message: why.message } }),
   }

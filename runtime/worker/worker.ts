@@ -61,10 +61,7 @@ export const startWorker = async (options: WorkerOptions, signal?: AbortSignal):
   checkIsolation(options.actors)
   const scope = Scope.makeUnsafe()
   const close = () => Effect.runPromise(Scope.close(scope, Exit.void))
-  const started = await Effect.runPromiseExit(
-    Scope.provide(live(options, close), scope),
-    signal === undefined ? {} : { signal },
-  )
+  const started = await Effect.runPromiseExit(Scope.provide(live(options, close), scope), compact({ signal }))
   if (Exit.isSuccess(started)) return started.value
   await close()
   throw Cause.squash(started.cause)

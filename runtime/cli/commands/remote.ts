@@ -4,6 +4,7 @@ import type { Command } from "commander"
 import * as Result from "effect/Result"
 import { COMMANDS, type CommandName, isCommand, type Reply } from "../../cluster/remote-command.ts"
 import { parseAutoscale } from "../../options/autoscale.ts"
+import { compact } from "../../protocol/compact.ts"
 import { didYouMean } from "../../suggest.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { bytesText, idText, listText, oneLine, spanText, timeText } from "../format.ts"
@@ -63,7 +64,7 @@ const addOptions = (command: Command): Command =>
     .option("--timeout <duration>", "longest wait for answers (default: 1 second)")
 
 const askOptions = ({ workers, timeout }: Options) => ({
-  ...(workers === undefined ? {} : { workers: workers.split(",").map((name) => name.trim()) }),
+  ...compact({ workers: workers?.split(",").map((name) => name.trim()) }),
   ...(timeout === undefined ? {} : { timeout: numberOrText(timeout) }),
 })
 

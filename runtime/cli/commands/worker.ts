@@ -8,6 +8,7 @@ import { newWorkerName } from "../../cluster/worker-process.ts"
 import { configPaths } from "../../config/file.ts"
 import type { HttpServer } from "../../http/server.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
+import { compact } from "../../protocol/compact.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
 import { TransportError } from "../../transport/mod.ts"
@@ -120,7 +121,7 @@ const workUntilStopped = async (invocation: Invocation, servesHttp: boolean): Pr
     actors,
     http: servesHttp && !isPooled ? httpOptions(config) : false,
     metrics: config.metrics ?? servesHttp,
-    ...(lines === undefined ? {} : { onSettled: lines.settled }),
+    ...compact({ onSettled: lines?.settled }),
     onReady: (ready: Service) => {
       if (isAlone) announce(invocation, ready, actors)
       if (isPooled) answerQuestions(ready)

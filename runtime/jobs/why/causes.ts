@@ -189,8 +189,7 @@ const timed = ({ record, actors, actor, method, now }: Facts): Cause | undefined
     message: `attempt ${attempt}${of} ${what}; the next one is due ${when(dueAt, now)}`,
     until,
     attempt,
-    ...compact({ attempts }),
-    ...(error === undefined ? {} : { reason: error.reason }),
+    ...compact({ attempts, reason: error?.reason }),
   }
 }
 

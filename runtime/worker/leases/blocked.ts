@@ -14,6 +14,7 @@ import { cancelJob } from "../../jobs/commands/cancel.ts"
 import { lostJobFailure, lostJobHandedBack } from "../../jobs/outcome/lost-job.ts"
 import { type Log, type LogSettings, makeLog } from "../../log/log.ts"
 import { NO_LIMIT_MS } from "../../options/duration.ts"
+import { compact } from "../../protocol/compact.ts"
 import { type JobError, type JobRecord, started } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { AttemptEnd, Transport } from "../../transport/lift/transport.ts"
@@ -207,7 +208,7 @@ export class BlockWatch {
         {
           ...described,
           state: described.state === "stopping" ? "stopping" : "blocked",
-          blocked: { since: iso(this.#since), ...(run === undefined ? {} : { job: run.id }) },
+          blocked: { since: iso(this.#since), ...compact({ job: run?.id }) },
           running: shown.map(({ id }) => id),
           jobs,
           heartbeatAt: iso(Date.now()),
