@@ -6,6 +6,7 @@ import { tryNow } from "./live.ts"
 import { Button, Empty, Note } from "./parts/basic.tsx"
 import { BulkBar, BulkDialog } from "./parts/bulk.tsx"
 import { Icon } from "./parts/icon.tsx"
+import { later, type Shown } from "./parts/later.tsx"
 import { VIEWS } from "./parts/nav.ts"
 import { NoticeBar } from "./parts/notice.tsx"
 import { openSearch, Search } from "./parts/search.tsx"
@@ -15,31 +16,25 @@ import type { ViewName } from "./paths.ts"
 import { base, href, match } from "./router.ts"
 import { access, counts, isUndecided, link, me, now, serverNow, setToken, token, zone } from "./state.ts"
 import { clock, short } from "./times.ts"
-import { Dead } from "./views/dead.tsx"
-import { Errors } from "./views/errors.tsx"
 import { JobView } from "./views/job.tsx"
 import { Jobs } from "./views/jobs.tsx"
 import { Overview } from "./views/overview.tsx"
 import { QueueOf, Queues } from "./views/queues.tsx"
-import { Schedules } from "./views/schedules.tsx"
-import { WorkerOf } from "./views/worker.tsx"
-import { Workers } from "./views/workers.tsx"
 
-/** The properties of every view. */
-export interface ViewProps {
-  /** The last part of the address, where it names a job, queue or worker. */
-  readonly id: string
-}
+const Errors = later("Errors", () => import("./views/errors.tsx").then((view) => view.Errors))
 
-/** The component of each view. A new view is a file in `views/` and an entry here. */
-const SHOWN: Readonly<Record<ViewName, ComponentType<ViewProps>>> = {
+/**
+ * The component of each view. A new view is a file in `views/` and an entry here. Those that few visits begin with are
+ * loaded when they are opened.
+ */
+const SHOWN: Readonly<Record<ViewName, ComponentType<Shown>>> = {
   overview: Overview,
   queues: Queues,
   queue: QueueOf,
-  workers: Workers,
-  worker: WorkerOf,
-  schedules: Schedules,
-  dead: Dead,
+  workers: later("Workers", () => import("./views/workers.tsx").then((view) => view.Workers)),
+  worker: later("Worker", () => import("./views/workers.tsx").then((view) => view.WorkerOf)),
+  schedules: later("Schedules", () => import("./views/schedules.tsx").then((view) => view.Schedules)),
+  dead: later("Dead letters", () => import("./views/dead.tsx").then((view) => view.Dead)),
   jobs: Jobs,
   job: JobView,
   errors: Errors,
@@ -145,8 +140,8 @@ const Content = (): JSX.Element => {
   if (access.value === "needed" || access.value === "wrong") return <TokenForm />
   if (isUndecided.value) return <View title="Callboard">{null}</View>
   const found = match.value
-  const Shown = found === undefined ? undefined : SHOWN[found.name]
-  if (found === undefined || Shown === undefined) {
+  const Found = found === undefined ? undefined : SHOWN[found.name]
+  if (found === undefined || Found === undefined) {
     return (
       <View title="Nothing here">
         <Empty title="There is no such view">
@@ -157,7 +152,7 @@ const Content = (): JSX.Element => {
       </View>
     )
   }
-  return <Shown key={found.name.replace(/s$/, "")} id={found.id} />
+  return <Found key={found.name.replace(/s$/, "")} id={found.id} />
 }
 
 export const App = (): JSX.Element => {

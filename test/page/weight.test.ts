@@ -25,8 +25,29 @@ test("a first visit stays within its budget and its origin; a second one takes t
   expect(first.filter(({ name }) => !name.startsWith(board.url))).toEqual([])
   await page.goto(`${board.url}/workers`)
   await page.getByText("No worker lives").waitFor()
-  const second = (await loaded()).filter(({ name }) => name.includes("/assets/"))
-  expect(second.filter(({ transferSize }) => transferSize > 0)).toEqual([])
+  const second = (await loaded()).filter(({ name, transferSize }) => name.includes("/assets/") && transferSize > 0)
+  expect(second.map(({ name }) => name)).toEqual([expect.stringMatching(/\/workers-\w+\.js$/)])
+})
+
+test("a view that few visits begin with is loaded when it is opened, and says so if it does not come", async () => {
+  const board = await boardOf({ actors: [] })
+  const page = await openTab(board.url, { expected: [/^console: Failed to load resource/] })
+  const scripts: Array<string> = []
+  page.on("request", (request) => {
+    if (request.resourceType() === "script") scripts.push(request.url().replace(/^.*\/(\w+)-\w+\.js$/, "$1"))
+  })
+  await page.route(/\/errors-\w+\.js$/, (route) => route.abort())
+  await page.goto(`${board.url}/jobs`)
+  await page.getByText("No job has come yet").waitFor()
+  expect(scripts).toEqual(["main"])
+  await page.getByRole("link", { name: "Schedules" }).click()
+  await page.getByText("No schedule yet").waitFor()
+  expect(scripts).toEqual(["main", "schedules"])
+  await page.getByRole("link", { name: "Errors" }).click()
+  await page.getByText("This view could not be loaded").waitFor()
+  await page.unrouteAll({ behavior: "wait" })
+  await page.getByRole("button", { name: "Load the page again" }).click()
+  await page.getByText("Nothing has failed").waitFor()
 })
 
 test.each([

@@ -24,6 +24,8 @@ import {
   versionOf,
 } from "./worker.tsx"
 
+export { WorkerOf } from "./worker.tsx"
+
 /** A worker that was started again has the name of the ended one, so the key contains more than the name. */
 const keyOfWorker = ({ name, startedAt }: WorkerView): string => `${startedAt} ${name}`
 

@@ -5,7 +5,7 @@
  */
 import { createHash } from "node:crypto"
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, watch, writeFileSync } from "node:fs"
-import { dirname, join } from "node:path"
+import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
 import { gzipSync } from "node:zlib"
@@ -14,7 +14,7 @@ import { gzipSync } from "node:zlib"
 declare const Bun: {
   build(options: Readonly<Record<string, unknown>>): Promise<{
     readonly success: boolean
-    readonly outputs: ReadonlyArray<{ text(): Promise<string> }>
+    readonly outputs: ReadonlyArray<{ readonly path: string; readonly kind: string; text(): Promise<string> }>
     readonly logs: ReadonlyArray<unknown>
   }>
 }
@@ -45,47 +45,68 @@ const smaller = (css: string): string =>
     .replaceAll(";}", "}")
     .trim()
 
-const bundle = async (): Promise<string> => {
+/** The code: what each visit loads, and the views that are loaded when they are opened. Names have a hash in them. */
+const bundle = async (): Promise<{ readonly main: File; readonly later: ReadonlyArray<File> }> => {
   const built = await Bun.build({
     entrypoints: [join(source, "main.tsx")],
     target: "browser",
     format: "esm",
     minify: true,
+    splitting: true,
     sourcemap: "none",
+    naming: { entry: "[name]-[hash].[ext]", chunk: "[name]-[hash].[ext]" },
     define: { "process.env.NODE_ENV": '"production"' },
     throw: false,
   })
-  const [output] = built.outputs
-  if (!built.success || output === undefined) throw new Error(`the page cannot be bundled:\n${built.logs.join("\n")}`)
-  return output.text()
+  if (!built.success) throw new Error(`the page cannot be bundled:\n${built.logs.join("\n")}`)
+  const files = await Promise.all(
+    built.outputs.map(async (output) => ({
+      kind: output.kind,
+      name: basename(output.path),
+      type: "text/javascript; charset=utf-8",
+      content: await output.text(),
+    })),
+  )
+  const [main, ...more] = files.filter(({ kind }) => kind === "entry-point")
+  const later = files.filter(({ kind }) => kind === "chunk")
+  // A file that the first one needs would cost a first visit one more round trip.
+  const needed = /\bfrom\s*"\.\//.exec(main?.content ?? "")
+  if (main === undefined || more.length > 0 || needed !== null) throw new Error("the page is to begin with one file")
+  return { main, later }
 }
 
-/** The name with a hash of the content in it: `main-1a2b3c4d5e6f.js`. */
-const hashed = ({ name, content }: File): string => {
+/** The file under a name with a hash of its content: `page-1a2b3c4d5e6f.css`. */
+const hashed = (name: string, type: string, content: string): File => {
   const hash = createHash("sha256").update(content).digest("hex").slice(0, 12)
-  return name.replace(/(?=\.\w+$)/, `-${hash}`)
+  return { name: name.replace(/(?=\.\w+$)/, `-${hash}`), type, content }
 }
 
-/** Builds the page. Returns its weight in bytes, compressed. */
+const zipped = ({ content }: File): Buffer => gzipSync(content, { level: 9 })
+
+/** Builds the page. Returns what a first visit loads, in bytes, compressed. */
 export const buildPage = async (): Promise<number> => {
   const text = (name: string) => readFileSync(join(source, name), "utf8")
-  const files: ReadonlyArray<File> = [
-    { name: "main.js", type: "text/javascript; charset=utf-8", content: await bundle() },
-    { name: "page.css", type: "text/css; charset=utf-8", content: smaller(text("page.css")) },
-    { name: "icon.svg", type: "image/svg+xml", content: text("icon.svg") },
-  ]
-  const assets = files.map((file) => ({
-    name: hashed(file),
+  const { main, later } = await bundle()
+  const first: Readonly<Record<string, File>> = {
+    "main.js": main,
+    "page.css": hashed("page.css", "text/css; charset=utf-8", smaller(text("page.css"))),
+    "icon.svg": hashed("icon.svg", "image/svg+xml", text("icon.svg")),
+  }
+  const assets = [...Object.values(first), ...later].map((file) => ({
+    name: file.name,
     type: file.type,
-    gzip: gzipSync(file.content, { level: 9 }).toString("base64"),
+    gzip: zipped(file).toString("base64"),
   }))
   const document = text("index.html").replace(
     "<!-- shell.css -->",
     () => `<style>${smaller(text("shell.css"))}</style>`,
   )
-  const shell = files.reduce((html, file) => html.replaceAll(`{{${file.name}}}`, hashed(file)), document)
-  const weight = gzipSync(shell).length + assets.reduce((sum, { gzip }) => sum + Buffer.from(gzip, "base64").length, 0)
-  if (weight > BUDGET) throw new Error(`the page weighs ${weight} bytes compressed, and may weigh ${BUDGET}`)
+  const shell = Object.entries(first).reduce(
+    (html, [name, file]) => html.replaceAll(`{{${name}}}`, file.name),
+    document,
+  )
+  const weight = gzipSync(shell).length + Object.values(first).reduce((sum, file) => sum + zipped(file).length, 0)
+  if (weight > BUDGET) throw new Error(`a first visit loads ${weight} bytes compressed, and may load ${BUDGET}`)
   const module = `// Written by \`npm run page\`.\nexport const assets = ${JSON.stringify(assets)}\nexport const shell = ${JSON.stringify(shell)}\n`
   // Renamed, because tests of two runtimes may build and load it at once.
   const draft = `${target}.${process.pid}`

@@ -28,6 +28,15 @@ const app = async (options: Parameters<typeof http>[1] = {}, path?: string) => {
 const assetsIn = (html: string): ReadonlyArray<string> =>
   [...html.matchAll(/(?:href|src)="([^"]*\/assets\/[^"]+)"/g)].map(([, path = ""]) => path)
 
+/** The files that the shell names, and those of views that are loaded when they are opened. */
+const filesOf = async (ask: (path: string) => Promise<Response>, html: string): Promise<ReadonlyArray<string>> => {
+  const first = assetsIn(html)
+  const code = await (await ask(first.find((path) => path.endsWith(".js")) ?? "")).text()
+  const later = [...code.matchAll(/import\("\.\/([^"]+)"/g)].map(([, name]) => `/assets/${name}`)
+  expect(later.length).toBeGreaterThan(3)
+  return [...new Set([...first, ...later])]
+}
+
 describe("the shell", () => {
   test("is at each address of the page, the same for all, and says that nothing else may run", async () => {
     const { url } = await start()
@@ -134,8 +143,9 @@ describe("the shell", () => {
 describe("an asset", () => {
   test("is kept for ever under its hash, compressed for those that take it", async () => {
     const ask = await app()
-    for (const path of assetsIn(await (await ask("/", { headers: HTML })).text())) {
-      expect(path).toMatch(/^\/assets\/\w+-[\da-f]{12}\.(js|css|svg)$/)
+    const html = await (await ask("/", { headers: HTML })).text()
+    for (const path of await filesOf(async (each) => ask(each), html)) {
+      expect(path).toMatch(/^\/assets\/\w+-(\w{8}\.js|[\da-f]{12}\.(css|svg))$/)
       const packed = await ask(path, { headers: { "accept-encoding": "br, gzip;q=0.8" } })
       expect(Object.fromEntries(packed.headers)).toMatchObject({
         "content-encoding": "gzip",
@@ -152,11 +162,14 @@ describe("an asset", () => {
 
   test("is shown to be whole by a listener, too", async () => {
     const { url } = await start()
-    const [path = ""] = assetsIn(await (await fetch(`${url}/`, { headers: HTML })).text()).filter((each) =>
-      each.endsWith(".js"),
+    const files = await filesOf(
+      (path) => fetch(`${url}${path}`),
+      await (await fetch(`${url}/`, { headers: HTML })).text(),
     )
-    const code = await (await fetch(`${url}${path}`)).text()
-    expect(code.length).toBeGreaterThan(20_000)
+    const scripts = files.filter((path) => path.endsWith(".js"))
+    const codes = await Promise.all(scripts.map(async (path) => (await fetch(`${url}${path}`)).text()))
+    const code = codes.join("\n")
+    expect(codes[0]?.length).toBeGreaterThan(20_000)
     // Whatever the libraries hold, the page itself makes elements from text alone.
     expect(code).not.toMatch(/\beval\(|new Function|insertAdjacentHTML|document\.write|outerHTML/)
   })
