@@ -1,8 +1,7 @@
 /** A job as people and programs see it: over HTTP, on the command line and from code. */
 
-import * as Struct from "effect/Struct"
 import { NO_LIMIT_MS } from "../options/duration.ts"
-import { compact } from "../protocol/compact.ts"
+import { compact, pick } from "../protocol/compact.ts"
 import { type JobRecord, lastStart, type RunOutcome, ranFor, type Transition } from "../protocol/record.ts"
 import { celeryState, isTerminal } from "../protocol/state.ts"
 import { type Job, RECORDED_FIELDS, type RunResults, type TransitionSchema } from "./responses.ts"
@@ -135,5 +134,4 @@ const derived = (record: JobRecord) => {
   }
 }
 
-export const jobView = (record: JobRecord): JobView =>
-  compact(Struct.pick({ ...record, ...derived(record) }, RECORDED_FIELDS))
+export const jobView = (record: JobRecord): JobView => pick({ ...record, ...derived(record) }, RECORDED_FIELDS)

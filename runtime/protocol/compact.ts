@@ -8,8 +8,18 @@ export type Compact<T> = {
 } & { [Name in MayBeAbsent<T>]?: Exclude<T[Name], undefined> }
 
 /** The fields that have a value. */
-export const compact = <const T extends object>(fields: T): Compact<T> => {
-  const kept: Record<string, unknown> = {}
-  for (const [name, value] of Object.entries(fields)) if (value !== undefined) kept[name] = value
-  return kept as Compact<T>
+export const compact = <const T extends object>(fields: T): Compact<T> =>
+  pick(fields, Object.keys(fields) as Array<keyof T>)
+
+/** Those of the named fields that have a value, in the order of the names. */
+export const pick = <T extends object, Name extends keyof T>(
+  fields: T,
+  names: ReadonlyArray<Name>,
+): Compact<Pick<T, Name>> => {
+  const kept: Partial<T> = {}
+  for (const name of names) {
+    const value = fields[name]
+    if (value !== undefined) kept[name] = value
+  }
+  return kept as Compact<Pick<T, Name>>
 }
