@@ -116,7 +116,7 @@ test("over a driver there are rules of every group", () => {
     const rules = titles.filter((title) => title.startsWith("with the runtime, "))
     return [...new Set(rules.map((title) => title.replace(/^with the runtime, |: .*$/g, "")))].sort()
   }
-  const all = ["begin", "end", "fence", "hostile", "next run", "query", "records", "recovery", "report", "watch"]
+  const all = ["claim", "fence", "hostile", "next run", "query", "records", "recovery", "report", "settle", "watch"]
   expect(groupsOf(register)).toEqual(all)
   expect(groupsOf(registerPlugin)).toEqual(all)
 })

@@ -36,7 +36,7 @@ import type { AddressedTask } from "../protocol/message.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import { traceContextOf } from "../protocol/trace-context.ts"
 import type { CeleryMessages, CeleryResults, KeptResult } from "../transport/celery.ts"
-import type { AttemptEnd } from "../transport/lift/transport.ts"
+import type { Settlement } from "../transport/lift/transport.ts"
 import { bodyRules, embedOf } from "../worker/attempt/handler-input.ts"
 import { parseDelivery } from "../worker/attempt/parsed-delivery.ts"
 import type { ForeignTasks, InFlight } from "../worker/in-flight.ts"
@@ -65,7 +65,7 @@ interface EndedTask {
   readonly task: Task
   readonly posting: AddressedTask
   readonly embed: Embed
-  readonly settlement: AttemptEnd
+  readonly settlement: Settlement
   readonly ended: Ended
   readonly isFirst: boolean
 }
@@ -112,7 +112,7 @@ export class Completion implements ForeignTasks {
     }
   }
 
-  completing(inFlight: InFlight, settlement: AttemptEnd): Promise<AttemptEnd> | undefined {
+  completing(inFlight: InFlight, settlement: Settlement): Promise<Settlement> | undefined {
     if (settlement.then.kind !== "ack") return undefined
     if (settlement.record === undefined && inFlight.stop !== "cancelled") return undefined
     const ended = this.#endedTask(inFlight, settlement)
@@ -125,7 +125,7 @@ export class Completion implements ForeignTasks {
     const posting = message && task && Result.getOrUndefined(postingOfTask(task, message, queue))
     if (task === undefined || posting === undefined || !isForeign(task)) return
     const embed = embedOf(posting, bodyRules({ maxBody: this.#options.maxBody, foreign: this }, task))
-    const settlement: AttemptEnd = { token: "", record, then: { kind: "ack" } }
+    const settlement: Settlement = { token: "", record, then: { kind: "ack" } }
     const told = await this.#keep({
       task,
       posting,
@@ -151,7 +151,7 @@ export class Completion implements ForeignTasks {
     )
   }
 
-  #endedTask(inFlight: InFlight, settlement: AttemptEnd): EndedTask | undefined {
+  #endedTask(inFlight: InFlight, settlement: Settlement): EndedTask | undefined {
     const { run, delivery } = inFlight
     if (run !== undefined && !isForeign(run.task)) return undefined
     const parsed = run ?? Result.getOrUndefined(parseDelivery(delivery))
@@ -179,7 +179,7 @@ export class Completion implements ForeignTasks {
     }
   }
 
-  async #complete(of: EndedTask): Promise<AttemptEnd> {
+  async #complete(of: EndedTask): Promise<Settlement> {
     const { log, signal } = this.#options
     for (let tried = 1; ; tried++) {
       try {
@@ -194,7 +194,7 @@ export class Completion implements ForeignTasks {
     }
   }
 
-  async #keep(of: EndedTask): Promise<AttemptEnd> {
+  async #keep(of: EndedTask): Promise<Settlement> {
     const { task, posting, embed, settlement, ended, isFirst } = of
     const { record, followUps = [] } = settlement
     const now = ended.now
@@ -305,7 +305,7 @@ export class Completion implements ForeignTasks {
   }
 
   /** Called once a settlement is stored. Removes the counters of chords whose body was submitted with it. */
-  settled(settlement: AttemptEnd): void {
+  settled(settlement: Settlement): void {
     const { results, log } = this.#options
     for (const posting of settlement.followUps ?? []) {
       const group = this.#bodies.get(posting)
@@ -398,7 +398,7 @@ const stepsAfter = (
     return [{ meta, replyTo: replyToOf(options), chord: body === undefined ? null : { body, of, meta } }]
   })
 
-const withFollowUps = (settlement: AttemptEnd, more: ReadonlyArray<AddressedTask>): AttemptEnd => {
+const withFollowUps = (settlement: Settlement, more: ReadonlyArray<AddressedTask>): Settlement => {
   const followUps = [...(settlement.followUps ?? []), ...more]
   const { record } = settlement
   return { ...settlement, followUps, ...(record === undefined ? {} : { record: { ...record, followUps } }) }

@@ -10,7 +10,7 @@ import type { Connection } from "../connection/connection.ts"
 import type { Log } from "../log/log.ts"
 import { pythonException } from "../protocol/celery-result.ts"
 import type { CeleryMessages, CeleryResults } from "../transport/celery.ts"
-import type { AttemptEnd } from "../transport/lift/transport.ts"
+import type { Settlement } from "../transport/lift/transport.ts"
 import type { Worker } from "../worker/control/worker.ts"
 import type { ForeignTasks, InFlight } from "../worker/in-flight.ts"
 import { TaskEventEmitter, WorkerEventEmitter } from "../worker/telemetry/event-emitter.ts"
@@ -71,7 +71,7 @@ export class CelerySide {
     const builtin = builtinTasks({ names: this.#names, completion, results, connection })
     this.actors = actors.some(({ name }) => name === BUILTIN_ACTOR) ? actors : [...actors, builtin]
     const submitted: WorkerObserver = {
-      settled: (_inFlight: InFlight, settlement: AttemptEnd) => completion.settled(settlement),
+      settled: (_inFlight: InFlight, settlement: Settlement) => completion.settled(settlement),
     }
     if (messages === undefined) {
       this.observers = [submitted]

@@ -7,7 +7,7 @@ import { type JobView, jobView } from "../jobs/view.ts"
 import { type Fields, type LineLevel, type Log, type LogSettings, logOver, takesColour } from "../log/log.ts"
 import { inOneLine } from "../log/log-value.ts"
 import { isTerminal } from "../protocol/state.ts"
-import type { AttemptEnd } from "../transport/lift/transport.ts"
+import type { Settlement } from "../transport/lift/transport.ts"
 import { clockTime, oneLine, runTime, shortId, stateText } from "./format.ts"
 import { type Colour, type Output, painter, shown } from "./output.ts"
 
@@ -95,7 +95,7 @@ export class JobLines {
   }
 
   /** Prints an attempt of this process. */
-  readonly settled = ({ record }: AttemptEnd): void => {
+  readonly settled = ({ record }: Settlement): void => {
     if (record !== undefined) this.#say(jobView(record))
   }
 

@@ -1,7 +1,7 @@
 /** The metrics of a worker: counters rise with each event, everything else is read at the scrape. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client"
 import type { JobRecord } from "../protocol/record.ts"
-import type { AttemptEnd, JobDelivery } from "../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../transport/lift/transport.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
 import type { InFlight, Run, StepChange } from "../worker/in-flight.ts"
 import {
@@ -130,7 +130,7 @@ export class WorkerMetrics implements WorkerObserver {
     this.#stepTime.observe({ task }, change.took / 1_000)
   }
 
-  settled(held: InFlight, settlement: AttemptEnd): void {
+  settled(held: InFlight, settlement: Settlement): void {
     const outcome = outcomeNameOf(held, settlement)
     if (outcome === undefined) return
     const { run } = held

@@ -7,7 +7,7 @@ import type { Autoscale } from "../options/autoscale.ts"
 import type { DurationInput } from "../options/duration.ts"
 import type { ReconnectOptions } from "../options/reconnect.ts"
 import type { TracingSettings } from "../tracing/tracing.ts"
-import type { AttemptEnd } from "../transport/lift/transport.ts"
+import type { Settlement } from "../transport/lift/transport.ts"
 import type { FailureHandler } from "../worker/telemetry/failure-reporter.ts"
 import type { Service } from "./service.ts"
 
@@ -122,7 +122,7 @@ export interface ServeOptions extends ConnectSettings, TracingSettings {
   /** Run in order after each failed attempt is stored; one that returns false ends the chain. */
   readonly onFailure?: ReadonlyArray<FailureHandler>
   /** Called once per settled job, after it is stored. */
-  readonly onSettled?: (settlement: AttemptEnd) => void
+  readonly onSettled?: (settlement: Settlement) => void
   /**
    * Called once, when the worker consumes for the first time and HTTP, if any, listens. An error that it throws is
    * logged.

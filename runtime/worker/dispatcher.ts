@@ -12,7 +12,7 @@ import type { Connectivity } from "../connection/connectivity.ts"
 import type { Cancellation } from "../jobs/commands/cancel.ts"
 import type { Rate } from "../options/limit.ts"
 import { isTerminal } from "../protocol/state.ts"
-import type { AttemptEnd, AttemptStart, JobDelivery, StartAnswer } from "../transport/lift/transport.ts"
+import type { Claim, ClaimAnswer, JobDelivery, Settlement } from "../transport/lift/transport.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
 import type { TimeLimits } from "./attempt/method-settings.ts"
 import { copiesIn, findSameTask, hasExpired } from "./attempt/parsed-delivery.ts"
@@ -144,7 +144,7 @@ export class Dispatcher {
       limiter: this.#limiter,
       clock,
       processes,
-      claims: new Batcher<AttemptStart, StartAnswer>((claims) => jobs.begin(claims)),
+      claims: new Batcher<Claim, ClaimAnswer>((claims) => jobs.claim(claims)),
       client,
       store: connection.store,
       untilConnected: (ms, signal) => options.connectivity.untilConnected(ms, signal),
@@ -364,7 +364,7 @@ export class Dispatcher {
     }
   }
 
-  #executed(inFlight: InFlight, settlement: AttemptEnd | undefined): void {
+  #executed(inFlight: InFlight, settlement: Settlement | undefined): void {
     try {
       if (inFlight.mustWait) {
         this.#waitForLimit(inFlight)
@@ -427,7 +427,7 @@ export class Dispatcher {
     return true
   }
 
-  #putOff({ inFlight, delayMs, reason, detail }: LimitRefusal): AttemptEnd {
+  #putOff({ inFlight, delayMs, reason, detail }: LimitRefusal): Settlement {
     const { token, queue } = inFlight.delivery
     const until = Math.round(this.#clock.now() + delayMs)
     this.deferrals.note({ id: inFlight.id ?? "", queue, until, reason, detail })

@@ -12,7 +12,7 @@ import { isLater, runNow } from "../async/now.ts"
 import { jobError, KnownFailure, readable } from "../jobs/outcome/job-error.ts"
 import * as settlement from "../jobs/outcome/settlement.ts"
 import type { JobRecord } from "../protocol/record.ts"
-import type { AttemptEnd } from "../transport/lift/transport.ts"
+import type { Settlement } from "../transport/lift/transport.ts"
 import { AttemptFault, attempt, runStoppedHook } from "./attempt/attempt.ts"
 import { NOTHING_TO_SETTLE, SettledWithoutRun, UNCLAIMED_DELAY_MS } from "./attempt/claim.ts"
 import type { FlowOutcomes } from "./attempt/flow.ts"
@@ -34,7 +34,7 @@ export interface ExecutorOptions extends PreparationOptions {
   /** Called when a handler is about to be called. */
   readonly onRun: (inFlight: InFlight) => void
   /** Called at the end of each delivery with its settlement, `undefined` when there is nothing to settle. Must not throw. */
-  readonly onExecuted: (inFlight: InFlight, settlement: AttemptEnd | undefined) => void
+  readonly onExecuted: (inFlight: InFlight, settlement: Settlement | undefined) => void
 }
 
 /** Opens the journal of a job whose steps may have to be undone. */
@@ -160,7 +160,7 @@ export class Executor {
 
   #ended(inFlight: InFlight, ready: PreparedTask, exit: Exit.Exit<unknown, unknown>): void {
     const { run, job } = ready
-    let settled: AttemptEnd | undefined
+    let settled: Settlement | undefined
     try {
       const fault = Exit.isFailure(exit) ? readable(Cause.squash(exit.cause)) : undefined
       if (fault instanceof AttemptFault) throw fault.cause
@@ -176,7 +176,7 @@ export class Executor {
   }
 
   /** Calls `onStopped` of a cancelled job. */
-  #stopped(inFlight: InFlight, { run, job }: PreparedTask, settled: AttemptEnd | undefined): void {
+  #stopped(inFlight: InFlight, { run, job }: PreparedTask, settled: Settlement | undefined): void {
     runNow(runStoppedHook(run.method, job), (exit) => {
       if (Exit.isFailure(exit)) this.#faulted(inFlight, exit.cause)
       else this.#options.onExecuted(inFlight, settled)
@@ -216,7 +216,7 @@ export class Executor {
    * The settlement of a delivery whose handler has run, after an error of the worker itself. `undefined` where the
    * handler has not run, or the run was ended from outside.
    */
-  afterFault(inFlight: InFlight, cause: unknown): AttemptEnd | undefined {
+  afterFault(inFlight: InFlight, cause: unknown): Settlement | undefined {
     return inFlight.run === undefined || !inFlight.called
       ? undefined
       : this.#outcomes.afterFault(inFlight, inFlight.run, cause)
@@ -226,7 +226,7 @@ export class Executor {
    * Handles an error of the worker itself: a job whose handler has run fails with it, once; any other task is given
    * back.
    */
-  #fault(inFlight: InFlight, cause: Cause.Cause<unknown>): AttemptEnd | undefined {
+  #fault(inFlight: InFlight, cause: Cause.Cause<unknown>): Settlement | undefined {
     const thrown = Cause.squash(cause)
     const failed = this.afterFault(inFlight, thrown)
     const { message, traceback } = jobError(thrown)

@@ -15,7 +15,7 @@ import { DEFAULT_METHOD, isId, resolveName } from "../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import type { StepFailure } from "../steps/page.ts"
 import type { Trace } from "../tracing/context.ts"
-import type { AttemptEnd, JobDelivery } from "../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../transport/lift/transport.ts"
 import type { ServedActor } from "./actors/served-actor.ts"
 
 /** Why a run is ended from outside: its hard limit, a cancellation, another delivery of the job, or a hand-back. */
@@ -77,7 +77,7 @@ export class InFlight {
   /** The handler's input, kept while the task waits for its limit. */
   input: InputRead | undefined
   /** Makes the settlement that replaces a result which the transport can never store. */
-  refused: ((error: JobError) => AttemptEnd) | undefined
+  refused: ((error: JobError) => Settlement) | undefined
 
   constructor(delivery: JobDelivery, rank: number) {
     this.delivery = delivery
@@ -416,7 +416,7 @@ export interface ForeignTasks {
    * Called before a settlement is stored, so that a worker that dies in between does it again: tells the submitter of the outcome,
    * and returns the settlement with what else follows from it. `undefined`: there is nothing to do. Never rejects.
    */
-  completing(inFlight: InFlight, settlement: AttemptEnd): Promise<AttemptEnd> | undefined
+  completing(inFlight: InFlight, settlement: Settlement): Promise<Settlement> | undefined
   /**
    * Tells the submitter of a task that it was ended without a delivery, and submits by `post` what follows. Rejects where that
    * is to be tried again.

@@ -7,7 +7,7 @@ import type { Keep } from "../jobs/outcome/settlement.ts"
 import type { Log } from "../log/log.ts"
 import type { Autoscale } from "../options/autoscale.ts"
 import type { ReconnectPolicy } from "../options/reconnect.ts"
-import type { AttemptEnd } from "../transport/lift/transport.ts"
+import type { Settlement } from "../transport/lift/transport.ts"
 import type { ForeignTasks } from "./in-flight.ts"
 import type { LeaseThreadTarget } from "./leases/lease-protocol.ts"
 import type { FailureHandler } from "./telemetry/failure-reporter.ts"
@@ -56,7 +56,7 @@ export interface WorkerOptions {
   /** Called in order after each failed attempt. */
   readonly onFailure: ReadonlyArray<FailureHandler>
   /** Called with each stored settlement. */
-  readonly onSettled?: (settlement: AttemptEnd) => void
+  readonly onSettled?: (settlement: Settlement) => void
   /** Whether the worker ends when its queues are empty. */
   readonly burst: boolean
   /** Jobs after which the worker ends. Absent: never. */

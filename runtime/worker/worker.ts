@@ -24,7 +24,7 @@ import { FailureTally } from "../statistics/failures.ts"
 import { LoadWatch } from "../statistics/load.ts"
 import { Tally } from "../statistics/tally.ts"
 import { StatisticsWriter, type WorkerDetails } from "../statistics/writer.ts"
-import type { AttemptEnd } from "../transport/lift/transport.ts"
+import type { Settlement } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
 import { followPauses, Revoker } from "./control/followers.ts"
@@ -282,7 +282,7 @@ const registryOf = ({ options, actors, snapshot, giveUp }: Core) =>
 
 const observersOf = ({ options, counts }: Core, emitters: ReadonlyArray<WorkerObserver>): Observers => {
   const { onSettled } = options
-  const settled = onSettled && { settled: (_held: InFlight, settlement: AttemptEnd) => onSettled(settlement) }
+  const settled = onSettled && { settled: (_held: InFlight, settlement: Settlement) => onSettled(settlement) }
   return new Observers([counts, ...emitters, ...(settled ? [settled] : []), ...options.observers], options.log)
 }
 

@@ -4,7 +4,7 @@
  */
 import { connectTransport } from "../../runtime/connection/connect.ts"
 import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
-import type { AttemptEnd, EndAnswer, Jobs, Transport } from "../../runtime/transport/lift/transport.ts"
+import type { Jobs, SettleAnswer, Settlement, Transport } from "../../runtime/transport/lift/transport.ts"
 import { watchStore } from "../../runtime/transport/lift/watch-store.ts"
 import type { Store } from "../../runtime/transport/store.ts"
 
@@ -65,9 +65,9 @@ export const faulty = (fault: Fault): LiftedPlugin => ({
 })
 
 const beginWithoutSuspects =
-  ({ jobs }: Transport): Jobs["begin"] =>
+  ({ jobs }: Transport): Jobs["claim"] =>
   (starts) =>
-    jobs.begin(starts.map((start) => ({ ...start, unlessSuspect: false })))
+    jobs.claim(starts.map((start) => ({ ...start, unlessSuspect: false })))
 
 const withoutEdges = (store: Store): Store => ({
   get: (key) => store.get(key),
@@ -82,11 +82,11 @@ const EDGES = "after/"
 
 const endWith =
   (fault: Fault, inner: Transport) =>
-  async (ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> => {
+  async (ends: ReadonlyArray<Settlement>): Promise<ReadonlyArray<SettleAnswer>> => {
     const { jobs } = inner
     switch (fault) {
       case "ack-first": {
-        const answers = await jobs.end(ends.map(({ token, then }) => ({ token, then })))
+        const answers = await jobs.settle(ends.map(({ token, then }) => ({ token, then })))
         await gap()
         for (const { record } of ends) {
           if (record === undefined) continue
@@ -103,13 +103,13 @@ const endWith =
         return answers
       }
       case "follow-ups-last": {
-        const answers = await jobs.end(ends.map(({ followUps: _, ...rest }) => rest))
+        const answers = await jobs.settle(ends.map(({ followUps: _, ...rest }) => rest))
         await gap()
         await jobs.publish(ends.flatMap((end, at) => (answers[at]?.status === "ended" ? (end.followUps ?? []) : [])))
         return answers
       }
       case "no-fence": {
-        const answers = [...(await jobs.end(ends))]
+        const answers = [...(await jobs.settle(ends))]
         for (const [at, { record, followUps }] of ends.entries()) {
           if (answers[at]?.status !== "superseded" || record === undefined) continue
           const found = await jobs.find(record.id)
@@ -122,10 +122,10 @@ const endWith =
         return answers
       }
       case "no-answer": {
-        const answers = await jobs.end(ends)
+        const answers = await jobs.settle(ends)
         return Math.random() < UNANSWERED ? new Promise(() => undefined) : answers
       }
       default:
-        return jobs.end(ends)
+        return jobs.settle(ends)
     }
   }

@@ -27,7 +27,7 @@ const cutOff = async (lease: number) => {
       find: reach(jobs.find),
       extend: reach(jobs.extend),
       report: reach(jobs.report),
-      end: reach(jobs.end),
+      settle: reach(jobs.settle),
     },
     store: { ...store, get: reach(store.get), write: reach(store.write), list: reach(store.list) },
   }))

@@ -44,7 +44,13 @@ const cutOff = () => {
     }
   const transports = faulty(({ jobs, store, ...transport }) => ({
     ...transport,
-    jobs: { ...jobs, take: reach(jobs.take), find: reach(jobs.find), extend: reach(jobs.extend), end: reach(jobs.end) },
+    jobs: {
+      ...jobs,
+      take: reach(jobs.take),
+      find: reach(jobs.find),
+      extend: reach(jobs.extend),
+      settle: reach(jobs.settle),
+    },
     store: { ...store, get: reach(store.get), write: reach(store.write), list: reach(store.list) },
   }))
   return { state, transports }

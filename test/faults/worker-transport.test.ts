@@ -63,12 +63,12 @@ describe("a transport that misbehaves", () => {
   })
 
   /** A transport on which every delivery must be claimed. `claim` gets the number of the call and the function that really claims. */
-  const claiming = (claim: (count: number, ask: () => ReturnType<Jobs["begin"]>) => ReturnType<Jobs["begin"]>) => {
+  const claiming = (claim: (count: number, ask: () => ReturnType<Jobs["claim"]>) => ReturnType<Jobs["claim"]>) => {
     let count = 0
     return withJobs((jobs) => ({
       take: async (request, signal) =>
         (await jobs.take(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
-      begin: (all) => claim(++count, () => jobs.begin(all)),
+      claim: (all) => claim(++count, () => jobs.claim(all)),
     }))
   }
 
@@ -115,8 +115,8 @@ describe("a transport that misbehaves", () => {
   test("one that loses all answers to a first claim has lost no worker by it", async () => {
     let claims = 0
     const transports = withJobs((jobs) => ({
-      begin: async (all) => {
-        const answers = await jobs.begin(all)
+      claim: async (all) => {
+        const answers = await jobs.claim(all)
         if (++claims <= 3) throw new TransportError("unavailable", "the answer was lost", { outcome: "unknown" })
         return answers
       },
@@ -131,9 +131,9 @@ describe("a transport that misbehaves", () => {
   test("one that throws instead of rejecting does not end the process", async () => {
     let ends = 0
     const transports = withJobs((jobs) => ({
-      end: (all) => {
+      settle: (all) => {
         if (++ends === 1) throw new TransportError("unavailable", "thrown, not rejected")
-        return jobs.end(all)
+        return jobs.settle(all)
       },
     }))
     const service = await start([quick], { transports })
@@ -178,10 +178,10 @@ describe("a transport that misbehaves", () => {
     const add = EventTarget.prototype.addEventListener
     const remove = EventTarget.prototype.removeEventListener
     const transports = withJobs((jobs) => ({
-      end: async (all) => {
+      settle: async (all) => {
         tries++
         if (isDown) throw new TransportError("unavailable", "down")
-        return jobs.end(all)
+        return jobs.settle(all)
       },
     }))
     const service = await start([quick], { transports })
@@ -380,7 +380,7 @@ describe("a task that comes again while its job runs", () => {
     const posting = { id: job.id, run: 1, retries: 0, queue: "default", level: 4, message: found.record.message }
     const { token } = taken
     const claim = { token, id: job.id, run: 1, retries: 0, worker: "other", at: Date.now(), posting }
-    expect(await client.connection.jobs.begin([claim])).toMatchObject([{ status: "started" }])
+    expect(await client.connection.jobs.claim([claim])).toMatchObject([{ status: "started" }])
     await eventually(() => service.worker?.describe().superseded === 1, { message: "the first run is refused" })
   })
 })

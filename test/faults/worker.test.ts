@@ -17,7 +17,7 @@ test("jobs that a stop can neither settle nor hand back are named in the log", {
     const error = (message: string, fields: object) => {
       if (/handed back/.test(message)) named = { ...fields }
     }
-    const transports = withJobs((jobs) => ({ end: (ends) => (isAway ? answer() : jobs.end(ends)) }))
+    const transports = withJobs((jobs) => ({ settle: (ends) => (isAway ? answer() : jobs.settle(ends)) }))
     const held = actor("held", { methods: { run: () => new Promise(() => undefined) } })
     const log = { debug: () => undefined, info: () => undefined, warn: () => undefined, error }
     const service = await start([held], { transports, log, logLevel: "error" })
@@ -157,9 +157,9 @@ describe("stopping", () => {
       // The delivery counts as a redelivery, so that it must be claimed; the answer to the claim is late.
       take: async (request, signal) =>
         (await jobs.take(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
-      begin: async (all) => {
+      claim: async (all) => {
         claims++
-        const answers = await jobs.begin(all)
+        const answers = await jobs.claim(all)
         await claiming.opened
         return answers
       },
@@ -184,8 +184,8 @@ describe("stopping", () => {
     const transports = withJobs((jobs) => ({
       take: async (request, signal) =>
         (await jobs.take(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
-      begin: async (all) => {
-        const answers = await jobs.begin(all)
+      claim: async (all) => {
+        const answers = await jobs.claim(all)
         await claiming.opened
         return answers
       },

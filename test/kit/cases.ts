@@ -1,9 +1,8 @@
 /** All cases, in the order in which a report lists them. */
 import type { Case } from "./case.ts"
-import { beginCases } from "./cases/begin.ts"
+import { beginCases } from "./cases/claim.ts"
 import { closeCases } from "./cases/close.ts"
 import { delayCases } from "./cases/delay.ts"
-import { endCases } from "./cases/end.ts"
 import { fenceCases } from "./cases/fence.ts"
 import { hostileCases } from "./cases/hostile.ts"
 import { leaseCases } from "./cases/lease.ts"
@@ -12,6 +11,7 @@ import { publishCases } from "./cases/publish.ts"
 import { queryCases } from "./cases/query.ts"
 import { recordCases } from "./cases/records.ts"
 import { recoveryCases } from "./cases/recovery.ts"
+import { endCases } from "./cases/settle.ts"
 import { takeCases } from "./cases/take.ts"
 
 /** What the runtime passes on to any driver alike: the cases about drivers try what a driver can change about it. */

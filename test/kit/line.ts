@@ -51,9 +51,9 @@ export class Line {
           publish: guard(jobs.publish),
           // A take must end with the cut, or it would take tasks that its caller never gets.
           take: guard((request, signal) => jobs.take(request, AbortSignal.any([signal, this.#cutting.signal]))),
-          begin: guard(jobs.begin),
+          claim: guard(jobs.claim),
           report: guard(jobs.report),
-          end: guard(jobs.end),
+          settle: guard(jobs.settle),
           extend: guard(jobs.extend),
           find: guard(jobs.find),
           ended: guard(jobs.ended),

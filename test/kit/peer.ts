@@ -3,13 +3,13 @@
 import type { AddressedTask } from "../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../runtime/protocol/record.ts"
 import type {
-  AttemptEnd,
+  ClaimAnswer,
   Decision,
   DecisionAnswer,
-  EndAnswer,
   Found,
   JobDelivery,
-  StartAnswer,
+  SettleAnswer,
+  Settlement,
   TakeOptions,
   Transport,
 } from "../../runtime/transport/lift/transport.ts"
@@ -18,7 +18,7 @@ import { BrokenPromise, check, equal, GaveUp } from "./check.ts"
 import type { Context } from "./context.ts"
 import { idOf, recordOf } from "./task.ts"
 
-type Ending = Pick<AttemptEnd, "record" | "followUps">
+type Ending = Pick<Settlement, "record" | "followUps">
 
 export class Peer {
   readonly #context: Context
@@ -99,10 +99,10 @@ export class Peer {
     equal(deliveries.map(idOf), [], `tasks that come although ${why}`)
   }
 
-  async begin(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<StartAnswer> {
+  async begin(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<ClaimAnswer> {
     const { id, run, retries } = posting
     const claim = { token: delivery.token, id, run, retries, worker, at: Date.now(), posting }
-    const claimed = await this.#context.within(`the claim of ${id}`, this.transport.jobs.begin([claim]))
+    const claimed = await this.#context.within(`the claim of ${id}`, this.transport.jobs.claim([claim]))
     equal(claimed.length, 1, "number of answers to one claim")
     return present(claimed[0], "an answer")
   }
@@ -114,14 +114,14 @@ export class Peer {
     return claimed.record
   }
 
-  async endAll(...ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
-    const ended = await this.#context.within(`${ends.length} ends`, this.transport.jobs.end(ends))
+  async endAll(...ends: ReadonlyArray<Settlement>): Promise<ReadonlyArray<SettleAnswer>> {
+    const ended = await this.#context.within(`${ends.length} ends`, this.transport.jobs.settle(ends))
     equal(ended.length, ends.length, "number of answers to ends")
     return ended
   }
 
   /** Ends an attempt with an ack, and returns the answer. */
-  async ack(delivery: JobDelivery, ending: Ending = {}): Promise<EndAnswer> {
+  async ack(delivery: JobDelivery, ending: Ending = {}): Promise<SettleAnswer> {
     const [ended] = await this.endAll({ token: delivery.token, ...ending, then: { kind: "ack" } })
     return present(ended, "an answer")
   }

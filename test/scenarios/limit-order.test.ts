@@ -270,9 +270,9 @@ onEveryBoard((newBoard, transport) => {
         ...whole,
         jobs: {
           ...whole.jobs,
-          end: (ends) => {
+          settle: (ends) => {
             count.end += ends.length
-            return whole.jobs.end(ends)
+            return whole.jobs.settle(ends)
           },
         },
         store: counted(whole.store),

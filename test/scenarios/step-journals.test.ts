@@ -118,25 +118,27 @@ describe("what steps cost", () => {
     await job.outcome(WAIT)
     // The time to live of the journal is written after the end of the job.
     await new Promise((resolve) => setTimeout(resolve, 50))
-    return calls.filter((call) => ["jobs.begin", "jobs.end", "store.write", "store.get", "store.list"].includes(call))
+    return calls.filter((call) =>
+      ["jobs.claim", "jobs.settle", "store.write", "store.get", "store.list"].includes(call),
+    )
   }
 
   test("a job without steps makes no call more, also where it fails or is retried", async () => {
-    expect(await callsOf(() => 1)).toEqual(["jobs.end"])
-    expect(await callsOf(() => Promise.reject(new Error("no")))).toEqual(["jobs.end"])
+    expect(await callsOf(() => 1)).toEqual(["jobs.settle"])
+    expect(await callsOf(() => Promise.reject(new Error("no")))).toEqual(["jobs.settle"])
     const retried = await callsOf(() => Promise.reject(new Error("no")), { retry: { max: 1, interval: 0 } })
-    expect(retried).toEqual(["jobs.end", "jobs.begin", "jobs.end"])
+    expect(retried).toEqual(["jobs.settle", "jobs.claim", "jobs.settle"])
   })
 
   test("a step is one write, parallel ones share it, and the end is one more in the background", async () => {
     const one = await callsOf(async (_input, job) => [await job.step("a", () => 1), await job.step("b", () => 2)])
-    expect(one).toEqual(["store.write", "store.write", "jobs.end", "store.write"])
+    expect(one).toEqual(["store.write", "store.write", "jobs.settle", "store.write"])
     const undone = await callsOf((_input, job) => job.step("a", () => 1, { revert: () => undefined }))
-    expect(undone).toEqual(["jobs.begin", "store.write", "jobs.end", "store.write"])
+    expect(undone).toEqual(["jobs.claim", "store.write", "jobs.settle", "store.write"])
     const many = await callsOf((_input, job) =>
       job.each("n", Array.from({ length: 100 }).keys(), (n) => n, { key: String, parallel: 100 }),
     )
-    expect(many.slice(0, many.indexOf("jobs.end")).length).toBeLessThanOrEqual(6)
+    expect(many.slice(0, many.indexOf("jobs.settle")).length).toBeLessThanOrEqual(6)
   })
 })
 

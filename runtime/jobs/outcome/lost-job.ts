@@ -10,7 +10,7 @@ import { parseTask, type Task } from "../../protocol/headers.ts"
 import type { Message } from "../../protocol/message.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
-import type { AttemptEnd } from "../../transport/lift/transport.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import { afterFailure, type Ended, embedProblem } from "./follow-ups.ts"
 import { type Attempt, failed, handedBack } from "./settlement.ts"
 
@@ -29,7 +29,7 @@ export interface LostJob {
 }
 
 /** `undefined` where the record holds no task that can be parsed. */
-export const lostJobFailure = (record: JobRecord, error: JobError, lost: LostJob): AttemptEnd | undefined => {
+export const lostJobFailure = (record: JobRecord, error: JobError, lost: LostJob): Settlement | undefined => {
   const { message, queue } = record
   if (message === undefined) return undefined
   const task = parseTask(message)
@@ -55,7 +55,7 @@ export const lostJobFailure = (record: JobRecord, error: JobError, lost: LostJob
 }
 
 /** The hand-back of a job that its worker has begun, uncounted; `undefined` where the record holds no task that can be parsed. */
-export const lostJobHandedBack = (record: JobRecord, lost: LostJob): AttemptEnd | undefined => {
+export const lostJobHandedBack = (record: JobRecord, lost: LostJob): Settlement | undefined => {
   const { message } = record
   const task = message === undefined ? undefined : Result.getOrUndefined(parseTask(message))
   if (message === undefined || task === undefined) return undefined

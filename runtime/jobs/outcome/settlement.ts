@@ -31,7 +31,7 @@ import { DUPLICATE_ID, type State } from "../../protocol/state.ts"
 import { cut } from "../../protocol/text.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
-import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
 import { digestOf } from "../same-task.ts"
 import { fingerprintOf } from "./fingerprint.ts"
 
@@ -87,7 +87,7 @@ export const succeeded = (
   attempt: Attempt,
   result: unknown,
   followUps: ReadonlyArray<AddressedTask> = [],
-): AttemptEnd => {
+): Settlement => {
   const { record, task, now } = attempt
   const isKept = result !== undefined && !task.ignoreResult
   // The hot path: one copy of the record.
@@ -105,7 +105,7 @@ export const succeeded = (
     keepMs: task.own.resultTtlMs ?? attempt.keep.resultMs,
     digest: digestIn(attempt),
   }
-  const end: { -readonly [Field in keyof AttemptEnd]: AttemptEnd[Field] } = {
+  const end: { -readonly [Field in keyof Settlement]: Settlement[Field] } = {
     token: attempt.token,
     record: ended,
     then: ack,
@@ -130,7 +130,7 @@ export const failed = (
   attempt: Attempt,
   error: JobError,
   options: { readonly dead?: string; readonly followUps?: ReadonlyArray<AddressedTask> } = {},
-): AttemptEnd => {
+): Settlement => {
   const { dead, followUps = [] } = options
   return {
     token: attempt.token,
@@ -153,16 +153,16 @@ const following = (followUps: ReadonlyArray<AddressedTask>): { readonly followUp
   followUps.length === 0 ? {} : { followUps }
 
 /** The task's `expires` has passed before it started. */
-export const expired = (attempt: Attempt): AttemptEnd => unrun(attempt, { state: "expired" })
+export const expired = (attempt: Attempt): Settlement => unrun(attempt, { state: "expired" })
 
 /** The end of a cancelled job whose steps were undone. */
-export const cancelledByReverting = (attempt: Attempt): AttemptEnd =>
+export const cancelledByReverting = (attempt: Attempt): Settlement =>
   unrun(attempt, { state: "cancelled", reason: "reverted" })
 
 /** A revocation applies to the task. */
-export const revoked = (attempt: Attempt): AttemptEnd => unrun(attempt, { state: "cancelled", reason: "revoked" })
+export const revoked = (attempt: Attempt): Settlement => unrun(attempt, { state: "cancelled", reason: "revoked" })
 
-const unrun = (attempt: Attempt, end: { readonly state: State; readonly reason?: string }): AttemptEnd => ({
+const unrun = (attempt: Attempt, end: { readonly state: State; readonly reason?: string }): Settlement => ({
   token: attempt.token,
   record: {
     ...ended(attempt, step(attempt.record, { at: attempt.now, ...end })),
@@ -223,7 +223,7 @@ const goneOn = (
     readonly front: boolean
     readonly error?: JobError
   },
-): AttemptEnd => {
+): Settlement => {
   // Without a wait the job is queued at once, and has no due time.
   const due = next.waitMs === 0 ? undefined : (attempt.dueFrom ?? attempt.now) + next.waitMs
   const posting = repost(message(due), attempt.posting.queue, next.front)
@@ -253,7 +253,7 @@ const goneOn = (
 }
 
 /** Another attempt after `waitMs`. */
-export const retried = (attempt: Attempt, error: JobError, waitMs: number, front = false): AttemptEnd =>
+export const retried = (attempt: Attempt, error: JobError, waitMs: number, front = false): Settlement =>
   goneOn(attempt, { ...attempt.record, ...because(error) }, (due) => nextAttempt(attempt, due), {
     reason: "retry",
     run: attempt.posting.run,
@@ -274,14 +274,14 @@ const shortError = ({ name, message }: JobError): Pick<JobError, "name" | "messa
  * Hands the task back, so that the job's next delivery undoes its steps. That delivery runs the handler again, since the
  * functions that revert come from there; so does the one after it where a worker dies meanwhile.
  */
-export const undoing = (attempt: Attempt, undo: Undoing): AttemptEnd => ({
+export const undoing = (attempt: Attempt, undo: Undoing): Settlement => ({
   token: attempt.token,
   record: { ...unclaimed(attempt, "reverting"), undo },
   then: { kind: "release", delay: 0 },
 })
 
 /** The next run of a repeating job, `waitMs` from now. Callbacks are submitted only after the last run. */
-export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number, result: unknown): AttemptEnd => {
+export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number, result: unknown): Settlement => {
   const { posting, now, task } = attempt
   const run = posting.run + 1
   const done = step(attempt.record, { at: now, state: "succeeded" })
@@ -309,7 +309,7 @@ export const repeated = (attempt: Attempt, repeat: RepeatHeader, waitMs: number,
 }
 
 /** Moves a task to the queue of another language's workers. */
-export const forwarded = (attempt: Attempt, queue: string): AttemptEnd => {
+export const forwarded = (attempt: Attempt, queue: string): Settlement => {
   const { message } = attempt.posting
   const own: OwnHeaders = { ...attempt.task.own, hops: (attempt.task.own.hops ?? 0) + 1 }
   const posting = repost(
@@ -338,7 +338,7 @@ const repost = (message: Message, queue: string, front: boolean): AddressedTask 
  * Hands a task back without counting the attempt, to be delivered again after `delayMs`. `stored`: a claim or a progress report
  * was stored, which the record takes back first.
  */
-export const handedBack = (attempt: Attempt, stored: boolean, delayMs: number): AttemptEnd => ({
+export const handedBack = (attempt: Attempt, stored: boolean, delayMs: number): Settlement => ({
   token: attempt.token,
   ...(stored ? { record: unclaimed(attempt) } : {}),
   then: { kind: "release", delay: delayMs },
@@ -363,7 +363,7 @@ export const unreadable = (
   { reason, problem, kept }: Unreadable,
   now: number,
   keep: Keep,
-): AttemptEnd => ({
+): Settlement => ({
   token: delivery.token,
   record: {
     ...because({ name: "Unreadable", message: problem, reason }),
@@ -392,7 +392,7 @@ export const unreadable = (
  * The dead letter of a task under the id of another job, whose record stays as it is. It has an id of its own, made of the
  * task, under which the task can run: as one that comes from outside, which no job waits for.
  */
-export const duplicate = (attempt: Attempt, by: JobRecord): AttemptEnd => {
+export const duplicate = (attempt: Attempt, by: JobRecord): Settlement => {
   const { posting, task, now } = attempt
   const { run: _run, hops: _hops, from: _from, attempted: _attempted, ...rest } = task.own
   const { after: _after, member: _member, chord: _chord, link: _link, ...own } = rest

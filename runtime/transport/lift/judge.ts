@@ -6,7 +6,7 @@ import { DUPLICATE_ID, isTerminal } from "../../protocol/state.ts"
 import type { Known } from "../known.ts"
 import { type Attempt, inOrder, NO_ORDER, type Order, orderOf, orderOfKey, parseFence, sequenceOf } from "./attempt.ts"
 import { decodeContent } from "./codec.ts"
-import type { AttemptStart } from "./transport.ts"
+import type { Claim } from "./transport.ts"
 
 /** Where a task stands among the tasks of its job. */
 export interface Position extends Pick<AddressedTask, "run" | "retries"> {
@@ -74,7 +74,7 @@ const areSameBytes = (one: Uint8Array, other: Uint8Array): boolean =>
  */
 export const isOfAnother = (
   stored: JobRecord,
-  { posting, digest, at }: Pick<AttemptStart, "posting" | "digest" | "at">,
+  { posting, digest, at }: Pick<Claim, "posting" | "digest" | "at">,
   { first, foreign }: Pick<Attempt, "first" | "foreign">,
 ): boolean => {
   const { run, retries, message } = posting

@@ -5,15 +5,15 @@ import { TransportError } from "../mod.ts"
 import { answerTogether, tooFewAnswers } from "../plain-driver.ts"
 import { readToken } from "./attempt.ts"
 import { BatchedDriver } from "./batching.ts"
-import { begin } from "./begin.ts"
+import { claim } from "./claim.ts"
 import { toPosting } from "./codec.ts"
 import { decide } from "./decide.ts"
-import { AttemptEnder } from "./end.ts"
 import { Finder } from "./find.ts"
 import { Notes } from "./notes.ts"
 import { OwnEnds } from "./own-ends.ts"
 import { QueueRegistry } from "./queue-registry.ts"
 import { Revisions } from "./revisions.ts"
+import { Settler } from "./settle.ts"
 import { take } from "./take.ts"
 import type { Jobs, Transport } from "./transport.ts"
 import { watchEnd, watchJobs } from "./watch-jobs.ts"
@@ -26,7 +26,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   const ownEnds = new OwnEnds()
   // A transport within this process tells of an end as soon as this process does, and needs no read for it.
   const isOutside = driver.capabilities.reach !== "process"
-  const ender = new AttemptEnder(driver, batched, revisions, ownEnds)
+  const ender = new Settler(driver, batched, revisions, ownEnds)
   const finder = new Finder(driver, batched, notes)
   const registry = new QueueRegistry(driver.store)
   const { capabilities, broadcast } = driver
@@ -50,14 +50,14 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
       return publishTogether(driver, postings)
     }),
     take: guarded((request, signal) => take(driver, request, signal, closing.signal)),
-    begin: guarded((starts) => Promise.all(starts.map((start) => begin(batched, revisions, notes, start)))),
+    claim: guarded((starts) => Promise.all(starts.map((start) => claim(batched, revisions, notes, start)))),
     report: guarded((reports) => notes.report(reports)),
-    end: guarded((ends) => {
+    settle: guarded((ends) => {
       for (const { token, followUps } of ends) {
         notes.end(token)
         if (followUps !== undefined) for (const { queue } of followUps) void registry.note(queue)
       }
-      return ender.end(ends)
+      return ender.settle(ends)
     }),
     extend: (tokens) => extend(driver, tokens),
     find: (id) => finder.find(id),

@@ -67,7 +67,7 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
    * 5. Else `started`: the stored record then has state `started`, this fence, this worker and one more in `claims`, and
    *    no time to live.
    */
-  begin(starts: ReadonlyArray<AttemptStart>): Promise<ReadonlyArray<StartAnswer>>
+  claim(starts: ReadonlyArray<Claim>): Promise<ReadonlyArray<ClaimAnswer>>
 
   /**
    * Stores the state, progress and worker of an attempt that is running. The last report of a job replaces the ones
@@ -81,7 +81,7 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
    * are published (once each, by publish key), the task is acked or released. On `superseded` none of it happens. A token
    * may store records after its task was acked: with early acknowledgement the outcome comes after the ack.
    */
-  end(ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>>
+  settle(ends: ReadonlyArray<Settlement>): Promise<ReadonlyArray<SettleAnswer>>
 
   /**
    * The record of a job in any state: waiting, scheduled, running, ended, tombstone. A job that moves between queue and
@@ -150,7 +150,7 @@ export interface TakeOptions extends Omit<TakeRequest, "rotate"> {
 }
 
 export interface JobDelivery extends Pick<Delivery, "queue" | "level" | "sequence" | "deliveries"> {
-  /** Names this delivery to `begin`, `end` and `extend`. */
+  /** Names this delivery to `claim`, `settle` and `extend`. */
   readonly token: string
   /** Names the attempt. Higher, compared as text, for each later delivery of a job. */
   readonly fence: string
@@ -159,7 +159,7 @@ export interface JobDelivery extends Pick<Delivery, "queue" | "level" | "sequenc
   readonly message: Message | Undecodable
 }
 
-export interface AttemptStart {
+export interface Claim {
   readonly token: string
   readonly id: string
   readonly run: number
@@ -181,7 +181,7 @@ export interface AttemptStart {
   readonly unlessSuspect?: boolean
 }
 
-export type StartAnswer =
+export type ClaimAnswer =
   /**
    * The delivery has the job. `record` is the one before this claim (its `claims` do not count this one); absent if there
    * was none. For a claim that was sent again it is the stored record without that claim (`unclaimed`).
@@ -207,7 +207,7 @@ export interface Report {
   readonly onBehalf?: true
 }
 
-export interface AttemptEnd {
+export interface Settlement {
   readonly token: string
   /**
    * Stored by compare-and-set before anything else. Refused as `superseded` when a higher fence, a terminal record of this
@@ -224,7 +224,7 @@ export interface AttemptEnd {
   readonly then: { readonly kind: "ack" } | { readonly kind: "release"; readonly delay: number }
 }
 
-export type EndAnswer =
+export type SettleAnswer =
   | { readonly status: "ended" }
   /** A newer delivery has the job, or a decision such as a cancel ended it. Nothing was stored, published or acked. */
   | { readonly status: "superseded" }

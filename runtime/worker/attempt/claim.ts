@@ -8,7 +8,7 @@ import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import type { Log } from "../../log/log.ts"
 import { claimed, type JobError, type JobRecord } from "../../protocol/record.ts"
-import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
+import type { Claim, ClaimAnswer, Settlement } from "../../transport/lift/transport.ts"
 import type { InFlight } from "../in-flight.ts"
 
 /** Delay after which a task that could not be claimed is delivered again. */
@@ -32,14 +32,14 @@ const LONGEST_WAIT_MS = 5_000
  * meanwhile. Never rejects.
  */
 export const claimWithRetries = async (
-  { claims, untilConnected }: Reaching & { readonly claims: Batcher<AttemptStart, StartAnswer> },
-  claim: AttemptStart,
+  { claims, untilConnected }: Reaching & { readonly claims: Batcher<Claim, ClaimAnswer> },
+  claim: Claim,
   inFlight: InFlight,
-): Promise<StartAnswer> => {
+): Promise<ClaimAnswer> => {
   for (let wait = FIRST_WAIT_MS; ; wait = Math.min(LONGEST_WAIT_MS, wait * 2)) {
     const answer = await claims
       .add(claim)
-      .catch((cause: unknown): StartAnswer => ({ status: "failed", error: asTransportError(cause) }))
+      .catch((cause: unknown): ClaimAnswer => ({ status: "failed", error: asTransportError(cause) }))
     if (answer.status !== "failed" || answer.error.reason !== "unavailable" || inFlight.stop !== undefined)
       return answer
     await untilConnected(wait, inFlight.ended)
@@ -60,7 +60,7 @@ export interface ClaimingAttempt {
  * here.
  */
 export const recordAfterClaim = (
-  answer: StartAnswer,
+  answer: ClaimAnswer,
   { waiting, begins, fresh }: ClaimingAttempt,
   log: Log,
 ): JobRecord | SettledWithoutRun => {
@@ -104,8 +104,8 @@ export const NOTHING_TO_SETTLE = undefined
 
 /** The end of a delivery whose handler is not called, with the settlement to store instead. */
 export class SettledWithoutRun {
-  readonly settlement: AttemptEnd | undefined
-  constructor(settlement: AttemptEnd | undefined) {
+  readonly settlement: Settlement | undefined
+  constructor(settlement: Settlement | undefined) {
     this.settlement = settlement
   }
 }

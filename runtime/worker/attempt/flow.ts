@@ -15,7 +15,7 @@ import { fold, unreverted } from "../../steps/fold.ts"
 import { type Closed, Journal } from "../../steps/journal.ts"
 import { journalPrefix, LaterVersion, type StepEntry } from "../../steps/page.ts"
 import { readJournal } from "../../steps/pages.ts"
-import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
+import type { Claim, ClaimAnswer, Settlement } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
 import type { InFlight, Run, RunFlow, StepChange } from "../in-flight.ts"
 import { claimWithRetries, type Reaching } from "./claim.ts"
@@ -23,7 +23,7 @@ import { claimWithRetries, type Reaching } from "./claim.ts"
 /** What the steps of a job need of its worker. */
 export interface FlowServices extends Reaching {
   readonly store: Store
-  readonly claims: Batcher<AttemptStart, StartAnswer>
+  readonly claims: Batcher<Claim, ClaimAnswer>
   readonly worker: string
   readonly log: Log
   /** How often this process has stood still for so long that its leases may have ended. */
@@ -206,7 +206,7 @@ export class Flow implements StepPort, RunFlow {
    * How the job is settled after its handler: as `decided`, unless its steps are to be undone, or were. `isSure`: every
    * step that has begun has also ended.
    */
-  settled(decided: AttemptEnd | undefined, outcomes: FlowOutcomes, isSure: boolean): AttemptEnd | undefined {
+  settled(decided: Settlement | undefined, outcomes: FlowOutcomes, isSure: boolean): Settlement | undefined {
     const { stop } = this.#run
     if (stop !== undefined && stop !== "timeout") return decided
     const attempt = outcomes.attempt()
@@ -227,7 +227,7 @@ export class Flow implements StepPort, RunFlow {
     return record.state === "failed" ? settlement.undoing(attempt, undo(record)) : decided
   }
 
-  #ended(attempt: settlement.Attempt, outcomes: FlowOutcomes): AttemptEnd {
+  #ended(attempt: settlement.Attempt, outcomes: FlowOutcomes): Settlement {
     // The handler's process died while it reverted: the claim stays open, and counts as a lost worker.
     if (!this.#finished) return { token: attempt.token, then: { kind: "release", delay: 1_000 } }
     const { folded } = this.#journal
@@ -277,7 +277,7 @@ const backInMs = ({ timeline }: JobRecord): number => {
 /** How the worker settles a job without durable steps. */
 export interface FlowOutcomes {
   attempt(): settlement.Attempt
-  givenUp(error: JobError, dead: string | undefined): AttemptEnd
+  givenUp(error: JobError, dead: string | undefined): Settlement
 }
 
 const NEVER = new Promise<never>(() => undefined)

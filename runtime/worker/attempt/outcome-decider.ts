@@ -25,7 +25,7 @@ import { isForeign } from "../../protocol/headers.ts"
 import type { AddressedTask } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
-import type { AttemptEnd } from "../../transport/lift/transport.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import type { ForeignTasks, InFlight, Run } from "../in-flight.ts"
 import { NOTHING_TO_SETTLE } from "./claim.ts"
@@ -46,7 +46,7 @@ export class OutcomeDecider {
   }
 
   /** The settlement for the exit of the attempt. `undefined`: there is nothing to settle. */
-  decide(inFlight: InFlight, run: Run, exit: Exit.Exit<unknown, unknown>): AttemptEnd | undefined {
+  decide(inFlight: InFlight, run: Run, exit: Exit.Exit<unknown, unknown>): Settlement | undefined {
     if (run.stop !== undefined) return this.stopped(inFlight, run)
     const attempt = this.attempt(inFlight, run)
     if (Exit.isFailure(exit)) return this.#failure(attempt, run, readable(Cause.squash(exit.cause)))
@@ -71,7 +71,7 @@ export class OutcomeDecider {
    * handler must not run a second time for that. `undefined` for a run that was ended from outside: its task is given
    * back, or another delivery has it.
    */
-  afterFault(inFlight: InFlight, run: Run, cause: unknown): AttemptEnd | undefined {
+  afterFault(inFlight: InFlight, run: Run, cause: unknown): Settlement | undefined {
     if (run.stop !== undefined && run.stop !== "timeout") return undefined
     const error = outcomeLost(messageOf(cause))
     try {
@@ -96,7 +96,7 @@ export class OutcomeDecider {
   }
 
   /** The settlement for a run that was ended from outside. */
-  stopped(inFlight: InFlight, run: Run): AttemptEnd | undefined {
+  stopped(inFlight: InFlight, run: Run): Settlement | undefined {
     const attempt = this.attempt(inFlight, run)
     switch (run.stop) {
       case "timeout": {
@@ -123,7 +123,7 @@ export class OutcomeDecider {
     }
   }
 
-  #failure(attempt: settlement.Attempt, run: Run, thrown: unknown): AttemptEnd {
+  #failure(attempt: settlement.Attempt, run: Run, thrown: unknown): Settlement {
     if (thrown instanceof Ignore) return settlement.succeeded(attempt, undefined)
     if (thrown instanceof Reject) return this.givenUp(attempt, run.embed, jobError(thrown, "rejected"), "rejected")
     const { acks } = run.method
@@ -141,7 +141,7 @@ export class OutcomeDecider {
       : this.#again(attempt, run.embed, error, wait, policy.front)
   }
 
-  #givenUpOrRetried(attempt: settlement.Attempt, run: Run, error: JobError, dead?: string): AttemptEnd {
+  #givenUpOrRetried(attempt: settlement.Attempt, run: Run, error: JobError, dead?: string): Settlement {
     return this.retried(attempt, run.method, error, () => run.embed) ?? this.givenUp(attempt, run.embed, error, dead)
   }
 
@@ -151,13 +151,13 @@ export class OutcomeDecider {
     method: ErasedMethod,
     error: JobError,
     embed: () => Embed,
-  ): AttemptEnd | undefined {
+  ): Settlement | undefined {
     const policy = resolveRetry(attempt.task.own.retry, method.retry)
     const wait = retryAfter(policy, error, attempt.posting.retries, Math.random())
     return wait === undefined ? undefined : this.#again(attempt, embed(), error, wait, policy.front)
   }
 
-  #again(attempt: settlement.Attempt, embed: Embed, error: JobError, wait: number, front: boolean): AttemptEnd {
+  #again(attempt: settlement.Attempt, embed: Embed, error: JobError, wait: number, front: boolean): Settlement {
     const next = settlement.retried(attempt, error, wait, front)
     return this.unlessTooLarge(attempt, next, () => embed, error, "not tried again")
   }
@@ -168,11 +168,11 @@ export class OutcomeDecider {
    */
   unlessTooLarge(
     attempt: settlement.Attempt,
-    next: AttemptEnd,
+    next: Settlement,
     embed: () => Embed,
     error: JobError,
     undone: string,
-  ): AttemptEnd {
+  ): Settlement {
     const size = Math.max(0, ...(next.followUps ?? []).map(sizeOf))
     if (size <= this.#maxTask) return next
     const why = `and ${undone}: the task has ${size} bytes, and this transport takes ${this.#maxTask}`
@@ -183,7 +183,7 @@ export class OutcomeDecider {
    * The settlement of a final failure. The errbacks are stored in the record, so that they are published even if this
    * worker dies.
    */
-  givenUp(attempt: settlement.Attempt, embed: Embed, error: JobError, dead?: string): AttemptEnd {
+  givenUp(attempt: settlement.Attempt, embed: Embed, error: JobError, dead?: string): Settlement {
     let followUps: ReadonlyArray<AddressedTask>
     try {
       followUps = afterFailure(embed, error, this.#ended(attempt))

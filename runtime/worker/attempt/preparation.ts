@@ -17,7 +17,7 @@ import { isForeign, notUnderstoodIn, OWN_HEADER, type Task } from "../../protoco
 import { claimed, type JobRecord, openAttempts, type RecordDraft, recordOfTask, start } from "../../protocol/record.ts"
 import { isExpired } from "../../protocol/time.ts"
 import { isSuspect } from "../../transport/lift/judge.ts"
-import type { AttemptEnd, AttemptStart, StartAnswer } from "../../transport/lift/transport.ts"
+import type { Claim, ClaimAnswer, Settlement } from "../../transport/lift/transport.ts"
 import { type ActorPool, nameOf, type Target, type Unserved } from "../actors/actor-pool.ts"
 import type { ServedActor } from "../actors/served-actor.ts"
 import { type InFlight, type InputRead, Run } from "../in-flight.ts"
@@ -42,7 +42,7 @@ import { UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
 export interface PreparationOptions extends JobServices, FlowServices, UnknownTasksOptions {
   readonly pool: ActorPool
   readonly clock: Clock
-  readonly claims: Batcher<AttemptStart, StartAnswer>
+  readonly claims: Batcher<Claim, ClaimAnswer>
   readonly limiter: Limiter
   readonly worker: string
   /** The version of the application. */
@@ -55,7 +55,7 @@ export interface PreparationOptions extends JobServices, FlowServices, UnknownTa
   /** Whether something is stored about a job although its task was never delivered. */
   readonly isChanged: (id: string) => boolean
   /** The settlement of a task that a limit defers because too many tasks wait here already. */
-  readonly putOff: (refusal: LimitRefusal) => AttemptEnd
+  readonly putOff: (refusal: LimitRefusal) => Settlement
   /**
    * Milliseconds for which a redelivered job is to be left to a living worker that may still run it; 0: no worker does.
    * `isBegun`: its record says that it was begun and has not ended.
@@ -216,7 +216,7 @@ export class Preparation {
     }
     const digest = digestOf(posting.message.body)
     waiting.digest = digest
-    let answer: StartAnswer | undefined
+    let answer: ClaimAnswer | undefined
     for (;;) {
       // This check comes before the claim: a claim would refuse the outcome of the worker that still runs the job, and
       // count that worker as dead.

@@ -5,7 +5,7 @@
 import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
-import type { AttemptEnd, Jobs, Report } from "../../transport/lift/transport.ts"
+import type { Jobs, Report, Settlement } from "../../transport/lift/transport.ts"
 import type { HeldDeliveries, InFlight, Run } from "../in-flight.ts"
 
 /** Interval of the timer, and so the precision of time limits. */
@@ -123,7 +123,7 @@ export class RunWatch {
     this.#setDeadline(earliestLimit(watched, now))
     const reports: Array<Report> = []
     const offQueue: Array<InFlight> = []
-    const settlements: Array<AttemptEnd> = []
+    const settlements: Array<Settlement> = []
     const before = this.#told
     for (const inFlight of watched) {
       const { run } = inFlight
@@ -155,7 +155,7 @@ export class RunWatch {
         (cause: unknown) => this.#log.debug("progress could not be reported", { cause: String(cause) }),
       )
     const told = reports.length === 0 ? undefined : trying(this.#jobs.report(reports))
-    const stored = settlements.length === 0 ? undefined : trying(this.#jobs.end(settlements))
+    const stored = settlements.length === 0 ? undefined : trying(this.#jobs.settle(settlements))
     // The outcome of a job waits for this write, so that an older progress never overwrites it.
     for (const inFlight of offQueue) inFlight.progressStored = stored
     void Promise.all([told, stored]).then(() => {

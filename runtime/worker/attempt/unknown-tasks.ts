@@ -9,7 +9,7 @@ import type { Deferral } from "../../cluster/deferrals.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { isForeign, LANG, type Task } from "../../protocol/headers.ts"
 import { type AddressedTask, publishKey } from "../../protocol/message.ts"
-import type { AttemptEnd } from "../../transport/lift/transport.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import type { Unserved } from "../actors/actor-pool.ts"
 import { type BodyOptions, bodyRules, embedOf } from "./handler-input.ts"
 import type { OutcomeDecider } from "./outcome-decider.ts"
@@ -64,7 +64,7 @@ export class UnknownTasks {
     { posting, task }: ParsedDelivery,
     now: number,
     { message, field }: Unserved,
-  ): Promise<AttemptEnd | undefined> {
+  ): Promise<Settlement | undefined> {
     const isForOthers = this.#isForeign(task) || this.#queueElsewhere(posting, task) !== undefined
     if (field === undefined && isForOthers) return undefined
     const unknownGraceMs = this.#graceMs(task, field)
@@ -98,7 +98,7 @@ export class UnknownTasks {
   }
 
   /** The settlement of a task that {@link giveBack} does not give back: it is forwarded, or given up. */
-  settle(waiting: settlement.Attempt, { message, field }: Unserved): AttemptEnd {
+  settle(waiting: settlement.Attempt, { message, field }: Unserved): Settlement {
     const { posting, task } = waiting
     const unknownGraceMs = this.#graceMs(task, field)
     // Workers of another language would pass over the field.

@@ -17,7 +17,7 @@ import { NO_LIMIT_MS } from "../../options/duration.ts"
 import { compact } from "../../protocol/compact.ts"
 import { type JobError, type JobRecord, started } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { AttemptEnd, Transport } from "../../transport/lift/transport.ts"
+import type { Settlement, Transport } from "../../transport/lift/transport.ts"
 import type { Revision } from "../../transport/store.ts"
 import { BLOCKED_MS, GRACE_MS, type ListedRun, type RunDetails } from "./lease-protocol.ts"
 
@@ -271,7 +271,7 @@ export const endBlocked = async (open: Promise<Transport>, blocked: BlockedWorke
   log.error(cancelled === undefined ? WHY.timeout : WHY.cancelled, { job: run?.id ?? "unknown" })
   const work = (async () => {
     const transport = await open
-    await transport.jobs.end(await endsOf(transport, run, blocked))
+    await transport.jobs.settle(await endsOf(transport, run, blocked))
   })()
   await Promise.race([
     work.catch((cause: unknown) => log.error("the last settlement failed", { cause: String(cause) })),
@@ -283,7 +283,7 @@ const endsOf = async (
   transport: Transport,
   run: RunDetails | undefined,
   blocked: BlockedWorker,
-): Promise<ReadonlyArray<AttemptEnd>> => {
+): Promise<ReadonlyArray<Settlement>> => {
   const { cancelled, held, worker } = blocked
   const runs = new Map(blocked.runs.map((each) => [each.token, each]))
   const back = held
@@ -298,13 +298,13 @@ const endsOf = async (
   return (await Promise.all([own, ...back])).filter((end) => end !== undefined)
 }
 
-const release = (token: string): AttemptEnd => ({ token, then: { kind: "release", delay: 0 } })
+const release = (token: string): Settlement => ({ token, then: { kind: "release", delay: 0 } })
 
 /** The record of a cancelled job has its outcome. */
-const acked = (token: string): AttemptEnd => ({ token, then: { kind: "ack" } })
+const acked = (token: string): Settlement => ({ token, then: { kind: "ack" } })
 
 /** Gives a task back. The record of one that was told as started says so, or the worker would count as lost with it. */
-const givenBack = async (transport: Transport, token: string, run: RunDetails | undefined): Promise<AttemptEnd> => {
+const givenBack = async (transport: Transport, token: string, run: RunDetails | undefined): Promise<Settlement> => {
   if (run === undefined || run.once) return release(token)
   const { id, fence, keepMs } = run
   const record = (await transport.jobs.find(id))?.record
@@ -312,7 +312,7 @@ const givenBack = async (transport: Transport, token: string, run: RunDetails | 
   return lostJobHandedBack(record, { token, fence, now: Date.now(), keepMs }) ?? release(token)
 }
 
-const timedOut = async (transport: Transport, run: RunDetails, worker: string): Promise<AttemptEnd | undefined> => {
+const timedOut = async (transport: Transport, run: RunDetails, worker: string): Promise<Settlement | undefined> => {
   const found = await transport.jobs.find(run.id)
   if (found === undefined || isTerminal(found.record.state)) return undefined
   const error: JobError = {

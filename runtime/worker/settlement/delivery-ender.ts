@@ -9,7 +9,7 @@ import type { Log } from "../../log/log.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { AttemptEnd, Jobs } from "../../transport/lift/transport.ts"
+import type { Jobs, Settlement } from "../../transport/lift/transport.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { ForeignTasks, InFlight, Run } from "../in-flight.ts"
 import type { Observers } from "../telemetry/observer.ts"
@@ -25,7 +25,7 @@ export interface DeliveryEnderOptions {
   readonly foreign: ForeignTasks | undefined
   readonly log: Log
   /** The settlement that replaces one which could not be made or stored because of an error of the worker itself. */
-  readonly afterFault: (inFlight: InFlight, cause: unknown) => AttemptEnd | undefined
+  readonly afterFault: (inFlight: InFlight, cause: unknown) => Settlement | undefined
   /** Called with each record that was stored. */
   readonly onStored: (record: JobRecord) => void
 }
@@ -41,7 +41,7 @@ export class DeliveryEnder {
   }
 
   /** Stores the settlement of a delivery and drops the delivery. */
-  end(inFlight: InFlight, settlement: AttemptEnd): void {
+  end(inFlight: InFlight, settlement: Settlement): void {
     const { progressStored } = inFlight
     if (progressStored === undefined) this.#complete(inFlight, settlement)
     else void progressStored.then(() => this.#complete(inFlight, settlement))
@@ -58,7 +58,7 @@ export class DeliveryEnder {
   }
 
   /** Stores a settlement while its delivery goes on: that of an early ack. */
-  settle(settlement: AttemptEnd): Promise<SettleResult> {
+  settle(settlement: Settlement): Promise<SettleResult> {
     return new Promise((stored, failed) =>
       this.#settlements.settle(settlement, this.#end.signal, undefined, { stored, failed }),
     )
@@ -104,13 +104,13 @@ export class DeliveryEnder {
     this.#end.abort()
   }
 
-  #complete(inFlight: InFlight, settlement: AttemptEnd): void {
+  #complete(inFlight: InFlight, settlement: Settlement): void {
     const completing = this.#options.foreign?.completing(inFlight, settlement)
     if (completing === undefined) this.#store(inFlight, settlement)
     else void completing.then((completed) => this.#store(inFlight, completed))
   }
 
-  #store(inFlight: InFlight, settlement: AttemptEnd): void {
+  #store(inFlight: InFlight, settlement: Settlement): void {
     const ending = new Ending(this, inFlight, settlement)
     try {
       const alone = this.#options.buffer.inFlight.size === 1
@@ -121,7 +121,7 @@ export class DeliveryEnder {
   }
 
   /** Tells what became of a delivery, and drops it. */
-  finish(inFlight: InFlight, settlement: AttemptEnd, stored: SettleResult): void {
+  finish(inFlight: InFlight, settlement: Settlement, stored: SettleResult): void {
     try {
       this.#stored(inFlight, settlement, stored)
     } catch (cause) {
@@ -132,7 +132,7 @@ export class DeliveryEnder {
   }
 
   /** Stores that the job has failed by an error of the worker itself. */
-  storeFault(inFlight: InFlight, settlement: AttemptEnd, cause: unknown): void {
+  storeFault(inFlight: InFlight, settlement: Settlement, cause: unknown): void {
     const giveUp = (thrown: unknown) => {
       this.fault(inFlight, thrown)
       this.#options.buffer.drop(inFlight)
@@ -150,7 +150,7 @@ export class DeliveryEnder {
     }
   }
 
-  #stored(inFlight: InFlight, settlement: AttemptEnd, stored: SettleResult): void {
+  #stored(inFlight: InFlight, settlement: Settlement, stored: SettleResult): void {
     const { early, buffer, observers, onStored, log } = this.#options
     // A job whose outcome could not be stored stays on the list of early acks, because nothing else would end it.
     if (inFlight.offQueue && stored !== "lost" && settlement.then.kind === "ack") early.done(inFlight.delivery.token)
@@ -177,9 +177,9 @@ export class DeliveryEnder {
 class Ending implements SettleListener {
   readonly #ender: DeliveryEnder
   readonly #inFlight: InFlight
-  readonly #settlement: AttemptEnd
+  readonly #settlement: Settlement
 
-  constructor(ender: DeliveryEnder, inFlight: InFlight, settlement: AttemptEnd) {
+  constructor(ender: DeliveryEnder, inFlight: InFlight, settlement: Settlement) {
     this.#ender = ender
     this.#inFlight = inFlight
     this.#settlement = settlement

@@ -7,7 +7,7 @@ import * as Schema from "effect/Schema"
 import { StoreEntry } from "../../async/store-entry.ts"
 import { generateId } from "../../id.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { AttemptEnd } from "../../transport/lift/transport.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
 import type { InFlight } from "../in-flight.ts"
 import type { SettleResult } from "./settlement-writer.ts"
@@ -67,7 +67,7 @@ export class EarlyAcks {
   async take(
     inFlight: InFlight,
     record: JobRecord,
-    settle: (settlement: AttemptEnd) => Promise<SettleResult>,
+    settle: (settlement: Settlement) => Promise<SettleResult>,
   ): Promise<EarlyAckResult> {
     const { token, fence } = inFlight.delivery
     this.#jobs.set(token, [record.id, fence])

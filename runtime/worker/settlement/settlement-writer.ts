@@ -10,11 +10,11 @@ import { outcomeLost } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { cut } from "../../protocol/text.ts"
-import type { AttemptEnd, EndAnswer, Jobs } from "../../transport/lift/transport.ts"
+import type { Jobs, SettleAnswer, Settlement } from "../../transport/lift/transport.ts"
 import type { TransportError } from "../../transport/mod.ts"
 
 /** The settlement that was stored, which need not be the first that was tried, or why none was. */
-export type SettleResult = AttemptEnd | "superseded" | "lost"
+export type SettleResult = Settlement | "superseded" | "lost"
 
 /** Is told what becomes of a settlement: one of its methods is called, once. */
 export interface SettleListener {
@@ -32,13 +32,13 @@ const MOST_FAULTS = 3
 
 export class SettlementWriter {
   readonly #jobs: Jobs
-  readonly #batcher: Batcher<AttemptEnd, EndAnswer>
+  readonly #batcher: Batcher<Settlement, SettleAnswer>
   readonly #log: Log
   readonly #connectivity: Connectivity
 
   constructor(jobs: Jobs, log: Log, connectivity: Connectivity) {
     this.#jobs = jobs
-    this.#batcher = new Batcher((items) => jobs.end(items))
+    this.#batcher = new Batcher((items) => jobs.settle(items))
     this.#log = log
     this.#connectivity = connectivity
   }
@@ -49,9 +49,9 @@ export class SettlementWriter {
    * that is not settled then is delivered again. `alone`: no other delivery is here that could be settled together with it.
    */
   settle(
-    settlement: AttemptEnd,
+    settlement: Settlement,
     signal: AbortSignal,
-    refused: ((error: JobError) => AttemptEnd) | undefined,
+    refused: ((error: JobError) => Settlement) | undefined,
     listener: SettleListener,
     alone = false,
   ): void {
@@ -60,10 +60,10 @@ export class SettlementWriter {
 
   /** Handles every answer but the success of the first attempt. */
   async retry(
-    settlement: AttemptEnd,
-    answer: EndAnswer,
+    settlement: Settlement,
+    answer: SettleAnswer,
     signal: AbortSignal,
-    refused?: (error: JobError) => AttemptEnd,
+    refused?: (error: JobError) => Settlement,
     job = settlement.record?.id,
   ): Promise<SettleResult> {
     let settled = answer
@@ -93,7 +93,7 @@ export class SettlementWriter {
           await retry()
           continue
         }
-        const next: AttemptEnd | undefined =
+        const next: Settlement | undefined =
           replacement?.(refusal(error)) ?? withoutLargeFields(current) ?? withoutFollowUps(current, error)
         replacement = undefined
         if (next !== undefined) {
@@ -117,9 +117,9 @@ export class SettlementWriter {
     }
   }
 
-  async #settleAlone(settlement: AttemptEnd): Promise<EndAnswer> {
+  async #settleAlone(settlement: Settlement): Promise<SettleAnswer> {
     try {
-      const [settled] = await this.#jobs.end([settlement])
+      const [settled] = await this.#jobs.settle([settlement])
       return settled ?? failedOf("the transport gave no answer")
     } catch (cause) {
       return failedOf(cause)
@@ -128,18 +128,18 @@ export class SettlementWriter {
 }
 
 /** The first try to store a settlement. Nearly all are stored by it, and then cost no promise. */
-class FirstTry implements Batched<AttemptEnd, EndAnswer> {
-  readonly item: AttemptEnd
+class FirstTry implements Batched<Settlement, SettleAnswer> {
+  readonly item: Settlement
   readonly #writer: SettlementWriter
   readonly #signal: AbortSignal
-  readonly #refused: ((error: JobError) => AttemptEnd) | undefined
+  readonly #refused: ((error: JobError) => Settlement) | undefined
   readonly #listener: SettleListener
 
   constructor(
     writer: SettlementWriter,
-    settlement: AttemptEnd,
+    settlement: Settlement,
     signal: AbortSignal,
-    refused: ((error: JobError) => AttemptEnd) | undefined,
+    refused: ((error: JobError) => Settlement) | undefined,
     listener: SettleListener,
   ) {
     this.item = settlement
@@ -149,7 +149,7 @@ class FirstTry implements Batched<AttemptEnd, EndAnswer> {
     this.#listener = listener
   }
 
-  resolve(answer: EndAnswer): void {
+  resolve(answer: SettleAnswer): void {
     if (answer.status === "ended") this.#listener.stored(this.item)
     else this.#retry(answer)
   }
@@ -158,7 +158,7 @@ class FirstTry implements Batched<AttemptEnd, EndAnswer> {
     this.#retry(failedOf(cause))
   }
 
-  #retry(answer: EndAnswer): void {
+  #retry(answer: SettleAnswer): void {
     this.#writer.retry(this.item, answer, this.#signal, this.#refused, this.#listener.job).then(
       (result) => this.#listener.stored(result),
       (cause: unknown) => this.#listener.failed(cause),
@@ -166,7 +166,7 @@ class FirstTry implements Batched<AttemptEnd, EndAnswer> {
   }
 }
 
-const failedOf = (cause: unknown): EndAnswer => ({ status: "failed", error: asTransportError(cause) })
+const failedOf = (cause: unknown): SettleAnswer => ({ status: "failed", error: asTransportError(cause) })
 
 /** The error of a job whose result the transport refuses. */
 const refusal = (error: TransportError): JobError =>
@@ -184,7 +184,7 @@ const refusal = (error: TransportError): JobError =>
  * The failed record without its errbacks, as a dead letter for that reason: without a stored outcome the job would run
  * again and again. `undefined` if that was tried already.
  */
-const withoutFollowUps = (settlement: AttemptEnd, { message: why }: TransportError): AttemptEnd | undefined => {
+const withoutFollowUps = (settlement: Settlement, { message: why }: TransportError): Settlement | undefined => {
   const { record, followUps, ...kept } = settlement
   if (followUps === undefined || record?.error === undefined || record.state !== "failed") return undefined
   const { followUps: _followUps, ...rest } = record
@@ -196,7 +196,7 @@ const withoutFollowUps = (settlement: AttemptEnd, { message: why }: TransportErr
  * The same outcome without the detail of the last progress, which must never decide an outcome. `undefined` if that was
  * tried already.
  */
-const withoutDetail = (settlement: AttemptEnd): AttemptEnd | undefined => {
+const withoutDetail = (settlement: Settlement): Settlement | undefined => {
   const { record } = settlement
   if (record?.progress === undefined || record.progress.detail === undefined) return undefined
   const { detail: _detail, ...progress } = record.progress
@@ -207,7 +207,7 @@ const withoutDetail = (settlement: AttemptEnd): AttemptEnd | undefined => {
  * A failed record without the fields that may be large: message, raw data, metadata and traceback. `undefined` if that
  * was tried already.
  */
-const withoutLargeFields = (settlement: AttemptEnd): AttemptEnd | undefined => {
+const withoutLargeFields = (settlement: Settlement): Settlement | undefined => {
   const { record } = settlement
   if (record?.message === undefined && record?.raw === undefined) return undefined
   const { message: _message, raw: _raw, meta: _meta, progress: _progress, ...kept } = record

@@ -3,7 +3,7 @@ import type { Attributes, Context, Link, Span, Tracer } from "@opentelemetry/api
 import { isUndecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, spanContextOf, traceOf } from "../../tracing/context.ts"
-import type { AttemptEnd } from "../../transport/lift/transport.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import type { InFlight, Run, StepChange } from "../in-flight.ts"
 import { outcomeNameOf, type TaskNames, type WorkerObserver } from "./observer.ts"
 
@@ -47,7 +47,7 @@ export class AttemptSpans implements WorkerObserver {
     span.end(at)
   }
 
-  settled(inFlight: InFlight, settlement: AttemptEnd): void {
+  settled(inFlight: InFlight, settlement: Settlement): void {
     const outcome = outcomeNameOf(inFlight, settlement)
     const { record } = settlement
     if (outcome !== undefined) this.#end(inFlight, outcome, record)

@@ -6,7 +6,7 @@ import { messageOf } from "../../log/redaction.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { FailureTally } from "../../statistics/failures.ts"
 import type { End, Tally } from "../../statistics/tally.ts"
-import type { AttemptEnd } from "../../transport/lift/transport.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import type { InFlight } from "../in-flight.ts"
 import { hasSuccessor } from "./failure-reporter.ts"
 import { type OutcomeName, outcomeNameOf, type TaskNames, type WorkerObserver } from "./observer.ts"
@@ -25,7 +25,7 @@ export class Counts implements WorkerObserver {
   /** Total running time of handlers, in milliseconds. */
   workingMs = 0
 
-  settled({ run }: InFlight, { record }: AttemptEnd): void {
+  settled({ run }: InFlight, { record }: Settlement): void {
     this.processed++
     if (run !== undefined) this.workingMs += run.clock.monotonic() - run.beganAt
     if (record?.error !== undefined && record.state !== "succeeded" && !hasSuccessor(record)) this.failed++
@@ -73,7 +73,7 @@ export class StatisticsCounter implements WorkerObserver {
     this.#clock = clock
   }
 
-  settled(inFlight: InFlight, settlement: AttemptEnd): void {
+  settled(inFlight: InFlight, settlement: Settlement): void {
     const outcome = outcomeNameOf(inFlight, settlement)
     const end = outcome === undefined ? undefined : ENDS[outcome]
     if (end === undefined) return

@@ -11,7 +11,7 @@ import type { EventSender } from "../../cluster/events.ts"
 import { cutShort, messageOf, taskEventFields, textOf } from "../../log/redaction.ts"
 import type { WorkerEvents, WorkerLoad } from "../../protocol/celery/event.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
-import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
 import { VERSION } from "../../version.ts"
 import { parseDelivery } from "../attempt/parsed-delivery.ts"
 import type { InFlight, Run, StepChange } from "../in-flight.ts"
@@ -77,7 +77,7 @@ export class TaskEventEmitter implements WorkerObserver {
     this.#events.emit(`step-${change.state}`, fields)
   }
 
-  settled(inFlight: InFlight, { record }: AttemptEnd): void {
+  settled(inFlight: InFlight, { record }: Settlement): void {
     if (!this.#events.enabled) return
     if (record !== undefined) this.#ended(inFlight, record)
     // A cancelled job has no record here, because the cancellation itself has stored it.

@@ -13,7 +13,7 @@ import { parseTask } from "../../protocol/headers.ts"
 import { isUndecodable, type Message, type Undecodable } from "../../protocol/message.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { cut } from "../../protocol/text.ts"
-import type { AttemptEnd } from "../../transport/lift/transport.ts"
+import type { Settlement } from "../../transport/lift/transport.ts"
 import { type InFlight, jobFields, type Run } from "../in-flight.ts"
 import type { WorkerObserver } from "./observer.ts"
 
@@ -77,7 +77,7 @@ export class FailureReporter implements WorkerObserver {
     })
   }
 
-  settled(inFlight: InFlight, { record }: AttemptEnd): void {
+  settled(inFlight: InFlight, { record }: Settlement): void {
     if (record?.state === "succeeded") {
       if (this.#saysAll) this.#log.debug(successLine(record), jobFields(record, inFlight.method))
       return

@@ -7,7 +7,7 @@ import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
 import type { Log } from "../../log/log.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { AttemptEnd, JobDelivery } from "../../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
 import type { InFlight, Run, StepChange } from "../in-flight.ts"
 
 /** An observer. Each method is optional and must not block; an error that it throws is logged. */
@@ -19,7 +19,7 @@ export interface WorkerObserver {
   /** A durable step of its handler has begun, or its outcome is stored. */
   step?(inFlight: InFlight, change: StepChange): void
   /** A delivery was settled: `settlement` is what was stored. */
-  settled?(inFlight: InFlight, settlement: AttemptEnd): void
+  settled?(inFlight: InFlight, settlement: Settlement): void
   /** A task was given back; the delivery does not count as an attempt. */
   handedBack?(inFlight: InFlight): void
   /**
@@ -64,7 +64,7 @@ export class Observers implements Required<WorkerObserver> {
     this.#notify((observer) => observer.step?.(inFlight, change))
   }
 
-  settled(inFlight: InFlight, settlement: AttemptEnd): void {
+  settled(inFlight: InFlight, settlement: Settlement): void {
     for (const observer of this.#observers) {
       try {
         observer.settled?.(inFlight, settlement)
@@ -119,7 +119,7 @@ const GOES_ON: Readonly<Record<string, OutcomeName>> = { retry: "retried", repea
  * The name of a settlement's outcome. `undefined` where the job had been decided elsewhere and the task was only taken
  * off its queue.
  */
-export const outcomeNameOf = ({ run }: InFlight, { record }: AttemptEnd): OutcomeName | undefined => {
+export const outcomeNameOf = ({ run }: InFlight, { record }: Settlement): OutcomeName | undefined => {
   // The cancellation has stored the record itself; here only the run ended.
   if (record === undefined) return run?.stop === "cancelled" ? "cancelled" : undefined
   switch (record.state) {

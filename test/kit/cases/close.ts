@@ -42,9 +42,9 @@ export const closeCases: ReadonlyArray<Case> = [
       const calls: ReadonlyArray<readonly [string, (() => Promise<unknown>) | undefined]> = [
         ["publish", () => jobs.publish([posting])],
         ["take", () => jobs.take({ queues: [posting.queue], max: 1, wait: 0 }, signal)],
-        ["claim", () => jobs.begin([{ token: "1", id, run, retries, worker: "w", at: 0, posting }])],
+        ["claim", () => jobs.claim([{ token: "1", id, run, retries, worker: "w", at: 0, posting }])],
         ["report", () => jobs.report([{ token: "1", record }])],
-        ["end", () => jobs.end([{ token: "1", then: { kind: "ack" } }])],
+        ["settle", () => jobs.settle([{ token: "1", then: { kind: "ack" } }])],
         ["extend", () => jobs.extend(["1"])],
         ["stats", jobs.queues && (() => Promise.resolve(jobs.queues?.()))],
         ["waiting", jobs.waiting && (() => Promise.resolve(jobs.waiting?.({ queue: posting.queue }, 1)))],

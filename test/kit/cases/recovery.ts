@@ -69,7 +69,7 @@ const consume = async (
     check(Date.now() < end, `all tasks must come, ${left.size} of ${ids.length} did not`)
     try {
       for (const [id, token] of held) {
-        const [ended] = await peer.transport.jobs.end([{ token, then: { kind: "ack" } }])
+        const [ended] = await peer.transport.jobs.settle([{ token, then: { kind: "ack" } }])
         if (ended?.status !== "ended" && ended?.status !== "gone") continue
         left.delete(id)
         held.delete(id)

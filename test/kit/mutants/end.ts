@@ -4,19 +4,19 @@ import { postingOf } from "../../../runtime/protocol/headers.ts"
 import type { AddressedTask } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
-import type { AttemptEnd, EndAnswer, Transport } from "../../../runtime/transport/lift/transport.ts"
+import type { SettleAnswer, Settlement, Transport } from "../../../runtime/transport/lift/transport.ts"
 import { encodedSize } from "../task.ts"
 import { jobsBroken, type Mutant } from "./mutant.ts"
 
 /** Changes each end before it is sent. */
-const ends = (change: (end: AttemptEnd) => AttemptEnd): Mutant["breaker"] =>
-  jobsBroken(() => (jobs) => ({ end: (each) => jobs.end(each.map(change)) }))
+const ends = (change: (end: Settlement) => Settlement): Mutant["breaker"] =>
+  jobsBroken(() => (jobs) => ({ settle: (each) => jobs.settle(each.map(change)) }))
 
 /** Changes the record of each end. */
 const recorded = (change: (record: JobRecord, transport: Transport) => Partial<JobRecord>): Mutant["breaker"] =>
   jobsBroken(() => (jobs, transport) => ({
-    end: (each) =>
-      jobs.end(
+    settle: (each) =>
+      jobs.settle(
         each.map((one) => (one.record ? { ...one, record: { ...one.record, ...change(one.record, transport) } } : one)),
       ),
   }))
@@ -27,8 +27,8 @@ const followUps = (
   change: (posting: AddressedTask, transport: Transport) => ReadonlyArray<AddressedTask>,
 ): Mutant["breaker"] =>
   jobsBroken(() => (jobs, transport) => ({
-    end: (each) =>
-      jobs.end(
+    settle: (each) =>
+      jobs.settle(
         each.map((one) => ({
           ...one,
           followUps: (one.followUps ?? []).flatMap((posting) => change(posting, transport)),
@@ -44,8 +44,8 @@ export const overwrite = async ({ jobs }: Transport, record: JobRecord, post: Re
 
 /** Stores and publishes although the answer is superseded. */
 const fenceless = jobsBroken(() => (jobs, transport) => ({
-  end: async (each) => {
-    const answers = [...(await jobs.end(each))]
+  settle: async (each) => {
+    const answers = [...(await jobs.settle(each))]
     for (const [at, { record, followUps = [] }] of each.entries()) {
       if (answers[at]?.status !== "superseded" || record === undefined) continue
       await overwrite(transport, record, followUps)
@@ -57,8 +57,8 @@ const fenceless = jobsBroken(() => (jobs, transport) => ({
 
 /** Leaves out the follow-ups of a finished job. */
 const forgetful = jobsBroken(() => (jobs) => ({
-  begin: async (each) =>
-    (await jobs.begin(each)).map((answer) => {
+  claim: async (each) =>
+    (await jobs.claim(each)).map((answer) => {
       if (answer.status !== "finished") return answer
       const { followUps, ...record } = answer.record
       return record.keepMs === 0 ? { status: "finished", record } : answer
@@ -67,8 +67,8 @@ const forgetful = jobsBroken(() => (jobs) => ({
 
 const claims = (change: (status: string, id: string) => "started" | "finished" | undefined): Mutant["breaker"] =>
   jobsBroken(() => (jobs) => ({
-    begin: async (each) =>
-      (await jobs.begin(each)).map((answer, at) => {
+    claim: async (each) =>
+      (await jobs.claim(each)).map((answer, at) => {
         const record = "record" in answer ? answer.record : undefined
         const changed = change(answer.status, each[at]?.id ?? "")
         if (changed === "started") return { status: "started", ...(record ? { record } : {}) }
@@ -93,10 +93,10 @@ export const endMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "end: attempts of one batch end alone, in order",
     breaker: jobsBroken(() => (jobs) => ({
-      end: async (each) => {
-        const answers: Array<EndAnswer> = []
+      settle: async (each) => {
+        const answers: Array<SettleAnswer> = []
         for (const one of each) {
-          const [answer] = await jobs.end([one])
+          const [answer] = await jobs.settle([one])
           answers.push(answer ?? { status: "gone" })
           if (answer?.status !== "ended") break
         }
@@ -109,10 +109,10 @@ export const endMutants: ReadonlyArray<Mutant> = [
     breaker: jobsBroken(() => {
       const acked = new Set<string>()
       return (jobs) => ({
-        end: async (each) => {
+        settle: async (each) => {
           const first = each.filter(({ token }) => !acked.has(token))
           for (const { token } of each) acked.add(token)
-          const answers = await jobs.end(first)
+          const answers = await jobs.settle(first)
           return each.map((one) => answers[first.indexOf(one)] ?? { status: "gone" })
         },
       })
@@ -129,8 +129,8 @@ export const endMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "end: many attempts that end in one batch are all stored",
     breaker: jobsBroken(() => (jobs) => ({
-      end: async (each) => {
-        const answers = await jobs.end(each.slice(0, 256))
+      settle: async (each) => {
+        const answers = await jobs.settle(each.slice(0, 256))
         return each.map((_, at) => answers[at] ?? { status: "ended" })
       },
     })),
@@ -178,8 +178,8 @@ export const endMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "fence: a refused outcome takes nothing out of the other worker's hands",
     breaker: jobsBroken(() => (jobs) => ({
-      end: async (each) => {
-        const answers = await jobs.end(each)
+      settle: async (each) => {
+        const answers = await jobs.settle(each)
         for (const [at, { record }] of each.entries()) {
           const found = answers[at]?.status === "superseded" && record ? await jobs.find(record.id) : undefined
           if (found === undefined) continue
@@ -199,8 +199,8 @@ export const endMutants: ReadonlyArray<Mutant> = [
     breaks: "fence: a claim by a worker that wakes after another has finished is told so, and what follows",
     // Compares the fence before anything else.
     breaker: jobsBroken(() => (jobs) => ({
-      begin: async (each) =>
-        (await jobs.begin(each)).map((answer, at) =>
+      claim: async (each) =>
+        (await jobs.claim(each)).map((answer, at) =>
           answer.status === "finished" && !each[at]?.token.includes(answer.record.fence)
             ? { status: "superseded" }
             : answer,
@@ -232,9 +232,9 @@ export const endMutants: ReadonlyArray<Mutant> = [
           for (const { token } of deliveries) takenAt.set(token, Date.now())
           return deliveries
         },
-        end: async (each) => {
+        settle: async (each) => {
           const ours = each.map(({ token }) => Date.now() - (takenAt.get(token) ?? 0) < 1_000)
-          const answers = await jobs.end(each.filter((_, at) => ours[at]))
+          const answers = await jobs.settle(each.filter((_, at) => ours[at]))
           let next = 0
           return each.map((_, at) => (ours[at] ? answers[next++] : undefined) ?? { status: "superseded" })
         },
@@ -243,13 +243,13 @@ export const endMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "begin: a claim makes the record of a job that has none",
-    breaker: jobsBroken(() => () => ({ begin: async (each) => each.map(() => ({ status: "started" })) })),
+    breaker: jobsBroken(() => () => ({ claim: async (each) => each.map(() => ({ status: "started" })) })),
   },
   {
     breaks: "begin: claims without an outcome are counted, and the next claim gets their number",
     breaker: jobsBroken(() => (jobs) => ({
-      begin: async (each) =>
-        (await jobs.begin(each)).map((answer) =>
+      claim: async (each) =>
+        (await jobs.claim(each)).map((answer) =>
           answer.status === "started" && answer.record
             ? { ...answer, record: { ...answer.record, claims: 1 } }
             : answer,
@@ -265,7 +265,7 @@ export const endMutants: ReadonlyArray<Mutant> = [
           const posting = "headers" in message ? postingOf(message, name) : undefined
           if (posting?._tag !== "Success") continue
           const { id, run, retries } = posting.success
-          await jobs.begin([{ token, id, run, retries, worker: "", at: Date.now(), posting: posting.success }])
+          await jobs.claim([{ token, id, run, retries, worker: "", at: Date.now(), posting: posting.success }])
         }
         return found
       },
@@ -281,7 +281,7 @@ export const endMutants: ReadonlyArray<Mutant> = [
   },
   {
     breaks: "begin: claims of one batch stand alone, in order",
-    breaker: jobsBroken(() => (jobs) => ({ begin: async (each) => [...(await jobs.begin(each))].reverse() })),
+    breaker: jobsBroken(() => (jobs) => ({ claim: async (each) => [...(await jobs.claim(each))].reverse() })),
   },
   {
     breaks: "begin: a first delivery needs no claim",
@@ -300,8 +300,8 @@ export const endMutants: ReadonlyArray<Mutant> = [
           for (const { fresh, token } of found) if (fresh) first.add(token)
           return found
         },
-        begin: async (each) =>
-          (await jobs.begin(each.filter(({ token }) => !first.has(token)))).concat(
+        claim: async (each) =>
+          (await jobs.claim(each.filter(({ token }) => !first.has(token)))).concat(
             each.filter(({ token }) => first.has(token)).map(() => ({ status: "started" })),
           ),
       })
@@ -310,9 +310,9 @@ export const endMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "begin: a claim that is sent again counts once, and gets the record before the first one",
     breaker: jobsBroken(() => (jobs, transport) => ({
-      begin: async (each) => {
+      claim: async (each) => {
         const before = await Promise.all(each.map(({ id }) => transport.jobs.find(id)))
-        const answers = await jobs.begin(each)
+        const answers = await jobs.claim(each)
         for (const [at, { token, worker, at: time }] of each.entries()) {
           const record = before[at]?.record
           if (record?.state !== "started" || !token.includes(record.fence)) continue

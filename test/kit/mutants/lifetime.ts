@@ -36,8 +36,8 @@ export const lifetimeMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "hostile: a successor is told from other postings, whatever the id holds",
     breaker: jobsBroken(() => (jobs) => ({
-      begin: async (claims) =>
-        (await jobs.begin(claims)).map((answer, at) => {
+      claim: async (claims) =>
+        (await jobs.claim(claims)).map((answer, at) => {
           const successor = answer.status === "started" ? answer.record?.successor : undefined
           // Splits the publish key from the front, although an id may contain the separator.
           const wrong = successor !== undefined && successor.split("/")[1] !== String(claims[at]?.run)
@@ -52,7 +52,7 @@ export const lifetimeMutants: ReadonlyArray<Mutant> = [
         const found = await jobs.take(request, signal)
         const bad = found.filter(({ message }) => "undecodable" in message)
         if (bad.length === 0) return found
-        await jobs.end(bad.map(({ token }) => ({ token, then: { kind: "ack" } })))
+        await jobs.settle(bad.map(({ token }) => ({ token, then: { kind: "ack" } })))
         return found.filter((delivery) => !bad.includes(delivery))
       },
     })),

@@ -97,8 +97,8 @@ export const recordMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "records: an older run whose task comes again is finished, the newer run is not",
     breaker: jobsBroken(() => (jobs) => ({
-      begin: async (claims) =>
-        (await jobs.begin(claims)).map((answer) => (answer.status === "finished" ? { status: "started" } : answer)),
+      claim: async (claims) =>
+        (await jobs.claim(claims)).map((answer) => (answer.status === "finished" ? { status: "started" } : answer)),
     })),
   },
   {
@@ -125,8 +125,8 @@ export const recordMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "records: a record becomes a tombstone when it was kept long enough, and not before",
     breaker: jobsBroken(() => (jobs) => ({
-      end: (each) =>
-        jobs.end(
+      settle: (each) =>
+        jobs.settle(
           each.map((one) => {
             const { record } = one
             const hasty = record?.keepMs !== undefined && record.keepMs > 0 && record.keepMs < 5_000

@@ -57,7 +57,7 @@ describe("a server that dies", () => {
           at: Date.now(),
           posting,
         }
-        const [claimed] = await transport.jobs.begin([claim]).catch(() => [])
+        const [claimed] = await transport.jobs.claim([claim]).catch(() => [])
         if (claimed?.status === "finished") finished = true
         else if (claimed?.status !== "started") return
       }
@@ -65,7 +65,7 @@ describe("a server that dies", () => {
       const settlement = { token: delivery.token, ...(finished ? {} : { record }), then: { kind: "ack" as const } }
       // Only calls that the runtime would repeat are repeated.
       const settled = await until("a settlement", async () => {
-        const [answer] = await transport.jobs.end([settlement])
+        const [answer] = await transport.jobs.settle([settlement])
         return answer?.status === "failed" && answer.error.retryable ? undefined : answer
       })
       // Where the task is gone, its lease had ended before the ack: the outcome is stored all the same.

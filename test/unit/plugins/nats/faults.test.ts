@@ -56,7 +56,7 @@ describe("a server that lives", () => {
     const { token, fence } = await bench.one()
     await bench.api(`CONSUMER.DELETE.${bench.names.queueStream}.${bench.names.consumer("q", 4)}`)
     const record = recordOf(posting, "succeeded", { fence })
-    expect(await bench.transport.jobs.end([{ token, record, then: { kind: "ack" } }])).toEqual([{ status: "ended" }])
+    expect(await bench.transport.jobs.settle([{ token, record, then: { kind: "ack" } }])).toEqual([{ status: "ended" }])
     expect(await bench.transport.jobs.take({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
   })
 
@@ -95,15 +95,15 @@ describe("a server that lives", () => {
     await stored(bench, posting)
     const first = await bench.one()
     const claim = { token: first.token, id: posting.id, run: 1, retries: 0, worker: "w", at: Date.now(), posting }
-    expect((await transport.jobs.begin([claim]))[0]?.status).toBe("started")
+    expect((await transport.jobs.claim([claim]))[0]?.status).toBe("started")
     expect(await headersOf(posting.id)).not.toContain("Nats-TTL")
     const record = recordOf(posting, "succeeded", { fence: first.fence, keepMs: 60_000, endedAt: Date.now() })
-    await transport.jobs.end([{ token: first.token, record, then: { kind: "ack" } }])
+    await transport.jobs.settle([{ token: first.token, record, then: { kind: "ack" } }])
     expect(await headersOf(posting.id)).toMatch(/Nats-TTL: 36(60|59)\r\n/)
     await stored(bench, ever)
     const second = await bench.one()
     const kept = recordOf(ever, "failed", { fence: second.fence, keepMs: -1 })
-    await transport.jobs.end([{ token: second.token, record: kept, then: { kind: "ack" } }])
+    await transport.jobs.settle([{ token: second.token, record: kept, then: { kind: "ack" } }])
     expect(await headersOf(ever.id)).not.toContain("Nats-TTL")
   })
 
@@ -115,14 +115,14 @@ describe("a server that lives", () => {
     for (let attempt = 0; attempt < 4; attempt++) {
       const { token, fence } = await bench.one()
       const claim = { token, id: posting.id, run: 1, retries: attempt, worker: "w", at: Date.now(), posting }
-      expect((await transport.jobs.begin([claim]))[0]?.status).toBe("started")
+      expect((await transport.jobs.claim([claim]))[0]?.status).toBe("started")
       const retry = retryOf(posting)
       const last = attempt === 3
       const record: JobRecord = last
         ? recordOf(posting, "failed", { fence })
         : recordOf(posting, "queued", { fence, successor: publishKey(retry), followUps: [retry] })
       const followUps = last ? [] : [retry]
-      expect(await transport.jobs.end([{ token, record, followUps, then: { kind: "ack" } }])).toEqual([
+      expect(await transport.jobs.settle([{ token, record, followUps, then: { kind: "ack" } }])).toEqual([
         { status: "ended" },
       ])
       posting = retry
@@ -154,21 +154,21 @@ describe("a server that lives", () => {
     const [ended] = callbacks
     const record = recordOf(posting, "succeeded", { fence: first.fence, followUps: callbacks })
     // The outcome is stored and the task is not acknowledged, as if the worker had died in between.
-    await transport.jobs.end([
+    await transport.jobs.settle([
       { token: first.token, record, followUps: callbacks, then: { kind: "release", delay: 0 } },
     ])
     const one = await bench.one("after")
     if (ended === undefined) throw new Error("there are three")
     const done = recordOf(ended, "succeeded", { fence: one.fence })
-    await transport.jobs.end([{ token: one.token, record: done, then: { kind: "ack" } }])
+    await transport.jobs.settle([{ token: one.token, record: done, then: { kind: "ack" } }])
     await sleep(300)
     const second = await bench.one()
     const claim = { token: second.token, id: posting.id, run: 1, retries: 0, worker: "w", at: Date.now(), posting }
-    const [claimed] = await transport.jobs.begin([claim])
+    const [claimed] = await transport.jobs.claim([claim])
     expect(claimed?.status).toBe("finished")
     const followUps = claimed?.status === "finished" ? (claimed.record.followUps ?? []) : []
     expect(followUps.length).toBe(3)
-    expect(await transport.jobs.end([{ token: second.token, followUps, then: { kind: "ack" } }])).toEqual([
+    expect(await transport.jobs.settle([{ token: second.token, followUps, then: { kind: "ack" } }])).toEqual([
       { status: "ended" },
     ])
     expect([...((await transport.jobs.waiting?.({ queue: "after" }, 10)) ?? [])].sort()).toEqual(
@@ -187,7 +187,7 @@ describe("a server that lives", () => {
     await stored(bench, posting)
     const first = await bench.one()
     const failed = recordOf(posting, "failed", { fence: first.fence, message: posting.message })
-    await transport.jobs.end([{ token: first.token, record: failed, then: { kind: "ack" } }])
+    await transport.jobs.settle([{ token: first.token, record: failed, then: { kind: "ack" } }])
 
     const info = await bench.api(`STREAM.INFO.${names.queueStream}`)
     const config = Object(info["config"])
@@ -209,7 +209,7 @@ describe("a server that lives", () => {
     const { id, message } = (await connection.jobs.find(posting.id))?.record ?? {}
     if (id === undefined || message === undefined) throw new Error("the record holds its task")
     const claim = { token: second.token, id, run: 2, retries: 0, worker: "w", at: Date.now() }
-    const [claimed] = await transport.jobs.begin([{ ...claim, posting: { ...posting, run: 2, message } }])
+    const [claimed] = await transport.jobs.claim([{ ...claim, posting: { ...posting, run: 2, message } }])
     expect(claimed).toMatchObject({ status: "started", record: { run: 2, state: "queued" } })
     expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     expect(await transport.jobs.take({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
@@ -252,7 +252,7 @@ describe("a server that lives", () => {
       if (id === undefined || message === undefined) throw new Error("the record holds its task")
       const made = Result.getOrThrow(postingOf(message, "q"))
       const claim = { token, id, run: 1, retries: 0, worker: "w", at: Date.now(), posting: made }
-      expect(await transport.jobs.begin([claim])).toMatchObject([{ status: "started", record: { state: "queued" } }])
+      expect(await transport.jobs.claim([claim])).toMatchObject([{ status: "started", record: { state: "queued" } }])
       expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
       expect(await transport.jobs.take({ queues: ["q"], max: 1, wait: 300 }, never)).toEqual([])
     },
@@ -269,7 +269,7 @@ describe("a server that lives", () => {
     const { record } = (await connection.jobs.find(parent.id)) ?? {}
     if (record === undefined) throw new Error("it is there")
     const { message: _message, ...rest } = { ...record, state: "succeeded" as const, fence, endedAt: Date.now() }
-    await transport.jobs.end([{ token, record: rest, then: { kind: "ack" } }])
+    await transport.jobs.settle([{ token, record: rest, then: { kind: "ack" } }])
 
     const info = await bench.api(`STREAM.INFO.${names.queueStream}`)
     const config = Object(info["config"])
@@ -297,12 +297,12 @@ describe("a server that lives", () => {
       await stored(bench, posting)
       const { token, fence } = await bench.one(posting.queue)
       const record = recordOf(posting, "failed", { fence, message: posting.message })
-      await transport.jobs.end([{ token, record, then: { kind: "ack" } }])
+      await transport.jobs.settle([{ token, record, then: { kind: "ack" } }])
       await rerunJob(connection, posting.id)
     }
     await bench.one("q0")
     const { token } = await bench.one("q1")
-    await transport.jobs.end([{ token, then: { kind: "release", delay: 60_000 } }])
+    await transport.jobs.settle([{ token, then: { kind: "release", delay: 60_000 } }])
     expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     // Orphans that were found and not posted are found again, also when only some of them fit into an answer.
     const { client, names } = bench
@@ -334,7 +334,7 @@ describe("a server that lives", () => {
       await sleep(500)
       expect(await keeper.jobs.extend([first.token])).toEqual([true])
     }
-    const settled = await bench.transport.jobs.end([
+    const settled = await bench.transport.jobs.settle([
       { token: first.token, then: { kind: "release", delay: 0 } },
       { token: second.token, then: { kind: "ack" } },
     ])
@@ -372,7 +372,9 @@ describe("a server that lives", () => {
       const stop = new AbortController()
       const heard: Array<JobRecord> = []
       // The pause differs from round to round, and with it the order of the two.
-      const ending = sleep(round % 4).then(() => bench.transport.jobs.end([{ token, record, then: { kind: "ack" } }]))
+      const ending = sleep(round % 4).then(() =>
+        bench.transport.jobs.settle([{ token, record, then: { kind: "ack" } }]),
+      )
       await sleep(round % 3)
       await waiter.jobs.watch({ id: posting.id, ends: true }, (each) => heard.push(each), stop.signal)
       const ended = await waiter.jobs.ended(posting.id)
@@ -435,7 +437,7 @@ test("the longer acknowledgement subjects of later servers are understood", asyn
   expect(first.token.split(" ").at(-1)?.split(".").length).toBeGreaterThanOrEqual(12)
   expect(await bench.transport.jobs.extend([first.token])).toEqual([true])
   const record = recordOf(posting, "succeeded", { fence: first.fence })
-  const settled = await bench.transport.jobs.end([
+  const settled = await bench.transport.jobs.settle([
     { token: first.token, record, then: { kind: "ack" } },
     { token: second.token, then: { kind: "release", delay: 0 } },
   ])

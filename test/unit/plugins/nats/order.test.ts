@@ -177,7 +177,7 @@ describe("a pull", () => {
         const deliveries = await pull(max)
         expect(deliveries).toHaveLength(Math.min(max, expected.length - came.length))
         came.push(...deliveries.map(idOf))
-        await other.jobs.end(deliveries.map(({ token }) => ({ token, then: { kind: "ack" } })))
+        await other.jobs.settle(deliveries.map(({ token }) => ({ token, then: { kind: "ack" } })))
       }
       expect(came).toEqual(expected)
     }

@@ -70,7 +70,7 @@ describe("a task that came while the thread stood still", () => {
     expect(await pulled).toEqual([])
     // The worker has not returned the task either.
     expect(await pull(other, LEASE / 2)).toEqual([])
-    const settled = await other.jobs.end([{ token: again?.token ?? "", then: { kind: "ack" } }])
+    const settled = await other.jobs.settle([{ token: again?.token ?? "", then: { kind: "ack" } }])
     expect(settled).toEqual([{ status: "ended" }])
   })
 

@@ -124,7 +124,7 @@ test("an outcome that is lost, and one that is refused", async () => {
   const { jobs } = service.client.connection
   const scrape = async () => new Exposition((await running.ask("GET", "/metrics")).text)
   faults.before = (call) => {
-    if (call !== "jobs.end") return
+    if (call !== "jobs.settle") return
     faults.before = () => undefined
     throw new TransportError("unauthorized", "out of order")
   }

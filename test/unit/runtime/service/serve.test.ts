@@ -244,7 +244,7 @@ describe("stop", () => {
     const down = () => Promise.reject(new TransportError("unavailable", "down"))
     const transports = withJobs((jobs) => ({
       take: (request, signal) => (isDown ? down() : jobs.take(request, signal)),
-      end: (all) => (isDown ? down() : jobs.end(all)),
+      settle: (all) => (isDown ? down() : jobs.settle(all)),
     }))
     const finish = gate()
     const service = await start({ actors: [waits(finish.opened)], transports, grace: 0.2, concurrency: 1 })

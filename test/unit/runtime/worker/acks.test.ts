@@ -260,7 +260,7 @@ onEveryBoard((newBoard) => {
           message,
         }
         const taking = await dead.take(new InFlight(delivery, 0), record, async (settlement) => {
-          const [settled] = await connection.jobs.end([settlement])
+          const [settled] = await connection.jobs.settle([settlement])
           return settled?.status === "ended" ? settlement : "lost"
         })
         expect(taking).toBe("taken")
@@ -294,7 +294,7 @@ onEveryBoard((newBoard) => {
       const posting = postingOf(delivery.message, "late")
       if (posting._tag === "Failure") throw new Error("no task came")
       const { token } = delivery
-      await connection.jobs.begin([
+      await connection.jobs.claim([
         { token, id: late.id, run: 1, retries: 0, worker: "dead", at: Date.now(), posting: posting.success },
       ])
 
@@ -374,7 +374,7 @@ onEveryBoard((newBoard) => {
       const retry = retried(again, { name: "TypeError", message: "no", reason: "handler" }, 0)
       // The worker dies after it stored the record, before it publishes the follow-ups.
       for (const { followUps: _followUps, ...settlement } of [followed, retry, succeeded(success, 8)])
-        await connection.jobs.end([settlement])
+        await connection.jobs.settle([settlement])
       const each = sweeper()
       for (const now of [0, 60_000, 120_000]) await each.look(now)
       expect(lost).toEqual([])

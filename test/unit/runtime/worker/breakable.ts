@@ -35,9 +35,9 @@ export const breakable = ({ listensLater = false } = {}): Breakable => {
         if (isCut) throw gone()
         return transport.jobs.take(request, signal)
       },
-      end: async (all) => {
+      settle: async (all) => {
         if (isCut) throw gone()
-        return transport.jobs.end(all)
+        return transport.jobs.settle(all)
       },
     },
     ...(transport.broadcast === undefined

@@ -25,7 +25,7 @@ describe("cancel", () => {
     const record = await stored(client, id)
     await cancelJob(client.connection, id)
     const late: JobRecord = { ...record, fence, state: "succeeded", endedAt: Date.now(), keepMs: 1_000 }
-    const [settled] = await client.connection.jobs.end([{ token, record: late, then: { kind: "ack" } }])
+    const [settled] = await client.connection.jobs.settle([{ token, record: late, then: { kind: "ack" } }])
     expect(settled?.status).toBe("superseded")
     expect((await stored(client, id)).state).toBe("cancelled")
   })

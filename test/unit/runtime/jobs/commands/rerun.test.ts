@@ -43,7 +43,7 @@ describe("run again", () => {
     const ended = step(waiting, { at: Date.now(), state: "failed" })
     const outcome = { ...ended, fence: first.fence, endedAt: Date.now(), followUps: [errback] }
     // The worker has stored the record and died before it published the follow-ups.
-    await client.connection.jobs.end([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
+    await client.connection.jobs.settle([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
     await rerunJob(client.connection, id)
     await work(client.transport, () => "done")
     await eventually(async () => (await client.connection.jobs.find(errback.id))?.record.state === "succeeded")
@@ -72,7 +72,7 @@ describe("run again", () => {
     await cancelJob(client.connection, id)
     await rerunJob(client.connection, id)
     const late: JobRecord = { ...before, fence: stale.fence, state: "failed", endedAt: Date.now(), keepMs: 1_000 }
-    const [settled] = await client.connection.jobs.end([{ token: stale.token, record: late, then: { kind: "ack" } }])
+    const [settled] = await client.connection.jobs.settle([{ token: stale.token, record: late, then: { kind: "ack" } }])
     expect(settled?.status).toBe("superseded")
     await work(client.transport, () => "second run")
     expect(await client.job(id).result({ timeout: 60 })).toBe("second run")

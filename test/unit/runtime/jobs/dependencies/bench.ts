@@ -89,7 +89,7 @@ export const openBench = async (url: string): Promise<Bench> => {
         ...(state === "succeeded" ? {} : { message }),
         ...fields,
       })
-      const [settled] = await connection.jobs.end([{ token, record: ended, then: { kind: "ack" } }])
+      const [settled] = await connection.jobs.settle([{ token, record: ended, then: { kind: "ack" } }])
       if (settled?.status !== "ended") throw new Error(`it is ${settled?.status}`)
       return ended
     },

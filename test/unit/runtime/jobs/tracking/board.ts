@@ -38,7 +38,7 @@ export const settleNext = async ({ connection }: Client, change: (record: JobRec
   const found = await connection.jobs.find(String(delivery.message.headers["id"]))
   if (found === undefined) throw new Error("the job has no record")
   const { message: _message, ...record } = found.record
-  const [settled] = await connection.jobs.end([
+  const [settled] = await connection.jobs.settle([
     { token: delivery.token, record: { ...change(record), fence: delivery.fence }, then: { kind: "ack" } },
   ])
   expect(settled).toEqual({ status: "ended" })

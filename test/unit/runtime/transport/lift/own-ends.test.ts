@@ -48,13 +48,13 @@ const take = async (jobs: Jobs): Promise<JobDelivery> => {
 /** Claims a job that is not delivered for the first time. */
 const begin = async (jobs: Jobs, { token }: JobDelivery, of: AddressedTask) => {
   const { id, run, retries } = of
-  const [answer] = await jobs.begin([{ token, id, run, retries, worker: "w", at: Date.now(), posting: of }])
+  const [answer] = await jobs.claim([{ token, id, run, retries, worker: "w", at: Date.now(), posting: of }])
   expect(answer?.status).toBe("started")
 }
 
 const end = async (jobs: Jobs, id: string, delivery: JobDelivery, result = id) => {
   const record = recordOf(id, delivery, result)
-  const [answer] = await jobs.end([{ token: delivery.token, record, then: { kind: "ack" } }])
+  const [answer] = await jobs.settle([{ token: delivery.token, record, then: { kind: "ack" } }])
   return answer?.status
 }
 
@@ -134,7 +134,7 @@ test("a job that is run again is waited for to the end of that run", async () =>
   const delivery = await take(here.jobs)
   await begin(here.jobs, delivery, job("a", 2))
   const record = { ...recordOf("a", delivery, "second", 2), run: 2 }
-  await here.jobs.end([{ token: delivery.token, record, then: { kind: "ack" } }])
+  await here.jobs.settle([{ token: delivery.token, record, then: { kind: "ack" } }])
   expect(await ended).toMatchObject({ id: "a", run: 2, result: "second" })
 })
 
@@ -146,7 +146,7 @@ test("what is stored of a job that is tried again is not told", async () => {
   const { ended, watching } = waitFor(here.jobs, "b")
   const { endedAt: _, ...record } = { ...recordOf("b", first, "none"), state: "queued" as const, retries: 1 }
   const followUps = [posting(1, 1, 0, "b")]
-  const [answer] = await here.jobs.end([{ token: first.token, record, followUps, then: { kind: "ack" } }])
+  const [answer] = await here.jobs.settle([{ token: first.token, record, followUps, then: { kind: "ack" } }])
   expect(answer?.status).toBe("ended")
   await watching
   expect(here.asked).toContainEqual(listens("b"))

@@ -4,7 +4,7 @@ import type { AddressedTask } from "../../../../../runtime/protocol/message.ts"
 import { type JobRecord, recordOfPosting, step } from "../../../../../runtime/protocol/record.ts"
 import type { Commit, Driver } from "../../../../../runtime/transport/driver.ts"
 import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import type { AttemptEnd, JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { isHeld, LeastBoard, type LeastOptions, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
 import { posting } from "./samples.ts"
@@ -70,12 +70,12 @@ const open = (options: LeastOptions = {}) => {
     },
     claim: async ({ token }: JobDelivery, of = posting(), rest: { readonly unlessSuspect?: boolean } = {}) => {
       const { id, run, retries } = of
-      const [claimed] = await jobs.begin([
+      const [claimed] = await jobs.claim([
         { token, id, run, retries, worker: "w", at: Date.now(), posting: of, ...rest },
       ])
       return claimed
     },
-    settle: async (settlement: AttemptEnd) => (await jobs.end([settlement]))[0]?.status,
+    settle: async (settlement: Settlement) => (await jobs.settle([settlement]))[0]?.status,
     find: async (id = "j") => {
       const found = await jobs.find(id)
       if (found === undefined) throw new Error(`a record of ${id} must be there`)
@@ -99,7 +99,7 @@ const lost = (): never => {
   throw new TransportError("unavailable", "the answer was lost", { outcome: "unknown" })
 }
 
-const success = (delivery: JobDelivery, followUps: ReadonlyArray<AddressedTask> = [callback]): AttemptEnd => ({
+const success = (delivery: JobDelivery, followUps: ReadonlyArray<AddressedTask> = [callback]): Settlement => ({
   token: delivery.token,
   record: recordAs("succeeded", posting(), delivery, { followUps }),
   followUps,
@@ -119,7 +119,7 @@ describe("the hot path", () => {
     const postings = ["a", "b", "c"].map((id) => posting(1, 0, 0, id))
     await jobs.publish(postings)
     const deliveries = await jobs.take({ queues: ["q"], max: 3, wait: 0 }, never)
-    const settled = await jobs.end(
+    const settled = await jobs.settle(
       postings.flatMap((job, at) => {
         const delivery = deliveries[at]
         return delivery ? [{ token: delivery.token, record: recordAs("succeeded", job, delivery), then: ack }] : []
@@ -142,7 +142,7 @@ describe("the hot path", () => {
   })
 })
 
-describe("begin", () => {
+describe("claim", () => {
   test("a worker that was frozen before its claim does not take the job from the one that runs it", async () => {
     const { jobs, take, claim, find, lapse } = open()
     await jobs.publish([posting()])
@@ -217,7 +217,7 @@ describe("begin", () => {
   })
 })
 
-describe("end", () => {
+describe("settle", () => {
   test.each(["record", "post", "task"])(
     "an outcome whose answer was lost after its %s is whole, and posts once",
     async (at) => {
@@ -502,7 +502,7 @@ describe("another thread", () => {
     const { token, ...delivery } = await take()
     await claim({ token, ...delivery })
     const record = recordAs("failed", posting(), delivery)
-    expect(await worker().jobs.end([{ token, record, then: ack }])).toEqual([{ status: "ended" }])
+    expect(await worker().jobs.settle([{ token, record, then: ack }])).toEqual([{ status: "ended" }])
     expect((await find()).record.state).toBe("failed")
   })
 })

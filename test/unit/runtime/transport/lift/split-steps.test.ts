@@ -32,7 +32,7 @@ const opened = async () => {
     const { task, posting } = Result.getOrThrow(parseDelivery(delivery))
     const { token, fence } = delivery
     const now = Date.now()
-    const [answer] = await jobs.begin([
+    const [answer] = await jobs.claim([
       { token, id: posting.id, run: 1, retries: posting.retries, worker: "w", at: now, posting },
     ])
     const before = answer?.status === "started" ? answer.record : undefined
@@ -62,14 +62,14 @@ test("a retry whose process died between its guard and its task is not lost when
   const again = await take()
   // The worker dies while it stores the next attempt: record and guard are stored.
   failAfter("post")
-  await jobs.end([settlement.retried(first.attempt, error, 0)])
+  await jobs.settle([settlement.retried(first.attempt, error, 0)])
   const retry = await begin(await take())
   expect(retry).toMatchObject({ status: "started", attempt: { posting: { retries: 1 } } })
   const over = await begin(again)
   expect(over.status).toBe("finished")
-  await jobs.end([{ token: again?.token ?? "", then: { kind: "ack" } }])
+  await jobs.settle([{ token: again?.token ?? "", then: { kind: "ack" } }])
   // The worker of the retry dies too: its task is delivered again.
-  await jobs.end([{ token: retry.attempt.token, then: { kind: "release", delay: 0 } }])
+  await jobs.settle([{ token: retry.attempt.token, then: { kind: "release", delay: 0 } }])
   expect((await begin(await take())).attempt.posting.retries).toBe(1)
 })
 
@@ -78,18 +78,18 @@ test("no parked task is left where the answer to a retry was lost", async () => 
   const first = await begin(await take())
   const retried = settlement.retried(first.attempt, error, 50)
   failAfter("post")
-  expect((await jobs.end([retried]))[0]?.status).toBe("failed")
+  expect((await jobs.settle([retried]))[0]?.status).toBe("failed")
   // As the settlement writer does.
-  expect((await jobs.end([retried]))[0]?.status).toBe("ended")
+  expect((await jobs.settle([retried]))[0]?.status).toBe("ended")
   const retry = await begin(await take())
-  await jobs.end([settlement.succeeded(retry.attempt, 1)])
+  await jobs.settle([settlement.succeeded(retry.attempt, 1)])
   expect([...board.tasks].map(({ posting }) => posting.key)).toEqual([])
 })
 
 test("a job that waits in the broker is not taken for one without a task; one that was put forward and not posted is", async () => {
   const { queues, jobs, take, begin, failAfter } = await opened()
   const { attempt } = await begin(await take())
-  await jobs.end([settlement.handedBack(attempt, true, 0)])
+  await jobs.settle([settlement.handedBack(attempt, true, 0)])
   const orphans = () => jobs.orphans?.(Date.now() + 1_000, 10)
   expect((await jobs.find("one"))?.record.state).toBe("queued")
   expect(await orphans()).toEqual([])

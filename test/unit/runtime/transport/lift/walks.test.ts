@@ -10,7 +10,7 @@ import { isTerminal } from "../../../../../runtime/protocol/state.ts"
 import type { Committed, Driver } from "../../../../../runtime/transport/driver.ts"
 import { decodeStored } from "../../../../../runtime/transport/lift/codec.ts"
 import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import type { AttemptEnd, JobDelivery, Jobs } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Jobs, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { isHeld, LeastBoard, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
 import { posting } from "./samples.ts"
@@ -172,7 +172,7 @@ class Walk {
     if (!fresh) {
       const { id, run, retries } = of
       const answer = await this.#insist(actor, async () => {
-        const [one] = await jobs.begin([{ token, id, run, retries, worker: `w${actor}`, at, posting: of }])
+        const [one] = await jobs.claim([{ token, id, run, retries, worker: `w${actor}`, at, posting: of }])
         return one?.status === "failed" ? undefined : one
       })
       if (answer?.status === "finished") {
@@ -198,14 +198,14 @@ class Walk {
     { acked: _acked, message: _message, ...record }: JobRecord,
     healthy: boolean,
     early: boolean,
-  ): AttemptEnd {
-    const ends = (followUps: ReadonlyArray<AddressedTask>): AttemptEnd => ({
+  ): Settlement {
+    const ends = (followUps: ReadonlyArray<AddressedTask>): Settlement => ({
       token,
       record: { ...step(record, { at: 0, state: "succeeded" }), endedAt: Date.now(), keepMs: -1, followUps },
       followUps,
       then: ack,
     })
-    const goesOn = (next: AddressedTask): AttemptEnd => ({
+    const goesOn = (next: AddressedTask): Settlement => ({
       token,
       record: {
         ...step(record, { at: 0, state: "queued", run: next.run }),
@@ -227,9 +227,9 @@ class Walk {
     return ends([posting(1, 0, 0, `C${of.run}`)])
   }
 
-  #settle(actor: number, jobs: Jobs, settlement: AttemptEnd): Promise<string> {
+  #settle(actor: number, jobs: Jobs, settlement: Settlement): Promise<string> {
     return this.#insist(actor, async () => {
-      const [answer] = await jobs.end([settlement])
+      const [answer] = await jobs.settle([settlement])
       return answer?.status === "failed" ? undefined : answer?.status
     })
   }

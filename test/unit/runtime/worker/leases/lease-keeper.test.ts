@@ -144,7 +144,7 @@ test("a delivery that came alone keeps its lease while this thread blocks at onc
       return seen.extended === before
     }
     await eventually(connected, { message: "the thread is connected" })
-    await jobs.end(tokensOf(inFlight).map((token) => ({ token, then: { kind: "ack" } })))
+    await jobs.settle(tokensOf(inFlight).map((token) => ({ token, then: { kind: "ack" } })))
     for (const each of inFlight.values()) inFlight.remove(each)
     await take()
     block(3 * LEASE)

@@ -154,10 +154,10 @@ describe("a transport that fails at an outcome", () => {
     ["says so", () => Promise.resolve([{ status: "failed", error: new TransportError("internal", BROKEN) }])],
   ])("each time it is asked (%s) makes the job fail with the reason, and no other", async (_name, fail) => {
     const transports = withJobs((jobs) => ({
-      end: (settlements) =>
+      settle: (settlements) =>
         settlements.some(({ record }) => record?.state === "succeeded" && record.task.startsWith("work"))
-          ? (fail() as ReturnType<typeof jobs.end>)
-          : jobs.end(settlements),
+          ? (fail() as ReturnType<typeof jobs.settle>)
+          : jobs.settle(settlements),
     }))
     const options = { transport: `faulty://${generateId()}`, transports }
     expect(await runOne(() => undefined, "fine", options)).toMatchObject({
@@ -170,7 +170,7 @@ describe("a transport that fails at an outcome", () => {
   test("once is asked again", async () => {
     let asked = 0
     const transports = withJobs((jobs) => ({
-      end: (settlements) => (++asked === 1 ? broken() : jobs.end(settlements)),
+      settle: (settlements) => (++asked === 1 ? broken() : jobs.settle(settlements)),
     }))
     const options = { transport: `faulty://${generateId()}`, transports }
     expect(await runOne(() => undefined, "fine", options)).toMatchObject({ runs: 1, outcome: { state: "succeeded" } })

@@ -8,7 +8,7 @@ import { taken } from "../context.ts"
 import { describe } from "../peer.ts"
 import { idOf, recordOf } from "../task.ts"
 
-const group = "begin"
+const group = "claim"
 
 export const beginCases: ReadonlyArray<Case> = [
   {
@@ -136,7 +136,7 @@ export const beginCases: ReadonlyArray<Case> = [
         { token: again.token, id: one.id, run: 1, retries: 0, worker: "w", at, posting: one },
         { token: second.token, id: two.id, run: 1, retries: 0, worker: "w", at, posting: two },
       ]
-      const answers = await within("two claims", peer.transport.jobs.begin(claims))
+      const answers = await within("two claims", peer.transport.jobs.claim(claims))
       equal(
         answers.map(({ status }) => status),
         ["finished", "started"],
@@ -204,7 +204,7 @@ export const beginCases: ReadonlyArray<Case> = [
         const at = Date.now()
         const claim = { token, id, run, retries, worker: "w", at, posting }
         const ask = async (): Promise<JobRecord | undefined> => {
-          const [answer] = await context.within("a claim", peer.transport.jobs.begin([claim]))
+          const [answer] = await context.within("a claim", peer.transport.jobs.claim([claim]))
           check(answer?.status === "started", `a claim that is sent again must succeed, it was ${describe(answer)}`)
           return answer.record
         }

@@ -7,7 +7,7 @@ import { size, taken } from "../context.ts"
 import { describe } from "../peer.ts"
 import { cancelled, idOf, messageOf, recordOf, retryOf } from "../task.ts"
 
-const group = "end"
+const group = "settle"
 
 export const endCases: ReadonlyArray<Case> = [
   {

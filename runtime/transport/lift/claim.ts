@@ -8,19 +8,19 @@ import { decodeStored, toCommitRecord } from "./codec.ts"
 import { isOfAnother, isPreceded, isSuspect, judgeStart, positionOf } from "./judge.ts"
 import type { Notes } from "./notes.ts"
 import type { Revisions } from "./revisions.ts"
-import type { AttemptStart, StartAnswer } from "./transport.ts"
+import type { Claim, ClaimAnswer } from "./transport.ts"
 import { isAbout, reportedRecord, viewOf } from "./view.ts"
 
 /**
  * Answers as {@link Jobs.begin} says. Rejects only with an error that the driver threw before anything was tried. A claim
  * may be sent again after that, or after a lost answer: it then finds that it is stored.
  */
-export const begin = async (
+export const claim = async (
   batched: BatchedDriver,
   revisions: Revisions,
   notes: Pick<Notes, "of">,
-  start: AttemptStart,
-): Promise<StartAnswer> => {
+  start: Claim,
+): Promise<ClaimAnswer> => {
   const { token, id, posting } = start
   let attempt: Attempt
   try {
@@ -84,7 +84,7 @@ export const begin = async (
 }
 
 const startedRecord = (
-  { worker, version, at, id, posting, digest, reverts }: AttemptStart,
+  { worker, version, at, id, posting, digest, reverts }: Claim,
   { fence }: Attempt,
   stored: JobRecord | undefined,
 ): JobRecord => {

@@ -15,7 +15,7 @@ import { missingFollowUps } from "./decide.ts"
 import { isPreceded, judgeConflict } from "./judge.ts"
 import type { OwnEnds } from "./own-ends.ts"
 import type { Revisions } from "./revisions.ts"
-import type { AttemptEnd, EndAnswer } from "./transport.ts"
+import type { SettleAnswer, Settlement } from "./transport.ts"
 
 interface EndCommit extends Commit {
   readonly task: TaskEnd
@@ -23,7 +23,7 @@ interface EndCommit extends Commit {
 
 /** The end of an attempt, encoded: all that can fail without the driver has been done. */
 interface PreparedEnd {
-  readonly end: AttemptEnd
+  readonly end: Settlement
   readonly attempt: Attempt
   /** Absent where nothing is to be stored. */
   readonly wanted: JobRecord | undefined
@@ -35,12 +35,12 @@ interface PreparedEnd {
 
 const NONE: ReadonlyArray<Posting> = []
 
-const ENDED: EndAnswer = { status: "ended" }
-const GONE: EndAnswer = { status: "gone" }
+const ENDED: SettleAnswer = { status: "ended" }
+const GONE: SettleAnswer = { status: "gone" }
 
-const failedOf = (thrown: unknown): EndAnswer => ({ status: "failed", error: asError(thrown) })
+const failedOf = (thrown: unknown): SettleAnswer => ({ status: "failed", error: asError(thrown) })
 
-export class AttemptEnder {
+export class Settler {
   readonly #driver: Driver
   readonly #batched: BatchedDriver
   readonly #revisions: Revisions
@@ -54,13 +54,13 @@ export class AttemptEnder {
   }
 
   /** Rejects only with an error that the driver threw before anything was tried. */
-  async end(ends: ReadonlyArray<AttemptEnd>): Promise<ReadonlyArray<EndAnswer>> {
+  async settle(ends: ReadonlyArray<Settlement>): Promise<ReadonlyArray<SettleAnswer>> {
     const now = Date.now()
     const prepared = answerEach(ends, (end) => prepare(end, this.#revisions, now))
     const commits: Array<Commit> = []
     for (const each of prepared) if ("end" in each && !each.unread) commits.push(each.commit)
     const committed = await this.#commit(commits)
-    const answers: Array<EndAnswer> = []
+    const answers: Array<SettleAnswer> = []
     const later: Array<Promise<void>> = []
     let next = 0
     prepared.forEach((each, at) => {
@@ -76,7 +76,7 @@ export class AttemptEnder {
     return answers
   }
 
-  async #endLater(prepared: PreparedEnd, answers: Array<EndAnswer>, at: number): Promise<void> {
+  async #endLater(prepared: PreparedEnd, answers: Array<SettleAnswer>, at: number): Promise<void> {
     answers[at] = await this.#endOverStored(prepared).catch(failedOf)
   }
 
@@ -92,7 +92,7 @@ export class AttemptEnder {
     prepared: PreparedEnd,
     committed: Exclude<Committed, { readonly status: "conflict" }>,
     stored?: CommitRecord,
-  ): EndAnswer {
+  ): SettleAnswer {
     if (committed.status === "failed") return committed
     const { end, wanted, commit } = prepared
     if (stored !== undefined && wanted !== undefined && isTerminal(wanted.state))
@@ -104,7 +104,7 @@ export class AttemptEnder {
   }
 
   /** Reads the stored record, and commits over its revision where the attempt still has the job. */
-  async #endOverStored(prepared: PreparedEnd): Promise<EndAnswer> {
+  async #endOverStored(prepared: PreparedEnd): Promise<SettleAnswer> {
     const { end, attempt, wanted, commit } = prepared
     const { record } = commit
     if (wanted === undefined || record === undefined) return this.#endStored(prepared)
@@ -138,7 +138,7 @@ export class AttemptEnder {
   }
 
   /** Where the record is stored already: publishes the follow-ups that are missing, and ends the task. */
-  async #endStored(prepared: PreparedEnd): Promise<EndAnswer> {
+  async #endStored(prepared: PreparedEnd): Promise<SettleAnswer> {
     const { end, attempt, commit } = prepared
     const { followUps = [] } = end
     const { id, post = NONE, task } = commit
@@ -153,7 +153,7 @@ export class AttemptEnder {
 }
 
 /** Fails with `invalid`. */
-const prepare = (end: AttemptEnd, revisions: Revisions, now: number): PreparedEnd => {
+const prepare = (end: Settlement, revisions: Revisions, now: number): PreparedEnd => {
   const { token, record, followUps, then } = end
   const attempt = readToken(token)
   const expect = revisions.get(token) ?? (attempt.fresh ? "" : undefined)
