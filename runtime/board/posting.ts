@@ -12,13 +12,13 @@ import type { Session } from "./session.ts"
 type Content = Pick<BoardRecord, "name" | "priority" | "details" | "book">
 
 /** A job that is to be posted, and the length of the text of its details. */
-export interface Posting {
+export interface BoardPosting {
   readonly content: Content
   readonly length: number
 }
 
 /** Checks a job that is to be posted. Fails with `invalid-input`, naming the field. */
-export const postingOf = (name: string, options: PostOptions): Posting => {
+export const postingOf = (name: string, options: PostOptions): BoardPosting => {
   checkPostOptions(options)
   const { priority = "NORMAL", book } = parsePost({ ...options, name })
   const { details, length } = detailsOf(options.details)
@@ -26,7 +26,7 @@ export const postingOf = (name: string, options: PostOptions): Posting => {
   return { content: book === undefined ? content : { ...content, book }, length }
 }
 
-export const post = async (session: Session, { content, length }: Posting): Promise<BoardJob> => {
+export const post = async (session: Session, { content, length }: BoardPosting): Promise<BoardJob> => {
   const { entries, connection, candidates, notifications, board } = session
   const now = await entries.now()
   checkSize(entries, content, length, connection.transport.capabilities.maxRecord)

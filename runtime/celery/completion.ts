@@ -32,7 +32,7 @@ import {
   revokedMeta,
 } from "../protocol/celery-result.ts"
 import { isForeign, parseTask, postingOfTask, type Task } from "../protocol/headers.ts"
-import type { AddressedTask } from "../protocol/message.ts"
+import type { JobPosting } from "../protocol/message.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import { traceContextOf } from "../protocol/trace-context.ts"
 import type { CeleryMessages, CeleryResults, KeptResult } from "../transport/celery.ts"
@@ -63,7 +63,7 @@ const MOST_REVOKED = 50_000
 /** A task of a Celery client whose attempt has ended in this worker. */
 interface EndedTask {
   readonly task: Task
-  readonly posting: AddressedTask
+  readonly posting: JobPosting
   readonly embed: Embed
   readonly settlement: Settlement
   readonly ended: Ended
@@ -75,7 +75,7 @@ export class Completion implements ForeignTasks {
   readonly #options: CompletionOptions
   readonly #revoked = new Map<string, number>()
   /** Group id of the chord of each body that is to be submitted with a settlement. */
-  readonly #bodies = new WeakMap<AddressedTask, string>()
+  readonly #bodies = new WeakMap<JobPosting, string>()
   readonly #writes: Batcher<KeptResult, true>
   /** The write of the latest progress of each task that runs. */
   readonly #progress = new WeakMap<Task, Promise<unknown>>()
@@ -119,7 +119,7 @@ export class Completion implements ForeignTasks {
     return ended === undefined ? undefined : this.#complete(ended)
   }
 
-  async tell(record: JobRecord, post: (followUps: ReadonlyArray<AddressedTask>) => Promise<void>): Promise<void> {
+  async tell(record: JobRecord, post: (followUps: ReadonlyArray<JobPosting>) => Promise<void>): Promise<void> {
     const { message, queue } = record
     const task = message && Result.getOrUndefined(parseTask(message))
     const posting = message && task && Result.getOrUndefined(postingOfTask(task, message, queue))
@@ -138,7 +138,7 @@ export class Completion implements ForeignTasks {
     this.settled(told)
   }
 
-  progressed(task: Task, { message }: AddressedTask, progress: Progress): void {
+  progressed(task: Task, { message }: JobPosting, progress: Progress): void {
     if (task.ignoreResult || !isForeign(task)) return
     const { reply_to: replyTo } = message.properties
     const result = { key: metaKey(task.id), value: encoded(progressMeta(task, progress)), replyTo }
@@ -164,7 +164,7 @@ export class Completion implements ForeignTasks {
     return { task, posting, embed, settlement, ended: this.#ended(task, posting), isFirst: delivery.fresh }
   }
 
-  #ended(task: Task, posting: AddressedTask): Ended {
+  #ended(task: Task, posting: JobPosting): Ended {
     const { names } = this.#options
     const now = Date.now()
     return {
@@ -217,13 +217,13 @@ export class Completion implements ForeignTasks {
       ...(embed.chord === null ? [] : [{ body: embed.chord, of: task, meta }]),
       ...later.flatMap(({ chord }) => (chord === null ? [] : [chord])),
     ]
-    const bodies: Array<AddressedTask> = []
+    const bodies: Array<JobPosting> = []
     for (const chord of chords) bodies.push(...(await this.#counted(chord, ended)))
     return bodies.length === 0 ? settlement : withFollowUps(settlement, bodies)
   }
 
   /** Stores the sizes of the chords that these tasks begin, before their first member is submitted. */
-  async #expect(followUps: ReadonlyArray<AddressedTask>): Promise<void> {
+  async #expect(followUps: ReadonlyArray<JobPosting>): Promise<void> {
     const { results, maxBody } = this.#options
     const sizes = new Map<string, number>()
     for (const { message } of followUps) {
@@ -252,7 +252,7 @@ export class Completion implements ForeignTasks {
   }
 
   /** Counts a member of a chord. Resolves with the tasks of the chord's body once all members have ended, else with none. */
-  async #counted({ body, of, meta }: CountedMember, ended: Ended): Promise<ReadonlyArray<AddressedTask>> {
+  async #counted({ body, of, meta }: CountedMember, ended: Ended): Promise<ReadonlyArray<JobPosting>> {
     const { results, log } = this.#options
     const { group } = of
     const { chords } = results
@@ -278,7 +278,7 @@ export class Completion implements ForeignTasks {
     body: Signature,
     values: Result.Result<ReadonlyArray<unknown>, JobError>,
     ended: Ended,
-  ): Promise<ReadonlyArray<AddressedTask>> {
+  ): Promise<ReadonlyArray<JobPosting>> {
     const tasks = Result.isSuccess(values)
       ? afterSuccess({ ...NO_EMBED, callbacks: [body] }, values.success, ended)
       : await this.#failBody(body, values.failure, ended)
@@ -291,12 +291,12 @@ export class Completion implements ForeignTasks {
    * Writes the failure of a chord's body. Resolves with its errbacks, and with the bodies of chords of which it was the last
    * member.
    */
-  async #failBody(body: Signature, error: JobError, ended: Ended): Promise<ReadonlyArray<AddressedTask>> {
+  async #failBody(body: Signature, error: JobError, ended: Ended): Promise<ReadonlyArray<JobPosting>> {
     const plain = Result.getOrUndefined(plainFollowUps({ callbacks: [body], errbacks: null, chain: null }, true))
     const tasks = (plain?.callbacks ?? []).flatMap((first) => [first, ...stepsOf(first.options.chain)])
     const failures = stepsAfter({ chain: tasks }, failureMeta(error, { id: "", task: "" }, ended.now))
     await this.#write(failures, false)
-    const bodies: Array<AddressedTask> = []
+    const bodies: Array<JobPosting> = []
     for (const { chord } of failures) if (chord !== null) bodies.push(...(await this.#counted(chord, ended)))
     const errbacks = tasks.slice(0, 1).flatMap(({ options }) => stepsOf(options.link_error))
     const [first] = failures
@@ -328,7 +328,7 @@ export class Completion implements ForeignTasks {
 }
 
 /** The results of follow-ups. Those that are members of one group are one result, that of the group. */
-const childrenOf = (followUps: ReadonlyArray<AddressedTask>): ReadonlyArray<ResultTuple> => {
+const childrenOf = (followUps: ReadonlyArray<JobPosting>): ReadonlyArray<ResultTuple> => {
   const groups = Map.groupBy(followUps, ({ id, message }) => message.headers.group ?? id)
   return [...groups].map(([group, members]): ResultTuple => {
     const results = members.map(({ id }): ResultTuple => [[id, null], null])
@@ -398,7 +398,7 @@ const stepsAfter = (
     return [{ meta, replyTo: replyToOf(options), chord: body === undefined ? null : { body, of, meta } }]
   })
 
-const withFollowUps = (settlement: Settlement, more: ReadonlyArray<AddressedTask>): Settlement => {
+const withFollowUps = (settlement: Settlement, more: ReadonlyArray<JobPosting>): Settlement => {
   const followUps = [...(settlement.followUps ?? []), ...more]
   const { record } = settlement
   return { ...settlement, followUps, ...(record === undefined ? {} : { record: { ...record, followUps } }) }

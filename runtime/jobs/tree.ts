@@ -2,7 +2,7 @@
 import type { Connection } from "../connection/connection.ts"
 import { compact } from "../protocol/compact.ts"
 import { HeaderProblem } from "../protocol/header-field.ts"
-import type { AddressedTask } from "../protocol/message.ts"
+import type { JobPosting } from "../protocol/message.ts"
 import { OWN_HEADER, ownOf } from "../protocol/own-headers.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { State } from "../protocol/state.ts"
@@ -58,7 +58,7 @@ const kindsOf = (records: ReadonlyMap<string, JobRecord>): ReadonlyMap<string, T
     ),
   )
 
-const kindOf = ({ message }: AddressedTask, parent: State): TreeNode["kind"] => {
+const kindOf = ({ message }: JobPosting, parent: State): TreeNode["kind"] => {
   if (parent !== "succeeded") return "errback"
   const own = ownOf(message.headers[OWN_HEADER])
   return !(own instanceof HeaderProblem) && own.link ? "chain" : "callback"

@@ -10,7 +10,7 @@
 import * as Result from "effect/Result"
 import type { InvalidTask, Task } from "./headers.ts"
 import { parseTask, postingOf } from "./headers.ts"
-import type { AddressedTask, Message } from "./message.ts"
+import type { JobPosting, Message } from "./message.ts"
 import { type JobRecord, recordOfTask, step } from "./record.ts"
 import { formatTime } from "./time.ts"
 
@@ -40,7 +40,7 @@ const isMet = (outcome: ParentOutcome, allowFailure: boolean): boolean =>
   outcome === "succeeded" || outcome === "released" || (allowFailure && (outcome === "failed" || outcome === "gone"))
 
 /** The record of a job that waits for its parents. It holds the whole task, because no queue has it. */
-export const deferred = (posting: AddressedTask, task: Task, now: number): JobRecord => {
+export const deferred = (posting: JobPosting, task: Task, now: number): JobRecord => {
   const { after, chord, submittedAt = now } = task.own
   const first = { n: 1, run: posting.run, at: submittedAt, state: "deferred" } as const
   return {
@@ -58,7 +58,7 @@ export type Advance =
   /** The job waits for fewer parents. */
   | { readonly kind: "fewer"; readonly record: JobRecord }
   /** The job waits no longer: the record to store, and the task to post. */
-  | { readonly kind: "released"; readonly record: JobRecord; readonly posting: AddressedTask }
+  | { readonly kind: "released"; readonly record: JobRecord; readonly posting: JobPosting }
   /** The job can never start: this parent is not kept any more, and is not known to have succeeded. */
   | { readonly kind: "never"; readonly parent: string }
   | { readonly kind: "invalid"; readonly why: InvalidTask }

@@ -52,7 +52,7 @@ export const FRONT_LEVEL = 10
  * A task on its way into a queue: the message, and the address by which a transport stores it without reading it. `postingOf`
  * makes it of the message, so that address and message always agree.
  */
-export interface AddressedTask {
+export interface JobPosting {
   readonly id: string
   /** Number of the run, 1 on submission. A job that is run again by hand, or repeats, begins its next run. */
   readonly run: number
@@ -73,7 +73,7 @@ export interface AddressedTask {
 /**
  * The publish key: a transport stores a posting with the same key once. The id alone would make a retry a duplicate.
  */
-export const publishKey = (posting: Pick<AddressedTask, "id" | "run" | "retries" | "hops">): string =>
+export const publishKey = (posting: Pick<JobPosting, "id" | "run" | "retries" | "hops">): string =>
   posting.hops
     ? `${posting.id}/${posting.run}/${posting.retries}/${posting.hops}`
     : `${posting.id}/${posting.run}/${posting.retries}`

@@ -93,7 +93,7 @@ interface OwnFields {
   /** Names of the fields that a worker must understand, or else give the task back. */
   readonly must?: ReadonlyArray<string>
   readonly run?: number
-  /** See `AddressedTask.hops`. */
+  /** See `JobPosting.hops`. */
   readonly hops?: number
   /**
    * Earlier runs of a job that was run again by hand, the latest one first: this run continues the steps of the first

@@ -14,7 +14,7 @@ import {
   parseTask,
   type Task,
 } from "./headers.ts"
-import { type AddressedTask, DEFAULT_PRIORITY, type Headers, type Message, type Properties } from "./message.ts"
+import { DEFAULT_PRIORITY, type Headers, type JobPosting, type Message, type Properties } from "./message.ts"
 import type { MetaChange } from "./meta-patch.ts"
 import { isState, isTerminal, type State } from "./state.ts"
 import { decodeBase64, encodeBase64 } from "./value.ts"
@@ -219,7 +219,7 @@ export interface JobRecord {
   /** Set while the record is stored and the publishing of its task is not confirmed yet. */
   readonly accepting?: boolean
   /** Postings that are published after this record is stored, exactly once per publish key. */
-  readonly followUps?: ReadonlyArray<AddressedTask>
+  readonly followUps?: ReadonlyArray<JobPosting>
   /** The task. Kept for jobs that have failed, expired or were cancelled, so that they can run again. */
   readonly message?: Message
   /** The bytes from the queue, where they could not be decoded. */
@@ -322,7 +322,7 @@ export const isClaimOf = ({ state, fence, claims = 0 }: JobRecord, by: string): 
 /** Whether the task of this posting was acked early and runs: if it is delivered again, it must not run again. */
 export const isTakenEarly = (
   { acked, state, run, retries }: Pick<JobRecord, "acked" | "state" | "run" | "retries">,
-  posting: Pick<AddressedTask, "run" | "retries">,
+  posting: Pick<JobPosting, "run" | "retries">,
 ): boolean => acked === true && state === "started" && run === posting.run && retries >= posting.retries
 
 /**
@@ -437,7 +437,7 @@ export const tombstoneOf = (record: JobRecord): JobRecord => {
  * `now` decides between scheduled and queued. Fails when the headers make no task.
  */
 export const recordOfPosting = (
-  posting: Omit<AddressedTask, "level">,
+  posting: Omit<JobPosting, "level">,
   now: number,
 ): Result.Result<JobRecord, InvalidTask> => {
   const parsed = parseTask(posting.message)
@@ -447,7 +447,7 @@ export const recordOfPosting = (
 }
 
 /** {@link recordOfPosting} for headers that are parsed already. */
-export const recordOfTask = (posting: Omit<AddressedTask, "level">, task: Task, now: number): RecordDraft => {
+export const recordOfTask = (posting: Omit<JobPosting, "level">, task: Task, now: number): RecordDraft => {
   const own = task.own
   const submittedAt = own.submittedAt ?? now
   const { due, run } = posting
@@ -531,7 +531,7 @@ type PlainRecord = Omit<JobRecord, "message" | "raw" | "followUps">
 interface RecordText extends PlainRecord {
   readonly message?: MessageText
   readonly raw?: string
-  readonly followUps?: ReadonlyArray<Omit<AddressedTask, "message"> & { readonly message: MessageText }>
+  readonly followUps?: ReadonlyArray<Omit<JobPosting, "message"> & { readonly message: MessageText }>
 }
 
 export const recordFromJson = (text: string): Result.Result<JobRecord, UnreadableRecord> => {

@@ -17,7 +17,7 @@ import {
   text,
   time,
 } from "./header-field.ts"
-import { type AddressedTask, DEFAULT_PRIORITY, FRONT_LEVEL, type Headers, type Message } from "./message.ts"
+import { DEFAULT_PRIORITY, FRONT_LEVEL, type Headers, type JobPosting, type Message } from "./message.ts"
 import { OWN_HEADER, type OwnHeaders, ownOf } from "./own-headers.ts"
 import { MAX_DURATION_MS } from "./time.ts"
 import { tracestateBeside } from "./trace-context.ts"
@@ -346,15 +346,11 @@ const priorityOf = (value: unknown): number | HeaderProblem => {
 /**
  * {@link postingOf} for headers that are parsed already. Fails with {@link InvalidTask} where the priority is no number.
  */
-export const postingOfTask = (
-  task: Task,
-  message: Message,
-  queue: string,
-): Result.Result<AddressedTask, InvalidTask> => {
+export const postingOfTask = (task: Task, message: Message, queue: string): Result.Result<JobPosting, InvalidTask> => {
   const priority = priorityOf(message.properties.priority)
   if (priority instanceof HeaderProblem) return Result.fail(invalidTask(priority))
   const { own } = task
-  const posting: { -readonly [Field in keyof AddressedTask]: AddressedTask[Field] } = {
+  const posting: { -readonly [Field in keyof JobPosting]: JobPosting[Field] } = {
     id: task.id,
     run: own.run ?? 1,
     retries: task.retries,
@@ -372,7 +368,7 @@ export const postingOfTask = (
  * The posting of a message that goes to a queue: its address, order, due time and publish key, from headers and properties
  * alone. Fails with {@link InvalidTask} where the headers make no task.
  */
-export const postingOf = (message: Message, queue: string): Result.Result<AddressedTask, InvalidTask> => {
+export const postingOf = (message: Message, queue: string): Result.Result<JobPosting, InvalidTask> => {
   const task = parseTask(message)
   return Result.isFailure(task) ? Result.fail(task.failure) : postingOfTask(task.success, message, queue)
 }

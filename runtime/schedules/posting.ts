@@ -10,7 +10,7 @@ import { isSameTask } from "../jobs/same-task.ts"
 import type { Submission } from "../jobs/submission/submission.ts"
 import { decodeEnvelope, encodeEnvelope } from "../protocol/envelope.ts"
 import { postingOf } from "../protocol/headers.ts"
-import { type AddressedTask, isUndecodable } from "../protocol/message.ts"
+import { isUndecodable, type JobPosting } from "../protocol/message.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { decodeBase64, encodeBase64 } from "../protocol/value.ts"
 import {
@@ -30,13 +30,13 @@ import {
 import { submissionOf } from "./fields.ts"
 
 /** The posting of a submission. Fails with `CallboardError`, as a submission does, and as the store does. */
-export type PlanTask = (submission: Submission, id: string, now: number) => Promise<AddressedTask>
+export type PlanTask = (submission: Submission, id: string, now: number) => Promise<JobPosting>
 
 export interface PostingParts {
   readonly connection: Connection
   readonly plan: PlanTask
   /** Called with each task that was stored. Never rejects. */
-  readonly sent?: (posting: AddressedTask) => Promise<void>
+  readonly sent?: (posting: JobPosting) => Promise<void>
 }
 
 /** Shortest and longest pause before a running job is looked at again. It grows with the time for which the due time has waited. */

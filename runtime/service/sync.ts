@@ -19,7 +19,7 @@ import { outcomesOf } from "../jobs/tracking/history.ts"
 import { optionsChecker } from "../options/check.ts"
 import { type DurationInput, duration } from "../options/duration.ts"
 import { compact } from "../protocol/compact.ts"
-import type { AddressedTask } from "../protocol/message.ts"
+import type { JobPosting } from "../protocol/message.ts"
 import { afterTombstone, NO_FENCE } from "../protocol/outside.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
@@ -151,7 +151,7 @@ class SyncClient extends Client {
   }
 
   /** Submissions of the same id run one after the other. */
-  async #run(posting: AddressedTask, ids: Prepared): Promise<SubmitResult> {
+  async #run(posting: JobPosting, ids: Prepared): Promise<SubmitResult> {
     const before = this.#lines.get(posting.id)
     const result = before === undefined ? this.#runNow(posting, ids) : before.then(() => this.#runNow(posting, ids))
     const over = result.catch(() => undefined)
@@ -161,7 +161,7 @@ class SyncClient extends Client {
     return result
   }
 
-  async #runNow(posting: AddressedTask, ids: Prepared): Promise<SubmitResult> {
+  async #runNow(posting: JobPosting, ids: Prepared): Promise<SubmitResult> {
     const { id, queue } = posting
     const earlier = ids.known.has(id) ? await resultOfEarlier(this.connection, posting, ids, "none") : undefined
     if (earlier !== undefined && !("record" in earlier)) return earlier

@@ -5,7 +5,7 @@
 
 import type { Attributes, Tracer } from "@opentelemetry/api"
 import { CallboardError } from "../errors.ts"
-import type { AddressedTask } from "../protocol/message.ts"
+import type { JobPosting } from "../protocol/message.ts"
 import type { TraceContext } from "../protocol/trace-context.ts"
 import { VERSION } from "../version.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, traceContext } from "./context.ts"
@@ -42,16 +42,16 @@ export const openTracing = async ({ tracing = false }: TracingSettings): Promise
  * Publishes tasks within a span. The answers are in the order of the tasks; a refused task has an error as its answer.
  */
 type TracedPublish = <A>(
-  postings: ReadonlyArray<AddressedTask>,
-  publish: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyArray<A | CallboardError>>,
+  postings: ReadonlyArray<JobPosting>,
+  publish: (postings: ReadonlyArray<JobPosting>) => Promise<ReadonlyArray<A | CallboardError>>,
 ) => Promise<ReadonlyArray<A | CallboardError>>
 
 /** Publishes within a new span, whose context the tasks carry. Fails as `publish` does. */
 const submissionSpan = async <A>(
   api: Api,
   tracer: Tracer,
-  postings: ReadonlyArray<AddressedTask>,
-  publish: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyArray<A | CallboardError>>,
+  postings: ReadonlyArray<JobPosting>,
+  publish: (postings: ReadonlyArray<JobPosting>) => Promise<ReadonlyArray<A | CallboardError>>,
 ): Promise<ReadonlyArray<A | CallboardError>> => {
   const [first] = postings
   if (first === undefined) return publish(postings)
@@ -78,18 +78,18 @@ const submissionSpan = async <A>(
   }
 }
 
-const carrying = (posting: AddressedTask, context: TraceContext): AddressedTask => {
+const carrying = (posting: JobPosting, context: TraceContext): JobPosting => {
   // The caller's `tracestate` belongs to another span than the one that is set here.
   const { tracestate: _tracestate, ...headers } = posting.message.headers
   return { ...posting, message: { ...posting.message, headers: { ...headers, ...context } } }
 }
 
-const nameOf = ({ message: { headers } }: AddressedTask): string => {
+const nameOf = ({ message: { headers } }: JobPosting): string => {
   const { task, meth } = headers
   return typeof meth === "string" ? `${String(task)}.${meth}` : String(task)
 }
 
-const attributesOf = (first: AddressedTask, count: number): Attributes => ({
+const attributesOf = (first: JobPosting, count: number): Attributes => ({
   ...SYSTEM_ATTRIBUTES,
   "messaging.operation.name": "submit",
   "messaging.operation.type": "send",

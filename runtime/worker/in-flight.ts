@@ -10,7 +10,7 @@ import type { Fields } from "../log/log.ts"
 import { NO_LIMIT_MS } from "../options/duration.ts"
 import type { Embed } from "../protocol/body.ts"
 import { OWN_HEADER, type Task } from "../protocol/headers.ts"
-import { type AddressedTask, isUndecodable } from "../protocol/message.ts"
+import { isUndecodable, type JobPosting } from "../protocol/message.ts"
 import { DEFAULT_METHOD, isId, resolveName } from "../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import type { StepFailure } from "../steps/page.ts"
@@ -206,7 +206,7 @@ export interface RunFlow {
 
 /** One run of a handler: its task, record, time limits, and how it was stopped. */
 export class Run {
-  readonly posting: AddressedTask
+  readonly posting: JobPosting
   readonly task: Task
   readonly method: ErasedMethod
   /** The follow-ups of the job (callbacks, errbacks, chain). */
@@ -246,7 +246,7 @@ export class Run {
   #limits: { readonly hardMs: number; readonly softMs: number } | undefined
 
   constructor(fields: {
-    readonly posting: AddressedTask
+    readonly posting: JobPosting
     readonly task: Task
     readonly method: ErasedMethod
     readonly embed: Embed
@@ -421,7 +421,7 @@ export interface ForeignTasks {
    * Tells the submitter of a task that it was ended without a delivery, and submits by `post` what follows. Rejects where that
    * is to be tried again.
    */
-  tell(ended: JobRecord, post: (followUps: ReadonlyArray<AddressedTask>) => Promise<void>): Promise<void>
+  tell(ended: JobRecord, post: (followUps: ReadonlyArray<JobPosting>) => Promise<void>): Promise<void>
   /** Tells the submitter of a task that runs how far it is. A call that comes to nothing is no failure. */
-  progressed(task: Task, posting: AddressedTask, progress: Progress): void
+  progressed(task: Task, posting: JobPosting, progress: Progress): void
 }

@@ -1,5 +1,5 @@
 /** The functions that cases about a transport use. */
-import type { AddressedTask } from "../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../runtime/protocol/message.ts"
 import type { Transport } from "../../runtime/transport/lift/transport.ts"
 import type { Harness } from "./harness.ts"
 import { Peer } from "./peer.ts"
@@ -25,9 +25,9 @@ export class Context extends Stage<Transport, Harness, Peer> {
   }
 
   /** A task to publish. Fields that are not given are generated. */
-  readonly task = (fields: TaskFields): AddressedTask => taskOf({ id: this.fresh("job"), ...fields })
+  readonly task = (fields: TaskFields): JobPosting => taskOf({ id: this.fresh("job"), ...fields })
 
   /** Several tasks for one queue. */
-  readonly tasks = (count: number, fields: TaskFields): ReadonlyArray<AddressedTask> =>
+  readonly tasks = (count: number, fields: TaskFields): ReadonlyArray<JobPosting> =>
     Array.from({ length: count }, () => this.task(fields))
 }

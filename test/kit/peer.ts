@@ -1,6 +1,6 @@
 /** One connection, with the calls that cases make. Each has a deadline, and fails with the name of what it waited for. */
 
-import type { AddressedTask } from "../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../runtime/protocol/record.ts"
 import type {
   ClaimAnswer,
@@ -42,7 +42,7 @@ export class Peer {
 
   // ── Tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async receipts(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>> {
+  async receipts(postings: ReadonlyArray<JobPosting>): Promise<ReadonlyArray<Receipt>> {
     const receipts = await this.#context.within(
       `receipts for ${postings.length} tasks`,
       this.transport.jobs.publish(postings),
@@ -52,7 +52,7 @@ export class Peer {
   }
 
   /** Publishes tasks, and fails unless all of them are stored. */
-  async publish(...postings: ReadonlyArray<AddressedTask>): Promise<void> {
+  async publish(...postings: ReadonlyArray<JobPosting>): Promise<void> {
     const receipts = await this.receipts(postings)
     receipts.forEach((receipt, at) => {
       check(receipt.status === "stored", `task ${at} must be stored, it was ${describe(receipt)}`)
@@ -99,7 +99,7 @@ export class Peer {
     equal(deliveries.map(idOf), [], `tasks that come although ${why}`)
   }
 
-  async begin(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<ClaimAnswer> {
+  async begin(delivery: JobDelivery, posting: JobPosting, worker = "kit"): Promise<ClaimAnswer> {
     const { id, run, retries } = posting
     const claim = { token: delivery.token, id, run, retries, worker, at: Date.now(), posting }
     const claimed = await this.#context.within(`the claim of ${id}`, this.transport.jobs.claim([claim]))
@@ -108,7 +108,7 @@ export class Peer {
   }
 
   /** Begins an attempt, and fails unless it starts. Returns the record before the claim. */
-  async begun(delivery: JobDelivery, posting: AddressedTask, worker = "kit"): Promise<JobRecord | undefined> {
+  async begun(delivery: JobDelivery, posting: JobPosting, worker = "kit"): Promise<JobRecord | undefined> {
     const claimed = await this.begin(delivery, posting, worker)
     check(claimed.status === "started", `the claim must succeed, it was ${describe(claimed)}`)
     return claimed.record
@@ -133,7 +133,7 @@ export class Peer {
   }
 
   /** Ends an attempt as succeeded, and returns the stored record. */
-  async succeed(delivery: JobDelivery, posting: AddressedTask, fields: Partial<JobRecord> = {}): Promise<JobRecord> {
+  async succeed(delivery: JobDelivery, posting: JobPosting, fields: Partial<JobRecord> = {}): Promise<JobRecord> {
     const record = recordOf(posting, "succeeded", { fence: delivery.fence, result: "done", ...fields })
     await this.acked(delivery, { record })
     return record

@@ -1,7 +1,7 @@
 /** Minimal tasks and records, as an application would make them. */
 import { encodeEnvelope } from "../../runtime/protocol/envelope.ts"
 import { postingOf } from "../../runtime/protocol/headers.ts"
-import type { AddressedTask, Message } from "../../runtime/protocol/message.ts"
+import type { JobPosting, Message } from "../../runtime/protocol/message.ts"
 import { type Headers, isUndecodable, type Properties } from "../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../runtime/protocol/record.ts"
 import { recordOfPosting, step } from "../../runtime/protocol/record.ts"
@@ -32,7 +32,7 @@ const iso = (time: number | undefined): string | null => (time === undefined ? n
 
 const NO_ARGUMENTS = new TextEncoder().encode('[[],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":null}]')
 
-export const taskOf = (fields: TaskFields & { readonly id: string }): AddressedTask => {
+export const taskOf = (fields: TaskFields & { readonly id: string }): JobPosting => {
   const { id, priority = 4, run = 1, hops } = fields
   const own = {
     run,
@@ -69,14 +69,14 @@ export const taskOf = (fields: TaskFields & { readonly id: string }): AddressedT
 }
 
 /** Size of a task as `maxTask` counts it: the bytes of its envelope. */
-export const encodedSize = (posting: AddressedTask): number => {
+export const encodedSize = (posting: JobPosting): number => {
   const frame = encodeEnvelope(posting.message)
   if (frame._tag === "Failure") throw new Error(`the kit made a task without an envelope: ${frame.failure.message}`)
   return frame.success.length
 }
 
 /** The next attempt that the application asks for. */
-export const retryOf = (posting: AddressedTask, changes: Partial<AddressedTask> = {}): AddressedTask => {
+export const retryOf = (posting: JobPosting, changes: Partial<JobPosting> = {}): JobPosting => {
   const retries = posting.retries + 1
   const headers = { ...posting.message.headers, retries, eta: iso(changes.due) }
   const { due, ...again } = posting
@@ -85,7 +85,7 @@ export const retryOf = (posting: AddressedTask, changes: Partial<AddressedTask> 
 
 /** The record of a task, moved to a state as a worker does it. */
 export const recordOf = (
-  posting: AddressedTask,
+  posting: JobPosting,
   state: State,
   fields: Partial<JobRecord> & { readonly fence: string },
 ): JobRecord => {

@@ -6,7 +6,7 @@ import { asTransportError, CallboardError } from "../../errors.ts"
 import { openChord } from "../../jobs/dependencies/chords.ts"
 import { publishFailed, type SubmitResult } from "../../jobs/receipt.ts"
 import { ofMember, type Placed } from "../../jobs/submission/chord.ts"
-import type { AddressedTask } from "../../protocol/message.ts"
+import type { JobPosting } from "../../protocol/message.ts"
 
 /** Which tasks of a call belong together. */
 export class ChordPlans {
@@ -51,8 +51,8 @@ export class ChordPlans {
 interface Board {
   readonly connection: Pick<Connection, "store" | "jobs">
   /** Why tasks would be refused if they were stored now, by their ids. */
-  readonly findRefused: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyMap<string, CallboardError>>
-  readonly publish: (postings: ReadonlyArray<AddressedTask>) => Promise<ReadonlyArray<SubmitResult>>
+  readonly findRefused: (postings: ReadonlyArray<JobPosting>) => Promise<ReadonlyMap<string, CallboardError>>
+  readonly publish: (postings: ReadonlyArray<JobPosting>) => Promise<ReadonlyArray<SubmitResult>>
 }
 
 /**
@@ -61,7 +61,7 @@ interface Board {
  */
 export const publishChords = async (
   chords: ChordPlans,
-  postings: ReadonlyArray<AddressedTask>,
+  postings: ReadonlyArray<JobPosting>,
   now: number,
   { connection, findRefused, publish }: Board,
 ): Promise<ReadonlyArray<SubmitResult>> => {

@@ -3,20 +3,20 @@ import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { parseTask, postingOfTask, renderCompact, type Task } from "../../protocol/headers.ts"
-import type { AddressedTask } from "../../protocol/message.ts"
+import type { JobPosting } from "../../protocol/message.ts"
 import { afterTombstone } from "../../protocol/outside.ts"
 import { recordOfTask } from "../../protocol/record.ts"
 import type { DecisionAnswer, Found } from "../../transport/lift/transport.ts"
 
 /** A task, and the tombstone that it replaces. */
 export interface NextRun {
-  readonly posting: AddressedTask
+  readonly posting: JobPosting
   readonly task: Task
   readonly over: Found
 }
 
 /** The task as the run that follows the tombstone's, so that deliveries of the deleted job count no more. */
-export const nextRunOf = ({ message, queue }: AddressedTask, over: Found): NextRun => {
+export const nextRunOf = ({ message, queue }: JobPosting, over: Found): NextRun => {
   const parsed = Result.map(parseTask(message), (task) => ({
     ...task,
     own: { ...task.own, run: over.record.run + 1 },

@@ -20,7 +20,7 @@ import {
   type Task,
 } from "../../protocol/headers.ts"
 import { bodyOfInput, selectInput } from "../../protocol/input.ts"
-import { type AddressedTask, DEFAULT_PRIORITY, type Message } from "../../protocol/message.ts"
+import { DEFAULT_PRIORITY, type JobPosting, type Message } from "../../protocol/message.ts"
 import { checkQueueName, fieldOf, isId, isTenant, MAX_ID_BYTES } from "../../protocol/name.ts"
 import { isExpired, parseMoment, parseTime } from "../../protocol/time.ts"
 import { tracestateBeside } from "../../protocol/trace-context.ts"
@@ -54,7 +54,7 @@ export interface PlanContext {
 }
 
 /** Turns a checked submission into a posting. Fails with `invalid-input`, naming the field. */
-export const plan = (submission: Submission, context: PlanContext): Result.Result<AddressedTask, CallboardError> => {
+export const plan = (submission: Submission, context: PlanContext): Result.Result<JobPosting, CallboardError> => {
   try {
     return Result.succeed(planOrThrow(submission, context))
   } catch (thrown) {
@@ -62,7 +62,7 @@ export const plan = (submission: Submission, context: PlanContext): Result.Resul
   }
 }
 
-const planOrThrow = (submission: Submission, context: PlanContext): AddressedTask => {
+const planOrThrow = (submission: Submission, context: PlanContext): JobPosting => {
   const { id, placement } = context
   const queue = submission.queue ?? context.defaults.queue
   const checkedQueue = checkQueueName(queue)

@@ -9,7 +9,7 @@ import { asTransportError, CallboardError } from "../../errors.ts"
 import { publishFailed } from "../../jobs/receipt.ts"
 import type { Placement } from "../../jobs/submission/chord.ts"
 import type { Submission } from "../../jobs/submission/submission.ts"
-import type { AddressedTask } from "../../protocol/message.ts"
+import type { JobPosting } from "../../protocol/message.ts"
 import { DEFAULT_METHOD, resolveName, type Target } from "../../protocol/name.ts"
 import { didYouMean } from "../../suggest.ts"
 import { type PlanContext, plan } from "./plan.ts"
@@ -46,7 +46,7 @@ export interface SubmitContext {
 type MethodDescription = ActorDescription["methods"][number]
 
 /** The posting of a submission, or what is wrong with it. */
-export type Planned = Result.Result<AddressedTask, CallboardError>
+export type Planned = Result.Result<JobPosting, CallboardError>
 
 export class Planner {
   readonly #directory: Directory

@@ -12,7 +12,7 @@ import { findPromised, type Promised } from "../../jobs/tracking/promises.ts"
 import { type Redaction, taskEventFields } from "../../log/redaction.ts"
 import { refuseInput } from "../../options/refuse.ts"
 import { parseTask } from "../../protocol/headers.ts"
-import type { AddressedTask } from "../../protocol/message.ts"
+import type { JobPosting } from "../../protocol/message.ts"
 import type { Found } from "../../transport/lift/transport.ts"
 import type { TransportError } from "../../transport/mod.ts"
 import { type NextRun, nextRunOf, submitNextRuns } from "./deleted-job.ts"
@@ -37,7 +37,7 @@ export class Publisher {
   readonly #connection: Connection
   readonly #events: EventSender
   readonly #methodOf: MethodOf
-  readonly #gathered = new Batcher<AddressedTask, Stored>((postings) => this.#send(postings))
+  readonly #gathered = new Batcher<JobPosting, Stored>((postings) => this.#send(postings))
   /** Calls of the transport that are under way. */
   #underWay = 0
 
@@ -48,7 +48,7 @@ export class Publisher {
   }
 
   /** One answer per posting, in order. `now`: when they were planned. */
-  async publish(postings: ReadonlyArray<AddressedTask>, ids: Ids, now: number): Promise<ReadonlyArray<SubmitResult>> {
+  async publish(postings: ReadonlyArray<JobPosting>, ids: Ids, now: number): Promise<ReadonlyArray<SubmitResult>> {
     if (postings.length <= CHUNK) return this.#publish(postings, ids, now)
     const results: Array<SubmitResult> = []
     for (let from = 0; from < postings.length; from += CHUNK) {
@@ -61,18 +61,14 @@ export class Publisher {
    * Stores all of them or none. Fails as a whole; the error names the task that stands in the way, if one does. Tasks that
    * were stored before are duplicates, so that a submission without an answer can be repeated.
    */
-  async publishTogether(
-    postings: ReadonlyArray<AddressedTask>,
-    ids: Ids,
-    now: number,
-  ): Promise<ReadonlyArray<Receipt>> {
+  async publishTogether(postings: ReadonlyArray<JobPosting>, ids: Ids, now: number): Promise<ReadonlyArray<Receipt>> {
     if (postings.length > CHUNK) refuseInput("atomic", `takes ${CHUNK} tasks at most, not ${postings.length}`)
     if (postings.some(({ message }) => isDeferred(message)))
       throw new CallboardError("unsupported", "after: a task that waits for others is not stored with others as one", {
         field: "after",
       })
     const before = new Map<string, Receipt>()
-    const look = async (asked: ReadonlyArray<AddressedTask>): Promise<void> => {
+    const look = async (asked: ReadonlyArray<JobPosting>): Promise<void> => {
       const found = await Promise.all(asked.map((each) => resultOfEarlier(this.#connection, each, ids, "none")))
       for (const [at, earlier] of found.entries()) {
         const id = asked[at]?.id ?? ""
@@ -85,7 +81,7 @@ export class Publisher {
       }
     }
     await look(postings.filter(({ id }) => ids.known.has(id)))
-    let fresh: ReadonlyArray<AddressedTask>
+    let fresh: ReadonlyArray<JobPosting>
     for (;;) {
       fresh = postings.filter(({ id }) => !before.has(id))
       const raced = new Set(
@@ -107,7 +103,7 @@ export class Publisher {
    * Why tasks would be refused if they were stored now, by their ids: another job has the id, or a job that they wait for is
    * not known. Fails as the transport does.
    */
-  async findRefused(postings: ReadonlyArray<AddressedTask>, ids: Ids): Promise<ReadonlyMap<string, CallboardError>> {
+  async findRefused(postings: ReadonlyArray<JobPosting>, ids: Ids): Promise<ReadonlyMap<string, CallboardError>> {
     const refused = new Map(await findRefused(this.#connection, postings))
     const named = postings.filter(({ id }) => ids.known.has(id))
     const earlier = await Promise.all(named.map((each) => resultOfEarlier(this.#connection, each, ids, "none")))
@@ -119,14 +115,14 @@ export class Publisher {
   }
 
   /** Sends the event `task-sent` for an accepted task, if such events are on. Never rejects. */
-  async sent(posting: AddressedTask): Promise<void> {
+  async sent(posting: JobPosting): Promise<void> {
     if (this.#events.enabled) await emitTaskSent(this.#events, posting, this.#methodOf)
   }
 
-  async #publish(postings: ReadonlyArray<AddressedTask>, ids: Ids, now: number): Promise<ReadonlyArray<SubmitResult>> {
+  async #publish(postings: ReadonlyArray<JobPosting>, ids: Ids, now: number): Promise<ReadonlyArray<SubmitResult>> {
     const { known } = ids
-    const fresh: Array<AddressedTask> = []
-    const waiting: Array<AddressedTask> = []
+    const fresh: Array<JobPosting> = []
+    const waiting: Array<JobPosting> = []
     const again: Array<NextRun> = []
     const results = new Map<string, SubmitResult>()
     // In parallel: a thousand round trips in sequence would outlast the deadline of a request.
@@ -160,7 +156,7 @@ export class Publisher {
   }
 
   async #enqueue(
-    postings: ReadonlyArray<AddressedTask>,
+    postings: ReadonlyArray<JobPosting>,
     ids: Ids,
     now: number,
     results: Map<string, SubmitResult>,
@@ -193,13 +189,13 @@ export class Publisher {
    * Publishes tasks. While a call is under way, tasks that are submitted one by one are gathered until the end of the turn of
    * the event loop: many clients of an HTTP endpoint then share a round trip and a write to the broker.
    */
-  async #store(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Stored>> {
+  async #store(postings: ReadonlyArray<JobPosting>): Promise<ReadonlyArray<Stored>> {
     const [only] = postings
     if (postings.length === 1 && only !== undefined && this.#underWay > 0) return [await this.#gathered.add(only)]
     return this.#send(postings)
   }
 
-  async #send(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Stored>> {
+  async #send(postings: ReadonlyArray<JobPosting>): Promise<ReadonlyArray<Stored>> {
     this.#underWay++
     try {
       return await this.#connection.jobs.publish(postings)
@@ -208,7 +204,7 @@ export class Publisher {
     }
   }
 
-  #accepted({ id, due }: AddressedTask, now: number): Receipt {
+  #accepted({ id, due }: JobPosting, now: number): Receipt {
     const { durability } = this.#connection.transport.capabilities
     return { id, state: due !== undefined && due > now ? "scheduled" : "queued", durability }
   }
@@ -242,7 +238,7 @@ export class Publisher {
 
   /** Stores the tasks with `after`, last, because their parents may be among the other tasks. */
   async #defer(
-    postings: ReadonlyArray<AddressedTask>,
+    postings: ReadonlyArray<JobPosting>,
     ids: Ids,
     tombstones: ReadonlyMap<string, Found>,
     results: Map<string, SubmitResult>,
@@ -279,7 +275,7 @@ const togetherFailed = (cause: TransportError): CallboardError => {
  */
 export const resultOfEarlier = async (
   connection: Connection,
-  posting: AddressedTask,
+  posting: JobPosting,
   { unique, promised = [] }: Ids,
   outcome: "none" | "unknown",
 ): Promise<SubmitResult | Found | undefined> => {
@@ -323,11 +319,7 @@ export const resultOfEarlier = async (
 type MethodOf = (task: string, meth: string | null) => Promise<Redaction | undefined>
 
 /** Sends the event `task-sent` for an accepted task. Never fails, since a lost event must not fail the submission. */
-const emitTaskSent = async (
-  events: EventSender,
-  { message, queue }: AddressedTask,
-  methodOf: MethodOf,
-): Promise<void> => {
+const emitTaskSent = async (events: EventSender, { message, queue }: JobPosting, methodOf: MethodOf): Promise<void> => {
   const parsed = parseTask(message)
   if (Result.isFailure(parsed)) return
   const task = parsed.success

@@ -17,7 +17,7 @@ import { hasChord, type Placed, placedOf } from "../../jobs/submission/chord.ts"
 import { withPromises } from "../../jobs/submission/follow-ups.ts"
 import { checkTasks, parseSubmission, type Submission } from "../../jobs/submission/submission.ts"
 import { type Promised, promise } from "../../jobs/tracking/promises.ts"
-import type { AddressedTask } from "../../protocol/message.ts"
+import type { JobPosting } from "../../protocol/message.ts"
 import { isId, MAX_ID_BYTES } from "../../protocol/name.ts"
 import type { Tracing } from "../../tracing/tracing.ts"
 import { ChordPlans, publishChords } from "./chords.ts"
@@ -26,7 +26,7 @@ import { type Ids, Publisher } from "./publisher.ts"
 
 /** Checked submissions, ready to be stored. */
 export interface Prepared extends Ids {
-  readonly postings: ReadonlyArray<AddressedTask>
+  readonly postings: ReadonlyArray<JobPosting>
   readonly now: number
   /** Whether all of them are stored, or none. */
   readonly atomic: boolean
@@ -121,7 +121,7 @@ export class Submitter {
       }
     }
     if (later.length > 0) await Promise.all(later)
-    const postings: Array<AddressedTask> = []
+    const postings: Array<JobPosting> = []
     for (const plan of plans) {
       const place = postings.length
       if (Result.isFailure(plan))
@@ -181,7 +181,7 @@ export class Submitter {
    * The posting of a submission that was checked before, under this id. Its group is noted. Fails with `CallboardError`, and as
    * the store does.
    */
-  async plan(submission: Submission, id: string, now: number): Promise<AddressedTask> {
+  async plan(submission: Submission, id: string, now: number): Promise<JobPosting> {
     // Its actor may have lost the method since then: the worker notes that in the record of the job.
     const planned = await this.#planner.plan(submission, id, now, { lenient: true })
     if (Result.isFailure(planned)) throw planned.failure
@@ -191,7 +191,7 @@ export class Submitter {
   }
 
   /** Sends the event `task-sent` of a task that was stored otherwise, if such events are on. Never rejects. */
-  sent(posting: AddressedTask): Promise<void> {
+  sent(posting: JobPosting): Promise<void> {
     return this.#publisher.sent(posting)
   }
 
@@ -207,7 +207,7 @@ export class Submitter {
       const refused = postings.map(({ id }) => publishFailed(id, unnoted, "none"))
       return chords?.perSubmission(refused) ?? refused
     }
-    const publish = (all: ReadonlyArray<AddressedTask>) =>
+    const publish = (all: ReadonlyArray<JobPosting>) =>
       chords === undefined
         ? atomic
           ? this.#publisher.publishTogether(all, prepared, now)
@@ -246,7 +246,7 @@ const NO_GROUPS: ReadonlySet<string> = new Set()
 
 /** The groups of the tasks, and of tasks that follow them; `undefined` where there are none, as in most calls. */
 const groupsOf = (
-  postings: ReadonlyArray<AddressedTask>,
+  postings: ReadonlyArray<JobPosting>,
   later: ReadonlySet<string> = NO_GROUPS,
 ): ReadonlySet<string> | undefined => {
   let groups: Set<string> | undefined = later.size === 0 ? undefined : new Set(later)

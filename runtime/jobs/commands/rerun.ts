@@ -4,7 +4,7 @@ import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { partsIn } from "../../protocol/chord.ts"
 import { MOST_FROM, parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
-import { type AddressedTask, FRONT_LEVEL, type Message, publishKey } from "../../protocol/message.ts"
+import { FRONT_LEVEL, type JobPosting, type Message, publishKey } from "../../protocol/message.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { earlierWith, type JobRecord, outcomeOfRun, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -23,7 +23,7 @@ export interface RetryOptions {
 }
 
 /** The message of a job's next run: new run, no retries used, due now. */
-const nextRun = (record: JobRecord, message: Message, run: number, now: number, fromStart: boolean): AddressedTask => {
+const nextRun = (record: JobRecord, message: Message, run: number, now: number, fromStart: boolean): JobPosting => {
   const parsed = parseTask(message)
   const task = Result.map(parsed, (before) => {
     const { hops: _hops, from = [], ...own } = before.own
@@ -147,7 +147,7 @@ const rerun = (connection: Connection, id: string, check: Check, fromStart: bool
  * The same task, due now. It counts as later than the scheduled one, by `hops`: so the scheduled one is dropped where
  * both are found.
  */
-const dueNow = ({ id, queue, front }: JobRecord, message: Message): AddressedTask => {
+const dueNow = ({ id, queue, front }: JobRecord, message: Message): JobPosting => {
   const posting = Result.flatMap(parseTask(message), (task) => {
     const now = { ...task, eta: null, own: { ...task.own, hops: (task.own.hops ?? 0) + 1 } }
     return postingOfTask(now, { ...message, headers: renderCompact(now) }, queue)

@@ -12,7 +12,7 @@ import { compact } from "../../protocol/compact.ts"
 import { deferred } from "../../protocol/dependencies.ts"
 import { encodeEnvelope } from "../../protocol/envelope.ts"
 import { OWN_HEADER, parseTask, type Task } from "../../protocol/headers.ts"
-import type { AddressedTask, Message } from "../../protocol/message.ts"
+import type { JobPosting, Message } from "../../protocol/message.ts"
 import { afterTombstone } from "../../protocol/outside.ts"
 import { isPlainObject } from "../../protocol/value.ts"
 import type { Found } from "../../transport/lift/transport.ts"
@@ -33,7 +33,7 @@ export type Deferred = "deferred" | "conflict" | CallboardError | TransportError
  */
 export const defer = async (
   connection: Connection,
-  postings: ReadonlyArray<AddressedTask>,
+  postings: ReadonlyArray<JobPosting>,
   accepted: ReadonlySet<string>,
   tombstones: ReadonlyMap<string, Found> = new Map(),
 ): Promise<ReadonlyArray<Deferred>> => {
@@ -128,7 +128,7 @@ const releaseEnded = async (connection: Connection, jobs: ReadonlyArray<Deferred
 
 /** A task that waits for other jobs. */
 interface DeferredTask {
-  readonly posting: AddressedTask
+  readonly posting: JobPosting
   readonly task: Task
   /** Ids of the jobs that it waits for. */
   readonly parents: ReadonlyArray<string>
@@ -142,7 +142,7 @@ export const isDeferred = ({ headers }: Message): boolean => {
 
 /** The first task that waits for a later task of the same list: tasks are accepted in order, so it would be refused. */
 export const firstBeforeItsParent = (
-  postings: ReadonlyArray<AddressedTask>,
+  postings: ReadonlyArray<JobPosting>,
 ): { readonly index: number; readonly error: CallboardError } | undefined => {
   if (!postings.some(({ message }) => isDeferred(message))) return undefined
   const positions = new Map(postings.map(({ id }, index) => [id, index]))
@@ -171,7 +171,7 @@ interface CheckedTasks {
  */
 const checkAll = async (
   connection: Connection,
-  postings: ReadonlyArray<AddressedTask>,
+  postings: ReadonlyArray<JobPosting>,
   accepted: ReadonlySet<string>,
 ): Promise<CheckedTasks> => {
   const jobs = postings.map(deferredTaskOf)
@@ -202,7 +202,7 @@ const checkAll = async (
  */
 export const findRefused = async (
   connection: Connection,
-  postings: ReadonlyArray<AddressedTask>,
+  postings: ReadonlyArray<JobPosting>,
 ): Promise<ReadonlyMap<string, CallboardError>> => {
   const [waiting = [], others = []] = [true, false].map((waits) =>
     postings.filter(({ message }) => isDeferred(message) === waits),
@@ -210,7 +210,7 @@ export const findRefused = async (
   return (await checkAll(connection, waiting, new Set(others.map(({ id }) => id)))).refused
 }
 
-const deferredTaskOf = (posting: AddressedTask): DeferredTask => {
+const deferredTaskOf = (posting: JobPosting): DeferredTask => {
   const task = parseTask(posting.message)
   // The planner made these headers a moment ago, so they parse.
   if (Result.isFailure(task)) throw new Error(task.failure.message)

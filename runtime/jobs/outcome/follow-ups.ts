@@ -19,7 +19,7 @@ import {
 } from "../../protocol/celery/signature.ts"
 import { composeMessage } from "../../protocol/compose.ts"
 import { LANG, type MemberHeader, type OwnHeaders, postingOfTask, type Task } from "../../protocol/headers.ts"
-import type { AddressedTask } from "../../protocol/message.ts"
+import type { JobPosting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
 
@@ -90,7 +90,7 @@ const signatureProblem = (signature: Signature, countsChords: boolean): string |
 }
 
 /** Callbacks and the next link of the chain. `result`: in its JSON form, which JSON bodies take as the value. */
-export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): ReadonlyArray<AddressedTask> => {
+export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): ReadonlyArray<JobPosting> => {
   if (embed === NO_EMBED) return []
   const args = [result ?? null]
   const { callbacks, chain: links } = plainOf(embed, ended)
@@ -127,7 +127,7 @@ const plainOf = (embed: Embed, { isForeign }: Ended): PlainFollowUps =>
 const linkOf = ({ of, at }: MemberHeader, more: boolean): MemberHeader => (more ? { of, at, more } : { of, at })
 
 /** Errbacks: each gets the request, the error and the traceback. */
-export const afterFailure = (embed: Embed, error: JobError, ended: Ended): ReadonlyArray<AddressedTask> => {
+export const afterFailure = (embed: Embed, error: JobError, ended: Ended): ReadonlyArray<JobPosting> => {
   if (embed === NO_EMBED) return []
   const { task } = ended
   const request = {
@@ -150,7 +150,7 @@ const posted = (
   application: Application,
   ended: Ended,
   own: OwnHeaders | undefined = undefined,
-): AddressedTask => {
+): JobPosting => {
   const applied = applySignature(signature, application)
   const read = taskOfSignature(applied, {
     id: ended.newId(),
@@ -170,7 +170,7 @@ const postingOf = (
   applied: Signature,
   ended: Ended,
   own: OwnHeaders | undefined,
-): Result.Result<AddressedTask, { readonly message: string }> => {
+): Result.Result<JobPosting, { readonly message: string }> => {
   const meth = typeof applied.meth === "string" ? applied.meth : null
   const { task: before, redactFor = () => undefined } = ended
   // Its arguments may hold what the job before it has got, or has made of that.
@@ -213,7 +213,7 @@ const postingOf = (
  * Publishes the postings whose job does not exist yet. One that the transport refuses for good is left out. Fails as
  * the transport does otherwise.
  */
-export const postMissing = async ({ jobs }: Connection, postings: ReadonlyArray<AddressedTask>): Promise<void> => {
+export const postMissing = async ({ jobs }: Connection, postings: ReadonlyArray<JobPosting>): Promise<void> => {
   for (const posting of postings) {
     if ((await jobs.find(posting.id)) !== undefined) continue
     const [receipt] = await jobs.publish([posting])

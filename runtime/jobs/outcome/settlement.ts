@@ -13,7 +13,7 @@ import {
   renderCompact,
   type Task,
 } from "../../protocol/headers.ts"
-import type { AddressedTask, Message } from "../../protocol/message.ts"
+import type { JobPosting, Message } from "../../protocol/message.ts"
 import { FRONT_LEVEL, publishKey } from "../../protocol/message.ts"
 import {
   earlierWith,
@@ -39,7 +39,7 @@ import { fingerprintOf } from "./fingerprint.ts"
 export interface Attempt {
   readonly token: string
   readonly fence: string
-  readonly posting: AddressedTask
+  readonly posting: JobPosting
   readonly task: Task
   /** The started record; for a task that never started, the one it waited with. */
   readonly record: JobRecord
@@ -83,11 +83,7 @@ const digestIn = ({ record, posting }: Attempt): string => record.digest ?? dige
 
 const ack = { kind: "ack" } as const
 
-export const succeeded = (
-  attempt: Attempt,
-  result: unknown,
-  followUps: ReadonlyArray<AddressedTask> = [],
-): Settlement => {
+export const succeeded = (attempt: Attempt, result: unknown, followUps: ReadonlyArray<JobPosting> = []): Settlement => {
   const { record, task, now } = attempt
   const isKept = result !== undefined && !task.ignoreResult
   // The hot path: one copy of the record.
@@ -129,7 +125,7 @@ export const because = (error: JobError): Required<Pick<JobRecord, "error" | "fi
 export const failed = (
   attempt: Attempt,
   error: JobError,
-  options: { readonly dead?: string; readonly followUps?: ReadonlyArray<AddressedTask> } = {},
+  options: { readonly dead?: string; readonly followUps?: ReadonlyArray<JobPosting> } = {},
 ): Settlement => {
   const { dead, followUps = [] } = options
   return {
@@ -149,7 +145,7 @@ export const failed = (
   }
 }
 
-const following = (followUps: ReadonlyArray<AddressedTask>): { readonly followUps?: ReadonlyArray<AddressedTask> } =>
+const following = (followUps: ReadonlyArray<JobPosting>): { readonly followUps?: ReadonlyArray<JobPosting> } =>
   followUps.length === 0 ? {} : { followUps }
 
 /** The task's `expires` has passed before it started. */
@@ -327,7 +323,7 @@ export const forwarded = (attempt: Attempt, queue: string): Settlement => {
 }
 
 /** The posting of the next attempt or run. `front` puts it before every priority, as does the task's own `front`. */
-const repost = (message: Message, queue: string, front: boolean): AddressedTask => {
+const repost = (message: Message, queue: string, front: boolean): JobPosting => {
   const posting = postingOf(message, queue)
   // The headers were parsed before, and only fields that this file writes have changed, so they parse again.
   if (Result.isFailure(posting)) throw new Error(posting.failure.message)

@@ -5,7 +5,7 @@
  * is unique. The fence of a record names the attempt that last claimed the job or ended it; it is empty after a decision
  * that no delivery made.
  */
-import { type AddressedTask, isUndecodable, type Message, type Undecodable } from "../../protocol/message.ts"
+import { isUndecodable, type JobPosting, type Message, type Undecodable } from "../../protocol/message.ts"
 import type { Delivery } from "../driver.ts"
 import { TransportError } from "../mod.ts"
 import { ownHeader } from "./codec.ts"
@@ -24,7 +24,7 @@ const sortable = (value: number): string => {
 
 const FIRST = sortable(1) + sortable(0) + sortable(0)
 
-export const orderOf = ({ run, retries, hops = 0 }: Pick<AddressedTask, "run" | "retries" | "hops">): Order =>
+export const orderOf = ({ run, retries, hops = 0 }: Pick<JobPosting, "run" | "retries" | "hops">): Order =>
   run === 1 && retries === 0 && hops === 0 ? FIRST : sortable(run) + sortable(retries) + sortable(hops)
 
 /** The order in a publish key of a job (`<id>/<run>/<retries>`, perhaps `/<hops>`). */
@@ -37,7 +37,7 @@ export const orderOfKey = (id: string, key: string): Order => {
 }
 
 /** Run and retries out of an order other than {@link NO_ORDER}. */
-export const inOrder = (order: Order): Pick<AddressedTask, "run" | "retries"> => {
+export const inOrder = (order: Order): Pick<JobPosting, "run" | "retries"> => {
   const after = order.charCodeAt(0) - 95
   return {
     run: Number.parseInt(order.slice(1, after), 36),

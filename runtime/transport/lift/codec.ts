@@ -2,7 +2,7 @@
 import { decodeEnvelope, encodeEnvelope } from "../../protocol/envelope.ts"
 import { isMap } from "../../protocol/header-field.ts"
 import { OWN_HEADER } from "../../protocol/headers.ts"
-import type { AddressedTask, Headers, Message, Undecodable } from "../../protocol/message.ts"
+import type { Headers, JobPosting, Message, Undecodable } from "../../protocol/message.ts"
 import { publishKey } from "../../protocol/message.ts"
 import { type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -117,7 +117,7 @@ export const ownHeader = ({ headers }: Message): Headers => {
 }
 
 /** The index of a task whose job has no record. Fields that are missing or of another type are left out. */
-const indexOfPosting = ({ queue, due, message }: AddressedTask, now: number): Index => {
+const indexOfPosting = ({ queue, due, message }: JobPosting, now: number): Index => {
   const { headers } = message
   const own = ownHeader(message)
   const index: MutableIndex = {
@@ -145,7 +145,7 @@ const addRareOfPosting = (index: MutableIndex, headers: Headers, own: Headers): 
 }
 
 /** Encodes a task for a driver, which refuses sizes and due times itself. Fails with `invalid`. */
-export const toPosting = (posting: AddressedTask, now: number): Posting => {
+export const toPosting = (posting: JobPosting, now: number): Posting => {
   const { id, queue, level, due, expires, message } = posting
   const frame = encodeEnvelope(message)
   if (frame._tag === "Failure") throw new TransportError("invalid", `${id}: ${frame.failure.message}`)

@@ -1,5 +1,5 @@
 /** Stores decisions that no delivery makes (cancel, rerun, delete), over the revision that the caller has read. */
-import { type AddressedTask, isUndecodable, publishKey } from "../../protocol/message.ts"
+import { isUndecodable, type JobPosting, publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Commit } from "../driver.ts"
@@ -83,8 +83,8 @@ const knownJobOf = (known: Known | undefined): KnownJob | undefined => {
 export const missingFollowUps = async (
   batched: BatchedDriver,
   owner: string,
-  followUps: ReadonlyArray<AddressedTask>,
-): Promise<ReadonlyArray<AddressedTask>> => {
+  followUps: ReadonlyArray<JobPosting>,
+): Promise<ReadonlyArray<JobPosting>> => {
   if (followUps.length === 0) return followUps
   const known = await Promise.all(followUps.map(({ id }) => batched.read(id, "all")))
   return followUps.filter((posting, at) => !isPosted(posting, owner, knownJobOf(known[at])))

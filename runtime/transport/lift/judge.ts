@@ -1,5 +1,5 @@
 /** Decides what a stored record means for a task, for a follow-up, and for an attempt. Pure; the same on all transports. */
-import { type AddressedTask, isUndecodable, type Message, publishKey } from "../../protocol/message.ts"
+import { isUndecodable, type JobPosting, type Message, publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTakenEarly } from "../../protocol/record.ts"
 import { DUPLICATE_ID, isTerminal } from "../../protocol/state.ts"
@@ -9,11 +9,11 @@ import { decodeContent } from "./codec.ts"
 import type { Claim } from "./transport.ts"
 
 /** Where a task stands among the tasks of its job. */
-export interface Position extends Pick<AddressedTask, "run" | "retries"> {
+export interface Position extends Pick<JobPosting, "run" | "retries"> {
   readonly order: Order
 }
 
-export const positionOf = (posting: Pick<AddressedTask, "run" | "retries" | "hops">): Position => ({
+export const positionOf = (posting: Pick<JobPosting, "run" | "retries" | "hops">): Position => ({
   run: posting.run,
   retries: posting.retries,
   order: orderOf(posting),
@@ -117,7 +117,7 @@ export interface KnownJob {
  * Whether a follow-up of the job `owner` was published already: its task is in a queue, or its job has a record. Where the
  * follow-up is the next task of the owner itself, the record must have come as far as that task.
  */
-export const isPosted = (followUp: AddressedTask, owner: string, kept: KnownJob | undefined): boolean => {
+export const isPosted = (followUp: JobPosting, owner: string, kept: KnownJob | undefined): boolean => {
   if (kept === undefined) return false
   const order = orderOf(followUp)
   const { record, task } = kept

@@ -1,5 +1,5 @@
 /** Makes the interface of client and worker out of a driver, and adds the rules about which delivery may write a record. */
-import type { AddressedTask } from "../../protocol/message.ts"
+import type { JobPosting } from "../../protocol/message.ts"
 import type { ConnectOptions, Driver, Receipt } from "../driver.ts"
 import { TransportError } from "../mod.ts"
 import { answerTogether, tooFewAnswers } from "../plain-driver.ts"
@@ -101,16 +101,13 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
   }
 }
 
-const publish = (driver: Driver, postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>> => {
+const publish = (driver: Driver, postings: ReadonlyArray<JobPosting>): Promise<ReadonlyArray<Receipt>> => {
   const now = Date.now()
-  const prepare = (posting: AddressedTask) => toPosting(posting, now)
+  const prepare = (posting: JobPosting) => toPosting(posting, now)
   return answerTogether(postings, prepare, (prepared) => driver.publish(prepared))
 }
 
-const publishTogether = async (
-  driver: Driver,
-  postings: ReadonlyArray<AddressedTask>,
-): Promise<ReadonlyArray<string>> => {
+const publishTogether = async (driver: Driver, postings: ReadonlyArray<JobPosting>): Promise<ReadonlyArray<string>> => {
   const [first] = postings
   if (first === undefined) return []
   if (!driver.capabilities.atomic) {

@@ -2,7 +2,7 @@
  * The interface through which client and worker use a transport. `lift` builds it over a driver, and applies the rules of
  * claims, outcomes and decisions there, so that no driver has to know them.
  */
-import type { AddressedTask, Message, Undecodable } from "../../protocol/message.ts"
+import type { JobPosting, Message, Undecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Delivery, Driver, Receipt, TakeRequest } from "../driver.ts"
 import type { TransportError } from "../errors.ts"
@@ -29,13 +29,13 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
    * fails does not stop the others. A task whose publish key is stored already is `duplicate` and is not stored again. A
    * queue exists once a task was published to it. Rejects only if nothing was tried.
    */
-  publish(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<Receipt>>
+  publish(postings: ReadonlyArray<JobPosting>): Promise<ReadonlyArray<Receipt>>
 
   /**
    * Stores all of these tasks or none: none where the publish keys of some are stored already, whose ids are the answer.
    * Fails with `unsupported` where a commit is not one transaction.
    */
-  publishTogether(postings: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<string>>
+  publishTogether(postings: ReadonlyArray<JobPosting>): Promise<ReadonlyArray<string>>
 
   /**
    * Takes up to `max` tasks that are due, ordered by queue (as listed), then level (high first), then sequence. With
@@ -169,7 +169,7 @@ export interface Claim {
   readonly version?: string | undefined
   readonly at: number
   /** The task of this delivery. The record is made of it when none is stored yet. */
-  readonly posting: AddressedTask
+  readonly posting: JobPosting
   /** Digest of the task's body, by which another task under its id is told from it. */
   readonly digest?: string
   /**
@@ -217,7 +217,7 @@ export interface Settlement {
    */
   readonly record?: JobRecord
   /** Published after the record and before the ack. */
-  readonly followUps?: ReadonlyArray<AddressedTask>
+  readonly followUps?: ReadonlyArray<JobPosting>
   /** The result of a task whose client ignores it, which is not stored. A chord needs it all the same. */
   readonly ignored?: unknown
   /** `ack` removes the task from its queue; `release` gives it back, to be delivered again after `delay` milliseconds. */
@@ -254,7 +254,7 @@ export interface Decision {
   readonly expect: Revision
   readonly record: JobRecord
   readonly withdraw?: boolean
-  readonly post?: ReadonlyArray<AddressedTask>
+  readonly post?: ReadonlyArray<JobPosting>
 }
 
 export type DecisionAnswer =

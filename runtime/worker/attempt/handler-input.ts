@@ -10,7 +10,7 @@ import type { InvalidValue } from "../../options/json-schema.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
 import { isForeign, type Task } from "../../protocol/headers.ts"
 import { selectInput } from "../../protocol/input.ts"
-import type { AddressedTask } from "../../protocol/message.ts"
+import type { JobPosting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { ForeignTasks, InputRead } from "../in-flight.ts"
 import { validate } from "./invocation.ts"
@@ -38,7 +38,7 @@ interface BodyRules {
 
 /** The validated input of the handler and the follow-ups of the job. */
 export const readInput = (
-  posting: AddressedTask,
+  posting: JobPosting,
   method: ErasedMethod,
   { maxBytes, countsChords }: BodyRules,
 ): Now<InputRead> => {
@@ -69,7 +69,7 @@ const withEmbed = (checked: Result.Result<unknown, InvalidValue>, embed: Embed):
     : Result.succeed({ embed, input: checked.success })
 
 /** The follow-ups of a task that fails before its body was needed; none where the body cannot be read. */
-export const embedOf = (posting: AddressedTask, { maxBytes, countsChords }: BodyRules): Embed => {
+export const embedOf = (posting: JobPosting, { maxBytes, countsChords }: BodyRules): Embed => {
   const body = decodeBody(posting.message, { maxBytes })
   return Result.isSuccess(body) && embedProblem(body.success.embed, posting.id, countsChords) === undefined
     ? body.success.embed

@@ -22,7 +22,7 @@ import { milliseconds } from "../../options/duration.ts"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
 import { encodeEnvelope } from "../../protocol/envelope.ts"
 import { isForeign } from "../../protocol/headers.ts"
-import type { AddressedTask } from "../../protocol/message.ts"
+import type { JobPosting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
@@ -55,7 +55,7 @@ export class OutcomeDecider {
     const { repeat } = run.task.own
     if (repeat !== undefined && repeat.done < repeat.times)
       return settlement.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done), exit.value)
-    let followUps: ReadonlyArray<AddressedTask>
+    let followUps: ReadonlyArray<JobPosting>
     try {
       followUps = run.embed === NO_EMBED ? [] : afterSuccess(run.embed, exit.value, this.#ended(attempt))
     } catch (cause) {
@@ -184,7 +184,7 @@ export class OutcomeDecider {
    * worker dies.
    */
   givenUp(attempt: settlement.Attempt, embed: Embed, error: JobError, dead?: string): Settlement {
-    let followUps: ReadonlyArray<AddressedTask>
+    let followUps: ReadonlyArray<JobPosting>
     try {
       followUps = afterFailure(embed, error, this.#ended(attempt))
     } catch (cause) {
@@ -223,7 +223,7 @@ export class OutcomeDecider {
 }
 
 /** Bytes of a task as a transport counts them; 0 where it cannot be encoded, which the transport says itself. */
-const sizeOf = ({ message }: AddressedTask): number =>
+const sizeOf = ({ message }: JobPosting): number =>
   Result.match(encodeEnvelope(message), { onSuccess: ({ length }) => length, onFailure: () => 0 })
 
 const messageOf = (cause: unknown): string => jobError(cause).message

@@ -2,7 +2,7 @@
 import * as Result from "effect/Result"
 import type { Unreadable } from "../../jobs/outcome/settlement.ts"
 import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
-import { type AddressedTask, isUndecodable, publishKey } from "../../protocol/message.ts"
+import { isUndecodable, type JobPosting, publishKey } from "../../protocol/message.ts"
 import { toProtocol2 } from "../../protocol/protocol1.ts"
 import { isExpired } from "../../protocol/time.ts"
 import type { JobDelivery } from "../../transport/lift/transport.ts"
@@ -10,7 +10,7 @@ import type { JobDelivery } from "../../transport/lift/transport.ts"
 /** The task that a delivery carries. */
 export interface ParsedDelivery {
   readonly task: Task
-  readonly posting: AddressedTask
+  readonly posting: JobPosting
   /**
    * Priority level that the task asks for. The level in `posting` is the one in its queue, where there may be fewer
    * levels.
@@ -47,12 +47,12 @@ export const parseDelivery = (delivery: JobDelivery): Result.Result<ParsedDelive
 export const hasExpired = ({ expires, own }: Task, fresh: boolean, now: number): boolean =>
   isExpired(expires, now) && (fresh || own.ttlMs === undefined)
 
-const postingIn = (delivery: JobDelivery): AddressedTask | undefined => {
+const postingIn = (delivery: JobDelivery): JobPosting | undefined => {
   const task = parseDelivery(delivery)
   return Result.isSuccess(task) ? task.success.posting : undefined
 }
 
-const isSame = (one: AddressedTask, other: AddressedTask): boolean => {
+const isSame = (one: JobPosting, other: JobPosting): boolean => {
   const [a, b] = [one.message, other.message]
   return (
     publishKey(one) === publishKey(other) &&

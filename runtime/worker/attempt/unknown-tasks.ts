@@ -8,7 +8,7 @@
 import type { Deferral } from "../../cluster/deferrals.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { isForeign, LANG, type Task } from "../../protocol/headers.ts"
-import { type AddressedTask, publishKey } from "../../protocol/message.ts"
+import { type JobPosting, publishKey } from "../../protocol/message.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
 import type { Unserved } from "../actors/actor-pool.ts"
 import { type BodyOptions, bodyRules, embedOf } from "./handler-input.ts"
@@ -125,7 +125,7 @@ export class UnknownTasks {
   }
 
   /** The queue of the task's language, where it may be moved there. */
-  #queueElsewhere(posting: AddressedTask, { lang }: Task): string | undefined {
+  #queueElsewhere(posting: JobPosting, { lang }: Task): string | undefined {
     const queue = lang === null || lang === LANG ? undefined : this.#options.languages.get(lang)
     return queue === posting.queue || (posting.hops ?? 0) >= MAX_HOPS ? undefined : queue
   }

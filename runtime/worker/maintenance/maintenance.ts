@@ -11,7 +11,7 @@ import { expire, isOverdue } from "../../jobs/tracking/finding.ts"
 import { tellUntold } from "../../jobs/tracking/untold.ts"
 import type { Log } from "../../log/log.ts"
 import { postingOf } from "../../protocol/headers.ts"
-import { type AddressedTask, publishKey } from "../../protocol/message.ts"
+import { type JobPosting, publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { JournalSweep } from "../../steps/listing.ts"
 import type { ForeignTasks } from "../in-flight.ts"
@@ -98,7 +98,7 @@ export const republishOrphans = async ({ jobs }: Pick<Connection, "jobs">, befor
 }
 
 /** The task that a waiting record is about, and the record as it was stored; `undefined` where the record does not hold the task. */
-const lostTask = (record: JobRecord): { readonly posting: AddressedTask; readonly record: JobRecord } | undefined => {
+const lostTask = (record: JobRecord): { readonly posting: JobPosting; readonly record: JobRecord } | undefined => {
   const { id, run, successor, followUps = [], message, ...kept } = record
   const own = followUps.find((posting) => posting.id === id && publishKey(posting) === successor)
   if (own !== undefined) {

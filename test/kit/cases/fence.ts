@@ -1,6 +1,6 @@
 /** A run has one outcome: of several deliveries and of decisions such as a cancel, only the newest may write. */
 
-import type { AddressedTask } from "../../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../../runtime/protocol/message.ts"
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
@@ -14,7 +14,7 @@ const group = "fence"
 const lease = 1_000
 
 interface Overtaken {
-  readonly posting: AddressedTask
+  readonly posting: JobPosting
   /** Delivery of the worker that froze until its lease had ended. */
   readonly first: JobDelivery
   /** Delivery of the worker that has claimed the job since. */

@@ -1,6 +1,6 @@
 /** A job that repeats: the record that ends one run begins the next. */
 
-import type { AddressedTask } from "../../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../../runtime/protocol/message.ts"
 import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
 import type { Case } from "../case.ts"
 import { equal } from "../check.ts"
@@ -9,7 +9,7 @@ import { cancelled, recordOf, taskOf } from "../task.ts"
 const group = "next run"
 
 /** The end of a run of a job that repeats: the next run waits, and the record names it as successor. */
-const goesOn = (posting: AddressedTask, { fence }: Pick<JobDelivery, "fence">) => {
+const goesOn = (posting: JobPosting, { fence }: Pick<JobDelivery, "fence">) => {
   const next = taskOf({ id: posting.id, queue: posting.queue, run: posting.run + 1 })
   const record = recordOf(posting, "queued", {
     fence,

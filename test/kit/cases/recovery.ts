@@ -1,6 +1,6 @@
 /** Stored tasks and records survive closed connections, restarts and cuts, and watches go on after them. */
 
-import type { AddressedTask } from "../../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../../runtime/protocol/message.ts"
 import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
 import { type Case, durable, hook } from "../case.ts"
 import { check, equal, isTransportError, sameSet } from "../check.ts"
@@ -11,7 +11,7 @@ import { idOf } from "../task.ts"
 const group = "recovery"
 
 /** Publishes tasks one by one, and repeats each until it is stored. */
-const persist = async ({ peer, until }: Context, postings: ReadonlyArray<AddressedTask>): Promise<void> => {
+const persist = async ({ peer, until }: Context, postings: ReadonlyArray<JobPosting>): Promise<void> => {
   for (const posting of postings) {
     await until(
       "a receipt, trying again while the transport is away",
@@ -31,7 +31,7 @@ const persist = async ({ peer, until }: Context, postings: ReadonlyArray<Address
 }
 
 /** Whether a task is stored now; `false` while the transport is away. */
-const published = async ({ transport }: Peer, posting: AddressedTask): Promise<boolean> => {
+const published = async ({ transport }: Peer, posting: JobPosting): Promise<boolean> => {
   const receipts = await transport.jobs.publish([posting]).catch(() => [])
   return receipts[0] !== undefined && receipts[0].status !== "failed"
 }

@@ -1,7 +1,7 @@
 /** Mutants of how attempts begin and end: ends, fences, claims and reports. */
 import { Buffer } from "node:buffer"
 import { postingOf } from "../../../runtime/protocol/headers.ts"
-import type { AddressedTask } from "../../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
 import type { SettleAnswer, Settlement, Transport } from "../../../runtime/transport/lift/transport.ts"
@@ -24,7 +24,7 @@ const recorded = (change: (record: JobRecord, transport: Transport) => Partial<J
 let copies = 0
 
 const followUps = (
-  change: (posting: AddressedTask, transport: Transport) => ReadonlyArray<AddressedTask>,
+  change: (posting: JobPosting, transport: Transport) => ReadonlyArray<JobPosting>,
 ): Mutant["breaker"] =>
   jobsBroken(() => (jobs, transport) => ({
     settle: (each) =>
@@ -37,7 +37,7 @@ const followUps = (
   }))
 
 /** Stores a record without comparing revisions. */
-export const overwrite = async ({ jobs }: Transport, record: JobRecord, post: ReadonlyArray<AddressedTask> = []) => {
+export const overwrite = async ({ jobs }: Transport, record: JobRecord, post: ReadonlyArray<JobPosting> = []) => {
   const found = await jobs.find(record.id)
   await jobs.decide([{ id: record.id, expect: found?.revision ?? "", record, post }])
 }

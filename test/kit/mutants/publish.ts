@@ -1,16 +1,16 @@
 /** Mutants of how tasks are stored. */
-import type { AddressedTask } from "../../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../../runtime/protocol/message.ts"
 import type { Receipt } from "../../../runtime/transport/mod.ts"
 import { encodedSize } from "../task.ts"
 import { jobsBroken, type Mutant } from "./mutant.ts"
 
 let hops = 1_000
 /** The same task under another publish key. */
-const renamed = (posting: AddressedTask): AddressedTask => ({ ...posting, hops: ++hops })
+const renamed = (posting: JobPosting): JobPosting => ({ ...posting, hops: ++hops })
 
 /** Stores the tasks for which `isNew` holds, and answers `duplicate` for the others. */
 const deduplicating = (
-  isNew: (posting: AddressedTask, seen: Set<string>) => boolean | Promise<boolean>,
+  isNew: (posting: JobPosting, seen: Set<string>) => boolean | Promise<boolean>,
 ): Mutant["breaker"] =>
   jobsBroken(() => {
     const seen = new Set<string>()

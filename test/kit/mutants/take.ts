@@ -1,6 +1,6 @@
 /** Mutants of how tasks are taken: waiting, order, due times and leases. */
 
-import type { AddressedTask } from "../../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../../runtime/protocol/message.ts"
 import type { JobDelivery, Jobs, TakeOptions } from "../../../runtime/transport/lift/transport.ts"
 import { sleep } from "../context.ts"
 import { jobsBroken, type Mutant } from "./mutant.ts"
@@ -16,7 +16,7 @@ const deliveries = (change: (delivery: JobDelivery) => JobDelivery): Mutant["bre
     take: async (request, signal) => (await jobs.take(request, signal)).map(change),
   }))
 
-const batches = (change: (postings: ReadonlyArray<AddressedTask>) => ReadonlyArray<AddressedTask>): Mutant["breaker"] =>
+const batches = (change: (postings: ReadonlyArray<JobPosting>) => ReadonlyArray<JobPosting>): Mutant["breaker"] =>
   jobsBroken(() => (jobs) => ({
     publish: async (postings) => {
       await jobs.publish(change(postings))

@@ -2,7 +2,7 @@
 import { connect as dial, type NatsConnection } from "nats"
 import { expect } from "vitest"
 import { Names } from "../../../../plugins/nats/mod.ts"
-import type { AddressedTask } from "../../../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../../../runtime/protocol/message.ts"
 import type { JobDelivery, Transport } from "../../../../runtime/transport/lift/transport.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import { taskOf } from "../../../kit/task.ts"
@@ -50,11 +50,11 @@ export const setup = async (server: NatsServer, fields: Partial<ConnectOptions> 
   }
 }
 
-export const stored = async ({ transport }: Bench, ...postings: ReadonlyArray<AddressedTask>): Promise<void> => {
+export const stored = async ({ transport }: Bench, ...postings: ReadonlyArray<JobPosting>): Promise<void> => {
   expect(await transport.jobs.publish(postings)).toEqual(postings.map(() => ({ status: "stored" })))
 }
 
-export const task = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): AddressedTask =>
+export const task = (fields: Partial<Parameters<typeof taskOf>[0]> = {}): JobPosting =>
   taskOf({ id: `job-${++count}`, queue: "q", ...fields })
 
 /** Repeats a call until it succeeds. */

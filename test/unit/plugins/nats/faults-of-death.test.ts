@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import type { AddressedTask } from "../../../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../../../runtime/protocol/message.ts"
 import type { JobDelivery } from "../../../../runtime/transport/lift/transport.ts"
 import { idOf, recordOf } from "../../../kit/task.ts"
 import { fastest } from "../../../support/fastest.ts"
@@ -21,10 +21,10 @@ describe("a server that dies", () => {
     let publishing = true
     const publish = async (): Promise<void> => {
       for (let batch = 0; batch < 60; batch++) {
-        let left: ReadonlyArray<AddressedTask> = Array.from({ length: 10 }, () => task())
+        let left: ReadonlyArray<JobPosting> = Array.from({ length: 10 }, () => task())
         while (left.length > 0) {
           const receipts = await transport.jobs.publish(left).catch(() => undefined)
-          const again: Array<AddressedTask> = []
+          const again: Array<JobPosting> = []
           for (const [at, posting] of left.entries()) {
             const receipt = receipts?.[at]
             if (receipt === undefined || receipt.status === "failed") again.push(posting)

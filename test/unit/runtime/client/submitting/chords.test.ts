@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from "vitest"
 import { ChordPlans, publishChords } from "../../../../../runtime/client/submitting/chords.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import type { SubmitResult } from "../../../../../runtime/jobs/receipt.ts"
-import type { AddressedTask } from "../../../../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../../../../runtime/protocol/message.ts"
 import type { Store } from "../../../../../runtime/transport/store.ts"
 
 const open = async () => {
@@ -24,7 +24,7 @@ const submitted = async (refuse: ReadonlyArray<string>, broken = false) => {
     { task: "sum.all", id: "b", chord: [{ task: "sum.all", chord: [task(4)] }] },
   ])
   const calls: Array<ReadonlyArray<string>> = []
-  const publish = async (some: ReadonlyArray<AddressedTask>): Promise<ReadonlyArray<SubmitResult>> => {
+  const publish = async (some: ReadonlyArray<JobPosting>): Promise<ReadonlyArray<SubmitResult>> => {
     calls.push(some.map(({ id }) => id))
     return some.map(({ id }) =>
       refuse.includes(id)

@@ -1,6 +1,6 @@
 /** Waits for jobs that end in the process that waits. */
 import { expect, test } from "vitest"
-import type { AddressedTask } from "../../../../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../../../../runtime/protocol/message.ts"
 import { type JobRecord, recordOfPosting, step } from "../../../../../runtime/protocol/record.ts"
 import { isTerminal } from "../../../../../runtime/protocol/state.ts"
 import type { Driver, Interest } from "../../../../../runtime/transport/driver.ts"
@@ -46,7 +46,7 @@ const take = async (jobs: Jobs): Promise<JobDelivery> => {
 }
 
 /** Claims a job that is not delivered for the first time. */
-const begin = async (jobs: Jobs, { token }: JobDelivery, of: AddressedTask) => {
+const begin = async (jobs: Jobs, { token }: JobDelivery, of: JobPosting) => {
   const { id, run, retries } = of
   const [answer] = await jobs.claim([{ token, id, run, retries, worker: "w", at: Date.now(), posting: of }])
   expect(answer?.status).toBe("started")

@@ -1,6 +1,6 @@
 /** The rules about which delivery may write a record, one scenario each, over a driver that is stopped between two steps. */
 import { describe, expect, test } from "vitest"
-import type { AddressedTask } from "../../../../../runtime/protocol/message.ts"
+import type { JobPosting } from "../../../../../runtime/protocol/message.ts"
 import { type JobRecord, recordOfPosting, step } from "../../../../../runtime/protocol/record.ts"
 import type { Commit, Driver } from "../../../../../runtime/transport/driver.ts"
 import { lift } from "../../../../../runtime/transport/lift/lift.ts"
@@ -13,7 +13,7 @@ const never = new AbortController().signal
 
 const recordAs = (
   state: JobRecord["state"],
-  of: AddressedTask,
+  of: JobPosting,
   { fence }: Pick<JobDelivery, "fence">,
   rest = {},
 ): JobRecord => {
@@ -99,7 +99,7 @@ const lost = (): never => {
   throw new TransportError("unavailable", "the answer was lost", { outcome: "unknown" })
 }
 
-const success = (delivery: JobDelivery, followUps: ReadonlyArray<AddressedTask> = [callback]): Settlement => ({
+const success = (delivery: JobDelivery, followUps: ReadonlyArray<JobPosting> = [callback]): Settlement => ({
   token: delivery.token,
   record: recordAs("succeeded", posting(), delivery, { followUps }),
   followUps,

@@ -1,5 +1,5 @@
 /** Tasks, records and attempts as small as they can be. */
-import type { AddressedTask, Message } from "../../../../../runtime/protocol/message.ts"
+import type { JobPosting, Message } from "../../../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
 import { type Attempt, orderOf } from "../../../../../runtime/transport/lift/attempt.ts"
 
@@ -9,7 +9,7 @@ export const message = (headers: Record<string, unknown> = {}, own: Record<strin
   body: new TextEncoder().encode("[[],{},{}]"),
 })
 
-export const posting = (run = 1, retries = 0, hops = 0, id = "j"): AddressedTask => ({
+export const posting = (run = 1, retries = 0, hops = 0, id = "j"): JobPosting => ({
   id,
   run,
   retries,
@@ -37,7 +37,7 @@ export const record = (fields: Partial<JobRecord> = {}): JobRecord => ({
 })
 
 /** The attempt of a posting, by the number of its delivery. */
-export const attempt = (delivery: number, of: AddressedTask = posting(), token = `t${delivery}`): Attempt => ({
+export const attempt = (delivery: number, of: JobPosting = posting(), token = `t${delivery}`): Attempt => ({
   id: of.id,
   fence: `${orderOf(of)}.00${delivery}.${token}`,
   order: orderOf(of),

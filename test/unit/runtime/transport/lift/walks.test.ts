@@ -4,7 +4,7 @@
  * has one outcome, and what follows from an outcome happens.
  */
 import { expect, test } from "vitest"
-import { type AddressedTask, isUndecodable } from "../../../../../runtime/protocol/message.ts"
+import { isUndecodable, type JobPosting } from "../../../../../runtime/protocol/message.ts"
 import { claimed, type JobRecord, recordOfPosting, started, step } from "../../../../../runtime/protocol/record.ts"
 import { isTerminal } from "../../../../../runtime/protocol/state.ts"
 import type { Committed, Driver } from "../../../../../runtime/transport/driver.ts"
@@ -194,18 +194,18 @@ class Walk {
 
   #outcome(
     { token, fresh }: JobDelivery,
-    of: AddressedTask,
+    of: JobPosting,
     { acked: _acked, message: _message, ...record }: JobRecord,
     healthy: boolean,
     early: boolean,
   ): Settlement {
-    const ends = (followUps: ReadonlyArray<AddressedTask>): Settlement => ({
+    const ends = (followUps: ReadonlyArray<JobPosting>): Settlement => ({
       token,
       record: { ...step(record, { at: 0, state: "succeeded" }), endedAt: Date.now(), keepMs: -1, followUps },
       followUps,
       then: ack,
     })
-    const goesOn = (next: AddressedTask): Settlement => ({
+    const goesOn = (next: JobPosting): Settlement => ({
       token,
       record: {
         ...step(record, { at: 0, state: "queued", run: next.run }),
@@ -328,7 +328,7 @@ class Walk {
   }
 }
 
-const postingIn = ({ headers }: AddressedTask["message"]): AddressedTask => {
+const postingIn = ({ headers }: JobPosting["message"]): JobPosting => {
   const own = headers["callboard"]
   const run = typeof own === "object" && own !== null && "run" in own ? Number(own.run) : 1
   return posting(run, Number(headers["retries"]), 0, String(headers["id"]))
