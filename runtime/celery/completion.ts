@@ -37,9 +37,9 @@ import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import { traceContextOf } from "../protocol/trace-context.ts"
 import type { CeleryMessages, CeleryResults, KeptResult } from "../transport/celery.ts"
 import type { Settlement } from "../transport/lift/transport.ts"
+import type { ActiveDelivery, ForeignTasks } from "../worker/active-delivery.ts"
 import { bodyRules, embedOf } from "../worker/attempt/handler-input.ts"
 import { parseDelivery } from "../worker/attempt/parsed-delivery.ts"
-import type { ForeignTasks, InFlight } from "../worker/in-flight.ts"
 import type { TaskNames } from "../worker/telemetry/observer.ts"
 
 export interface CompletionOptions {
@@ -112,10 +112,10 @@ export class Completion implements ForeignTasks {
     }
   }
 
-  completing(inFlight: InFlight, settlement: Settlement): Promise<Settlement> | undefined {
+  completing(active: ActiveDelivery, settlement: Settlement): Promise<Settlement> | undefined {
     if (settlement.then.kind !== "ack") return undefined
-    if (settlement.record === undefined && inFlight.stop !== "cancelled") return undefined
-    const ended = this.#endedTask(inFlight, settlement)
+    if (settlement.record === undefined && active.stop !== "cancelled") return undefined
+    const ended = this.#endedTask(active, settlement)
     return ended === undefined ? undefined : this.#complete(ended)
   }
 
@@ -151,8 +151,8 @@ export class Completion implements ForeignTasks {
     )
   }
 
-  #endedTask(inFlight: InFlight, settlement: Settlement): EndedTask | undefined {
-    const { run, delivery } = inFlight
+  #endedTask(active: ActiveDelivery, settlement: Settlement): EndedTask | undefined {
+    const { run, delivery } = active
     if (run !== undefined && !isForeign(run.task)) return undefined
     const parsed = run ?? Result.getOrUndefined(parseDelivery(delivery))
     if (parsed === undefined || !isForeign(parsed.task)) return undefined

@@ -11,8 +11,8 @@ import type { Log } from "../log/log.ts"
 import { pythonException } from "../protocol/celery-result.ts"
 import type { CeleryMessages, CeleryResults } from "../transport/celery.ts"
 import type { Settlement } from "../transport/lift/transport.ts"
+import type { ActiveDelivery, ForeignTasks } from "../worker/active-delivery.ts"
 import type { Worker } from "../worker/control/worker.ts"
-import type { ForeignTasks, InFlight } from "../worker/in-flight.ts"
 import { TaskEventEmitter, WorkerEventEmitter } from "../worker/telemetry/event-emitter.ts"
 import type { WorkerObserver } from "../worker/telemetry/observer.ts"
 import { TaskNames } from "../worker/telemetry/observer.ts"
@@ -71,7 +71,7 @@ export class CelerySide {
     const builtin = builtinTasks({ names: this.#names, completion, results, connection })
     this.actors = actors.some(({ name }) => name === BUILTIN_ACTOR) ? actors : [...actors, builtin]
     const submitted: WorkerObserver = {
-      settled: (_inFlight: InFlight, settlement: Settlement) => completion.settled(settlement),
+      settled: (_active: ActiveDelivery, settlement: Settlement) => completion.settled(settlement),
     }
     if (messages === undefined) {
       this.observers = [submitted]

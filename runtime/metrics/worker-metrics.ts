@@ -2,8 +2,8 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client"
 import type { JobRecord } from "../protocol/record.ts"
 import type { JobDelivery, Settlement } from "../transport/lift/transport.ts"
+import type { ActiveDelivery, Run, StepChange } from "../worker/active-delivery.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
-import type { InFlight, Run, StepChange } from "../worker/in-flight.ts"
 import {
   OUTCOMES,
   type OutcomeName,
@@ -118,19 +118,19 @@ export class WorkerMetrics implements WorkerObserver {
     for (const delivery of deliveries) if (delivery.deliveries > 1) this.#redeliveries.inc()
   }
 
-  started(held: InFlight, run: Run): void {
+  started(held: ActiveDelivery, run: Run): void {
     const waited = waitedMs(run.record)
     if (waited !== undefined) this.#of(held)?.waitTime.observe(waited / 1000)
   }
 
-  step(held: InFlight, change: StepChange): void {
+  step(held: ActiveDelivery, change: StepChange): void {
     if (!("took" in change)) return
     const task = this.#names.of(held, undefined) ?? UNKNOWN
     this.#steps.inc({ task, outcome: change.state })
     this.#stepTime.observe({ task }, change.took / 1_000)
   }
 
-  settled(held: InFlight, settlement: Settlement): void {
+  settled(held: ActiveDelivery, settlement: Settlement): void {
     const outcome = outcomeNameOf(held, settlement)
     if (outcome === undefined) return
     const { run } = held
@@ -154,7 +154,7 @@ export class WorkerMetrics implements WorkerObserver {
     this.#unsettled.inc()
   }
 
-  #of(held: InFlight, record?: JobRecord): TaskMetrics | undefined {
+  #of(held: ActiveDelivery, record?: JobRecord): TaskMetrics | undefined {
     return this.#tasks.get(this.#names.of(held, record))
   }
 }

@@ -13,13 +13,13 @@ import type { Cancellation } from "../jobs/commands/cancel.ts"
 import type { Rate } from "../options/limit.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { Claim, ClaimAnswer, JobDelivery, Settlement } from "../transport/lift/transport.ts"
+import { type ActiveDelivery, jobFields, type Run } from "./active-delivery.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
 import type { TimeLimits } from "./attempt/method-settings.ts"
 import { copiesIn, findSameTask, hasExpired } from "./attempt/parsed-delivery.ts"
 import { RunWatch } from "./attempt/run-watch.ts"
 import { Executor, type ExecutorOptions } from "./executor.ts"
 import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
-import { type InFlight, jobFields, type Run } from "./in-flight.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper, StallWatch } from "./leases/lease-keeper.ts"
 import type { ListedRun, RunDetails } from "./leases/lease-protocol.ts"
@@ -100,15 +100,15 @@ export class Dispatcher {
       observers,
       log,
       foreign: worker.foreign,
-      afterFault: (inFlight, cause) => this.#executor.afterFault(inFlight, cause),
+      afterFault: (active, cause) => this.#executor.afterFault(active, cause),
       onStored: (record) => options.dependents.stored(record),
     })
     this.#watch = new RunWatch(
-      buffer.inFlight,
+      buffer.held,
       jobs,
       log,
       (at) => this.#leases.deadline(at),
-      (inFlight) => this.#runsLong(inFlight),
+      (active) => this.#runsLong(active),
       ({ task, posting }, progress) => worker.foreign?.progressed(task, posting, progress),
       () => this.#leases.list(),
       clock,
@@ -133,8 +133,8 @@ export class Dispatcher {
       onReady: () => this.#pump(),
       isOver: ({ task, delivery }) =>
         task !== undefined && (hasExpired(task, delivery.fresh, clock.transportNow()) || options.isRevoked(task)),
-      onOver: (inFlight) => {
-        buffer.stopWaiting(inFlight, "buffered")
+      onOver: (active) => {
+        buffer.stopWaiting(active, "buffered")
         this.#pump()
       },
     })
@@ -152,9 +152,9 @@ export class Dispatcher {
         this.#stalls.leasesInDoubt()
         return this.#stalls.freezes
       },
-      isOurs: (inFlight) => this.#isOurs(inFlight),
-      isCancelled: (inFlight) => this.#isCancelled(inFlight),
-      onStep: (inFlight, change) => observers.step(inFlight, change),
+      isOurs: (active) => this.#isOurs(active),
+      isCancelled: (active) => this.#isCancelled(active),
+      onStep: (active, change) => observers.step(active, change),
       events: options.events,
       log,
       worker: worker.name,
@@ -170,10 +170,10 @@ export class Dispatcher {
       isChanged: options.isChanged,
       holdOffMs: options.holdOffMs,
       isServedElsewhere: options.isServedElsewhere,
-      take: (inFlight, record) => options.early.take(inFlight, record, (settlement) => this.#ender.settle(settlement)),
+      take: (active, record) => options.early.take(active, record, (settlement) => this.#ender.settle(settlement)),
       onFinished: (record) => options.dependents.stored(record),
-      onRun: (inFlight) => this.#handlerStarts(inFlight),
-      onExecuted: (inFlight, settlement) => this.#executed(inFlight, settlement),
+      onRun: (active) => this.#handlerStarts(active),
+      onExecuted: (active, settlement) => this.#executed(active, settlement),
       onDeferral: (deferral) => this.deferrals.note(deferral),
       putOff: (refusal) => {
         buffer.putOff()
@@ -183,10 +183,10 @@ export class Dispatcher {
     this.#leases = keepLeases({
       worker: worker.name,
       jobs,
-      inFlight: buffer.inFlight,
+      held: buffer.held,
       lease: leaseMs,
       log,
-      onLost: (inFlight) => this.#leaseLost(inFlight),
+      onLost: (active) => this.#leaseLost(active),
       running: () => this.#running(),
       onReported: (tokens) => this.#reported(tokens),
       ...(worker.leaseThread === undefined ? {} : { thread: worker.leaseThread }),
@@ -210,7 +210,7 @@ export class Dispatcher {
     this.#buffer.add(deliveries)
     this.#leases.added(deliveries.map((delivery) => delivery.token))
     // Their queue may have been paused, or the worker stopped, since the pull began.
-    this.handBack((inFlight) => this.#closed || !this.#options.allows(inFlight.delivery.queue))
+    this.handBack((active) => this.#closed || !this.#options.allows(active.delivery.queue))
     // A pull that was cut short, since a queue was paused, may bring what the pull after it was sent for as well.
     this.#giveBack(this.#buffer.takeBeyondMaxJobs())
     this.#pump()
@@ -224,13 +224,13 @@ export class Dispatcher {
     this.#giveBack(this.#buffer.takeSurplus())
   }
 
-  #giveBack(waiting: ReadonlyArray<InFlight>): void {
-    for (const inFlight of waiting) this.#ender.giveBack(inFlight)
+  #giveBack(waiting: ReadonlyArray<ActiveDelivery>): void {
+    for (const active of waiting) this.#ender.giveBack(active)
   }
 
   /** Whether a delivery is a redelivery of a task that this worker still has. It is handled here then. */
   #isAlreadyHeld(delivery: JobDelivery): boolean {
-    const before = delivery.fresh ? undefined : findSameTask(this.#buffer.inFlight.values(), delivery)
+    const before = delivery.fresh ? undefined : findSameTask(this.#buffer.held.values(), delivery)
     // The record of a task that was acked early shows that, so that the claim finds it and the task is removed.
     if (before === undefined || before.offQueue) return false
     // The old lease has expired, or the task would not have come again. A task that has not started simply continues
@@ -248,7 +248,7 @@ export class Dispatcher {
    * which is settled at the end. That is no new attempt, and no claim is written. While it cannot be verified that no
    * other delivery has the job, or the outcome is being stored, the task is given back for a moment.
    */
-  async #redelivered(before: InFlight, redelivery: InFlight): Promise<void> {
+  async #redelivered(before: ActiveDelivery, redelivery: ActiveDelivery): Promise<void> {
     this.#leases.added([redelivery.delivery.token])
     const isOurs = await this.#isOurs(before)
     if (isOurs === false) before.end("superseded")
@@ -270,10 +270,8 @@ export class Dispatcher {
   }
 
   /** Gives back waiting tasks, which does not count as an attempt: all, or those that match. Returns their number. */
-  handBack(matches?: (inFlight: InFlight) => boolean): number {
-    const limited = this.#limiter.waiting.filter(
-      (inFlight) => (matches?.(inFlight) ?? true) && this.#takeFromLimit(inFlight),
-    )
+  handBack(matches?: (active: ActiveDelivery) => boolean): number {
+    const limited = this.#limiter.waiting.filter((active) => (matches?.(active) ?? true) && this.#takeFromLimit(active))
     const waiting = [...this.#buffer.takeBuffered(matches), ...limited]
     this.#giveBack(waiting)
     return waiting.length
@@ -285,10 +283,10 @@ export class Dispatcher {
    */
   interrupt(): number {
     // The handlers are counted first, because most deliveries are being settled already when `end` returns.
-    const running = this.#buffer.inFlight
+    const running = this.#buffer.held
       .values()
       .filter(({ phase, stop, canGoBack }) => phase === "running" && stop === undefined && canGoBack).length
-    for (const inFlight of this.#buffer.inFlight.values()) inFlight.end("hand-back")
+    for (const active of this.#buffer.held.values()) active.end("hand-back")
     return running
   }
 
@@ -351,112 +349,112 @@ export class Dispatcher {
       // Checked before each handler, because the previous one may have blocked this thread for longer than a lease.
       while (!this.#closed && !this.#stalls.leasesInDoubt()) {
         const ready = this.#buffer.hasSlot ? this.#limiter.firstReady() : undefined
-        const inFlight = this.#buffer.next(ready)
-        if (inFlight === undefined) {
+        const active = this.#buffer.next(ready)
+        if (active === undefined) {
           this.#limiter.scheduleNext(this.#buffer.hasSlot)
           return
         }
-        if (inFlight === ready) this.#limiter.grant(inFlight)
-        this.#within(() => this.#executor.execute(inFlight))
+        if (active === ready) this.#limiter.grant(active)
+        this.#within(() => this.#executor.execute(active))
       }
     } finally {
       this.#pumping = false
     }
   }
 
-  #executed(inFlight: InFlight, settlement: Settlement | undefined): void {
+  #executed(active: ActiveDelivery, settlement: Settlement | undefined): void {
     try {
-      if (inFlight.mustWait) {
-        this.#waitForLimit(inFlight)
+      if (active.mustWait) {
+        this.#waitForLimit(active)
         this.#pump()
         return
       }
-      this.#handlerEnded(inFlight)
+      this.#handlerEnded(active)
       this.#pump()
     } catch (cause) {
       // The outcome is stored even if something else fails.
-      this.#ender.fault(inFlight, cause)
+      this.#ender.fault(active, cause)
     }
     if (settlement === undefined) {
-      if (inFlight.run?.stop === "superseded") this.#ender.refused(inFlight, undefined)
-      this.#buffer.drop(inFlight)
-    } else this.#ender.end(inFlight, settlement)
+      if (active.run?.stop === "superseded") this.#ender.refused(active, undefined)
+      this.#buffer.drop(active)
+    } else this.#ender.end(active, settlement)
   }
 
   /** Called when the handler of a delivery has ended, or will not be called. */
-  #handlerEnded(inFlight: InFlight): void {
-    this.#buffer.handlerEnded(inFlight)
-    if (inFlight.run !== undefined) this.#watch.ended(inFlight.run)
-    const pending = inFlight.run?.pending
-    if (pending === undefined) inFlight.release()
+  #handlerEnded(active: ActiveDelivery): void {
+    this.#buffer.handlerEnded(active)
+    if (active.run !== undefined) this.#watch.ended(active.run)
+    const pending = active.run?.pending
+    if (pending === undefined) active.release()
     else {
-      const release = () => inFlight.release()
+      const release = () => active.release()
       void pending.then(release, release)
       // At a hand-back the signal of the handler fired only just now, so there is nothing to warn about.
-      if (inFlight.run?.stop !== "hand-back")
+      if (active.run?.stop !== "hand-back")
         this.#options.worker.log.warn(
           "a handler goes on after its job was decided, and keeps its slot until it stops: let it heed job.signal",
-          inFlight.run === undefined ? { job: inFlight.id } : jobFields(inFlight.run.record, inFlight.run.method),
+          active.run === undefined ? { job: active.id } : jobFields(active.run.record, active.run.method),
         )
     }
   }
 
   /** Makes a task that may not start yet wait for its limit, without a slot. */
-  #waitForLimit(inFlight: InFlight): void {
-    inFlight.mustWait = false
-    if (inFlight.stop !== undefined || this.#closed || !this.#options.allows(inFlight.delivery.queue)) {
-      this.#buffer.handlerEnded(inFlight)
-      if (inFlight.stop === "superseded") this.#ender.dropUnstarted(inFlight)
-      else if (inFlight.stop === "cancelled") this.#ender.ack(inFlight)
-      else this.#ender.giveBack(inFlight)
+  #waitForLimit(active: ActiveDelivery): void {
+    active.mustWait = false
+    if (active.stop !== undefined || this.#closed || !this.#options.allows(active.delivery.queue)) {
+      this.#buffer.handlerEnded(active)
+      if (active.stop === "superseded") this.#ender.dropUnstarted(active)
+      else if (active.stop === "cancelled") this.#ender.ack(active)
+      else this.#ender.giveBack(active)
       return
     }
     // The task may have been deferred before; it waits here now.
-    if (inFlight.id !== undefined) this.deferrals.forget(inFlight.id)
-    const refusal = this.#limiter.enqueue(inFlight)
-    this.#buffer.waitForLimit(inFlight)
+    if (active.id !== undefined) this.deferrals.forget(active.id)
+    const refusal = this.#limiter.enqueue(active)
+    this.#buffer.waitForLimit(active)
     if (refusal === undefined) return
-    this.#buffer.stopWaiting(refusal.inFlight, "settling")
-    this.#ender.end(refusal.inFlight, this.#putOff(refusal))
+    this.#buffer.stopWaiting(refusal.active, "settling")
+    this.#ender.end(refusal.active, this.#putOff(refusal))
   }
 
   /** Takes a delivery out of the limiter's queue. False if it is not there. */
-  #takeFromLimit(inFlight: InFlight): boolean {
-    if (!this.#limiter.remove(inFlight)) return false
-    this.#buffer.stopWaiting(inFlight, "settling")
+  #takeFromLimit(active: ActiveDelivery): boolean {
+    if (!this.#limiter.remove(active)) return false
+    this.#buffer.stopWaiting(active, "settling")
     return true
   }
 
-  #putOff({ inFlight, delayMs, reason, detail }: LimitRefusal): Settlement {
-    const { token, queue } = inFlight.delivery
+  #putOff({ active, delayMs, reason, detail }: LimitRefusal): Settlement {
+    const { token, queue } = active.delivery
     const until = Math.round(this.#clock.now() + delayMs)
-    this.deferrals.note({ id: inFlight.id ?? "", queue, until, reason, detail })
+    this.deferrals.note({ id: active.id ?? "", queue, until, reason, detail })
     this.#deferralNotes.note(queue, until)
-    this.#firstDeferrals.note(inFlight.delivery)
+    this.#firstDeferrals.note(active.delivery)
     return { token, then: { kind: "release", delay: delayMs } }
   }
 
-  #runsLong(inFlight: InFlight): void {
-    this.#buffer.runsLong(inFlight)
+  #runsLong(active: ActiveDelivery): void {
+    this.#buffer.runsLong(active)
     this.giveBackSurplus()
   }
 
   /** Called when a handler is about to be called. */
-  #handlerStarts(inFlight: InFlight): void {
-    if (this.#buffer.isExpectedLong(inFlight)) this.#runsLong(inFlight)
-    const { run } = inFlight
+  #handlerStarts(active: ActiveDelivery): void {
+    if (this.#buffer.isExpectedLong(active)) this.#runsLong(active)
+    const { run } = active
     if (run === undefined) return
     this.#watch.began(run)
     this.deferrals.forget(run.posting.id)
-    this.#observers.started(inFlight, run)
+    this.#observers.started(active, run)
     // What is stored about a run its lease thread must know as well.
     if (run.claimed) this.#leases.list()
     // An isolated handler does not block this process.
     if (run.method.isolation === "process") return
-    this.#leases.calling(this.#detailsOf(inFlight, run))
+    this.#leases.calling(this.#detailsOf(active, run))
   }
 
-  #detailsOf({ delivery: { token, fence }, offQueue }: InFlight, run: Run): RunDetails {
+  #detailsOf({ delivery: { token, fence }, offQueue }: ActiveDelivery, run: Run): RunDetails {
     return {
       token,
       fence,
@@ -471,16 +469,16 @@ export class Dispatcher {
 
   /** The runs whose handlers were called and have not ended. */
   #running(): ReadonlyArray<ListedRun> {
-    return this.#buffer.inFlight.values().flatMap((inFlight) => {
-      const { run } = inFlight
+    return this.#buffer.held.values().flatMap((active) => {
+      const { run } = active
       if (run?.isWatched !== true) return []
-      return { ...this.#detailsOf(inFlight, run), inline: run.method.isolation !== "process" }
+      return { ...this.#detailsOf(active, run), inline: run.method.isolation !== "process" }
     })
   }
 
   /** These runs were told of as started in the place of this thread. */
   #reported(tokens: ReadonlyArray<string>): void {
-    for (const { delivery, run } of this.#buffer.inFlight.values())
+    for (const { delivery, run } of this.#buffer.held.values())
       if (run !== undefined && tokens.includes(delivery.token)) run.reported = true
   }
 
@@ -492,23 +490,23 @@ export class Dispatcher {
     await this.#limiter.resume()
     const waiting = [...this.#buffer.waiting, ...this.#limiter.waiting]
     const kept = await this.#options.worker.connection.jobs
-      .extend(waiting.map((inFlight) => inFlight.delivery.token))
+      .extend(waiting.map((active) => active.delivery.token))
       .catch(() => [])
     // If the transport cannot tell, they are run: the fence refuses the outcome of a delivery that does not belong to
     // this worker any more.
-    for (const [at, inFlight] of waiting.entries()) if (kept[at] === false) this.#leaseLost(inFlight)
+    for (const [at, active] of waiting.entries()) if (kept[at] === false) this.#leaseLost(active)
   }
 
   /**
    * Handles a lost lease of a delivery. A task that has not started is dropped. A run goes on until another delivery or a decision
    * is known to have the job, because until then its outcome counts, and the task may come back to this worker.
    */
-  #leaseLost(inFlight: InFlight): void {
-    if (this.#buffer.unbuffer(inFlight) || this.#takeFromLimit(inFlight)) this.#ender.dropUnstarted(inFlight)
-    else if (inFlight.run === undefined) inFlight.end("superseded")
+  #leaseLost(active: ActiveDelivery): void {
+    if (this.#buffer.unbuffer(active) || this.#takeFromLimit(active)) this.#ender.dropUnstarted(active)
+    else if (active.run === undefined) active.end("superseded")
     else
-      void this.#isOurs(inFlight).then((isOurs) => {
-        if (isOurs === false) inFlight.end("superseded")
+      void this.#isOurs(active).then((isOurs) => {
+        if (isOurs === false) active.end("superseded")
       })
   }
 
@@ -516,21 +514,19 @@ export class Dispatcher {
    * Whether no other delivery has claimed the job, and nothing decided it; `undefined` while that cannot be asked.
    * Never rejects.
    */
-  async #isOurs(inFlight: InFlight): Promise<boolean | undefined> {
+  async #isOurs(active: ActiveDelivery): Promise<boolean | undefined> {
     try {
-      const found = await this.#options.worker.connection.jobs.find(inFlight.id ?? "")
+      const found = await this.#options.worker.connection.jobs.find(active.id ?? "")
       if (found === undefined) return true
       const { run, state, fence } = found.record
-      return (
-        run < inFlight.jobRun || (run === inFlight.jobRun && !isTerminal(state) && fence <= inFlight.delivery.fence)
-      )
+      return run < active.jobRun || (run === active.jobRun && !isTerminal(state) && fence <= active.delivery.fence)
     } catch {
       return undefined
     }
   }
 
   /** Whether the job was cancelled, and its steps are to be undone. Never rejects. */
-  async #isCancelled({ id = "", jobRun }: InFlight): Promise<boolean> {
+  async #isCancelled({ id = "", jobRun }: ActiveDelivery): Promise<boolean> {
     const found = await this.#options.worker.connection.jobs.find(id).catch(() => undefined)
     return found?.record.run === jobRun && found.record.undo !== undefined
   }
@@ -539,19 +535,19 @@ export class Dispatcher {
   cancelled({ id, run, terminate, undo }: Cancellation): void {
     this.#firstDeferrals.forget()
     // A late cancellation of an earlier run must not remove the task of this one.
-    const matches = this.#buffer.inFlight
+    const matches = this.#buffer.held
       .values()
-      .filter((inFlight) => inFlight.id === id && (run === undefined || inFlight.jobRun === run))
+      .filter((active) => active.id === id && (run === undefined || active.jobRun === run))
     if (undo) {
-      for (const inFlight of matches) inFlight.undo()
+      for (const active of matches) active.undo()
       return
     }
     // The process is killed first, so that the run is not given time to heed its signal.
     if (terminate && matches.length > 0) this.#processes.kill(id)
-    for (const inFlight of matches) {
-      inFlight.killed = terminate && inFlight.run?.method.isolation === "process"
-      inFlight.end("cancelled")
-      if (this.#buffer.unbuffer(inFlight) || this.#takeFromLimit(inFlight)) this.#ender.ack(inFlight)
+    for (const active of matches) {
+      active.killed = terminate && active.run?.method.isolation === "process"
+      active.end("cancelled")
+      if (this.#buffer.unbuffer(active) || this.#takeFromLimit(active)) this.#ender.ack(active)
     }
   }
 }

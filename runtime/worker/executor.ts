@@ -13,6 +13,7 @@ import { jobError, KnownFailure, readable } from "../jobs/outcome/job-error.ts"
 import * as settlement from "../jobs/outcome/settlement.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { Settlement } from "../transport/lift/transport.ts"
+import type { ActiveDelivery, Run } from "./active-delivery.ts"
 import { AttemptFault, attempt, runStoppedHook } from "./attempt/attempt.ts"
 import { NOTHING_TO_SETTLE, SettledWithoutRun, UNCLAIMED_DELAY_MS } from "./attempt/claim.ts"
 import type { FlowOutcomes } from "./attempt/flow.ts"
@@ -20,7 +21,6 @@ import type { OnExit } from "./attempt/invocation.ts"
 import { MethodSettingsCache, type TimeLimits } from "./attempt/method-settings.ts"
 import { OutcomeDecider } from "./attempt/outcome-decider.ts"
 import { Preparation, type PreparationOptions, type PreparedTask, type Ready } from "./attempt/preparation.ts"
-import type { InFlight, Run } from "./in-flight.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import type { EarlyAckResult } from "./settlement/early-acks.ts"
 
@@ -30,18 +30,18 @@ export interface ExecutorOptions extends PreparationOptions {
   /** Largest task of the transport, in bytes. */
   readonly maxTask: number
   /** Acks a task early: stores the started record and takes the task off its queue. */
-  readonly take: (inFlight: InFlight, record: JobRecord) => Promise<EarlyAckResult>
+  readonly take: (active: ActiveDelivery, record: JobRecord) => Promise<EarlyAckResult>
   /** Called when a handler is about to be called. */
-  readonly onRun: (inFlight: InFlight) => void
+  readonly onRun: (active: ActiveDelivery) => void
   /** Called at the end of each delivery with its settlement, `undefined` when there is nothing to settle. Must not throw. */
-  readonly onExecuted: (inFlight: InFlight, settlement: Settlement | undefined) => void
+  readonly onExecuted: (active: ActiveDelivery, settlement: Settlement | undefined) => void
 }
 
 /** Opens the journal of a job whose steps may have to be undone. */
-const openFlow = async (inFlight: InFlight, { job, run }: PreparedTask): Promise<void> => {
+const openFlow = async (active: ActiveDelivery, { job, run }: PreparedTask): Promise<void> => {
   if (!(await job.flow.begin())) return
   // The job may have been cancelled after it was claimed, and before its run was there to be told.
-  if (inFlight.isToUndo) job.flow.cancel()
+  if (active.isToUndo) job.flow.cancel()
   if (!job.flow.isEnding) return
   run.withoutLimits()
   if (run.method.isolation === "inline") await job.useSteps().open()
@@ -71,120 +71,120 @@ export class Executor {
    * Runs a delivery to its end, and calls `onExecuted` with its settlement. What is there at once, or comes with the promise
    * of a handler, needs neither a fiber nor, for each step, a closure. Throws only what `onExecuted` throws.
    */
-  execute(inFlight: InFlight): void {
+  execute(active: ActiveDelivery): void {
     try {
-      const preparing = this.#preparation.prepare(inFlight)
-      if (isLater(preparing)) this.#prepareLater(inFlight, preparing)
-      else this.#prepared(inFlight, preparing)
+      const preparing = this.#preparation.prepare(active)
+      if (isLater(preparing)) this.#prepareLater(active, preparing)
+      else this.#prepared(active, preparing)
     } catch (thrown) {
-      this.#faulted(inFlight, Cause.die(thrown))
+      this.#faulted(active, Cause.die(thrown))
     }
   }
 
-  #prepareLater(inFlight: InFlight, preparing: Effect.Effect<Ready>): void {
+  #prepareLater(active: ActiveDelivery, preparing: Effect.Effect<Ready>): void {
     runNow(preparing, (exit) => {
-      if (Exit.isFailure(exit)) this.#faulted(inFlight, exit.cause)
-      else this.#guarded(inFlight, () => this.#prepared(inFlight, exit.value))
+      if (Exit.isFailure(exit)) this.#faulted(active, exit.cause)
+      else this.#guarded(active, () => this.#prepared(active, exit.value))
     })
   }
 
   /** Does a step that comes later. What it throws is an error of the worker itself. */
-  #guarded(inFlight: InFlight, step: () => void): void {
+  #guarded(active: ActiveDelivery, step: () => void): void {
     try {
       step()
     } catch (thrown) {
-      this.#faulted(inFlight, Cause.die(thrown))
+      this.#faulted(active, Cause.die(thrown))
     }
   }
 
-  #faulted(inFlight: InFlight, cause: Cause.Cause<unknown>): void {
+  #faulted(active: ActiveDelivery, cause: Cause.Cause<unknown>): void {
     // A delivery that was handed on has its settlement: what fails behind it must not make a second one.
-    if (inFlight.phase !== "running") throw Cause.squash(cause)
-    this.#options.onExecuted(inFlight, this.#fault(inFlight, cause))
+    if (active.phase !== "running") throw Cause.squash(cause)
+    this.#options.onExecuted(active, this.#fault(active, cause))
   }
 
   /** Acks the task early where its method asks for that, and calls its handler. */
-  #prepared(inFlight: InFlight, ready: Ready): void {
+  #prepared(active: ActiveDelivery, ready: Ready): void {
     if (ready instanceof SettledWithoutRun) {
-      this.#options.onExecuted(inFlight, ready.settlement)
+      this.#options.onExecuted(active, ready.settlement)
       return
     }
-    inFlight.enter(ready.actor)
-    if (inFlight.stop === undefined && acksEarly(ready.run.method)) this.#takeFirst(inFlight, ready)
-    else this.#run(inFlight, ready)
+    active.enter(ready.actor)
+    if (active.stop === undefined && acksEarly(ready.run.method)) this.#takeFirst(active, ready)
+    else this.#run(active, ready)
   }
 
-  #takeFirst(inFlight: InFlight, ready: PreparedTask): void {
-    this.#take(inFlight, ready.run).then(
+  #takeFirst(active: ActiveDelivery, ready: PreparedTask): void {
+    this.#take(active, ready.run).then(
       (decided) =>
-        this.#guarded(inFlight, () =>
-          decided === undefined ? this.#run(inFlight, ready) : this.#options.onExecuted(inFlight, decided.settlement),
+        this.#guarded(active, () =>
+          decided === undefined ? this.#run(active, ready) : this.#options.onExecuted(active, decided.settlement),
         ),
-      (thrown: unknown) => this.#faulted(inFlight, Cause.die(thrown)),
+      (thrown: unknown) => this.#faulted(active, Cause.die(thrown)),
     )
   }
 
-  #run(inFlight: InFlight, ready: PreparedTask): void {
+  #run(active: ActiveDelivery, ready: PreparedTask): void {
     const { run } = ready
     // The delivery was ended from outside while it was being prepared, so its handler is not called.
-    if (inFlight.stop !== undefined) {
-      run.end(inFlight.stop)
-      this.#options.onExecuted(inFlight, this.#outcomes.stopped(inFlight, run))
+    if (active.stop !== undefined) {
+      run.end(active.stop)
+      this.#options.onExecuted(active, this.#outcomes.stopped(active, run))
       return
     }
-    inFlight.run = run
+    active.run = run
     // The steps of a job that may have to be undone are read before its handler is called.
-    if (run.record.reverts || run.record.undo) this.#openFirst(inFlight, ready)
-    else this.#call(inFlight, ready)
+    if (run.record.reverts || run.record.undo) this.#openFirst(active, ready)
+    else this.#call(active, ready)
   }
 
-  #openFirst(inFlight: InFlight, ready: PreparedTask): void {
-    openFlow(inFlight, ready).then(
-      () => this.#guarded(inFlight, () => this.#call(inFlight, ready)),
-      (thrown: unknown) => this.#faulted(inFlight, Cause.die(thrown)),
+  #openFirst(active: ActiveDelivery, ready: PreparedTask): void {
+    openFlow(active, ready).then(
+      () => this.#guarded(active, () => this.#call(active, ready)),
+      (thrown: unknown) => this.#faulted(active, Cause.die(thrown)),
     )
   }
 
-  #call(inFlight: InFlight, ready: PreparedTask): void {
+  #call(active: ActiveDelivery, ready: PreparedTask): void {
     const { run, input, job, actor } = ready
     if (run.stop !== undefined) {
-      this.#options.onExecuted(inFlight, this.#outcomes.stopped(inFlight, run))
+      this.#options.onExecuted(active, this.#outcomes.stopped(active, run))
       return
     }
-    this.#options.onRun(inFlight)
-    inFlight.called = true
-    const done: OnExit = (exit) => this.#ended(inFlight, ready, exit)
+    this.#options.onRun(active)
+    active.called = true
+    const done: OnExit = (exit) => this.#ended(active, ready, exit)
     if (run.method.isolation === "inline") attempt(run, input, job, done)
     else this.#options.processes.run(actor.definition, run, input, job, done)
   }
 
-  #ended(inFlight: InFlight, ready: PreparedTask, exit: Exit.Exit<unknown, unknown>): void {
+  #ended(active: ActiveDelivery, ready: PreparedTask, exit: Exit.Exit<unknown, unknown>): void {
     const { run, job } = ready
     let settled: Settlement | undefined
     try {
       const fault = Exit.isFailure(exit) ? readable(Cause.squash(exit.cause)) : undefined
       if (fault instanceof AttemptFault) throw fault.cause
-      const decided = this.#outcomes.decide(inFlight, run, exit)
-      settled = job.hasFlow ? job.flow.settled(decided, this.#outcomesOf(inFlight, run), !hasDied(exit)) : decided
+      const decided = this.#outcomes.decide(active, run, exit)
+      settled = job.hasFlow ? job.flow.settled(decided, this.#outcomesOf(active, run), !hasDied(exit)) : decided
     } catch (thrown) {
-      this.#faulted(inFlight, Cause.die(thrown))
+      this.#faulted(active, Cause.die(thrown))
       return
     }
     const isCancelled = run.stop === "cancelled" || settled?.record?.state === "cancelled"
-    if (isCancelled) this.#stopped(inFlight, ready, settled)
-    else this.#options.onExecuted(inFlight, settled)
+    if (isCancelled) this.#stopped(active, ready, settled)
+    else this.#options.onExecuted(active, settled)
   }
 
   /** Calls `onStopped` of a cancelled job. */
-  #stopped(inFlight: InFlight, { run, job }: PreparedTask, settled: Settlement | undefined): void {
+  #stopped(active: ActiveDelivery, { run, job }: PreparedTask, settled: Settlement | undefined): void {
     runNow(runStoppedHook(run.method, job), (exit) => {
-      if (Exit.isFailure(exit)) this.#faulted(inFlight, exit.cause)
-      else this.#options.onExecuted(inFlight, settled)
+      if (Exit.isFailure(exit)) this.#faulted(active, exit.cause)
+      else this.#options.onExecuted(active, settled)
     })
   }
 
-  #outcomesOf(inFlight: InFlight, run: Run): FlowOutcomes {
-    const attempt = () => this.#outcomes.attempt(inFlight, run)
+  #outcomesOf(active: ActiveDelivery, run: Run): FlowOutcomes {
+    const attempt = () => this.#outcomes.attempt(active, run)
     return { attempt, givenUp: (error, dead) => this.#outcomes.givenUp(attempt(), run.embed, error, dead) }
   }
 
@@ -192,20 +192,20 @@ export class Executor {
    * Acks the task before its handler starts, so that it runs at most once. Returns how the delivery ends where the
    * handler must not be called.
    */
-  async #take(inFlight: InFlight, run: Run): Promise<SettledWithoutRun | undefined> {
+  async #take(active: ActiveDelivery, run: Run): Promise<SettledWithoutRun | undefined> {
     // The write may take a while, which must not count towards the handler's time limits.
     run.hold()
     const record: JobRecord = { ...run.record, acked: true, message: run.posting.message }
-    const taking = await this.#options.take(inFlight, record)
+    const taking = await this.#options.take(active, record)
     switch (taking) {
       case "taken":
         run.record = record
         run.begin()
         return undefined
       case "unlisted":
-        if (inFlight.stop !== undefined) return undefined
+        if (active.stop !== undefined) return undefined
         return new SettledWithoutRun(
-          settlement.handedBack(this.#outcomes.attempt(inFlight, run), run.claimed, UNCLAIMED_DELAY_MS),
+          settlement.handedBack(this.#outcomes.attempt(active, run), run.claimed, UNCLAIMED_DELAY_MS),
         )
       default:
         return new SettledWithoutRun(NOTHING_TO_SETTLE)
@@ -216,28 +216,26 @@ export class Executor {
    * The settlement of a delivery whose handler has run, after an error of the worker itself. `undefined` where the
    * handler has not run, or the run was ended from outside.
    */
-  afterFault(inFlight: InFlight, cause: unknown): Settlement | undefined {
-    return inFlight.run === undefined || !inFlight.called
-      ? undefined
-      : this.#outcomes.afterFault(inFlight, inFlight.run, cause)
+  afterFault(active: ActiveDelivery, cause: unknown): Settlement | undefined {
+    return active.run === undefined || !active.called ? undefined : this.#outcomes.afterFault(active, active.run, cause)
   }
 
   /**
    * Handles an error of the worker itself: a job whose handler has run fails with it, once; any other task is given
    * back.
    */
-  #fault(inFlight: InFlight, cause: Cause.Cause<unknown>): Settlement | undefined {
+  #fault(active: ActiveDelivery, cause: Cause.Cause<unknown>): Settlement | undefined {
     const thrown = Cause.squash(cause)
-    const failed = this.afterFault(inFlight, thrown)
+    const failed = this.afterFault(active, thrown)
     const { message, traceback } = jobError(thrown)
     this.#options.log.error(
       failed === undefined
         ? "a task could not be processed and is handed back"
         : "an outcome could not be determined, and the job fails for that",
-      { job: inFlight.id, cause: traceback ?? message },
+      { job: active.id, cause: traceback ?? message },
     )
     if (failed !== undefined) return failed
-    return { token: inFlight.delivery.token, then: { kind: "release", delay: 5_000 } }
+    return { token: active.delivery.token, then: { kind: "release", delay: 5_000 } }
   }
 
   /** How long failures of a method are kept, in milliseconds, unless a task sets it. */

@@ -101,7 +101,7 @@ export class ReturningTasks {
   get ms(): number {
     const { dispatcher, buffer, subscription, clock } = this.#options
     // While a delivery is left, the worker does not end anyway.
-    if (buffer.inFlight.size > 0) return 0
+    if (buffer.held.size > 0) return 0
     return Math.max(
       0,
       Math.max(dispatcher.deferrals.lastReturnAt(subscription.queues), this.#othersUntil) - clock.now(),

@@ -26,6 +26,7 @@ import { Tally } from "../statistics/tally.ts"
 import { StatisticsWriter, type WorkerDetails } from "../statistics/writer.ts"
 import type { Settlement } from "../transport/lift/transport.ts"
 import { TransportError } from "../transport/mod.ts"
+import type { ActiveDelivery } from "./active-delivery.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
 import { followPauses, Revoker } from "./control/followers.ts"
 import { Registry } from "./control/registry.ts"
@@ -39,7 +40,6 @@ import { PoolSize } from "./fetch/pool-size.ts"
 import { reductionLines, restoredLine } from "./fetch/prefetch.ts"
 import { QueueSubscription } from "./fetch/queue-subscription.ts"
 import { StuckWatch } from "./fetch/stuck-watch.ts"
-import type { InFlight } from "./in-flight.ts"
 import { checkIsolation, inWorker, ProcessPool } from "./isolation/process-pool.ts"
 import { Dependents } from "./maintenance/dependents.ts"
 import { LostJobs } from "./maintenance/lost-jobs.ts"
@@ -113,7 +113,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
     // Mirrors and subscriptions of the transport live until this signal fires.
     const signal = yield* Effect.abortSignal
     const connectivity = new Connectivity(connection.transport, signal)
-    const revoker = new Revoker({ connection, inFlight: buffer.inFlight, log, signal })
+    const revoker = new Revoker({ connection, held: buffer.held, log, signal })
     const changed = new StoreMirror({
       connection,
       prefix: CHANGED.prefix,
@@ -152,7 +152,7 @@ const live = (asked: WorkerOptions, close: () => Promise<void>): Effect.Effect<R
       changed,
     })
     // Pauses and revocations are asked for while the worker takes its name.
-    const onChange = () => void dispatcher.handBack((inFlight) => !subscription.allows(inFlight.delivery.queue))
+    const onChange = () => void dispatcher.handBack((active) => !subscription.allows(active.delivery.queue))
     // An outage does not keep the worker from starting: it goes by the clock of its machine until the transport has
     // answered.
     const told = ask().catch(() => undefined)
@@ -282,7 +282,7 @@ const registryOf = ({ options, actors, snapshot, giveUp }: Core) =>
 
 const observersOf = ({ options, counts }: Core, emitters: ReadonlyArray<WorkerObserver>): Observers => {
   const { onSettled } = options
-  const settled = onSettled && { settled: (_held: InFlight, settlement: Settlement) => onSettled(settlement) }
+  const settled = onSettled && { settled: (_held: ActiveDelivery, settlement: Settlement) => onSettled(settlement) }
   return new Observers([counts, ...emitters, ...(settled ? [settled] : []), ...options.observers], options.log)
 }
 
@@ -353,7 +353,7 @@ const maintenanceOf = ({ options, buffer, pool }: Core, parts: MaintenanceParts)
     connection,
     own: early,
     isComplete: () => peers.isComplete(),
-    held: () => new Set(Array.from(buffer.inFlight.values(), ({ delivery }) => delivery.token)),
+    held: () => new Set(Array.from(buffer.held.values(), ({ delivery }) => delivery.token)),
     queueFor: (task, meth) => pool.queueOf(task, meth),
     redactFor: (task, meth) => pool.redactOf(task, meth),
     onLost: (record) => {
@@ -431,7 +431,7 @@ const stopConditionOf = ({ options, buffer, finish }: Core, isBusy: () => boolea
       new StopCondition({
         burst: options.burst,
         ...compact({ maxIdleMs: options.maxIdleMs }),
-        inFlight: () => buffer.inFlight.size + buffer.stuck,
+        inFlight: () => buffer.held.size + buffer.stuck,
         isBusy,
         isSpent: () => buffer.isSpent,
         onStop: finish,

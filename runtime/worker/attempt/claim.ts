@@ -9,7 +9,7 @@ import * as settlement from "../../jobs/outcome/settlement.ts"
 import type { Log } from "../../log/log.ts"
 import { claimed, type JobError, type JobRecord } from "../../protocol/record.ts"
 import type { Claim, ClaimAnswer, Settlement } from "../../transport/lift/transport.ts"
-import type { InFlight } from "../in-flight.ts"
+import type { ActiveDelivery } from "../active-delivery.ts"
 
 /** Delay after which a task that could not be claimed is delivered again. */
 export const UNCLAIMED_DELAY_MS = 1_000
@@ -34,15 +34,14 @@ const LONGEST_WAIT_MS = 5_000
 export const claimWithRetries = async (
   { claims, untilConnected }: Reaching & { readonly claims: Batcher<Claim, ClaimAnswer> },
   claim: Claim,
-  inFlight: InFlight,
+  active: ActiveDelivery,
 ): Promise<ClaimAnswer> => {
   for (let wait = FIRST_WAIT_MS; ; wait = Math.min(LONGEST_WAIT_MS, wait * 2)) {
     const answer = await claims
       .add(claim)
       .catch((cause: unknown): ClaimAnswer => ({ status: "failed", error: asTransportError(cause) }))
-    if (answer.status !== "failed" || answer.error.reason !== "unavailable" || inFlight.stop !== undefined)
-      return answer
-    await untilConnected(wait, inFlight.ended)
+    if (answer.status !== "failed" || answer.error.reason !== "unavailable" || active.stop !== undefined) return answer
+    await untilConnected(wait, active.ended)
   }
 }
 

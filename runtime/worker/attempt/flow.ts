@@ -17,7 +17,7 @@ import { journalPrefix, LaterVersion, type StepEntry } from "../../steps/page.ts
 import { readJournal } from "../../steps/pages.ts"
 import type { Claim, ClaimAnswer, Settlement } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
-import type { InFlight, Run, RunFlow, StepChange } from "../in-flight.ts"
+import type { ActiveDelivery, Run, RunFlow, StepChange } from "../active-delivery.ts"
 import { claimWithRetries, type Reaching } from "./claim.ts"
 
 /** What the steps of a job need of its worker. */
@@ -29,10 +29,10 @@ export interface FlowServices extends Reaching {
   /** How often this process has stood still for so long that its leases may have ended. */
   readonly freezes: () => number
   /** Whether this delivery still has the job; `undefined` while the transport cannot be reached. */
-  readonly isOurs: (inFlight: InFlight) => Promise<boolean | undefined>
+  readonly isOurs: (active: ActiveDelivery) => Promise<boolean | undefined>
   /** Whether the job was cancelled, and its steps are to be undone; `false` while the transport cannot be reached. */
-  readonly isCancelled: (inFlight: InFlight) => Promise<boolean>
-  readonly onStep: (inFlight: InFlight, change: StepChange) => void
+  readonly isCancelled: (active: ActiveDelivery) => Promise<boolean>
+  readonly onStep: (active: ActiveDelivery, change: StepChange) => void
 }
 
 const OUTCOMES = { ok: "done", err: "failed", rev: "reverted", rer: "revert-failed" } as const
@@ -43,7 +43,7 @@ const LEAVE_MS = 1_000
 const DOUBT_WAIT_MS = 500
 
 export class Flow implements StepPort, RunFlow {
-  readonly #inFlight: InFlight
+  readonly #active: ActiveDelivery
   readonly #run: Run
   readonly #services: FlowServices
   readonly #journal: Journal
@@ -57,12 +57,12 @@ export class Flow implements StepPort, RunFlow {
   #finished = false
   readonly #closing = Promise.withResolvers<void>()
 
-  constructor(inFlight: InFlight, run: Run, services: FlowServices) {
+  constructor(active: ActiveDelivery, run: Run, services: FlowServices) {
     const { posting, task } = run
-    this.#inFlight = inFlight
+    this.#active = active
     this.#run = run
     this.#services = services
-    this.#fresh = inFlight.delivery.fresh && !run.claimed
+    this.#fresh = active.delivery.fresh && !run.claimed
     this.#verified = services.freezes()
     this.#journal = new Journal({
       store: services.store,
@@ -70,7 +70,7 @@ export class Flow implements StepPort, RunFlow {
       run: posting.run,
       from: task.own.from,
       by: generateId(),
-      fence: inFlight.delivery.fence,
+      fence: active.delivery.fence,
       untilReachable: (ms) => this.#untilReachable(ms),
       onClosed: (why) => this.#closed(why),
     })
@@ -82,7 +82,7 @@ export class Flow implements StepPort, RunFlow {
   }
 
   async open(): ReturnType<StepPort["open"]> {
-    if (this.#inFlight.offQueue)
+    if (this.#active.offQueue)
       throw new CallboardError("unsupported", "a method that acks early has no durable steps: let it ack late")
     return (await this.begin()) ? this.#journal : NEVER
   }
@@ -105,7 +105,7 @@ export class Flow implements StepPort, RunFlow {
 
   began(name: string, state: "started" | "reverting"): void {
     this.#running.add(name)
-    this.#services.onStep(this.#inFlight, { name, state })
+    this.#services.onStep(this.#active, { name, state })
   }
 
   async note(entry: StepEntry): Promise<number> {
@@ -113,7 +113,7 @@ export class Flow implements StepPort, RunFlow {
     const { kind, step: name, at, took, tries } = entry
     this.#running.delete(name)
     const change = { name, state: OUTCOMES[kind], at, took, tries }
-    this.#services.onStep(this.#inFlight, "failure" in entry ? { ...change, failure: entry.failure } : change)
+    this.#services.onStep(this.#active, "failure" in entry ? { ...change, failure: entry.failure } : change)
     return this.#journal.bytes
   }
 
@@ -127,7 +127,7 @@ export class Flow implements StepPort, RunFlow {
 
   async mark(): Promise<void> {
     const run = this.#run
-    const { delivery } = this.#inFlight
+    const { delivery } = this.#active
     if (run.record.reverts) return
     const { posting, clock } = run
     const { worker } = this.#services
@@ -141,13 +141,13 @@ export class Flow implements StepPort, RunFlow {
       posting,
       reverts: true,
     }
-    const answer = await claimWithRetries(this.#services, claim, this.#inFlight)
+    const answer = await claimWithRetries(this.#services, claim, this.#active)
     if (answer.status === "started") {
       run.record = { ...run.record, claims: Math.max(1, run.record.claims ?? 0), reverts: true }
       run.claimed = true
       return
     }
-    if (answer.status === "finished" && answer.record.state === "cancelled") this.#inFlight.end("cancelled")
+    if (answer.status === "finished" && answer.record.state === "cancelled") this.#active.end("cancelled")
     this.#journal.close(answer.status === "failed" ? "lost" : "superseded")
     return NEVER
   }
@@ -159,7 +159,7 @@ export class Flow implements StepPort, RunFlow {
   async #verify(): Promise<void> {
     do {
       const freezes = this.#services.freezes()
-      const isOurs = await this.#services.isOurs(this.#inFlight)
+      const isOurs = await this.#services.isOurs(this.#active)
       if (isOurs) {
         this.#verified = freezes
         return
@@ -174,12 +174,12 @@ export class Flow implements StepPort, RunFlow {
   }
 
   async #untilReachable(ms: number): Promise<boolean> {
-    await this.#services.untilConnected(ms, this.#inFlight.ended)
-    return this.#inFlight.stop === undefined
+    await this.#services.untilConnected(ms, this.#active.ended)
+    return this.#active.stop === undefined
   }
 
   async heed(): Promise<void> {
-    if (this.#run.record.reverts && (await this.#services.isCancelled(this.#inFlight))) this.cancel()
+    if (this.#run.record.reverts && (await this.#services.isCancelled(this.#active))) this.cancel()
   }
 
   /** Called when the process of an isolated handler waits for it no longer. While steps are undone the reverts follow. */
@@ -222,7 +222,7 @@ export class Flow implements StepPort, RunFlow {
       ...sure,
     })
     // A result that the transport can never take fails the job as well, so its steps are undone.
-    this.#inFlight.refused &&= (error: JobError) =>
+    this.#active.refused &&= (error: JobError) =>
       settlement.undoing(attempt, undo({ error, ...(error.reason === OUTCOME_LOST ? { dead: error.reason } : {}) }))
     return record.state === "failed" ? settlement.undoing(attempt, undo(record)) : decided
   }
@@ -253,15 +253,15 @@ export class Flow implements StepPort, RunFlow {
   #closed(why: Closed): void {
     const job = this.#run.posting.id
     if (why === "later-version") {
-      this.#inFlight.backInMs = backInMs(this.#run.record)
-      const again = `in ${this.#inFlight.backInMs / 1000} s`
+      this.#active.backInMs = backInMs(this.#run.record)
+      const again = `in ${this.#active.backInMs / 1000} s`
       this.#services.log.warn("a job waits for a worker of a later version, which has written its journal", {
         job,
         again,
       })
     } else this.#services.log.debug("the journal of a job is written no more", { job, why })
     this.#closing.resolve()
-    this.#inFlight.end(why === "superseded" ? "superseded" : "hand-back")
+    this.#active.end(why === "superseded" ? "superseded" : "hand-back")
   }
 }
 

@@ -12,7 +12,7 @@ import { isForeign, type Task } from "../../protocol/headers.ts"
 import { selectInput } from "../../protocol/input.ts"
 import type { JobPosting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
-import type { ForeignTasks, InputRead } from "../in-flight.ts"
+import type { ForeignTasks, InputRead } from "../active-delivery.ts"
 import { validate } from "./invocation.ts"
 
 /** What a worker says about bodies. */

@@ -15,7 +15,7 @@ import type { Headers } from "../../protocol/message.ts"
 import { cut } from "../../protocol/text.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import { StepEngine } from "../../steps/engine.ts"
-import { JOB_LOGGER, jobFields, type Run } from "../in-flight.ts"
+import { JOB_LOGGER, jobFields, type Run } from "../active-delivery.ts"
 import type { Flow } from "./flow.ts"
 import { invokeNow, isEffectCall, isInHookOf } from "./invocation.ts"
 

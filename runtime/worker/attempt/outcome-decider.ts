@@ -26,8 +26,8 @@ import type { JobPosting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
+import type { ActiveDelivery, ForeignTasks, Run } from "../active-delivery.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
-import type { ForeignTasks, InFlight, Run } from "../in-flight.ts"
 import { NOTHING_TO_SETTLE } from "./claim.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
 
@@ -46,12 +46,12 @@ export class OutcomeDecider {
   }
 
   /** The settlement for the exit of the attempt. `undefined`: there is nothing to settle. */
-  decide(inFlight: InFlight, run: Run, exit: Exit.Exit<unknown, unknown>): Settlement | undefined {
-    if (run.stop !== undefined) return this.stopped(inFlight, run)
-    const attempt = this.attempt(inFlight, run)
+  decide(active: ActiveDelivery, run: Run, exit: Exit.Exit<unknown, unknown>): Settlement | undefined {
+    if (run.stop !== undefined) return this.stopped(active, run)
+    const attempt = this.attempt(active, run)
     if (Exit.isFailure(exit)) return this.#failure(attempt, run, readable(Cause.squash(exit.cause)))
     // If the transport can never store the result, the job fails with that error, once, with its errbacks.
-    inFlight.refused = (error) => this.givenUp(attempt, run.embed, error, deadOf(run.method.acks?.onFailure, error))
+    active.refused = (error) => this.givenUp(attempt, run.embed, error, deadOf(run.method.acks?.onFailure, error))
     const { repeat } = run.task.own
     if (repeat !== undefined && repeat.done < repeat.times)
       return settlement.repeated(attempt, repeat, intervalAt(repeat.intervalsMs, repeat.done), exit.value)
@@ -71,15 +71,15 @@ export class OutcomeDecider {
    * handler must not run a second time for that. `undefined` for a run that was ended from outside: its task is given
    * back, or another delivery has it.
    */
-  afterFault(inFlight: InFlight, run: Run, cause: unknown): Settlement | undefined {
+  afterFault(active: ActiveDelivery, run: Run, cause: unknown): Settlement | undefined {
     if (run.stop !== undefined && run.stop !== "timeout") return undefined
     const error = outcomeLost(messageOf(cause))
     try {
-      return this.givenUp(this.attempt(inFlight, run), run.embed, error, error.reason)
+      return this.givenUp(this.attempt(active, run), run.embed, error, error.reason)
     } catch {
       // The part that failed may fail again, so this settlement uses as few parts as possible.
       const { posting, task, record } = run
-      const { token, fence } = inFlight.delivery
+      const { token, fence } = active.delivery
       const keep = { resultMs: DEFAULT_KEEP_FAILED_MS, failureMs: DEFAULT_KEEP_FAILED_MS }
       const attempt = {
         token,
@@ -96,8 +96,8 @@ export class OutcomeDecider {
   }
 
   /** The settlement for a run that was ended from outside. */
-  stopped(inFlight: InFlight, run: Run): Settlement | undefined {
-    const attempt = this.attempt(inFlight, run)
+  stopped(active: ActiveDelivery, run: Run): Settlement | undefined {
+    const attempt = this.attempt(active, run)
     switch (run.stop) {
       case "timeout": {
         const seconds = run.hardMs / 1000
@@ -106,14 +106,14 @@ export class OutcomeDecider {
         return this.#givenUpOrRetried(attempt, run, error, rejected(run.method.acks?.onTimeout, error))
       }
       case "hand-back":
-        if (!inFlight.canGoBack) {
-          const error = workerStopped(inFlight.offQueue)
+        if (!active.canGoBack) {
+          const error = workerStopped(active.offQueue)
           return this.#givenUpOrRetried(attempt, run, error, error.reason)
         }
         return settlement.handedBack(
           { ...attempt, record: run.record },
           run.claimed || run.reported || run.metaChanges > 0,
-          inFlight.backInMs,
+          active.backInMs,
         )
       case "cancelled":
         // The record is cancelled already, so only the task is taken off its queue.
@@ -206,10 +206,10 @@ export class OutcomeDecider {
   }
 
   /** The attempt as it is now: its record includes the latest progress. */
-  attempt(inFlight: InFlight, run: Run): settlement.Attempt {
+  attempt(active: ActiveDelivery, run: Run): settlement.Attempt {
     const attempt: { -readonly [Field in keyof settlement.Attempt]: settlement.Attempt[Field] } = {
-      token: inFlight.delivery.token,
-      fence: inFlight.delivery.fence,
+      token: active.delivery.token,
+      fence: active.delivery.fence,
       posting: run.posting,
       task: run.task,
       record: run.progress === undefined ? run.record : { ...run.record, progress: run.progress },

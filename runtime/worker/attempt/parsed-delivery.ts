@@ -70,10 +70,10 @@ export const findSameTask = <A extends { readonly delivery: JobDelivery }>(
   const id = idOf(delivery)
   if (id === undefined) return undefined
   // Ids are compared first, because parsing the headers of every delivery would cost more.
-  for (const inFlight of buffer) {
-    if (idOf(inFlight.delivery) !== id) continue
-    const [wanted, held] = [postingIn(delivery), postingIn(inFlight.delivery)]
-    if (wanted !== undefined && held !== undefined && isSame(wanted, held)) return inFlight
+  for (const active of buffer) {
+    if (idOf(active.delivery) !== id) continue
+    const [wanted, held] = [postingIn(delivery), postingIn(active.delivery)]
+    if (wanted !== undefined && held !== undefined && isSame(wanted, held)) return active
   }
   return undefined
 }

@@ -18,9 +18,9 @@ import { claimed, type JobRecord, openAttempts, type RecordDraft, recordOfTask, 
 import { isExpired } from "../../protocol/time.ts"
 import { isSuspect } from "../../transport/lift/judge.ts"
 import type { Claim, ClaimAnswer, Settlement } from "../../transport/lift/transport.ts"
+import { type ActiveDelivery, type InputRead, Run } from "../active-delivery.ts"
 import { type ActorPool, nameOf, type Target, type Unserved } from "../actors/actor-pool.ts"
 import type { ServedActor } from "../actors/served-actor.ts"
-import { type InFlight, type InputRead, Run } from "../in-flight.ts"
 import type { Limiter, LimitRefusal } from "../limits/limiter.ts"
 import {
   claimWithRetries,
@@ -96,7 +96,7 @@ const effectOf = <A>(value: Now<A>): Effect.Effect<A> => (isLater(value) ? value
 
 /** A delivery whose task was read, on its way to its handler. */
 interface Candidate {
-  readonly inFlight: InFlight
+  readonly active: ActiveDelivery
   readonly parsed: ParsedDelivery
   /** The record that follows from the task alone. It becomes the one of the attempt, unless the task is claimed. */
   readonly waiting: RecordDraft
@@ -121,7 +121,7 @@ export class Preparation {
    * The suspect job that runs in this worker: one whose last worker died while it ran. There is one at a time, so that a
    * job that kills its worker takes no other suspect along twice. Set before the claim tells whether the job is one.
    */
-  #suspect: InFlight | undefined
+  #suspect: ActiveDelivery | undefined
 
   constructor(options: PreparationOptions, settings: MethodSettingsCache, outcomes: OutcomeDecider) {
     this.#options = options
@@ -134,8 +134,8 @@ export class Preparation {
    * Prepares a delivery: the task that may run, or how its delivery is settled instead. Most first deliveries are prepared at
    * once; the others have to ask for something before.
    */
-  prepare(inFlight: InFlight): Now<Ready> {
-    const { delivery } = inFlight
+  prepare(active: ActiveDelivery): Now<Ready> {
+    const { delivery } = active
     const options = this.#options
     const now = options.clock.now()
     const transportNow = options.clock.transportNow()
@@ -144,7 +144,7 @@ export class Preparation {
       const { token, fence, queue } = delivery
       // An unreadable task is recorded under the id in its headers only at its first delivery: later that id may belong
       // to another job. Where it does already, the record is refused, and the task comes again.
-      const id = delivery.deliveries === 1 ? inFlight.id : undefined
+      const id = delivery.deliveries === 1 ? active.id : undefined
       return new SettledWithoutRun(
         settlement.unreadable({ token, fence, queue, id }, parsed.failure, now, options.keep),
       )
@@ -152,9 +152,9 @@ export class Preparation {
     const { task, posting } = parsed.success
     const field = notUnderstoodIn(task.own)
     const target = field === undefined ? options.pool.resolve(task.task, task.meth) : notUnderstood(field)
-    if (target.found) inFlight.method = target.method
+    if (target.found) active.method = target.method
     const candidate: Candidate = {
-      inFlight,
+      active,
       parsed: parsed.success,
       waiting: recordOfTask(posting, task, now),
       target,
@@ -178,10 +178,10 @@ export class Preparation {
    * saves a write on the hot path. It is claimed where the method must not run twice (`onLost: "fail"`), because nothing else
    * would tell that its worker died.
    */
-  #mustAsk({ inFlight, target, isOver, endsOnLoss, isChanged }: Candidate): boolean {
-    if (!inFlight.delivery.fresh || endsOnLoss || isChanged) return true
+  #mustAsk({ active, target, isOver, endsOnLoss, isChanged }: Candidate): boolean {
+    if (!active.delivery.fresh || endsOnLoss || isChanged) return true
     if (!target.found) return !isOver
-    return inFlight.permit !== undefined || this.#isLimited(target, isOver)
+    return active.permit !== undefined || this.#isLimited(target, isOver)
   }
 
   /** Limits are asked before the claim, so that a task that is deferred many times writes nothing to its record. */
@@ -194,13 +194,13 @@ export class Preparation {
     this: Preparation,
     candidate: Candidate,
   ): Effect.fn.Return<Ready> {
-    const { inFlight, parsed, waiting, target, now, isOver, endsOnLoss, isChanged } = candidate
-    const { delivery } = inFlight
+    const { active, parsed, waiting, target, now, isOver, endsOnLoss, isChanged } = candidate
+    const { delivery } = active
     const { posting } = parsed
     const options = this.#options
     let read: InputRead | undefined
-    if (target.found && (inFlight.permit !== undefined || this.#isLimited(target, isOver))) {
-      const answer = yield* this.#admit(inFlight, target, parsed)
+    if (target.found && (active.permit !== undefined || this.#isLimited(target, isOver))) {
+      const answer = yield* this.#admit(active, target, parsed)
       if (answer instanceof SettledWithoutRun) return answer
       read = answer
     }
@@ -226,7 +226,7 @@ export class Preparation {
       }
       const mayBeSuspect = mayRunElsewhere && !endsOnLoss
       const unlessSuspect = mayBeSuspect ? this.#suspect?.phase === "running" : !mayRunElsewhere
-      if (mayBeSuspect && !unlessSuspect) this.#suspect = inFlight
+      if (mayBeSuspect && !unlessSuspect) this.#suspect = active
       const claim = {
         token: delivery.token,
         id: posting.id,
@@ -239,7 +239,7 @@ export class Preparation {
         digest,
         unlessSuspect,
       }
-      answer = yield* Effect.promise(() => claimWithRetries(options, claim, inFlight))
+      answer = yield* Effect.promise(() => claimWithRetries(options, claim, active))
       if (answer.status !== "suspect" || mayRunElsewhere) break
       // Not every broker counts the deliveries, and a task may have been stored twice: the record shows another one.
       mayRunElsewhere = true
@@ -258,7 +258,7 @@ export class Preparation {
     const before = recordAfterClaim(answer, claimant, options.log)
     if (before instanceof SettledWithoutRun) return before
     const known = { ...before, digest }
-    if (this.#suspect === inFlight && !isSuspect(known)) this.#suspect = undefined
+    if (this.#suspect === active && !isSuspect(known)) this.#suspect = undefined
     if (known.earlier !== undefined) {
       const attempt = this.#attempt(candidate, claimed(known, claimant.begins))
       const isKept = yield* Effect.promise(() => this.#keepEarlier(attempt))
@@ -270,7 +270,7 @@ export class Preparation {
   })
 
   #attempt(
-    { inFlight: { delivery }, parsed: { posting, task }, target, now, transportNow }: Candidate,
+    { active: { delivery }, parsed: { posting, task }, target, now, transportNow }: Candidate,
     record: JobRecord,
   ) {
     const keep = target.found ? this.#settings.of(target.method).keep : this.#options.keep
@@ -291,7 +291,7 @@ export class Preparation {
     }
   }
 
-  #begins({ inFlight: { delivery }, now }: Candidate) {
+  #begins({ active: { delivery }, now }: Candidate) {
     const { worker, version } = this.#options
     return { fence: delivery.fence, worker, version, at: now }
   }
@@ -394,7 +394,7 @@ export class Preparation {
       const { embed, error, dead } = read.failure
       return new SettledWithoutRun(this.#outcomes.givenUp(this.#attempt(candidate, record), embed, error, dead))
     }
-    const { inFlight, parsed, now } = candidate
+    const { active, parsed, now } = candidate
     const { task, posting } = parsed
     const options = this.#options
     const { embed, input } = read.success
@@ -412,7 +412,7 @@ export class Preparation {
       softMs: (soft === null ? settings.softMs : soft * 1000) ?? Number.POSITIVE_INFINITY,
       clock: options.clock,
     })
-    const job = new JobContext(run, actor.definition.name, actor.use, options, () => new Flow(inFlight, run, options))
+    const job = new JobContext(run, actor.definition.name, actor.use, options, () => new Flow(active, run, options))
     return new PreparedTask(run, input, actor, job)
   }
 
@@ -422,36 +422,36 @@ export class Preparation {
    */
   readonly #admit = Effect.fnUntraced(function* (
     this: Preparation,
-    inFlight: InFlight,
+    active: ActiveDelivery,
     target: Target,
     { posting, task, level }: ParsedDelivery,
   ): Effect.fn.Return<InputRead | SettledWithoutRun | undefined> {
     const { actor, method } = target
-    inFlight.level = level
+    active.level = level
     const { limiter, putOff } = this.#options
-    if (inFlight.permit !== undefined) {
+    if (active.permit !== undefined) {
       // The task has waited for its limit and was admitted.
-      inFlight.admit(inFlight.permit)
-      inFlight.permit = undefined
-      return inFlight.input
+      active.admit(active.permit)
+      active.permit = undefined
+      return active.input
     }
     if (actor.condition !== "ready") return undefined
     const name = nameOf(target)
-    const refusal = limiter.refuseEarly(name, method, task.own.tenant, inFlight)
+    const refusal = limiter.refuseEarly(name, method, task.own.tenant, active)
     if (refusal !== undefined) return new SettledWithoutRun(putOff(refusal))
-    const reading = inFlight.input ?? readInput(posting, method, bodyRules(this.#options, task))
+    const reading = active.input ?? readInput(posting, method, bodyRules(this.#options, task))
     const read = isLater(reading) ? yield* reading : reading
     if (Result.isFailure(read)) return read
     const { embed, input } = read.success
-    const admission = limiter.admit(name, method, input, inFlight)
+    const admission = limiter.admit(name, method, input, active)
     switch (admission.kind) {
       case "admitted":
-        inFlight.admit(admission.release)
+        active.admit(admission.release)
         return read
       case "waits":
-        inFlight.mustWait = true
-        inFlight.task = task
-        inFlight.input = read
+        active.mustWait = true
+        active.task = task
+        active.input = read
         return new SettledWithoutRun(NOTHING_TO_SETTLE)
       case "invalid": {
         const error = invalidInput({ field: "limit-key", message: admission.message })

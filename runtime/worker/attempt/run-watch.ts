@@ -6,7 +6,7 @@ import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
 import type { Jobs, Report, Settlement } from "../../transport/lift/transport.ts"
-import type { HeldDeliveries, InFlight, Run } from "../in-flight.ts"
+import type { ActiveDelivery, HeldDeliveries, Run } from "../active-delivery.ts"
 
 /** Interval of the timer, and so the precision of time limits. */
 const TICK_MS = 50
@@ -40,7 +40,7 @@ export class RunWatch {
   readonly #reported = new WeakMap<Run, Reported>()
 
   readonly #onDeadline: (at: number) => void
-  readonly #onLong: (inFlight: InFlight) => void
+  readonly #onLong: (active: ActiveDelivery) => void
   readonly #onProgress: (run: Run, progress: Progress) => void
   readonly #onTold: () => void
   readonly #clock: Clock
@@ -56,7 +56,7 @@ export class RunWatch {
     jobs: Jobs,
     log: Log,
     onDeadline: (at: number) => void,
-    onLong: (inFlight: InFlight) => void,
+    onLong: (active: ActiveDelivery) => void,
     onProgress: (run: Run, progress: Progress) => void,
     onTold: () => void,
     clock: Clock = systemClock,
@@ -96,7 +96,7 @@ export class RunWatch {
     this.#setDeadline(earliestLimit(this.#watched(), now))
   }
 
-  #watched(): ReadonlyArray<InFlight> {
+  #watched(): ReadonlyArray<ActiveDelivery> {
     return this.#held.values().filter(({ run }) => run?.isWatched)
   }
 
@@ -122,28 +122,28 @@ export class RunWatch {
     // This comes first: a run that ends below makes room for another one, which sets its own limit.
     this.#setDeadline(earliestLimit(watched, now))
     const reports: Array<Report> = []
-    const offQueue: Array<InFlight> = []
+    const offQueue: Array<ActiveDelivery> = []
     const settlements: Array<Settlement> = []
     const before = this.#told
-    for (const inFlight of watched) {
-      const { run } = inFlight
+    for (const active of watched) {
+      const { run } = active
       // A run may have ended with one before it.
       if (!run?.isWatched) continue
       if (now >= run.softAt) run.warn()
       if (now >= run.hardAt) {
-        inFlight.end("timeout")
+        active.end("timeout")
         continue
       }
-      if (!inFlight.isLong && run.isLong) this.#onLong(inFlight)
-      const report = this.#reporting ? undefined : this.#reportOf(inFlight, run, now)
+      if (!active.isLong && run.isLong) this.#onLong(active)
+      const report = this.#reporting ? undefined : this.#reportOf(active, run, now)
       if (report === undefined) continue
-      if (!inFlight.offQueue) {
+      if (!active.offQueue) {
         reports.push(report)
         continue
       }
       // A report needs a task in a queue. For a job whose task was acked early, the record is stored with a settlement
       // instead.
-      offQueue.push(inFlight)
+      offQueue.push(active)
       settlements.push({ ...report, then: { kind: "ack" } })
     }
     if (reports.length + settlements.length === 0) return
@@ -157,16 +157,16 @@ export class RunWatch {
     const told = reports.length === 0 ? undefined : trying(this.#jobs.report(reports))
     const stored = settlements.length === 0 ? undefined : trying(this.#jobs.settle(settlements))
     // The outcome of a job waits for this write, so that an older progress never overwrites it.
-    for (const inFlight of offQueue) inFlight.progressStored = stored
+    for (const active of offQueue) active.progressStored = stored
     void Promise.all([told, stored]).then(() => {
       this.#reporting = false
     })
   }
 
-  #reportOf(inFlight: InFlight, run: Run, now: number): Report | undefined {
+  #reportOf(active: ActiveDelivery, run: Run, now: number): Report | undefined {
     if (run.stop !== undefined) return undefined
     const last = this.#reported.get(run)
-    const first = last === undefined && !inFlight.offQueue && now - run.beganAt >= MOMENT_MS
+    const first = last === undefined && !active.offQueue && now - run.beganAt >= MOMENT_MS
     // Progress is compared by identity, because two reports may carry the same millisecond.
     const differs = run.progress !== last?.progress || run.metaChanges !== (last?.metaChanges ?? 0)
     const moved = differs && (last === undefined || now - last.at >= PROGRESS_MS)
@@ -176,12 +176,12 @@ export class RunWatch {
     run.reported = true
     if (run.progress !== undefined && run.progress !== last?.progress) this.#onProgress(run, run.progress)
     const record = run.progress === undefined ? run.record : { ...run.record, progress: run.progress }
-    return { token: inFlight.delivery.token, record }
+    return { token: active.delivery.token, record }
   }
 }
 
 /** The earliest hard limit that is not over. */
-const earliestLimit = (inFlights: ReadonlyArray<InFlight>, now: number): number =>
+const earliestLimit = (inFlights: ReadonlyArray<ActiveDelivery>, now: number): number =>
   inFlights.reduce(
     (earliest, { run }) => (run !== undefined && run.hardAt > now ? Math.min(earliest, run.hardAt) : earliest),
     Number.POSITIVE_INFINITY,

@@ -11,8 +11,8 @@ import { cancelJob } from "../../jobs/commands/cancel.ts"
 import type { Log } from "../../log/log.ts"
 import type { Task } from "../../protocol/headers.ts"
 import { isUndecodable } from "../../protocol/message.ts"
+import type { HeldDeliveries } from "../active-delivery.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
-import type { HeldDeliveries } from "../in-flight.ts"
 
 interface PauseFollowerOptions {
   readonly connection: Connection
@@ -51,7 +51,7 @@ export const followPauses = async (options: PauseFollowerOptions): Promise<void>
 interface RevokerOptions {
   readonly connection: Connection
   /** The deliveries of this worker. */
-  readonly inFlight: Pick<HeldDeliveries, "values">
+  readonly held: Pick<HeldDeliveries, "values">
   readonly log: Log
   readonly signal: AbortSignal
 }
@@ -87,8 +87,8 @@ export class Revoker {
 
   /** Cancels the running jobs that match. Waiting tasks are checked when they are about to start. */
   #cancel(revocation: Revocation): void {
-    const { connection, inFlight, log } = this.#options
-    for (const each of inFlight.values()) {
+    const { connection, held, log } = this.#options
+    for (const each of held.values()) {
       const { message } = each.delivery
       if (each.phase !== "running" || isUndecodable(message) || each.id === undefined) continue
       if (revocationOfMessage(message, [revocation]) === undefined) continue

@@ -7,11 +7,11 @@ import { NO_LIMIT_MS } from "../../options/duration.ts"
 import { compact } from "../../protocol/compact.ts"
 import type { Load } from "../../statistics/load.ts"
 import { VERSION } from "../../version.ts"
+import type { Run } from "../active-delivery.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import { parseDelivery } from "../attempt/parsed-delivery.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
-import type { Run } from "../in-flight.ts"
 import type { Counts } from "../telemetry/counts.ts"
 
 /** A job whose handler runs. */
@@ -95,7 +95,7 @@ export class WorkerSnapshot {
       state: this.#state(jobs.length > 0),
       running: jobs.map(({ id }) => id).slice(0, MOST_RUNNING),
       jobs: jobs.slice(0, MOST_RUNNING),
-      inFlight: buffer.inFlight.size,
+      inFlight: buffer.held.size,
       capacity: buffer.capacity,
       room: buffer.room,
       ...(pool.unhealthy.length === 0 ? {} : { unhealthy: pool.unhealthy }),
@@ -133,11 +133,11 @@ export class WorkerSnapshot {
   }
 }
 
-export const jobsIn = ({ inFlight }: DeliveryBuffer): WorkerJobs => {
+export const jobsIn = ({ held }: DeliveryBuffer): WorkerJobs => {
   const active: Array<ActiveJob> = []
   const reserved: Array<ReservedTask> = []
   const tasks = new Map<string, string>()
-  for (const { run, id = "", delivery, phase } of inFlight.values()) {
+  for (const { run, id = "", delivery, phase } of held.values()) {
     // A task that waits for a limit is listed as deferred, not as reserved, because a free slot would not start it.
     if (run === undefined && phase === "waiting") continue
     const task = run?.task ?? Result.getOrUndefined(parseDelivery(delivery))?.task

@@ -155,8 +155,8 @@ export class RunningWorker implements Worker {
   }
 
   get load(): WorkerLoad {
-    const { inFlight, running, stuck, concurrency } = this.#options.buffer
-    return { inFlight: inFlight.size, running: running + stuck, concurrency }
+    const { held, running, stuck, concurrency } = this.#options.buffer
+    return { inFlight: held.size, running: running + stuck, concurrency }
   }
 
   describe(): WorkerDescription {
@@ -191,7 +191,7 @@ export class RunningWorker implements Worker {
   removeQueue(queue: string): boolean {
     const { subscription, dispatcher } = this.#options
     const removed = subscription.remove(queue)
-    if (removed) dispatcher.handBack((inFlight) => inFlight.delivery.queue === queue)
+    if (removed) dispatcher.handBack((active) => active.delivery.queue === queue)
     return removed
   }
 
@@ -225,7 +225,7 @@ export class RunningWorker implements Worker {
     const { counts, buffer, log, close } = this.#options
     const { processed, handedBackTasks, lostTasks } = counts
     await close()
-    const left = buffer.inFlight.values()
+    const left = buffer.held.values()
     if (left.length > 0)
       log.error("tasks could be neither settled nor handed back in time; they will be delivered again", {
         jobs: left.slice(0, MOST_NAMED).map(({ id }) => id ?? null),
@@ -234,7 +234,7 @@ export class RunningWorker implements Worker {
       finished: counts.processed - processed,
       handedBack: counts.handedBackTasks - handedBackTasks,
       stuck: buffer.stuck,
-      lost: counts.lostTasks - lostTasks + buffer.inFlight.size,
+      lost: counts.lostTasks - lostTasks + buffer.held.size,
     }
   }
 }

@@ -98,7 +98,7 @@ const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<v
     const longest = options.burst ? Math.min(options.returningMs(), PULL_WAIT_MS) : PULL_WAIT_MS
     const wait = !answers ? 0 : waitsForActors ? Math.min(IDLE_WAIT_MS, longest) : longest
     // A pull whose wait was cut may still bring what the next one does not find any more.
-    const wasEmpty = buffer.inFlight.size === 0 && pulls.size === 0 && !options.isBusy()
+    const wasEmpty = buffer.held.size === 0 && pulls.size === 0 && !options.isBusy()
     try {
       if (lost) throw new TransportError("unavailable", connectivity.why?.message ?? LOST)
       // The transport's turns would decide, where the buffer gets one task at a time to choose from.

@@ -5,7 +5,7 @@
  */
 import type { ErasedMethod } from "../../actor/actor.ts"
 import type { JobDelivery } from "../../transport/lift/transport.ts"
-import { HeldDeliveries, InFlight } from "../in-flight.ts"
+import { ActiveDelivery, HeldDeliveries } from "../active-delivery.ts"
 import { PrefetchQos } from "./prefetch.ts"
 
 /**
@@ -18,8 +18,8 @@ const LEAST_PLACES = 64
 const LEAST_BATCH = 32
 
 export class DeliveryBuffer {
-  readonly inFlight = new HeldDeliveries()
-  readonly #buffered: Array<InFlight> = []
+  readonly held = new HeldDeliveries()
+  readonly #buffered: Array<ActiveDelivery> = []
   readonly #ranks = new Map<string, number>()
   readonly #rotate: boolean
   readonly #random: boolean
@@ -32,9 +32,9 @@ export class DeliveryBuffer {
   #prefetch = 1
   readonly #qos: PrefetchQos
   /** Deliveries that ran when the prefetch was reduced; they do not count as fetched ahead. */
-  readonly #runningAtLoss = new Set<InFlight>()
+  readonly #runningAtLoss = new Set<ActiveDelivery>()
   /** Surplus that is being given back, and counts as here until the transport has it again. */
-  readonly #returning = new Set<InFlight>()
+  readonly #returning = new Set<ActiveDelivery>()
   /** Deliveries that may still come (`maxJobs`); less than 0 where a pull that was cut short brought more. */
   #jobsLeft = Number.POSITIVE_INFINITY
   #running = 0
@@ -123,13 +123,13 @@ export class DeliveryBuffer {
   }
 
   /** Deliveries that wait for a slot, in the order in which they start. */
-  get waiting(): ReadonlyArray<InFlight> {
+  get waiting(): ReadonlyArray<ActiveDelivery> {
     return [...this.#buffered]
   }
 
   /** Number of deliveries that may still be fetched now. */
   get free(): number {
-    const fetched = this.inFlight.size - this.#limited
+    const fetched = this.held.size - this.#limited
     const places = this.#places - fetched
     return Math.min(this.#jobsLeft, places, this.#qos.limit(this.#capacity) - fetched + this.#runningAtLoss.size)
   }
@@ -138,7 +138,7 @@ export class DeliveryBuffer {
   get #places(): number {
     const usable = Math.max(0, this.#slots - this.#stuck)
     // With nothing here, nothing can wait behind a long run.
-    const slow = this.inFlight.size === 0 ? 0 : Math.min(this.#slow, usable)
+    const slow = this.held.size === 0 ? 0 : Math.min(this.#slow, usable)
     return usable * this.#prefetch - slow * (this.#prefetch - 1)
   }
 
@@ -193,7 +193,7 @@ export class DeliveryBuffer {
    * deliveries that may be fetched ahead now.
    */
   reducePrefetch(): number {
-    for (const inFlight of this.inFlight.values()) if (inFlight.phase === "running") this.#runningAtLoss.add(inFlight)
+    for (const active of this.held.values()) if (active.phase === "running") this.#runningAtLoss.add(active)
     return this.#qos.reduce(this.#capacity, this.#running)
   }
 
@@ -241,36 +241,36 @@ export class DeliveryBuffer {
 
   /** Resolves when no delivery is left. */
   whenIdle(): Promise<void> {
-    if (this.inFlight.size === 0) return Promise.resolve()
+    if (this.held.size === 0) return Promise.resolve()
     return new Promise((resolve) => this.#idle.push(resolve))
   }
 
   add(deliveries: ReadonlyArray<JobDelivery>): void {
     this.#jobsLeft -= deliveries.length
     for (const delivery of deliveries) {
-      const inFlight = new InFlight(delivery, this.#rankOf(delivery.queue))
-      this.inFlight.add(inFlight)
-      this.#insert(inFlight)
+      const active = new ActiveDelivery(delivery, this.#rankOf(delivery.queue))
+      this.held.add(active)
+      this.#insert(active)
     }
     this.onChange()
   }
 
   /** Adds a delivery that is not to wait for a handler. */
-  receive(delivery: JobDelivery): InFlight {
-    const inFlight = new InFlight(delivery, this.#rankOf(delivery.queue))
-    inFlight.phase = "settling"
+  receive(delivery: JobDelivery): ActiveDelivery {
+    const active = new ActiveDelivery(delivery, this.#rankOf(delivery.queue))
+    active.phase = "settling"
     this.#jobsLeft--
-    this.inFlight.add(inFlight)
-    return inFlight
+    this.held.add(active)
+    return active
   }
 
   /**
    * Replaces the delivery of a running job by a redelivery of the same task. The run continues under the new token and
    * lease.
    */
-  adopt(inFlight: InFlight, redelivery: InFlight): void {
-    inFlight.delivery = redelivery.delivery
-    this.inFlight.remove(redelivery)
+  adopt(active: ActiveDelivery, redelivery: ActiveDelivery): void {
+    active.delivery = redelivery.delivery
+    this.held.remove(redelivery)
     this.handedBack()
     this.#changed()
   }
@@ -278,15 +278,15 @@ export class DeliveryBuffer {
   /**
    * Inserts in the order queue, level, sequence. A new delivery mostly belongs at the end, so the search begins there.
    */
-  #insert(inFlight: InFlight): void {
+  #insert(active: ActiveDelivery): void {
     let at = this.#buffered.length
     while (at > 0) {
       const before = this.#buffered[at - 1]
-      if (before === undefined || !precedes(inFlight, before)) break
+      if (before === undefined || !precedes(active, before)) break
       at--
     }
-    if (at === this.#buffered.length) this.#buffered.push(inFlight)
-    else this.#buffered.splice(at, 0, inFlight)
+    if (at === this.#buffered.length) this.#buffered.push(active)
+    else this.#buffered.splice(at, 0, active)
   }
 
   /** The rank of one of the queues that buffered deliveries came from; each queue is as likely as the others. */
@@ -299,34 +299,34 @@ export class DeliveryBuffer {
    * Takes the next delivery to run, if a slot is free: `ready`, which has waited for its limit, or the first buffered
    * one.
    */
-  next(ready?: InFlight): InFlight | undefined {
+  next(ready?: ActiveDelivery): ActiveDelivery | undefined {
     if (!this.hasSlot) return undefined
     // With `rotate`, the first delivery of the next queue that has one. The rotation of the transport is lost in this
     // buffer, where several pulls meet.
     if (this.#random) this.#lastRank = this.#anyRank() - 1
-    const isLater = ({ rank }: InFlight): boolean => rank > this.#lastRank
+    const isLater = ({ rank }: ActiveDelivery): boolean => rank > this.#lastRank
     const at = Math.max(0, this.#rotate ? this.#buffered.findIndex(isLater) : 0)
     const first = this.#buffered[at]
     const isReady =
       ready !== undefined &&
       (first === undefined ||
         (this.#rotate && isLater(ready) !== isLater(first) ? isLater(ready) : precedes(ready, first)))
-    const inFlight = isReady ? ready : first
-    if (inFlight === undefined) return undefined
+    const active = isReady ? ready : first
+    if (active === undefined) return undefined
     if (isReady) {
       this.#limited--
       this.#granted++
     } else if (at === 0) this.#buffered.shift()
     else this.#buffered.splice(at, 1)
-    this.#lastRank = inFlight.rank
-    inFlight.phase = "running"
+    this.#lastRank = active.rank
+    active.phase = "running"
     this.#running++
-    return inFlight
+    return active
   }
 
   /** Frees the slot of a delivery that has to wait for its limit. */
-  waitForLimit(inFlight: InFlight): void {
-    inFlight.phase = "waiting"
+  waitForLimit(active: ActiveDelivery): void {
+    active.phase = "waiting"
     this.#running--
     this.#limited++
     this.#delayed++
@@ -339,38 +339,38 @@ export class DeliveryBuffer {
   }
 
   /** Ends the wait of a delivery for its limit: it is settled, or processed again in its order. */
-  stopWaiting(inFlight: InFlight, phase: "settling" | "buffered"): void {
-    inFlight.phase = phase
+  stopWaiting(active: ActiveDelivery, phase: "settling" | "buffered"): void {
+    active.phase = phase
     this.#limited--
-    if (phase === "buffered") this.#insert(inFlight)
+    if (phase === "buffered") this.#insert(active)
   }
 
   /** Takes buffered deliveries out, to give them back: all, or those that match. */
-  takeBuffered(matches: (inFlight: InFlight) => boolean = () => true): ReadonlyArray<InFlight> {
+  takeBuffered(matches: (active: ActiveDelivery) => boolean = () => true): ReadonlyArray<ActiveDelivery> {
     const taken = this.#buffered.filter(matches)
     if (taken.length === 0) return taken
-    for (const inFlight of taken) inFlight.phase = "settling"
-    const kept = this.#buffered.filter((inFlight) => inFlight.phase === "buffered")
+    for (const active of taken) active.phase = "settling"
+    const kept = this.#buffered.filter((active) => active.phase === "buffered")
     this.#buffered.splice(0, this.#buffered.length, ...kept)
     return taken
   }
 
   /** Takes the deliveries that exceed the capacity, or `maxJobs`, from the end of the buffer, to give them back. */
-  takeSurplus(): ReadonlyArray<InFlight> {
+  takeSurplus(): ReadonlyArray<ActiveDelivery> {
     return this.#takeLast(-this.free)
   }
 
   /** The same for those that exceed `maxJobs` alone: none of them may start, also where slots are free. */
-  takeBeyondMaxJobs(): ReadonlyArray<InFlight> {
+  takeBeyondMaxJobs(): ReadonlyArray<ActiveDelivery> {
     return this.#takeLast(-this.#jobsLeft)
   }
 
-  #takeLast(count: number): ReadonlyArray<InFlight> {
+  #takeLast(count: number): ReadonlyArray<ActiveDelivery> {
     const surplus = Math.min(this.#buffered.length, Math.max(0, count - this.#returning.size))
     const taken = this.#buffered.splice(this.#buffered.length - surplus, surplus)
-    for (const inFlight of taken) {
-      inFlight.phase = "settling"
-      this.#returning.add(inFlight)
+    for (const active of taken) {
+      active.phase = "settling"
+      this.#returning.add(active)
     }
     return taken
   }
@@ -381,39 +381,39 @@ export class DeliveryBuffer {
   }
 
   /** Takes one delivery out of the buffer. False if it is not there. */
-  unbuffer(inFlight: InFlight): boolean {
-    const at = this.#buffered.indexOf(inFlight)
+  unbuffer(active: ActiveDelivery): boolean {
+    const at = this.#buffered.indexOf(active)
     if (at < 0) return false
     this.#buffered.splice(at, 1)
-    inFlight.phase = "settling"
+    active.phase = "settling"
     return true
   }
 
   /** Whether the handler of a delivery can be expected to run for long, because the last run of its method did. */
-  isExpectedLong({ method }: InFlight): boolean {
+  isExpectedLong({ method }: ActiveDelivery): boolean {
     return method !== undefined && this.#longMethods.has(method)
   }
 
   /** Notes that the handler of a delivery runs for long, so that nothing is fetched ahead for its slot. */
-  runsLong(inFlight: InFlight): void {
-    if (inFlight.phase !== "running" || inFlight.isLong) return
-    inFlight.isLong = true
-    if (inFlight.method !== undefined) this.#longMethods.add(inFlight.method)
+  runsLong(active: ActiveDelivery): void {
+    if (active.phase !== "running" || active.isLong) return
+    active.isLong = true
+    if (active.method !== undefined) this.#longMethods.add(active.method)
     this.#long++
     this.#slow = Math.min(this.#slow + 1, this.#slots)
   }
 
   /** Notes that a handler has ended or is stuck. A stuck handler keeps its slot until it ends. */
-  handlerEnded(inFlight: InFlight): void {
-    inFlight.phase = "settling"
+  handlerEnded(active: ActiveDelivery): void {
+    active.phase = "settling"
     this.#running--
-    if (inFlight.isLong) this.#long--
-    if (inFlight.run !== undefined && !inFlight.run.isLong) {
+    if (active.isLong) this.#long--
+    if (active.run !== undefined && !active.run.isLong) {
       this.#slow = Math.max(this.#long, this.#slow - 1)
-      this.#longMethods.delete(inFlight.run.method)
+      this.#longMethods.delete(active.run.method)
     }
     if (this.#qos.restore(this.#capacity)) this.onRestored()
-    const pending = inFlight.run?.pending
+    const pending = active.run?.pending
     if (pending === undefined) return
     this.#stuck++
     const freed = () => {
@@ -424,10 +424,10 @@ export class DeliveryBuffer {
   }
 
   /** Removes a delivery that is settled, or that another worker has. */
-  drop(inFlight: InFlight): void {
-    this.inFlight.remove(inFlight)
-    if (this.#runningAtLoss.size > 0) this.#runningAtLoss.delete(inFlight)
-    if (this.#returning.size > 0) this.#returning.delete(inFlight)
+  drop(active: ActiveDelivery): void {
+    this.held.remove(active)
+    if (this.#runningAtLoss.size > 0) this.#runningAtLoss.delete(active)
+    if (this.#returning.size > 0) this.#returning.delete(active)
     this.#changed()
   }
 
@@ -445,14 +445,14 @@ export class DeliveryBuffer {
       room()
     }
     if (!this.isCrowded) this.#uncrowded?.()
-    if (this.inFlight.size === 0) for (const idle of this.#idle.splice(0)) idle()
+    if (this.held.size === 0) for (const idle of this.#idle.splice(0)) idle()
     this.onFree()
     this.onChange()
   }
 }
 
 /** The order in which deliveries start: queue, then level (high first), then sequence. */
-export const precedes = (a: InFlight, b: InFlight): boolean => {
+export const precedes = (a: ActiveDelivery, b: ActiveDelivery): boolean => {
   if (a.rank !== b.rank) return a.rank < b.rank
   if (a.level !== b.level) return a.level > b.level
   return a.delivery.sequence < b.delivery.sequence

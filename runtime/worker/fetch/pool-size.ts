@@ -56,9 +56,9 @@ export class PoolSize {
   /** Adapts the concurrency to the number of deliveries. Called when tasks arrive, and at intervals. */
   follow(): void {
     const { buffer, log } = this.#options
-    const { concurrency, inFlight } = buffer
+    const { concurrency, held } = buffer
     // A stuck handler holds a slot without a delivery.
-    const wanted = this.#autoscaler?.scale(inFlight.size + buffer.stuck, concurrency, performance.now()) ?? concurrency
+    const wanted = this.#autoscaler?.scale(held.size + buffer.stuck, concurrency, performance.now()) ?? concurrency
     if (wanted === concurrency) return
     log.info(`${wanted > concurrency ? "Scaling up" : "Scaling down"} to ${wanted} handlers`)
     this.#resize(wanted)

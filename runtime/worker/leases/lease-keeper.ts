@@ -9,7 +9,7 @@ import type { Clock } from "../../async/clock.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { Log } from "../../log/log.ts"
 import type { Jobs } from "../../transport/lift/transport.ts"
-import type { HeldDeliveries, InFlight } from "../in-flight.ts"
+import type { ActiveDelivery, HeldDeliveries } from "../active-delivery.ts"
 import {
   type LeaseThreadCommand,
   type LeaseThreadData,
@@ -25,13 +25,13 @@ import {
 
 interface LeaseKeeperOptions {
   readonly jobs: Jobs
-  readonly inFlight: Pick<HeldDeliveries, "size" | "values">
+  readonly held: Pick<HeldDeliveries, "size" | "values">
   /** Name of the worker. */
   readonly worker: string
   /** Length of a lease, in milliseconds. A lease is extended when a third of it is over. */
   readonly lease: number
   readonly log: Log
-  readonly onLost: (inFlight: InFlight) => void
+  readonly onLost: (active: ActiveDelivery) => void
   /** The runs whose handlers were called and have not ended. */
   readonly running: () => ReadonlyArray<ListedRun>
   /** Called when the thread has told of runs as started: with their tokens. */
@@ -71,7 +71,7 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
     if (busy || all.length === 0) return
     busy = true
     try {
-      const kept = await options.jobs.extend(all.map((inFlight) => inFlight.delivery.token))
+      const kept = await options.jobs.extend(all.map((active) => active.delivery.token))
       troubled = false
       lost(options, new Set(all.filter((_, at) => kept[at] === false).map(({ delivery }) => delivery.token)))
     } catch (cause) {
@@ -98,14 +98,14 @@ const keepHere = (options: LeaseKeeperOptions): LeaseKeeper => {
 }
 
 /** Deliveries that have a lease. A task that was acked early has none. */
-const leased = ({ inFlight }: LeaseKeeperOptions): ReadonlyArray<InFlight> =>
-  inFlight.values().filter(({ offQueue }) => !offQueue)
+const leased = ({ held }: LeaseKeeperOptions): ReadonlyArray<ActiveDelivery> =>
+  held.values().filter(({ offQueue }) => !offQueue)
 
 /** Reports lost leases, except of deliveries that were settled meanwhile, which ends their leases as well. */
 const lost = (options: LeaseKeeperOptions, tokens: ReadonlySet<string>): void => {
   if (tokens.size === 0) return
   const held = leased(options).filter(({ delivery, phase }) => phase !== "settling" && tokens.has(delivery.token))
-  for (const inFlight of held) options.onLost(inFlight)
+  for (const active of held) options.onLost(active)
 }
 
 /** Longest interval at which the thread gets the list of all deliveries. New ones are passed on at once. */
@@ -190,7 +190,7 @@ const keepInThread = (options: LeaseKeeperOptions, target: LeaseThreadTarget): L
     syncs ??= setInterval(sync, Math.min(SYNC_MS, options.lease / 4))
     const [only] = tokens
     // The token before it is replaced, whose delivery has ended: this one is alone.
-    const isNoted = only !== undefined && options.inFlight.size <= 1 && tokens.length === 1 && newest.write(only)
+    const isNoted = only !== undefined && options.held.size <= 1 && tokens.length === 1 && newest.write(only)
     if (!isNoted) post({ kind: "added", tokens: packTokens(tokens) })
   }
   return {

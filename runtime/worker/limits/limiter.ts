@@ -12,9 +12,9 @@ import { HIDDEN, hidesKey } from "../../log/redaction.ts"
 import { type Rate, reserve } from "../../options/limit.ts"
 import type { Broadcast } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
+import type { ActiveDelivery } from "../active-delivery.ts"
 import { nameOf, type Target } from "../actors/actor-pool.ts"
 import { precedes } from "../fetch/delivery-buffer.ts"
-import type { InFlight } from "../in-flight.ts"
 import { AdmissionQueue, BacklogEstimate } from "./admission-queue.ts"
 import { Permits } from "./permits.ts"
 import { Presence } from "./presence.ts"
@@ -30,7 +30,7 @@ export type Admission =
 
 /** A task that is deferred because the admission queue is full, and for how long. */
 export interface LimitRefusal extends LimitReason {
-  readonly inFlight: InFlight
+  readonly active: ActiveDelivery
   readonly delayMs: number
 }
 
@@ -64,9 +64,9 @@ export interface LimiterOptions {
   /** Called when a waiting task may start. */
   readonly onReady: () => void
   /** Whether a waiting task is to be processed without a permit, because it has expired or was revoked. */
-  readonly isOver: (inFlight: InFlight) => boolean
+  readonly isOver: (active: ActiveDelivery) => boolean
   /** Called with a task that has left the queue for that reason. */
-  readonly onOver: (inFlight: InFlight) => void
+  readonly onOver: (active: ActiveDelivery) => void
 }
 
 /** The limits of one method and tenant, with the backlog of its queue. */
@@ -100,9 +100,9 @@ export class Limiter {
   readonly #options: LimiterOptions
   readonly #presence: Presence
   readonly #gates = new Map<string, Gate>()
-  readonly #queue: AdmissionQueue<InFlight>
+  readonly #queue: AdmissionQueue<ActiveDelivery>
   /** The gate of each waiting task. */
-  readonly #gateByTask = new WeakMap<InFlight, Gate>()
+  readonly #gateByTask = new WeakMap<ActiveDelivery, Gate>()
   readonly #local = new Map<string, LocalRate>()
   /** Rates that were set by remote control, by method; `null`: no rate. */
   readonly #rates = new Map<string, Rate | null>()
@@ -132,7 +132,7 @@ export class Limiter {
       const waiting = this.#queue.tasksOf(gate.key)
       const next = { ...gate, local: this.#localOf(name, rate ?? undefined) }
       this.#gates.set(gate.key, next)
-      for (const inFlight of waiting) this.#gateByTask.set(inFlight, next)
+      for (const active of waiting) this.#gateByTask.set(active, next)
     }
     this.#options.onReady()
   }
@@ -153,31 +153,31 @@ export class Limiter {
     name: string,
     method: ErasedMethod,
     hint: string | undefined,
-    inFlight: InFlight,
+    active: ActiveDelivery,
   ): LimitRefusal | undefined {
     const tenant = method.limit?.key === undefined ? "" : hint
     if (tenant === undefined) return undefined
     const key = limitKey(name, tenant)
     const gate = this.#gates.get(key)
-    if (gate === undefined || !this.#queue.isFullFor(key, inFlight)) return undefined
+    if (gate === undefined || !this.#queue.isFullFor(key, active)) return undefined
     const now = performance.now()
     if (this.#startsAt(gate, now) <= now) return undefined
-    if (inFlight.delivery.deliveries > 1) gate.backlog.returned()
-    return this.#refusal(gate, inFlight, now)
+    if (active.delivery.deliveries > 1) gate.backlog.returned()
+    return this.#refusal(gate, active, now)
   }
 
   /** Decides whether a task may run now. */
-  admit(name: string, method: ErasedMethod, input: unknown, inFlight: InFlight): Admission {
+  admit(name: string, method: ErasedMethod, input: unknown, active: ActiveDelivery): Admission {
     const tenant = tenantOf(method.limit?.key, input)
     if (typeof tenant !== "string") return { kind: "invalid", message: tenant.problem }
     const gate = this.#gateOf(name, method, tenant)
     const now = performance.now()
-    if (inFlight.delivery.deliveries > 1) gate.backlog.returned()
+    if (active.delivery.deliveries > 1) gate.backlog.returned()
     const first = this.#queue.first(gate.key)
     // A task does not overtake a waiting task of the same rank.
-    if ((first === undefined || precedes(inFlight, first)) && this.#startsAt(gate, now) <= now)
+    if ((first === undefined || precedes(active, first)) && this.#startsAt(gate, now) <= now)
       return { kind: "admitted", release: this.#start(gate, now) }
-    this.#gateByTask.set(inFlight, gate)
+    this.#gateByTask.set(active, gate)
     return { kind: "waits" }
   }
 
@@ -185,11 +185,11 @@ export class Limiter {
    * Adds a task that was not admitted to the queue. Returns the task that is deferred for it if the queue is full,
    * which may be the same task.
    */
-  enqueue(inFlight: InFlight): LimitRefusal | undefined {
-    const gate = this.#gateByTask.get(inFlight)
+  enqueue(active: ActiveDelivery): LimitRefusal | undefined {
+    const gate = this.#gateByTask.get(active)
     if (gate === undefined) return undefined
     const now = performance.now()
-    const deferred = this.#queue.add(gate.key, inFlight)
+    const deferred = this.#queue.add(gate.key, active)
     this.#updateBacklog(gate, now)
     gate.permits?.requestMissing(now)
     if (deferred === undefined) return undefined
@@ -200,8 +200,8 @@ export class Limiter {
   }
 
   /** The first waiting task that may start now. */
-  firstReady(): InFlight | undefined {
-    let best: InFlight | undefined
+  firstReady(): ActiveDelivery | undefined {
+    let best: ActiveDelivery | undefined
     if (this.#queue.size === 0) return undefined
     const now = performance.now()
     for (const key of this.#queue.keys) {
@@ -214,26 +214,26 @@ export class Limiter {
   }
 
   /** Takes the {@link firstReady} task out of the queue, with its permit. */
-  grant(inFlight: InFlight): void {
-    const gate = this.#gateByTask.get(inFlight)
+  grant(active: ActiveDelivery): void {
+    const gate = this.#gateByTask.get(active)
     if (gate === undefined) return
     const now = performance.now()
-    this.remove(inFlight)
-    inFlight.permit = this.#start(gate, now)
+    this.remove(active)
+    active.permit = this.#start(gate, now)
     gate.permits?.requestMissing(now)
   }
 
   /** Removes a task from the queue. False if it did not wait. */
-  remove(inFlight: InFlight): boolean {
-    const gate = this.#gateByTask.get(inFlight)
-    if (gate === undefined || !this.#queue.remove(gate.key, inFlight)) return false
-    this.#gateByTask.delete(inFlight)
+  remove(active: ActiveDelivery): boolean {
+    const gate = this.#gateByTask.get(active)
+    if (gate === undefined || !this.#queue.remove(gate.key, active)) return false
+    this.#gateByTask.delete(active)
     this.#updateBacklog(gate, performance.now())
     return true
   }
 
   /** All waiting tasks. */
-  get waiting(): ReadonlyArray<InFlight> {
+  get waiting(): ReadonlyArray<ActiveDelivery> {
     return [...this.#queue.keys].flatMap((key) => this.#queue.tasksOf(key))
   }
 
@@ -242,9 +242,9 @@ export class Limiter {
     const now = performance.now()
     const notes: Array<Deferral> = []
     for (const key of this.#queue.keys)
-      for (const [at, inFlight] of this.#queue.tasksOf(key).entries()) {
-        const { id: job = "", delivery } = inFlight
-        const gate = this.#gateByTask.get(inFlight)
+      for (const [at, active] of this.#queue.tasksOf(key).entries()) {
+        const { id: job = "", delivery } = active
+        const gate = this.#gateByTask.get(active)
         if (gate === undefined || (id !== undefined && job !== id)) continue
         if (notes.length >= most) return notes
         const inMs = Math.max(TICK_MS, (at + 1) * gate.backlog.spacing(now))
@@ -336,10 +336,10 @@ export class Limiter {
     backlog.setWaiting(this.#queue.first(key) !== undefined, now)
   }
 
-  #refusal(gate: Gate, inFlight: InFlight, now: number): LimitRefusal {
+  #refusal(gate: Gate, active: ActiveDelivery, now: number): LimitRefusal {
     return {
-      inFlight,
-      delayMs: gate.backlog.deferralMs(now, inFlight.delivery.deliveries, Math.random()),
+      active,
+      delayMs: gate.backlog.deferralMs(now, active.delivery.deliveries, Math.random()),
       ...this.#reasonOf(gate, now),
     }
   }
@@ -425,9 +425,9 @@ export class Limiter {
   }
 
   async #tick(): Promise<void> {
-    for (const inFlight of this.waiting) {
+    for (const active of this.waiting) {
       // A task that is over makes room, so that one after it may have been started in the meantime.
-      if (this.#options.isOver(inFlight) && this.remove(inFlight)) this.#options.onOver(inFlight)
+      if (this.#options.isOver(active) && this.remove(active)) this.#options.onOver(active)
     }
     const now = performance.now()
     const isDue = now - this.#beatAt >= this.#ttlMs / 3 - TICK_MS || !this.#presence.isFresh

@@ -14,7 +14,7 @@ import { postingOf } from "../../protocol/headers.ts"
 import { type JobPosting, publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { JournalSweep } from "../../steps/listing.ts"
-import type { ForeignTasks } from "../in-flight.ts"
+import type { ForeignTasks } from "../active-delivery.ts"
 import type { Dependents } from "./dependents.ts"
 import type { LostJobs } from "./lost-jobs.ts"
 

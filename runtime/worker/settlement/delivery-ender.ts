@@ -10,8 +10,8 @@ import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Jobs, Settlement } from "../../transport/lift/transport.ts"
+import type { ActiveDelivery, ForeignTasks, Run } from "../active-delivery.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
-import type { ForeignTasks, InFlight, Run } from "../in-flight.ts"
 import type { Observers } from "../telemetry/observer.ts"
 import type { EarlyAcks } from "./early-acks.ts"
 import { type SettleListener, SettlementWriter, type SettleResult } from "./settlement-writer.ts"
@@ -25,7 +25,7 @@ export interface DeliveryEnderOptions {
   readonly foreign: ForeignTasks | undefined
   readonly log: Log
   /** The settlement that replaces one which could not be made or stored because of an error of the worker itself. */
-  readonly afterFault: (inFlight: InFlight, cause: unknown) => Settlement | undefined
+  readonly afterFault: (active: ActiveDelivery, cause: unknown) => Settlement | undefined
   /** Called with each record that was stored. */
   readonly onStored: (record: JobRecord) => void
 }
@@ -41,20 +41,20 @@ export class DeliveryEnder {
   }
 
   /** Stores the settlement of a delivery and drops the delivery. */
-  end(inFlight: InFlight, settlement: Settlement): void {
-    const { progressStored } = inFlight
-    if (progressStored === undefined) this.#complete(inFlight, settlement)
-    else void progressStored.then(() => this.#complete(inFlight, settlement))
+  end(active: ActiveDelivery, settlement: Settlement): void {
+    const { progressStored } = active
+    if (progressStored === undefined) this.#complete(active, settlement)
+    else void progressStored.then(() => this.#complete(active, settlement))
   }
 
   /** Gives a task back, uncounted, to be delivered again after `delay` milliseconds. */
-  giveBack(inFlight: InFlight, delay = 0): void {
-    this.end(inFlight, { token: inFlight.delivery.token, then: { kind: "release", delay } })
+  giveBack(active: ActiveDelivery, delay = 0): void {
+    this.end(active, { token: active.delivery.token, then: { kind: "release", delay } })
   }
 
   /** Takes the task of a job that has ended already off its queue. */
-  ack(inFlight: InFlight): void {
-    this.end(inFlight, { token: inFlight.delivery.token, then: { kind: "ack" } })
+  ack(active: ActiveDelivery): void {
+    this.end(active, { token: active.delivery.token, then: { kind: "ack" } })
   }
 
   /** Stores a settlement while its delivery goes on: that of an early ack. */
@@ -65,22 +65,22 @@ export class DeliveryEnder {
   }
 
   /** Drops a task that never ran here and belongs to another worker. It does not count towards `maxJobs`. */
-  dropUnstarted(inFlight: InFlight): void {
+  dropUnstarted(active: ActiveDelivery): void {
     const { buffer } = this.#options
     buffer.handedBack()
-    buffer.drop(inFlight)
+    buffer.drop(active)
   }
 
   /** Handles an outcome that came too late, because another delivery or a cancellation has the job. */
-  refused(inFlight: InFlight, record: JobRecord | undefined): void {
+  refused(active: ActiveDelivery, record: JobRecord | undefined): void {
     const { log, observers } = this.#options
-    log.debug("an outcome was refused: another delivery, or a cancellation, has the job", { job: inFlight.id })
-    observers.refused(inFlight, record)
-    if (record !== undefined) this.#noteRun(inFlight, true)
+    log.debug("an outcome was refused: another delivery, or a cancellation, has the job", { job: active.id })
+    observers.refused(active, record)
+    if (record !== undefined) this.#noteRun(active, true)
   }
 
   /** Notes in the record of a job that was decided from outside that it ran here, if it did. */
-  #noteRun({ run, called }: InFlight, refused: boolean): void {
+  #noteRun({ run, called }: ActiveDelivery, refused: boolean): void {
     const { jobs, log } = this.#options
     if (run === undefined || !called) return
     noteLateDecision(jobs, run, refused).catch((cause: unknown) =>
@@ -92,9 +92,9 @@ export class DeliveryEnder {
   }
 
   /** Logs an error of the worker itself. */
-  fault(inFlight: InFlight, cause: unknown): void {
+  fault(active: ActiveDelivery, cause: unknown): void {
     this.#options.log.error("an internal error while a task was settled", {
-      job: inFlight.id,
+      job: active.id,
       cause: jobError(cause).message,
     })
   }
@@ -104,45 +104,45 @@ export class DeliveryEnder {
     this.#end.abort()
   }
 
-  #complete(inFlight: InFlight, settlement: Settlement): void {
-    const completing = this.#options.foreign?.completing(inFlight, settlement)
-    if (completing === undefined) this.#store(inFlight, settlement)
-    else void completing.then((completed) => this.#store(inFlight, completed))
+  #complete(active: ActiveDelivery, settlement: Settlement): void {
+    const completing = this.#options.foreign?.completing(active, settlement)
+    if (completing === undefined) this.#store(active, settlement)
+    else void completing.then((completed) => this.#store(active, completed))
   }
 
-  #store(inFlight: InFlight, settlement: Settlement): void {
-    const ending = new Ending(this, inFlight, settlement)
+  #store(active: ActiveDelivery, settlement: Settlement): void {
+    const ending = new Ending(this, active, settlement)
     try {
-      const alone = this.#options.buffer.inFlight.size === 1
-      this.#settlements.settle(settlement, this.#end.signal, inFlight.refused, ending, alone)
+      const alone = this.#options.buffer.held.size === 1
+      this.#settlements.settle(settlement, this.#end.signal, active.refused, ending, alone)
     } catch (thrown) {
       ending.failed(thrown)
     }
   }
 
   /** Tells what became of a delivery, and drops it. */
-  finish(inFlight: InFlight, settlement: Settlement, stored: SettleResult): void {
+  finish(active: ActiveDelivery, settlement: Settlement, stored: SettleResult): void {
     try {
-      this.#stored(inFlight, settlement, stored)
+      this.#stored(active, settlement, stored)
     } catch (cause) {
-      this.fault(inFlight, cause)
+      this.fault(active, cause)
     } finally {
-      this.#options.buffer.drop(inFlight)
+      this.#options.buffer.drop(active)
     }
   }
 
   /** Stores that the job has failed by an error of the worker itself. */
-  storeFault(inFlight: InFlight, settlement: Settlement, cause: unknown): void {
+  storeFault(active: ActiveDelivery, settlement: Settlement, cause: unknown): void {
     const giveUp = (thrown: unknown) => {
-      this.fault(inFlight, thrown)
-      this.#options.buffer.drop(inFlight)
+      this.fault(active, thrown)
+      this.#options.buffer.drop(active)
     }
     try {
-      const failed = this.#options.afterFault(inFlight, cause)
+      const failed = this.#options.afterFault(active, cause)
       if (failed === undefined) giveUp(cause)
       else
         this.#settlements.settle(failed, this.#end.signal, undefined, {
-          stored: (result) => this.finish(inFlight, settlement, result),
+          stored: (result) => this.finish(active, settlement, result),
           failed: giveUp,
         })
     } catch (thrown) {
@@ -150,51 +150,51 @@ export class DeliveryEnder {
     }
   }
 
-  #stored(inFlight: InFlight, settlement: Settlement, stored: SettleResult): void {
+  #stored(active: ActiveDelivery, settlement: Settlement, stored: SettleResult): void {
     const { early, buffer, observers, onStored, log } = this.#options
     // A job whose outcome could not be stored stays on the list of early acks, because nothing else would end it.
-    if (inFlight.offQueue && stored !== "lost" && settlement.then.kind === "ack") early.done(inFlight.delivery.token)
+    if (active.offQueue && stored !== "lost" && settlement.then.kind === "ack") early.done(active.delivery.token)
     if (typeof stored === "object" && stored.record !== undefined) {
       onStored(stored.record)
       const { id } = stored.record
-      inFlight.run?.flow
+      active.run?.flow
         ?.stored(stored.record)
         .catch((cause: unknown) =>
           log.debug("the journal of an ended job is kept for now", { job: id, cause: String(cause) }),
         )
     }
-    if (settlement.record === undefined && inFlight.run?.stop === "cancelled") this.#noteRun(inFlight, false)
-    if (stored === "superseded" && settlement.record !== undefined) this.refused(inFlight, settlement.record)
-    else if (stored === "superseded" || stored === "lost") observers.unsettled(inFlight, stored)
+    if (settlement.record === undefined && active.run?.stop === "cancelled") this.#noteRun(active, false)
+    if (stored === "superseded" && settlement.record !== undefined) this.refused(active, settlement.record)
+    else if (stored === "superseded" || stored === "lost") observers.unsettled(active, stored)
     else if (stored.then.kind === "release") {
       buffer.handedBack()
-      observers.handedBack(inFlight)
-    } else observers.settled(inFlight, stored)
+      observers.handedBack(active)
+    } else observers.settled(active, stored)
   }
 }
 
 /** One delivery whose settlement is being stored. */
 class Ending implements SettleListener {
   readonly #ender: DeliveryEnder
-  readonly #inFlight: InFlight
+  readonly #active: ActiveDelivery
   readonly #settlement: Settlement
 
-  constructor(ender: DeliveryEnder, inFlight: InFlight, settlement: Settlement) {
+  constructor(ender: DeliveryEnder, active: ActiveDelivery, settlement: Settlement) {
     this.#ender = ender
-    this.#inFlight = inFlight
+    this.#active = active
     this.#settlement = settlement
   }
 
   get job(): string | undefined {
-    return this.#inFlight.id
+    return this.#active.id
   }
 
   stored(result: SettleResult): void {
-    this.#ender.finish(this.#inFlight, this.#settlement, result)
+    this.#ender.finish(this.#active, this.#settlement, result)
   }
 
   failed(cause: unknown): void {
-    this.#ender.storeFault(this.#inFlight, this.#settlement, cause)
+    this.#ender.storeFault(this.#active, this.#settlement, cause)
   }
 }
 

@@ -9,7 +9,7 @@ import { generateId } from "../../id.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
-import type { InFlight } from "../in-flight.ts"
+import type { ActiveDelivery } from "../active-delivery.ts"
 import type { SettleResult } from "./settlement-writer.ts"
 
 /** Id of a job, and the fence of the delivery that runs it. */
@@ -65,11 +65,11 @@ export class EarlyAcks {
 
   /** Lists a job, then stores its record and takes its task off the queue. Never rejects. */
   async take(
-    inFlight: InFlight,
+    active: ActiveDelivery,
     record: JobRecord,
     settle: (settlement: Settlement) => Promise<SettleResult>,
   ): Promise<EarlyAckResult> {
-    const { token, fence } = inFlight.delivery
+    const { token, fence } = active.delivery
     this.#jobs.set(token, [record.id, fence])
     try {
       await this.#write()
@@ -78,12 +78,12 @@ export class EarlyAcks {
       return "unlisted"
     }
     // The delivery was ended from outside, or replaced by a newer one of its task. That has its lease, and can be given back.
-    if (inFlight.stop !== undefined || inFlight.delivery.token !== token) {
+    if (active.stop !== undefined || active.delivery.token !== token) {
       this.#forget(token)
       return "unlisted"
     }
     // Set before the ack, so that a lease that cannot be extended because of it does not count as lost.
-    inFlight.offQueue = true
+    active.offQueue = true
     const settling = await settle({ token, record, then: { kind: "ack" } })
     if (settling === "lost") return "unsure"
     if (settling !== "superseded") return "taken"

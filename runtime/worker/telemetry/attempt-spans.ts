@@ -4,14 +4,14 @@ import { isUndecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, spanContextOf, traceOf } from "../../tracing/context.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
-import type { InFlight, Run, StepChange } from "../in-flight.ts"
+import type { ActiveDelivery, Run, StepChange } from "../active-delivery.ts"
 import { outcomeNameOf, type TaskNames, type WorkerObserver } from "./observer.ts"
 
 export class AttemptSpans implements WorkerObserver {
   readonly #api: Api
   readonly #tracer: Tracer
   readonly #names: TaskNames
-  readonly #open = new WeakMap<InFlight, Span>()
+  readonly #open = new WeakMap<ActiveDelivery, Span>()
 
   constructor(api: Api, tracer: Tracer, names: TaskNames) {
     this.#api = api
@@ -19,11 +19,11 @@ export class AttemptSpans implements WorkerObserver {
     this.#names = names
   }
 
-  started(inFlight: InFlight, run: Run): void {
+  started(active: ActiveDelivery, run: Run): void {
     const api = this.#api
     const parent = parentOf(api, run.task)
-    const span = this.#start(inFlight, run.record, parent)
-    this.#open.set(inFlight, span)
+    const span = this.#start(active, run.record, parent)
+    this.#open.set(active, span)
     const context = span.spanContext()
     // Without a configured provider a span has no valid context.
     if (!api.isSpanContextValid(context)) return
@@ -31,8 +31,8 @@ export class AttemptSpans implements WorkerObserver {
   }
 
   /** A span for each step that has ended here, within that of the attempt. */
-  step(inFlight: InFlight, change: StepChange): void {
-    const attempt = this.#open.get(inFlight)
+  step(active: ActiveDelivery, change: StepChange): void {
+    const attempt = this.#open.get(active)
     if (attempt === undefined || !("took" in change)) return
     const { name, state, at, took, tries, failure } = change
     const api = this.#api
@@ -47,36 +47,36 @@ export class AttemptSpans implements WorkerObserver {
     span.end(at)
   }
 
-  settled(inFlight: InFlight, settlement: Settlement): void {
-    const outcome = outcomeNameOf(inFlight, settlement)
+  settled(active: ActiveDelivery, settlement: Settlement): void {
+    const outcome = outcomeNameOf(active, settlement)
     const { record } = settlement
-    if (outcome !== undefined) this.#end(inFlight, outcome, record)
-    else this.#open.get(inFlight)?.end()
+    if (outcome !== undefined) this.#end(active, outcome, record)
+    else this.#open.get(active)?.end()
   }
 
-  handedBack(inFlight: InFlight): void {
-    this.#end(inFlight, "handed-back", undefined)
+  handedBack(active: ActiveDelivery): void {
+    this.#end(active, "handed-back", undefined)
   }
 
-  refused(inFlight: InFlight): void {
-    this.#end(inFlight, "superseded", undefined)
+  refused(active: ActiveDelivery): void {
+    this.#end(active, "superseded", undefined)
   }
 
-  unsettled(inFlight: InFlight): void {
-    this.#end(inFlight, "unsettled", undefined)
+  unsettled(active: ActiveDelivery): void {
+    this.#end(active, "unsettled", undefined)
   }
 
   /**
    * Ends the span of a delivery. `record`: the stored record. A task that ended without a run gets a span of zero
    * length.
    */
-  #end(inFlight: InFlight, outcome: string, record: JobRecord | undefined): void {
-    let span = this.#open.get(inFlight)
+  #end(active: ActiveDelivery, outcome: string, record: JobRecord | undefined): void {
+    let span = this.#open.get(active)
     if (span === undefined) {
-      const { message } = inFlight.delivery
+      const { message } = active.delivery
       if (record === undefined || isUndecodable(message)) return
       const { traceparent, tracestate } = message.headers
-      span = this.#start(inFlight, record, parentOf(this.#api, { traceparent, tracestate }))
+      span = this.#start(active, record, parentOf(this.#api, { traceparent, tracestate }))
     }
     span.setAttribute("callboard.outcome", outcome)
     if (record?.error !== undefined) {
@@ -88,11 +88,11 @@ export class AttemptSpans implements WorkerObserver {
     span.end()
   }
 
-  #start(inFlight: InFlight, record: JobRecord, parent: Context): Span {
-    const name = this.#names.of(inFlight, record)
+  #start(active: ActiveDelivery, record: JobRecord, parent: Context): Span {
+    const name = this.#names.of(active, record)
     const attributes: Attributes = {
       ...SYSTEM_ATTRIBUTES,
-      ...jobAttributes(record.id, inFlight.delivery.queue),
+      ...jobAttributes(record.id, active.delivery.queue),
       "messaging.operation.name": "process",
       "messaging.operation.type": "process",
       "callboard.task": name ?? record.name,
@@ -100,12 +100,12 @@ export class AttemptSpans implements WorkerObserver {
       "callboard.run": record.run,
       "callboard.retries": record.retries,
     }
-    const options = { kind: this.#api.SpanKind.CONSUMER, attributes, links: this.#linksOf(inFlight) }
+    const options = { kind: this.#api.SpanKind.CONSUMER, attributes, links: this.#linksOf(active) }
     return this.#tracer.startSpan(name === undefined ? "process" : `process ${name}`, options, parent)
   }
 
   /** Link to the previous attempt, whose context is in the task. */
-  #linksOf({ run }: InFlight): Array<Link> {
+  #linksOf({ run }: ActiveDelivery): Array<Link> {
     const context = spanContextOf(this.#api, { traceparent: run?.task.own.attempted })
     return context === undefined ? [] : [{ context, attributes: { "callboard.link": "previous-attempt" } }]
   }

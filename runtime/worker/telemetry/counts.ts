@@ -7,7 +7,7 @@ import type { JobRecord } from "../../protocol/record.ts"
 import type { FailureTally } from "../../statistics/failures.ts"
 import type { End, Tally } from "../../statistics/tally.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
-import type { InFlight } from "../in-flight.ts"
+import type { ActiveDelivery } from "../active-delivery.ts"
 import { hasSuccessor } from "./failure-reporter.ts"
 import { type OutcomeName, outcomeNameOf, type TaskNames, type WorkerObserver } from "./observer.ts"
 
@@ -25,7 +25,7 @@ export class Counts implements WorkerObserver {
   /** Total running time of handlers, in milliseconds. */
   workingMs = 0
 
-  settled({ run }: InFlight, { record }: Settlement): void {
+  settled({ run }: ActiveDelivery, { record }: Settlement): void {
     this.processed++
     if (run !== undefined) this.workingMs += run.clock.monotonic() - run.beganAt
     if (record?.error !== undefined && record.state !== "succeeded" && !hasSuccessor(record)) this.failed++
@@ -35,7 +35,7 @@ export class Counts implements WorkerObserver {
     this.handedBackTasks++
   }
 
-  unsettled(_held: InFlight, how: "superseded" | "lost"): void {
+  unsettled(_held: ActiveDelivery, how: "superseded" | "lost"): void {
     if (how === "lost") this.lostTasks++
   }
 
@@ -73,18 +73,18 @@ export class StatisticsCounter implements WorkerObserver {
     this.#clock = clock
   }
 
-  settled(inFlight: InFlight, settlement: Settlement): void {
-    const outcome = outcomeNameOf(inFlight, settlement)
+  settled(active: ActiveDelivery, settlement: Settlement): void {
+    const outcome = outcomeNameOf(active, settlement)
     const end = outcome === undefined ? undefined : ENDS[outcome]
     if (end === undefined) return
-    const { run, called, delivery } = inFlight
+    const { run, called, delivery } = active
     const now = this.#clock.transportNow()
     const ran = run === undefined || !called ? undefined : this.#clock.monotonic() - run.beganAt
     const record = run?.record ?? settlement.record
     if ((end === "failed" || end === "retried") && settlement.record !== undefined)
-      this.#failed(now, settlement.record, inFlight.method)
+      this.#failed(now, settlement.record, active.method)
     this.#tally.count(now, {
-      task: this.#names.of(inFlight, settlement.record) ?? UNKNOWN,
+      task: this.#names.of(active, settlement.record) ?? UNKNOWN,
       queue: delivery.queue,
       end,
       ran,

@@ -13,8 +13,8 @@ import type { WorkerEvents, WorkerLoad } from "../../protocol/celery/event.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
 import { VERSION } from "../../version.ts"
+import type { ActiveDelivery, Run, StepChange } from "../active-delivery.ts"
 import { parseDelivery } from "../attempt/parsed-delivery.ts"
-import type { InFlight, Run, StepChange } from "../in-flight.ts"
 import type { WorkerObserver } from "./observer.ts"
 
 /** Where events go. */
@@ -58,67 +58,67 @@ export class TaskEventEmitter implements WorkerObserver {
     }
   }
 
-  started(_held: InFlight, run: Run): void {
+  started(_held: ActiveDelivery, run: Run): void {
     if (this.#events.enabled) this.#events.emit("task-started", { uuid: run.posting.id })
   }
 
-  step(inFlight: InFlight, change: StepChange): void {
+  step(active: ActiveDelivery, change: StepChange): void {
     if (!this.#events.enabled) return
-    const fields: Record<string, unknown> = { uuid: inFlight.id ?? "", step: change.name }
+    const fields: Record<string, unknown> = { uuid: active.id ?? "", step: change.name }
     if ("took" in change) {
       const { took, tries, failure: why } = change
       Object.assign(fields, { took: took / 1_000, tries })
       if (why !== undefined) {
         const { names, message, traceback = "" } = why
         const error = { name: names[0] ?? "Error", message, traceback, reason: "handler" }
-        Object.assign(fields, this.#failure(error, inFlight.method))
+        Object.assign(fields, this.#failure(error, active.method))
       }
     }
     this.#events.emit(`step-${change.state}`, fields)
   }
 
-  settled(inFlight: InFlight, { record }: Settlement): void {
+  settled(active: ActiveDelivery, { record }: Settlement): void {
     if (!this.#events.enabled) return
-    if (record !== undefined) this.#ended(inFlight, record)
+    if (record !== undefined) this.#ended(active, record)
     // A cancelled job has no record here, because the cancellation itself has stored it.
-    else if (inFlight.stop === "cancelled") this.#revoked(inFlight, false)
+    else if (active.stop === "cancelled") this.#revoked(active, false)
   }
 
-  handedBack(inFlight: InFlight): void {
+  handedBack(active: ActiveDelivery): void {
     if (!this.#events.enabled) return
-    if (inFlight.run !== undefined) this.#events.emit("task-cancelled", { uuid: inFlight.run.posting.id })
-    else if (inFlight.id !== undefined && !isAwaited(inFlight))
-      this.#events.emit("task-rejected", { uuid: inFlight.id, requeue: true })
+    if (active.run !== undefined) this.#events.emit("task-cancelled", { uuid: active.run.posting.id })
+    else if (active.id !== undefined && !isAwaited(active))
+      this.#events.emit("task-rejected", { uuid: active.id, requeue: true })
   }
 
-  refused(inFlight: InFlight, record: JobRecord | undefined): void {
-    const of = inFlight.run?.record
+  refused(active: ActiveDelivery, record: JobRecord | undefined): void {
+    const of = active.run?.record
     this.#events.emit("task-superseded", {
-      uuid: inFlight.id ?? "",
+      uuid: active.id ?? "",
       name: record?.name ?? of?.name ?? "",
-      queue: inFlight.delivery.queue,
+      queue: active.delivery.queue,
       attempt: record?.attempt ?? of?.attempt ?? 0,
       /** The state that was refused; null for an attempt that was superseded before it had an outcome. */
       state: record?.state ?? null,
     })
   }
 
-  #ended(inFlight: InFlight, record: JobRecord): void {
+  #ended(active: ActiveDelivery, record: JobRecord): void {
     const uuid = record.id
     const { error } = record
     // The job may continue in its next attempt, its next run, or another queue.
     const reason = record.timeline.at(-1)?.reason
-    if (record.state === "succeeded" || reason === "repeat") this.#succeeded(inFlight, record)
+    if (record.state === "succeeded" || reason === "repeat") this.#succeeded(active, record)
     else if (record.state === "cancelled" || record.state === "expired")
-      this.#revoked(inFlight, record.state === "expired")
-    else if (reason === "retry") this.#events.emit("task-retried", { uuid, ...this.#failure(error, inFlight.method) })
+      this.#revoked(active, record.state === "expired")
+    else if (reason === "retry") this.#events.emit("task-retried", { uuid, ...this.#failure(error, active.method) })
     else if (record.state !== "failed") return
     else if (record.dead === "rejected" || error?.name === "Unreadable")
       this.#events.emit("task-rejected", { uuid, requeue: false })
-    else this.#events.emit("task-failed", { uuid, ...this.#failure(error, inFlight.method) })
+    else this.#events.emit("task-failed", { uuid, ...this.#failure(error, active.method) })
   }
 
-  #succeeded({ run }: InFlight, record: JobRecord): void {
+  #succeeded({ run }: ActiveDelivery, record: JobRecord): void {
     const endedAt = record.timeline.at(-1)?.at ?? Date.now()
     this.#events.emit("task-succeeded", {
       uuid: record.id,
@@ -127,7 +127,7 @@ export class TaskEventEmitter implements WorkerObserver {
     })
   }
 
-  #revoked({ run, id, killed }: InFlight, expired: boolean): void {
+  #revoked({ run, id, killed }: ActiveDelivery, expired: boolean): void {
     this.#events.emit("task-revoked", {
       uuid: run?.posting.id ?? id ?? "",
       terminated: run !== undefined,
@@ -149,7 +149,7 @@ export class TaskEventEmitter implements WorkerObserver {
  * Whether a task was handed back to wait for its eta in the transport: to monitors it is one that its worker holds until
  * then.
  */
-const isAwaited = ({ delivery }: InFlight): boolean => {
+const isAwaited = ({ delivery }: ActiveDelivery): boolean => {
   const read = parseDelivery(delivery)
   return Result.isSuccess(read) && (read.success.posting.due ?? 0) > Date.now()
 }

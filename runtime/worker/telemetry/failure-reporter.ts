@@ -14,7 +14,7 @@ import { isUndecodable, type Message, type Undecodable } from "../../protocol/me
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { cut } from "../../protocol/text.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
-import { type InFlight, jobFields, type Run } from "../in-flight.ts"
+import { type ActiveDelivery, jobFields, type Run } from "../active-delivery.ts"
 import type { WorkerObserver } from "./observer.ts"
 
 /** A failed attempt, as it was stored: the job, its error, and whether it is tried again. */
@@ -69,7 +69,7 @@ export class FailureReporter implements WorkerObserver {
     this.#saysAll = log.enabled("debug")
   }
 
-  started(_inFlight: InFlight, { record, method, posting }: Run): void {
+  started(_active: ActiveDelivery, { record, method, posting }: Run): void {
     if (!this.#saysAll) return
     this.#log.debug(`${cut(record.name, MAX_NAME)} starts`, {
       ...jobFields(record, method),
@@ -77,13 +77,13 @@ export class FailureReporter implements WorkerObserver {
     })
   }
 
-  settled(inFlight: InFlight, { record }: Settlement): void {
+  settled(active: ActiveDelivery, { record }: Settlement): void {
     if (record?.state === "succeeded") {
-      if (this.#saysAll) this.#log.debug(successLine(record), jobFields(record, inFlight.method))
+      if (this.#saysAll) this.#log.debug(successLine(record), jobFields(record, active.method))
       return
     }
     if (record?.error === undefined) return
-    this.#report(record, inFlight.run?.posting.message ?? inFlight.delivery.message, inFlight.method)
+    this.#report(record, active.run?.posting.message ?? active.delivery.message, active.method)
   }
 
   /** Reports a job that was lost with another worker. */

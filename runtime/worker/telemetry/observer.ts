@@ -8,29 +8,29 @@ import type { Log } from "../../log/log.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
-import type { InFlight, Run, StepChange } from "../in-flight.ts"
+import type { ActiveDelivery, Run, StepChange } from "../active-delivery.ts"
 
 /** An observer. Each method is optional and must not block; an error that it throws is logged. */
 export interface WorkerObserver {
   /** Deliveries were pulled. */
   received?(deliveries: ReadonlyArray<JobDelivery>): void
   /** A handler is about to be called. */
-  started?(inFlight: InFlight, run: Run): void
+  started?(active: ActiveDelivery, run: Run): void
   /** A durable step of its handler has begun, or its outcome is stored. */
-  step?(inFlight: InFlight, change: StepChange): void
+  step?(active: ActiveDelivery, change: StepChange): void
   /** A delivery was settled: `settlement` is what was stored. */
-  settled?(inFlight: InFlight, settlement: Settlement): void
+  settled?(active: ActiveDelivery, settlement: Settlement): void
   /** A task was given back; the delivery does not count as an attempt. */
-  handedBack?(inFlight: InFlight): void
+  handedBack?(active: ActiveDelivery): void
   /**
    * An outcome came too late and was refused. `record` is the one that was refused; absent where there was none yet.
    */
-  refused?(inFlight: InFlight, record: JobRecord | undefined): void
+  refused?(active: ActiveDelivery, record: JobRecord | undefined): void
   /**
    * A settlement could not be stored (`lost`), or another delivery has the job (`superseded`). In either case the task
    * is delivered again if it is still queued.
    */
-  unsettled?(inFlight: InFlight, how: "superseded" | "lost"): void
+  unsettled?(active: ActiveDelivery, how: "superseded" | "lost"): void
   /** The worker started or stopped consuming. */
   listening?(listening: boolean): void
 }
@@ -50,40 +50,40 @@ export class Observers implements Required<WorkerObserver> {
   }
 
   // Of each job two are told, so that these two make no function for it.
-  started(inFlight: InFlight, run: Run): void {
+  started(active: ActiveDelivery, run: Run): void {
     for (const observer of this.#observers) {
       try {
-        observer.started?.(inFlight, run)
+        observer.started?.(active, run)
       } catch (cause) {
         this.#failed(cause)
       }
     }
   }
 
-  step(inFlight: InFlight, change: StepChange): void {
-    this.#notify((observer) => observer.step?.(inFlight, change))
+  step(active: ActiveDelivery, change: StepChange): void {
+    this.#notify((observer) => observer.step?.(active, change))
   }
 
-  settled(inFlight: InFlight, settlement: Settlement): void {
+  settled(active: ActiveDelivery, settlement: Settlement): void {
     for (const observer of this.#observers) {
       try {
-        observer.settled?.(inFlight, settlement)
+        observer.settled?.(active, settlement)
       } catch (cause) {
         this.#failed(cause)
       }
     }
   }
 
-  handedBack(inFlight: InFlight): void {
-    this.#notify((observer) => observer.handedBack?.(inFlight))
+  handedBack(active: ActiveDelivery): void {
+    this.#notify((observer) => observer.handedBack?.(active))
   }
 
-  refused(inFlight: InFlight, record: JobRecord | undefined): void {
-    this.#notify((observer) => observer.refused?.(inFlight, record))
+  refused(active: ActiveDelivery, record: JobRecord | undefined): void {
+    this.#notify((observer) => observer.refused?.(active, record))
   }
 
-  unsettled(inFlight: InFlight, how: "superseded" | "lost"): void {
-    this.#notify((observer) => observer.unsettled?.(inFlight, how))
+  unsettled(active: ActiveDelivery, how: "superseded" | "lost"): void {
+    this.#notify((observer) => observer.unsettled?.(active, how))
   }
 
   listening(listening: boolean): void {
@@ -119,7 +119,7 @@ const GOES_ON: Readonly<Record<string, OutcomeName>> = { retry: "retried", repea
  * The name of a settlement's outcome. `undefined` where the job had been decided elsewhere and the task was only taken
  * off its queue.
  */
-export const outcomeNameOf = ({ run }: InFlight, { record }: Settlement): OutcomeName | undefined => {
+export const outcomeNameOf = ({ run }: ActiveDelivery, { record }: Settlement): OutcomeName | undefined => {
   // The cancellation has stored the record itself; here only the run ended.
   if (record === undefined) return run?.stop === "cancelled" ? "cancelled" : undefined
   switch (record.state) {
@@ -154,8 +154,8 @@ export class TaskNames {
   }
 
   /** Name of the method that ran a delivery, or would have; `undefined` where it is not served here. */
-  of(inFlight: InFlight, record: JobRecord | undefined): string | undefined {
-    if (inFlight.run !== undefined) return this.#byMethod.get(inFlight.run.method)
+  of(active: ActiveDelivery, record: JobRecord | undefined): string | undefined {
+    if (active.run !== undefined) return this.#byMethod.get(active.run.method)
     if (record === undefined) return undefined
     return this.nameOf(record.task, record.meth)
   }

@@ -49,7 +49,7 @@ const begin = () => {
     },
     /** All held tasks end. */
     finish: () => {
-      for (const inFlight of buffer.inFlight.values()) buffer.drop(inFlight)
+      for (const active of buffer.held.values()) buffer.drop(active)
     },
   }
 }

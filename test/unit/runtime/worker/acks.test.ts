@@ -8,8 +8,8 @@ import { retried, succeeded } from "../../../../runtime/jobs/outcome/settlement.
 import { parseTask, postingOf } from "../../../../runtime/protocol/headers.ts"
 import { type JobRecord, recordOfPosting, started } from "../../../../runtime/protocol/record.ts"
 import type { LiftedPlugin } from "../../../../runtime/transport/lift/plugin.ts"
+import { ActiveDelivery } from "../../../../runtime/worker/active-delivery.ts"
 import { DeliveryBuffer } from "../../../../runtime/worker/fetch/delivery-buffer.ts"
-import { InFlight } from "../../../../runtime/worker/in-flight.ts"
 import { LostJobs } from "../../../../runtime/worker/maintenance/lost-jobs.ts"
 import { EARLY_LISTS, EarlyAcks } from "../../../../runtime/worker/settlement/early-acks.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
@@ -259,7 +259,7 @@ onEveryBoard((newBoard) => {
           acked: true,
           message,
         }
-        const taking = await dead.take(new InFlight(delivery, 0), record, async (settlement) => {
+        const taking = await dead.take(new ActiveDelivery(delivery, 0), record, async (settlement) => {
           const [settled] = await connection.jobs.settle([settlement])
           return settled?.status === "ended" ? settlement : "lost"
         })
@@ -345,15 +345,15 @@ onEveryBoard((newBoard) => {
       if (record === undefined) throw new Error("no record")
       const store = { ...connection.store, write: () => Promise.reject(new Error("full")) }
       const settle = () => Promise.reject(new Error("nothing is to be settled"))
-      const inFlight = new InFlight(delivery, 0)
-      expect(await new EarlyAcks({ store, worker: "w", startedAt: "then" }).take(inFlight, record, settle)).toBe(
+      const active = new ActiveDelivery(delivery, 0)
+      expect(await new EarlyAcks({ store, worker: "w", startedAt: "then" }).take(active, record, settle)).toBe(
         "unlisted",
       )
-      expect(inFlight.offQueue).toBe(false)
-      inFlight.end("hand-back")
+      expect(active.offQueue).toBe(false)
+      active.end("hand-back")
       const early = new EarlyAcks({ store: connection.store, worker: "w", startedAt: "then" })
-      expect(await early.take(inFlight, record, settle)).toBe("unlisted")
-      const replaced = new InFlight(delivery, 0)
+      expect(await early.take(active, record, settle)).toBe("unlisted")
+      const replaced = new ActiveDelivery(delivery, 0)
       const listing = early.take(replaced, record, settle)
       replaced.delivery = { ...delivery, token: "of a newer delivery" }
       expect(await listing).toBe("unlisted")

@@ -1,7 +1,7 @@
 /** The list of the deliveries that a worker holds. */
 import { expect, test } from "vitest"
 import type { JobDelivery } from "../../../../runtime/transport/lift/transport.ts"
-import { HeldDeliveries, InFlight } from "../../../../runtime/worker/in-flight.ts"
+import { ActiveDelivery, HeldDeliveries } from "../../../../runtime/worker/active-delivery.ts"
 
 const delivery = (token: string): JobDelivery => ({
   token,
@@ -16,7 +16,7 @@ const delivery = (token: string): JobDelivery => ({
 
 test("holds those that were added and not removed, in whatever order they go", () => {
   const held = new HeldDeliveries()
-  const all = Array.from("abcdef", (token) => new InFlight(delivery(token), 0))
+  const all = Array.from("abcdef", (token) => new ActiveDelivery(delivery(token), 0))
   for (const each of all) held.add(each)
   const left = new Set(all)
   for (const at of [0, 3, 5, 1]) {
@@ -32,7 +32,7 @@ test("holds those that were added and not removed, in whatever order they go", (
 
 test("what goes while all are looked at does not hide another one", () => {
   const held = new HeldDeliveries()
-  for (const token of "abc") held.add(new InFlight(delivery(token), 0))
+  for (const token of "abc") held.add(new ActiveDelivery(delivery(token), 0))
   const seen: Array<string> = []
   for (const each of held.values()) {
     seen.push(each.delivery.token)

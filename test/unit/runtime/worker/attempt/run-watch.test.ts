@@ -8,8 +8,8 @@ import { NO_EMBED } from "../../../../../runtime/protocol/body.ts"
 import { newTask } from "../../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../../runtime/protocol/record.ts"
 import type { Jobs, Report } from "../../../../../runtime/transport/lift/transport.ts"
+import { ActiveDelivery, HeldDeliveries, Run } from "../../../../../runtime/worker/active-delivery.ts"
 import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
-import { HeldDeliveries, InFlight, Run } from "../../../../../runtime/worker/in-flight.ts"
 
 afterEach(() => {
   vi.useRealTimers()
@@ -44,16 +44,16 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
       softMs: soft,
       ...(clock === undefined ? {} : { clock }),
     })
-    const inFlight = new InFlight(delivery, 0)
-    inFlight.run = run
-    inFlight.phase = "running"
-    inFlight.called = true
-    held.add(inFlight)
+    const active = new ActiveDelivery(delivery, 0)
+    active.run = run
+    active.phase = "running"
+    active.called = true
+    held.add(active)
     return run
   }
   const run = runWith(limits)
   const end = (ended = run) => {
-    for (const inFlight of held.values()) if (inFlight.run === ended) held.remove(inFlight)
+    for (const active of held.values()) if (active.run === ended) held.remove(active)
     watch.ended(ended)
   }
   const reports: Array<Report> = []

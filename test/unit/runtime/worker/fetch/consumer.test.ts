@@ -26,7 +26,7 @@ const crowded = (waiting: number) => {
   // The first pull looks behind the waiting tasks.
   expect(pullSizer.nextSize).toBe(100)
   buffer.add(Array.from({ length: waiting }, (_, at) => delivery(at)))
-  for (let inFlight = buffer.next(); inFlight !== undefined; inFlight = buffer.next()) buffer.waitForLimit(inFlight)
+  for (let active = buffer.next(); active !== undefined; active = buffer.next()) buffer.waitForLimit(active)
   return { buffer, pullSizer }
 }
 
@@ -54,10 +54,10 @@ describe("pulls while tasks wait for their limits", () => {
     })
     await new Promise((resolve) => setImmediate(resolve))
     expect(isOver).toBe(false)
-    const all = buffer.inFlight.values()
-    for (const inFlight of all.slice(0, 30)) {
-      buffer.stopWaiting(inFlight, "settling")
-      buffer.drop(inFlight)
+    const all = buffer.held.values()
+    for (const active of all.slice(0, 30)) {
+      buffer.stopWaiting(active, "settling")
+      buffer.drop(active)
     }
     await pulled
     expect(pullSizer.nextSize).toBe(30)

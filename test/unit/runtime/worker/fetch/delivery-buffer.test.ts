@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
+import type { ActiveDelivery } from "../../../../../runtime/worker/active-delivery.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
-import type { InFlight } from "../../../../../runtime/worker/in-flight.ts"
 
 const delivery = (token: string, fields: Partial<JobDelivery> = {}): JobDelivery => ({
   token,
@@ -96,7 +96,7 @@ describe("delivery buffers", () => {
       const next = inFlight.next() ?? fail()
       return next
     }
-    const end = (ended: InFlight) => {
+    const end = (ended: ActiveDelivery) => {
       Object.assign(ended, { run: { isLong: ended.isLong } })
       inFlight.handlerEnded(ended)
       inFlight.drop(ended)

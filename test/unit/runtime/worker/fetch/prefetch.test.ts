@@ -91,7 +91,7 @@ describe("buffers with a reduced prefetch", () => {
   test("never hold more than in good times", () => {
     const { buffer } = busy(4, 2, 1)
     buffer.reducePrefetch()
-    expect(buffer.free + buffer.inFlight.size).toBeLessThanOrEqual(buffer.capacity)
+    expect(buffer.free + buffer.held.size).toBeLessThanOrEqual(buffer.capacity)
   })
 
   test("are back at the maximum when as many tasks have ended, and say so once", () => {

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
 import type { Jobs } from "../../../../../runtime/transport/lift/transport.ts"
-import { HeldDeliveries, InFlight } from "../../../../../runtime/worker/in-flight.ts"
+import { ActiveDelivery, HeldDeliveries } from "../../../../../runtime/worker/active-delivery.ts"
 import { keepLeases } from "../../../../../runtime/worker/leases/lease-keeper.ts"
 import { taskOf } from "../../../../kit/task.ts"
 import { block } from "../../../../support/block.ts"
@@ -14,7 +14,7 @@ import { eventually, freePort, temporaryFolder } from "../../../../support/serve
 const LEASE = 1_000
 
 /** A delivery, and how often the main thread has extended its lease. */
-const inFlight = async () => {
+const holding = async () => {
   const options = { namespace: "test", lease: LEASE, name: "test", timeout: 5_000 }
   const { jobs } = await memory.connect(new URL(`memory://${generateId()}`), options)
   await jobs.publish([taskOf({ id: "job", queue: "q" })])
@@ -28,8 +28,8 @@ const inFlight = async () => {
     },
   })
   const held = new HeldDeliveries()
-  held.add(new InFlight(delivery, 0))
-  return { seen, jobs: counting, inFlight: held }
+  held.add(new ActiveDelivery(delivery, 0))
+  return { seen, jobs: counting, held }
 }
 
 const tokensOf = (held: HeldDeliveries) => Array.from(held.values(), ({ delivery }) => delivery.token)
@@ -45,7 +45,7 @@ const keeping = {
 }
 
 test("until its thread is connected, this one keeps the leases", async () => {
-  const { seen, ...rest } = await inFlight()
+  const { seen, ...rest } = await holding()
   // No server answers at that address, so the thread tries again and again.
   const thread = { ...target, url: `nats://127.0.0.1:${await freePort()}` }
   const keeper = keepLeases({ ...keeping, ...rest, thread })
@@ -58,7 +58,7 @@ test("until its thread is connected, this one keeps the leases", async () => {
 
 test("beside a thread that does not know deliveries of this connection, this one keeps the leases", async () => {
   using folder = temporaryFolder()
-  const { seen, ...rest } = await inFlight()
+  const { seen, ...rest } = await holding()
   const thread = { ...target, url: `sqlite:${folder.path}/board.db`, extendsAlone: false }
   const lost: Array<string> = []
   const keeper = keepLeases({ ...keeping, ...rest, thread, onLost: ({ delivery }) => lost.push(delivery.token) })
@@ -72,7 +72,7 @@ test("beside a thread that does not know deliveries of this connection, this one
 
 test("once its thread is connected, this one leaves them to it", async () => {
   using folder = temporaryFolder()
-  const { seen, ...rest } = await inFlight()
+  const { seen, ...rest } = await holding()
   const keeper = keepLeases({ ...keeping, ...rest, thread: { ...target, url: `sqlite:${folder.path}/board.db` } })
   try {
     let before = -1
@@ -92,9 +92,9 @@ test("a worker without deliveries sets no timers for its thread", async () => {
   using folder = temporaryFolder()
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
   onTestFinished(() => void vi.useRealTimers())
-  const { jobs, inFlight: held } = await inFlight()
+  const { jobs, held } = await holding()
   const thread = { ...target, url: `sqlite:${folder.path}/board.db` }
-  const keeper = keepLeases({ ...keeping, jobs, inFlight: held, thread })
+  const keeper = keepLeases({ ...keeping, jobs, held, thread })
   try {
     await eventually(() => vi.getTimerCount() === 0, { message: "the thread is connected, and nothing is set" })
     keeper.added(tokensOf(held))
@@ -117,9 +117,9 @@ test("a delivery that came alone keeps its lease while this thread blocks at onc
   onTestFinished(() => client.close())
   const { jobs } = client.connection
   await client.submitMany(["first", "second"].map((id) => ({ task: "none", id })))
-  const inFlight = new HeldDeliveries()
+  const held = new HeldDeliveries()
   const lost: Array<string> = []
-  const onLost = ({ delivery }: InFlight) => lost.push(delivery.token)
+  const onLost = ({ delivery }: ActiveDelivery) => lost.push(delivery.token)
   const seen = { extended: 0 }
   const counting: Jobs = Object.assign(Object.create(jobs), {
     extend: (tokens: ReadonlyArray<string>) => {
@@ -128,12 +128,12 @@ test("a delivery that came alone keeps its lease while this thread blocks at onc
     },
   })
   const thread = { ...target, namespace: undefined, url }
-  const keeper = keepLeases({ ...keeping, jobs: counting, inFlight, thread, onLost })
+  const keeper = keepLeases({ ...keeping, jobs: counting, held, thread, onLost })
   const pull = () => jobs.take({ queues: ["default"], max: 1, wait: 0 }, new AbortController().signal)
   const take = async () => {
     const [delivery] = await pull()
     if (delivery === undefined) throw new Error("nothing was pulled")
-    inFlight.add(new InFlight(delivery, 0))
+    held.add(new ActiveDelivery(delivery, 0))
     keeper.added([delivery.token])
   }
   try {
@@ -144,8 +144,8 @@ test("a delivery that came alone keeps its lease while this thread blocks at onc
       return seen.extended === before
     }
     await eventually(connected, { message: "the thread is connected" })
-    await jobs.settle(tokensOf(inFlight).map((token) => ({ token, then: { kind: "ack" } })))
-    for (const each of inFlight.values()) inFlight.remove(each)
+    await jobs.settle(tokensOf(held).map((token) => ({ token, then: { kind: "ack" } })))
+    for (const each of held.values()) held.remove(each)
     await take()
     block(3 * LEASE)
     expect(await pull()).toEqual([])

@@ -115,9 +115,9 @@ describe("a part that throws after the handler", () => {
     const { end } = DeliveryEnder.prototype
     const told: Array<string | undefined> = []
     const breaks = () =>
-      vi.spyOn(DeliveryEnder.prototype, "end").mockImplementation(function (this: DeliveryEnder, inFlight, settlement) {
+      vi.spyOn(DeliveryEnder.prototype, "end").mockImplementation(function (this: DeliveryEnder, active, settlement) {
         told.push(settlement.record?.state)
-        end.call(this, inFlight, settlement)
+        end.call(this, active, settlement)
         if (told.length === 1) throw new Error(BROKEN)
       })
     expect(await runOne(breaks)).toMatchObject({ runs: 1, outcome: { state: "succeeded", result: "done" } })

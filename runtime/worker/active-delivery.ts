@@ -25,7 +25,7 @@ type InterruptReason = "timeout" | "cancelled" | "superseded" | "hand-back"
 const ENDED = "the delivery was ended"
 
 /** One delivery in this worker. Mutable: it is the worker's bookkeeping, shared by its parts. */
-export class InFlight {
+export class ActiveDelivery {
   /**
    * The delivery that is settled. Replaced by a newer delivery of the same task if the lease expired and the task came
    * back to this worker.
@@ -151,27 +151,27 @@ export class InFlight {
  * made anew all the time then: all that was in such a table stays in memory until JavaScriptCore next collects all garbage.
  */
 export class HeldDeliveries {
-  readonly #list: Array<InFlight> = []
+  readonly #list: Array<ActiveDelivery> = []
 
   get size(): number {
     return this.#list.length
   }
 
   /** Those that are here now, in no order. */
-  values(): ReadonlyArray<InFlight> {
+  values(): ReadonlyArray<ActiveDelivery> {
     return [...this.#list]
   }
 
-  add(inFlight: InFlight): void {
-    inFlight.place = this.#list.push(inFlight) - 1
+  add(active: ActiveDelivery): void {
+    active.place = this.#list.push(active) - 1
   }
 
   /** Removes a delivery; one that is not here is passed over. */
-  remove(inFlight: InFlight): void {
-    const { place } = inFlight
-    if (this.#list[place] !== inFlight) return
+  remove(active: ActiveDelivery): void {
+    const { place } = active
+    if (this.#list[place] !== active) return
     const last = this.#list.pop()
-    if (last === undefined || last === inFlight) return
+    if (last === undefined || last === active) return
     this.#list[place] = last
     last.place = place
   }
@@ -416,7 +416,7 @@ export interface ForeignTasks {
    * Called before a settlement is stored, so that a worker that dies in between does it again: tells the submitter of the outcome,
    * and returns the settlement with what else follows from it. `undefined`: there is nothing to do. Never rejects.
    */
-  completing(inFlight: InFlight, settlement: Settlement): Promise<Settlement> | undefined
+  completing(active: ActiveDelivery, settlement: Settlement): Promise<Settlement> | undefined
   /**
    * Tells the submitter of a task that it was ended without a delivery, and submits by `post` what follows. Rejects where that
    * is to be tried again.
