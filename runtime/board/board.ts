@@ -16,7 +16,7 @@ import { type BoardEvent, type BoardListener, Listeners } from "./notifications.
 import { type ExtendOptions, end, extendExpiry, findOwner, type HeldOptions, timeLeft } from "./owning.ts"
 import { post, postingOf } from "./posting.ts"
 import { type BoardEntity, checkOptions, type PostOptions } from "./requests.ts"
-import { type BoardParts, type Run, Session } from "./session.ts"
+import { type BoardParts, type InSession, Session } from "./session.ts"
 import { restore, type TrashOptions, trashed, trashedJob } from "./trash.ts"
 import type { BoardJobView } from "./view.ts"
 import { waitForAny, waitForEnd } from "./waiting.ts"
@@ -119,7 +119,7 @@ export class Board implements JobBoard, AsyncDisposable {
     return turn
   }
 
-  readonly #run: Run = async (work) => {
+  readonly #run: InSession = async (work) => {
     if (this.#session === undefined) throw notConnected(this.name)
     try {
       return await work(this.#session)

@@ -10,7 +10,7 @@ import { BoardJob } from "./job.ts"
 import { type End, endClaim, extend, renewalOf } from "./owning.ts"
 import { Loss } from "./renewals.ts"
 import { checkOptions, expiryOf } from "./requests.ts"
-import type { BoardParts, Run, Session } from "./session.ts"
+import type { BoardParts, InSession, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 import { givenUp, noneToClaim, waiting } from "./waiting.ts"
 
@@ -55,7 +55,7 @@ const requestOf = ({ leaseMs }: BoardParts, owner: string, { expiry }: ClaimOpti
 }
 
 export const claim = async (
-  run: Run,
+  run: InSession,
   board: BoardParts,
   job: GivenJob,
   owner: string,
@@ -67,7 +67,7 @@ export const claim = async (
 }
 
 export const take = async (
-  run: Run,
+  run: InSession,
   board: BoardParts,
   owner: string,
   options: TakeOptions = {},
@@ -106,7 +106,7 @@ export const take = async (
 }
 
 const claimFor = async (
-  run: Run,
+  run: InSession,
   session: Session,
   held: KnownJob | undefined,
   id: string,

@@ -1,7 +1,7 @@
 /** The processes that work for a board: listed while they live. */
 import { StoreEntry } from "../async/store-entry.ts"
 import { type BoardEntity, detailsOf, EntityRequest, entityKey, parseEntity } from "./requests.ts"
-import type { BoardParts, Run, Session } from "./session.ts"
+import type { BoardParts, InSession, Session } from "./session.ts"
 
 /** Most entities that are listed. */
 const ENTITIES = 10_000
@@ -10,7 +10,7 @@ const entryOf = ({ name, leaseMs }: BoardParts) =>
   new StoreEntry(`board/${name}/entity/`, EntityRequest, { ttlMs: leaseMs })
 
 /** Lists a process until it dies or the board is closed. Fails with `invalid-input`. */
-export const registerEntity = async (run: Run, given: BoardEntity): Promise<void> => {
+export const registerEntity = async (run: InSession, given: BoardEntity): Promise<void> => {
   const { kind, name } = parseEntity(given)
   const entity = { kind, name, metadata: detailsOf(given.metadata, "metadata").details }
   const key = entityKey(entity)

@@ -7,7 +7,7 @@ import { type GivenJob, idOf } from "./handles.ts"
 import type { BoardJob } from "./job.ts"
 import type { ReadAfter } from "./reading.ts"
 import { checkLimit, checkOptions } from "./requests.ts"
-import type { Run, Session } from "./session.ts"
+import type { InSession, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 
 export interface IterateOptions {
@@ -34,7 +34,7 @@ export interface BoardPage {
 
 /** `unreadable` collects the keys of entries that could not be read. */
 export async function* iterate(
-  run: Run,
+  run: InSession,
   { onlyUnclaimed, fresh }: Required<IterateOptions>,
   unreadable: Array<string>,
 ): AsyncGenerator<BoardJob, void, undefined> {
@@ -63,7 +63,7 @@ const cursorOf = (text: string): ReadAfter => {
     : { priority, sequence: Number(sequence) }
 }
 
-export const list = async (run: Run, options: ListOptions): Promise<BoardPage> => {
+export const list = async (run: InSession, options: ListOptions): Promise<BoardPage> => {
   checkOptions("list", options)
   const { limit = 100, onlyUnclaimed = false, after } = options
   const from = after === undefined ? undefined : cursorOf(after)

@@ -9,7 +9,7 @@ import { change, inOrder, type Rule } from "./changing.ts"
 import { accepted } from "./failure.ts"
 import { type GivenJob, idOf, type KnownJob } from "./handles.ts"
 import { checkClaimNumber, checkOptions, expiryOf } from "./requests.ts"
-import type { Run, Session } from "./session.ts"
+import type { InSession, Session } from "./session.ts"
 import { type BoardJobView, expiresIn, viewOf } from "./view.ts"
 
 /** Distinguishes a claim from an earlier one of an owner of the same name. */
@@ -32,7 +32,7 @@ export const renewalOf = (id: string, number: number): string => `${id} ${number
 
 /** Ends a claim. Fails with `invalid-input`, with `not-found` where no claim holds, and with `not-owner`. */
 export const end = async (
-  run: Run,
+  run: InSession,
   how: End,
   job: GivenJob,
   given: string,
@@ -46,7 +46,7 @@ export const end = async (
 
 /** Ends a claim, as {@link end} does, with arguments that were checked already. */
 export const endClaim = (
-  run: Run,
+  run: InSession,
   how: End,
   job: GivenJob,
   id: string,
@@ -82,7 +82,7 @@ export const endClaim = (
  * Sets how long a claim holds from now on; false where no claim holds. Fails with `not-owner` and with `invalid-input`.
  */
 export const extendExpiry = async (
-  run: Run,
+  run: InSession,
   job: GivenJob,
   expiry: DurationInput | null,
   options: ExtendOptions = {},

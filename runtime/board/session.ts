@@ -70,4 +70,4 @@ export class Session {
 }
 
 /** Runs an operation over the connection. Fails with `not-connected`, and with what the store fails with. */
-export type Run = <A>(work: (session: Session) => Promise<A>) => Promise<A>
+export type InSession = <A>(work: (session: Session) => Promise<A>) => Promise<A>

@@ -5,7 +5,7 @@ import { hasRestored, placeOf, restored } from "../protocol/board.ts"
 import type { Known } from "./entries.ts"
 import type { BoardJob } from "./job.ts"
 import { checkLimit, checkOptions } from "./requests.ts"
-import type { Run, Session } from "./session.ts"
+import type { InSession, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 
 export interface TrashOptions {
@@ -13,7 +13,7 @@ export interface TrashOptions {
   readonly after?: string
 }
 
-export const trashed = async (run: Run, options: TrashOptions = {}): Promise<ReadonlyArray<BoardJobView>> => {
+export const trashed = async (run: InSession, options: TrashOptions = {}): Promise<ReadonlyArray<BoardJobView>> => {
   checkOptions("trashed", options)
   const { limit = 100, after } = options
   checkLimit(limit)

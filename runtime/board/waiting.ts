@@ -5,7 +5,7 @@ import { placeOf } from "../protocol/board.ts"
 import { neverPosted } from "./failure.ts"
 import { type GivenJob, idOf } from "./handles.ts"
 import { type JobWaitOptions, jobWaitOf } from "./job.ts"
-import type { Run, Session } from "./session.ts"
+import type { InSession, Session } from "./session.ts"
 
 /** How often a call that waits reads the board, in milliseconds: notifications may be missed. */
 const LOOK_MS = 1_000
@@ -24,7 +24,7 @@ export const noneToClaim = (board: string, ms: number): CallboardError =>
 
 /** Calls `look` until it finds something, the time is over, the signal fires, or the board is closed. */
 export const waiting = async <A>(
-  run: Run,
+  run: InSession,
   ms: number,
   signal: AbortSignal | undefined,
   look: (session: Session) => Promise<A | undefined>,
@@ -47,7 +47,7 @@ export const waiting = async <A>(
 
 /** Resolves once there is a job, claimed or not. Fails with `not-found`. */
 export const waitForAny = async (
-  run: Run,
+  run: InSession,
   board: string,
   timeout: DurationInput | undefined,
   signal: AbortSignal | undefined,
@@ -67,7 +67,7 @@ export const waitForAny = async (
  * `invalid-input`, and with `not-found` for what is no id of a board. Nothing is kept of a job that was consumed, so that any
  * such id that is not on the board counts as one.
  */
-export const waitForEnd = async (run: Run, job: GivenJob, options: JobWaitOptions = {}): Promise<boolean> => {
+export const waitForEnd = async (run: InSession, job: GivenJob, options: JobWaitOptions = {}): Promise<boolean> => {
   const { signal } = options
   const { timeoutMs, delayMs, multiplier, maxDelayMs: most } = jobWaitOf(options)
   if (placeOf(idOf(job)) === undefined) neverPosted(idOf(job))

@@ -11,7 +11,7 @@ import type { Message } from "../protocol/message.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { CeleryMessages } from "../transport/celery.ts"
 import { VERSION } from "../version.ts"
-import type { ActiveDelivery, Run } from "../worker/active-delivery.ts"
+import type { ActiveDelivery, HandlerRun } from "../worker/active-delivery.ts"
 import type { Worker } from "../worker/control/worker.ts"
 import type { TaskNames, WorkerObserver } from "../worker/telemetry/observer.ts"
 import type { RevokedTask } from "./completion.ts"
@@ -25,7 +25,7 @@ const MOST_NAMES = 1_000
 export class TaskTotals implements WorkerObserver {
   readonly counts = new Map<string, number>()
 
-  started(_active: ActiveDelivery, { record, method }: Run): void {
+  started(_active: ActiveDelivery, { record, method }: HandlerRun): void {
     const isKnown = this.counts.has(record.name) || this.counts.size < MOST_NAMES
     const name = isKnown ? record.name : `${method.actor}.${method.name}`
     this.counts.set(name, (this.counts.get(name) ?? 0) + 1)

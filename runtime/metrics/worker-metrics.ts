@@ -2,7 +2,7 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client"
 import type { JobRecord } from "../protocol/record.ts"
 import type { JobDelivery, Settlement } from "../transport/lift/transport.ts"
-import type { ActiveDelivery, Run, StepChange } from "../worker/active-delivery.ts"
+import type { ActiveDelivery, HandlerRun, StepChange } from "../worker/active-delivery.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
 import {
   OUTCOMES,
@@ -118,7 +118,7 @@ export class WorkerMetrics implements WorkerObserver {
     for (const delivery of deliveries) if (delivery.deliveries > 1) this.#redeliveries.inc()
   }
 
-  started(held: ActiveDelivery, run: Run): void {
+  started(held: ActiveDelivery, run: HandlerRun): void {
     const waited = waitedMs(run.record)
     if (waited !== undefined) this.#of(held)?.waitTime.observe(waited / 1000)
   }

@@ -21,7 +21,7 @@ export const LATE_MS = 60_000
 /** After this time a posting that is still in its entry is taken for one whose scheduler died. */
 export const REPAIR_MS = 5_000
 
-const Run = Schema.Struct({
+const ScheduledRun = Schema.Struct({
   id: Schema.String,
   due: Schema.Finite,
   at: Schema.Finite,
@@ -78,7 +78,7 @@ export const ScheduleEntry = Schema.Struct({
   line: Schema.Array(Schema.Finite),
   pending: Schema.optionalKey(Pending),
   /** The last runs, newest first. */
-  runs: Schema.Array(Run),
+  runs: Schema.Array(ScheduledRun),
   /** Due times that were not posted: how many ever, and the last stretches of them, newest first. */
   missed: Schema.Struct({ count: Schema.Int, latest: Schema.Array(Missed) }),
   /** What an actor's method says about its schedule, as JSON, where one declares it. */

@@ -50,7 +50,7 @@ export class ActiveDelivery {
   /** The write of the latest progress, while it is under way. Never rejects. */
   progressStored: Promise<void> | undefined
   /** The run, set once its handler is about to be called. */
-  run: Run | undefined
+  run: HandlerRun | undefined
   /** Whether the handler was called. From then on no failure of the worker may make it run again. */
   called = false
   /** Whether the worker fetches nothing ahead for the slot of the handler, because it runs for long. */
@@ -205,7 +205,7 @@ export interface RunFlow {
 }
 
 /** One run of a handler: its task, record, time limits, and how it was stopped. */
-export class Run {
+export class HandlerRun {
   readonly posting: JobPosting
   readonly task: Task
   readonly method: ErasedMethod

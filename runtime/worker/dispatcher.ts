@@ -13,7 +13,7 @@ import type { Cancellation } from "../jobs/commands/cancel.ts"
 import type { Rate } from "../options/limit.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { Claim, ClaimAnswer, JobDelivery, Settlement } from "../transport/lift/transport.ts"
-import { type ActiveDelivery, jobFields, type Run } from "./active-delivery.ts"
+import { type ActiveDelivery, type HandlerRun, jobFields } from "./active-delivery.ts"
 import { type ActorPool, nameOf } from "./actors/actor-pool.ts"
 import type { TimeLimits } from "./attempt/method-settings.ts"
 import { copiesIn, findSameTask, hasExpired } from "./attempt/parsed-delivery.ts"
@@ -454,7 +454,7 @@ export class Dispatcher {
     this.#leases.calling(this.#detailsOf(active, run))
   }
 
-  #detailsOf({ delivery: { token, fence }, offQueue }: ActiveDelivery, run: Run): RunDetails {
+  #detailsOf({ delivery: { token, fence }, offQueue }: ActiveDelivery, run: HandlerRun): RunDetails {
     return {
       token,
       fence,

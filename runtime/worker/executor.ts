@@ -8,19 +8,19 @@ import type * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { ErasedMethod } from "../actor/actor.ts"
 import { acksEarly } from "../actor/definition.ts"
-import { isLater, runNow } from "../async/now.ts"
+import { isEffect, runEffect } from "../async/maybe-effect.ts"
 import { jobError, KnownFailure, readable } from "../jobs/outcome/job-error.ts"
 import * as settlement from "../jobs/outcome/settlement.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import type { Settlement } from "../transport/lift/transport.ts"
-import type { ActiveDelivery, Run } from "./active-delivery.ts"
-import { AttemptFault, attempt, runStoppedHook } from "./attempt/attempt.ts"
+import type { ActiveDelivery, HandlerRun } from "./active-delivery.ts"
 import { NOTHING_TO_SETTLE, SettledWithoutRun, UNCLAIMED_DELAY_MS } from "./attempt/claim.ts"
 import type { FlowOutcomes } from "./attempt/flow.ts"
 import type { OnExit } from "./attempt/invocation.ts"
 import { MethodSettingsCache, type TimeLimits } from "./attempt/method-settings.ts"
 import { OutcomeDecider } from "./attempt/outcome-decider.ts"
 import { Preparation, type PreparationOptions, type PreparedTask, type Ready } from "./attempt/preparation.ts"
+import { AttemptFault, runHandler, runStoppedHook } from "./attempt/run-handler.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import type { EarlyAckResult } from "./settlement/early-acks.ts"
 
@@ -74,7 +74,7 @@ export class Executor {
   execute(active: ActiveDelivery): void {
     try {
       const preparing = this.#preparation.prepare(active)
-      if (isLater(preparing)) this.#prepareLater(active, preparing)
+      if (isEffect(preparing)) this.#prepareLater(active, preparing)
       else this.#prepared(active, preparing)
     } catch (thrown) {
       this.#faulted(active, Cause.die(thrown))
@@ -82,7 +82,7 @@ export class Executor {
   }
 
   #prepareLater(active: ActiveDelivery, preparing: Effect.Effect<Ready>): void {
-    runNow(preparing, (exit) => {
+    runEffect(preparing, (exit) => {
       if (Exit.isFailure(exit)) this.#faulted(active, exit.cause)
       else this.#guarded(active, () => this.#prepared(active, exit.value))
     })
@@ -154,7 +154,7 @@ export class Executor {
     this.#options.onRun(active)
     active.called = true
     const done: OnExit = (exit) => this.#ended(active, ready, exit)
-    if (run.method.isolation === "inline") attempt(run, input, job, done)
+    if (run.method.isolation === "inline") runHandler(run, input, job, done)
     else this.#options.processes.run(actor.definition, run, input, job, done)
   }
 
@@ -177,13 +177,13 @@ export class Executor {
 
   /** Calls `onStopped` of a cancelled job. */
   #stopped(active: ActiveDelivery, { run, job }: PreparedTask, settled: Settlement | undefined): void {
-    runNow(runStoppedHook(run.method, job), (exit) => {
+    runEffect(runStoppedHook(run.method, job), (exit) => {
       if (Exit.isFailure(exit)) this.#faulted(active, exit.cause)
       else this.#options.onExecuted(active, settled)
     })
   }
 
-  #outcomesOf(active: ActiveDelivery, run: Run): FlowOutcomes {
+  #outcomesOf(active: ActiveDelivery, run: HandlerRun): FlowOutcomes {
     const attempt = () => this.#outcomes.attempt(active, run)
     return { attempt, givenUp: (error, dead) => this.#outcomes.givenUp(attempt(), run.embed, error, dead) }
   }
@@ -192,7 +192,7 @@ export class Executor {
    * Acks the task before its handler starts, so that it runs at most once. Returns how the delivery ends where the
    * handler must not be called.
    */
-  async #take(active: ActiveDelivery, run: Run): Promise<SettledWithoutRun | undefined> {
+  async #take(active: ActiveDelivery, run: HandlerRun): Promise<SettledWithoutRun | undefined> {
     // The write may take a while, which must not count towards the handler's time limits.
     run.hold()
     const record: JobRecord = { ...run.record, acked: true, message: run.posting.message }

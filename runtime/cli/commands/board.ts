@@ -85,7 +85,7 @@ interface Options {
   readonly book?: string
 }
 
-type Run = (called: {
+type BoardCommand = (called: {
   readonly board: Board
   readonly output: Output
   /** The arguments after the name of the board. */
@@ -132,7 +132,12 @@ export const addBoard = (program: Command): void => {
   const command = program
     .command("board")
     .description("job boards: post jobs, and claim, extend, consume, abandon or trash them")
-  const add = (usage: string, description: string, run: Run, flags: (command: Command) => Command = (same) => same) => {
+  const add = (
+    usage: string,
+    description: string,
+    run: BoardCommand,
+    flags: (command: Command) => Command = (same) => same,
+  ) => {
     const [name = "", ...args] = usage.split(" ")
     const own = command.command(name).description(description).argument("<board>", "name of the board")
     for (const arg of args) own.argument(arg)

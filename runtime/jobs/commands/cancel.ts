@@ -7,7 +7,7 @@ import { isTerminal } from "../../protocol/state.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { goneError } from "../tracking/finding.ts"
 import { type Check, decide, removeOwnEdges } from "./decide.ts"
-import { runNow } from "./rerun.ts"
+import { startedNow } from "./rerun.ts"
 
 export interface CancelOptions {
   /**
@@ -62,7 +62,7 @@ export const toBeUndone = (record: JobRecord, at: number): ReturnType<Parameters
   // Its steps are being undone already.
   if (record.undo !== undefined) return undefined
   const wanted = { ...record, undo: { why: "cancelled" } as const }
-  const soon = record.state === "scheduled" ? runNow(wanted, at) : undefined
+  const soon = record.state === "scheduled" ? startedNow(wanted, at) : undefined
   return soon ?? { record: step(wanted, { at, state: record.state, reason: "cancelling" }) }
 }
 

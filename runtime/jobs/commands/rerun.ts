@@ -174,11 +174,11 @@ export const runJobNow = (connection: Connection, id: string): Promise<JobRecord
       const why = state === "deferred" ? "it waits for other jobs; release it by cancelling those" : "it runs already"
       throw new CallboardError("job-exists", `job ${id} is ${state}: ${why}`, { id })
     }
-    return runNow(record, Date.now())
+    return startedNow(record, Date.now())
   })
 
 /** Posts the task of a scheduled job anew, due now; `undefined` where its task is not kept. */
-export const runNow = (record: JobRecord, at: number): Omit<Decision, "id" | "expect"> | undefined => {
+export const startedNow = (record: JobRecord, at: number): Omit<Decision, "id" | "expect"> | undefined => {
   const { message } = record
   if (message === undefined) return undefined
   const posting = dueNow(record, message)

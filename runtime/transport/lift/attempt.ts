@@ -70,7 +70,7 @@ const isDeferred = (message: Message): boolean => {
 }
 
 /** The content of a token. */
-export interface Attempt {
+export interface DeliveryToken {
   /** Id of the job; empty where it cannot be read. */
   readonly id: string
   /** Name of the attempt, which its records carry. */
@@ -87,7 +87,7 @@ export interface Attempt {
 }
 
 /** The attempt that a delivery begins. */
-export const attemptOf = (delivery: Delivery, message: Message | Undecodable): Attempt => {
+export const attemptOf = (delivery: Delivery, message: Message | Undecodable): DeliveryToken => {
   const order = orderOfMessage(message)
   return {
     id: idIn(message),
@@ -119,7 +119,7 @@ const AGAIN = "r"
 const FLAGS = /^[fcrCR]$/
 
 /** Encodes an attempt as a token, so that any thread or process that has the token can act for it. */
-export const tokenOf = ({ id, fresh, first, foreign, fence, token }: Attempt): string => {
+export const tokenOf = ({ id, fresh, first, foreign, fence, token }: DeliveryToken): string => {
   const flag = fresh ? FRESH : first ? FIRST_OF_TASK : AGAIN
   return `${foreign ? flag.toUpperCase() : flag}${fence} ${PLAIN.test(id) ? id : encodeURIComponent(id)} ${token}`
 }
@@ -128,7 +128,7 @@ const notOurs = (text: string): TransportError =>
   new TransportError("invalid", `not a token of this transport: ${JSON.stringify(text.slice(0, 60))}`)
 
 /** Fails with `invalid` for a text that is not a token. */
-export const readToken = (text: string): Attempt => {
+export const readToken = (text: string): DeliveryToken => {
   const flag = text.slice(0, 1)
   const dot = text.indexOf(".")
   const idAt = text.indexOf(" ") + 1
@@ -167,4 +167,5 @@ export const parseFence = (fence: string): FenceParts | undefined => {
 }
 
 /** The sequence of the attempt's task in its queue. */
-export const sequenceOf = ({ fence }: Pick<Attempt, "fence">): number => Number(fence.slice(fence.lastIndexOf(".") + 1))
+export const sequenceOf = ({ fence }: Pick<DeliveryToken, "fence">): number =>
+  Number(fence.slice(fence.lastIndexOf(".") + 1))

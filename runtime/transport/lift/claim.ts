@@ -2,7 +2,7 @@
 import { claimed, isClaimOf, type JobRecord, recordOfPosting, unclaimed } from "../../protocol/record.ts"
 import { asError, TransportError } from "../mod.ts"
 import type { Revision } from "../store.ts"
-import { type Attempt, readToken } from "./attempt.ts"
+import { type DeliveryToken, readToken } from "./attempt.ts"
 import { type BatchedDriver, contended, MAX_TRIES } from "./batching.ts"
 import { decodeStored, toCommitRecord } from "./codec.ts"
 import { isOfAnother, isPreceded, isSuspect, judgeStart, positionOf } from "./judge.ts"
@@ -22,7 +22,7 @@ export const claim = async (
   start: Claim,
 ): Promise<ClaimAnswer> => {
   const { token, id, posting } = start
-  let attempt: Attempt
+  let attempt: DeliveryToken
   try {
     attempt = readToken(token)
     if (posting.id !== id) throw new TransportError("invalid", `${id}: not the job of its posting`)
@@ -85,7 +85,7 @@ export const claim = async (
 
 const startedRecord = (
   { worker, version, at, id, posting, digest, reverts }: Claim,
-  { fence }: Attempt,
+  { fence }: DeliveryToken,
   stored: JobRecord | undefined,
 ): JobRecord => {
   const mark = { ...(digest === undefined ? {} : { digest }), ...(reverts ? { reverts } : {}) }

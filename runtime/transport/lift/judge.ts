@@ -4,7 +4,16 @@ import type { JobRecord } from "../../protocol/record.ts"
 import { isTakenEarly } from "../../protocol/record.ts"
 import { DUPLICATE_ID, isTerminal } from "../../protocol/state.ts"
 import type { Known } from "../known.ts"
-import { type Attempt, inOrder, NO_ORDER, type Order, orderOf, orderOfKey, parseFence, sequenceOf } from "./attempt.ts"
+import {
+  type DeliveryToken,
+  inOrder,
+  NO_ORDER,
+  type Order,
+  orderOf,
+  orderOfKey,
+  parseFence,
+  sequenceOf,
+} from "./attempt.ts"
 import { decodeContent } from "./codec.ts"
 import type { Claim } from "./transport.ts"
 
@@ -20,7 +29,7 @@ export const positionOf = (posting: Pick<JobPosting, "run" | "retries" | "hops">
 })
 
 /** Position of the task that an attempt runs. */
-const positionOfAttempt = ({ order }: Attempt): Position => ({ ...inOrder(order), order })
+const positionOfAttempt = ({ order }: DeliveryToken): Position => ({ ...inOrder(order), order })
 
 /**
  * Whether a task has nothing left to do: a later run is stored, or its run has ended, or continues in a successor, or a
@@ -75,7 +84,7 @@ const areSameBytes = (one: Uint8Array, other: Uint8Array): boolean =>
 export const isOfAnother = (
   stored: JobRecord,
   { posting, digest, at }: Pick<Claim, "posting" | "digest" | "at">,
-  { first, foreign }: Pick<Attempt, "first" | "foreign">,
+  { first, foreign }: Pick<DeliveryToken, "first" | "foreign">,
 ): boolean => {
   const { run, retries, message } = posting
   if (stored.run > run && !first) return false
@@ -97,7 +106,7 @@ const isSameTask = (stored: JobRecord, work: Work): boolean =>
  * Celery's may replace a task by another one under its id: where the broker cannot tell whether such a worker has taken the
  * earlier task, and it is not due later, the one that says so goes on with the job.
  */
-export const isPreceded = (known: Known | undefined, message: Message, attempt: Attempt, at: number): boolean => {
+export const isPreceded = (known: Known | undefined, message: Message, attempt: DeliveryToken, at: number): boolean => {
   const { task } = known ?? {}
   if (task === undefined || (task.sequence !== undefined && task.sequence >= sequenceOf(attempt))) return false
   const replaces = Number(message.headers["replaced_task_nesting"] ?? 0) > 0
@@ -137,7 +146,7 @@ export const isPosted = (followUp: JobPosting, owner: string, kept: KnownJob | u
 export const judgeStart = (
   stored: JobRecord | undefined,
   posting: Position,
-  attempt: Attempt,
+  attempt: DeliveryToken,
 ): "finished" | "repeated" | "superseded" | "start" => {
   if (stored === undefined) return "start"
   if (isOver(stored, posting, attempt.fence)) return "finished"
@@ -152,14 +161,14 @@ export const judgeStart = (
 export const isSuspect = (stored: JobRecord | undefined): boolean => stored?.state === "started"
 
 /** Whether the record was written by a later delivery of the attempt's task, or by one of a second copy of that task. */
-const isNewer = (stored: JobRecord, attempt: Attempt): boolean => {
+const isNewer = (stored: JobRecord, attempt: DeliveryToken): boolean => {
   const by = parseFence(stored.fence)
   const mine = parseFence(attempt.fence)
   return by !== undefined && mine !== undefined && by.order === mine.order && by.fence >= mine.fence
 }
 
 /** Whether the record was written by an earlier delivery of the attempt's task, or by one of an earlier task of the job. */
-const isOlder = (stored: JobRecord, attempt: Attempt): boolean => {
+const isOlder = (stored: JobRecord, attempt: DeliveryToken): boolean => {
   const by = parseFence(stored.fence)
   return by !== undefined && by.order !== NO_ORDER && by.order <= attempt.order && !isNewer(stored, attempt)
 }
@@ -171,7 +180,7 @@ const isOlder = (stored: JobRecord, attempt: Attempt): boolean => {
 export const judgeConflict = (
   stored: JobRecord | undefined,
   wanted: JobRecord,
-  attempt: Attempt,
+  attempt: DeliveryToken,
 ): "retry" | "stored" | "superseded" => {
   if (stored === undefined) return "retry"
   if (stored.fence === attempt.fence) {

@@ -7,7 +7,7 @@ import { type JobRecord, recordFromJson, recordToJson } from "../../protocol/rec
 import type { Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
 import type { Revision, Store } from "../store.ts"
-import { type Attempt, readToken } from "./attempt.ts"
+import { type DeliveryToken, readToken } from "./attempt.ts"
 import type { BatchedDriver } from "./batching.ts"
 import { decodeStored } from "./codec.ts"
 import { judgeConflict } from "./judge.ts"
@@ -81,7 +81,7 @@ export class Notes {
   }
 
   /** Reads the revision for a delivery that has not claimed the job: a worker took over its own attempt. */
-  async #revision(token: string, record: JobRecord, attempt: Attempt): Promise<Revision | undefined> {
+  async #revision(token: string, record: JobRecord, attempt: DeliveryToken): Promise<Revision | undefined> {
     const known = await this.#batched.read(record.id, "record")
     const stored = known?.record && decodeStored(known.record)
     if (judgeConflict(stored, record, attempt) !== "retry") return undefined

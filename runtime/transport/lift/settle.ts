@@ -8,7 +8,7 @@ import { isTerminal } from "../../protocol/state.ts"
 import type { Commit, CommitRecord, Committed, Driver, Posting, TaskEnd } from "../driver.ts"
 import { answerEach, asError } from "../mod.ts"
 import type { Revision } from "../store.ts"
-import { type Attempt, readToken } from "./attempt.ts"
+import { type DeliveryToken, readToken } from "./attempt.ts"
 import { areDistinctJobs, type BatchedDriver, contended, MAX_TRIES } from "./batching.ts"
 import { decodeStored, toCommitRecord, toPosting } from "./codec.ts"
 import { missingFollowUps } from "./decide.ts"
@@ -24,7 +24,7 @@ interface EndCommit extends Commit {
 /** The end of an attempt, encoded: all that can fail without the driver has been done. */
 interface PreparedEnd {
   readonly end: Settlement
-  readonly attempt: Attempt
+  readonly attempt: DeliveryToken
   /** Absent where nothing is to be stored. */
   readonly wanted: JobRecord | undefined
   /** Its record, where it has one, expects the revision that is known here, or none. */
@@ -180,4 +180,4 @@ const prepare = (end: Settlement, revisions: Revisions, now: number): PreparedEn
 }
 
 /** Id for the commit. A message that cannot be read has no job, and its attempt's name stands in. */
-const jobOf = ({ id, fence }: Attempt): string => (id === "" ? fence : id)
+const jobOf = ({ id, fence }: DeliveryToken): string => (id === "" ? fence : id)

@@ -83,7 +83,7 @@ const copyOf = ({ expires: _expires, ...posting }: Posting, id: string, due: num
   index: { ...posting.index, hidden: true },
 })
 
-const isLater = ({ due = 0 }: Posting, now: number): boolean => due > now
+const isScheduled = ({ due = 0 }: Posting, now: number): boolean => due > now
 
 /**
  * The time of the home, by which it delivers what is due, and fences made of it. Fences rise over all deliveries of this process,
@@ -147,7 +147,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
    */
   const stored = (postings: ReadonlyArray<Posting>, now: number, unique = false): ReadonlyArray<Posting> =>
     postings.flatMap((posting) => {
-      if (isLater(posting, now)) return [posting]
+      if (isScheduled(posting, now)) return [posting]
       const guard = copyOf(posting, guardId(posting), now + guardMs)
       return [unique ? { ...guard, key: `${guard.id}/${nextFence()}` } : guard, { ...posting, due: PARKED }]
     })
@@ -179,7 +179,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
       return guard?.status === "stored" && task?.status === "duplicate"
     })
     if (needless.length > 0) await withdrawGuards(needless)
-    await send(postings.filter((posting, each) => own[each]?.status === "stored" && !isLater(posting, now)))
+    await send(postings.filter((posting, each) => own[each]?.status === "stored" && !isScheduled(posting, now)))
     return own
   }
 
@@ -359,7 +359,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
 
   const commitChecked = async (commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> => {
     const now = homeNow()
-    const posts = commits.flatMap(({ post = [] }) => post.filter((posting) => !isLater(posting, now)))
+    const posts = commits.flatMap(({ post = [] }) => post.filter((posting) => !isScheduled(posting, now)))
     const before = await newestOf(posts)
     const isNew = (posting: Posting, at: number): boolean => before[at] !== orderOfMessage(posting.message)
     const fresh = new Set(posts.filter(isNew))

@@ -17,7 +17,7 @@ import { journalPrefix, LaterVersion, type StepEntry } from "../../steps/page.ts
 import { readJournal } from "../../steps/pages.ts"
 import type { Claim, ClaimAnswer, Settlement } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
-import type { ActiveDelivery, Run, RunFlow, StepChange } from "../active-delivery.ts"
+import type { ActiveDelivery, HandlerRun, RunFlow, StepChange } from "../active-delivery.ts"
 import { claimWithRetries, type Reaching } from "./claim.ts"
 
 /** What the steps of a job need of its worker. */
@@ -44,7 +44,7 @@ const DOUBT_WAIT_MS = 500
 
 export class Flow implements StepPort, RunFlow {
   readonly #active: ActiveDelivery
-  readonly #run: Run
+  readonly #run: HandlerRun
   readonly #services: FlowServices
   readonly #journal: Journal
   readonly #fresh: boolean
@@ -57,7 +57,7 @@ export class Flow implements StepPort, RunFlow {
   #finished = false
   readonly #closing = Promise.withResolvers<void>()
 
-  constructor(active: ActiveDelivery, run: Run, services: FlowServices) {
+  constructor(active: ActiveDelivery, run: HandlerRun, services: FlowServices) {
     const { posting, task } = run
     this.#active = active
     this.#run = run

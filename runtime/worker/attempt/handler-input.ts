@@ -4,7 +4,7 @@
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
-import { isLater, type Now, nowOf } from "../../async/now.ts"
+import { isEffect, type MaybeEffect, valueOrEffect } from "../../async/maybe-effect.ts"
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
@@ -41,7 +41,7 @@ export const readInput = (
   posting: JobPosting,
   method: ErasedMethod,
   { maxBytes, countsChords }: BodyRules,
-): Now<InputRead> => {
+): MaybeEffect<InputRead> => {
   const body = decodeBody(posting.message, { accepts: method.accepts ?? [], maxBytes })
   if (Result.isFailure(body)) {
     const { reason, message } = body.failure
@@ -59,8 +59,8 @@ export const readInput = (
   const checking =
     method.input === undefined || method.isolation !== "inline" || Result.isFailure(selected)
       ? selected
-      : nowOf(validate(method.input, selected.success))
-  return isLater(checking) ? Effect.map(checking, (checked) => withEmbed(checked, embed)) : withEmbed(checking, embed)
+      : valueOrEffect(validate(method.input, selected.success))
+  return isEffect(checking) ? Effect.map(checking, (checked) => withEmbed(checked, embed)) : withEmbed(checking, embed)
 }
 
 const withEmbed = (checked: Result.Result<unknown, InvalidValue>, embed: Embed): InputRead =>

@@ -14,7 +14,7 @@ import * as References from "effect/References"
 import * as Result from "effect/Result"
 import type { Job } from "../../actor/job.ts"
 import type { JobLog } from "../../actor/step.ts"
-import { runNow } from "../../async/now.ts"
+import { runEffect } from "../../async/maybe-effect.ts"
 import { isPromiseLike } from "../../async/timers.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import { firstIssue, type InvalidValue } from "../../options/json-schema.ts"
@@ -122,7 +122,7 @@ const fork = (
 /** Waits for the fiber of an Effect. `done` is called in the context of the caller, which a second fiber keeps. */
 const join = (run: Invocation, fiber: Fiber.Fiber<unknown, unknown>, done: OnExit): void => {
   run.interrupt = () => fiber.interruptUnsafe()
-  runNow(Fiber.await(fiber), (exit) => done(Exit.isSuccess(exit) ? exit.value : exit))
+  runEffect(Fiber.await(fiber), (exit) => done(Exit.isSuccess(exit) ? exit.value : exit))
 }
 
 const settle = (run: Invocation, promise: Promise<unknown>, done: OnExit): void => {

@@ -15,7 +15,7 @@ import type { Headers } from "../../protocol/message.ts"
 import { cut } from "../../protocol/text.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import { StepEngine } from "../../steps/engine.ts"
-import { JOB_LOGGER, jobFields, type Run } from "../active-delivery.ts"
+import { type HandlerRun, JOB_LOGGER, jobFields } from "../active-delivery.ts"
 import type { Flow } from "./flow.ts"
 import { invokeNow, isEffectCall, isInHookOf } from "./invocation.ts"
 
@@ -36,13 +36,13 @@ export class JobContext implements Job<unknown> {
   hasReturned = false
   /** The durable steps of the job, once it has begun one, or where its steps are to be undone. */
   steps: StepEngine | undefined
-  readonly #run: Run
+  readonly #run: HandlerRun
   readonly #worker: JobServices
   #jobLog: JobLog | undefined
   readonly #makeFlow: () => Flow
   #flow: Flow | undefined
 
-  constructor(run: Run, actor: string, use: unknown, worker: JobServices, makeFlow: () => Flow) {
+  constructor(run: HandlerRun, actor: string, use: unknown, worker: JobServices, makeFlow: () => Flow) {
     this.#makeFlow = makeFlow
     this.#run = run
     this.actorName = actor

@@ -26,7 +26,7 @@ import type { JobPosting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
-import type { ActiveDelivery, ForeignTasks, Run } from "../active-delivery.ts"
+import type { ActiveDelivery, ForeignTasks, HandlerRun } from "../active-delivery.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import { NOTHING_TO_SETTLE } from "./claim.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
@@ -46,7 +46,7 @@ export class OutcomeDecider {
   }
 
   /** The settlement for the exit of the attempt. `undefined`: there is nothing to settle. */
-  decide(active: ActiveDelivery, run: Run, exit: Exit.Exit<unknown, unknown>): Settlement | undefined {
+  decide(active: ActiveDelivery, run: HandlerRun, exit: Exit.Exit<unknown, unknown>): Settlement | undefined {
     if (run.stop !== undefined) return this.stopped(active, run)
     const attempt = this.attempt(active, run)
     if (Exit.isFailure(exit)) return this.#failure(attempt, run, readable(Cause.squash(exit.cause)))
@@ -71,7 +71,7 @@ export class OutcomeDecider {
    * handler must not run a second time for that. `undefined` for a run that was ended from outside: its task is given
    * back, or another delivery has it.
    */
-  afterFault(active: ActiveDelivery, run: Run, cause: unknown): Settlement | undefined {
+  afterFault(active: ActiveDelivery, run: HandlerRun, cause: unknown): Settlement | undefined {
     if (run.stop !== undefined && run.stop !== "timeout") return undefined
     const error = outcomeLost(messageOf(cause))
     try {
@@ -96,7 +96,7 @@ export class OutcomeDecider {
   }
 
   /** The settlement for a run that was ended from outside. */
-  stopped(active: ActiveDelivery, run: Run): Settlement | undefined {
+  stopped(active: ActiveDelivery, run: HandlerRun): Settlement | undefined {
     const attempt = this.attempt(active, run)
     switch (run.stop) {
       case "timeout": {
@@ -123,7 +123,7 @@ export class OutcomeDecider {
     }
   }
 
-  #failure(attempt: settlement.Attempt, run: Run, thrown: unknown): Settlement {
+  #failure(attempt: settlement.Attempt, run: HandlerRun, thrown: unknown): Settlement {
     if (thrown instanceof Ignore) return settlement.succeeded(attempt, undefined)
     if (thrown instanceof Reject) return this.givenUp(attempt, run.embed, jobError(thrown, "rejected"), "rejected")
     const { acks } = run.method
@@ -141,7 +141,7 @@ export class OutcomeDecider {
       : this.#again(attempt, run.embed, error, wait, policy.front)
   }
 
-  #givenUpOrRetried(attempt: settlement.Attempt, run: Run, error: JobError, dead?: string): Settlement {
+  #givenUpOrRetried(attempt: settlement.Attempt, run: HandlerRun, error: JobError, dead?: string): Settlement {
     return this.retried(attempt, run.method, error, () => run.embed) ?? this.givenUp(attempt, run.embed, error, dead)
   }
 
@@ -206,7 +206,7 @@ export class OutcomeDecider {
   }
 
   /** The attempt as it is now: its record includes the latest progress. */
-  attempt(active: ActiveDelivery, run: Run): settlement.Attempt {
+  attempt(active: ActiveDelivery, run: HandlerRun): settlement.Attempt {
     const attempt: { -readonly [Field in keyof settlement.Attempt]: settlement.Attempt[Field] } = {
       token: active.delivery.token,
       fence: active.delivery.fence,
@@ -228,7 +228,7 @@ const sizeOf = ({ message }: JobPosting): number =>
 
 const messageOf = (cause: unknown): string => jobError(cause).message
 
-const errorOf = (run: Run, thrown: unknown): JobError =>
+const errorOf = (run: HandlerRun, thrown: unknown): JobError =>
   thrown instanceof KnownFailure ? thrown.error : (softLimitError(thrown, run.softReason) ?? jobError(thrown))
 
 /** The reason why a failed job becomes a dead letter; `undefined` where its method does not ask for dead letters. */

@@ -8,7 +8,7 @@ import * as Result from "effect/Result"
 import { acksEarly } from "../../actor/definition.ts"
 import type { Batcher } from "../../async/batcher.ts"
 import type { Clock } from "../../async/clock.ts"
-import { isLater, type Now } from "../../async/now.ts"
+import { isEffect, type MaybeEffect } from "../../async/maybe-effect.ts"
 import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { digestOf } from "../../jobs/same-task.ts"
@@ -18,7 +18,7 @@ import { claimed, type JobRecord, openAttempts, type RecordDraft, recordOfTask, 
 import { isExpired } from "../../protocol/time.ts"
 import { isSuspect } from "../../transport/lift/judge.ts"
 import type { Claim, ClaimAnswer, Settlement } from "../../transport/lift/transport.ts"
-import { type ActiveDelivery, type InputRead, Run } from "../active-delivery.ts"
+import { type ActiveDelivery, HandlerRun, type InputRead } from "../active-delivery.ts"
 import { type ActorPool, nameOf, type Target, type Unserved } from "../actors/actor-pool.ts"
 import type { ServedActor } from "../actors/served-actor.ts"
 import type { Limiter, LimitRefusal } from "../limits/limiter.ts"
@@ -76,12 +76,12 @@ const LONGEST_WAIT_MS = 7 * 86_400_000
 
 /** A task whose handler may be called, with what the call needs. */
 export class PreparedTask {
-  readonly run: Run
+  readonly run: HandlerRun
   readonly input: unknown
   readonly actor: ServedActor
   readonly job: JobContext
 
-  constructor(run: Run, input: unknown, actor: ServedActor, job: JobContext) {
+  constructor(run: HandlerRun, input: unknown, actor: ServedActor, job: JobContext) {
     this.run = run
     this.input = input
     this.actor = actor
@@ -92,7 +92,7 @@ export class PreparedTask {
 /** The task that may run, or how its delivery is settled instead. */
 export type Ready = PreparedTask | SettledWithoutRun
 
-const effectOf = <A>(value: Now<A>): Effect.Effect<A> => (isLater(value) ? value : Effect.succeed(value))
+const effectOf = <A>(value: MaybeEffect<A>): Effect.Effect<A> => (isEffect(value) ? value : Effect.succeed(value))
 
 /** A delivery whose task was read, on its way to its handler. */
 interface Candidate {
@@ -134,7 +134,7 @@ export class Preparation {
    * Prepares a delivery: the task that may run, or how its delivery is settled instead. Most first deliveries are prepared at
    * once; the others have to ask for something before.
    */
-  prepare(active: ActiveDelivery): Now<Ready> {
+  prepare(active: ActiveDelivery): MaybeEffect<Ready> {
     const { delivery } = active
     const options = this.#options
     const now = options.clock.now()
@@ -212,7 +212,7 @@ export class Preparation {
     let mayRunElsewhere = !delivery.fresh && delivery.deliveries > 1
     if (delivery.fresh && !endsOnLoss && !isChanged) {
       const routed = this.#route(candidate, undefined, read)
-      return isLater(routed) ? yield* routed : routed
+      return isEffect(routed) ? yield* routed : routed
     }
     const digest = digestOf(posting.message.body)
     waiting.digest = digest
@@ -266,7 +266,7 @@ export class Preparation {
       if (!isKept) return new SettledWithoutRun(settlement.handedBack(attempt, true, UNCLAIMED_DELAY_MS))
     }
     const decided = this.#decide(candidate, known, read)
-    return isLater(decided) ? yield* decided : decided
+    return isEffect(decided) ? yield* decided : decided
   })
 
   #attempt(
@@ -297,7 +297,7 @@ export class Preparation {
   }
 
   /** Decides about a claimed task of which all is known but its input. `known`: its record before this attempt. */
-  #decide(candidate: Candidate, known: JobRecord, read: InputRead | undefined): Now<Ready> {
+  #decide(candidate: Candidate, known: JobRecord, read: InputRead | undefined): MaybeEffect<Ready> {
     const { parsed, target, endsOnLoss } = candidate
     const { posting, task } = parsed
     const options = this.#options
@@ -339,7 +339,7 @@ export class Preparation {
    * Finds the handler of a task, and reads its input. `known`: its record before this attempt; `undefined` where the task is not
    * claimed.
    */
-  #route(candidate: Candidate, known: JobRecord | undefined, read: InputRead | undefined): Now<Ready> {
+  #route(candidate: Candidate, known: JobRecord | undefined, read: InputRead | undefined): MaybeEffect<Ready> {
     const { parsed, waiting, target, now } = candidate
     const isClaimed = known !== undefined
     let before = known ?? waiting
@@ -367,7 +367,7 @@ export class Preparation {
       )
     }
     const reading = read ?? readInput(posting, method, bodyRules(options, task))
-    return isLater(reading)
+    return isEffect(reading)
       ? this.#readyLater(candidate, target, record, isClaimed, reading)
       : this.#ready(candidate, target, record, isClaimed, reading)
   }
@@ -378,7 +378,7 @@ export class Preparation {
     record: JobRecord,
     isClaimed: boolean,
     reading: Effect.Effect<InputRead>,
-  ): Now<Ready> {
+  ): MaybeEffect<Ready> {
     return Effect.map(reading, (read) => this.#ready(candidate, target, record, isClaimed, read))
   }
 
@@ -400,7 +400,7 @@ export class Preparation {
     const { embed, input } = read.success
     const settings = this.#settings.of(method)
     const { hard, soft } = task.timelimit
-    const run = new Run({
+    const run = new HandlerRun({
       posting,
       task,
       method,
@@ -440,7 +440,7 @@ export class Preparation {
     const refusal = limiter.refuseEarly(name, method, task.own.tenant, active)
     if (refusal !== undefined) return new SettledWithoutRun(putOff(refusal))
     const reading = active.input ?? readInput(posting, method, bodyRules(this.#options, task))
-    const read = isLater(reading) ? yield* reading : reading
+    const read = isEffect(reading) ? yield* reading : reading
     if (Result.isFailure(read)) return read
     const { embed, input } = read.success
     const admission = limiter.admit(name, method, input, active)

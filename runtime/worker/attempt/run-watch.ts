@@ -6,7 +6,7 @@ import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
 import type { Jobs, Report, Settlement } from "../../transport/lift/transport.ts"
-import type { ActiveDelivery, HeldDeliveries, Run } from "../active-delivery.ts"
+import type { ActiveDelivery, HandlerRun, HeldDeliveries } from "../active-delivery.ts"
 
 /** Interval of the timer, and so the precision of time limits. */
 const TICK_MS = 50
@@ -37,11 +37,11 @@ export class RunWatch {
   #told = 0
   /** How many runs are watched. */
   #running = 0
-  readonly #reported = new WeakMap<Run, Reported>()
+  readonly #reported = new WeakMap<HandlerRun, Reported>()
 
   readonly #onDeadline: (at: number) => void
   readonly #onLong: (active: ActiveDelivery) => void
-  readonly #onProgress: (run: Run, progress: Progress) => void
+  readonly #onProgress: (run: HandlerRun, progress: Progress) => void
   readonly #onTold: () => void
   readonly #clock: Clock
   #deadline = Number.POSITIVE_INFINITY
@@ -57,7 +57,7 @@ export class RunWatch {
     log: Log,
     onDeadline: (at: number) => void,
     onLong: (active: ActiveDelivery) => void,
-    onProgress: (run: Run, progress: Progress) => void,
+    onProgress: (run: HandlerRun, progress: Progress) => void,
     onTold: () => void,
     clock: Clock = systemClock,
   ) {
@@ -72,7 +72,7 @@ export class RunWatch {
   }
 
   /** Called when the handler of a run is about to be called. */
-  began(run: Run): void {
+  began(run: HandlerRun): void {
     run.isWatched = true
     this.#running++
     if (run.hardAt < this.#deadline) this.#setDeadline(run.hardAt)
@@ -80,7 +80,7 @@ export class RunWatch {
   }
 
   /** Called when a run has ended, also if its handler was not called. */
-  ended(run: Run): void {
+  ended(run: HandlerRun): void {
     if (!run.isWatched) return
     run.isWatched = false
     this.#running--
@@ -163,7 +163,7 @@ export class RunWatch {
     })
   }
 
-  #reportOf(active: ActiveDelivery, run: Run, now: number): Report | undefined {
+  #reportOf(active: ActiveDelivery, run: HandlerRun, now: number): Report | undefined {
     if (run.stop !== undefined) return undefined
     const last = this.#reported.get(run)
     const first = last === undefined && !active.offQueue && now - run.beganAt >= MOMENT_MS

@@ -7,7 +7,7 @@ import { NO_LIMIT_MS } from "../../options/duration.ts"
 import { compact } from "../../protocol/compact.ts"
 import type { Load } from "../../statistics/load.ts"
 import { VERSION } from "../../version.ts"
-import type { Run } from "../active-delivery.ts"
+import type { HandlerRun } from "../active-delivery.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import { parseDelivery } from "../attempt/parsed-delivery.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
@@ -160,5 +160,5 @@ export const jobsIn = ({ held }: DeliveryBuffer): WorkerJobs => {
   return { active, reserved, tasks }
 }
 
-const deadlineOf = ({ startedAt, hardMs }: Run): { readonly deadline?: string } =>
+const deadlineOf = ({ startedAt, hardMs }: HandlerRun): { readonly deadline?: string } =>
   hardMs < NO_LIMIT_MS ? { deadline: new Date(startedAt + hardMs).toISOString() } : {}

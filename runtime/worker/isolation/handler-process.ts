@@ -12,7 +12,7 @@ import { KnownFailure } from "../../jobs/outcome/job-error.ts"
 import { LOG_LEVELS, type Log, type LogLevel } from "../../log/log.ts"
 import { jsonForm, parseJson, renderJson } from "../../protocol/codec/json.ts"
 import type { JobError } from "../../protocol/record.ts"
-import { JOB_LOGGER, type Run } from "../active-delivery.ts"
+import { type HandlerRun, JOB_LOGGER } from "../active-delivery.ts"
 import type { JobContext } from "../attempt/job-context.ts"
 import { killGroup, killRest, processCommand } from "./child-process.ts"
 import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest, parseProcessMessage, sendOver } from "./messages.ts"
@@ -114,7 +114,7 @@ export class HandlerProcess {
    * Runs a handler. Only one may run at a time. Never fails: the exit says how the handler ended, or that the process
    * died. `undefined` when the process had ended before, or died before it called the handler.
    */
-  run(run: Run, input: unknown, job: JobContext): Promise<Exit.Exit<unknown, unknown> | undefined> {
+  run(run: HandlerRun, input: unknown, job: JobContext): Promise<Exit.Exit<unknown, unknown> | undefined> {
     if (this.#state !== "ready") return Promise.resolve(undefined)
     const payload = renderJson({ input, headers: job.headers, meta: job.meta })
     if (Result.isFailure(payload)) return Promise.resolve(Exit.fail(invalidInput(payload.failure.message)))

@@ -15,8 +15,8 @@ import type { Headers } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { StepCall } from "../../steps/calls.ts"
 import type { Trace } from "../../tracing/context.ts"
-import { type AttemptedRun, attempt } from "../attempt/attempt.ts"
 import { invokeNow, isEffectCall, validate } from "../attempt/invocation.ts"
+import { type AttemptedRun, runHandler } from "../attempt/run-handler.ts"
 import { IsolatedJob, type WorkerChannel } from "./isolated-job.ts"
 import { MAX_PAYLOAD, type ProcessMessage, type ProcessRequest } from "./messages.ts"
 
@@ -113,7 +113,9 @@ export class IsolatedRun {
     }
     this.#attempted = attempted
     if (request.job.undo) await job.useSteps().open()
-    const exit = await new Promise<Exit.Exit<unknown, unknown>>((done) => attempt(attempted, input.success, job, done))
+    const exit = await new Promise<Exit.Exit<unknown, unknown>>((done) =>
+      runHandler(attempted, input.success, job, done),
+    )
     // A promise that is not awaited any more still runs. The process is free only when it has settled.
     await attempted.pending?.then(nothing, nothing)
     job.finish()

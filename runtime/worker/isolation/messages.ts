@@ -20,7 +20,7 @@ const Line = Schema.String.check(Schema.isMaxLength(MAX_LINE))
 const Name = Schema.String.check(Schema.isMaxLength(1024))
 
 /** Number of a run of the process, which tells messages of an earlier run apart. */
-const Run = Schema.Int
+const RunNumber = Schema.Int
 
 const Failure = Schema.Struct({
   name: Name,
@@ -59,7 +59,7 @@ const ProcessRequestSchema = Schema.Union([
   }),
   Schema.Struct({
     kind: Schema.Literal("run"),
-    run: Run,
+    run: RunNumber,
     method: Schema.String,
     job: Schema.Struct({
       id: Schema.String,
@@ -87,7 +87,7 @@ const ProcessRequestSchema = Schema.Union([
   /** Fires the handler's signal. `over`: the outcome is ignored, and an Effect is interrupted. */
   Schema.Struct({
     kind: Schema.Literal("abort"),
-    run: Run,
+    run: RunNumber,
     reason: Schema.Struct({ name: Schema.String, message: Schema.String }),
     over: Schema.Boolean,
   }),
@@ -118,28 +118,28 @@ const ProcessMessageSchema = Schema.Union([
   /** The actor could not be loaded or started. */
   Schema.Struct({ kind: Schema.Literal("unfit"), error: Failure }),
   /** The handler is about to be called. */
-  Schema.Struct({ kind: Schema.Literal("begun"), run: Run }),
+  Schema.Struct({ kind: Schema.Literal("begun"), run: RunNumber }),
   Schema.Struct({
     kind: Schema.Literal("progress"),
-    run: Run,
+    run: RunNumber,
     fraction: Schema.Finite,
     detail: Schema.optionalKey(Detail),
   }),
   /** The handler changes the job's meta data. */
-  Schema.Struct({ kind: Schema.Literal("meta"), run: Run, patch: Payload }),
+  Schema.Struct({ kind: Schema.Literal("meta"), run: RunNumber, patch: Payload }),
   /** A log line. `run` is 0 for lines of the actor outside of a run. */
   Schema.Struct({
     kind: Schema.Literal("log"),
-    run: Run,
+    run: RunNumber,
     level: Level,
     message: Line,
     fields: Schema.optionalKey(Detail),
   }),
   /** An event of the application. */
-  Schema.Struct({ kind: Schema.Literal("event"), run: Run, type: Name, fields: Detail }),
+  Schema.Struct({ kind: Schema.Literal("event"), run: RunNumber, type: Name, fields: Detail }),
   Schema.Struct({
     kind: Schema.Literal("ask"),
-    run: Run,
+    run: RunNumber,
     question: Schema.Int,
     what: Schema.Literals(WORKER_CALLS),
     /** Id of a job; for `submit` the task's name, for `steps` what to do. */
@@ -147,10 +147,10 @@ const ProcessMessageSchema = Schema.Union([
     /** Fields of the submission, or options of the call. */
     fields: Schema.optionalKey(Payload),
   }),
-  Schema.Struct({ kind: Schema.Literal("succeeded"), run: Run, value: Schema.optionalKey(Payload) }),
+  Schema.Struct({ kind: Schema.Literal("succeeded"), run: RunNumber, value: Schema.optionalKey(Payload) }),
   Schema.Struct({
     kind: Schema.Literal("failed"),
-    run: Run,
+    run: RunNumber,
     /**
      * How the handler ended: `failed` may be retried, `final` (input or result is invalid) may not; the others are the
      * outcomes that a handler requests by throwing.

@@ -6,7 +6,7 @@ import * as Exit from "effect/Exit"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import type { Client } from "../../client/client.ts"
 import type { Log } from "../../log/log.ts"
-import type { Run } from "../active-delivery.ts"
+import type { HandlerRun } from "../active-delivery.ts"
 import { ActorStartFailed } from "../actors/served-actor.ts"
 import type { JobContext } from "../attempt/job-context.ts"
 import { HandlerProcess } from "./handler-process.ts"
@@ -78,7 +78,7 @@ export class ProcessPool {
    */
   run(
     actor: ActorDefinition,
-    run: Run,
+    run: HandlerRun,
     input: unknown,
     job: JobContext,
     done: (exit: Exit.Exit<unknown, unknown>) => void,
@@ -119,7 +119,7 @@ export class ProcessPool {
 
   async #run(
     actor: ActorDefinition,
-    run: Run,
+    run: HandlerRun,
     input: unknown,
     job: JobContext,
     done: (exit: Exit.Exit<unknown, unknown>) => void,
@@ -147,7 +147,7 @@ export class ProcessPool {
   }
 
   /** Resolves with `undefined` when the process is ready, or with the exit of the run if it cannot start there. */
-  async #ready(process: HandlerProcess, run: Run): Promise<Exit.Exit<never, unknown> | undefined> {
+  async #ready(process: HandlerProcess, run: HandlerRun): Promise<Exit.Exit<never, unknown> | undefined> {
     const left = Promise.withResolvers<Exit.Exit<never>>()
     run.interrupt = () => left.resolve(Exit.interrupt())
     const failed = process.ready.then(
@@ -161,7 +161,7 @@ export class ProcessPool {
   /** Tells the process when its run is ended from outside. Returns a function that stops doing so. */
   #endFromOutside(
     process: HandlerProcess,
-    run: Run,
+    run: HandlerRun,
     ended: Promise<unknown>,
     done: (exit: Exit.Exit<unknown, unknown>) => void,
   ): () => void {

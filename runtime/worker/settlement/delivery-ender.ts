@@ -10,7 +10,7 @@ import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Jobs, Settlement } from "../../transport/lift/transport.ts"
-import type { ActiveDelivery, ForeignTasks, Run } from "../active-delivery.ts"
+import type { ActiveDelivery, ForeignTasks, HandlerRun } from "../active-delivery.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { Observers } from "../telemetry/observer.ts"
 import type { EarlyAcks } from "./early-acks.ts"
@@ -208,7 +208,7 @@ const TRIES = 3
  * `refused`: the handler had ended, and its outcome was refused; otherwise it was stopped. Fails as the transport does.
  * A record that shows the attempt already, or belongs to another run or worker, is left as it is.
  */
-const noteLateDecision = async (jobs: Jobs, run: Run, refused: boolean): Promise<void> => {
+const noteLateDecision = async (jobs: Jobs, run: HandlerRun, refused: boolean): Promise<void> => {
   const { attempt, worker } = run.record
   for (let tried = 0; tried < TRIES; tried++) {
     const found = await jobs.find(run.posting.id)

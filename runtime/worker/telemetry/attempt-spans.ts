@@ -4,7 +4,7 @@ import { isUndecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, spanContextOf, traceOf } from "../../tracing/context.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
-import type { ActiveDelivery, Run, StepChange } from "../active-delivery.ts"
+import type { ActiveDelivery, HandlerRun, StepChange } from "../active-delivery.ts"
 import { outcomeNameOf, type TaskNames, type WorkerObserver } from "./observer.ts"
 
 export class AttemptSpans implements WorkerObserver {
@@ -19,7 +19,7 @@ export class AttemptSpans implements WorkerObserver {
     this.#names = names
   }
 
-  started(active: ActiveDelivery, run: Run): void {
+  started(active: ActiveDelivery, run: HandlerRun): void {
     const api = this.#api
     const parent = parentOf(api, run.task)
     const span = this.#start(active, run.record, parent)

@@ -13,7 +13,7 @@ import type { WorkerEvents, WorkerLoad } from "../../protocol/celery/event.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
 import { VERSION } from "../../version.ts"
-import type { ActiveDelivery, Run, StepChange } from "../active-delivery.ts"
+import type { ActiveDelivery, HandlerRun, StepChange } from "../active-delivery.ts"
 import { parseDelivery } from "../attempt/parsed-delivery.ts"
 import type { WorkerObserver } from "./observer.ts"
 
@@ -58,7 +58,7 @@ export class TaskEventEmitter implements WorkerObserver {
     }
   }
 
-  started(_held: ActiveDelivery, run: Run): void {
+  started(_held: ActiveDelivery, run: HandlerRun): void {
     if (this.#events.enabled) this.#events.emit("task-started", { uuid: run.posting.id })
   }
 

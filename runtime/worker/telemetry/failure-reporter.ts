@@ -14,7 +14,7 @@ import { isUndecodable, type Message, type Undecodable } from "../../protocol/me
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { cut } from "../../protocol/text.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
-import { type ActiveDelivery, jobFields, type Run } from "../active-delivery.ts"
+import { type ActiveDelivery, type HandlerRun, jobFields } from "../active-delivery.ts"
 import type { WorkerObserver } from "./observer.ts"
 
 /** A failed attempt, as it was stored: the job, its error, and whether it is tried again. */
@@ -69,7 +69,7 @@ export class FailureReporter implements WorkerObserver {
     this.#saysAll = log.enabled("debug")
   }
 
-  started(_active: ActiveDelivery, { record, method, posting }: Run): void {
+  started(_active: ActiveDelivery, { record, method, posting }: HandlerRun): void {
     if (!this.#saysAll) return
     this.#log.debug(`${cut(record.name, MAX_NAME)} starts`, {
       ...jobFields(record, method),

@@ -8,14 +8,14 @@ import type { Log } from "../../log/log.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
-import type { ActiveDelivery, Run, StepChange } from "../active-delivery.ts"
+import type { ActiveDelivery, HandlerRun, StepChange } from "../active-delivery.ts"
 
 /** An observer. Each method is optional and must not block; an error that it throws is logged. */
 export interface WorkerObserver {
   /** Deliveries were pulled. */
   received?(deliveries: ReadonlyArray<JobDelivery>): void
   /** A handler is about to be called. */
-  started?(active: ActiveDelivery, run: Run): void
+  started?(active: ActiveDelivery, run: HandlerRun): void
   /** A durable step of its handler has begun, or its outcome is stored. */
   step?(active: ActiveDelivery, change: StepChange): void
   /** A delivery was settled: `settlement` is what was stored. */
@@ -50,7 +50,7 @@ export class Observers implements Required<WorkerObserver> {
   }
 
   // Of each job two are told, so that these two make no function for it.
-  started(active: ActiveDelivery, run: Run): void {
+  started(active: ActiveDelivery, run: HandlerRun): void {
     for (const observer of this.#observers) {
       try {
         observer.started?.(active, run)

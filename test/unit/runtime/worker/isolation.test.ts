@@ -20,7 +20,7 @@ import { makeLog } from "../../../../runtime/log/log.ts"
 import { NO_EMBED } from "../../../../runtime/protocol/body.ts"
 import { parseTask } from "../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../runtime/protocol/record.ts"
-import { Run } from "../../../../runtime/worker/active-delivery.ts"
+import { HandlerRun } from "../../../../runtime/worker/active-delivery.ts"
 import { JobContext } from "../../../../runtime/worker/attempt/job-context.ts"
 import { ProcessPool } from "../../../../runtime/worker/isolation/process-pool.ts"
 import { onEveryBoard } from "../../../scenarios/boards.ts"
@@ -62,7 +62,7 @@ const start = async (options: ServeOptions = {}): Promise<Service> => {
 }
 
 /** A run as the executor makes it. */
-const runOf = (name: string): Run => {
+const runOf = (name: string): HandlerRun => {
   const now = Date.now()
   const method = isolated.methods.get(name)
   if (method === undefined) throw new Error(`there is no method ${name}`)
@@ -73,7 +73,7 @@ const runOf = (name: string): Run => {
   const task = Result.getOrThrow(parseTask(posting.message))
   const record = recordOfTask(posting, task, now)
   const limits = { startedAt: now, hardMs: 10_000, softMs: Number.POSITIVE_INFINITY }
-  return new Run({ posting, task, method, embed: NO_EMBED, record, claimed: false, ...limits })
+  return new HandlerRun({ posting, task, method, embed: NO_EMBED, record, claimed: false, ...limits })
 }
 
 const result = async (client: Client, task: string, fields = {}): Promise<unknown> =>

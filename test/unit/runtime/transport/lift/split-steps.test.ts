@@ -1,7 +1,7 @@
 /** Queues over records that are not atomic (as those of nats are): a commit may end between two of its steps. */
 import * as Result from "effect/Result"
 import { expect, test } from "vitest"
-import { runNow } from "../../../../../runtime/jobs/commands/rerun.ts"
+import { startedNow } from "../../../../../runtime/jobs/commands/rerun.ts"
 import * as settlement from "../../../../../runtime/jobs/outcome/settlement.ts"
 import { claimed, recordOfTask } from "../../../../../runtime/protocol/record.ts"
 import { lift } from "../../../../../runtime/transport/lift/lift.ts"
@@ -97,7 +97,7 @@ test("a job that waits in the broker is not taken for one without a task; one th
   const { message } = driverPosting({ id: "two", queue: "a", due })
   await jobs.publish([{ id: "two", run: 1, retries: 0, queue: "a", level: 4, due, message }])
   const found = await jobs.find("two")
-  const forward = found && runNow(found.record, Date.now())
+  const forward = found && startedNow(found.record, Date.now())
   if (forward === undefined) throw new Error("the job is not scheduled")
   failAfter("record")
   expect(await jobs.decide([{ id: "two", expect: found?.revision ?? "", ...forward }])).toMatchObject([

@@ -8,7 +8,7 @@ import { NO_EMBED } from "../../../../../runtime/protocol/body.ts"
 import { newTask } from "../../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../../runtime/protocol/record.ts"
 import type { Jobs, Report } from "../../../../../runtime/transport/lift/transport.ts"
-import { ActiveDelivery, HeldDeliveries, Run } from "../../../../../runtime/worker/active-delivery.ts"
+import { ActiveDelivery, HandlerRun, HeldDeliveries } from "../../../../../runtime/worker/active-delivery.ts"
 import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
 
 afterEach(() => {
@@ -31,8 +31,8 @@ const start = async (limits: { readonly hard?: number; readonly soft?: number; r
   const task = newTask({ task: "echo", id: "job" })
   const posting = { id: "job", run: 1, retries: 0, queue: "default", level: 4, message: delivery.message }
   const held = new HeldDeliveries()
-  const runWith = ({ hard = 60_000, soft = Number.POSITIVE_INFINITY, clock }: typeof limits): Run => {
-    const run = new Run({
+  const runWith = ({ hard = 60_000, soft = Number.POSITIVE_INFINITY, clock }: typeof limits): HandlerRun => {
+    const run = new HandlerRun({
       posting,
       task,
       method,

@@ -9,7 +9,7 @@ import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { Ignore, type Job, type JobState, Reject, Retry } from "../../actor/job.ts"
-import { runNow } from "../../async/now.ts"
+import { runEffect } from "../../async/maybe-effect.ts"
 import { jobError, KnownFailure, readable } from "../../jobs/outcome/job-error.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { jsonForm } from "../../protocol/codec/json.ts"
@@ -55,7 +55,7 @@ type AttemptExit = Exit.Exit<unknown, unknown>
  * that other tasks get, with what a hook threw, which counts as if the handler had thrown it, or with an
  * {@link AttemptFault}.
  */
-export const attempt = (run: AttemptedRun, input: unknown, job: AttemptedJob, done: OnExit): void =>
+export const runHandler = (run: AttemptedRun, input: unknown, job: AttemptedJob, done: OnExit): void =>
   invoke(
     run,
     job,
@@ -119,7 +119,7 @@ const check = (
   job: AttemptedJob,
   done: OnExit,
 ): void =>
-  runNow(
+  runEffect(
     validate(output, value),
     guarded(done, (exit) => {
       if (Exit.isFailure(exit)) throw Cause.squash(exit.cause)
