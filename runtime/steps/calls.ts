@@ -152,7 +152,7 @@ export interface StepPort {
   /** The result that is stored under this key. */
   value(name: string): Promise<unknown>
   /** Marks the job's record before its first step with a revert: from then on a cancellation undoes the steps. */
-  mark(): Promise<void>
+  markReverts(): Promise<void>
   /**
    * `undefined` unless this process stood still. Then it resolves once it is certain that this delivery still has the
    * job.
@@ -161,7 +161,7 @@ export interface StepPort {
   /** Called when a step, or the revert of one, begins. */
   began(name: string, state: "started" | "reverting"): void
   /** Fires the job's signal where it was cancelled: the announcement of that may be late, or lost. */
-  heed(): Promise<void>
+  checkCancelled(): Promise<void>
   /** Called when every step that can be reverted is, or when a revert has failed for good. */
   finished(): Promise<void>
 }

@@ -114,7 +114,7 @@ export class StepEngine {
       return exit
     }
     await this.#until(() => (this.#mustStop ? this.#running === 0 || this.#options.isOver() : this.#begun === 0))
-    if (this.#folded !== undefined && !this.#mustStop) await this.#options.port.heed()
+    if (this.#folded !== undefined && !this.#mustStop) await this.#options.port.checkCancelled()
     if (this.#mustStop || this.#isLeft) return exit
     const missed = Exit.isSuccess(exit) ? this.#failures.find(({ promise }) => !promise.isAwaited) : undefined
     const failed = missed === undefined ? exit : Exit.fail(missed.cause)
@@ -188,7 +188,7 @@ export class StepEngine {
     this.#warnInTime()
     const { port } = this.#options
     if (plan.revert !== undefined && !this.#marked) {
-      await port.mark()
+      await port.markReverts()
       this.#marked = true
     }
     const doubt = port.doubt()

@@ -121,7 +121,7 @@ export class ActiveDelivery {
   /** The job was cancelled and its steps are to be undone, also where it is still being prepared. */
   undo(): void {
     this.isToUndo = true
-    this.run?.flow?.cancel()
+    this.run?.steps?.cancel()
   }
 
   /** Whether its task can be given back: it is in its queue, and the handler may begin again, or has not begun. */
@@ -195,7 +195,7 @@ export type StepChange =
     }
 
 /** The durable steps of a run, as far as the worker's other parts use them. */
-export interface RunFlow {
+export interface RunSteps {
   /** Name of the step that runs, or is reverted, and of several the one that began first. */
   readonly step: string | undefined
   /** Called when the job is cancelled while this delivery runs it. */
@@ -233,7 +233,7 @@ export class HandlerRun {
   softReason: DOMException | undefined
   #cancelReason: DOMException | undefined
   /** The durable steps of the job, once it has begun one, or where its steps are to be undone. */
-  flow: RunFlow | undefined
+  steps: RunSteps | undefined
   /** Ends the wait for the handler: an Effect is interrupted, a promise is no longer awaited. */
   interrupt: (() => void) | undefined
   /** The promise of the handler while it has not settled, even if it is not awaited any more. */

@@ -15,12 +15,12 @@ import type { JobRecord } from "../protocol/record.ts"
 import type { Settlement } from "../transport/lift/transport.ts"
 import type { ActiveDelivery, HandlerRun } from "./active-delivery.ts"
 import { NOTHING_TO_SETTLE, SettledWithoutRun, UNCLAIMED_DELAY_MS } from "./attempt/claim.ts"
-import type { FlowOutcomes } from "./attempt/flow.ts"
 import type { OnExit } from "./attempt/invocation.ts"
 import { MethodSettingsCache, type TimeLimits } from "./attempt/method-settings.ts"
 import { OutcomeDecider } from "./attempt/outcome-decider.ts"
 import { Preparation, type PreparationOptions, type PreparedTask, type Ready } from "./attempt/preparation.ts"
 import { AttemptFault, runHandler, runStoppedHook } from "./attempt/run-handler.ts"
+import type { StepOutcomes } from "./attempt/step-session.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import type { EarlyAckResult } from "./settlement/early-acks.ts"
 
@@ -38,11 +38,11 @@ export interface ExecutorOptions extends PreparationOptions {
 }
 
 /** Opens the journal of a job whose steps may have to be undone. */
-const openFlow = async (active: ActiveDelivery, { job, run }: PreparedTask): Promise<void> => {
-  if (!(await job.flow.begin())) return
+const openSteps = async (active: ActiveDelivery, { job, run }: PreparedTask): Promise<void> => {
+  if (!(await job.session.begin())) return
   // The job may have been cancelled after it was claimed, and before its run was there to be told.
-  if (active.isToUndo) job.flow.cancel()
-  if (!job.flow.isEnding) return
+  if (active.isToUndo) job.session.cancel()
+  if (!job.session.isEnding) return
   run.withoutLimits()
   if (run.method.isolation === "inline") await job.useSteps().open()
 }
@@ -139,7 +139,7 @@ export class Executor {
   }
 
   #openFirst(active: ActiveDelivery, ready: PreparedTask): void {
-    openFlow(active, ready).then(
+    openSteps(active, ready).then(
       () => this.#guarded(active, () => this.#call(active, ready)),
       (thrown: unknown) => this.#faulted(active, Cause.die(thrown)),
     )
@@ -165,7 +165,7 @@ export class Executor {
       const fault = Exit.isFailure(exit) ? readable(Cause.squash(exit.cause)) : undefined
       if (fault instanceof AttemptFault) throw fault.cause
       const decided = this.#outcomes.decide(active, run, exit)
-      settled = job.hasFlow ? job.flow.settled(decided, this.#outcomesOf(active, run), !hasDied(exit)) : decided
+      settled = job.hasSession ? job.session.settled(decided, this.#outcomesOf(active, run), !hasDied(exit)) : decided
     } catch (thrown) {
       this.#faulted(active, Cause.die(thrown))
       return
@@ -183,7 +183,7 @@ export class Executor {
     })
   }
 
-  #outcomesOf(active: ActiveDelivery, run: HandlerRun): FlowOutcomes {
+  #outcomesOf(active: ActiveDelivery, run: HandlerRun): StepOutcomes {
     const attempt = () => this.#outcomes.attempt(active, run)
     return { attempt, givenUp: (error, dead) => this.#outcomes.givenUp(attempt(), run.embed, error, dead) }
   }

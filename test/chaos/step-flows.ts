@@ -6,7 +6,7 @@ export type Act = (what: string) => () => string | Promise<string>
 /** Makes the options of a step with a revert. The revert notes in the ledger that it began. */
 export type Undo = (what: string) => { readonly revert: () => unknown }
 
-export interface StepFlow {
+export interface StepsOfRun {
   readonly run: (job: Job, act: Act, undo: Undo) => Promise<unknown>
   readonly state: "succeeded" | "failed" | "cancelled"
   /** Names of the steps and reverts that begin in a run without a death, in order; a revert has a minus before its name. */
@@ -19,7 +19,7 @@ const no = (act: () => string | Promise<string>) => async () => {
   throw new Error(`no ${await act()}`)
 }
 
-export const stepFlows: Readonly<Record<string, StepFlow>> = {
+export const stepSessions: Readonly<Record<string, StepsOfRun>> = {
   plain: {
     state: "succeeded",
     log: "a b c d",
@@ -79,7 +79,7 @@ export interface Begun {
   readonly pid: number
 }
 
-export interface FlowEnd {
+export interface StepsEnd {
   readonly state: string
   readonly begun: ReadonlyArray<Begun>
   /** Id of the process that died or was frozen. */
@@ -89,7 +89,7 @@ export interface FlowEnd {
 }
 
 /** The rules that the end of a flow breaks, a sentence for each. */
-export const problemsOf = (flow: StepFlow, { state, begun, victim, stored }: FlowEnd): ReadonlyArray<string> => {
+export const problemsOf = (flow: StepsOfRun, { state, begun, victim, stored }: StepsEnd): ReadonlyArray<string> => {
   const problems: Array<string> = []
   if (state !== flow.state) problems.push(`it ends ${state}`)
   const names = begun.map(({ what }) => what)

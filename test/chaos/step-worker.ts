@@ -8,7 +8,7 @@ import { actor, serve } from "callboard"
 import { type BuiltinScheme, builtin } from "../../runtime/connection/builtin.ts"
 import { overriding } from "../../runtime/testing/observed-transport.ts"
 import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
-import { stepFlows } from "./step-flows.ts"
+import { stepSessions } from "./step-flows.ts"
 
 export interface StepWorkerOptions {
   readonly name: string
@@ -92,7 +92,7 @@ const flows = actor("flows", {
         if (gate !== undefined && at < 0) await exists(gate)
         return what
       }
-      return stepFlows[flow]?.run(job, act, (what) => ({ revert: act(`-${what}`) }))
+      return stepSessions[flow]?.run(job, act, (what) => ({ revert: act(`-${what}`) }))
     },
   },
 })

@@ -17,7 +17,7 @@ import type { SharedBoard } from "../e2e/boards.ts"
 import { DEADLINE, freeze, linesOf } from "../e2e/processes.ts"
 import { bundled } from "../support/servers/bundle.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
-import { type Begun, problemsOf, stepFlows } from "./step-flows.ts"
+import { type Begun, problemsOf, stepSessions } from "./step-flows.ts"
 import type { StepInput, StepWorkerOptions } from "./step-worker.ts"
 
 export interface StepDeaths {
@@ -43,7 +43,7 @@ const RESCUER = "rescuer"
 
 export const runStepDeaths = async (
   board: SharedBoard,
-  { flows = Object.keys(stepFlows), every = 1, program = bundled(WORKER), untilProblem = false }: StepDeaths = {},
+  { flows = Object.keys(stepSessions), every = 1, program = bundled(WORKER), untilProblem = false }: StepDeaths = {},
 ): Promise<{ readonly points: number; readonly problems: ReadonlyArray<string> }> => {
   const client = board.keep(await connect(board.url(LEASE)))
   const start = async (options: StepWorkerOptions): Promise<Spawned> => {
@@ -133,7 +133,7 @@ const endWith = async ({ board, client, start }: Scene, flow: string, death: { a
   if (transitions.filter((each) => isTerminal(each.state)).length !== 1) problems.push("it ended twice")
   // The worker prints its last write after the job has ended, and has nothing in hand however it was frozen.
   if (death === undefined || isFrozen) await isIdle(client, queue)
-  problems.push(...problemsOf(stepFlows[flow] ?? never(flow), { state, begun: begun(), victim: victim.pid, stored }))
+  problems.push(...problemsOf(stepSessions[flow] ?? never(flow), { state, begun: begun(), victim: victim.pid, stored }))
   const writes = victim.stdout.split("\n").filter((line) => line.startsWith("write ")).length
   await victim.end()
   const log = begun().map(({ what, pid }) => (pid === victim.pid ? what : `${what}'`))

@@ -16,8 +16,8 @@ import { cut } from "../../protocol/text.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import { StepEngine } from "../../steps/engine.ts"
 import { type HandlerRun, JOB_LOGGER, jobFields } from "../active-delivery.ts"
-import type { Flow } from "./flow.ts"
 import { invokeNow, isEffectCall, isInHookOf } from "./invocation.ts"
+import type { StepSession } from "./step-session.ts"
 
 /** Services of the worker that a handler reaches through its job. */
 export interface JobServices {
@@ -39,11 +39,11 @@ export class JobContext implements Job<unknown> {
   readonly #run: HandlerRun
   readonly #worker: JobServices
   #jobLog: JobLog | undefined
-  readonly #makeFlow: () => Flow
-  #flow: Flow | undefined
+  readonly #makeSession: () => StepSession
+  #session: StepSession | undefined
 
-  constructor(run: HandlerRun, actor: string, use: unknown, worker: JobServices, makeFlow: () => Flow) {
-    this.#makeFlow = makeFlow
+  constructor(run: HandlerRun, actor: string, use: unknown, worker: JobServices, makeSession: () => StepSession) {
+    this.#makeSession = makeSession
     this.#run = run
     this.actorName = actor
     this.use = use
@@ -96,13 +96,13 @@ export class JobContext implements Job<unknown> {
   }
 
   /** The worker's side of its durable steps. Most jobs have none: it is made once it is asked for. */
-  get flow(): Flow {
-    this.#flow ??= this.#makeFlow()
-    this.#run.flow = this.#flow
-    return this.#flow
+  get session(): StepSession {
+    this.#session ??= this.#makeSession()
+    this.#run.steps = this.#session
+    return this.#session
   }
-  get hasFlow(): boolean {
-    return this.#flow !== undefined
+  get hasSession(): boolean {
+    return this.#session !== undefined
   }
   get step(): Steps["step"] {
     return this.useSteps().step
@@ -117,7 +117,7 @@ export class JobContext implements Job<unknown> {
       id: this.id,
       run: this.run,
       retries: this.retries,
-      port: this.flow,
+      port: this.session,
       log: () => this.log,
       progress: this.progress,
       signal: () => run.signal,

@@ -31,15 +31,15 @@ import {
   UNCLAIMED_DELAY_MS,
   workerLost,
 } from "./claim.ts"
-import { Flow, type FlowServices, idleClaims } from "./flow.ts"
 import { bodyRules, embedOf, invalidInput, readInput } from "./handler-input.ts"
 import { JobContext, type JobServices } from "./job-context.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
 import type { OutcomeDecider } from "./outcome-decider.ts"
 import { hasExpired, type ParsedDelivery, parseDelivery } from "./parsed-delivery.ts"
+import { idleClaims, type StepServices, StepSession } from "./step-session.ts"
 import { UnknownTasks, type UnknownTasksOptions } from "./unknown-tasks.ts"
 
-export interface PreparationOptions extends JobServices, FlowServices, UnknownTasksOptions {
+export interface PreparationOptions extends JobServices, StepServices, UnknownTasksOptions {
   readonly pool: ActorPool
   readonly clock: Clock
   readonly claims: Batcher<Claim, ClaimAnswer>
@@ -412,7 +412,13 @@ export class Preparation {
       softMs: (soft === null ? settings.softMs : soft * 1000) ?? Number.POSITIVE_INFINITY,
       clock: options.clock,
     })
-    const job = new JobContext(run, actor.definition.name, actor.use, options, () => new Flow(active, run, options))
+    const job = new JobContext(
+      run,
+      actor.definition.name,
+      actor.use,
+      options,
+      () => new StepSession(active, run, options),
+    )
     return new PreparedTask(run, input, actor, job)
   }
 

@@ -154,7 +154,7 @@ export const jobsIn = ({ held }: DeliveryBuffer): WorkerJobs => {
       attempt: run.record.attempt,
       startedAt: new Date(run.startedAt).toISOString(),
       ...deadlineOf(run),
-      ...compact({ step: run.flow?.step, progress: run.progress?.fraction }),
+      ...compact({ step: run.steps?.step, progress: run.progress?.fraction }),
     })
   }
   return { active, reserved, tasks }

@@ -193,12 +193,12 @@ const portOf = (channel: WorkerChannel, run: number): StepPort => {
     open: async () => (await ask("open")) as Awaited<ReturnType<StepPort["open"]>>,
     note: async (entry) => (await ask("note", entry)) as number,
     value: (name) => ask("value", name),
-    mark: async () => {
+    markReverts: async () => {
       await ask("mark")
     },
     doubt: () => undefined,
     began: (name, state) => void ask("began", { name, state }).catch(() => undefined),
-    heed: async () => {
+    checkCancelled: async () => {
       await ask("heed")
     },
     finished: async () => {

@@ -9,8 +9,8 @@ import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { parseJson } from "../../protocol/codec/json.ts"
 import type { StepEntry } from "../../steps/page.ts"
 import { TransportError } from "../../transport/errors.ts"
-import type { Flow } from "../attempt/flow.ts"
 import type { JobContext } from "../attempt/job-context.ts"
+import type { StepSession } from "../attempt/step-session.ts"
 import type { ProcessMessage, ProcessRequest } from "./messages.ts"
 
 type WorkerCall = Extract<ProcessMessage, { readonly kind: "ask" }>
@@ -33,7 +33,7 @@ export const performCall = async (
     case "parent":
       return job.parent()
     case "steps":
-      return performStep(about, question.fields ?? "null", job.flow)
+      return performStep(about, question.fields ?? "null", job.session)
     case "outcome": {
       const { timeout } = fields
       const timed = typeof timeout === "number" || typeof timeout === "string" ? { timeout } : {}
@@ -57,17 +57,17 @@ export const performCall = async (
 }
 
 /** What the steps of an isolated handler ask for: see `StepPort`. The child writes the entries, and reads them again. */
-const performStep = async (what: string, fields: string, flow: Flow): Promise<unknown> => {
+const performStep = async (what: string, fields: string, session: StepSession): Promise<unknown> => {
   switch (what) {
     case "open": {
-      const { entries, bytes } = await flow.open()
-      await flow.doubt()
+      const { entries, bytes } = await session.open()
+      await session.doubt()
       return { entries, bytes }
     }
     case "note":
       try {
-        const bytes = await flow.note(JSON.parse(fields) as StepEntry)
-        await flow.doubt()
+        const bytes = await session.note(JSON.parse(fields) as StepEntry)
+        await session.doubt()
         return bytes
       } catch (cause) {
         if (cause instanceof TransportError && cause.reason === "too-large")
@@ -75,19 +75,19 @@ const performStep = async (what: string, fields: string, flow: Flow): Promise<un
         throw cause
       }
     case "value":
-      return flow.value(JSON.parse(fields) as string)
+      return session.value(JSON.parse(fields) as string)
     case "mark":
-      return flow.mark()
+      return session.markReverts()
     case "heed":
-      return flow.heed()
+      return session.checkCancelled()
     case "left":
-      return flow.left()
+      return session.returned()
     case "began": {
       const { name, state } = JSON.parse(fields) as { readonly name: string; readonly state: "started" | "reverting" }
-      return flow.began(name, state)
+      return session.began(name, state)
     }
     default:
-      return flow.finished()
+      return session.finished()
   }
 }
 

@@ -157,7 +157,7 @@ export class DeliveryEnder {
     if (typeof stored === "object" && stored.record !== undefined) {
       onStored(stored.record)
       const { id } = stored.record
-      active.run?.flow
+      active.run?.steps
         ?.stored(stored.record)
         .catch((cause: unknown) =>
           log.debug("the journal of an ended job is kept for now", { job: id, cause: String(cause) }),

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest"
 import { overriding } from "../../../../runtime/testing/observed-transport.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
 import type { StoreOperation } from "../../../../runtime/transport/store.ts"
-import { stepFlows } from "../../../chaos/step-flows.ts"
+import { stepSessions } from "../../../chaos/step-flows.ts"
 
 interface More {
   readonly cancelAt?: number
@@ -20,7 +20,7 @@ const crash = async (name: string, more: More = {}) => {
     return what
   }
   const undo = (what: string) => ({ revert: () => void log.push(`-${what}`) })
-  const scene = actor("scene", { methods: { run: (_input: unknown, job) => stepFlows[name]?.run(job, act, undo) } })
+  const scene = actor("scene", { methods: { run: (_input: unknown, job) => stepSessions[name]?.run(job, act, undo) } })
   return crashEverywhere(scene, { method: "run", begin: () => log.splice(0), look: () => [...log], ...more })
 }
 
@@ -50,7 +50,7 @@ const names = ["plain", "parallel", "caught", "saga"]
 
 describe("a worker that dies before and after every write", () => {
   test.each(names)("%s: ends as without, and no step whose outcome is stored runs again", async (name) => {
-    const { state, log } = stepFlows[name] ?? {}
+    const { state, log } = stepSessions[name] ?? {}
     const ends = await crash(name)
     expect(ends[0]).toMatchObject({ crash: "none", job: { state } })
     expect(ends[0]?.seen.join(" ")).toBe(log)

@@ -17,11 +17,11 @@ import { journalPrefix, LaterVersion, type StepEntry } from "../../steps/page.ts
 import { readJournal } from "../../steps/pages.ts"
 import type { Claim, ClaimAnswer, Settlement } from "../../transport/lift/transport.ts"
 import type { Store } from "../../transport/store.ts"
-import type { ActiveDelivery, HandlerRun, RunFlow, StepChange } from "../active-delivery.ts"
+import type { ActiveDelivery, HandlerRun, RunSteps, StepChange } from "../active-delivery.ts"
 import { claimWithRetries, type Reaching } from "./claim.ts"
 
 /** What the steps of a job need of its worker. */
-export interface FlowServices extends Reaching {
+export interface StepServices extends Reaching {
   readonly store: Store
   readonly claims: Batcher<Claim, ClaimAnswer>
   readonly worker: string
@@ -42,10 +42,10 @@ const LEAVE_MS = 1_000
 
 const DOUBT_WAIT_MS = 500
 
-export class Flow implements StepPort, RunFlow {
+export class StepSession implements StepPort, RunSteps {
   readonly #active: ActiveDelivery
   readonly #run: HandlerRun
-  readonly #services: FlowServices
+  readonly #services: StepServices
   readonly #journal: Journal
   readonly #fresh: boolean
   /** Names of the steps that run, or are reverted, the one that began first in front. */
@@ -57,7 +57,7 @@ export class Flow implements StepPort, RunFlow {
   #finished = false
   readonly #closing = Promise.withResolvers<void>()
 
-  constructor(active: ActiveDelivery, run: HandlerRun, services: FlowServices) {
+  constructor(active: ActiveDelivery, run: HandlerRun, services: StepServices) {
     const { posting, task } = run
     this.#active = active
     this.#run = run
@@ -125,7 +125,7 @@ export class Flow implements StepPort, RunFlow {
     return JSON.parse(await this.#journal.value(name))
   }
 
-  async mark(): Promise<void> {
+  async markReverts(): Promise<void> {
     const run = this.#run
     const { delivery } = this.#active
     if (run.record.reverts) return
@@ -178,12 +178,12 @@ export class Flow implements StepPort, RunFlow {
     return this.#active.stop === undefined
   }
 
-  async heed(): Promise<void> {
+  async checkCancelled(): Promise<void> {
     if (this.#run.record.reverts && (await this.#services.isCancelled(this.#active))) this.cancel()
   }
 
   /** Called when the process of an isolated handler waits for it no longer. While steps are undone the reverts follow. */
-  left(): void {
+  returned(): void {
     if (!this.isEnding) this.#run.interrupt?.()
   }
 
@@ -203,15 +203,15 @@ export class Flow implements StepPort, RunFlow {
   }
 
   /**
-   * How the job is settled after its handler: as `decided`, unless its steps are to be undone, or were. `isSure`: every
+   * How the job is settled after its handler: as `decided`, unless its steps are to be undone, or were. `isCertain`: every
    * step that has begun has also ended.
    */
-  settled(decided: Settlement | undefined, outcomes: FlowOutcomes, isSure: boolean): Settlement | undefined {
+  settled(decided: Settlement | undefined, outcomes: StepOutcomes, isCertain: boolean): Settlement | undefined {
     const { stop } = this.#run
     if (stop !== undefined && stop !== "timeout") return decided
     const attempt = outcomes.attempt()
     if (this.isEnding) return this.#ended(attempt, outcomes)
-    const sure = isSure && this.#fresh && stop === undefined ? { sure: true as const } : {}
+    const sure = isCertain && this.#fresh && stop === undefined ? { sure: true as const } : {}
     if (this.#cancelled) return settlement.undoing(attempt, { why: "cancelled", ...sure })
     const { record } = decided ?? {}
     if (!this.#run.record.reverts || record === undefined) return decided
@@ -227,7 +227,7 @@ export class Flow implements StepPort, RunFlow {
     return record.state === "failed" ? settlement.undoing(attempt, undo(record)) : decided
   }
 
-  #ended(attempt: settlement.Attempt, outcomes: FlowOutcomes): Settlement {
+  #ended(attempt: settlement.Attempt, outcomes: StepOutcomes): Settlement {
     // The handler's process died while it reverted: the claim stays open, and counts as a lost worker.
     if (!this.#finished) return { token: attempt.token, then: { kind: "release", delay: 1_000 } }
     const { folded } = this.#journal
@@ -275,7 +275,7 @@ const backInMs = ({ timeline }: JobRecord): number => {
 }
 
 /** How the worker settles a job without durable steps. */
-export interface FlowOutcomes {
+export interface StepOutcomes {
   attempt(): settlement.Attempt
   givenUp(error: JobError, dead: string | undefined): Settlement
 }
