@@ -264,7 +264,7 @@ test("few files of the worker ask for the time of day", () => {
   expect(asking.sort()).toEqual([
     "attempt/job-context.ts",
     "leases/blocked.ts",
-    "limits/deferral-notes.ts",
+    "limits/postponement-notes.ts",
     "limits/limiter.ts",
     "limits/presence.ts",
     "maintenance/dependents.ts",

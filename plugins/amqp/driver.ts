@@ -138,9 +138,9 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
     return { deliveries: all.map((each) => this.#deliver(each)) }
   }
 
-  protected async giveBack(_link: AmqpLink, deliveries: ReadonlyArray<contract.Delivery>): Promise<void> {
+  protected async handBack(_link: AmqpLink, deliveries: ReadonlyArray<contract.Delivery>): Promise<void> {
     await this.commit(
-      deliveries.map(({ token }) => ({ id: token, task: { kind: "release", token, delay: 0 } as const })),
+      deliveries.map(({ token }) => ({ id: token, task: { kind: "hand-back", token, delay: 0 } as const })),
     )
   }
 
@@ -256,7 +256,7 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
     for (const held of this.#held.values()) if (late > SWEEP_MS) held.until += late
     const over = [...this.#held].flatMap(([token, { until }]) => (until <= now ? [token] : []))
     if (over.length === 0) return
-    const release = over.map((token) => ({ id: token, task: { kind: "release", token, delay: 0 } as const }))
+    const release = over.map((token) => ({ id: token, task: { kind: "hand-back", token, delay: 0 } as const }))
     void this.commit(release).catch(() => undefined)
   }
 }

@@ -83,7 +83,7 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     return typeof row?.next === "number" ? { deliveries, next: row.next } : { deliveries }
   }
 
-  protected giveBack({ ask }: PostgresLink, deliveries: ReadonlyArray<contract.Delivery>): Promise<unknown> {
+  protected handBack({ ask }: PostgresLink, deliveries: ReadonlyArray<contract.Delivery>): Promise<unknown> {
     const back = `WITH back AS (UPDATE task SET ready = true, token = NULL, deliveries = deliveries - 1
       WHERE token = ANY ($1) RETURNING queue) SELECT tell('queue', queue) FROM back`
     return ask(back, [deliveries.map(({ token }) => token)])

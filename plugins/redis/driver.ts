@@ -284,8 +284,8 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     return { deliveries }
   }
 
-  protected giveBack(link: RedisLink, deliveries: ReadonlyArray<contract.Delivery>): Promise<unknown> {
-    return link.run(queueScripts.giveBack, ...deliveries.map(({ token }) => token))
+  protected handBack(link: RedisLink, deliveries: ReadonlyArray<contract.Delivery>): Promise<unknown> {
+    return link.run(queueScripts.handBack, ...deliveries.map(({ token }) => token))
   }
 
   async extend(tokens: ReadonlyArray<string>): Promise<ReadonlyArray<boolean>> {

@@ -107,7 +107,7 @@ end
 return soon and math.max(0, soon - now) or -1`)
 
 /** Arguments: tokens. Gives their tasks back at once, and does not count these deliveries. */
-export const giveBack = script(`
+export const handBack = script(`
 for at = 3, #ARGV do
   local tag, t = leasedTask(ARGV[at], true)
   if tag then

@@ -23,7 +23,7 @@ interface Renewal {
   /** Resolves with `undefined` where there is nothing to renew any more. */
   readonly renew: () => Promise<unknown>
   /** Gives up the claim or entity when the board is closed. Absent: it is left to lapse. */
-  readonly giveBack: (() => Promise<unknown>) | undefined
+  readonly handBack: (() => Promise<unknown>) | undefined
   readonly loss: Loss
   /** When the last successful renewal was begun, by the monotonic clock. */
   since: number
@@ -46,13 +46,13 @@ export class Renewals {
    * Renews something under this name from now on, in place of what had the name before. It is lost at once where all
    * renewals were closed meanwhile.
    */
-  add(name: string, since: number, renew: () => Promise<unknown>, giveBack?: () => Promise<unknown>): Loss {
+  add(name: string, since: number, renew: () => Promise<unknown>, handBack?: () => Promise<unknown>): Loss {
     const loss = new Loss()
     if (this.#isClosed) {
       loss.happen()
       return loss
     }
-    this.#renewals.set(name, { renew, giveBack, loss, since })
+    this.#renewals.set(name, { renew, handBack, loss, since })
     if (this.#timer === undefined) {
       this.#timer = setInterval(() => void this.#renewAll(), Math.min(this.#leaseMs / 3, LONGEST_TIMER_MS))
       this.#timer.unref?.()
@@ -77,7 +77,7 @@ export class Renewals {
     const renewals = [...this.#renewals.values()]
     this.#renewals.clear()
     for (const { loss } of renewals) loss.happen()
-    await Promise.allSettled(renewals.map(({ giveBack }) => giveBack?.()))
+    await Promise.allSettled(renewals.map(({ handBack }) => handBack?.()))
   }
 
   async #renewAll(): Promise<void> {
@@ -94,7 +94,7 @@ export class Renewals {
         if (cause instanceof CallboardError && OVER.includes(cause.code)) return false
         // While a store is away for less than a lease, no claim lapses; an entity can be listed again after any time.
         const isOver = performance.now() - renewal.since >= this.#leaseMs
-        return isOver && renewal.giveBack === undefined ? false : undefined
+        return isOver && renewal.handBack === undefined ? false : undefined
       },
     )
     if (isKept) renewal.since = asked

@@ -13,8 +13,8 @@ import { parseRate } from "../options/limit.ts"
 import { refuseInput, resultOf } from "../options/refuse.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import { didYouMean } from "../suggest.ts"
-import type { Deferral } from "./deferrals.ts"
 import type { WorkerDescription } from "./directory.ts"
+import type { Postponement } from "./postponements.ts"
 
 const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_HANDLERS }))
 const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
@@ -228,7 +228,7 @@ export interface Answers {
   readonly ping: "pong"
   readonly active: ReadonlyArray<ActiveTask>
   readonly reserved: ReadonlyArray<Pick<ActiveTask, "id" | "name" | "queue">>
-  readonly "put-off": ReadonlyArray<Omit<Deferral, "waits">>
+  readonly "put-off": ReadonlyArray<Omit<Postponement, "waits">>
   readonly stats: WorkerDescription & {
     readonly uptimeSeconds: number
     /** In bytes. */

@@ -63,7 +63,7 @@ export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
   protected abstract takeNow(link: L, request: TakeRequest): Promise<Taken>
 
   /** Gives tasks back that arrived after the signal of their take, uncounted where the broker can do that. */
-  protected abstract giveBack(link: L, deliveries: ReadonlyArray<Delivery>): Promise<unknown>
+  protected abstract handBack(link: L, deliveries: ReadonlyArray<Delivery>): Promise<unknown>
 
   /** Connects for the first time. Fails like `connect` of a plugin. */
   async start(): Promise<this> {
@@ -103,7 +103,7 @@ export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
     if (signal.aborted) return { deliveries: [] }
     const taken = await this.call((link) => this.takeNow(link, { ...request, queues: this.rotated(request) }))
     if (signal.aborted) {
-      if (taken.deliveries.length > 0) await this.call((link) => this.giveBack(link, taken.deliveries))
+      if (taken.deliveries.length > 0) await this.call((link) => this.handBack(link, taken.deliveries))
       return { deliveries: [] }
     }
     this.rotateAfter(taken.deliveries)

@@ -62,7 +62,7 @@ export const checkCommit = ({ id, record, post = [], task }: Commit, capabilitie
     checkSize(`the record of ${id}`, record.bytes, capabilities.maxRecord)
   }
   for (const posting of post) checkPosting(posting, capabilities)
-  if (task?.kind === "release") checkDelay(id, task.delay, capabilities.delay)
+  if (task?.kind === "hand-back") checkDelay(id, task.delay, capabilities.delay)
 }
 
 export const checkOperation = ({ key, value, ttl }: StoreOperation, { maxRecord }: Capabilities): void => {

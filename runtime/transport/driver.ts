@@ -120,7 +120,7 @@ export interface Driver extends Partial<QueueBrowser>, Partial<Queries>, Partial
 /**
  * The driver of a broker that keeps only queues: no records, no store, no due times. The runtime joins it with the driver
  * of another transport, which the URL names (`?records=`). No posting that it gets has `due`, and each commit is the `ack`
- * or `release` (without a delay) of a delivery. `fence` and `first` of its deliveries are not used; their `sequence` is 0
+ * or `hand-back` (without a delay) of a delivery. `fence` and `first` of its deliveries are not used; their `sequence` is 0
  * where another system has published the task. Of its capabilities only `durability`, `reach`, `bands`, `front`, `maxTask`
  * and `leaseResolution` are used.
  */
@@ -274,7 +274,7 @@ export type TaskEnd =
   /** Removes the task from its queue. */
   | { readonly kind: "ack"; readonly token: string }
   /** Gives the task back. It is delivered again after `delay`, in the order of its old sequence, and counts as delivered. */
-  | { readonly kind: "release"; readonly token: string; readonly delay: number }
+  | { readonly kind: "hand-back"; readonly token: string; readonly delay: number }
   /** Removes all tasks of this job that no delivery has. It may also remove one that a delivery has. */
   | { readonly kind: "withdraw" }
 

@@ -5,9 +5,9 @@
 import { AsyncLocalStorage } from "node:async_hooks"
 import { Batcher } from "../async/batcher.ts"
 import { type Clock, systemClock } from "../async/clock.ts"
-import { type Deferral, Deferrals } from "../cluster/deferrals.ts"
 import type { WorkerDescription } from "../cluster/directory.ts"
 import type { EventSender } from "../cluster/events.ts"
+import { type Postponement, Postponements } from "../cluster/postponements.ts"
 import type { Connectivity } from "../connection/connectivity.ts"
 import type { Cancellation } from "../jobs/commands/cancel.ts"
 import type { Rate } from "../options/limit.ts"
@@ -23,8 +23,8 @@ import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
 import type { ProcessPool } from "./isolation/process-pool.ts"
 import { keepLeases, type LeaseKeeper, StallWatch } from "./leases/lease-keeper.ts"
 import type { ListedRun, RunDetails } from "./leases/lease-protocol.ts"
-import { DeferralNotes, FirstDeferrals } from "./limits/deferral-notes.ts"
 import { Limiter, type LimitRefusal } from "./limits/limiter.ts"
+import { FirstPostponements, PostponementNotes } from "./limits/postponement-notes.ts"
 import type { Dependents } from "./maintenance/dependents.ts"
 import type { WorkerOptions } from "./options.ts"
 import { DeliveryEnder } from "./settlement/delivery-ender.ts"
@@ -60,7 +60,7 @@ const REDELIVERY_MS = 1_000
 
 export class Dispatcher {
   /** Tasks that were given back because they could not run, with the reasons. */
-  readonly deferrals = new Deferrals()
+  readonly postponements = new Postponements()
   readonly #options: DispatcherOptions
   readonly #clock: Clock
   readonly #buffer: DeliveryBuffer
@@ -72,8 +72,8 @@ export class Dispatcher {
   readonly #leases: LeaseKeeper
   readonly #stalls: StallWatch
   readonly #limiter: Limiter
-  readonly #deferralNotes: DeferralNotes
-  readonly #firstDeferrals = new FirstDeferrals()
+  readonly #deferralNotes: PostponementNotes
+  readonly #firstDeferrals = new FirstPostponements()
   /**
    * Calls something in the context in which the worker was made. A slot may become free in the context of a request that cancels a
    * job, or of a handler, whose `AsyncLocalStorage` the next job must not see.
@@ -138,7 +138,7 @@ export class Dispatcher {
         this.#pump()
       },
     })
-    this.#deferralNotes = new DeferralNotes(connection.store, log)
+    this.#deferralNotes = new PostponementNotes(connection.store, log)
     this.#executor = new Executor({
       pool,
       limiter: this.#limiter,
@@ -174,10 +174,10 @@ export class Dispatcher {
       onFinished: (record) => options.dependents.stored(record),
       onRun: (active) => this.#handlerStarts(active),
       onExecuted: (active, settlement) => this.#executed(active, settlement),
-      onDeferral: (deferral) => this.deferrals.note(deferral),
-      putOff: (refusal) => {
-        buffer.putOff()
-        return this.#putOff(refusal)
+      onPostponement: (postponement) => this.postponements.note(postponement),
+      postpone: (refusal) => {
+        buffer.postponed()
+        return this.#postpone(refusal)
       },
     })
     this.#leases = keepLeases({
@@ -212,20 +212,20 @@ export class Dispatcher {
     // Their queue may have been paused, or the worker stopped, since the pull began.
     this.handBack((active) => this.#closed || !this.#options.allows(active.delivery.queue))
     // A pull that was cut short, since a queue was paused, may bring what the pull after it was sent for as well.
-    this.#giveBack(this.#buffer.takeBeyondMaxJobs())
+    this.#handBackEach(this.#buffer.takeBeyondMaxJobs())
     this.#pump()
     // Tasks that waited for a limit may have started while these deliveries were on their way, so that they exceed the
     // capacity.
-    this.giveBackSurplus()
+    this.handBackSurplus()
   }
 
   /** Gives back waiting tasks for which there is no place in this worker any more, which does not count as an attempt. */
-  giveBackSurplus(): void {
-    this.#giveBack(this.#buffer.takeSurplus())
+  handBackSurplus(): void {
+    this.#handBackEach(this.#buffer.takeSurplus())
   }
 
-  #giveBack(waiting: ReadonlyArray<ActiveDelivery>): void {
-    for (const active of waiting) this.#ender.giveBack(active)
+  #handBackEach(waiting: ReadonlyArray<ActiveDelivery>): void {
+    for (const active of waiting) this.#ender.handBack(active)
   }
 
   /** Whether a delivery is a redelivery of a task that this worker still has. It is handled here then. */
@@ -255,7 +255,7 @@ export class Dispatcher {
     // Meanwhile its task may have been acked early, and its job be listed with the token that it has.
     const runs = before.phase === "running" && before.run !== undefined && before.stop === undefined && !before.offQueue
     if (isOurs && runs && before.delivery.fence < redelivery.delivery.fence) this.#buffer.adopt(before, redelivery)
-    else this.#ender.giveBack(redelivery, REDELIVERY_MS)
+    else this.#ender.handBack(redelivery, REDELIVERY_MS)
   }
 
   /** Allows handlers to start. */
@@ -273,7 +273,7 @@ export class Dispatcher {
   handBack(matches?: (active: ActiveDelivery) => boolean): number {
     const limited = this.#limiter.waiting.filter((active) => (matches?.(active) ?? true) && this.#takeFromLimit(active))
     const waiting = [...this.#buffer.takeBuffered(matches), ...limited]
-    this.#giveBack(waiting)
+    this.#handBackEach(waiting)
     return waiting.length
   }
 
@@ -314,9 +314,9 @@ export class Dispatcher {
   }
 
   /** Why tasks that came here do not run: the task of one job, or as many as `most`. */
-  notes(id: string | undefined, most: number): ReadonlyArray<Deferral> {
+  notes(id: string | undefined, most: number): ReadonlyArray<Postponement> {
     const waiting = this.#limiter.notes(id, most)
-    return [...this.deferrals.list(id, most), ...waiting].slice(-most)
+    return [...this.postponements.list(id, most), ...waiting].slice(-most)
   }
 
   /** Called when a lost connection is back. */
@@ -406,16 +406,16 @@ export class Dispatcher {
       this.#buffer.handlerEnded(active)
       if (active.stop === "superseded") this.#ender.dropUnstarted(active)
       else if (active.stop === "cancelled") this.#ender.ack(active)
-      else this.#ender.giveBack(active)
+      else this.#ender.handBack(active)
       return
     }
     // The task may have been deferred before; it waits here now.
-    if (active.id !== undefined) this.deferrals.forget(active.id)
+    if (active.id !== undefined) this.postponements.forget(active.id)
     const refusal = this.#limiter.enqueue(active)
     this.#buffer.waitForLimit(active)
     if (refusal === undefined) return
     this.#buffer.stopWaiting(refusal.active, "settling")
-    this.#ender.end(refusal.active, this.#putOff(refusal))
+    this.#ender.end(refusal.active, this.#postpone(refusal))
   }
 
   /** Takes a delivery out of the limiter's queue. False if it is not there. */
@@ -425,18 +425,18 @@ export class Dispatcher {
     return true
   }
 
-  #putOff({ active, delayMs, reason, detail }: LimitRefusal): Settlement {
+  #postpone({ active, delayMs, reason, detail }: LimitRefusal): Settlement {
     const { token, queue } = active.delivery
     const until = Math.round(this.#clock.now() + delayMs)
-    this.deferrals.note({ id: active.id ?? "", queue, until, reason, detail })
+    this.postponements.note({ id: active.id ?? "", queue, until, reason, detail })
     this.#deferralNotes.note(queue, until)
     this.#firstDeferrals.note(active.delivery)
-    return { token, then: { kind: "release", delay: delayMs } }
+    return { token, then: { kind: "hand-back", delay: delayMs } }
   }
 
   #runsLong(active: ActiveDelivery): void {
     this.#buffer.runsLong(active)
-    this.giveBackSurplus()
+    this.handBackSurplus()
   }
 
   /** Called when a handler is about to be called. */
@@ -445,7 +445,7 @@ export class Dispatcher {
     const { run } = active
     if (run === undefined) return
     this.#watch.began(run)
-    this.deferrals.forget(run.posting.id)
+    this.postponements.forget(run.posting.id)
     this.#observers.started(active, run)
     // What is stored about a run its lease thread must know as well.
     if (run.claimed) this.#leases.list()

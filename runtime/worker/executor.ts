@@ -235,7 +235,7 @@ export class Executor {
       { job: active.id, cause: traceback ?? message },
     )
     if (failed !== undefined) return failed
-    return { token: active.delivery.token, then: { kind: "release", delay: 5_000 } }
+    return { token: active.delivery.token, then: { kind: "hand-back", delay: 5_000 } }
   }
 
   /** How long failures of a method are kept, in milliseconds, unless a task sets it. */

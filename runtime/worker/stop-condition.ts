@@ -104,7 +104,7 @@ export class ReturningTasks {
     if (buffer.held.size > 0) return 0
     return Math.max(
       0,
-      Math.max(dispatcher.deferrals.lastReturnAt(subscription.queues), this.#othersUntil) - clock.now(),
+      Math.max(dispatcher.postponements.lastReturnAt(subscription.queues), this.#othersUntil) - clock.now(),
     )
   }
 

@@ -418,7 +418,7 @@ const stuckWatchOf = ({ options, buffer, subscription, finish }: Core, dispatche
         clock: options.clock ?? systemClock,
         log: options.log,
         graceMs: options.stuckGraceMs ?? options.leaseMs,
-        giveBackSurplus: () => dispatcher.giveBackSurplus(),
+        handBackSurplus: () => dispatcher.handBackSurplus(),
         onChange,
         onEnd: () => finish("stuck"),
       }),

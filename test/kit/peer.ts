@@ -141,7 +141,7 @@ export class Peer {
 
   /** Ends an attempt with a release, and fails unless it is ended. */
   async release(delivery: JobDelivery, delay = 0, ending: Ending = {}): Promise<void> {
-    const [ended] = await this.endAll({ token: delivery.token, ...ending, then: { kind: "release", delay } })
+    const [ended] = await this.endAll({ token: delivery.token, ...ending, then: { kind: "hand-back", delay } })
     check(ended?.status === "ended", `the release of ${idOf(delivery)} must be ended, it was ${describe(ended)}`)
   }
 

@@ -79,7 +79,7 @@ type Served = Awaited<ReturnType<typeof start>>
 
 /** How many wait for a limit, in a worker or put off by one. */
 const waiting = (services: ReadonlyArray<Served>): number =>
-  services.reduce((sum, { worker }) => sum + (worker?.putOff().length ?? 0), 0)
+  services.reduce((sum, { worker }) => sum + (worker?.postpone().length ?? 0), 0)
 
 const allWait = (services: ReadonlyArray<Served>, count: number): Promise<unknown> =>
   eventually(() => waiting(services) === count, { deadline: 20_000, message: `${count} wait` })
@@ -283,8 +283,8 @@ onEveryBoard((newBoard, transport) => {
       await eventually(() => has("first"), { message: "the slot is taken" })
       for (let sent = 0; sent < 10_000; sent += 1_000)
         await client.submitMany(Array.from({ length: 1_000 }, () => ({ task: "single.run", input: { name: "many" } })))
-      const isPutOff = async () => (await client.queues()).every(({ depth }) => depth === 0)
-      await eventually(isPutOff, { deadline: 60_000, message: "all wait" })
+      const isPostponed = async () => (await client.queues()).every(({ depth }) => depth === 0)
+      await eventually(isPostponed, { deadline: 60_000, message: "all wait" })
       // A worker holds few of them.
       expect(worker?.load.inFlight).toBeLessThan(100)
       const before = { ...count }

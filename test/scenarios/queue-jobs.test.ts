@@ -209,7 +209,7 @@ onEveryBoard((newBoard) => {
     const { token } = taken
     await jobs.claim([{ token, id, run: 1, retries: 0, worker: "dead", at: Date.now(), posting }])
     await eventually(() => Date.now() > (posting.expires ?? 0), { message: "its time to wait is over" })
-    await jobs.settle([{ token, then: { kind: "release", delay: 0 } }])
+    await jobs.settle([{ token, then: { kind: "hand-back", delay: 0 } }])
     await start([scene], { transport, queues: [queue] })
     expect(await client.job(id).outcome(WAIT)).toEqual({ state: "succeeded", result: 3 })
     // A job that is due later waits from then on.

@@ -38,7 +38,7 @@ onEveryBoard((newBoard, transport) => {
     const second = await own.client.submit("right")
     const since = Date.now()
     // The worker that serves it is busy, so that the other one takes it, again and again.
-    await eventually(() => other.worker?.putOff(second.id).some(({ until }) => until > since + 1_500), {
+    await eventually(() => other.worker?.postpone(second.id).some(({ until }) => until > since + 1_500), {
       deadline: 20_000,
       message: "the task is given back for longer than the grace",
     })

@@ -204,7 +204,7 @@ onEveryBoard((newBoard, kind) => {
       const { client } = await start([], { transport })
       await submitted(client, "shared", 8)
       const before = await start([limited(ran)], { transport })
-      await eventually(() => (before.worker?.putOff().length ?? 0) >= 4, { message: "tasks are put off" })
+      await eventually(() => (before.worker?.postpone().length ?? 0) >= 4, { message: "tasks are put off" })
       await before.stop({ now: true })
       expect(ran.length).toBeLessThan(8)
       await (await start([limited(ran)], { transport, burst: true })).stopped
@@ -223,7 +223,7 @@ onEveryBoard((newBoard, kind) => {
 
       await submitted(client, "shared", 40)
       const busy = await start([limited(ran)], { transport })
-      await eventually(() => (busy.worker?.putOff().length ?? 0) > 20, { message: "tasks are put off" })
+      await eventually(() => (busy.worker?.postpone().length ?? 0) > 20, { message: "tasks are put off" })
       const other = performance.now()
       await (await start([limited(ran)], { transport, burst: true, queues: ["other"] })).stopped
       // The tasks of the other queue come back over ten seconds; this worker does not wait for them.

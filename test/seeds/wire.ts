@@ -230,7 +230,7 @@ export const overWire = (driver: Driver, wire: Wire, world: World): Driver => {
           if (!signal.aborted || taken.deliveries.length === 0) return taken
           // Deliveries that come too late are given back, as the contract says.
           const ends = taken.deliveries.map(
-            ({ token }): Commit => ({ id: token, task: { kind: "release", token, delay: 0 } }),
+            ({ token }): Commit => ({ id: token, task: { kind: "hand-back", token, delay: 0 } }),
           )
           void wire.ask("gives back", () => driver.commit(ends)).catch(() => undefined)
           return { deliveries: [] }

@@ -51,7 +51,7 @@ export const memoryQueue = (board: MemoryQueues, { lease }: Pick<ConnectOptions,
     if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
     if (board.isAway) throw new TransportError("unavailable", "the broker is away")
   }
-  const giveBack = (token: string): boolean => {
+  const handBack = (token: string): boolean => {
     const found = held.get(token)
     if (found === undefined) return false
     clearTimeout(found.lapse)
@@ -59,7 +59,7 @@ export const memoryQueue = (board: MemoryQueues, { lease }: Pick<ConnectOptions,
     board.add(found.task)
     return true
   }
-  const lapsing = (token: string) => setTimeout(() => giveBack(token), lease)
+  const lapsing = (token: string) => setTimeout(() => handBack(token), lease)
 
   const takeNow = (queues: ReadonlyArray<string>, max: number, rotate: boolean): ReadonlyArray<Delivery> => {
     const found: Array<Delivery> = []
@@ -126,7 +126,7 @@ export const memoryQueue = (board: MemoryQueues, { lease }: Pick<ConnectOptions,
       return answerEach(commits, ({ task }) => {
         if (task === undefined || task.kind === "withdraw") throw new TransportError("invalid", "not of a queue")
         const found = held.get(task.token)
-        if (task.kind === "release" ? giveBack(task.token) : found !== undefined) {
+        if (task.kind === "hand-back" ? handBack(task.token) : found !== undefined) {
           clearTimeout(found?.lapse)
           held.delete(task.token)
           return { status: "committed" as const, revision: "" }
@@ -137,7 +137,7 @@ export const memoryQueue = (board: MemoryQueues, { lease }: Pick<ConnectOptions,
     onStatus: () => () => undefined,
     close: async () => {
       closing.abort()
-      for (const token of held.keys()) giveBack(token)
+      for (const token of held.keys()) handBack(token)
     },
   }
 }

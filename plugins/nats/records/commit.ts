@@ -90,7 +90,7 @@ export class Committer {
     let answer: Committed | undefined
     try {
       if (post.length > 0) outgoing = post.map((posting) => taskPublisher.prepare(posting))
-      if (task?.kind === "release" && !(task.delay <= LONGEST_MS))
+      if (task?.kind === "hand-back" && !(task.delay <= LONGEST_MS))
         throw new TransportError("unsupported", `${id}: this transport keeps tasks for a hundred years at most`)
       if (commit.record !== undefined) {
         record = records.prepare(id, commit.record)

@@ -273,7 +273,7 @@ const shortError = ({ name, message }: JobError): Pick<JobError, "name" | "messa
 export const undoing = (attempt: Attempt, undo: Undoing): Settlement => ({
   token: attempt.token,
   record: { ...unclaimed(attempt, "reverting"), undo },
-  then: { kind: "release", delay: 0 },
+  then: { kind: "hand-back", delay: 0 },
 })
 
 /** The next run of a repeating job, `waitMs` from now. Callbacks are submitted only after the last run. */
@@ -337,7 +337,7 @@ const repost = (message: Message, queue: string, front: boolean): JobPosting => 
 export const handedBack = (attempt: Attempt, stored: boolean, delayMs: number): Settlement => ({
   token: attempt.token,
   ...(stored ? { record: unclaimed(attempt) } : {}),
-  then: { kind: "release", delay: delayMs },
+  then: { kind: "hand-back", delay: delayMs },
 })
 
 const unclaimed = (attempt: Attempt, reason = "handed-back"): JobRecord => {

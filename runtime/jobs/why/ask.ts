@@ -4,9 +4,9 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { DEFERRAL_REASONS } from "../../cluster/deferrals.ts"
 import { listActors, listWorkers, WorkerDescription } from "../../cluster/directory.ts"
 import { isSuspended, pausedQueues, suspensions } from "../../cluster/pausing.ts"
+import { DEFERRAL_REASONS } from "../../cluster/postponements.ts"
 import { askWorkers } from "../../cluster/remote-ask.ts"
 import type { Reply } from "../../cluster/remote-command.ts"
 import type { Connection } from "../../connection/connection.ts"
@@ -76,7 +76,7 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
   }
   const askAll = (command: string, given: object = {}) =>
     orUnknown(askWorkers(connection, command, given, { timeout: WORKERS_MS / 1_000 }))
-  const [parents, paused, keys, living, actors, stats, reserved, deferrals, waiting] = await Promise.all([
+  const [parents, paused, keys, living, actors, stats, reserved, postponements, waiting] = await Promise.all([
     record.state === "deferred" ? orUnknown(parentsOf(connection, record)) : undefined,
     orUnknown(pausedQueues(store)),
     orUnknown(suspensions(store)),
@@ -98,7 +98,9 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
     ...(keys === undefined ? {} : { suspended: suspendedOf(keys, workers ?? []) }),
     ...compact({ workers, actors }),
     reservedBy: (reserved ?? []).filter(({ value }) => holds(value, record.id)).map(({ worker }) => worker),
-    deferrals: (deferrals ?? []).flatMap(({ worker, value }) => notesIn(value).map((note) => ({ ...note, worker }))),
+    postponements: (postponements ?? []).flatMap(({ worker, value }) =>
+      notesIn(value).map((note) => ({ ...note, worker })),
+    ),
     ...(waiting === undefined ? {} : { position: { inQueue: positionIn(waiting, record.id) } }),
   }
 }

@@ -1,7 +1,7 @@
 /** The schema of the causes why a job waits, and the facts from which they are decided. */
 import * as Schema from "effect/Schema"
-import type { Deferral } from "../../cluster/deferrals.ts"
 import type { ActorDescription, WorkerDescription } from "../../cluster/directory.ts"
+import type { Postponement } from "../../cluster/postponements.ts"
 import { Time } from "../../options/fields.ts"
 import { compact } from "../../protocol/compact.ts"
 import type { JobRecord } from "../../protocol/record.ts"
@@ -122,6 +122,6 @@ export interface Facts {
   /** Names of workers that hold the job until a handler is free. */
   readonly reservedBy?: ReadonlyArray<string>
   /** Notes of workers that handed the job back. */
-  readonly deferrals?: ReadonlyArray<Omit<Deferral, "queue"> & { readonly worker: string }>
+  readonly postponements?: ReadonlyArray<Omit<Postponement, "queue"> & { readonly worker: string }>
   readonly position?: { readonly inQueue: QueuePosition }
 }

@@ -2,8 +2,9 @@
  * Decides why a job waits. Pure: facts in, causes out, in the order in which they hold a job up: decisions of people (a paused
  * queue), then whether workers are there, then whether they serve the actor, then the position in the queue.
  */
-import type { Deferral } from "../../cluster/deferrals.ts"
+
 import type { WorkerDescription } from "../../cluster/directory.ts"
+import type { Postponement } from "../../cluster/postponements.ts"
 import { shellWord } from "../../log/shell-word.ts"
 import { compact } from "../../protocol/compact.ts"
 import type { JobRecord } from "../../protocol/record.ts"
@@ -345,8 +346,8 @@ const blockedCause = (workers: ReadonlyArray<WorkerDescription>, queue: string, 
 /** A note whose `until` is this long past does not explain why the job waits now. */
 const LATE_MS = 3_000
 
-const notesOf = ({ deferrals = [], now }: Facts) =>
-  deferrals.filter(({ until }) => until + LATE_MS >= now).sort((a, b) => b.until - a.until)
+const notesOf = ({ postponements = [], now }: Facts) =>
+  postponements.filter(({ until }) => until + LATE_MS >= now).sort((a, b) => b.until - a.until)
 
 /** Adds the note of the worker that handed the job back: to the cause with the same code, or as a cause of its own. */
 const withNotes = (obstacles: ReadonlyArray<Cause>, facts: Facts): ReadonlyArray<Cause> => {
@@ -357,13 +358,13 @@ const withNotes = (obstacles: ReadonlyArray<Cause>, facts: Facts): ReadonlyArray
   return obstacles.map((cause) => (cause.code === note.reason ? { ...cause, until } : cause))
 }
 
-const noteCause = (note: NonNullable<Facts["deferrals"]>[number], facts: Facts): Cause => {
+const noteCause = (note: NonNullable<Facts["postponements"]>[number], facts: Facts): Cause => {
   const { reason, worker, until, detail, waits = false } = note
   const { actor, now } = facts
   const method = `${actor}.${facts.method}`
   const again = waits ? `${worker} has it and starts it as soon as it may` : `it comes again ${when(until, now)}`
   const atLatest = waits ? again : `${again} at the latest`
-  const advice: Readonly<Record<Deferral["reason"], string>> = {
+  const advice: Readonly<Record<Postponement["reason"], string>> = {
     "unknown-actor": `${worker} took it and does not serve it: ${detail}; ${again}. Let workers that share a queue serve the same actors`,
     unsupported: `${worker} took it and does not do what its header asks for: ${detail}; ${again}. Start workers of a version that does, or submit it without`,
     "actor-unhealthy": `${worker} took it while its actor ${actor} was not ready: ${detail}; ${again}`,

@@ -164,7 +164,7 @@ const prepare = (end: Settlement, revisions: Revisions, now: number): PreparedEn
   const task: TaskEnd =
     then.kind === "ack"
       ? { kind: "ack", token: attempt.token }
-      : { kind: "release", token: attempt.token, delay: then.delay }
+      : { kind: "hand-back", token: attempt.token, delay: then.delay }
   const post = followUps === undefined ? NONE : followUps.map((posting) => toPosting(posting, now))
   return {
     end,

@@ -246,8 +246,8 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     return withoutOver(came)
   }
 
-  const giveBack = (deliveries: ReadonlyArray<Delivery>) =>
-    commit(deliveries.map(({ token }) => ({ id: GUARD + token, task: { kind: "release", token, delay: 0 } })))
+  const handBack = (deliveries: ReadonlyArray<Delivery>) =>
+    commit(deliveries.map(({ token }) => ({ id: GUARD + token, task: { kind: "hand-back", token, delay: 0 } })))
 
   /** Joins what both drivers have delivered to one answer, and gives back what exceeds `max`. */
   const together = async (
@@ -260,7 +260,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
       ? deliveries
       : deliveries.toSorted((a, b) => (placeOf.get(a.queue) ?? 0) - (placeOf.get(b.queue) ?? 0) || b.level - a.level)
     const kept = signal.aborted ? 0 : max
-    if (sorted.length > kept) await giveBack(sorted.slice(kept))
+    if (sorted.length > kept) await handBack(sorted.slice(kept))
     return { deliveries: sorted.slice(0, kept) }
   }
 
@@ -291,9 +291,9 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
    * The posting by which the home delivers a task that is put off: a copy where the home has a task of the job, which is
    * that task or a later one. `undefined` where nothing is to come again: the message is no task, or it was withdrawn.
    */
-  const putOff = async (
+  const postpone = async (
     mine: Held,
-    { token, delay }: Extract<TaskEnd, { readonly kind: "release" }>,
+    { token, delay }: Extract<TaskEnd, { readonly kind: "hand-back" }>,
   ): Promise<Posting | undefined> => {
     const posting = postingOf(mine.message, mine.queue)
     const [newest] = await newestOf([mine])
@@ -330,7 +330,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     if (token.startsWith(GUARDED) || task.delay <= 0) return unchanged
     // Where the broker cannot be asked it gives the task back itself.
     const [isMine] = await queue.extend([token.slice(1)]).catch(() => [])
-    const later = isMine && mine !== undefined ? await putOff(mine, task) : undefined
+    const later = isMine && mine !== undefined ? await postpone(mine, task) : undefined
     if (later === undefined) return { ...unchanged, end: { ...task, delay: 0 } }
     // A task of another system may be larger than the home allows. Then it keeps its delivery until it is given back.
     if (later.frame.length > home.capabilities.maxTask) return unchanged
@@ -343,7 +343,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
    */
   const endDelivery = async (end: NonNullable<Planned["end"]>, id?: string): Promise<boolean> => {
     const token = end.token.slice(1)
-    if (end.token.startsWith(QUEUE) && end.kind === "release" && end.delay > 0) {
+    if (end.token.startsWith(QUEUE) && end.kind === "hand-back" && end.delay > 0) {
       setTimeout(() => void endDelivery({ ...end, delay: 0 }), end.delay).unref?.()
       return true
     }

@@ -220,8 +220,8 @@ export interface Settlement {
   readonly followUps?: ReadonlyArray<JobPosting>
   /** The result of a task whose client ignores it, which is not stored. A chord needs it all the same. */
   readonly ignored?: unknown
-  /** `ack` removes the task from its queue; `release` gives it back, to be delivered again after `delay` milliseconds. */
-  readonly then: { readonly kind: "ack" } | { readonly kind: "release"; readonly delay: number }
+  /** `ack` removes the task from its queue; `hand-back` gives it back, to be delivered again after `delay` milliseconds. */
+  readonly then: { readonly kind: "ack" } | { readonly kind: "hand-back"; readonly delay: number }
 }
 
 export type SettleAnswer =

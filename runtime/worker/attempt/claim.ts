@@ -67,7 +67,7 @@ export const recordAfterClaim = (
     case "superseded":
       return new SettledWithoutRun(NOTHING_TO_SETTLE)
     case "suspect":
-      return new SettledWithoutRun({ token: waiting.token, then: { kind: "release", delay: SUSPECT_DELAY_MS } })
+      return new SettledWithoutRun({ token: waiting.token, then: { kind: "hand-back", delay: SUSPECT_DELAY_MS } })
     case "taken":
       return new SettledWithoutRun(settlement.duplicate(waiting, answer.by))
     case "failed": {

@@ -55,7 +55,7 @@ export interface PreparationOptions extends JobServices, StepServices, UnknownTa
   /** Whether something is stored about a job although its task was never delivered. */
   readonly isChanged: (id: string) => boolean
   /** The settlement of a task that a limit defers because too many tasks wait here already. */
-  readonly putOff: (refusal: LimitRefusal) => Settlement
+  readonly postpone: (refusal: LimitRefusal) => Settlement
   /**
    * Milliseconds for which a redelivered job is to be left to a living worker that may still run it; 0: no worker does.
    * `isBegun`: its record says that it was begun and has not ended.
@@ -168,7 +168,7 @@ export class Preparation {
     const early = isForeign(task) ? Math.min((posting.due ?? 0) - transportNow, LONGEST_WAIT_MS) : 0
     if (early > EARLY_MS && !candidate.isOver) {
       const { token } = delivery
-      return new SettledWithoutRun({ token, then: { kind: "release", delay: early } })
+      return new SettledWithoutRun({ token, then: { kind: "hand-back", delay: early } })
     }
     return this.#mustAsk(candidate) ? this.#prepareSlowly(candidate) : this.#route(candidate, undefined, undefined)
   }
@@ -205,9 +205,9 @@ export class Preparation {
       read = answer
     }
     if (!target.found && !isOver) {
-      const giving = this.#unknown.giveBack(delivery.token, parsed, now, target)
-      const givenBack = yield* Effect.promise(() => giving)
-      if (givenBack !== undefined) return new SettledWithoutRun(givenBack)
+      const giving = this.#unknown.handBack(delivery.token, parsed, now, target)
+      const handedBackSettlement = yield* Effect.promise(() => giving)
+      if (handedBackSettlement !== undefined) return new SettledWithoutRun(handedBackSettlement)
     }
     let mayRunElsewhere = !delivery.fresh && delivery.deliveries > 1
     if (delivery.fresh && !endsOnLoss && !isChanged) {
@@ -222,7 +222,7 @@ export class Preparation {
       // count that worker as dead.
       if (mayRunElsewhere) {
         const delay = yield* Effect.promise(() => options.holdOffMs(posting.id, answer !== undefined))
-        if (delay > 0) return new SettledWithoutRun({ token: delivery.token, then: { kind: "release", delay } })
+        if (delay > 0) return new SettledWithoutRun({ token: delivery.token, then: { kind: "hand-back", delay } })
       }
       const mayBeSuspect = mayRunElsewhere && !endsOnLoss
       const unlessSuspect = mayBeSuspect ? this.#suspect?.phase === "running" : !mayRunElsewhere
@@ -253,7 +253,7 @@ export class Preparation {
     if (answer.status === "suspect") {
       const until = now + SUSPECT_DELAY_MS
       const detail = "its worker died while it ran, and another such job runs"
-      options.onDeferral({ id: posting.id, queue: posting.queue, reason: "suspect", until, detail })
+      options.onPostponement({ id: posting.id, queue: posting.queue, reason: "suspect", until, detail })
     }
     const before = recordAfterClaim(answer, claimant, options.log)
     if (before instanceof SettledWithoutRun) return before
@@ -361,7 +361,7 @@ export class Preparation {
     if (actor.condition !== "ready") {
       const until = now + ACTOR_DOWN_DELAY_MS
       const { id, queue } = posting
-      options.onDeferral({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
+      options.onPostponement({ id, queue, reason: "actor-unhealthy", until, detail: actor.trouble })
       return new SettledWithoutRun(
         settlement.handedBack(this.#attempt(candidate, record), isClaimed, ACTOR_DOWN_DELAY_MS),
       )
@@ -434,7 +434,7 @@ export class Preparation {
   ): Effect.fn.Return<InputRead | SettledWithoutRun | undefined> {
     const { actor, method } = target
     active.level = level
-    const { limiter, putOff } = this.#options
+    const { limiter, postpone } = this.#options
     if (active.permit !== undefined) {
       // The task has waited for its limit and was admitted.
       active.admit(active.permit)
@@ -444,7 +444,7 @@ export class Preparation {
     if (actor.condition !== "ready") return undefined
     const name = nameOf(target)
     const refusal = limiter.refuseEarly(name, method, task.own.tenant, active)
-    if (refusal !== undefined) return new SettledWithoutRun(putOff(refusal))
+    if (refusal !== undefined) return new SettledWithoutRun(postpone(refusal))
     const reading = active.input ?? readInput(posting, method, bodyRules(this.#options, task))
     const read = isEffect(reading) ? yield* reading : reading
     if (Result.isFailure(read)) return read

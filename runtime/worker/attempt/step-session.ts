@@ -229,7 +229,7 @@ export class StepSession implements StepPort, RunSteps {
 
   #ended(attempt: settlement.Attempt, outcomes: StepOutcomes): Settlement {
     // The handler's process died while it reverted: the claim stays open, and counts as a lost worker.
-    if (!this.#finished) return { token: attempt.token, then: { kind: "release", delay: 1_000 } }
+    if (!this.#finished) return { token: attempt.token, then: { kind: "hand-back", delay: 1_000 } }
     const { folded } = this.#journal
     const stuck = [...folded.steps.values()].find(({ state }) => state === "revert-failed")
     const left = unreverted(folded)

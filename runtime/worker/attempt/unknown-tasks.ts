@@ -5,7 +5,7 @@
  * starts again.
  */
 
-import type { Deferral } from "../../cluster/deferrals.ts"
+import type { Postponement } from "../../cluster/postponements.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { isForeign, LANG, type Task } from "../../protocol/headers.ts"
 import { type JobPosting, publishKey } from "../../protocol/message.ts"
@@ -35,7 +35,7 @@ export interface UnknownTasksOptions extends BodyOptions {
   /** Whether another living worker of the queue serves a task, and understands `field` of its header. */
   readonly isServedElsewhere: (queue: string, task: Pick<Task, "task" | "meth">, field?: string) => Promise<boolean>
   /** Called when a task is given back because it cannot run now. */
-  readonly onDeferral: (deferral: Deferral) => void
+  readonly onPostponement: (postponement: Postponement) => void
 }
 
 interface SeenTask {
@@ -59,7 +59,7 @@ export class UnknownTasks {
    * Gives a task back before it is claimed, so that its record shows no attempt here; `undefined` for a task that is to
    * be claimed and settled.
    */
-  async giveBack(
+  async handBack(
     token: string,
     { posting, task }: ParsedDelivery,
     now: number,
@@ -87,17 +87,17 @@ export class UnknownTasks {
     const end = isServed
       ? "another worker of the queue serves it"
       : `it is given up after ${unknownGraceMs / 1000} s without a worker that serves it`
-    this.#options.onDeferral({
+    this.#options.onPostponement({
       id: posting.id,
       queue: posting.queue,
       reason: reasonOf(field),
       until,
       detail: `${message}; ${end}`,
     })
-    return { token, then: { kind: "release", delay: until - now } }
+    return { token, then: { kind: "hand-back", delay: until - now } }
   }
 
-  /** The settlement of a task that {@link giveBack} does not give back: it is forwarded, or given up. */
+  /** The settlement of a task that {@link handBack} does not give back: it is forwarded, or given up. */
   settle(waiting: settlement.Attempt, { message, field }: Unserved): Settlement {
     const { posting, task } = waiting
     const unknownGraceMs = this.#graceMs(task, field)

@@ -78,7 +78,7 @@ const execute = (call: Command, { worker, actors, shutdown, log }: RemoteControl
     case "reserved":
       return value(call.command, worker.inspect().reserved)
     case "put-off":
-      return value(call.command, worker.putOff(call.arguments.id))
+      return value(call.command, worker.postpone(call.arguments.id))
     case "stats":
       return value(call.command, {
         ...worker.describe(),

@@ -1,8 +1,8 @@
 /** The interface of a running worker, for the service that runs it and for remote control. */
 import * as Result from "effect/Result"
-import type { Deferral } from "../../cluster/deferrals.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { EventSender } from "../../cluster/events.ts"
+import type { Postponement } from "../../cluster/postponements.ts"
 import { CallboardError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
 import { type Autoscale, isHandlerCount, MOST_HANDLERS, parseAutoscale } from "../../options/autoscale.ts"
@@ -63,7 +63,7 @@ export interface Worker {
   /** The jobs and tasks that it has. */
   inspect(): WorkerJobs
   /** Tasks that it gave back because they could not run now: that of one job, or the latest, at most 1,000. */
-  putOff(id?: string): ReadonlyArray<Deferral>
+  postpone(id?: string): ReadonlyArray<Postponement>
   /**
    * Changes the concurrency (1–10,000); running handlers go on. With `autoscale`, bounds that exclude the new value are
    * widened. Fails with `CallboardError` `invalid-input`.
@@ -118,7 +118,7 @@ export interface RunningWorkerOptions {
 }
 
 /** Largest number of deferred tasks in one list. */
-const MOST_PUT_OFF = 1_000
+const MOST_POSTPONED = 1_000
 
 /** Jobs that one line of the log names. */
 const MOST_NAMED = 100
@@ -167,8 +167,8 @@ export class RunningWorker implements Worker {
     return jobsIn(this.#options.buffer)
   }
 
-  putOff(id?: string): ReadonlyArray<Deferral> {
-    return this.#options.dispatcher.notes(id, MOST_PUT_OFF)
+  postpone(id?: string): ReadonlyArray<Postponement> {
+    return this.#options.dispatcher.notes(id, MOST_POSTPONED)
   }
 
   resize(concurrency: number): void {

@@ -334,7 +334,7 @@ export class DeliveryBuffer {
   }
 
   /** Counts a delivery that was deferred by its limit without waiting here. */
-  putOff(): void {
+  postponed(): void {
     this.#delayed++
   }
 

@@ -16,7 +16,7 @@ export interface StuckWatchOptions {
   /** Milliseconds for which the worker may be stuck before it ends. */
   readonly graceMs: number
   /** Gives back deliveries for which there is no place any more. */
-  readonly giveBackSurplus: () => void
+  readonly handBackSurplus: () => void
   /** Called when the worker becomes stuck, and when a handler has freed its slot after all. */
   readonly onChange: () => void
   /** Called once, when the worker is to end. */
@@ -52,9 +52,9 @@ export class StuckWatch {
   }
 
   #look(): void {
-    const { buffer, subscription, clock, log, graceMs, giveBackSurplus, onChange, onEnd } = this.#options
+    const { buffer, subscription, clock, log, graceMs, handBackSurplus, onChange, onEnd } = this.#options
     const now = clock.monotonic()
-    if (!buffer.isStuck) giveBackSurplus()
+    if (!buffer.isStuck) handBackSurplus()
     else if (this.#since === undefined) this.#since = now
     else if (!subscription.isStuck) {
       subscription.setStuck(true)

@@ -292,19 +292,23 @@ const endsOf = async (
       const other = runs.get(token)
       // The handler that blocks may be any of these, so that each counts as one that its worker died of.
       const isSuspect = run === undefined && other?.inline === true
-      return isSuspect ? release(token) : givenBack(transport, token, other)
+      return isSuspect ? release(token) : handedBackSettlement(transport, token, other)
     })
   const own = run === undefined || cancelled !== undefined ? run && acked(run.token) : timedOut(transport, run, worker)
   return (await Promise.all([own, ...back])).filter((end) => end !== undefined)
 }
 
-const release = (token: string): Settlement => ({ token, then: { kind: "release", delay: 0 } })
+const release = (token: string): Settlement => ({ token, then: { kind: "hand-back", delay: 0 } })
 
 /** The record of a cancelled job has its outcome. */
 const acked = (token: string): Settlement => ({ token, then: { kind: "ack" } })
 
 /** Gives a task back. The record of one that was told as started says so, or the worker would count as lost with it. */
-const givenBack = async (transport: Transport, token: string, run: RunDetails | undefined): Promise<Settlement> => {
+const handedBackSettlement = async (
+  transport: Transport,
+  token: string,
+  run: RunDetails | undefined,
+): Promise<Settlement> => {
   if (run === undefined || run.once) return release(token)
   const { id, fence, keepMs } = run
   const record = (await transport.jobs.find(id))?.record

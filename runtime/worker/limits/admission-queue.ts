@@ -160,7 +160,7 @@ export class BacklogEstimate {
    * Milliseconds after which a task should be delivered again. `deliveries`: how often it was delivered. `random`: 0 to
    * 1.
    */
-  deferralMs(now: number, deliveries: number, random: number): number {
+  postponedMs(now: number, deliveries: number, random: number): number {
     if (this.#endsAt <= now) this.#length = 0
     this.#length++
     // Half of the time that the queue is expected to take, because its speed is an estimate, and unknown at first.

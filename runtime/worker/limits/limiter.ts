@@ -5,7 +5,7 @@
  * not count as an attempt.
  */
 import type { ErasedMethod } from "../../actor/actor.ts"
-import type { Deferral } from "../../cluster/deferrals.ts"
+import type { Postponement } from "../../cluster/postponements.ts"
 import { keepListening, LIMIT_TOPIC } from "../../connection/connection.ts"
 import type { Log } from "../../log/log.ts"
 import { HIDDEN, hidesKey } from "../../log/redaction.ts"
@@ -238,9 +238,9 @@ export class Limiter {
   }
 
   /** Why tasks wait: the one with this id, or as many as `most`. */
-  notes(id: string | undefined, most: number): ReadonlyArray<Deferral> {
+  notes(id: string | undefined, most: number): ReadonlyArray<Postponement> {
     const now = performance.now()
-    const notes: Array<Deferral> = []
+    const notes: Array<Postponement> = []
     for (const key of this.#queue.keys)
       for (const [at, active] of this.#queue.tasksOf(key).entries()) {
         const { id: job = "", delivery } = active
@@ -339,7 +339,7 @@ export class Limiter {
   #refusal(gate: Gate, active: ActiveDelivery, now: number): LimitRefusal {
     return {
       active,
-      delayMs: gate.backlog.deferralMs(now, active.delivery.deliveries, Math.random()),
+      delayMs: gate.backlog.postponedMs(now, active.delivery.deliveries, Math.random()),
       ...this.#reasonOf(gate, now),
     }
   }

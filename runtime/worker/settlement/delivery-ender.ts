@@ -48,8 +48,8 @@ export class DeliveryEnder {
   }
 
   /** Gives a task back, uncounted, to be delivered again after `delay` milliseconds. */
-  giveBack(active: ActiveDelivery, delay = 0): void {
-    this.end(active, { token: active.delivery.token, then: { kind: "release", delay } })
+  handBack(active: ActiveDelivery, delay = 0): void {
+    this.end(active, { token: active.delivery.token, then: { kind: "hand-back", delay } })
   }
 
   /** Takes the task of a job that has ended already off its queue. */
@@ -166,7 +166,7 @@ export class DeliveryEnder {
     if (settlement.record === undefined && active.run?.stop === "cancelled") this.#noteRun(active, false)
     if (stored === "superseded" && settlement.record !== undefined) this.refused(active, settlement.record)
     else if (stored === "superseded" || stored === "lost") observers.unsettled(active, stored)
-    else if (stored.then.kind === "release") {
+    else if (stored.then.kind === "hand-back") {
       buffer.handedBack()
       observers.handedBack(active)
     } else observers.settled(active, stored)

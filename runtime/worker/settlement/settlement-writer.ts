@@ -104,7 +104,7 @@ export class SettlementWriter {
       }
       if (error.reason !== "unavailable" || signal.aborted) {
         const what =
-          current.then.kind === "release" ? "a task could not be handed back" : "an outcome could not be stored"
+          current.then.kind === "hand-back" ? "a task could not be handed back" : "an outcome could not be stored"
         this.#log.error(`${what}; the task will be delivered again`, {
           job,
           cause: error.message,

@@ -106,7 +106,7 @@ export const fenceCases: ReadonlyArray<Case> = [
       const { peer } = context
       const { posting, first, second, outcome, held } = await overtaken(context)
       const record = recordOf(posting, "queued", { fence: first.fence })
-      const [ended] = await peer.endAll({ token: first.token, record, then: { kind: "release", delay: 0 } })
+      const [ended] = await peer.endAll({ token: first.token, record, then: { kind: "hand-back", delay: 0 } })
       equal(ended?.status, "superseded", "answer to the first worker")
       await held(async () => {
         await peer.none(posting.queue, "the second worker has it", 200)

@@ -36,7 +36,7 @@ export const endCases: ReadonlyArray<Case> = [
       const ended = await peer.endAll(
         { token: one?.token ?? "", then },
         { token: "never a token", then },
-        { token: two?.token ?? "", then: { kind: "release", delay: 0 } },
+        { token: two?.token ?? "", then: { kind: "hand-back", delay: 0 } },
         { token: three?.token ?? "", then },
       )
       equal([ended[0]?.status, ended[2]?.status, ended[3]?.status], ["ended", "ended", "ended"], "answers")

@@ -169,7 +169,7 @@ export class DriverPeer implements Connected<Driver> {
   /** Gives a task back, and fails unless that is done. */
   async release(delivery: Delivery, delayed = 0, rest: Rest = {}): Promise<Revision> {
     const { token } = delivery
-    return this.committed({ id: idOf(delivery), ...rest, task: { kind: "release", token, delay: delayed } })
+    return this.committed({ id: idOf(delivery), ...rest, task: { kind: "hand-back", token, delay: delayed } })
   }
 
   // ── What is known ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ export const poorDriver = (driver: Driver, capabilities: Capabilities): Driver =
   }
   const commitOne = async ({ post = [], ...commit }: Commit): Promise<Committed> => {
     const { task } = commit
-    const late = task?.kind === "release" && task.delay > capabilities.delay
+    const late = task?.kind === "hand-back" && task.delay > capabilities.delay
     const errors = post.flatMap((posting) => refusal(posting) ?? [])
     if (late) errors.push(new TransportError("unsupported", "the delay is too long"))
     const [error] = errors

@@ -88,7 +88,7 @@ const reportsLost = jobsBroken(() => () => ({ report: async () => undefined }))
 export const endMutants: ReadonlyArray<Mutant> = [
   {
     breaks: "end: a task that is handed back with a delay waits so long",
-    breaker: ends((one) => (one.then.kind === "ack" ? one : { ...one, then: { kind: "release", delay: 0 } })),
+    breaker: ends((one) => (one.then.kind === "ack" ? one : { ...one, then: { kind: "hand-back", delay: 0 } })),
   },
   {
     breaks: "end: attempts of one batch end alone, in order",

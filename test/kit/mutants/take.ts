@@ -102,7 +102,7 @@ export const takeMutants: ReadonlyArray<Mutant> = [
         const found = await jobs.take(request, signal)
         for (const { token } of found) {
           setTimeout(() => {
-            jobs.settle([{ token, then: { kind: "release", delay: 0 } }]).catch(() => undefined)
+            jobs.settle([{ token, then: { kind: "hand-back", delay: 0 } }]).catch(() => undefined)
           }, 500)
         }
         return found

@@ -94,7 +94,7 @@ await worker.publish([posting("due", "due", now + 1_500)])
 const due = await pulled(other, "due", 20_000)
 await worker.publish([posting("back", "back")])
 const [given] = await take(worker, "back", 5_000)
-await worker.commit([{ id: "back", task: { kind: "release", token: given?.token ?? "", delay: 1_500 } }])
+await worker.commit([{ id: "back", task: { kind: "hand-back", token: given?.token ?? "", delay: 1_500 } }])
 const back = await pulled(other, "back", 20_000)
 const quick = await pulled(other, "empty", 500)
 

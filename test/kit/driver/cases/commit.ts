@@ -112,7 +112,7 @@ export const commitCases: ReadonlyArray<DriverCase> = [
       const answers = await peer.commits(
         { id: "1", task: { kind: "ack", token: one ?? "" } },
         { id: known.id, record: recordOf(known, "succeeded") },
-        { id: "2", task: { kind: "release", token: two ?? "", delay: 0 } },
+        { id: "2", task: { kind: "hand-back", token: two ?? "", delay: 0 } },
         { id: big.id, record: recordOf(big, "succeeded", { bytes }) },
         { id: "3", record: recordOf(known, "succeeded"), task: { kind: "ack", token: three ?? "" } },
       )
@@ -406,7 +406,7 @@ export const commitCases: ReadonlyArray<DriverCase> = [
       const late = harness.capabilities.delay + 60_000
       const post = [task({ queue, due: Date.now() + late })]
       refused(await peer.commit({ id, record, post }), "unsupported", "a posting that is due too late")
-      const release = { kind: "release", token, delay: late } as const
+      const release = { kind: "hand-back", token, delay: late } as const
       refused(await peer.commit({ id, record, task: release }), "unsupported", "a release with too long a delay")
       equal((await peer.known(id)).record, undefined, "record, after the failures")
       await peer.none(queue, "nothing was done")

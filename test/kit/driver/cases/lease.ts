@@ -183,7 +183,7 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
       await peer.end(acked)
       const answer = await peer.commit({
         id: idOf(released),
-        task: { kind: "release", token: released.token, delay: 0 },
+        task: { kind: "hand-back", token: released.token, delay: 0 },
       })
       equal(answer, { status: "committed", revision: "" }, "answer to giving it back")
       equal(idsOf(await peer.take(queues, { max: 3, wait: slack })), [idOf(released)], "what comes")
@@ -202,7 +202,7 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
         const { id, token } = { id: posting.id, token: delivery.token }
         const [acked, released] = await Promise.all([
           peer.commit({ id, task: { kind: "ack", token } }),
-          other.commit({ id, task: { kind: "release", token, delay: 0 } }),
+          other.commit({ id, task: { kind: "hand-back", token, delay: 0 } }),
         ])
         const done = [acked, released].filter((each) => each.status === "committed" && !each.gone)
         equal(done.length, 1, "how many of the two are done")
@@ -270,7 +270,7 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
         const due = Date.now() + 2_000 - tolerance
         await (how === "acked" ? peer.end(delivery) : peer.release(delivery, 2_000))
         equal(await peer.extend(token), [false], "extension")
-        for (const end of [{ kind: "release", token, delay: 0 } as const, { kind: "ack", token } as const]) {
+        for (const end of [{ kind: "hand-back", token, delay: 0 } as const, { kind: "ack", token } as const]) {
           equal(await peer.commit({ id, task: end }), { status: "committed", revision: "", gone: true }, end.kind)
         }
         await inTime(due, () => peer.none(queue, "its token was spent"))
@@ -278,7 +278,7 @@ export const leaseCases: ReadonlyArray<DriverCase> = [
       },
     }),
   ),
-  ...(["ack", "release"] as const).map(
+  ...(["ack", "hand-back"] as const).map(
     (kind): DriverCase => ({
       group,
       name: `the ${kind} of an overtaken delivery does nothing to the task, and says so; its record counts`,

@@ -36,7 +36,7 @@ const besides: ReadonlyArray<Beside> = [
   {
     name: "gives nothing back",
     needsDelivery: true,
-    commit: (delivery) => ({ task: { kind: "release", token: tokenOf(delivery), delay: 0 } }),
+    commit: (delivery) => ({ task: { kind: "hand-back", token: tokenOf(delivery), delay: 0 } }),
     undone: async (peer, { queue }) => peer.none(queue, "the commit was a conflict"),
   },
   {

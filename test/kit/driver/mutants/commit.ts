@@ -149,11 +149,11 @@ export const commitMutants: ReadonlyArray<DriverMutant> = [
   },
   {
     breaks: "commit: a task that is given back comes again at once",
-    breaker: ending((task) => (task.kind === "release" ? { ...task, delay: task.delay + 4_000 } : task)),
+    breaker: ending((task) => (task.kind === "hand-back" ? { ...task, delay: task.delay + 4_000 } : task)),
   },
   {
     breaks: "commit: a task that is given back with a delay waits so long",
-    breaker: ending((task) => (task.kind === "release" ? { ...task, delay: 0 } : task)),
+    breaker: ending((task) => (task.kind === "hand-back" ? { ...task, delay: 0 } : task)),
   },
   {
     breaks: "commit: commits of one batch stand alone, in order",

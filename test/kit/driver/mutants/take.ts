@@ -251,7 +251,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
     breaker: taking((take, { commit }) => async (request, signal) => {
       const taken = await take({ ...request, wait: Math.min(request.wait, 200) }, signal.aborted ? signal : never)
       if (!signal.aborted || taken.deliveries.length === 0) return taken
-      const release = (token: string) => ({ kind: "release", token, delay: 0 }) as const
+      const release = (token: string) => ({ kind: "hand-back", token, delay: 0 }) as const
       await commit(taken.deliveries.map((delivery) => ({ id: idOf(delivery), task: release(delivery.token) })))
       return { deliveries: [] }
     }),
@@ -262,7 +262,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
     breaker: taking((take, { commit }) => async (request, signal) => {
       const taken = await take(request, signal)
       if (!signal.aborted) return taken
-      const release = (token: string) => ({ kind: "release", token, delay: 0 }) as const
+      const release = (token: string) => ({ kind: "hand-back", token, delay: 0 }) as const
       await commit(taken.deliveries.map((delivery) => ({ id: idOf(delivery), task: release(delivery.token) })))
       return { deliveries: [] }
     }),
@@ -302,7 +302,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
     // Puts a task that is given back behind the waiting tasks, as if it were published again.
     breaker: commits(({ task, ...rest }) => {
       if (task === undefined) return rest
-      return { ...rest, task: task.kind === "release" ? { ...task, delay: task.delay + 100 } : task }
+      return { ...rest, task: task.kind === "hand-back" ? { ...task, delay: task.delay + 100 } : task }
     }),
   },
   {
@@ -392,7 +392,9 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
     breaker: taking((take, { commit }) => async (request, signal) => {
       const taken = await take(request, signal)
       for (const { token } of taken.deliveries) {
-        void sleep(100).then(() => commit([{ id: token, task: { kind: "release", token, delay: 0 } }]).catch(() => []))
+        void sleep(100).then(() =>
+          commit([{ id: token, task: { kind: "hand-back", token, delay: 0 } }]).catch(() => []),
+        )
       }
       return taken
     }),

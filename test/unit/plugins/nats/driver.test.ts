@@ -93,7 +93,7 @@ describe("a delivery", () => {
       { every: 300 },
     )
     const committed = await driver.commit([
-      { id: "one", task: { kind: "release", token: first.token, delay: 0 } },
+      { id: "one", task: { kind: "hand-back", token: first.token, delay: 0 } },
       { id: "two", task: { kind: "ack", token: second.token } },
     ])
     expect(committed).toEqual([
@@ -108,7 +108,7 @@ describe("a delivery", () => {
     const driver = await direct()
     await publish(driver, postingOf())
     const first = await take(driver)
-    const released = { id: "x", task: { kind: "release" as const, token: first.token, delay: 0 } }
+    const released = { id: "x", task: { kind: "hand-back" as const, token: first.token, delay: 0 } }
     expect(await commit(driver, released)).toEqual({ status: "committed", revision: "" })
     const second = await take(driver)
     expect(second.fence > first.fence).toBe(true)

@@ -155,7 +155,7 @@ describe("a server that lives", () => {
     const record = recordOf(posting, "succeeded", { fence: first.fence, followUps: callbacks })
     // The outcome is stored and the task is not acknowledged, as if the worker had died in between.
     await transport.jobs.settle([
-      { token: first.token, record, followUps: callbacks, then: { kind: "release", delay: 0 } },
+      { token: first.token, record, followUps: callbacks, then: { kind: "hand-back", delay: 0 } },
     ])
     const one = await bench.one("after")
     if (ended === undefined) throw new Error("there are three")
@@ -302,7 +302,7 @@ describe("a server that lives", () => {
     }
     await bench.one("q0")
     const { token } = await bench.one("q1")
-    await transport.jobs.settle([{ token, then: { kind: "release", delay: 60_000 } }])
+    await transport.jobs.settle([{ token, then: { kind: "hand-back", delay: 60_000 } }])
     expect(await connection.jobs.orphans?.(Date.now() + 1_000, 10)).toEqual([])
     // Orphans that were found and not posted are found again, also when only some of them fit into an answer.
     const { client, names } = bench
@@ -335,7 +335,7 @@ describe("a server that lives", () => {
       expect(await keeper.jobs.extend([first.token])).toEqual([true])
     }
     const settled = await bench.transport.jobs.settle([
-      { token: first.token, then: { kind: "release", delay: 0 } },
+      { token: first.token, then: { kind: "hand-back", delay: 0 } },
       { token: second.token, then: { kind: "ack" } },
     ])
     expect(settled.map(({ status }) => status)).toEqual(["ended", "gone"])
@@ -439,7 +439,7 @@ test("the longer acknowledgement subjects of later servers are understood", asyn
   const record = recordOf(posting, "succeeded", { fence: first.fence })
   const settled = await bench.transport.jobs.settle([
     { token: first.token, record, then: { kind: "ack" } },
-    { token: second.token, then: { kind: "release", delay: 0 } },
+    { token: second.token, then: { kind: "hand-back", delay: 0 } },
   ])
   expect(settled.map(({ status }) => status)).toEqual(["ended", "ended"])
   expect(idOf(await bench.one())).toBe(idOf(second))

@@ -326,7 +326,7 @@ describe("kombu's layout", () => {
     const again = JSON.stringify({ ...entry[0], headers: { ...entry[0].headers, redelivered: true } })
     await heldByCelery("overtaken:", tag, again)
     expect(await driver.extend([token])).toEqual([false])
-    for (const task of [{ kind: "release", token, delay: 0 } as const, { kind: "ack", token } as const]) {
+    for (const task of [{ kind: "hand-back", token, delay: 0 } as const, { kind: "ack", token } as const]) {
       expect(await driver.commit([{ id: "a", task }])).toEqual([{ status: "committed", revision: "", gone: true }])
     }
     expect(await ask("HEXISTS", "overtaken:unacked", tag)).toBe(1)

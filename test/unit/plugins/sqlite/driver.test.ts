@@ -222,7 +222,7 @@ test("other connections hear of tasks that are published, fall due or come back"
   heard.splice(0)
   await hears("the lease ended")
   const { token } = await one(here)
-  await here.commit([{ id: "a", task: { kind: "release", token, delay: 200 } }])
+  await here.commit([{ id: "a", task: { kind: "hand-back", token, delay: 200 } }])
   heard.splice(0)
   await hears("put off")
   await here.commit([{ id: "a", task: { kind: "withdraw" } }])

@@ -351,7 +351,7 @@ describe("what was kept long enough", () => {
     const [waits] = await take(driver, { queue: "other" })
     if (waits === undefined) throw new Error("no task came")
     const { record, task } = outcome(waits, "queued")
-    const release = { kind: "release", token: task?.kind === "ack" ? task.token : "", delay: 0 } as const
+    const release = { kind: "hand-back", token: task?.kind === "ack" ? task.token : "", delay: 0 } as const
     await driver.commit([{ id: "waits", task: release, ...(record ? { record: { ...record, keep: 0 } } : {}) }])
     const handle = database(path)
     const rows = () => handle.prepare("SELECT count(*) AS n FROM callboard_job").get()?.["n"]

@@ -36,7 +36,9 @@ describe("forget", () => {
     const ended = step(record, { at: Date.now(), state: "succeeded" })
     const outcome = { ...ended, result: "secret", fence: first.fence, endedAt: Date.now(), followUps: [callback] }
     // As if it had died between the record and the rest.
-    await client.connection.jobs.settle([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
+    await client.connection.jobs.settle([
+      { token: first.token, record: outcome, then: { kind: "hand-back", delay: 0 } },
+    ])
     await deleteJob(client.connection, id)
     expect(JSON.stringify(await stored(client, id))).not.toContain("secret")
     expect(await stored(client, id)).not.toHaveProperty("followUps")
@@ -61,7 +63,7 @@ describe("forget", () => {
           const { message: _message, ...record } = await stored(client, id)
           const ended = step(record, { at: Date.now(), state: "succeeded" })
           const outcome = { ...ended, fence, endedAt: Date.now(), followUps: [callback] }
-          await jobs.settle([{ token, record: outcome, then: { kind: "release", delay: 0 } }])
+          await jobs.settle([{ token, record: outcome, then: { kind: "hand-back", delay: 0 } }])
         }
         return jobs.find(asked)
       },
@@ -79,7 +81,7 @@ describe("forget", () => {
     const { message: _message, ...record } = await stored(client, id)
     const ended = step(record, { at: Date.now(), state: "succeeded" })
     const outcome = { ...ended, fence, endedAt: Date.now(), followUps: [callback] }
-    await client.connection.jobs.settle([{ token, record: outcome, then: { kind: "release", delay: 0 } }])
+    await client.connection.jobs.settle([{ token, record: outcome, then: { kind: "hand-back", delay: 0 } }])
     const away = new TransportError("unavailable", "away", { outcome: "unknown" })
     const failing = withOwnJobs(client.connection, { decide: async () => [{ status: "failed", error: away }] })
     await expect(deleteJob(failing, id)).rejects.toBe(away)

@@ -43,7 +43,9 @@ describe("run again", () => {
     const ended = step(waiting, { at: Date.now(), state: "failed" })
     const outcome = { ...ended, fence: first.fence, endedAt: Date.now(), followUps: [errback] }
     // The worker has stored the record and died before it published the follow-ups.
-    await client.connection.jobs.settle([{ token: first.token, record: outcome, then: { kind: "release", delay: 0 } }])
+    await client.connection.jobs.settle([
+      { token: first.token, record: outcome, then: { kind: "hand-back", delay: 0 } },
+    ])
     await rerunJob(client.connection, id)
     await work(client.transport, () => "done")
     await eventually(async () => (await client.connection.jobs.find(errback.id))?.record.state === "succeeded")

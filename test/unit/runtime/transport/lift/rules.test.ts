@@ -210,7 +210,7 @@ describe("claim", () => {
     await jobs.publish([posting()])
     const first = await take()
     await claim(first)
-    const release = { kind: "release", delay: 0 } as const
+    const release = { kind: "hand-back", delay: 0 } as const
     const back = { token: first.token, record: recordAs("queued", posting(), first), then: release }
     expect(await settle(back)).toBe("ended")
     expect((await claim(await take(), posting(), { unlessSuspect: true }))?.status).toBe("started")

@@ -69,7 +69,7 @@ test("a retry whose process died between its guard and its task is not lost when
   expect(over.status).toBe("finished")
   await jobs.settle([{ token: again?.token ?? "", then: { kind: "ack" } }])
   // The worker of the retry dies too: its task is delivered again.
-  await jobs.settle([{ token: retry.attempt.token, then: { kind: "release", delay: 0 } }])
+  await jobs.settle([{ token: retry.attempt.token, then: { kind: "hand-back", delay: 0 } }])
   expect((await begin(await take())).attempt.posting.retries).toBe(1)
 })
 

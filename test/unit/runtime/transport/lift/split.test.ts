@@ -104,7 +104,7 @@ describe("between queues and records", () => {
     const { message } = job("foreign")
     queues.add({ queue: "a", level: 0, message, sequence: 0 })
     const { token = "" } = (await take()) ?? {}
-    await driver.commit([{ id: "foreign", task: { kind: "release", token, delay: 300 } }])
+    await driver.commit([{ id: "foreign", task: { kind: "hand-back", token, delay: 300 } }])
     expect(await take(0)).toBeUndefined()
     const again = await take()
     expect(again && messageOf(again).body).toEqual(message.body)
@@ -122,7 +122,7 @@ describe("between queues and records", () => {
     const body = new Uint8Array(driver.capabilities.maxTask + 1)
     queues.add({ queue: "a", level: 0, message: { ...message, body }, sequence: 0 })
     const { token = "" } = (await take()) ?? {}
-    const released = await driver.commit([{ id: "large", task: { kind: "release", token, delay: 400 } }])
+    const released = await driver.commit([{ id: "large", task: { kind: "hand-back", token, delay: 400 } }])
     expect(released).toEqual([{ status: "committed", revision: "" }])
     expect(await take(0)).toBeUndefined()
     const again = await take()
@@ -140,7 +140,7 @@ describe("between queues and records", () => {
     const { token: again = "" } = (await take()) ?? {}
     const record = recordOf(first, "queued")
     await driver.commit([{ id: "one", record, post: [next], task: { kind: "ack", token: running } }])
-    await driver.commit([{ id: "one", task: { kind: "release", token: again, delay: 100 } }])
+    await driver.commit([{ id: "one", task: { kind: "hand-back", token: again, delay: 100 } }])
     const retry = await take()
     expect(retry && messageOf(retry).headers["retries"]).toBe(1)
     // The worker that gets the task that was put off finds that a later one has begun.
@@ -148,7 +148,7 @@ describe("between queues and records", () => {
     expect(await driver.commit([{ id: "one", task: { kind: "ack", token: over } }])).toMatchObject([
       { status: "committed" },
     ])
-    await driver.commit([{ id: "one", task: { kind: "release", token: retry?.token ?? "", delay: 0 } }])
+    await driver.commit([{ id: "one", task: { kind: "hand-back", token: retry?.token ?? "", delay: 0 } }])
     const found = await take()
     expect(found && messageOf(found).headers["retries"]).toBe(1)
   })
@@ -160,7 +160,7 @@ describe("between queues and records", () => {
     queues.add({ queue: "a", level: 0, message: { headers: {}, properties, body }, sequence: 0 })
     const { token = "" } = (await take()) ?? {}
     // The runtime finds no id in the headers, so that the name of the attempt stands in.
-    await driver.commit([{ id: "a1a0a0.1.0", task: { kind: "release", token, delay: 300 } }])
+    await driver.commit([{ id: "a1a0a0.1.0", task: { kind: "hand-back", token, delay: 300 } }])
     expect(await take(0)).toBeUndefined()
     expect(await take()).toMatchObject({ queue: "a" })
   })
@@ -181,7 +181,7 @@ describe("between queues and records", () => {
     const [delivery] = (
       await driver.take({ queues: ["a"], max: 1, wait: 5_000, rotate: false }, new AbortController().signal)
     ).deliveries
-    const end = { kind: "release", token: delivery?.token ?? "", delay: 60_000 } as const
+    const end = { kind: "hand-back", token: delivery?.token ?? "", delay: 60_000 } as const
     for (let tried = 0; tried < 3; tried++) await driver.commit([{ id: "one", task: end }])
     // The parked task, and one copy of it.
     expect(await scheduledOf("put-off-again")).toBe(2)
@@ -215,7 +215,7 @@ describe("between queues and records", () => {
     const record = recordOf(job("one"), "succeeded")
     const answers = await driver.commit([
       { id: "one", record, task: { kind: "ack", token: one?.token ?? "" } },
-      { id: "two", task: { kind: "release", token: two?.token ?? "", delay: 1_000 } },
+      { id: "two", task: { kind: "hand-back", token: two?.token ?? "", delay: 1_000 } },
     ])
     expect(answers.map(({ status }) => status)).toEqual(["committed", "committed"])
     expect((await driver.read(["one"], "record"))[0]?.record).toEqual(record.bytes)
@@ -260,7 +260,7 @@ describe("between queues and records", () => {
     expect(dueIn()[0]).toBe(10)
     const request = { queues: ["a"], max: 1, wait: 5_000, rotate: false }
     const [delivery] = (await driver.take(request, new AbortController().signal)).deliveries
-    const end = { kind: "release", token: delivery?.token ?? "", delay: 5_000 } as const
+    const end = { kind: "hand-back", token: delivery?.token ?? "", delay: 5_000 } as const
     await driver.commit([{ id: "now", task: end }])
     expect(dueIn()).toEqual([5])
     await driver.close()

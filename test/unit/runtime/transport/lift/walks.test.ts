@@ -221,7 +221,7 @@ class Walk {
     if (!healthy && dice < 0.25 && of.retries < 2) return goesOn(posting(of.run, of.retries + 1, 0, of.id))
     if (!healthy && dice < 0.35 && !early) {
       const back = { ...step(record, { at: 0, state: "queued" }), claims: Math.max(0, (record.claims ?? 1) - 1) }
-      return { token, ...(fresh ? {} : { record: back }), then: { kind: "release", delay: 0 } }
+      return { token, ...(fresh ? {} : { record: back }), then: { kind: "hand-back", delay: 0 } }
     }
     if (!healthy && dice < 0.45 && of.run < 3) return goesOn(posting(of.run + 1, 0, 0, of.id))
     return ends([posting(1, 0, 0, `C${of.run}`)])

@@ -52,7 +52,7 @@ describe.each([
     const { ran, client, worker } = await setUp({ unknownGrace: 1 })
     const id = await send(client, { callboard })
     const [note] = await eventually(() => {
-      const notes = worker?.putOff(id) ?? []
+      const notes = worker?.postpone(id) ?? []
       return notes.length > 0 && notes
     })
     expect(note).toMatchObject({ reason: "unsupported", detail: expect.stringContaining("given up after 1 s") })

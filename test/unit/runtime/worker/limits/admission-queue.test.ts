@@ -63,7 +63,7 @@ describe("a backlog", () => {
     for (let at = 1; at <= 50; at++) backlog.started(at * 6)
     expect(backlog.spacing(300)).toBeCloseTo(6, 0)
     // The last of a thousand tasks is due in six seconds.
-    const delays = Array.from({ length: 1_000 }, () => backlog.deferralMs(300, 3, 0.5))
+    const delays = Array.from({ length: 1_000 }, () => backlog.postponedMs(300, 3, 0.5))
     expect(delays.at(-1)).toBeGreaterThan(2_500)
     expect(delays.at(-1)).toBeLessThan(4_000)
     expect([...delays].sort((a, b) => a - b)).toEqual(delays)
@@ -72,21 +72,21 @@ describe("a backlog", () => {
   test("whose speed is unknown is tried soon, and more seldom if it does not move", () => {
     const backlog = new BacklogEstimate(0)
     backlog.setWaiting(true, 0)
-    const first = Array.from({ length: 3_000 }, () => backlog.deferralMs(400, 1, 0.5))
+    const first = Array.from({ length: 3_000 }, () => backlog.postponedMs(400, 1, 0.5))
     expect(first[0]).toBe(100)
     expect(first.at(-1)).toBeLessThan(6_500)
-    expect(backlog.deferralMs(60_000, 2, 0.5)).toBe(300)
+    expect(backlog.postponedMs(60_000, 2, 0.5)).toBe(300)
   })
 
   test("of ten thousand costs two hundred looks a second, and ends after some minutes however many wait", () => {
     const backlog = new BacklogEstimate(0)
     backlog.setWaiting(true, 0)
     for (let at = 1; at <= 50; at++) backlog.started(at * 60_000)
-    const delays = Array.from({ length: 10_000 }, () => backlog.deferralMs(3_000_000, 9, 0.5))
+    const delays = Array.from({ length: 10_000 }, () => backlog.postponedMs(3_000_000, 9, 0.5))
     expect(delays.at(-1)).toBeGreaterThan(30_000)
     expect(delays.at(-1)).toBeLessThan(60_000)
     let longest = 0
-    for (let count = 0; count < 100_000; count++) longest = Math.max(longest, backlog.deferralMs(3_000_000, 9, 1))
+    for (let count = 0; count < 100_000; count++) longest = Math.max(longest, backlog.postponedMs(3_000_000, 9, 1))
     expect(longest).toBeLessThanOrEqual(LONGEST_WAIT_MS)
   })
 })

@@ -7,7 +7,7 @@
 const PASSING_REASONS = ["rate-limit", "concurrency-limit", "tenant-limit", "suspect"] as const
 export const DEFERRAL_REASONS = ["unknown-actor", "unsupported", "actor-unhealthy", ...PASSING_REASONS] as const
 
-/** A task may come this much later than its deferral says, in milliseconds. */
+/** A task may come this much later than its postponement says, in milliseconds. */
 export const LATE_MS = 3_000
 
 /** Deferrals that a worker remembers. Beyond that the oldest is forgotten; only the moment of its return is kept. */
@@ -17,7 +17,7 @@ const CAPACITY = 10_000
  * A task that could not run yet, and will be tried again. (The state `deferred` is something else: a job that waits for
  * other jobs.)
  */
-export interface Deferral {
+export interface Postponement {
   readonly id: string
   readonly queue: string
   readonly reason: (typeof DEFERRAL_REASONS)[number]
@@ -29,22 +29,22 @@ export interface Deferral {
   readonly detail: string
 }
 
-/** The deferrals of one worker, newest last, one per job. */
-export class Deferrals {
-  readonly #byId = new Map<string, Deferral>()
-  /** Latest return of a task whose deferral was forgotten for lack of room. */
+/** The postponements of one worker, newest last, one per job. */
+export class Postponements {
+  readonly #byId = new Map<string, Postponement>()
+  /** Latest return of a task whose postponement was forgotten for lack of room. */
   #forgottenUntil = 0
 
-  note(deferral: Deferral): void {
-    this.#byId.delete(deferral.id)
+  note(postponement: Postponement): void {
+    this.#byId.delete(postponement.id)
     if (this.#byId.size >= CAPACITY) {
       const oldest = this.#byId.values().next().value
       if (oldest !== undefined) this.#drop(oldest)
     }
-    this.#byId.set(deferral.id, deferral)
+    this.#byId.set(postponement.id, postponement)
   }
 
-  #drop(oldest: Deferral): void {
+  #drop(oldest: Postponement): void {
     this.#byId.delete(oldest.id)
     if (passes(oldest)) this.#forgottenUntil = Math.max(this.#forgottenUntil, oldest.until)
   }
@@ -55,23 +55,23 @@ export class Deferrals {
    */
   lastReturnAt(queues: ReadonlyArray<string>): number {
     let last = queues.length > 0 ? this.#forgottenUntil : 0
-    for (const deferral of this.#byId.values())
-      if (passes(deferral) && queues.includes(deferral.queue)) last = Math.max(last, deferral.until)
+    for (const postponement of this.#byId.values())
+      if (passes(postponement) && queues.includes(postponement.queue)) last = Math.max(last, postponement.until)
     return last + LATE_MS
   }
 
-  /** The job runs or has ended: its deferral is over. */
+  /** The job runs or has ended: its postponement is over. */
   forget(id: string): void {
     this.#byId.delete(id)
   }
 
-  /** The deferral of one job, or the newest ones of all jobs, `most` at most. */
-  list(id: string | undefined, most: number): ReadonlyArray<Deferral> {
+  /** The postponement of one job, or the newest ones of all jobs, `most` at most. */
+  list(id: string | undefined, most: number): ReadonlyArray<Postponement> {
     if (id === undefined) return [...this.#byId.values()].slice(-most)
-    const deferral = this.#byId.get(id)
-    return deferral === undefined ? [] : [deferral]
+    const postponement = this.#byId.get(id)
+    return postponement === undefined ? [] : [postponement]
   }
 }
 
 /** Whether the reason passes. */
-const passes = ({ reason }: Deferral): boolean => PASSING_REASONS.some((passing) => passing === reason)
+const passes = ({ reason }: Postponement): boolean => PASSING_REASONS.some((passing) => passing === reason)

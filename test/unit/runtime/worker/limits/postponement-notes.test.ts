@@ -1,8 +1,8 @@
 /** What a worker knows of tasks that it or other workers have deferred. */
 import { expect, test } from "vitest"
-import { LATE_MS } from "../../../../../runtime/cluster/deferrals.ts"
+import { LATE_MS } from "../../../../../runtime/cluster/postponements.ts"
 import { makeLog } from "../../../../../runtime/log/log.ts"
-import { DeferralNotes, FirstDeferrals } from "../../../../../runtime/worker/limits/deferral-notes.ts"
+import { FirstPostponements, PostponementNotes } from "../../../../../runtime/worker/limits/postponement-notes.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 import { newStore } from "./stores.ts"
 
@@ -11,9 +11,9 @@ const log = makeLog({ level: "none" })
 test("the latest note of other workers about the same queues counts, and a worker's own does not", async () => {
   const store = await newStore()
   const [own, first, second] = [
-    new DeferralNotes(store, log),
-    new DeferralNotes(store, log),
-    new DeferralNotes(store, log),
+    new PostponementNotes(store, log),
+    new PostponementNotes(store, log),
+    new PostponementNotes(store, log),
   ]
   const now = Date.now()
   own.note("a", now + 90_000)
@@ -28,7 +28,7 @@ test("the latest note of other workers about the same queues counts, and a worke
 
 test("a note that cannot be read is passed over", async () => {
   const store = await newStore()
-  const notes = new DeferralNotes(store, log)
+  const notes = new PostponementNotes(store, log)
   await store.write([{ key: "put-off/a/other", value: new TextEncoder().encode("soon"), ttl: 60_000 }])
   expect(await notes.until(["a"])).toBe(0)
 })
@@ -41,7 +41,7 @@ const delivery = (deliveries: number, fresh: boolean, sequence = 7) => ({
 })
 
 test("a task that this worker deferred at its first delivery is fresh when it comes back next", () => {
-  const tasks = new FirstDeferrals()
+  const tasks = new FirstPostponements()
   tasks.note(delivery(1, true))
   expect(tasks.markFresh(delivery(2, false)).fresh).toBe(true)
   // Only once: after that it is another delivery.
@@ -53,13 +53,13 @@ test.each([
   ["was not new when it was put off", delivery(2, false), delivery(3, false)],
   ["is another of the same job", delivery(1, true), delivery(2, false, 8)],
 ])("one that %s is not", (_, before, after) => {
-  const tasks = new FirstDeferrals()
+  const tasks = new FirstPostponements()
   tasks.note(before)
   expect(tasks.markFresh(after).fresh).toBe(false)
 })
 
 test("after a cancellation nothing is known", () => {
-  const tasks = new FirstDeferrals()
+  const tasks = new FirstPostponements()
   tasks.note(delivery(1, true))
   tasks.forget()
   expect(tasks.markFresh(delivery(2, false)).fresh).toBe(false)

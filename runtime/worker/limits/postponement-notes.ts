@@ -5,7 +5,7 @@
  */
 import * as Schema from "effect/Schema"
 import { StoreEntry } from "../../async/store-entry.ts"
-import { LATE_MS } from "../../cluster/deferrals.ts"
+import { LATE_MS } from "../../cluster/postponements.ts"
 import { generateId } from "../../id.ts"
 import type { Log } from "../../log/log.ts"
 import type { JobDelivery } from "../../transport/lift/transport.ts"
@@ -21,7 +21,7 @@ const STEP_MS = 1_000
 /** Notes that are read at most: one per queue and worker that deferred a task within the last minutes. */
 const MOST_NOTES = 10_000
 
-export class DeferralNotes {
+export class PostponementNotes {
   readonly #store: Store
   readonly #log: Log
   /** New with each start, so that the notes of an earlier worker of the same name count as another worker's. */
@@ -68,7 +68,7 @@ type Seen = Pick<JobDelivery, "queue" | "sequence" | "deliveries" | "fresh">
  * Tasks that this worker deferred at their very first delivery. When such a task comes back to this worker next, no
  * other worker can have written its record, so that it need not be claimed.
  */
-export class FirstDeferrals {
+export class FirstPostponements {
   /** Number of deliveries, per task. */
   readonly #tasks = new Map<string, number>()
 
