@@ -207,13 +207,13 @@ test("a lease thread starts without the runtime of effect and without codecs", (
 
 test("an actor's own files are those of no other actor", () => {
   const sources = sourcesBelow("actors")
-  const foreign = [...sources].flatMap(([path, source]) => {
+  const external = [...sources].flatMap(([path, source]) => {
     const own = `${path.split("/")[1]?.replace(/\.[a-z]+$/, "")}`
     return importsOf(path, source)
       .filter(({ target }) => target.startsWith("actors/") && target.split("/")[1]?.replace(/\.[a-z]+$/, "") !== own)
       .map(({ target }) => `${path} imports ${target}`)
   })
-  expect(foreign).toEqual([])
+  expect(external).toEqual([])
 })
 
 describe("rooms", () => {

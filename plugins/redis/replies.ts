@@ -66,14 +66,14 @@ export const deliveryOf = (
   value: Reply | undefined,
   queues: ReadonlyArray<string>,
 ): contract.Delivery => {
-  const [level, sequence, first, foreign, fence = "", deliveries, position, ...tag] = textOf(known).split(" ")
+  const [level, sequence, first, external, fence = "", deliveries, position, ...tag] = textOf(known).split(" ")
   return {
     token: `${fence}.${tag.join(" ")}`,
     queue: queues[Number(position) - 1] ?? "",
     level: Number(level),
     sequence: Number(sequence),
     first: first === "1",
-    foreign: foreign === "1",
+    external: external === "1",
     fence,
     deliveries: Number(deliveries),
     content: contentOf(value),

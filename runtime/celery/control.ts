@@ -14,9 +14,9 @@ import { VERSION } from "../version.ts"
 import type { ActiveDelivery, HandlerRun } from "../worker/active-delivery.ts"
 import type { Worker } from "../worker/control/worker.ts"
 import type { TaskNames, WorkerObserver } from "../worker/telemetry/observer.ts"
-import type { RevokedTask } from "./completion.ts"
 import type { CeleryEvents } from "./events.ts"
 import { learn, type Revoked, toldOf } from "./mingle.ts"
+import type { RevokedTask } from "./result-reporter.ts"
 
 /** Most names that tasks are counted by, beside those of methods: a submitter may give each task a name of its own. */
 const MOST_NAMES = 1_000

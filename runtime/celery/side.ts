@@ -1,6 +1,6 @@
 /**
  * Lets a worker run among Celery's workers: writes results for Celery's clients, executes commands of its tools and sends
- * events to its monitors. The worker itself depends on none of this: it is given the interface `ForeignTasks` and observers.
+ * events to its monitors. The worker itself depends on none of this: it is given the interface `ExternalTasks` and observers.
  */
 import { hostname } from "node:os"
 import type { ActorDefinition } from "../actor/actor.ts"
@@ -11,15 +11,15 @@ import type { Log } from "../log/log.ts"
 import { pythonException } from "../protocol/celery-result.ts"
 import type { CeleryMessages, CeleryResults } from "../transport/celery.ts"
 import type { Settlement } from "../transport/lift/transport.ts"
-import type { ActiveDelivery, ForeignTasks } from "../worker/active-delivery.ts"
+import type { ActiveDelivery, ExternalTasks } from "../worker/active-delivery.ts"
 import type { Worker } from "../worker/control/worker.ts"
 import { TaskEventEmitter, WorkerEventEmitter } from "../worker/telemetry/event-emitter.ts"
 import type { WorkerObserver } from "../worker/telemetry/observer.ts"
 import { TaskNames } from "../worker/telemetry/observer.ts"
-import { Completion } from "./completion.ts"
 import { serveCeleryControl, TaskTotals } from "./control.ts"
 import { CeleryEvents } from "./events.ts"
 import { followClocks, mingle } from "./mingle.ts"
+import { ResultReporter } from "./result-reporter.ts"
 import { openResults } from "./results.ts"
 import { BUILTIN_ACTOR, builtinTasks } from "./tasks.ts"
 
@@ -45,10 +45,10 @@ export interface CelerySideOptions {
 export class CelerySide {
   /** The actors of the worker, and an actor with the tasks that every worker of Celery has. */
   readonly actors: ReadonlyArray<ActorDefinition>
-  readonly foreign: ForeignTasks
+  readonly external: ExternalTasks
   readonly observers: ReadonlyArray<WorkerObserver>
   readonly #options: CelerySideOptions
-  readonly #completion: Completion
+  readonly #reporter: ResultReporter
   readonly #results: CeleryResults
   readonly #messages: CeleryMessages | undefined
   readonly #events: CeleryEvents | undefined
@@ -65,13 +65,20 @@ export class CelerySide {
     this.#messages = messages
     this.#end = new AbortController()
     this.#names = new TaskNames(actors, taskNames)
-    const completion = new Completion({ results, messages, names: this.#names, maxBody, log, signal: this.#end.signal })
-    this.#completion = completion
-    this.foreign = completion
-    const builtin = builtinTasks({ names: this.#names, completion, results, connection })
+    const reporter = new ResultReporter({
+      results,
+      messages,
+      names: this.#names,
+      maxBody,
+      log,
+      signal: this.#end.signal,
+    })
+    this.#reporter = reporter
+    this.external = reporter
+    const builtin = builtinTasks({ names: this.#names, reporter, results, connection })
     this.actors = actors.some(({ name }) => name === BUILTIN_ACTOR) ? actors : [...actors, builtin]
     const submitted: WorkerObserver = {
-      settled: (_active: ActiveDelivery, settlement: Settlement) => completion.settled(settlement),
+      settled: (_active: ActiveDelivery, settlement: Settlement) => reporter.settled(settlement),
     }
     if (messages === undefined) {
       this.observers = [submitted]
@@ -115,7 +122,7 @@ export class CelerySide {
 
   /** Learns what Celery's other workers know, before the worker starts: it must not run a task that was revoked. */
   async #mingle(): Promise<void> {
-    const [messages, events, revoked] = [this.#messages, this.#events, this.#completion]
+    const [messages, events, revoked] = [this.#messages, this.#events, this.#reporter]
     if (messages === undefined || events === undefined) return
     const options = { messages, events, node: this.node, signal: this.#end.signal }
     await followClocks(options)
@@ -131,7 +138,7 @@ export class CelerySide {
     await serveCeleryControl({
       messages,
       events,
-      revoked: this.#completion,
+      revoked: this.#reporter,
       worker,
       client,
       names: this.#names,

@@ -16,13 +16,13 @@ import { selectInput } from "../protocol/input.ts"
 import type { CeleryResults } from "../transport/celery.ts"
 import { validate } from "../worker/attempt/invocation.ts"
 import type { TaskNames } from "../worker/telemetry/observer.ts"
-import type { Completion } from "./completion.ts"
+import type { ResultReporter } from "./result-reporter.ts"
 
 export const BUILTIN_ACTOR = "celery"
 
 interface BuiltinOptions {
   readonly names: TaskNames
-  readonly completion: Completion
+  readonly reporter: ResultReporter
   readonly results: CeleryResults
   readonly connection: Connection
 }
@@ -32,7 +32,7 @@ const LOOK_S = 1
 /** How often `chord_unlock` looks at most. */
 const MOST_LOOKS = 10_000
 
-export const builtinTasks = ({ names, completion, results, connection }: BuiltinOptions): ActorDefinition => {
+export const builtinTasks = ({ names, reporter, results, connection }: BuiltinOptions): ActorDefinition => {
   /** Calls the method of a task once for each item, one after the other, inside the current job. */
   const callEach = async (
     { task, it }: Readonly<Record<string, unknown>>,
@@ -69,7 +69,7 @@ export const builtinTasks = ({ names, completion, results, connection }: Builtin
     const values = await joinedResults(nodes, (ids) => results.read(ids.map(metaKey)))
     if (Result.isFailure(values) && values.failure.message.endsWith("has no result"))
       throw job.retry({ after: typeof given.interval === "number" ? given.interval : LOOK_S })
-    await postMissing(connection, await completion.bodyOf(body, values, endedOf("chord_unlock", job)))
+    await postMissing(connection, await reporter.bodyOf(body, values, endedOf("chord_unlock", job)))
   }
 
   /** Submits a group of starmaps, each with `n` of the items, and resolves with the group as a result of Celery. */
@@ -97,8 +97,8 @@ export const builtinTasks = ({ names, completion, results, connection }: Builtin
       trace: undefined,
       newId: () => generateId(now),
       queueFor: (name, meth) => names.method(name, meth)?.queue ?? job.queue,
-      isForeign: true,
-      priorityOf: (given) => completion.priorityOf(given),
+      isExternal: true,
+      priorityOf: (given) => reporter.priorityOf(given),
     }
   }
 

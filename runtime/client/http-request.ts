@@ -110,16 +110,16 @@ const answerOf = (base: string, ok: boolean, status: number, text: string): Resu
   try {
     value = text === "" ? undefined : JSON.parse(text)
   } catch {
-    return Result.fail({ error: foreign(base, status) })
+    return Result.fail({ error: external(base, status) })
   }
   if (ok) return Result.succeed(value)
   const problem = readProblem(value)
-  if (Result.isFailure(problem)) return Result.fail({ error: foreign(base, status) })
+  if (Result.isFailure(problem)) return Result.fail({ error: external(base, status) })
   const { errors, ...whole } = problem.success
   return Result.fail({ error: errorOf(whole), ...compact({ each: errors?.map(errorOf) }) })
 }
 
-const foreign = (base: string, status: number): CallboardError =>
+const external = (base: string, status: number): CallboardError =>
   new CallboardError(
     "transport-unavailable",
     `${base} answered with status ${status}, and not as Callboard does: check the address, and any proxy before it`,

@@ -53,7 +53,7 @@ const checkVariables = (env: Readonly<Record<string, string | undefined>>): void
   const known = SETTINGS.flatMap((setting) => setting.variable ?? [])
   for (const name of Object.keys(env)) {
     if (!name.startsWith("CALLBOARD_") || known.includes(name)) continue
-    if (FOREIGN_VARIABLES.some((foreign) => foreign.test(name))) continue
+    if (FOREIGN_VARIABLES.some((external) => external.test(name))) continue
     throw new ConfigError(`${name} is not a setting${didYouMean(name, known)}`)
   }
 }

@@ -16,7 +16,7 @@ export type TransitionView = typeof TransitionSchema.Type
 export type RunView = (typeof RunResults.Type)["results"][number]
 
 /**
- * The latest time that a JavaScript Date can hold, in milliseconds. The headers of a foreign task may name any number.
+ * The latest time that a JavaScript Date can hold, in milliseconds. The headers of a external task may name any number.
  */
 const MAX_TIME_MS = 8.64e15
 

@@ -24,7 +24,7 @@ export {
   type RepeatHeader,
   type RetryHeader,
 } from "./own-headers.ts"
-export { isForeign, isReservedHeader, newTask, parseTask, postingOf, postingOfTask, type Task } from "./task.ts"
+export { isExternal, isReservedHeader, newTask, parseTask, postingOf, postingOfTask, type Task } from "./task.ts"
 
 /** Value of the header `lang`. Celery's workers ignore it. */
 export const LANG = "ts"

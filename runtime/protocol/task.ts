@@ -59,7 +59,7 @@ export interface Task {
 }
 
 /** Whether no client of Callboard's has submitted the task, but a client or a worker of Celery's, or a program of another kind. */
-export const isForeign = ({ own }: Pick<Task, "own">): boolean => own.submittedAt === undefined
+export const isExternal = ({ own }: Pick<Task, "own">): boolean => own.submittedAt === undefined
 
 /**
  * Headers that have a meaning, which applications cannot use as custom headers; `rare` are those that most tasks lack.

@@ -200,9 +200,9 @@ const startAmongCelery = async (
   const { CelerySide } = await import("../celery/side.ts")
   const side = await CelerySide.open({ ...options, ...where })
   void service.stopped.then(() => side.close())
-  const { actors, foreign } = side
+  const { actors, external } = side
   const worker = await startWorker(
-    { ...options, actors, foreign, observers: [...options.observers, ...side.observers] },
+    { ...options, actors, external, observers: [...options.observers, ...side.observers] },
     signal,
   )
   await side.serve(worker, () => void service.stop())

@@ -224,7 +224,7 @@ export interface Delivery {
    * Another program has published the task, so that its id may be that of a job: `read` with `all` is asked for it. The
    * driver leaves it out where it knows that there is no such job.
    */
-  readonly foreign?: boolean
+  readonly external?: boolean
   /** The frame as it was posted, or the message, decoded from it or from the broker's own form; or why it cannot be decoded. */
   readonly content: Uint8Array | Message | Undecodable
 }

@@ -402,10 +402,10 @@ export const jobFields = (record: JobRecord, method: Pick<ErasedMethod, "actor" 
 }
 
 /**
- * What a worker asks about tasks that no client of Callboard's has submitted (`isForeign`), where their submitters wait for
+ * What a worker asks about tasks that no client of Callboard's has submitted (`isExternal`), where their submitters wait for
  * answers elsewhere: those of Celery in its result back end. A worker without it asks nothing.
  */
-export interface ForeignTasks {
+export interface ExternalTasks {
   /** Whether the members of chords are counted. Where they are not, a task with a chord is refused. */
   readonly countsChords: boolean
   /** The priority of a follow-up of such a task, by the number in its signature. */
@@ -421,7 +421,7 @@ export interface ForeignTasks {
    * Tells the submitter of a task that it was ended without a delivery, and submits by `post` what follows. Rejects where that
    * is to be tried again.
    */
-  tell(ended: JobRecord, post: (followUps: ReadonlyArray<JobPosting>) => Promise<void>): Promise<void>
+  report(ended: JobRecord, post: (followUps: ReadonlyArray<JobPosting>) => Promise<void>): Promise<void>
   /** Tells the submitter of a task that runs how far it is. A call that comes to nothing is no failure. */
   progressed(task: Task, posting: JobPosting, progress: Progress): void
 }

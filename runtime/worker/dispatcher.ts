@@ -99,7 +99,7 @@ export class Dispatcher {
       connectivity: options.connectivity,
       observers,
       log,
-      foreign: worker.foreign,
+      external: worker.external,
       afterFault: (active, cause) => this.#executor.afterFault(active, cause),
       onStored: (record) => options.dependents.stored(record),
     })
@@ -109,7 +109,7 @@ export class Dispatcher {
       log,
       (at) => this.#leases.deadline(at),
       (active) => this.#runsLong(active),
-      ({ task, posting }, progress) => worker.foreign?.progressed(task, posting, progress),
+      ({ task, posting }, progress) => worker.external?.progressed(task, posting, progress),
       () => this.#leases.list(),
       clock,
     )
@@ -164,7 +164,7 @@ export class Dispatcher {
       unknownGraceMs: worker.unknownGraceMs,
       maxBody: worker.maxBody,
       maxTask: connection.transport.capabilities.maxTask,
-      foreign: worker.foreign,
+      external: worker.external,
       languages: worker.languages,
       isRevoked: options.isRevoked,
       isChanged: options.isChanged,

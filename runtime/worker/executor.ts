@@ -62,8 +62,8 @@ export class Executor {
   constructor(options: ExecutorOptions) {
     this.#options = options
     this.#settings = new MethodSettingsCache(options.keep)
-    const { pool, foreign, maxTask } = options
-    this.#outcomes = new OutcomeDecider(pool, this.#settings, foreign, maxTask)
+    const { pool, external, maxTask } = options
+    this.#outcomes = new OutcomeDecider(pool, this.#settings, external, maxTask)
     this.#preparation = new Preparation(options, this.#settings, this.#outcomes)
   }
 

@@ -8,7 +8,7 @@ import type { Log } from "../log/log.ts"
 import type { Autoscale } from "../options/autoscale.ts"
 import type { ReconnectPolicy } from "../options/reconnect.ts"
 import type { Settlement } from "../transport/lift/transport.ts"
-import type { ForeignTasks } from "./active-delivery.ts"
+import type { ExternalTasks } from "./active-delivery.ts"
 import type { LeaseThreadTarget } from "./leases/lease-protocol.ts"
 import type { FailureHandler } from "./telemetry/failure-reporter.ts"
 import type { WorkerObserver } from "./telemetry/observer.ts"
@@ -68,7 +68,7 @@ export interface WorkerOptions {
   /** Clocks; defaults to those of the machine. */
   readonly clock?: Clock
   /** Completes what Celery's clients wait for. Absent: their tasks run, and their results are not written. */
-  readonly foreign?: ForeignTasks
+  readonly external?: ExternalTasks
   /** Observers of deliveries. */
   readonly observers: ReadonlyArray<WorkerObserver>
 }

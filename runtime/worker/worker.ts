@@ -323,7 +323,7 @@ const dispatcherOf = (
   const holdOffMs: DispatcherOptions["holdOffMs"] = (id, isBegun) => peers.holdOffMs(id, isBegun)
   const isServedElsewhere: DispatcherOptions["isServedElsewhere"] = (...asked) => peers.serve(...asked)
   const isRevoked: DispatcherOptions["isRevoked"] = (task) =>
-    revoker.isRevoked(task) || options.foreign?.isRevoked(task) === true
+    revoker.isRevoked(task) || options.external?.isRevoked(task) === true
   const isChanged = (id: string) => changed.entries.size > 0 && changed.entries.has(CHANGED.key(id))
   const allows = (queue: string) => subscription.allows(queue)
   const asked = { holdOffMs, isServedElsewhere, isRevoked, isChanged, allows }
@@ -363,7 +363,7 @@ const maintenanceOf = ({ options, buffer, pool }: Core, parts: MaintenanceParts)
     },
   })
   return part(
-    () => maintain({ connection, lost, dependents, peers, foreign: options.foreign, askTime, log }),
+    () => maintain({ connection, lost, dependents, peers, external: options.external, askTime, log }),
     (stop) => stop(),
   )
 }

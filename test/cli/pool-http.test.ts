@@ -191,10 +191,10 @@ describe("the rest is as everywhere", () => {
     expect(status).toBe(404)
     expect(JSON.parse(text)).toMatchObject({ code: "not-found", detail: expect.stringContaining("callboard serve") })
     expect((await fetch(`${pool.url}/metrics`, { method: "POST" })).headers.get("allow")).toBe("GET, HEAD")
-    const foreign = await new Promise((resolve) =>
+    const external = await new Promise((resolve) =>
       get(`${pool.url}/healthz`, { headers: { host: "evil.example" } }, (answer) => resolve(answer.statusCode)),
     )
-    expect(foreign).toBe(403)
+    expect(external).toBe(403)
   })
 
   test("metrics that are off are 404", async () => {

@@ -42,12 +42,12 @@ test("a task without a priority has the lowest, as with Celery", async () => {
 })
 
 test("a broadcast reaches all its listeners, and any other message only its queue", async () => {
-  const [one, other, foreign] = [await open(), await open(), await open("other")]
+  const [one, other, external] = [await open(), await open(), await open("other")]
   const [events, commands, elsewhere, replies] = [collector(), collector(), collector(), collector()]
   await one.listen("celeryev", events.listener, events.stop.signal)
   await other.listen("celeryev", events.listener, events.stop.signal)
   await one.listen("celery.pidbox", commands.listener, commands.stop.signal)
-  await foreign.listen("celery.pidbox", elsewhere.listener, elsewhere.stop.signal)
+  await external.listen("celery.pidbox", elsewhere.listener, elsewhere.stop.signal)
   await one.receive(
     { exchange: "reply.celery.pidbox", routingKey: "me", queue: "me.reply" },
     replies.listener,

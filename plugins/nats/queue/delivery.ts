@@ -133,7 +133,7 @@ export class DeliveryFactory {
         sequence: seq,
         first,
         deliveries,
-        foreign: !isFramed,
+        external: !isFramed,
         content: isFramed
           ? messageIn(data)
           : readNative({ subject: message.subject, band, block: blockOf(message), data }, this.#maxTask),

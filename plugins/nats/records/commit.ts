@@ -186,8 +186,8 @@ export class Committer {
     const { token, commit } = item
     if (commit.task?.kind === "withdraw") return
     // A delivery that another transport received may have been ended by that one.
-    const isForeign = token !== undefined && !this.#parts.tracker.isOwn(token)
-    if (token === undefined || (isForeign && (await this.#parts.tasks.at(token.seq)) === undefined)) this.#gone(item)
+    const isExternal = token !== undefined && !this.#parts.tracker.isOwn(token)
+    if (token === undefined || (isExternal && (await this.#parts.tasks.at(token.seq)) === undefined)) this.#gone(item)
     else this.#acknowledge(item, token, acks)
   }
 

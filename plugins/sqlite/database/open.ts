@@ -52,7 +52,7 @@ export const openFile = async (location: Location, namespace: string, timeout: n
   const database = new Database(handle, true, path, location.sync === "full")
   try {
     const ns = await retryWhileBusy(database, timeout, () => {
-      refuseForeign(database)
+      refuseExternal(database)
       configure(database, location.sync)
       return ensureNamespace(database, namespace)
     })
@@ -141,7 +141,7 @@ const pragma = (database: Database, name: string): number => {
 }
 
 /** Fails with `unsupported` for the database of another program. Runs before anything is changed in the file. */
-const refuseForeign = (database: Database): void => {
+const refuseExternal = (database: Database): void => {
   const used = database.prepare("SELECT 1 FROM sqlite_schema LIMIT 1").get() !== undefined
   if (!used || pragma(database, "application_id") === APPLICATION_ID) return
   throw new TransportError(

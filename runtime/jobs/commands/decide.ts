@@ -15,7 +15,7 @@ import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import type * as Lists from "../lists.ts"
 import type { PartlyDone } from "../responses.ts"
 import { findRecord } from "../tracking/finding.ts"
-import { noteUntold } from "../tracking/untold.ts"
+import { noteUnreported } from "../tracking/unreported.ts"
 
 /** Jobs that are named one by one. */
 export interface NamedJobs extends Pick<RecordQuery, "dead" | "until"> {
@@ -34,7 +34,7 @@ export const decide = async (
     const wanted = change(found)
     if (wanted === undefined) return found.record
     if (!isTerminal(found.record.state) && isTerminal(wanted.record.state))
-      await noteUntold(connection.store, wanted.record)
+      await noteUnreported(connection.store, wanted.record)
     const [changed] = await connection.jobs.decide([{ id, expect: found.revision, ...wanted }])
     if (changed?.status === "decided") return wanted.record
     if (changed?.status === "failed") throw changed.error

@@ -35,7 +35,7 @@ export interface Ended {
   /** W3C trace context for the follow-ups. */
   readonly trace: TraceContext | undefined
   /** Its follow-ups are Celery's as well: they have no header of ours, and an errback gets the id of the job alone. */
-  readonly isForeign?: boolean
+  readonly isExternal?: boolean
   /** The priority of a follow-up by the number in its signature. Absent: that number. */
   readonly priorityOf?: (given: number | null) => number | null
 }
@@ -107,9 +107,9 @@ export const afterSuccess = (embed: Embed, result: unknown, ended: Ended): Reado
 }
 
 /** Celery submits the callbacks of a task as one group, unless there is only one. */
-const inOneGroup = (callbacks: ReadonlyArray<Signature>, { isForeign, newId }: Ended): ReadonlyArray<Signature> => {
+const inOneGroup = (callbacks: ReadonlyArray<Signature>, { isExternal, newId }: Ended): ReadonlyArray<Signature> => {
   const isAlone = ({ options }: Signature): boolean => typeof options.group_id !== "string"
-  if (!isForeign || callbacks.filter(isAlone).length < 2) return callbacks
+  if (!isExternal || callbacks.filter(isAlone).length < 2) return callbacks
   const group_id = newId()
   let index = 0
   return callbacks.map((callback) =>
@@ -118,8 +118,8 @@ const inOneGroup = (callbacks: ReadonlyArray<Signature>, { isForeign, newId }: E
 }
 
 /** Every embed was taken apart once before the handler ran. */
-const plainOf = (embed: Embed, { isForeign }: Ended): PlainFollowUps =>
-  Result.getOrElse(plainFollowUps(embed, isForeign), (why) => {
+const plainOf = (embed: Embed, { isExternal }: Ended): PlainFollowUps =>
+  Result.getOrElse(plainFollowUps(embed, isExternal), (why) => {
     throw new Error(why)
   })
 
@@ -141,7 +141,7 @@ export const afterFailure = (embed: Embed, error: JobError, ended: Ended): Reado
     headers: task.custom,
   }
   const { traceback = null, ...told } = error
-  const args = ended.isForeign ? [task.id] : [request, told, traceback]
+  const args = ended.isExternal ? [task.id] : [request, told, traceback]
   return (plainOf(embed, ended).errbacks ?? []).map((errback) => posted(errback, { args }, ended))
 }
 
@@ -187,7 +187,7 @@ const postingOf = (
     tracestate: ended.trace?.tracestate ?? null,
     own: {
       ...next.task.own,
-      ...(ended.isForeign ? {} : { submittedAt: ended.now }),
+      ...(ended.isExternal ? {} : { submittedAt: ended.now }),
       ...(redact === undefined ? {} : { redact }),
       ...own,
     },
@@ -203,7 +203,7 @@ const postingOf = (
   const message = composeMessage(task, { args: applied.args, kwargs: applied.kwargs, embed }, options)
   if (Result.isFailure(message)) return Result.fail(message.failure)
   const posting = postingOfTask(task, message.success, next.queue ?? ended.queueFor(task.task, meth))
-  if (!ended.isForeign || Result.isFailure(posting)) return posting
+  if (!ended.isExternal || Result.isFailure(posting)) return posting
   // A worker of Celery may be the only one that takes tasks from its queue: it gets the task at once, and waits until it is due.
   const { due: _due, ...atOnce } = posting.success
   return Result.succeed(atOnce)

@@ -13,7 +13,7 @@ import { isExpired } from "../../protocol/time.ts"
 import type { Found, Jobs } from "../../transport/lift/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { findPromised } from "./promises.ts"
-import { noteUntold } from "./untold.ts"
+import { noteUnreported } from "./unreported.ts"
 
 /** A watch may miss changes, so a caller that waits reads the record this often. */
 export const POLL_MS = 5_000
@@ -76,7 +76,7 @@ export const expire = async (connection: Connection, found: Found): Promise<Foun
   if (taken === "now" || (taken === "before" && (await mayRun(connection.store, found.record.id)))) return found
   const now = Date.now()
   const record = endedOutside(step(found.record, { at: now, state: "expired" }), now, connection.keepFailed)
-  await noteUntold(connection.store, record)
+  await noteUnreported(connection.store, record)
   const [changed] = await connection.jobs.decide([{ id: record.id, expect: found.revision, record, withdraw: true }])
   if (changed?.status === "decided") return { record, revision: found.revision }
   return (await connection.jobs.find(record.id)) ?? found

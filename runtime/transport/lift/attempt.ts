@@ -81,7 +81,7 @@ export interface DeliveryToken {
   /** The task was never delivered before. */
   readonly first: boolean
   /** Another program has published the task, perhaps under the id of a job that is there. */
-  readonly foreign: boolean
+  readonly external: boolean
   /** The driver's own token. */
   readonly token: string
 }
@@ -93,9 +93,9 @@ export const attemptOf = (delivery: Delivery, message: Message | Undecodable): D
     id: idIn(message),
     fence: `${order}.${delivery.fence}.${delivery.sequence}`,
     order,
-    fresh: delivery.first && !delivery.foreign && isUntouched(order, message),
+    fresh: delivery.first && !delivery.external && isUntouched(order, message),
     first: delivery.first,
-    foreign: delivery.foreign === true,
+    external: delivery.external === true,
     token: delivery.token,
   }
 }
@@ -119,9 +119,9 @@ const AGAIN = "r"
 const FLAGS = /^[fcrCR]$/
 
 /** Encodes an attempt as a token, so that any thread or process that has the token can act for it. */
-export const tokenOf = ({ id, fresh, first, foreign, fence, token }: DeliveryToken): string => {
+export const tokenOf = ({ id, fresh, first, external, fence, token }: DeliveryToken): string => {
   const flag = fresh ? FRESH : first ? FIRST_OF_TASK : AGAIN
-  return `${foreign ? flag.toUpperCase() : flag}${fence} ${PLAIN.test(id) ? id : encodeURIComponent(id)} ${token}`
+  return `${external ? flag.toUpperCase() : flag}${fence} ${PLAIN.test(id) ? id : encodeURIComponent(id)} ${token}`
 }
 
 const notOurs = (text: string): TransportError =>
@@ -147,7 +147,7 @@ export const readToken = (text: string): DeliveryToken => {
     order: text.slice(1, dot),
     fresh: flag === FRESH,
     first: flag.toLowerCase() !== AGAIN,
-    foreign: flag !== flag.toLowerCase(),
+    external: flag !== flag.toLowerCase(),
     token: text.slice(tokenAt),
   }
 }

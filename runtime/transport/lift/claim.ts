@@ -37,14 +37,14 @@ export const claim = async (
     if (unread) {
       // A worker that died may have reported its attempt in a run note only; that attempt counts too.
       const [known, [note]] = await Promise.all([
-        batched.read(id, attempt.foreign ? "all" : "record"),
+        batched.read(id, attempt.external ? "all" : "record"),
         attempt.first ? [] : notes.of([id]),
       ])
       try {
         revision = known?.revision ?? ""
         const before = known?.record && decodeStored(known.record)
         stored = note !== undefined && isAbout(note, revision, before) ? reportedRecord(note, revision, before) : before
-        if (stored === undefined && attempt.foreign && isPreceded(known, posting.message, attempt, start.at)) {
+        if (stored === undefined && attempt.external && isPreceded(known, posting.message, attempt, start.at)) {
           const by = known && viewOf(known, undefined, start.at)
           if (by !== undefined) return { status: "taken", by }
         }

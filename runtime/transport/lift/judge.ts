@@ -84,7 +84,7 @@ const areSameBytes = (one: Uint8Array, other: Uint8Array): boolean =>
 export const isOfAnother = (
   stored: JobRecord,
   { posting, digest, at }: Pick<Claim, "posting" | "digest" | "at">,
-  { first, foreign }: Pick<DeliveryToken, "first" | "foreign">,
+  { first, external }: Pick<DeliveryToken, "first" | "external">,
 ): boolean => {
   const { run, retries, message } = posting
   if (stored.run > run && !first) return false
@@ -94,7 +94,7 @@ export const isOfAnother = (
   if (!isAhead) return !isSameTask(stored, workIn(message, digest))
   // A worker of Celery's tries a task again under its id, and writes the body anew. It cannot have what is due later.
   const isDueLater = stored.state === "scheduled" && (stored.dueAt ?? 0) > at
-  return !foreign || run > stored.run || isDueLater || stored.task !== message.headers["task"]
+  return !external || run > stored.run || isDueLater || stored.task !== message.headers["task"]
 }
 
 /** The body of a chord's task has changed since it was submitted: it has got the results of the members. */

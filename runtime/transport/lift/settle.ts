@@ -111,7 +111,7 @@ export class Settler {
     const { id } = wanted
     for (let round = 0; round < MAX_TRIES; round++) {
       // Of a task that no claim could be made of, since it cannot be read.
-      const isUnsure = attempt.foreign && id === attempt.id
+      const isUnsure = attempt.external && id === attempt.id
       const known = await this.#batched.read(id, isUnsure ? "all" : "record")
       const stored = known?.record && decodeStored(known.record)
       const expect: Revision = known?.revision ?? ""

@@ -214,8 +214,8 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     if (message !== undefined && !isUndecodable(message) && typeof id === "string" && id !== "") {
       held.set(token, { id, message, queue: of, isOurs: from === GUARDED || delivery.sequence > 0 })
     }
-    const foreign = from === GUARDED || (from === QUEUE && delivery.sequence === 0)
-    return { ...delivery, token, queue: of, first: false, foreign, fence: nextFence() }
+    const external = from === GUARDED || (from === QUEUE && delivery.sequence === 0)
+    return { ...delivery, token, queue: of, first: false, external, fence: nextFence() }
   }
 
   /** Drops deliveries of tasks of Callboard that the home does not have any more: they were withdrawn, or have ended. */

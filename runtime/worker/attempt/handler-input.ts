@@ -8,11 +8,11 @@ import { isEffect, type MaybeEffect, valueOrEffect } from "../../async/maybe-eff
 import { embedProblem } from "../../jobs/outcome/follow-ups.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { decodeBody, type Embed, NO_EMBED } from "../../protocol/body.ts"
-import { isForeign, type Task } from "../../protocol/headers.ts"
+import { isExternal, type Task } from "../../protocol/headers.ts"
 import { selectInput } from "../../protocol/input.ts"
 import type { JobPosting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
-import type { ForeignTasks, InputRead } from "../active-delivery.ts"
+import type { ExternalTasks, InputRead } from "../active-delivery.ts"
 import { validate } from "./invocation.ts"
 
 /** What a worker says about bodies. */
@@ -20,13 +20,13 @@ export interface BodyOptions {
   /** Largest body, in bytes, also after decompression. */
   readonly maxBody: number
   /** Present where tasks of Celery's clients are completed. */
-  readonly foreign?: ForeignTasks | undefined
+  readonly external?: ExternalTasks | undefined
 }
 
 /** How the body of a task is read. */
-export const bodyRules = ({ maxBody, foreign }: BodyOptions, task: Task): BodyRules => ({
+export const bodyRules = ({ maxBody, external }: BodyOptions, task: Task): BodyRules => ({
   maxBytes: maxBody,
-  countsChords: foreign?.countsChords === true && isForeign(task),
+  countsChords: external?.countsChords === true && isExternal(task),
 })
 
 interface BodyRules {

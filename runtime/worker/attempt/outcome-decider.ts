@@ -21,12 +21,12 @@ import * as settlement from "../../jobs/outcome/settlement.ts"
 import { milliseconds } from "../../options/duration.ts"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
 import { encodeEnvelope } from "../../protocol/envelope.ts"
-import { isForeign } from "../../protocol/headers.ts"
+import { isExternal } from "../../protocol/headers.ts"
 import type { JobPosting } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
-import type { ActiveDelivery, ForeignTasks, HandlerRun } from "../active-delivery.ts"
+import type { ActiveDelivery, ExternalTasks, HandlerRun } from "../active-delivery.ts"
 import type { ActorPool } from "../actors/actor-pool.ts"
 import { NOTHING_TO_SETTLE } from "./claim.ts"
 import type { MethodSettingsCache } from "./method-settings.ts"
@@ -34,14 +34,14 @@ import type { MethodSettingsCache } from "./method-settings.ts"
 export class OutcomeDecider {
   readonly #pool: ActorPool
   readonly #settings: MethodSettingsCache
-  readonly #foreign: ForeignTasks | undefined
+  readonly #foreign: ExternalTasks | undefined
   readonly #maxTask: number
 
-  /** `foreign`: completes tasks of Celery's clients. `maxTask`: largest task of the transport, in bytes. */
-  constructor(pool: ActorPool, settings: MethodSettingsCache, foreign: ForeignTasks | undefined, maxTask: number) {
+  /** `external`: completes tasks of Celery's clients. `maxTask`: largest task of the transport, in bytes. */
+  constructor(pool: ActorPool, settings: MethodSettingsCache, external: ExternalTasks | undefined, maxTask: number) {
     this.#pool = pool
     this.#settings = settings
-    this.#foreign = foreign
+    this.#foreign = external
     this.#maxTask = maxTask
   }
 
@@ -200,8 +200,8 @@ export class OutcomeDecider {
     const pool = this.#pool
     const queueFor = (name: string, meth: string | null) => pool.queueOf(name, meth) ?? posting.queue
     const redactFor: Ended["redactFor"] = (name, meth) => pool.redactOf(name, meth)
-    const foreign = isForeign(task) ? this.#foreign : undefined
-    const celery = foreign && { isForeign: true, priorityOf: (given: number | null) => foreign.priorityOf(given) }
+    const external = isExternal(task) ? this.#foreign : undefined
+    const celery = external && { isExternal: true, priorityOf: (given: number | null) => external.priorityOf(given) }
     return { task, now, trace, newId: () => generateId(now), queueFor, redactFor, ...celery }
   }
 

@@ -13,7 +13,7 @@ import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import { digestOf } from "../../jobs/same-task.ts"
 import { addToHistory } from "../../jobs/tracking/history.ts"
-import { isForeign, notUnderstoodIn, OWN_HEADER, type Task } from "../../protocol/headers.ts"
+import { isExternal, notUnderstoodIn, OWN_HEADER, type Task } from "../../protocol/headers.ts"
 import { claimed, type JobRecord, openAttempts, type RecordDraft, recordOfTask, start } from "../../protocol/record.ts"
 import { isExpired } from "../../protocol/time.ts"
 import { isSuspect } from "../../transport/lift/judge.ts"
@@ -165,7 +165,7 @@ export class Preparation {
       endsOnLoss: target.found && target.method.onLost === "fail" && !acksEarly(target.method),
     }
     // A broker of Celery's delivers at once what is due later, and leaves the wait to its workers.
-    const early = isForeign(task) ? Math.min((posting.due ?? 0) - transportNow, LONGEST_WAIT_MS) : 0
+    const early = isExternal(task) ? Math.min((posting.due ?? 0) - transportNow, LONGEST_WAIT_MS) : 0
     if (early > EARLY_MS && !candidate.isOver) {
       const { token } = delivery
       return new SettledWithoutRun({ token, then: { kind: "hand-back", delay: early } })

@@ -34,7 +34,7 @@ export class RunWatch {
   #timer: ReturnType<typeof setInterval> | undefined
   #reporting = false
   /** How many runs were reported. */
-  #told = 0
+  #startsReported = 0
   /** How many runs are watched. */
   #running = 0
   readonly #reported = new WeakMap<HandlerRun, Reported>()
@@ -42,14 +42,14 @@ export class RunWatch {
   readonly #onDeadline: (at: number) => void
   readonly #onLong: (active: ActiveDelivery) => void
   readonly #onProgress: (run: HandlerRun, progress: Progress) => void
-  readonly #onTold: () => void
+  readonly #onReported: () => void
   readonly #clock: Clock
   #deadline = Number.POSITIVE_INFINITY
 
   /**
    * `held`: the deliveries of the worker. `onDeadline` is called with the earliest hard limit of all runs, by the monotonic
    * clock, whenever it changes; `onLong` with each run that has lasted for long, `onProgress` whenever progress is about to
-   * be stored, and `onTold` when runs are about to be reported as started.
+   * be stored, and `onReported` when runs are about to be reported as started.
    */
   constructor(
     held: Pick<HeldDeliveries, "values">,
@@ -58,7 +58,7 @@ export class RunWatch {
     onDeadline: (at: number) => void,
     onLong: (active: ActiveDelivery) => void,
     onProgress: (run: HandlerRun, progress: Progress) => void,
-    onTold: () => void,
+    onReported: () => void,
     clock: Clock = systemClock,
   ) {
     this.#clock = clock
@@ -68,7 +68,7 @@ export class RunWatch {
     this.#onDeadline = onDeadline
     this.#onLong = onLong
     this.#onProgress = onProgress
-    this.#onTold = onTold
+    this.#onReported = onReported
   }
 
   /** Called when the handler of a run is about to be called. */
@@ -124,7 +124,7 @@ export class RunWatch {
     const reports: Array<Report> = []
     const offQueue: Array<ActiveDelivery> = []
     const settlements: Array<Settlement> = []
-    const before = this.#told
+    const before = this.#startsReported
     for (const active of watched) {
       const { run } = active
       // A run may have ended with one before it.
@@ -147,7 +147,7 @@ export class RunWatch {
       settlements.push({ ...report, then: { kind: "ack" } })
     }
     if (reports.length + settlements.length === 0) return
-    if (this.#told > before) this.#onTold()
+    if (this.#startsReported > before) this.#onReported()
     this.#reporting = true
     const trying = (task: Promise<unknown>): Promise<void> =>
       task.then(
@@ -172,7 +172,7 @@ export class RunWatch {
     const moved = differs && (last === undefined || now - last.at >= PROGRESS_MS)
     if (!first && !moved) return undefined
     this.#reported.set(run, { at: now, progress: run.progress, metaChanges: run.metaChanges })
-    if (!run.reported) this.#told++
+    if (!run.reported) this.#startsReported++
     run.reported = true
     if (run.progress !== undefined && run.progress !== last?.progress) this.#onProgress(run, run.progress)
     const record = run.progress === undefined ? run.record : { ...run.record, progress: run.progress }

@@ -7,7 +7,7 @@
 
 import type { Postponement } from "../../cluster/postponements.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
-import { isForeign, LANG, type Task } from "../../protocol/headers.ts"
+import { isExternal, LANG, type Task } from "../../protocol/headers.ts"
 import { type JobPosting, publishKey } from "../../protocol/message.ts"
 import type { Settlement } from "../../transport/lift/transport.ts"
 import type { Unserved } from "../actors/actor-pool.ts"
@@ -65,7 +65,7 @@ export class UnknownTasks {
     now: number,
     { message, field }: Unserved,
   ): Promise<Settlement | undefined> {
-    const isForOthers = this.#isForeign(task) || this.#queueElsewhere(posting, task) !== undefined
+    const isForOthers = this.#isExternal(task) || this.#queueElsewhere(posting, task) !== undefined
     if (field === undefined && isForOthers) return undefined
     const unknownGraceMs = this.#graceMs(task, field)
     // Each retry has its own grace, because some worker served the attempt before it.
@@ -110,7 +110,7 @@ export class UnknownTasks {
       return this.#outcomes.unlessTooLarge(waiting, next, embed, error, `not moved to queue ${queue}`)
     }
     const why =
-      field === undefined && this.#isForeign(task)
+      field === undefined && this.#isExternal(task)
         ? `no queue is configured for language ${JSON.stringify(task.lang)}`
         : `no worker ${unknownGraceMs === 0 ? "serves it" : `that serves it came within ${unknownGraceMs / 1000} s`}`
     const reason = reasonOf(field)
@@ -120,8 +120,8 @@ export class UnknownTasks {
 
   /** A worker of Celery's answers at once that it does not know a task, and its clients rely on that. */
   #graceMs(task: Task, field: string | undefined): number {
-    const { foreign, unknownGraceMs } = this.#options
-    return foreign !== undefined && isForeign(task) && field === undefined ? 0 : unknownGraceMs
+    const { external, unknownGraceMs } = this.#options
+    return external !== undefined && isExternal(task) && field === undefined ? 0 : unknownGraceMs
   }
 
   /** The queue of the task's language, where it may be moved there. */
@@ -131,7 +131,7 @@ export class UnknownTasks {
   }
 
   /** Whether no worker of this service can ever serve the task. Celery clients send `py` for every task. */
-  #isForeign({ lang }: Task): boolean {
+  #isExternal({ lang }: Task): boolean {
     return lang !== null && lang !== LANG && lang !== "py" && !this.#options.languages.has(lang)
   }
 

@@ -89,7 +89,7 @@ export class BlockWatch {
       this.#begin(stillMs)
       if (now - this.#toldAt < HEARTBEAT_MS) return
       this.#toldAt = now
-      await this.#tell(now)
+      await this.#announce(now)
     } catch (cause) {
       if (!this.#isSilent)
         this.#options.log.debug("that this worker is blocked could not be told", { cause: String(cause) })
@@ -113,7 +113,7 @@ export class BlockWatch {
     this.#options.log.warn("a handler blocks this worker: until it gives way nothing else runs here", { job })
   }
 
-  async #tell(now: number): Promise<void> {
+  async #announce(now: number): Promise<void> {
     const { transport, runs } = this.#options
     const run = this.#run
     const known: ReadonlyArray<RunDetails> =

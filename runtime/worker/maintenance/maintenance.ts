@@ -8,13 +8,13 @@ import type { PeerWorkers } from "../../cluster/peer-workers.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { postMissing } from "../../jobs/outcome/follow-ups.ts"
 import { expire, isOverdue } from "../../jobs/tracking/finding.ts"
-import { tellUntold } from "../../jobs/tracking/untold.ts"
+import { reportUnreported } from "../../jobs/tracking/unreported.ts"
 import type { Log } from "../../log/log.ts"
 import { postingOf } from "../../protocol/headers.ts"
 import { type JobPosting, publishKey } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { JournalSweep } from "../../steps/listing.ts"
-import type { ForeignTasks } from "../active-delivery.ts"
+import type { ExternalTasks } from "../active-delivery.ts"
 import type { Dependents } from "./dependents.ts"
 import type { LostJobs } from "./lost-jobs.ts"
 
@@ -32,7 +32,7 @@ interface MaintenanceParts {
   readonly lost: LostJobs
   readonly dependents: Dependents
   readonly peers: PeerWorkers
-  readonly foreign: Pick<ForeignTasks, "tell"> | undefined
+  readonly external: Pick<ExternalTasks, "report"> | undefined
   /** The time by the clock of the transport. */
   readonly askTime: () => Promise<number>
   readonly log: Log
@@ -50,7 +50,7 @@ const sweep = async ({ connection, dependents }: MaintenanceParts, now: number):
 
 /** Starts the rounds of maintenance. Returns a function that stops them. */
 export const maintain = (parts: MaintenanceParts): (() => void) => {
-  const { connection, lost, dependents, peers, foreign, askTime, log } = parts
+  const { connection, lost, dependents, peers, external, askTime, log } = parts
   const journals = new JournalSweep()
   let isRunning = false
   const trying = (what: string, task: Promise<void>): Promise<void> =>
@@ -62,8 +62,10 @@ export const maintain = (parts: MaintenanceParts): (() => void) => {
       "expired tasks could not be swept",
       askTime().then((now) => sweep(parts, now)),
     )
-    if (foreign !== undefined) {
-      const tell = tellUntold(connection, (ended) => foreign.tell(ended, (tasks) => postMissing(connection, tasks)))
+    if (external !== undefined) {
+      const tell = reportUnreported(connection, (ended) =>
+        external.report(ended, (tasks) => postMissing(connection, tasks)),
+      )
       await trying("submitters of ended tasks could not be told", tell)
     }
     const orphans = askTime().then((now) => republishOrphans(connection, now - ORPHANED_MS))

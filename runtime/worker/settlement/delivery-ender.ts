@@ -10,7 +10,7 @@ import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { Jobs, Settlement } from "../../transport/lift/transport.ts"
-import type { ActiveDelivery, ForeignTasks, HandlerRun } from "../active-delivery.ts"
+import type { ActiveDelivery, ExternalTasks, HandlerRun } from "../active-delivery.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { Observers } from "../telemetry/observer.ts"
 import type { EarlyAcks } from "./early-acks.ts"
@@ -22,7 +22,7 @@ export interface DeliveryEnderOptions {
   readonly early: EarlyAcks
   readonly connectivity: Connectivity
   readonly observers: Observers
-  readonly foreign: ForeignTasks | undefined
+  readonly external: ExternalTasks | undefined
   readonly log: Log
   /** The settlement that replaces one which could not be made or stored because of an error of the worker itself. */
   readonly afterFault: (active: ActiveDelivery, cause: unknown) => Settlement | undefined
@@ -105,7 +105,7 @@ export class DeliveryEnder {
   }
 
   #complete(active: ActiveDelivery, settlement: Settlement): void {
-    const completing = this.#options.foreign?.completing(active, settlement)
+    const completing = this.#options.external?.completing(active, settlement)
     if (completing === undefined) this.#store(active, settlement)
     else void completing.then((completed) => this.#store(active, completed))
   }

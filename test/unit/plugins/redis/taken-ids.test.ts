@@ -1,6 +1,6 @@
 /** Messages of Celery's programs under the ids of jobs that are there. */
 import { test } from "vitest"
-import { expectKeptApart } from "../../../support/foreign-tasks.ts"
+import { expectKeptApart } from "../../../support/external-tasks.ts"
 import { ownServer } from "./own-server.ts"
 
 const redis = ownServer()

@@ -169,10 +169,10 @@ describe("mounted", () => {
     const authorized = await guarded.request("/jobs/v1/info", { headers: { authorization: "Bearer secret" } })
     expect(authorized.status).toBe(200)
     const open = new Hono().route("/jobs", http(service.client, { open: true }))
-    const foreign = await open.request("/jobs/v1/jobs/cancel?state=queued", {
+    const external = await open.request("/jobs/v1/jobs/cancel?state=queued", {
       method: "POST",
       headers: { origin: "https://evil.example", host: "board.example.com" },
     })
-    expect(foreign.status).toBe(403)
+    expect(external.status).toBe(403)
   })
 })

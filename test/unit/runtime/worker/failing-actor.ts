@@ -91,7 +91,7 @@ export const failing = actor("failing", {
       run: (_input: unknown, job) =>
         untilSoft(job.signal).catch((cause: unknown) => Promise.reject(new Error("wrapped", { cause }))),
     },
-    foreign: {
+    external: {
       timeLimit: softly.timeLimit,
       run: (_input: unknown, job) =>
         untilSoft(job.signal).catch(() => Promise.reject(new DOMException("of a database", "TimeoutError"))),

@@ -18,7 +18,7 @@ import { onEveryBoard } from "../../../../scenarios/boards.ts"
 import { openBench } from "./bench.ts"
 
 const ownId = fc.stringMatching(/^[A-Za-z0-9_-]{1,128}$/)
-const foreignId = fc.string({ unit: "grapheme", minLength: 1, maxLength: 80 }).filter(isId)
+const externalId = fc.string({ unit: "grapheme", minLength: 1, maxLength: 80 }).filter(isId)
 /** Of foreign ids the longest, and those that mean something somewhere on the way. */
 const ODD = [
   "/",
@@ -37,7 +37,7 @@ const ODD = [
 ]
 
 const edge = fc.record({
-  parent: fc.oneof(ownId, foreignId, fc.constantFrom(...ODD)),
+  parent: fc.oneof(ownId, externalId, fc.constantFrom(...ODD)),
   // What is submitted here has an id as we give them.
   child: ownId,
 })

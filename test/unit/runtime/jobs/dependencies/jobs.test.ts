@@ -96,10 +96,10 @@ onEveryBoard((newBoard) => {
       // As they come from elsewhere: longer, and of other letters, than the ids that we give.
       const ids = ["a/b", "after/0/x", "~YQ", "a b*>", "ä".repeat(127), "😀%2f"]
       const context = { now: Date.now(), origin: "test", defaults: { queue: "default" } }
-      const foreign = ids.map((id) =>
+      const external = ids.map((id) =>
         Result.getOrThrow(plan({ task: "step.run", input: { name: "foreign" } }, { ...context, id })),
       )
-      await client.connection.jobs.publish(foreign)
+      await client.connection.jobs.publish(external)
       const child = await submit("child", { after: ids })
       expect((await child.find()).after).toEqual({ ids, waiting: ids })
       await work()

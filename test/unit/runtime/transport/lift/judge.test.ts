@@ -122,12 +122,12 @@ describe("the id of a task is that of another job", () => {
     ["a later run", record({ run: 2, digest }), asked(), false],
     ["a later run of another task", record({ run: 2, task: "image" }), asked(), true],
   ])("where that has %s: %s", (_, stored, start, is) =>
-    expect(isOfAnother(stored, start, { first: true, foreign: false })).toBe(is),
+    expect(isOfAnother(stored, start, { first: true, external: false })).toBe(is),
   )
 
   test("but not where its job was deleted, and the id is used anew", () => {
     const stored = record({ run: 2, task: "image" })
-    expect(isOfAnother(stored, asked(), { first: false, foreign: false })).toBe(false)
+    expect(isOfAnother(stored, asked(), { first: false, external: false })).toBe(false)
   })
 
   test.each([
@@ -137,8 +137,8 @@ describe("the id of a task is that of another job", () => {
     ["has another name", record({ task: "image", state: "queued" }), true],
   ])("where a task counts a retry more, as a worker of Celery's would, and the job %s: %s", (_, stored, is) => {
     const start = asked({ ...bare, retries: 1 })
-    expect(isOfAnother(stored, start, { first: true, foreign: true })).toBe(is)
-    expect(isOfAnother(stored, start, { first: true, foreign: false })).toBe(true)
+    expect(isOfAnother(stored, start, { first: true, external: true })).toBe(is)
+    expect(isOfAnother(stored, start, { first: true, external: false })).toBe(true)
   })
 
   const mine = { ...attempt(2), fence: `${orderOf(posting())}.2.7` }

@@ -43,6 +43,6 @@ export const attempt = (delivery: number, of: JobPosting = posting(), token = `t
   order: orderOf(of),
   fresh: false,
   first: true,
-  foreign: false,
+  external: false,
   token,
 })

@@ -31,13 +31,13 @@ import {
   type ResultTuple,
   revokedMeta,
 } from "../protocol/celery-result.ts"
-import { isForeign, parseTask, postingOfTask, type Task } from "../protocol/headers.ts"
+import { isExternal, parseTask, postingOfTask, type Task } from "../protocol/headers.ts"
 import type { JobPosting } from "../protocol/message.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import { traceContextOf } from "../protocol/trace-context.ts"
 import type { CeleryMessages, CeleryResults, KeptResult } from "../transport/celery.ts"
 import type { Settlement } from "../transport/lift/transport.ts"
-import type { ActiveDelivery, ForeignTasks } from "../worker/active-delivery.ts"
+import type { ActiveDelivery, ExternalTasks } from "../worker/active-delivery.ts"
 import { bodyRules, embedOf } from "../worker/attempt/handler-input.ts"
 import { parseDelivery } from "../worker/attempt/parsed-delivery.ts"
 import type { TaskNames } from "../worker/telemetry/observer.ts"
@@ -70,7 +70,7 @@ interface EndedTask {
   readonly isFirst: boolean
 }
 
-export class Completion implements ForeignTasks {
+export class ResultReporter implements ExternalTasks {
   readonly countsChords: boolean
   readonly #options: CompletionOptions
   readonly #revoked = new Map<string, number>()
@@ -94,7 +94,7 @@ export class Completion implements ForeignTasks {
   }
 
   isRevoked(task: Task): boolean {
-    return this.#revoked.has(task.id) && isForeign(task)
+    return this.#revoked.has(task.id) && isExternal(task)
   }
 
   get revoked(): ReadonlyMap<string, number> {
@@ -119,12 +119,12 @@ export class Completion implements ForeignTasks {
     return ended === undefined ? undefined : this.#complete(ended)
   }
 
-  async tell(record: JobRecord, post: (followUps: ReadonlyArray<JobPosting>) => Promise<void>): Promise<void> {
+  async report(record: JobRecord, post: (followUps: ReadonlyArray<JobPosting>) => Promise<void>): Promise<void> {
     const { message, queue } = record
     const task = message && Result.getOrUndefined(parseTask(message))
     const posting = message && task && Result.getOrUndefined(postingOfTask(task, message, queue))
-    if (task === undefined || posting === undefined || !isForeign(task)) return
-    const embed = embedOf(posting, bodyRules({ maxBody: this.#options.maxBody, foreign: this }, task))
+    if (task === undefined || posting === undefined || !isExternal(task)) return
+    const embed = embedOf(posting, bodyRules({ maxBody: this.#options.maxBody, external: this }, task))
     const settlement: Settlement = { token: "", record, then: { kind: "ack" } }
     const told = await this.#keep({
       task,
@@ -139,7 +139,7 @@ export class Completion implements ForeignTasks {
   }
 
   progressed(task: Task, { message }: JobPosting, progress: Progress): void {
-    if (task.ignoreResult || !isForeign(task)) return
+    if (task.ignoreResult || !isExternal(task)) return
     const { reply_to: replyTo } = message.properties
     const result = { key: metaKey(task.id), value: encoded(progressMeta(task, progress)), replyTo }
     const told = Promise.all([this.#progress.get(task), this.#writes.add(result)])
@@ -153,13 +153,13 @@ export class Completion implements ForeignTasks {
 
   #endedTask(active: ActiveDelivery, settlement: Settlement): EndedTask | undefined {
     const { run, delivery } = active
-    if (run !== undefined && !isForeign(run.task)) return undefined
+    if (run !== undefined && !isExternal(run.task)) return undefined
     const parsed = run ?? Result.getOrUndefined(parseDelivery(delivery))
-    if (parsed === undefined || !isForeign(parsed.task)) return undefined
+    if (parsed === undefined || !isExternal(parsed.task)) return undefined
     const { task, posting } = parsed
     // The result under its id is that of another job.
     if (settlement.record !== undefined && settlement.record.id !== posting.id) return undefined
-    const rules = bodyRules({ maxBody: this.#options.maxBody, foreign: this }, task)
+    const rules = bodyRules({ maxBody: this.#options.maxBody, external: this }, task)
     const embed = run?.embed ?? embedOf(posting, rules)
     return { task, posting, embed, settlement, ended: this.#ended(task, posting), isFirst: delivery.fresh }
   }
@@ -174,7 +174,7 @@ export class Completion implements ForeignTasks {
       newId: () => generateId(now),
       queueFor: (name, meth) => names.method(name, meth)?.queue ?? posting.queue,
       redactFor: (name, meth) => names.method(name, meth)?.redact,
-      isForeign: true,
+      isExternal: true,
       priorityOf: (given) => this.priorityOf(given),
     }
   }

@@ -2,9 +2,9 @@
 import { actor, connect } from "callboard"
 import { Result } from "effect"
 import { describe, expect, onTestFinished, test } from "vitest"
-import { Completion } from "../../../../runtime/celery/completion.ts"
 import { serveCeleryControl, TaskTotals } from "../../../../runtime/celery/control.ts"
 import { CeleryEvents } from "../../../../runtime/celery/events.ts"
+import { ResultReporter } from "../../../../runtime/celery/result-reporter.ts"
 import { builtinTasks } from "../../../../runtime/celery/tasks.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import { makeLog } from "../../../../runtime/log/log.ts"
@@ -87,7 +87,7 @@ const open = async (
   const log = makeLog({ level: "none" })
   const names = new TaskNames([sums], new Map())
   const totals = new TaskTotals()
-  const completion = new Completion({
+  const reporter = new ResultReporter({
     results: end.results,
     messages,
     names,
@@ -95,7 +95,7 @@ const open = async (
     log,
     signal: stop.signal,
   })
-  const builtin = builtinTasks({ names, completion, results: end.results, connection: client.connection })
+  const builtin = builtinTasks({ names, reporter, results: end.results, connection: client.connection })
   const worker = await startWorker({
     ...settingsOf({ actors: [sums], ...size }),
     connection: client.connection,
@@ -104,8 +104,8 @@ const open = async (
     name: "sums",
     leaseMs: 30_000,
     log,
-    foreign: completion,
-    observers: [{ settled: (_, settlement) => completion.settled(settlement) }, totals],
+    external: reporter,
+    observers: [{ settled: (_, settlement) => reporter.settled(settlement) }, totals],
   })
   onTestFinished(async () => {
     stop.abort()
@@ -133,7 +133,7 @@ const open = async (
     return id
   }
   const ended = (id: string) => eventually(() => end.meta(id), { message: `${id} has a result`, deadline: 20_000 })
-  return { client, jobs, send, ended, completion, worker, names, totals, log, stop }
+  return { client, jobs, send, ended, reporter, worker, names, totals, log, stop }
 }
 
 const signature = (task: string, options: object): Signature => Result.getOrThrow(parseSignature({ task, options }))
@@ -171,19 +171,19 @@ describe("a task of a client of Celery", () => {
   })
 
   test("does not run once it is revoked", async () => {
-    const { completion, send, ended } = await open(backEnd())
+    const { reporter, send, ended } = await open(backEnd())
     const id = generateId()
-    completion.revoke([id])
+    reporter.revoke([id])
     await send("sums.add", [1, 1], { id })
     expect(await ended(id)).toMatchObject({ status: "REVOKED", result: { exc_message: ["revoked"] } })
   })
 
   test("never overwrites a success when it is revoked", async () => {
     const end = backEnd()
-    const { completion, send, ended } = await open(end)
+    const { reporter, send, ended } = await open(end)
     const id = await send("sums.add", [1, 1])
     await ended(id)
-    await completion.keepRevoked([{ id }, { id: "other" }], "revoked")
+    await reporter.keepRevoked([{ id }, { id: "other" }], "revoked")
     expect(end.meta(id)).toMatchObject({ status: "SUCCESS" })
     expect(end.meta("other")).toMatchObject({ status: "REVOKED" })
   })
@@ -422,7 +422,7 @@ describe("the built-in task", () => {
 
 describe("a worker of Celery that starts", () => {
   /** Sends a command, and resolves with the answer. */
-  const asking = async ({ completion, client, worker, names, totals, log, stop }: Awaited<ReturnType<typeof open>>) => {
+  const asking = async ({ reporter, client, worker, names, totals, log, stop }: Awaited<ReturnType<typeof open>>) => {
     const heard: Array<(message: Message) => void> = []
     const answers: Array<unknown> = []
     const messages: CeleryMessages = {
@@ -437,7 +437,7 @@ describe("a worker of Celery that starts", () => {
     await serveCeleryControl({
       messages,
       events: new CeleryEvents({ messages, node: "ours@lab", enabled: false, log }),
-      revoked: completion,
+      revoked: reporter,
       worker,
       client,
       names,
