@@ -19,7 +19,14 @@ export type { ChildActorHandle, ChildMethodHandle } from "./actor/actor-handle.t
 export { discoverActors } from "./actor/discover.ts"
 export type { Job, JobState } from "./actor/job.ts"
 export { Ignore, Reject, Retry } from "./actor/job.ts"
-export { type JobLog, type Step, StepError, type StepOptions, type StepRetry, type Undo } from "./actor/step.ts"
+export {
+  type JobLog,
+  type Revert as Undo,
+  type Step,
+  StepError,
+  type StepOptions,
+  type StepRetry,
+} from "./actor/step.ts"
 export {
   CeleryClient,
   type CeleryConnectSettings,

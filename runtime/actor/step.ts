@@ -37,12 +37,12 @@ export interface Step {
 }
 
 /** What the function gets that reverts a step. */
-export interface Undo<Out> {
+export interface Revert<Out> {
   /** The result of the step; absent where the step failed, or where its worker died before the outcome was stored. */
   readonly result: Out | undefined
   /** Why the step failed. Without `result` and `error` the worker died in the step, which may have run or not. */
   readonly error: StepError | undefined
-  /** Whether the steps are undone because the job failed for good, or because it was cancelled. */
+  /** Whether the steps are reverted because the job failed for good, or because it was cancelled. */
   readonly why: "failed" | "cancelled"
   /** As the step's own function gets it: `key` is the same, `attempt` counts the tries of the revert. */
   readonly step: Step
@@ -69,11 +69,11 @@ export interface StepRetry {
 
 export interface StepOptions<Out> {
   /**
-   * Undoes the step where the job fails for good or is cancelled. The steps of a job are reverted one by one, the last
+   * Reverts the step where the job fails for good or is cancelled. The steps of a job are reverted one by one, the last
    * completed one first. A revert is tried up to six times. It is also called for a step that failed, and may be called
    * for one that never ran.
    */
-  readonly revert?: (undo: Undo<Out>) => unknown
+  readonly revert?: (revert: Revert<Out>) => unknown
   /** Absent or `false`: the step fails at its first failure. */
   readonly retry?: StepRetry | false
   /**

@@ -269,7 +269,7 @@ export const jobRoutes: ReadonlyArray<Route> = [
       from: text(
         Schema.Literal("start").annotate({
           description:
-            "Keeps none of the durable steps; absent: the job goes on with what is done, or goes on undoing it",
+            "Keeps none of the durable steps; absent: the job goes on with what is done, or goes on reverting it",
         }),
       ),
     },

@@ -117,14 +117,14 @@ const summary = {
   dead: Schema.optionalKey(Schema.String.annotate({ description: "On dead letters: why the task was given up" })),
   reverting: Schema.optionalKey(
     Schema.Literals(["failed", "cancelled"]).annotate({
-      description: "Why its steps are being undone; absent while they are not",
+      description: "Why its steps are being reverted; absent while they are not",
     }),
   ),
   reverted: Schema.optionalKey(
-    Schema.Literal(true).annotate({ description: "Set where all its steps with a revert were undone" }),
+    Schema.Literal(true).annotate({ description: "Set where all its steps with a revert were reverted" }),
   ),
   unreverted: Schema.optionalKey(
-    Schema.Array(Schema.String).annotate({ description: "Names of its steps with a revert that were not undone" }),
+    Schema.Array(Schema.String).annotate({ description: "Names of its steps with a revert that were not reverted" }),
   ),
   worker: Schema.optionalKey(Schema.String),
   parentId: Schema.optionalKey(Schema.String),

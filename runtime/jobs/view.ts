@@ -115,7 +115,7 @@ const timesOf = (record: JobRecord): JobView["times"] =>
 
 /** What a job shows otherwise than its record has it; every other field of its schema is shown as it is. */
 const derived = (record: JobRecord) => {
-  const { state, retries, front, progress, repeat, timeLimit, result, undo, after, chord } = record
+  const { state, retries, front, progress, repeat, timeLimit, result, reverting, after, chord } = record
   return {
     front: front ? (true as const) : undefined,
     celeryState: celeryState(state, retries),
@@ -127,7 +127,7 @@ const derived = (record: JobRecord) => {
     timeLimit: timeLimit && limitsOf(timeLimit),
     // A handler that returns nothing has succeeded with null: "no result" and "not there yet" must not look alike.
     result: state === "succeeded" ? (result ?? null) : undefined,
-    reverting: undo?.why,
+    reverting: reverting?.why,
     after: after && afterOf(state, after),
     chord: chord && chordOf(state, chord),
     transitions: record.timeline.map(transitionView),

@@ -21,9 +21,9 @@ export const keepOf = ({ message, task: name, meth }: JobRecord, keepFailed: Kee
   return task?.own.failureTtlMs ?? keepFailed(name, meth)
 }
 
-/** The record of a job that was ended from outside. None of its steps is undone any more. */
+/** The record of a job that was ended from outside. None of its steps is reverted any more. */
 export const endedOutside = (record: JobRecord, now: number, keepFailed: KeepFailed): JobRecord => {
-  const { undo: _undo, ...ended } = record
+  const { reverting: _reverting, ...ended } = record
   return { ...ended, fence: NO_FENCE, endedAt: now, keepMs: keepOf(record, keepFailed) }
 }
 

@@ -103,10 +103,10 @@ export interface RunOutcome {
 export const MOST_OUTCOMES = 10
 
 /**
- * Why the steps of a job are undone: the job failed for good, or was cancelled. `sure`: no step was under way, so a
+ * Why the steps of a job are reverted: the job failed for good, or was cancelled. `sure`: no step was under way, so a
  * step without an outcome has not run.
  */
-export type Undoing =
+export type Reverting =
   | { readonly why: "cancelled"; readonly sure?: true }
   /** `dead`: why the job becomes a dead letter. */
   | { readonly why: "failed"; readonly error: JobError; readonly dead?: string; readonly sure?: true }
@@ -153,16 +153,16 @@ export interface JobRecord {
   readonly acked?: boolean
   /**
    * A step with a revert has begun in this run, or is about to begin, or is kept from the run before: before the job ends
-   * without success, its steps are undone.
+   * without success, its steps are reverted.
    */
   readonly reverts?: true
-  /** Why the job's steps are being undone; set from then until the job ends. */
-  readonly undo?: Undoing
+  /** Why the job's steps are being reverted; set from then until the job ends. */
+  readonly reverting?: Reverting
   /** Set on a job that was cancelled to be ended at once: the process of a worker that its handler blocks ends. */
   readonly terminated?: true
-  /** Set where all steps with a revert were undone. */
+  /** Set where all steps with a revert were reverted. */
   readonly reverted?: true
-  /** Names of the steps with a revert that were not undone, although the job did not succeed. */
+  /** Names of the steps with a revert that were not reverted, although the job did not succeed. */
   readonly unreverted?: ReadonlyArray<string>
   /** Publish key of the posting by which the job goes on (a retry): deliveries of older postings are over. */
   readonly successor?: string
@@ -326,7 +326,7 @@ export const isTakenEarly = (
 ): boolean => acked === true && state === "started" && run === posting.run && retries >= posting.retries
 
 /**
- * Undoes {@link claimed}: attempt, claims, state and timeline are as before, so that claiming again gives the same record.
+ * Reverts {@link claimed}: attempt, claims, state and timeline are as before, so that claiming again gives the same record.
  * What the claim has removed (error, successor, follow-ups, the fence before it) is not restored: no claim needs it.
  */
 export const unclaimed = (record: JobRecord): JobRecord => {
@@ -423,7 +423,7 @@ export const tombstoneOf = (record: JobRecord): JobRecord => {
     details: _details,
     earlier: _earlier,
     progress: _progress,
-    undo: _undo,
+    reverting: _reverting,
     unreverted: _left,
     followUps = [],
     ...kept

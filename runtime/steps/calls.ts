@@ -7,7 +7,7 @@ import * as Cause from "effect/Cause"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
 import { retryOf } from "../actor/method.ts"
-import type { JobLog, Step, StepOptions, Undo } from "../actor/step.ts"
+import type { JobLog, Revert, Step, StepOptions } from "../actor/step.ts"
 import { LONGEST_TIMER_MS, sleep } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 import { type ResolvedRetry, resolveRetry, retryAfter } from "../jobs/outcome/retry.ts"
@@ -34,7 +34,7 @@ const MOST_NAME_BYTES = 128
 export interface Plan {
   readonly retry: ResolvedRetry
   readonly limitMs: number | undefined
-  readonly revert: ((undo: Undo<never>) => unknown) | undefined
+  readonly revert: ((reverting: Revert<never>) => unknown) | undefined
 }
 
 class InvalidStep extends Error {
@@ -151,7 +151,7 @@ export interface StepPort {
   note(entry: StepEntry): Promise<number>
   /** The result that is stored under this key. */
   value(name: string): Promise<unknown>
-  /** Marks the job's record before its first step with a revert: from then on a cancellation undoes the steps. */
+  /** Marks the job's record before its first step with a revert: from then on a cancellation reverts the steps. */
   markReverts(): Promise<void>
   /**
    * `undefined` unless this process stood still. Then it resolves once it is certain that this delivery still has the

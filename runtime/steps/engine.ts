@@ -1,12 +1,12 @@
 /**
  * The steps of one attempt, in the process that runs the handler. A step whose outcome is in the journal resolves with
- * it; any other step runs, and its outcome is stored before the handler goes on. While steps are undone, no further
+ * it; any other step runs, and its outcome is stored before the handler goes on. While steps are reverted, no further
  * step runs: the handler stays at the first step without an outcome, and the completed steps are reverted.
  */
 import * as Cause from "effect/Cause"
 import * as Exit from "effect/Exit"
 import { Ignore, Reject, Retry } from "../actor/job.ts"
-import { type EachOptions, type Step, StepError, type StepOptions, type Steps, type Undo } from "../actor/step.ts"
+import { type EachOptions, type Revert, type Step, StepError, type StepOptions, type Steps } from "../actor/step.ts"
 import { inLanes, WatchedPromise } from "../async/timers.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { ofJsonForm } from "../protocol/codec/json.ts"
@@ -36,13 +36,13 @@ export interface EngineOptions extends CallOptions {
   readonly isInHook: () => boolean
 }
 
-/** While steps are undone: how long the handler must have reached no further step before the first step is reverted. */
+/** While steps are reverted: how long the handler must have reached no further step before the first step is reverted. */
 const QUIET_MS = 10
 /** The same where the handler has not reached every step that is to be reverted. */
 const PATIENCE_MS = 1_000
 /** The same where the handler waits outside of its steps, and may be on its way to one that is to be reverted. */
 const LONGEST_REPLAY_MS = 30_000
-/** How long a cancelled handler that is no Effect may continue between two steps before its steps are undone. */
+/** How long a cancelled handler that is no Effect may continue between two steps before its steps are reverted. */
 const HEED_MS = 10_000
 
 const NEVER = new Promise<never>(() => undefined)
@@ -128,7 +128,7 @@ export class StepEngine {
     return this.#isLeft || this.#mustStop
   }
 
-  /** Whether this attempt only undoes steps. */
+  /** Whether this attempt only reverts steps. */
   get #isEnding(): boolean {
     return this.#folded?.ending !== undefined
   }
@@ -245,7 +245,7 @@ export class StepEngine {
 
   #aborted({ reason }: AbortSignal): void {
     if (this.#options.isOver()) this.#calls.interrupt()
-    // A cancelled job undoes its steps, so no further one begins. The soft time limit stops no step.
+    // A cancelled job reverts its steps, so no further one begins. The soft time limit stops no step.
     else if (reason instanceof DOMException && reason.name === "AbortError") this.#halt()
     this.#check()
   }
@@ -255,7 +255,7 @@ export class StepEngine {
     this.#halted = true
     const leave = () => void this.#until(() => this.#running === 0).then(() => this.#leave())
     if (this.#options.isEffect()) leave()
-    // A promise that ignores its signal between steps must not keep them from being undone.
+    // A promise that ignores its signal between steps must not keep them from being reverted.
     else setTimeout(leave, HEED_MS).unref?.()
   }
 
@@ -298,7 +298,7 @@ export class StepEngine {
     this.#options.log().warn(warning)
   }
 
-  /** Ends the wait for the handler while steps are undone, once the handler reaches no further step. */
+  /** Ends the wait for the handler while steps are reverted, once the handler reaches no further step. */
   async #collect(): Promise<void> {
     const began = performance.now()
     let moves = this.#moves
@@ -338,7 +338,7 @@ export class StepEngine {
     }
   }
 
-  async #revert(name: string, plan: Plan, state: StepState | undefined, why: Undo<never>["why"]): Promise<boolean> {
+  async #revert(name: string, plan: Plan, state: StepState | undefined, why: Revert<never>["why"]): Promise<boolean> {
     const form = state === undefined || state.failure !== undefined ? undefined : await this.#formOf(state)
     const error = state?.failure === undefined ? undefined : errorOf(state.failure)
     return this.#calls.revert(name, plan, (step) =>

@@ -1,5 +1,5 @@
 /** Derives the state of each step from the entries of a journal. Pure. */
-import type { Undoing } from "../protocol/record.ts"
+import type { Reverting } from "../protocol/record.ts"
 import type { Entry, StepEntry, StepFailure } from "./page.ts"
 
 export interface StepState {
@@ -19,13 +19,13 @@ export interface StepState {
   /** How many times the job had been retried when the step failed. */
   readonly retries?: number
   /** Why the revert of the step failed for good. */
-  readonly undone?: StepFailure
+  readonly revertFailure?: StepFailure
 }
 
 export interface Folded {
   readonly steps: ReadonlyMap<string, StepState>
-  /** Why the steps are undone; set once undoing has begun. */
-  readonly ending: Undoing | undefined
+  /** Why the steps are reverted; set once reverting has begun. */
+  readonly ending: Reverting | undefined
   /** The highest fence of all deliveries that have opened the journal. */
   readonly opened: string
   /** How many claims the job had when the delivery that wrote the last entry opened the journal. */
@@ -42,7 +42,7 @@ const outcomeOf = (entry: Extract<StepEntry, { kind: "ok" | "err" }>, order: num
 
 export const fold = (entries: ReadonlyArray<Entry>): Folded => {
   const steps = new Map<string, StepState>()
-  let ending: Undoing | undefined
+  let ending: Reverting | undefined
   let opened = ""
   let claims = 0
   let claimed = 0
@@ -54,7 +54,7 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
     }
     claims = claimed
     if (entry.kind === "to") {
-      // The first reason stands: a job whose steps are undone because it failed is not cancelled afterwards.
+      // The first reason stands: a job whose steps are reverted because it failed is not cancelled afterwards.
       ending ??= entry.ending
     } else if (entry.kind === "ok" || entry.kind === "err") steps.set(entry.step, outcomeOf(entry, order))
     else {
@@ -64,7 +64,7 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
       const after =
         entry.kind === "rev"
           ? { state: "reverted" as const }
-          : { state: "revert-failed" as const, undone: entry.failure }
+          : { state: "revert-failed" as const, reverted: entry.failure }
       steps.set(name, { ...before, ...after })
     }
   }
@@ -73,7 +73,7 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
 
 /**
  * The stored outcome of a step that the handler reaches; `undefined` where the step is to run. A failure from an
- * earlier retry of the job does not count, so that the step runs again. While steps are undone it does count, so that
+ * earlier retry of the job does not count, so that the step runs again. While steps are reverted it does count, so that
  * the handler takes the same path as before.
  */
 export const outcomeFor = (folded: Folded, name: string, retries: number): StepState | undefined => {
@@ -96,21 +96,21 @@ export const toRevert = (folded: Folded, reached: ReadonlyArray<string>): Readon
   }
   return reached
     .map((name, at) => ({ name, order: orderOf(name, at) }))
-    .filter(({ name }) => !isUndone(folded.steps.get(name)) && (folded.steps.has(name) || !folded.ending?.sure))
+    .filter(({ name }) => !isReverted(folded.steps.get(name)) && (folded.steps.has(name) || !folded.ending?.sure))
     .sort((one, other) => other.order - one.order)
     .map(({ name }) => name)
 }
 
-const isUndone = (step: StepState | undefined): boolean => step?.state === "reverted"
+const isReverted = (step: StepState | undefined): boolean => step?.state === "reverted"
 
 /** Names of the steps with a revert that were not reverted, oldest first. */
 export const unreverted = ({ steps }: Folded): ReadonlyArray<string> =>
-  [...steps.values()].filter((step) => step.revert && !isUndone(step)).map(({ name }) => name)
+  [...steps.values()].filter((step) => step.revert && !isReverted(step)).map(({ name }) => name)
 
 /**
  * The entries with which the next run begins when a job is run again by hand. Completed steps are kept where nothing
- * was undone. A job whose undoing has not come to its end, because a revert failed for good or the job was terminated,
- * goes on reverting: a revert that was under way may have had its effect. A job whose steps were undone begins with none.
+ * was reverted. A job whose reverting has not come to its end, because a revert failed for good or the job was terminated,
+ * goes on reverting: a revert that was under way may have had its effect. A job whose steps were reverted begins with none.
  */
 export const keptEntries = (entries: ReadonlyArray<Entry>): ReadonlyArray<Entry> => {
   const folded = fold(entries)

@@ -25,14 +25,14 @@ const Step = Schema.Struct({
   at: Schema.String.annotate({ description: "When it ended" }),
   took: Schema.Finite.annotate({ description: "In seconds, its retries included" }),
   tries: Schema.Int,
-  revert: Schema.optionalKey(Schema.Literal(true).annotate({ description: "It can be undone" })),
+  revert: Schema.optionalKey(Schema.Literal(true).annotate({ description: "It can be reverted" })),
   value: Schema.optionalKey(
     Schema.String.annotate({ description: "Its result as JSON, cut to 1,024 characters; `***` where it is hidden" }),
   ),
   large: Schema.optionalKey(Schema.Literal(true).annotate({ description: "Its result is too large to be shown" })),
   error: Schema.optionalKey(
     Schema.Struct({ name: Schema.String, message: Schema.String }).annotate({
-      description: "Why it failed, or why it could not be undone",
+      description: "Why it failed, or why it could not be reverted",
     }),
   ),
 })
@@ -46,7 +46,7 @@ export const StepPage = Schema.Struct({
   steps: Schema.Array(Step),
   unreverted: Schema.optionalKey(
     Schema.Array(Schema.String).annotate({
-      description: "Names of the steps that can be undone and were not, where the job has failed or was cancelled",
+      description: "Names of the steps that can be reverted and were not, where the job has failed or was cancelled",
     }),
   ),
   next: Schema.optionalKey(Schema.String.annotate({ description: "Where the next page begins; absent on the last" })),
@@ -94,8 +94,8 @@ export const stepsOf = async (
 }
 
 const stepView = (step: StepState, redact: ReturnType<typeof hideAll>): typeof Step.Type => {
-  const { name, state, at, took, tries, revert, value, large, failure, undone } = step
-  const why = undone ?? failure
+  const { name, state, at, took, tries, revert, value, large, failure, revertFailure: reverted } = step
+  const why = reverted ?? failure
   return {
     name,
     state,

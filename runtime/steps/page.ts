@@ -5,7 +5,7 @@
  */
 import { CallboardError } from "../errors.ts"
 import { hashOf, keyPart } from "../jobs/dependencies/edges.ts"
-import type { Undoing } from "../protocol/record.ts"
+import type { Reverting } from "../protocol/record.ts"
 
 /** The failure of a step in its stored form. The first run throws the same form as every later run. */
 export interface StepFailure {
@@ -49,8 +49,8 @@ export type Entry =
    * included.
    */
   | { readonly kind: "open"; readonly fence: string; readonly at: number; readonly claims: number }
-  /** Undoing of the steps has begun. */
-  | { readonly kind: "to"; readonly at: number; readonly ending: Undoing }
+  /** Reverting of the steps has begun. */
+  | { readonly kind: "to"; readonly at: number; readonly ending: Reverting }
 
 export interface Page {
   readonly v: 1

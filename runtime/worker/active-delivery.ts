@@ -57,8 +57,8 @@ export class ActiveDelivery {
   isLong = false
   /** Set when the delivery was ended from outside, also before its handler ran. */
   stop: InterruptReason | undefined
-  /** Whether the job was cancelled while this worker had it, and its steps are to be undone. */
-  isToUndo = false
+  /** Whether the job was cancelled while this worker had it, and its steps are to be reverted. */
+  isToRevert = false
   /** How long its task is away when it is handed back, in milliseconds. */
   backInMs = 0
   /** Whether the handler's process was killed because the job was cancelled. */
@@ -118,9 +118,9 @@ export class ActiveDelivery {
     return this.#ended.signal
   }
 
-  /** The job was cancelled and its steps are to be undone, also where it is still being prepared. */
-  undo(): void {
-    this.isToUndo = true
+  /** The job was cancelled and its steps are to be reverted, also where it is still being prepared. */
+  revert(): void {
+    this.isToRevert = true
     this.run?.steps?.cancel()
   }
 
@@ -232,7 +232,7 @@ export class HandlerRun {
   /** The abort reason that the handler's signal got at the soft limit. */
   softReason: DOMException | undefined
   #cancelReason: DOMException | undefined
-  /** The durable steps of the job, once it has begun one, or where its steps are to be undone. */
+  /** The durable steps of the job, once it has begun one, or where its steps are to be reverted. */
   steps: RunSteps | undefined
   /** Ends the wait for the handler: an Effect is interrupted, a promise is no longer awaited. */
   interrupt: (() => void) | undefined
@@ -333,13 +333,13 @@ export class HandlerRun {
     this.#abort?.abort(this.softReason)
   }
 
-  /** Fires the handler's signal, where a cancelled job has steps that are to be undone, or where these are undone. */
+  /** Fires the handler's signal, where a cancelled job has steps that are to be reverted, or where these are reverted. */
   cancel(reason = stopReason("cancelled")): void {
     this.#cancelReason ??= reason
     this.#abort?.abort(this.#cancelReason)
   }
 
-  /** Ends the time limits of the run while its steps are undone: each revert has a limit of its own. */
+  /** Ends the time limits of the run while its steps are reverted: each revert has a limit of its own. */
   withoutLimits(): void {
     this.hardAt = this.beganAt + NO_LIMIT_MS
     this.softAt = Number.POSITIVE_INFINITY

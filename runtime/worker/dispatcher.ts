@@ -525,21 +525,21 @@ export class Dispatcher {
     }
   }
 
-  /** Whether the job was cancelled, and its steps are to be undone. Never rejects. */
+  /** Whether the job was cancelled, and its steps are to be reverted. Never rejects. */
   async #isCancelled({ id = "", jobRun }: ActiveDelivery): Promise<boolean> {
     const found = await this.#options.worker.connection.jobs.find(id).catch(() => undefined)
-    return found?.record.run === jobRun && found.record.undo !== undefined
+    return found?.record.run === jobRun && found.record.reverting !== undefined
   }
 
   /** Applies a cancellation. */
-  cancelled({ id, run, terminate, undo }: Cancellation): void {
+  cancelled({ id, run, terminate, reverting }: Cancellation): void {
     this.#firstDeferrals.forget()
     // A late cancellation of an earlier run must not remove the task of this one.
     const matches = this.#buffer.held
       .values()
       .filter((active) => active.id === id && (run === undefined || active.jobRun === run))
-    if (undo) {
-      for (const active of matches) active.undo()
+    if (reverting) {
+      for (const active of matches) active.revert()
       return
     }
     // The process is killed first, so that the run is not given time to heed its signal.

@@ -37,11 +37,11 @@ export interface ExecutorOptions extends PreparationOptions {
   readonly onExecuted: (active: ActiveDelivery, settlement: Settlement | undefined) => void
 }
 
-/** Opens the journal of a job whose steps may have to be undone. */
+/** Opens the journal of a job whose steps may have to be reverted. */
 const openSteps = async (active: ActiveDelivery, { job, run }: PreparedTask): Promise<void> => {
   if (!(await job.session.begin())) return
   // The job may have been cancelled after it was claimed, and before its run was there to be told.
-  if (active.isToUndo) job.session.cancel()
+  if (active.isToRevert) job.session.cancel()
   if (!job.session.isEnding) return
   run.withoutLimits()
   if (run.method.isolation === "inline") await job.useSteps().open()
@@ -133,8 +133,8 @@ export class Executor {
       return
     }
     active.run = run
-    // The steps of a job that may have to be undone are read before its handler is called.
-    if (run.record.reverts || run.record.undo) this.#openFirst(active, ready)
+    // The steps of a job that may have to be reverted are read before its handler is called.
+    if (run.record.reverts || run.record.reverting) this.#openFirst(active, ready)
     else this.#call(active, ready)
   }
 

@@ -30,7 +30,7 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
   })
 
   test.sequential.each(["SIGKILL", "SIGSTOP"] as const)(
-    "a job whose worker gets %s in a durable step goes on there, and what is done is undone once",
+    "a job whose worker gets %s in a durable step goes on there, and what is done is reverted once",
     async (signal) => {
       await using board = await kind.open()
       const client = await clientOf(board, FROZEN_LEASE)

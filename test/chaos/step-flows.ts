@@ -7,7 +7,7 @@ export type Act = (what: string) => () => string | Promise<string>
 export type Undo = (what: string) => { readonly revert: () => unknown }
 
 export interface StepsOfRun {
-  readonly run: (job: Job, act: Act, undo: Undo) => Promise<unknown>
+  readonly run: (job: Job, act: Act, reverting: Undo) => Promise<unknown>
   readonly state: "succeeded" | "failed" | "cancelled"
   /** Names of the steps and reverts that begin in a run without a death, in order; a revert has a minus before its name. */
   readonly log: string
@@ -40,9 +40,11 @@ export const stepSessions: Readonly<Record<string, StepsOfRun>> = {
     state: "succeeded",
     log: "a b instead c",
     atOnce: 1,
-    run: async (job, act, undo) => {
-      await job.step("a", act("a"), undo("a"))
-      await job.step("b", no(act("b")), undo("b")).catch(() => job.step("instead", act("instead"), undo("instead")))
+    run: async (job, act, reverting) => {
+      await job.step("a", act("a"), reverting("a"))
+      await job
+        .step("b", no(act("b")), reverting("b"))
+        .catch(() => job.step("instead", act("instead"), reverting("instead")))
       await job.step("c", act("c"))
     },
   },
@@ -50,23 +52,23 @@ export const stepSessions: Readonly<Record<string, StepsOfRun>> = {
     state: "failed",
     log: "a b x c -c -b -a",
     atOnce: 2,
-    run: async (job, act, undo) => {
-      await job.step("a", act("a"), undo("a"))
-      await Promise.all([job.step("b", act("b"), undo("b")), job.step("x", act("x"))])
-      await job.step("c", no(act("c")), undo("c"))
+    run: async (job, act, reverting) => {
+      await job.step("a", act("a"), reverting("a"))
+      await Promise.all([job.step("b", act("b"), reverting("b")), job.step("x", act("x"))])
+      await job.step("c", no(act("c")), reverting("c"))
     },
   },
   cancelled: {
     state: "cancelled",
     log: "a b -b -a",
     atOnce: 1,
-    run: async (job, act, undo) => {
-      await job.step("a", act("a"), undo("a"))
+    run: async (job, act, reverting) => {
+      await job.step("a", act("a"), reverting("a"))
       const cancels = async () => {
         await act("b")()
         await job.job(job.id).cancel()
       }
-      await job.step("b", cancels, undo("b"))
+      await job.step("b", cancels, reverting("b"))
       // This step may begin before the worker learns of the cancellation.
       await job.step("c", () => undefined)
     },
@@ -101,8 +103,8 @@ export const problemsOf = (flow: StepsOfRun, { state, begun, victim, stored }: S
     if (count === 2) (what.startsWith("-") ? twiceReverted : twice).add(what)
     if (stored.has(what) && begun.some((each) => each.what === what && each.pid !== victim))
       problems.push(`${what} was stored and began again`)
-    const undone = names.lastIndexOf(`-${what}`)
-    if (wanted.includes(`-${what}`) && undone < names.lastIndexOf(what)) problems.push(`${what} stays done`)
+    const reverted = names.lastIndexOf(`-${what}`)
+    if (wanted.includes(`-${what}`) && reverted < names.lastIndexOf(what)) problems.push(`${what} stays done`)
   }
   if (twice.size > flow.atOnce || twiceReverted.size > 1)
     problems.push(`${[...twice, ...twiceReverted]} began twice, and ${flow.atOnce} run at a time`)

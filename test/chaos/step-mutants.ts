@@ -54,7 +54,7 @@ export const stepMutants: ReadonlyArray<StepMutant> = [
     to: "step.failure !== undefined && folded.ending === undefined",
   },
   {
-    name: "second-worker-undoes-nothing",
+    name: "second-worker-reverts-nothing",
     flow: "saga",
     file: "runtime/worker/attempt/step-session.ts",
     from: "if (!this.#run.record.reverts || record === undefined) return decided",

@@ -343,7 +343,7 @@ onEveryBoard((newBoard, transport) => {
       await settles(() => client.count({ queue: "q", states: ["cancelled"] }), { count: 3 })
     })
 
-    test("jobs that undo their steps are left where they are, also before more than one page of others", async () => {
+    test("jobs that revert their steps are left where they are, also before more than one page of others", async () => {
       const transport = newBoard()
       const gone = actor("gone", {
         methods: {

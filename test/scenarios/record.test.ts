@@ -435,7 +435,7 @@ onEveryBoard((newBoard) => {
     test("what JSON cannot hold, and what is too large, is refused, and changes nothing", async () => {
       await using client = await connect(newBoard())
       const job = await client.submit("scene.add", { meta: { note: 1 } })
-      for (const patch of [{ large: "x".repeat(70_000) }, { n: 1n }, { note: { undo: () => undefined } }])
+      for (const patch of [{ large: "x".repeat(70_000) }, { n: 1n }, { note: { reverting: () => undefined } }])
         await expect(job.patchMeta(patch)).rejects.toMatchObject({ code: "invalid-input", details: { field: "meta" } })
       expect((await job.find()).meta).toEqual({ note: 1 })
       await expect(client.job("unknown").patchMeta({})).rejects.toMatchObject({ code: "not-found" })

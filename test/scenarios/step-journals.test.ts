@@ -133,8 +133,8 @@ describe("what steps cost", () => {
   test("a step is one write, parallel ones share it, and the end is one more in the background", async () => {
     const one = await callsOf(async (_input, job) => [await job.step("a", () => 1), await job.step("b", () => 2)])
     expect(one).toEqual(["store.write", "store.write", "jobs.settle", "store.write"])
-    const undone = await callsOf((_input, job) => job.step("a", () => 1, { revert: () => undefined }))
-    expect(undone).toEqual(["jobs.claim", "store.write", "jobs.settle", "store.write"])
+    const reverted = await callsOf((_input, job) => job.step("a", () => 1, { revert: () => undefined }))
+    expect(reverted).toEqual(["jobs.claim", "store.write", "jobs.settle", "store.write"])
     const many = await callsOf((_input, job) =>
       job.each("n", Array.from({ length: 100 }).keys(), (n) => n, { key: String, parallel: 100 }),
     )

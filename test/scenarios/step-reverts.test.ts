@@ -14,21 +14,23 @@ import { Declined, runOnce, WAIT } from "./step-scene.ts"
 
 describe("reverting", () => {
   const saga = (log: Array<string>, last: (job: Job) => unknown) => async (_input: unknown, job: Job) => {
-    const undoing = (name: string) => ({
-      revert: (undo: { result: unknown; error: StepError | undefined; why: string; step: { key: string } }) => {
-        log.push(`-${name} ${undo.result ?? undo.error?.name} ${undo.why} ${undo.step.key.endsWith(`/${name}`)}`)
+    const reverting = (name: string) => ({
+      revert: (reverting: { result: unknown; error: StepError | undefined; why: string; step: { key: string } }) => {
+        log.push(
+          `-${name} ${reverting.result ?? reverting.error?.name} ${reverting.why} ${reverting.step.key.endsWith(`/${name}`)}`,
+        )
       },
     })
     const act = (name: string) => () => {
       log.push(name)
       return name
     }
-    await job.step("a", act("a"), undoing("a"))
-    await Promise.all([job.step("b", act("b"), undoing("b")), job.step("c", act("c"))])
-    await job.step("last", () => last(job), undoing("last"))
+    await job.step("a", act("a"), reverting("a"))
+    await Promise.all([job.step("b", act("b"), reverting("b")), job.step("c", act("c"))])
+    await job.step("last", () => last(job), reverting("last"))
   }
 
-  test("a job that fails for good undoes its steps, the last one first, and keeps its error", async () => {
+  test("a job that fails for good reverts its steps, the last one first, and keeps its error", async () => {
     const log: Array<string> = []
     const { view } = await runOnce(
       saga(log, () => Promise.reject(new Declined("no"))),
@@ -38,7 +40,7 @@ describe("reverting", () => {
     expect(view).toMatchObject({ state: "failed", reverted: true, error: { name: "Declined" } })
   })
 
-  test("a job that is cancelled undoes them, and ends as cancelled; terminated it undoes nothing", async () => {
+  test("a job that is cancelled reverts them, and ends as cancelled; terminated it reverts nothing", async () => {
     for (const terminate of [false, true]) {
       const log: Array<string> = []
       const begun = Promise.withResolvers<void>()
@@ -87,7 +89,7 @@ describe("reverting", () => {
     return { log, job, client: service.client }
   }
 
-  test("a job that waits to be tried again does not expire with steps that are not undone", async () => {
+  test("a job that waits to be tried again does not expire with steps that are not reverted", async () => {
     const { log, job, client } = await waiting({ expires: 0.5 })
     const { submitted } = (await job.find()).times
     await eventually(() => Date.now() > Date.parse(submitted) + 1_200, { message: "its time is long over" })
@@ -98,7 +100,7 @@ describe("reverting", () => {
     expect(log).toEqual(["a", "-a cancelled"])
   })
 
-  test("a job that is purged undoes its steps, also where its record is not to stay", async () => {
+  test("a job that is purged reverts its steps, also where its record is not to stay", async () => {
     for (const forget of [false, true]) {
       const { log, job, client } = await waiting()
       await client.pause("default")
@@ -134,7 +136,7 @@ describe("reverting", () => {
   const aborted = ({ signal }: Job) =>
     new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)))
 
-  test("a job that is cancelled between its steps undoes them at once, and its handler holds no slot", async () => {
+  test("a job that is cancelled between its steps reverts them at once, and its handler holds no slot", async () => {
     const log: Array<string> = []
     const service = await start([actor("scene", { methods: { run: between(log, aborted) } })])
     const job = await service.client.submit("scene.run")
@@ -213,7 +215,7 @@ describe("reverting", () => {
     expect(await job.find()).toMatchObject({ reverted: true, run: 2 })
   })
 
-  test("a job that is terminated while it undoes its steps goes on reverting when it is run again", async () => {
+  test("a job that is terminated while it reverts its steps goes on reverting when it is run again", async () => {
     const log: Array<string> = []
     const reverting = Promise.withResolvers<void>()
     const { client } = await start([
@@ -246,7 +248,7 @@ describe("reverting", () => {
     expect(await job.find()).toMatchObject({ reverted: true, run: 2 })
   })
 
-  test("a job that is run again undoes the steps that it kept: it fails, or is cancelled before it begins", async () => {
+  test("a job that is run again reverts the steps that it kept: it fails, or is cancelled before it begins", async () => {
     for (const end of ["fails", "is cancelled"]) {
       const log: Array<string> = []
       const begun = Promise.withResolvers<void>()
@@ -344,7 +346,7 @@ describe("reverting", () => {
   })
 })
 
-test("in a process of its own a handler goes on where it was, and undoes its steps when it is cancelled", async () => {
+test("in a process of its own a handler goes on where it was, and reverts its steps when it is cancelled", async () => {
   using folder = temporaryFolder()
   const service = await start([isolated])
   const { saga } = service.client.actor<typeof isolated>("isolated")
@@ -366,7 +368,7 @@ test("in a process of its own a handler goes on where it was, and undoes its ste
   expect(lines(second)).toEqual(["a", "b", "-b cancelled", "-a"])
 })
 
-test("in a process of its own a handler that is cancelled between its steps undoes them, and its process is free", async () => {
+test("in a process of its own a handler that is cancelled between its steps reverts them, and its process is free", async () => {
   for (const heeds of [true, false]) {
     using folder = temporaryFolder()
     const log = join(folder.path, "log")
@@ -381,7 +383,7 @@ test("in a process of its own a handler that is cancelled between its steps undo
   }
 })
 
-test("a job that is terminated while its steps are to be undone ends at once, and so does its process", async () => {
+test("a job that is terminated while its steps are to be reverted ends at once, and so does its process", async () => {
   using folder = temporaryFolder()
   const log = join(folder.path, "log")
   const service = await start([isolated])

@@ -24,7 +24,7 @@ export const addJob = (program: Command): void => {
     .argument("<id>", ID_HELP)
     .option("-w, --watch", "follow it until it ends; exit code 1 unless it succeeds")
     .option("--tree", "show its workflow: each job below the one that submitted it, or that it follows")
-    .option("--steps", "its durable steps: what is done, failed or undone, and what came of it")
+    .option("--steps", "its durable steps: what is done, failed or reverted, and what came of it")
     .option("--results", "how its last ten runs ended, newest first")
   runs(command, ({ output, withClient }) =>
     withClient(async (client) => {
@@ -69,7 +69,7 @@ const printSteps = async (client: Client, id: string, output: Output): Promise<v
   const { unreverted } = page
   if (output.json) return output.document({ id, steps, ...compact({ unreverted }) })
   output.line(stepsReport(steps, output))
-  if (unreverted !== undefined) output.line(`not undone: ${unreverted.map((name) => oneLine(name, 60)).join(", ")}`)
+  if (unreverted !== undefined) output.line(`not reverted: ${unreverted.map((name) => oneLine(name, 60)).join(", ")}`)
 }
 
 /** One line for each run: its number, how and when it ended, how long it took, and what came of it. */

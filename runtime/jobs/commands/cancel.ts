@@ -22,7 +22,7 @@ export interface CancelOptions {
 
 /**
  * Cancels a job. A waiting job will not run. Of a running job the handler's signal fires and the outcome is refused;
- * the reason in its record is `stopped`. A job whose durable steps have a revert ends once these are undone, unless it
+ * the reason in its record is `stopped`. A job whose durable steps have a revert ends once these are reverted, unless it
  * is terminated. Jobs that wait for the job stay deferred; with `release` they are released, also when it was cancelled
  * before.
  *
@@ -55,13 +55,13 @@ const mayStillRun = ({ state, tombstone, timeline, terminated }: JobRecord): boo
   state === "cancelled" && !tombstone && !terminated && timeline.at(-1)?.reason === "stopped"
 
 /**
- * The cancelled job while it has steps to undo. It ends when they are undone: by the delivery that runs it, or by its
+ * The cancelled job while it has steps to revert. It ends when they are reverted: by the delivery that runs it, or by its
  * next one, which begins at once.
  */
-export const toBeUndone = (record: JobRecord, at: number): ReturnType<Parameters<typeof decide>[2]> => {
-  // Its steps are being undone already.
-  if (record.undo !== undefined) return undefined
-  const wanted = { ...record, undo: { why: "cancelled" } as const }
+export const toBeReverted = (record: JobRecord, at: number): ReturnType<Parameters<typeof decide>[2]> => {
+  // Its steps are being reverted already.
+  if (record.reverting !== undefined) return undefined
+  const wanted = { ...record, reverting: { why: "cancelled" } as const }
   const soon = record.state === "scheduled" ? startedNow(wanted, at) : undefined
   return soon ?? { record: step(wanted, { at, state: record.state, reason: "cancelling" }) }
 }
@@ -82,7 +82,7 @@ export const cancelAlone = async (
     if (refused !== undefined) throw refused
     check(record)
     const now = Date.now()
-    if (record.reverts && !terminate) return toBeUndone(record, now)
+    if (record.reverts && !terminate) return toBeReverted(record, now)
     const { terminated: _before, ...kept } = record
     const cancelled = step(terminate ? { ...kept, terminated: true } : kept, {
       at: now,
@@ -102,10 +102,12 @@ export const cancelAlone = async (
  */
 export const announceCancellation = async (
   { broadcast }: Connection,
-  { id, run, undo }: JobRecord,
+  { id, run, reverting }: JobRecord,
   terminate: boolean,
 ): Promise<void> => {
-  const payload = new TextEncoder().encode(JSON.stringify({ id, run, terminate, ...(undo && { undo: true }) }))
+  const payload = new TextEncoder().encode(
+    JSON.stringify({ id, run, terminate, ...(reverting && { reverting: true }) }),
+  )
   await broadcast.send(CANCEL_TOPIC, payload).catch(() => undefined)
 }
 
@@ -114,8 +116,8 @@ export interface Cancellation {
   readonly id: string
   readonly run: number | undefined
   readonly terminate: boolean
-  /** The job has steps to undo, and ends when they are undone. */
-  readonly undo: boolean
+  /** The job has steps to revert, and ends when they are reverted. */
+  readonly reverting: boolean
 }
 
 const decoder = new TextDecoder()
@@ -130,7 +132,7 @@ export const cancellationOf = (payload: Uint8Array): Cancellation | undefined =>
       id: message.id,
       run: "run" in message && typeof message.run === "number" ? message.run : undefined,
       terminate: "terminate" in message && message.terminate === true,
-      undo: "undo" in message && message.undo === true,
+      reverting: "reverting" in message && message.reverting === true,
     }
   } catch {
     return undefined

@@ -14,7 +14,7 @@ import type { QueueDepth } from "../../transport/mod.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import type { PartlyDone } from "../responses.ts"
 import { checkedQueue } from "../tracking/waiting.ts"
-import { announceCancellation, toBeUndone } from "./cancel.ts"
+import { announceCancellation, toBeReverted } from "./cancel.ts"
 import { decide } from "./decide.ts"
 import { deleteJob } from "./delete.ts"
 import { BOUNDS, type Bounds, boundOf } from "./partial.ts"
@@ -93,7 +93,7 @@ class Purge {
   /** Ids of the jobs that wait in the queue, so many at most. */
   readonly #waiting: (most: number) => Promise<ReadonlyArray<string>>
   readonly #isOver: (done: number) => boolean
-  /** Jobs that stay in the queue: they run, undo their steps, or have ended by now. */
+  /** Jobs that stay in the queue: they run, revert their steps, or have ended by now. */
   readonly #kept = new Set<string>()
   /** Jobs of which nothing could be decided, for now. */
   readonly #refused = new Set<string>()
@@ -162,7 +162,7 @@ class Purge {
     try {
       const purged = await purgeJob(this.#connection, id)
       this.#purged++
-      // A job whose steps are to be undone ends afterwards, by what its record says.
+      // A job whose steps are to be reverted ends afterwards, by what its record says.
       if (this.#forget && isTerminal(purged.state)) await deleteJob(this.#connection, id)
       return purged
     } catch (thrown) {
@@ -193,15 +193,16 @@ class Purge {
 }
 
 /**
- * Cancels a waiting job, with the reason `purged`. One with steps that can be reverted ends when they are undone, as every
- * cancelled job does. Resolves with its record. Throws {@link NOT_WAITING} for a job that runs, has ended or undoes its steps,
+ * Cancels a waiting job, with the reason `purged`. One with steps that can be reverted ends when they are reverted, as every
+ * cancelled job does. Resolves with its record. Throws {@link NOT_WAITING} for a job that runs, has ended or reverts its steps,
  * and leaves it as it is.
  */
 const purgeJob = async (connection: Connection, id: string): Promise<JobRecord> => {
   const purged = await decide(connection, id, ({ record }) => {
-    if (record.tombstone || isTerminal(record.state) || record.state === "started" || record.undo) throw NOT_WAITING
+    if (record.tombstone || isTerminal(record.state) || record.state === "started" || record.reverting)
+      throw NOT_WAITING
     const now = Date.now()
-    if (record.reverts) return toBeUndone(record, now)
+    if (record.reverts) return toBeReverted(record, now)
     const cancelled = step(record, { at: now, state: "cancelled", reason: "purged" })
     return { record: endedOutside(cancelled, now, connection.keepFailed), withdraw: true }
   })

@@ -16,8 +16,8 @@ import { type Check, decide } from "./decide.ts"
 
 export interface RetryOptions {
   /**
-   * `start`: the job runs every durable step again, as it does after its steps were undone. By default completed steps are
-   * kept; a job whose undoing was not finished goes on reverting.
+   * `start`: the job runs every durable step again, as it does after its steps were reverted. By default completed steps are
+   * kept; a job whose reverting was not finished goes on reverting.
    */
   readonly from?: "start"
 }
@@ -119,7 +119,7 @@ const rerun = (connection: Connection, id: string, check: Check, fromStart: bool
       // The members of a chord may give its body other results.
       digest: _digest,
       reverts,
-      undo: _undo,
+      reverting: _reverting,
       terminated: _terminated,
       reverted,
       unreverted: _unreverted,
@@ -133,7 +133,7 @@ const rerun = (connection: Connection, id: string, check: Check, fromStart: bool
         fence: NO_FENCE,
         retries: 0,
         ...earlierWith(record, outcomeOfRun(record)),
-        // The steps that the next run keeps are undone as well where it fails or is cancelled.
+        // The steps that the next run keeps are reverted as well where it fails or is cancelled.
         ...(reverts && !reverted && !fromStart ? { reverts } : {}),
         ...(posting.level >= FRONT_LEVEL ? { front: true } : {}),
         ...(after === undefined ? {} : { after: released(after) }),

@@ -22,9 +22,9 @@ import {
   nextNumber,
   outcomeOfRun,
   type RecordDraft,
+  type Reverting,
   step,
   UNREADABLE,
-  type Undoing,
   withTransition,
 } from "../../protocol/record.ts"
 import { DUPLICATE_ID, type State } from "../../protocol/state.ts"
@@ -75,7 +75,14 @@ const ended = (attempt: Attempt, record: JobRecord): JobRecord => ({
  * attempt. The outcomes of earlier runs went into the job's history when this run began.
  */
 const unended = (attempt: Attempt, record: JobRecord): JobRecord => {
-  const { claims: _claims, message: _message, acked: _acked, earlier: _earlier, undo: _undo, ...kept } = record
+  const {
+    claims: _claims,
+    message: _message,
+    acked: _acked,
+    earlier: _earlier,
+    reverting: _reverting,
+    ...kept
+  } = record
   return { ...kept, fence: attempt.fence }
 }
 
@@ -151,7 +158,7 @@ const following = (followUps: ReadonlyArray<JobPosting>): { readonly followUps?:
 /** The task's `expires` has passed before it started. */
 export const expired = (attempt: Attempt): Settlement => unrun(attempt, { state: "expired" })
 
-/** The end of a cancelled job whose steps were undone. */
+/** The end of a cancelled job whose steps were reverted. */
 export const cancelledByReverting = (attempt: Attempt): Settlement =>
   unrun(attempt, { state: "cancelled", reason: "reverted" })
 
@@ -267,12 +274,12 @@ const shortError = ({ name, message }: JobError): Pick<JobError, "name" | "messa
 })
 
 /**
- * Hands the task back, so that the job's next delivery undoes its steps. That delivery runs the handler again, since the
+ * Hands the task back, so that the job's next delivery reverts its steps. That delivery runs the handler again, since the
  * functions that revert come from there; so does the one after it where a worker dies meanwhile.
  */
-export const undoing = (attempt: Attempt, undo: Undoing): Settlement => ({
+export const reverting = (attempt: Attempt, reverting: Reverting): Settlement => ({
   token: attempt.token,
-  record: { ...unclaimed(attempt, "reverting"), undo },
+  record: { ...unclaimed(attempt, "reverting"), reverting },
   then: { kind: "hand-back", delay: 0 },
 })
 

@@ -60,7 +60,7 @@ export const findRecord = async (connection: Connection, id: string): Promise<Fo
 
 /**
  * Whether a job waits past its `expires`, as far as a process can tell that does not hold its task. A job with steps that
- * can be reverted does not expire, since nothing would undo them.
+ * can be reverted does not expire, since nothing would revert them.
  */
 export const isOverdue = ({ state, expiresAt, reverts }: JobRecord, now: number): boolean =>
   (state === "queued" || state === "scheduled" || state === "deferred") &&

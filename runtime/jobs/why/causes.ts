@@ -107,10 +107,10 @@ const blocking = ({ name, blocked }: Pick<WorkerDescription, "name" | "blocked">
   return `; a handler there${job === undefined ? "" : `, of job ${job},`} has blocked ${name} for ${span}, so that it does not go on`
 }
 
-const undoing = ({ undo }: JobRecord): string =>
-  undo === undefined
+const reverting = ({ reverting }: JobRecord): string =>
+  reverting === undefined
     ? ""
-    : `; its steps are being undone, because it ${undo.why === "failed" ? "has failed" : "was cancelled"}`
+    : `; its steps are being reverted, because it ${reverting.why === "failed" ? "has failed" : "was cancelled"}`
 
 const running = (
   worker: Pick<WorkerDescription, "name" | "blocked"> | undefined,
@@ -121,7 +121,7 @@ const running = (
   step?: string,
 ): Cause => ({
   code: "running",
-  message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker.name}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${step === undefined ? "" : `, in the step ${step}`}${undoing(record)}${worker === undefined ? "" : blocking(worker, record.id, now)}`,
+  message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker.name}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${step === undefined ? "" : `, in the step ${step}`}${reverting(record)}${worker === undefined ? "" : blocking(worker, record.id, now)}`,
   since: iso(since),
   attempt,
   ...(worker === undefined ? {} : { workers: [worker.name] }),

@@ -126,11 +126,11 @@ export class Settler {
       const change = stored?.metaChange
       if (change !== undefined) this.#revisions.setChange(end.token, change)
       // A job that was cancelled meanwhile, and goes on, is still to be cancelled.
-      const undo = isTerminal(wanted.state) || wanted.undo !== undefined ? undefined : stored?.undo
+      const undo = isTerminal(wanted.state) || wanted.reverting !== undefined ? undefined : stored?.reverting
       const whole =
         change === undefined && undo === undefined
           ? record
-          : toCommitRecord({ ...withMetaChange(wanted, change), ...(undo && { undo }) }, expect, Date.now())
+          : toCommitRecord({ ...withMetaChange(wanted, change), ...(undo && { reverting: undo }) }, expect, Date.now())
       const committed = await this.#batched.commit({ ...commit, record: { ...whole, expect } })
       if (committed.status !== "conflict") return this.#answer(prepared, committed, whole)
     }

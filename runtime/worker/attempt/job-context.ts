@@ -34,7 +34,7 @@ export class JobContext implements Job<unknown> {
   readonly use: unknown
   state: JobState = "started"
   hasReturned = false
-  /** The durable steps of the job, once it has begun one, or where its steps are to be undone. */
+  /** The durable steps of the job, once it has begun one, or where its steps are to be reverted. */
   steps: StepEngine | undefined
   readonly #run: HandlerRun
   readonly #worker: JobServices

@@ -164,18 +164,18 @@ export class OutcomeDecider {
 
   /**
    * A settlement that posts the task again; a final failure with `error` where the task is too large for the transport: another
-   * system may have put a larger task into the queue, and a posting adds some bytes. `undone` says what is not done then.
+   * system may have put a larger task into the queue, and a posting adds some bytes. `notDone` says what is not done then.
    */
   unlessTooLarge(
     attempt: settlement.Attempt,
     next: Settlement,
     embed: () => Embed,
     error: JobError,
-    undone: string,
+    notDone: string,
   ): Settlement {
     const size = Math.max(0, ...(next.followUps ?? []).map(sizeOf))
     if (size <= this.#maxTask) return next
-    const why = `and ${undone}: the task has ${size} bytes, and this transport takes ${this.#maxTask}`
+    const why = `and ${notDone}: the task has ${size} bytes, and this transport takes ${this.#maxTask}`
     return this.givenUp(attempt, embed(), { ...error, message: `${error.message} (${why})` }, "too-large")
   }
 

@@ -324,10 +324,10 @@ export class Preparation {
         const lost = this.#attempt(candidate, known)
         const embed = () => embedOf(posting, bodyRules(options, task))
         const again = endsOnLoss && target.found ? this.#outcomes.retried(lost, target.method, error, embed) : undefined
-        // The job's steps are undone first, until twice as many workers were lost with it.
+        // The job's steps are reverted first, until twice as many workers were lost with it.
         if (again === undefined && known.reverts && idle < 2 * cap + 1) {
-          const undo = known.undo ?? { why: "failed" as const, error, dead: "worker-lost" }
-          return effectOf(this.#route(candidate, { ...known, undo }, read))
+          const reverting = known.reverting ?? { why: "failed" as const, error, dead: "worker-lost" }
+          return effectOf(this.#route(candidate, { ...known, reverting }, read))
         }
         const settled = again ?? this.#outcomes.givenUp(lost, embed(), error, "worker-lost")
         return Effect.succeed(new SettledWithoutRun(settled))
@@ -351,7 +351,7 @@ export class Preparation {
       return new SettledWithoutRun(settlement.expired(this.#attempt(candidate, before)))
     if (options.isRevoked(task)) {
       if (!before.reverts) return new SettledWithoutRun(settlement.revoked(this.#attempt(candidate, before)))
-      before = { ...before, undo: before.undo ?? { why: "cancelled" } }
+      before = { ...before, reverting: before.reverting ?? { why: "cancelled" } }
     }
     if (!target.found) return new SettledWithoutRun(this.#unknown.settle(this.#attempt(candidate, before), target))
     const { method, actor } = target

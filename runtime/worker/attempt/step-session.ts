@@ -1,6 +1,6 @@
 /**
  * The durable steps of one delivery, on the worker's side: its journal, the mark in the job's record, and how the job
- * is settled where its steps are undone. The steps themselves run where the handler does, see `StepEngine`.
+ * is settled where its steps are reverted. The steps themselves run where the handler does, see `StepEngine`.
  */
 import type { Batcher } from "../../async/batcher.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
@@ -8,7 +8,7 @@ import { generateId } from "../../id.ts"
 import { OUTCOME_LOST } from "../../jobs/outcome/job-error.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import type { Log } from "../../log/log.ts"
-import type { JobError, JobRecord, Undoing } from "../../protocol/record.ts"
+import type { JobError, JobRecord, Reverting } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { StepPort } from "../../steps/calls.ts"
 import { fold, unreverted } from "../../steps/fold.ts"
@@ -30,14 +30,14 @@ export interface StepServices extends Reaching {
   readonly freezes: () => number
   /** Whether this delivery still has the job; `undefined` while the transport cannot be reached. */
   readonly isOurs: (active: ActiveDelivery) => Promise<boolean | undefined>
-  /** Whether the job was cancelled, and its steps are to be undone; `false` while the transport cannot be reached. */
+  /** Whether the job was cancelled, and its steps are to be reverted; `false` while the transport cannot be reached. */
   readonly isCancelled: (active: ActiveDelivery) => Promise<boolean>
   readonly onStep: (active: ActiveDelivery, change: StepChange) => void
 }
 
 const OUTCOMES = { ok: "done", err: "failed", rev: "reverted", rer: "revert-failed" } as const
 
-/** How long the handler in a process of its own may go on once its steps are undone. */
+/** How long the handler in a process of its own may go on once its steps are reverted. */
 const LEAVE_MS = 1_000
 
 const DOUBT_WAIT_MS = 500
@@ -52,7 +52,7 @@ export class StepSession implements StepPort, RunSteps {
   readonly #running = new Set<string>()
   #opening: Promise<void> | undefined
   #verified: number
-  /** Whether the job was cancelled while it ran: its steps are undone as soon as none runs any more. */
+  /** Whether the job was cancelled while it ran: its steps are reverted as soon as none runs any more. */
   #cancelled = false
   #finished = false
   readonly #closing = Promise.withResolvers<void>()
@@ -76,7 +76,7 @@ export class StepSession implements StepPort, RunSteps {
     })
   }
 
-  /** Whether this delivery only undoes steps. */
+  /** Whether this delivery only reverts steps. */
   get isEnding(): boolean {
     return this.#journal.entries.some(({ kind }) => kind === "to")
   }
@@ -97,10 +97,13 @@ export class StepSession implements StepPort, RunSteps {
   async #open(): Promise<void> {
     const { clock, record } = this.#run
     if (!this.#fresh) await this.#journal.open(clock.now(), record.claims ?? 0)
-    const { undo } = record
-    if (undo === undefined || this.isEnding || this.#journal.closed !== undefined) return
+    const { reverting } = record
+    if (reverting === undefined || this.isEnding || this.#journal.closed !== undefined) return
     // The entry is never stored once the journal is closed.
-    await Promise.race([this.#journal.append({ kind: "to", at: clock.now(), ending: undo }), this.#closing.promise])
+    await Promise.race([
+      this.#journal.append({ kind: "to", at: clock.now(), ending: reverting }),
+      this.#closing.promise,
+    ])
   }
 
   began(name: string, state: "started" | "reverting"): void {
@@ -182,7 +185,7 @@ export class StepSession implements StepPort, RunSteps {
     if (this.#run.record.reverts && (await this.#services.isCancelled(this.#active))) this.cancel()
   }
 
-  /** Called when the process of an isolated handler waits for it no longer. While steps are undone the reverts follow. */
+  /** Called when the process of an isolated handler waits for it no longer. While steps are reverted the reverts follow. */
   returned(): void {
     if (!this.isEnding) this.#run.interrupt?.()
   }
@@ -190,20 +193,20 @@ export class StepSession implements StepPort, RunSteps {
   async finished(): Promise<void> {
     this.#finished = true
     // The handler was called for its reverts alone. It may wait for its signal, and its process is killed if it goes on.
-    this.#run.cancel(new DOMException("its steps are undone", "AbortError"))
+    this.#run.cancel(new DOMException("its steps are reverted", "AbortError"))
     this.#run.hardAt = this.#run.clock.monotonic() + LEAVE_MS
   }
 
   /** Called when the job is cancelled while this delivery runs it. */
   cancel(): void {
     // The handler that is called for its reverts must not have its signal fired: it would not come to all of its steps.
-    if (this.isEnding || this.#run.record.undo !== undefined) return
+    if (this.isEnding || this.#run.record.reverting !== undefined) return
     this.#cancelled = true
     this.#run.cancel()
   }
 
   /**
-   * How the job is settled after its handler: as `decided`, unless its steps are to be undone, or were. `isCertain`: every
+   * How the job is settled after its handler: as `decided`, unless its steps are to be reverted, or were. `isCertain`: every
    * step that has begun has also ended.
    */
   settled(decided: Settlement | undefined, outcomes: StepOutcomes, isCertain: boolean): Settlement | undefined {
@@ -212,19 +215,22 @@ export class StepSession implements StepPort, RunSteps {
     const attempt = outcomes.attempt()
     if (this.isEnding) return this.#ended(attempt, outcomes)
     const sure = isCertain && this.#fresh && stop === undefined ? { sure: true as const } : {}
-    if (this.#cancelled) return settlement.undoing(attempt, { why: "cancelled", ...sure })
+    if (this.#cancelled) return settlement.reverting(attempt, { why: "cancelled", ...sure })
     const { record } = decided ?? {}
     if (!this.#run.record.reverts || record === undefined) return decided
-    const undo = ({ error, dead }: Pick<JobRecord, "error" | "dead">): Undoing => ({
+    const reverting = ({ error, dead }: Pick<JobRecord, "error" | "dead">): Reverting => ({
       why: "failed",
       error: error ?? { name: "Error", message: "", reason: "handler" },
       ...(dead === undefined ? {} : { dead }),
       ...sure,
     })
-    // A result that the transport can never take fails the job as well, so its steps are undone.
+    // A result that the transport can never take fails the job as well, so its steps are reverted.
     this.#active.refused &&= (error: JobError) =>
-      settlement.undoing(attempt, undo({ error, ...(error.reason === OUTCOME_LOST ? { dead: error.reason } : {}) }))
-    return record.state === "failed" ? settlement.undoing(attempt, undo(record)) : decided
+      settlement.reverting(
+        attempt,
+        reverting({ error, ...(error.reason === OUTCOME_LOST ? { dead: error.reason } : {}) }),
+      )
+    return record.state === "failed" ? settlement.reverting(attempt, reverting(record)) : decided
   }
 
   #ended(attempt: settlement.Attempt, outcomes: StepOutcomes): Settlement {
@@ -234,14 +240,14 @@ export class StepSession implements StepPort, RunSteps {
     const stuck = [...folded.steps.values()].find(({ state }) => state === "revert-failed")
     const left = unreverted(folded)
     const ending = folded.ending
-    const undone = left.length === 0 ? { reverted: true as const } : { unreverted: left }
+    const reverted = left.length === 0 ? { reverted: true as const } : { unreverted: left }
     const ended =
       stuck !== undefined
-        ? outcomes.givenUp(revertFailed(stuck.name, stuck.undone?.message ?? "", ending), "revert-failed")
+        ? outcomes.givenUp(revertFailed(stuck.name, stuck.revertFailure?.message ?? "", ending), "revert-failed")
         : ending?.why === "failed"
           ? outcomes.givenUp(ending.error, ending.dead)
           : settlement.cancelledByReverting(attempt)
-    return ended.record === undefined ? ended : { ...ended, record: { ...ended.record, ...undone } }
+    return ended.record === undefined ? ended : { ...ended, record: { ...ended.record, ...reverted } }
   }
 
   /** Called when the settlement is stored: the journal of an ended job is kept as long as its record. */
@@ -282,7 +288,7 @@ export interface StepOutcomes {
 
 const NEVER = new Promise<never>(() => undefined)
 
-const revertFailed = (step: string, why: string, ending: Undoing | undefined): JobError => {
+const revertFailed = (step: string, why: string, ending: Reverting | undefined): JobError => {
   const error =
     ending?.why === "failed" ? ending.error : { name: "Cancelled", message: "it was cancelled", reason: "cancelled" }
   const message = `${error.message} (and the revert of ${step} failed: ${why}; retry the job to go on reverting)`

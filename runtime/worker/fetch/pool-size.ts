@@ -26,7 +26,7 @@ export class PoolSize {
 
   /**
    * Changes the concurrency; running handlers go on. Bounds that exclude the new value are widened, since the next task
-   * would undo the change otherwise.
+   * would revert the change otherwise.
    */
   set(concurrency: number): void {
     const scaler = this.#autoscaler

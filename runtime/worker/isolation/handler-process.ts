@@ -140,7 +140,7 @@ export class HandlerProcess {
           ...(job.rootId === undefined ? {} : { rootId: job.rootId }),
           ...(job.after.length === 0 ? {} : { after: job.after }),
           ...(run.handsOn ? { handsOn: true } : {}),
-          ...(job.hasSession && job.session.isEnding ? { undo: true } : {}),
+          ...(job.hasSession && job.session.isEnding ? { reverting: true } : {}),
         },
         ...(run.trace === undefined ? {} : { trace: run.trace.context }),
         payload: payload.success,

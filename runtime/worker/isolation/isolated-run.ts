@@ -112,7 +112,7 @@ export class IsolatedRun {
       },
     }
     this.#attempted = attempted
-    if (request.job.undo) await job.useSteps().open()
+    if (request.job.reverting) await job.useSteps().open()
     const exit = await new Promise<Exit.Exit<unknown, unknown>>((done) =>
       runHandler(attempted, input.success, job, done),
     )

@@ -72,8 +72,8 @@ const ProcessRequestSchema = Schema.Union([
       parentId: Schema.optionalKey(Schema.String),
       rootId: Schema.optionalKey(Schema.String),
       after: Schema.optionalKey(Schema.Array(Schema.String)),
-      /** Set where the job's steps are only undone. */
-      undo: Schema.optionalKey(Schema.Literal(true)),
+      /** Set where the job's steps are only reverted. */
+      reverting: Schema.optionalKey(Schema.Literal(true)),
       /** Whether other tasks get its result. */
       handsOn: Schema.optionalKey(Schema.Literal(true)),
     }),

@@ -325,11 +325,11 @@ describe("cancel", () => {
   test("of one that is meant only while it waits: not once it runs", async () => {
     const running = await start()
     const id = await holding(running)
-    const undo = (job: string) => running.ask("POST", `/v1/jobs/${job}/cancel?state=deferred,scheduled,queued`)
-    expect(await undo(id)).toMatchObject({ status: 409, body: { code: "matches-differ" } })
+    const reverting = (job: string) => running.ask("POST", `/v1/jobs/${job}/cancel?state=deferred,scheduled,queued`)
+    expect(await reverting(id)).toMatchObject({ status: 409, body: { code: "matches-differ" } })
     expect((await running.ask("GET", `/v1/jobs/${id}`)).body.state).toBe("started")
     const { body } = await running.submit({ task: "work.echo", delay: 3600 })
-    expect(await undo(body.id)).toMatchObject({ status: 200, body: { state: "cancelled" } })
+    expect(await reverting(body.id)).toMatchObject({ status: 200, body: { state: "cancelled" } })
   })
 
   test("of one that has ended: already-terminal", async () => {

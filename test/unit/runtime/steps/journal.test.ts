@@ -29,7 +29,7 @@ const rev = (step: string): Entry => ({ kind: "rev", step, ...noted })
 const rer = (step: string): Entry => ({ kind: "rer", step, ...noted, failure })
 const open = (fence: string, claims = 1): Entry => ({ kind: "open", fence, at: 1, claims })
 const to: Entry = { kind: "to", at: 1, ending: { why: "cancelled" } }
-const undo = { revert: true } as const
+const reverting = { revert: true } as const
 
 describe("what entries say", () => {
   test.each<[what: string, entries: ReadonlyArray<Entry>, name: string, retries: number, state: string | undefined]>([
@@ -39,8 +39,8 @@ describe("what entries say", () => {
     ["failed", [err("a")], "a", 0, "failed"],
     ["failed at an earlier try of the job", [err("a", 0)], "a", 1, undefined],
     ["failed, then done", [err("a"), ok("a")], "a", 1, "done"],
-    ["failed, and the flow is undone at a later retry", [err("a"), to], "a", 1, "failed"],
-    ["reverted", [ok("a", undo), to, rev("a")], "a", 0, "reverted"],
+    ["failed, and the flow is reverted at a later retry", [err("a"), to], "a", 1, "failed"],
+    ["reverted", [ok("a", reverting), to, rev("a")], "a", 0, "reverted"],
     ["reverted, and it may have run", [to, rev("a")], "a", 0, undefined],
     ["no result", [ok("a", { value: undefined })], "a", 0, "done"],
   ])("%s", (_what, entries, name, retries, state) => {
@@ -68,21 +68,21 @@ describe("what entries say", () => {
   })
 
   test("what is left done, and the last claim that got on", () => {
-    expect(unreverted(fold([ok("a", undo), ok("b"), ok("c", undo), to, rev("c")]))).toEqual(["a"])
+    expect(unreverted(fold([ok("a", reverting), ok("b"), ok("c", reverting), to, rev("c")]))).toEqual(["a"])
     expect(fold([open("1", 4), ok("a"), open("2", 5), open("3", 6)])).toMatchObject({ claims: 4, opened: "3" })
   })
 
   test.each<[what: string, entries: ReadonlyArray<Entry>, left: ReadonlyArray<string>]>([
     ["that failed goes on with what is done", [open("1"), ok("a"), err("b")], ["ok"]],
-    ["that was undone begins anew", [ok("a", undo), to, rev("a")], []],
+    ["that was reverted begins anew", [ok("a", reverting), to, rev("a")], []],
     [
-      "whose undoing was ended goes on reverting",
-      [ok("a", undo), ok("b", undo), to, rev("b")],
+      "whose reverting was ended goes on reverting",
+      [ok("a", reverting), ok("b", reverting), to, rev("b")],
       ["ok", "ok", "to", "rev"],
     ],
     [
       "whose revert failed goes on reverting",
-      [ok("a", undo), ok("b", undo), to, rev("b"), rer("a")],
+      [ok("a", reverting), ok("b", reverting), to, rev("b"), rer("a")],
       ["ok", "ok", "to", "rev"],
     ],
   ])("a flow %s", (_what, entries, left) => {
