@@ -67,7 +67,7 @@ const hasCode = (cause: unknown, ...codes: ReadonlyArray<string>): boolean =>
  * The files that paths and patterns name, each once. Fails with {@link OutsideRoot}, {@link CostlyPattern},
  * {@link NoSuchFile}, {@link TooManyFiles}.
  */
-export const findFiles = async (root: string, patterns: ReadonlyArray<string>, most: number): Promise<Found> => {
+export const findFiles = async (root: string, patterns: ReadonlyArray<string>, max: number): Promise<Found> => {
   const realRoot = await realpath(root).catch((cause: unknown) => {
     throw new NoSuchFile(`the actor's folder ${root} is not there; set TEXT_ROOT`, { cause })
   })
@@ -90,7 +90,7 @@ export const findFiles = async (root: string, patterns: ReadonlyArray<string>, m
       if (file === "outside" && !WILD.test(pattern)) throw new OutsideRoot(`${pattern} leads out of ${root}`)
       if (file === "outside") skipped.set(name, "leads out of the folder")
       else files.set(file.location, file)
-      if (files.size > most) throw new TooManyFiles(`${pattern}: more than ${most} files; narrow the patterns`)
+      if (files.size > max) throw new TooManyFiles(`${pattern}: more than ${max} files; narrow the patterns`)
     }
     if (!matched) throw new NoSuchFile(`no file of ${root} matches ${pattern}`)
   }

@@ -104,11 +104,11 @@ export const throwForStatus = (status: number, headers: IncomingHttpHeaders): vo
 }
 
 /** Longest wait that an endpoint can ask for, so that it cannot keep a job waiting for a year. */
-const LONGEST_SECONDS = 24 * 3_600
+const MAX_SECONDS = 24 * 3_600
 
 /** Seconds to wait, from a `Retry-After` header: seconds, or a date. `undefined` if there is none, or none to read. */
 export const retryAfter = (header: string | undefined, now: number): number | undefined => {
   if (header === undefined) return undefined
   const seconds = /^\s*\d+\s*$/.test(header) ? Number(header) : (Date.parse(header) - now) / 1000
-  return Number.isNaN(seconds) ? undefined : Math.min(LONGEST_SECONDS, Math.max(0, seconds))
+  return Number.isNaN(seconds) ? undefined : Math.min(MAX_SECONDS, Math.max(0, seconds))
 }

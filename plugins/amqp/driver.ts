@@ -27,7 +27,7 @@ interface Came {
 const SWEEP_MS = 200
 
 /** Largest priority of a message on a queue without priorities, which the server ignores there. */
-const HIGHEST_PRIORITY = 255
+const MAX_PRIORITY = 255
 
 export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.QueueDriver {
   readonly name = "amqp"
@@ -84,7 +84,7 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
 
   async #publish(link: AmqpLink, { queue, level, message }: contract.Posting, name: string): Promise<contract.Receipt> {
     this.#sequence = Math.max(this.#sequence + 1, Date.now() * 1_000)
-    const priority = Math.min(level, this.#settings.maxPriority || HIGHEST_PRIORITY)
+    const priority = Math.min(level, this.#settings.maxPriority || MAX_PRIORITY)
     try {
       const isStored = await link.publish("", name, taskMessage(message, `callboard:${this.#sequence}`, priority))
       if (isStored) return { status: "stored" }
@@ -125,8 +125,8 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
     for (let left = [...queues]; left.length > 0 && found.length < max; ) {
       const empty = new Set<string>()
       for (const queue of left) {
-        const most = Math.min(max, found.length + turn)
-        while (found.length < most && !empty.has(queue)) {
+        const limit = Math.min(max, found.length + turn)
+        while (found.length < limit && !empty.has(queue)) {
           const message = await this.#get(link, queue)
           if (message === undefined) empty.add(queue)
           else found.push({ queue, message })

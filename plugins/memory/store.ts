@@ -14,7 +14,7 @@ export interface Watcher {
 }
 
 /** Longest time of a timer; with a longer one it would fire at once. */
-const LONGEST_MS = 2 ** 31 - 1
+const MAX_MS = 2 ** 31 - 1
 
 /** The UTF-8 bytes of a key as one character each, so that text order is byte order. */
 const bytesOf = (key: string): string => Buffer.from(key).toString("latin1")
@@ -70,7 +70,7 @@ export class MemoryStore {
         this.sweep()
         this.sweepInTime()
       },
-      Math.min(LONGEST_MS, Math.max(1, at - performance.now())),
+      Math.min(MAX_MS, Math.max(1, at - performance.now())),
     )
     this.#timer.unref?.()
   }

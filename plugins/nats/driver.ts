@@ -8,7 +8,7 @@ import { ServerClock } from "./connection/server-clock.ts"
 import { Consumers } from "./queue/consumers.ts"
 import { DeliveryFactory } from "./queue/delivery.ts"
 import { DeliveryTracker, Leases } from "./queue/lease.ts"
-import { Backlog, LONGEST_MS, TaskPublisher } from "./queue/publish.ts"
+import { Backlog, MAX_MS, TaskPublisher } from "./queue/publish.ts"
 import { StallGuard } from "./queue/stall-guard.ts"
 import { Taker } from "./queue/take.ts"
 import { Committer } from "./records/commit.ts"
@@ -45,7 +45,7 @@ export const capabilitiesOf = (settings: StreamSettings, maxPayload: number): Ca
     atomic: false,
     waits: true,
     dedupeWindow: DEDUPE_MS,
-    delay: LONGEST_MS,
+    delay: MAX_MS,
     bands: bands.count,
     front: true,
     maxTask: maxTaskOf(maxRecord),
@@ -155,7 +155,7 @@ const assemble = ({ link, names, settings, clock }: Opened, { lease }: ConnectOp
     waiting: (what, max) =>
       whileOpen(() => ("queue" in what ? stats.waiting(what.queue, max) : stats.expired(what.expiredBy, max))),
     query: (query) => whileOpen(() => lister.query(query)),
-    count: (state, queue, most) => whileOpen(() => lister.count(state, queue, most)),
+    count: (state, queue, max) => whileOpen(() => lister.count(state, queue, max)),
     store: {
       get: (keys) => whileOpen(() => store.get(keys)),
       write: (operations) => whileOpen(() => store.write(operations)),

@@ -125,25 +125,25 @@ export class PostgresDriver extends BaseDriver<PostgresLink> implements contract
     const [text, values] = search({ job: keys, posting: postingKeysOf(query) }, waits)
     // Most pages are full after a few rows.
     let portion = Math.min(4 * limit, PORTION)
-    return this.search(query, async (from = `${until}:`, most) => {
+    return this.search(query, async (from = `${until}:`, max) => {
       const [, at, id = ""] = /^(\d{1,16}):(.*)$/s.exec(from) ?? []
       if (at === undefined) throw new TransportError("invalid", `not a cursor of postgres: ${from.slice(0, 40)}`)
-      const rows = await this.#ask<FoundRow>(text, [...filter, at, plain(id), most, portion, ...values.map(plain)])
+      const rows = await this.#ask<FoundRow>(text, [...filter, at, plain(id), max, portion, ...values.map(plain)])
       const ids = rows.flatMap((row) => (row.fits ? row.id : []))
       const last = rows.at(-1)
-      const isMore = last?.place === portion || rows.length === most
+      const isMore = last?.place === portion || rows.length === max
       portion = PORTION
       const read = last?.read ?? 0
       return isMore ? { ids, next: `${last?.at}:${last?.id}`, read } : { ids, read }
     })
   }
 
-  async count(state: contract.Index["state"], queue?: string, most?: number): Promise<number | undefined> {
+  async count(state: contract.Index["state"], queue?: string, max?: number): Promise<number | undefined> {
     if (state === "succeeded") return undefined
     const [where, values] = queue === undefined ? ["", []] : ["AND index->>'queue' = $3", [plain(queue)]]
     const text = `SELECT count(*)::float8 AS count FROM (SELECT FROM job WHERE index->>'state' = $1
       AND index->>'state' <> 'succeeded' ${where} AND NOT index ? 'hidden' AND until > ms() LIMIT $2) AS counted`
-    const limit = most === undefined ? null : most + 1
+    const limit = max === undefined ? null : max + 1
     const [row] = await this.#ask<{ count: number }>(text, [state, limit, ...values])
     return row?.count
   }

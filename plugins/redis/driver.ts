@@ -343,13 +343,13 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     const wanted = plainIndex(filter)
     const keys = keysOf(wanted)
     let portion = Math.min(4 * limit, PORTION)
-    return this.search(query, async (from = until === undefined ? "+" : `(${memberOf(until, "")}`, most) => {
+    return this.search(query, async (from = until === undefined ? "+" : `(${memberOf(until, "")}`, max) => {
       if (after !== undefined && !/^\(\d{16}:/.test(from)) {
         throw new TransportError("invalid", `not a cursor of redis: ${from.slice(0, 40)}`)
       }
-      const least = `[${memberOf(since, "")}`
+      const min = `[${memberOf(since, "")}`
       const isFirst = after === undefined ? 1 : 0
-      const rows = await this.#run(recordScripts.scan, JSON.stringify(keys), from, least, portion, isFirst)
+      const rows = await this.#run(recordScripts.scan, JSON.stringify(keys), from, min, portion, isFirst)
       const found = new Map(listOf(rows).map((row) => rowOf(row)))
       // A job that is the root itself is listed under no root, so it is read by its id.
       const root =
@@ -365,7 +365,7 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
         const id = member.slice(17)
         if (index !== undefined && matches(index, wanted) && id.toLowerCase().endsWith(idEnds.toLowerCase()))
           ids.push(id)
-        const isFull = ids.length === most
+        const isFull = ids.length === max
         const isLast = read === inOrder.length && inOrder.length < portion
         if (isLast) break
         if (isFull || read === portion) return { ids, next: `(${member}`, read }
@@ -414,8 +414,8 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     list: async ({ prefix, after, limit, reverse = false }) => {
       const isWithin = after !== undefined && Buffer.compare(Buffer.from(after), Buffer.from(prefix)) >= 0
       // No byte of UTF-8 is 255, so a bound that ends in it lies behind every text that begins with the prefix.
-      const [least, most] = [`[${prefix}`, Buffer.concat([Buffer.from(`(${prefix}`), Uint8Array.of(255)])]
-      const bounds = [!reverse && isWithin ? `(${after}` : least, reverse && after !== undefined ? `(${after}` : most]
+      const [min, max] = [`[${prefix}`, Buffer.concat([Buffer.from(`(${prefix}`), Uint8Array.of(255)])]
+      const bounds = [!reverse && isWithin ? `(${after}` : min, reverse && after !== undefined ? `(${after}` : max]
       const rows = listOf(await this.#run(storeScripts.listEntries, ...bounds, limit, reverse ? 1 : 0))
       return rows.map(entryOf).filter((entry) => entry !== undefined)
     },

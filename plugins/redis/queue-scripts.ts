@@ -2,7 +2,7 @@
 import { script } from "./scripts.ts"
 
 /** Messages that one sweep searches for those that Celery workers have taken. */
-const MOST_SEARCHED = 10_000
+const MAX_SEARCHED = 10_000
 
 /**
  * Runs whenever a connection opens, and returns the time of the server. Raises the counter to the time in microseconds: a
@@ -209,7 +209,7 @@ for _ = 1, 40 do
     if t then isGone, looked = isMissing(t.tag, t) end
     if isGone then forget(t.tag, t) else healthy = healthy + 1 end
     searched = searched + looked
-    if searched >= ${MOST_SEARCHED} then return { from, scanned[1] } end
+    if searched >= ${MAX_SEARCHED} then return { from, scanned[1] } end
   end
   if #members < 50 then from = '-' end
   if #members < 50 or healthy >= 50 then break end

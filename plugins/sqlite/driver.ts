@@ -231,7 +231,7 @@ export const driverOver = (
     read: (ids, what) => whileOpen(() => reader.read(ids, what)),
     commit: (commits) => whileOpen(() => inChunks(writer, commits, commitHandler)),
     query: (query) => whileOpen(() => lister.query(query)),
-    count: (state, queue, most) => whileOpen(() => lister.count(state, queue, most)),
+    count: (state, queue, max) => whileOpen(() => lister.count(state, queue, max)),
     queues: () => whileOpen(() => stats.queues()),
     waiting: (what, max) => whileOpen(() => stats.waiting(what, max)),
     listen: (interest, listener, signal) => whileOpen(() => listen(interest, listener, signal)),

@@ -132,7 +132,7 @@ export const openReopening = async (
     read: (ids, what) => use((session) => session.read(ids, what)),
     commit: (commits) => use((session) => session.commit(commits)),
     query: (query) => use((session) => session.query(query)),
-    count: (state, queue, most) => use((session) => session.count(state, queue, most)),
+    count: (state, queue, max) => use((session) => session.count(state, queue, max)),
     queues: () => use((session) => session.queues()),
     waiting: (what, max) => use((session) => session.waiting(what, max)),
     listen: (interest, listener, signal) =>

@@ -152,7 +152,7 @@ const checkKinds = (name: string, { methods, start, stop, description }: Given):
   if (description !== undefined && typeof description !== "string") refuse("description", "must be text")
 }
 
-const RESTARTS = { least: 0, most: 1_000 }
+const RESTARTS = { min: 0, max: 1_000 }
 
 const checkRestart = (name: string, restart: RestartPolicy | undefined): void => {
   if (restart === undefined) return

@@ -120,7 +120,7 @@ const problemOfAcks = ({ acks, onLost }: MethodOptions): readonly [field: string
     : undefined
 }
 
-const PRIORITIES = { least: 0, most: 9 }
+const PRIORITIES = { min: 0, max: 9 }
 
 const ISOLATIONS: ReadonlySet<unknown> = new Set<Isolation>(["inline", "process"])
 

@@ -1,7 +1,7 @@
 /** Compare-and-set by several processes at a time: how often a change is tried, and how long it waits in between. */
 
 /** Most tries. Several processes may change the same at a time, but hardly this often before one of them. */
-export const MOST_TRIES = 30
+export const MAX_TRIES = 30
 
 /** Longest random wait before another try, times its number, in milliseconds. */
 const BACKOFF_MS = 10

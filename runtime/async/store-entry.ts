@@ -5,7 +5,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { Revision, Store, StoreOperation } from "../transport/store.ts"
-import { beforeTry, MOST_TRIES } from "./conflicts.ts"
+import { beforeTry, MAX_TRIES } from "./conflicts.ts"
 
 /** An entry as it was found. */
 export interface StoredEntry<A> {
@@ -100,7 +100,7 @@ export class StoreEntry<A> {
     to: (found: StoredEntry<A> | undefined) => C,
     { assumeAbsent = false }: ChangeOptions = {},
   ): Promise<C | "conflict"> {
-    for (let tried = 0; tried < MOST_TRIES; tried++) {
+    for (let tried = 0; tried < MAX_TRIES; tried++) {
       await beforeTry(tried)
       const found = tried === 0 && assumeAbsent ? undefined : await this.get(store, name)
       const change = to(found)

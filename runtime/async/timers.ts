@@ -11,7 +11,7 @@ export const within = <T>(ms: number, work: Promise<T>, late: () => Error): Prom
   })
 
 /** The longest delay that a timer takes; with a longer one it goes off at once. */
-export const LONGEST_TIMER_MS = 2 ** 31 - 1
+export const MAX_TIMER_MS = 2 ** 31 - 1
 
 /**
  * Resolves when the promise settles, after `ms` milliseconds, or when the signal fires, whichever is first. Never
@@ -19,7 +19,7 @@ export const LONGEST_TIMER_MS = 2 ** 31 - 1
  */
 export const waitFor = (promise: Promise<void>, ms: number, signal?: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
-    const timer = setTimeout(() => done(), Math.min(ms, LONGEST_TIMER_MS))
+    const timer = setTimeout(() => done(), Math.min(ms, MAX_TIMER_MS))
     const done = () => {
       clearTimeout(timer)
       signal?.removeEventListener("abort", done)
@@ -52,7 +52,7 @@ export const sleep = (ms: number, signal: AbortSignal): Promise<void> =>
  */
 export const stayAlive = (...signals: ReadonlyArray<AbortSignal>): (() => void) => {
   if (signals.some(({ aborted }) => aborted)) return () => undefined
-  const timer = setInterval(() => undefined, LONGEST_TIMER_MS)
+  const timer = setInterval(() => undefined, MAX_TIMER_MS)
   const end = () => {
     clearInterval(timer)
     for (const signal of signals) signal.removeEventListener("abort", end)

@@ -67,7 +67,7 @@ export class Board implements JobBoard, AsyncDisposable {
     this.#open = open
     this.#parts = {
       name: this.name,
-      leaseMs: lease === undefined ? DEFAULT_LEASE_MS : milliseconds("lease", lease, refuseInput, { least: 1_000 }),
+      leaseMs: lease === undefined ? DEFAULT_LEASE_MS : milliseconds("lease", lease, refuseInput, { min: 1_000 }),
       reclaimAfterMs: milliseconds("reclaimAfter", reclaimAfter),
       onTakeover,
       handles: new Handles(this),

@@ -1,6 +1,6 @@
 /** Changes a job of the board by compare-and-set, as a rule decides. */
 import * as Result from "effect/Result"
-import { beforeTry, MOST_TRIES } from "../async/conflicts.ts"
+import { beforeTry, MAX_TRIES } from "../async/conflicts.ts"
 import { CallboardError } from "../errors.ts"
 import type { BoardRecord, BoardRefusal } from "../protocol/board.ts"
 import type { BoardEntries, Known } from "./entries.ts"
@@ -43,7 +43,7 @@ export const change = async <A>(
 }> => {
   let known = held?.known
   let isFresh = false
-  for (let tries = 0; tries < MOST_TRIES; tries++) {
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
     // Of two tries the first may go by an entry that was old.
     if (tries > 1) await beforeTry(tries)
     if (known === undefined && !isFresh) {

@@ -1,5 +1,5 @@
 /** Posts jobs to a board. */
-import { MOST_TRIES } from "../async/conflicts.ts"
+import { MAX_TRIES } from "../async/conflicts.ts"
 import { asTransportError, CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { BOARD_RESERVE_BYTES, type BoardRecord, boardJobId, parsePriority, posted } from "../protocol/board.ts"
@@ -30,7 +30,7 @@ export const post = async (session: Session, { content, length }: BoardPosting):
   const { entries, connection, candidates, notifications, board } = session
   const now = await entries.now()
   checkSize(entries, content, length, connection.transport.capabilities.maxRecord)
-  for (let tries = 0; tries < MOST_TRIES; tries++) {
+  for (let tries = 0; tries < MAX_TRIES; tries++) {
     const stored = await store(session, content, now)
     if (stored === undefined) continue
     candidates.posted(stored)
@@ -47,11 +47,11 @@ const BYTES = 3
 
 /** Refuses a job that is too large, also with its claims to come, before anything is written. */
 const checkSize = (entries: BoardEntries, content: Content, length: number, maxRecord: number): void => {
-  const most = maxRecord - BOARD_RESERVE_BYTES
-  if ((length + SHORT) * BYTES <= most) return
+  const max = maxRecord - BOARD_RESERVE_BYTES
+  if ((length + SHORT) * BYTES <= max) return
   const size = entries.encode(posted("", content, 0)).length
-  if (size <= most) return
-  const message = `a job of ${size} bytes, ${most} are allowed: store large data elsewhere and post its address`
+  if (size <= max) return
+  const message = `a job of ${size} bytes, ${max} are allowed: store large data elsewhere and post its address`
   throw new CallboardError("too-large", message, { field: "details" })
 }
 

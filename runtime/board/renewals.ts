@@ -1,5 +1,5 @@
 /** Claims and entities live only while their process does: they are renewed three times per lease. */
-import { LONGEST_TIMER_MS, within } from "../async/timers.ts"
+import { MAX_TIMER_MS, within } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 
 /** Whether a renewed claim or entity is lost. The signal is made only when it is read: most claims end before that. */
@@ -54,7 +54,7 @@ export class Renewals {
     }
     this.#renewals.set(name, { renew, handBack, loss, since })
     if (this.#timer === undefined) {
-      this.#timer = setInterval(() => void this.#renewAll(), Math.min(this.#leaseMs / 3, LONGEST_TIMER_MS))
+      this.#timer = setInterval(() => void this.#renewAll(), Math.min(this.#leaseMs / 3, MAX_TIMER_MS))
       this.#timer.unref?.()
     }
     return loss
@@ -88,7 +88,7 @@ export class Renewals {
     const asked = performance.now()
     const left = renewal.since + this.#leaseMs - asked
     // A renewal without an answer must not keep the loss from being noticed when the lease is over.
-    const isKept = await within(Math.min(left, LONGEST_TIMER_MS), renewal.renew(), () => new Error("no answer")).then(
+    const isKept = await within(Math.min(left, MAX_TIMER_MS), renewal.renew(), () => new Error("no answer")).then(
       (kept) => kept !== undefined,
       (cause: unknown) => {
         if (cause instanceof CallboardError && OVER.includes(cause.code)) return false

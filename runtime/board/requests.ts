@@ -122,7 +122,7 @@ export const checkClaimNumber = (claim: number | undefined): void => {
 }
 
 export const checkLimit = (limit: number): void => {
-  wholeNumber("limit", limit, { least: 1, most: 1_000 })
+  wholeNumber("limit", limit, { min: 1, max: 1_000 })
 }
 
 /** How long a claim holds, in milliseconds: more than 0, or `null` for one that does not expire. */

@@ -69,7 +69,7 @@ export const waitForAny = async (
  */
 export const waitForEnd = async (run: InSession, job: GivenJob, options: JobWaitOptions = {}): Promise<boolean> => {
   const { signal } = options
-  const { timeoutMs, delayMs, multiplier, maxDelayMs: most } = jobWaitOf(options)
+  const { timeoutMs, delayMs, multiplier, maxDelayMs: max } = jobWaitOf(options)
   if (placeOf(idOf(job)) === undefined) neverPosted(idOf(job))
   let pause = delayMs
   const end = performance.now() + timeoutMs
@@ -80,12 +80,12 @@ export const waitForEnd = async (run: InSession, job: GivenJob, options: JobWait
       const { heardCount } = notifications
       const known = await entries.job(idOf(job))
       if (known === undefined) return true
-      const left = Math.min(end - performance.now(), pause, most)
+      const left = Math.min(end - performance.now(), pause, max)
       if (left > 0) await notifications.wait(heardCount, left, signal === undefined ? [] : [signal])
       return false
     })
     if (isOver) return true
     if (performance.now() >= end || signal?.aborted) return false
-    pause = Math.max(1, Math.min(pause * multiplier, most))
+    pause = Math.max(1, Math.min(pause * multiplier, max))
   }
 }

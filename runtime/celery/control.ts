@@ -19,14 +19,14 @@ import { learn, type Revoked, toldOf } from "./mingle.ts"
 import type { RevokedTask } from "./result-reporter.ts"
 
 /** Most names that tasks are counted by, beside those of methods: a submitter may give each task a name of its own. */
-const MOST_NAMES = 1_000
+const MAX_NAMES = 1_000
 
 /** Counts the tasks that have begun to run, by the names that Celery's tools show; beyond the bound by those of their methods. */
 export class TaskTotals implements WorkerObserver {
   readonly counts = new Map<string, number>()
 
   started(_active: ActiveDelivery, { record, method }: HandlerRun): void {
-    const isKnown = this.counts.has(record.name) || this.counts.size < MOST_NAMES
+    const isKnown = this.counts.has(record.name) || this.counts.size < MAX_NAMES
     const name = isKnown ? record.name : `${method.actor}.${method.name}`
     this.counts.set(name, (this.counts.get(name) ?? 0) + 1)
   }

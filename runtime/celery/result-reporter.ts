@@ -58,7 +58,7 @@ const TRIES = 8
 const WAIT_MS = 100
 
 /** Most ids of revoked tasks that are kept, as many as Celery keeps: the oldest is removed first. */
-const MOST_REVOKED = 50_000
+const MAX_REVOKED = 50_000
 
 /** A task of a Celery client whose attempt has ended in this worker. */
 interface EndedTask {
@@ -107,7 +107,7 @@ export class ResultReporter implements ExternalTasks {
       this.#revoked.set(id, at)
     }
     for (const id of this.#revoked.keys()) {
-      if (this.#revoked.size <= MOST_REVOKED) break
+      if (this.#revoked.size <= MAX_REVOKED) break
       this.#revoked.delete(id)
     }
   }

@@ -9,7 +9,7 @@ import type { CeleryMessages, CeleryResults, KeptResult } from "../transport/cel
 import { TransportError } from "../transport/mod.ts"
 
 /** How many received results a client remembers. The oldest are forgotten first. */
-const MOST_CAME = 10_000
+const MAX_CAME = 10_000
 
 /** Fails with `TransportError`: `unsupported` for `rpc://` when Celery does not support the broker of the tasks. */
 export const openResults = async (
@@ -76,7 +76,7 @@ class RpcResults implements CeleryResults {
   #received(result: KeptResult): void {
     this.#came.set(result.key, result.value)
     const [oldest] = this.#came.keys()
-    if (oldest !== undefined && this.#came.size > MOST_CAME) this.#came.delete(oldest)
+    if (oldest !== undefined && this.#came.size > MAX_CAME) this.#came.delete(oldest)
     for (const told of this.#watched) told(result)
   }
 

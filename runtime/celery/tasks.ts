@@ -30,7 +30,7 @@ interface BuiltinOptions {
 /** Seconds between two looks of `chord_unlock` at the results of a chord's members, unless the client sets an interval. */
 const LOOK_S = 1
 /** How often `chord_unlock` looks at most. */
-const MOST_LOOKS = 10_000
+const MAX_LOOKS = 10_000
 
 export const builtinTasks = ({ names, reporter, results, connection }: BuiltinOptions): ActorDefinition => {
   /** Calls the method of a task once for each item, one after the other, inside the current job. */
@@ -110,7 +110,7 @@ export const builtinTasks = ({ names, reporter, results, connection }: BuiltinOp
       chunks: split,
       chord_unlock: {
         params: ["group_id", "callback", "interval", "max_retries", "result"],
-        retry: { max: MOST_LOOKS, on: [] },
+        retry: { max: MAX_LOOKS, on: [] },
         run: unlock,
       },
       // The body of a group that replaces a task.

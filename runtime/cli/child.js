@@ -60,7 +60,7 @@ export function note(text) {
 }
 
 const FIRST_WAIT_MS = 1_000
-const LONGEST_WAIT_MS = 30_000
+const MAX_WAIT_MS = 30_000
 
 /** Number of processes in a row that were killed before they were ready, after which the worker is given up. */
 const MOST_UNREADY = 5
@@ -197,7 +197,7 @@ export class Restarted {
     if (livedMs > STABLE_MS) this.#waitMs = FIRST_WAIT_MS
     note(`${name} ${how}; starting it again in ${this.#waitMs / 1_000} s`)
     this.#timer = setTimeout(() => this.#run(start()), this.#waitMs)
-    this.#waitMs = Math.min(LONGEST_WAIT_MS, this.#waitMs * 2)
+    this.#waitMs = Math.min(MAX_WAIT_MS, this.#waitMs * 2)
     return true
   }
 }

@@ -100,6 +100,6 @@ export const bytesText = (bytes: number): string =>
       ? `${Math.round((bytes / 1024) * 10) / 10} KiB`
       : `${bytes} bytes`
 
-/** A list, cut after `most` words; `--json` prints all of it. */
-export const listText = (words: ReadonlyArray<string>, most = 10): string =>
-  words.length <= most ? words.join(", ") : `${words.slice(0, most).join(", ")} and ${words.length - most} more`
+/** A list, cut after `max` words; `--json` prints all of it. */
+export const listText = (words: ReadonlyArray<string>, max = 10): string =>
+  words.length <= max ? words.join(", ") : `${words.slice(0, max).join(", ")} and ${words.length - max} more`

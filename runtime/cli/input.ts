@@ -87,18 +87,18 @@ export const confirms = async (question: string): Promise<boolean> => {
 }
 
 /** Shortest ending that is searched for, in characters. */
-const LEAST_ENDING = 4
+const MIN_ENDING = 4
 
 /** Most jobs that are searched for an ending, newest first, since listing reads each of them. */
-export const MOST_SEARCHED = 10_000
+export const MAX_SEARCHED = 10_000
 
 const PAGE = 1_000
 
 /** Most candidates that the error names. */
-const MOST_NAMED = 5
+const MAX_NAMED = 5
 
 /** Help text of id arguments. */
-export const ID_HELP = `its id, or an ending of at least ${LEAST_ENDING} characters that only one of the newest ${MOST_SEARCHED.toLocaleString("en")} jobs has`
+export const ID_HELP = `its id, or an ending of at least ${MIN_ENDING} characters that only one of the newest ${MAX_SEARCHED.toLocaleString("en")} jobs has`
 
 /** The form of generated ids, which need no lookup. */
 const GENERATED = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
@@ -111,11 +111,11 @@ export const fullId = async (client: Client, given: string): Promise<string> => 
   if (GENERATED.test(given)) return given
   // Tables print an ellipsis before the ending.
   const ending = given.replace(/^…/, "")
-  if (ending.length < LEAST_ENDING || (await exists(client, given))) return given
+  if (ending.length < MIN_ENDING || (await exists(client, given))) return given
   const found = await search(client, ending)
   if (found.length <= 1) return found[0]?.id ?? given
-  const shown = found.slice(0, MOST_NAMED).map(({ id, name }) => `${id} (${name})`)
-  const more = found.length > MOST_NAMED ? ` and ${found.length - MOST_NAMED} more` : ""
+  const shown = found.slice(0, MAX_NAMED).map(({ id, name }) => `${id} (${name})`)
+  const more = found.length > MAX_NAMED ? ` and ${found.length - MAX_NAMED} more` : ""
   return wrongUsage(`${given} is the end of several ids: ${shown.join(", ")}${more}; give more of the one you mean`)
 }
 
@@ -151,7 +151,7 @@ const search = async (client: Client, ending: string): Promise<ReadonlyArray<Fou
   // Unique by id, since a job that changes during the search may be on two pages.
   const found = new Map<string, Found>()
   let after: string | undefined
-  for (let searched = 0; searched < MOST_SEARCHED; ) {
+  for (let searched = 0; searched < MAX_SEARCHED; ) {
     const page = await pageAfter(client, after)
     for (const { id, name } of page.jobs) if (id.endsWith(ending)) found.set(id, { id, name })
     searched += page.jobs.length

@@ -46,9 +46,9 @@ const widthOf = (text: string): number =>
 const GAP = "  "
 
 /** A cell, cut to a width, with its colours kept. */
-const cutCell = (cell: string, most: number): string => {
-  if (widthOf(cell) <= most) return cell
-  let left = Math.max(0, most - 1)
+const cutCell = (cell: string, max: number): string => {
+  if (widthOf(cell) <= max) return cell
+  let left = Math.max(0, max - 1)
   const take = (part: string): string => {
     const taken = beginning(part, left)
     left -= taken.length
@@ -61,15 +61,15 @@ const cutCell = (cell: string, most: number): string => {
 const NARROW = 12
 const LEAST = 4
 
-/** Narrows the widest columns until all fit, and none below `least`. */
-const narrow = (widths: Array<number>, width: number, least: number): void => {
+/** Narrows the widest columns until all fit, and none below `min`. */
+const narrow = (widths: Array<number>, width: number, min: number): void => {
   let over = widths.reduce((sum, each) => sum + each, 0) + GAP.length * (widths.length - 1) - width
   while (over > 0) {
     const widest = Math.max(...widths)
-    if (widest <= least) return
+    if (widest <= min) return
     // Narrows to the next widest column in one step, instead of character by character.
     const share = Math.ceil(over / widths.filter((each) => each === widest).length)
-    const next = Math.max(least, widest - share, ...widths.filter((each) => each < widest))
+    const next = Math.max(min, widest - share, ...widths.filter((each) => each < widest))
     widths[widths.lastIndexOf(widest)] = next
     over -= widest - next
   }

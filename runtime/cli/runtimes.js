@@ -41,13 +41,13 @@ function packagedPaths(name) {
 
 /**
  * @param {string} path
- * @param {number} [least] bytes that it must have at least
+ * @param {number} [min] bytes that it must have at least
  */
-function isProgram(path, least = 0) {
+function isProgram(path, min = 0) {
   try {
     accessSync(path, constants.X_OK)
     const stats = statSync(path)
-    return stats.isFile() && stats.size >= least
+    return stats.isFile() && stats.size >= min
   } catch {
     return false
   }

@@ -373,12 +373,12 @@ export class Client implements AsyncDisposable {
 
   /**
    * How many jobs match. A count by state and queue alone is exact, except for jobs that have succeeded. Those, and the
-   * jobs of any other filter, are counted up to `most` (defaults to 1,000): `more` says that there are more.
+   * jobs of any other filter, are counted up to `max` (defaults to 1,000): `more` says that there are more.
    */
-  async count(query: Omit<JobQuery, "limit" | "after"> = {}, most?: number): Promise<JobCount> {
+  async count(query: Omit<JobQuery, "limit" | "after"> = {}, max?: number): Promise<JobCount> {
     const { after: _after, limit: _limit, ...wanted } = recordQueryOf(query)
-    if (most !== undefined) wholeNumber("most", most, { least: 0 })
-    return this.connection.jobs.count(wanted, most)
+    if (max !== undefined) wholeNumber("most", max, { min: 0 })
+    return this.connection.jobs.count(wanted, max)
   }
 
   /**
@@ -396,7 +396,7 @@ export class Client implements AsyncDisposable {
   async steps(id: string, options: { readonly limit?: number; readonly after?: string } = {}): Promise<StepPage> {
     refuseUnknown(options, { limit: true, after: true }, "steps()")
     const { limit = 100, after } = options
-    wholeNumber("limit", limit, { least: 1, most: 1_000 })
+    wholeNumber("limit", limit, { min: 1, max: 1_000 })
     return stepsOf(this.connection, id, { limit, after })
   }
 

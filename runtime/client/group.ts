@@ -8,7 +8,7 @@ import type { Submission, SubmissionFields } from "../jobs/submission/submission
 import { milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
-import { MOST_MEMBERS } from "../protocol/headers.ts"
+import { MAX_MEMBERS } from "../protocol/headers.ts"
 import type { JobPage, JobQuery } from "./job-query.ts"
 
 /** A group of jobs by its name. Nothing is asked of the transport until a method is called. */
@@ -72,8 +72,8 @@ export class PendingGroup {
 
   constructor(tasks: ReadonlyArray<Submission>, options: GroupOptions, client: GroupClient) {
     if (!Array.isArray(tasks)) refuseInput("tasks", "must be a list of tasks, or the name of a group")
-    if (tasks.length === 0 || tasks.length > MOST_MEMBERS) {
-      refuseInput("tasks", `a group has 1 to ${MOST_MEMBERS} tasks, not ${tasks.length}`)
+    if (tasks.length === 0 || tasks.length > MAX_MEMBERS) {
+      refuseInput("tasks", `a group has 1 to ${MAX_MEMBERS} tasks, not ${tasks.length}`)
     }
     refuseUnknown(options, { id: true } satisfies Record<keyof GroupOptions, true>, "group()")
     this.#tasks = tasks

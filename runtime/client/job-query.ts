@@ -102,7 +102,7 @@ const checkQuery = optionsChecker(
     until: time,
     dead,
     reason: text,
-    limit: Schema.optionalKey(whole({ least: 1, most: MAX_LIMIT })),
+    limit: Schema.optionalKey(whole({ min: 1, max: MAX_LIMIT })),
     after: text,
     budget: Schema.optionalKey(duration()),
     signal: Schema.optionalKey(AnySignal),

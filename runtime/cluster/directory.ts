@@ -48,7 +48,7 @@ export const ActorDescription = Schema.Struct({
 export type ActorDescription = typeof ActorDescription.Type
 
 /** Most running jobs that a worker lists in its entry. */
-export const MOST_RUNNING = 100
+export const MAX_RUNNING = 100
 
 const RunningJob = Schema.Struct({
   id: Schema.String,
@@ -85,7 +85,7 @@ export const WorkerDescription = Schema.Struct({
   state: Schema.Literals(["starting", "idle", "busy", "suspended", "blocked", "stuck", "stopping"]),
   /** Set while a handler blocks its thread: since when, and the id of the job where it is known whose handler it is. */
   blocked: Schema.optionalKey(Schema.Struct({ since: Schema.String, job: Schema.optionalKey(Schema.String) })),
-  /** Jobs whose handlers run now, {@link MOST_RUNNING} at most. */
+  /** Jobs whose handlers run now, {@link MAX_RUNNING} at most. */
   running: Schema.Array(Schema.String),
   /** More about these jobs. */
   jobs: Schema.optionalKey(Schema.Array(RunningJob)),

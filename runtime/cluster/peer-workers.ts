@@ -6,7 +6,7 @@
 import type { Connection } from "../connection/connection.ts"
 import type { Task } from "../protocol/headers.ts"
 import { resolveName } from "../protocol/name.ts"
-import { HEARTBEAT_MS, MOST_RUNNING, serves, type WorkerDescription } from "./directory.ts"
+import { HEARTBEAT_MS, MAX_RUNNING, serves, type WorkerDescription } from "./directory.ts"
 import { membersOf, strikeOff } from "./roster.ts"
 
 export interface PeerWorkersOptions {
@@ -76,7 +76,7 @@ export class PeerWorkers {
   async #run(id: string, isBegun: boolean): Promise<boolean> {
     const others = await this.#others()
     const names = others.some(({ running }) => running.includes(id))
-    const isFull = ({ running }: WorkerDescription): boolean => running.length >= MOST_RUNNING
+    const isFull = ({ running }: WorkerDescription): boolean => running.length >= MAX_RUNNING
     if (!names && !isBegun && !others.some(isFull)) return false
     const record = (await this.#options.connection.jobs.find(id))?.record
     // A worker's entry is as old as its last heartbeat: it may have handed the job back since.

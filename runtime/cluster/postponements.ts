@@ -65,9 +65,9 @@ export class Postponements {
     this.#byId.delete(id)
   }
 
-  /** The postponement of one job, or the newest ones of all jobs, `most` at most. */
-  list(id: string | undefined, most: number): ReadonlyArray<Postponement> {
-    if (id === undefined) return [...this.#byId.values()].slice(-most)
+  /** The postponement of one job, or the newest ones of all jobs, `max` at most. */
+  list(id: string | undefined, max: number): ReadonlyArray<Postponement> {
+    if (id === undefined) return [...this.#byId.values()].slice(-max)
     const postponement = this.#byId.get(id)
     return postponement === undefined ? [] : [postponement]
   }

@@ -6,7 +6,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
-import { MOST_HANDLERS } from "../options/autoscale.ts"
+import { MAX_HANDLERS } from "../options/autoscale.ts"
 import { withoutUndefined } from "../options/check.ts"
 import { timeLimitOf } from "../options/duration.ts"
 import { parseRate } from "../options/limit.ts"
@@ -16,7 +16,7 @@ import { didYouMean } from "../suggest.ts"
 import type { WorkerDescription } from "./directory.ts"
 import type { Postponement } from "./postponements.ts"
 
-const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_HANDLERS }))
+const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_HANDLERS }))
 const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
 const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
   description: "Seconds as a number, or text: 10s, 5 minutes",
@@ -92,7 +92,7 @@ export const isCommand = (name: string): name is CommandName => Object.hasOwn(CO
 const decode = Schema.decodeUnknownResult(CommandSchema, { onExcessProperty: "error" })
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
-const WHOLE = `must be a whole number from 1 to ${MOST_HANDLERS}`
+const WHOLE = `must be a whole number from 1 to ${MAX_HANDLERS}`
 const DURATION = "must be a duration: seconds, or text such as 10s or 5 minutes"
 
 /** What each argument must be, for messages. */

@@ -37,14 +37,14 @@ export const Revocation = Schema.Struct({
 }).annotate({ identifier: "Revocation" })
 export type Revocation = typeof Revocation.Type
 
-const MOST_VALUES = 100
+const MAX_VALUES = 100
 const Text = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
 
 /** Which tasks to revoke, and for how long. */
 export const RevokeOptions = Schema.Struct({
   header: Text.annotate({ description: "Name of a custom header, or of a Celery stamp" }),
   values: Schema.NonEmptyArray(Schema.Union([Text, Schema.Finite, Schema.Boolean]))
-    .check(Schema.isMaxLength(MOST_VALUES))
+    .check(Schema.isMaxLength(MAX_VALUES))
     .annotate({ description: "A task is meant that carries any of them; compared as text" }),
   terminate: Schema.optionalKey(
     Schema.Boolean.annotate({ description: "Ends the handlers of isolated methods at once" }),
@@ -61,14 +61,14 @@ export type RevokeOptions = typeof RevokeOptions.Type
 export const REVOCATIONS = new StoreEntry("revocation/", Revocation)
 
 const DEFAULT_TTL_MS = 3 * 3_600_000
-const LONGEST_TTL_MS = 30 * 86_400_000
+const MAX_TTL_MS = 30 * 86_400_000
 /** Most revocations at a time: each is compared with every task that starts. */
-const MOST_REVOCATIONS = 1_000
+const MAX_REVOCATIONS = 1_000
 
 const ttlOf = (ttl: number | string | undefined): number => {
   if (ttl === undefined) return DEFAULT_TTL_MS
   const ms = milliseconds("ttl", ttl)
-  return ms >= 1_000 && ms <= LONGEST_TTL_MS ? ms : refuseInput("ttl", "must be from 1 second to 30 days")
+  return ms >= 1_000 && ms <= MAX_TTL_MS ? ms : refuseInput("ttl", "must be from 1 second to 30 days")
 }
 
 const decodeOptions = Schema.decodeUnknownResult(RevokeOptions, { onExcessProperty: "error", errors: "all" })
@@ -99,8 +99,8 @@ export const revoke = async (store: Store, options: RevokeOptions): Promise<Revo
     revokedAt: formatTime(now),
     until: formatTime(now + ms),
   }
-  if ((await REVOCATIONS.names(store, MOST_REVOCATIONS)).length >= MOST_REVOCATIONS) {
-    throw new CallboardError("unsupported", `there are ${MOST_REVOCATIONS} revocations already: lift some of them`)
+  if ((await REVOCATIONS.names(store, MAX_REVOCATIONS)).length >= MAX_REVOCATIONS) {
+    throw new CallboardError("unsupported", `there are ${MAX_REVOCATIONS} revocations already: lift some of them`)
   }
   await store.write([REVOCATIONS.put(revocation.id, revocation, ms)])
   await untilHeard(store)
@@ -109,7 +109,7 @@ export const revoke = async (store: Store, options: RevokeOptions): Promise<Revo
 
 /** The revocations that hold now, oldest first. */
 export const listRevocations = async (store: Store): Promise<ReadonlyArray<Revocation>> =>
-  (await REVOCATIONS.list(store, MOST_REVOCATIONS)).map(({ value }) => value)
+  (await REVOCATIONS.list(store, MAX_REVOCATIONS)).map(({ value }) => value)
 
 /** Ends a revocation. Jobs that it has cancelled stay cancelled. Fails with `not-found`. */
 export const liftRevocation = async (store: Store, id: string): Promise<void> => {

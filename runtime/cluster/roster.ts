@@ -7,7 +7,7 @@ import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
 import { compact } from "../protocol/compact.ts"
 import type { Store } from "../transport/store.ts"
-import { listWorkers, MOST_RUNNING, type WorkerDescription } from "./directory.ts"
+import { listWorkers, MAX_RUNNING, type WorkerDescription } from "./directory.ts"
 import { isDead, type WorkerProcess } from "./worker-process.ts"
 
 const RosterNote = Schema.Struct({
@@ -73,7 +73,7 @@ const readMembers = async (store: Store): Promise<Members> => {
  */
 export const mayRun = async (store: Store, id: string): Promise<boolean> => {
   const { present, missing } = await membersOf(store)
-  return missing.length > 0 || present.some(({ running }) => running.includes(id) || running.length >= MOST_RUNNING)
+  return missing.length > 0 || present.some(({ running }) => running.includes(id) || running.length >= MAX_RUNNING)
 }
 
 /**

@@ -64,7 +64,7 @@ export const yesNo = (value: boolean): string => (value ? "yes" : "no")
 
 export const HttpConfig = Schema.Struct({
   port: Schema.optionalKey(
-    whole({ least: 0, most: 65_535 }).annotate(
+    whole({ min: 0, max: 65_535 }).annotate(
       about("Port of the HTTP interface; 0: any free one", {
         default: `${DEFAULTS.http.port}`,
         read: "number",

@@ -7,7 +7,7 @@
 import { hostname } from "node:os"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { MOST_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
+import { MAX_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { duration } from "../options/duration.ts"
 import { OwnName, whole } from "../options/fields.ts"
@@ -51,7 +51,7 @@ export const ConfigSchema = Schema.Struct({
       ),
   ),
   concurrency: Schema.optionalKey(
-    whole({ least: 1, most: MOST_HANDLERS }).annotate(
+    whole({ min: 1, max: MAX_HANDLERS }).annotate(
       about("Handlers that run at a time, 1–10,000", {
         default: "number of cores, at least 4",
         here: () => `${DEFAULTS.concurrency}`,
@@ -78,7 +78,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   prefetch: Schema.optionalKey(
-    whole({ least: 1, most: 1_000 }).annotate(
+    whole({ min: 1, max: 1_000 }).annotate(
       about("Tasks held per handler, 1–1,000; 1 keeps the order of queues and priorities strict", {
         default: `${DEFAULTS.prefetch}; 1 for several queues in strict order`,
         read: "number",
@@ -99,7 +99,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   processes: Schema.optionalKey(
-    whole({ least: 1, most: 256 }).annotate(
+    whole({ min: 1, max: 256 }).annotate(
       about("Worker processes of `callboard worker`, each with so many handlers; one that dies is started again", {
         default: `${DEFAULTS.processes}`,
         read: "number",
@@ -117,7 +117,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   maxJobs: Schema.optionalKey(
-    whole({ least: 1 }).annotate(
+    whole({ min: 1 }).annotate(
       about("Stop after so many jobs", { default: "no bound", read: "number", flag: "--max-jobs <count>" }),
     ),
   ),
@@ -183,7 +183,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   lease: Schema.optionalKey(
-    duration({ least: 1_000 }).annotate(
+    duration({ min: 1_000 }).annotate(
       about("How long a task belongs to a worker that has died; live workers extend it. 1 second at least", {
         unit: "duration",
         default: `${DEFAULTS.lease}, or the URL's \`lease\``,
@@ -214,7 +214,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   lostCap: Schema.optionalKey(
-    whole({ least: 1, most: 1_000 }).annotate(
+    whole({ min: 1, max: 1_000 }).annotate(
       about("Workers that may die in the middle of one job before it is given up, 1–1,000", {
         default: `${DEFAULTS.lostCap}`,
         read: "number",
@@ -236,7 +236,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   maxBody: Schema.optionalKey(
-    whole({ least: 1, most: 1024 * 1024 * 1024 }).annotate(
+    whole({ min: 1, max: 1024 * 1024 * 1024 }).annotate(
       about("Largest body of a task, decompressed; the transport may allow less", {
         unit: "bytes",
         default: "1 MiB",
@@ -246,7 +246,7 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   heartbeat: Schema.optionalKey(
-    duration({ least: 1_000, orZero: true }).annotate(
+    duration({ min: 1_000, orZero: true }).annotate(
       about(
         "Keep-alive of the connection: it counts as lost after 1 to 1.5 times this without a sign of life; 0: not watched. Of use with `nats:`; `sqlite:` and `memory:` have no connection",
         { unit: "duration", default: DEFAULTS.heartbeat, read: "duration", flag: "--heartbeat <duration>" },

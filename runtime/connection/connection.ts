@@ -54,7 +54,7 @@ export const CANCEL_TOPIC = "cancel"
 export const LIMIT_TOPIC = "limit"
 
 const FIRST_WAIT_MS = 250
-const LONGEST_WAIT_MS = 10_000
+const MAX_WAIT_MS = 10_000
 
 /**
  * Listens on a topic until the signal fires. A subscription that cannot be made now is made as soon as the transport is
@@ -67,7 +67,7 @@ export const keepListening = async (
   options: { readonly log: Log; readonly signal: AbortSignal },
 ): Promise<void> => {
   const { log, signal } = options
-  for (let wait = FIRST_WAIT_MS; !signal.aborted; wait = Math.min(LONGEST_WAIT_MS, wait * 2)) {
+  for (let wait = FIRST_WAIT_MS; !signal.aborted; wait = Math.min(MAX_WAIT_MS, wait * 2)) {
     try {
       return await broadcast.listen(topic, listener, signal)
     } catch (cause) {

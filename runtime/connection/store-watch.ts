@@ -18,7 +18,7 @@ export interface StoreWatchOptions {
 }
 
 const FIRST_WAIT_MS = 250
-const LONGEST_WAIT_MS = 10_000
+const MAX_WAIT_MS = 10_000
 
 /**
  * Watches the entries, then reads all of them, and reads them again whenever the transport was away, because changes may
@@ -67,7 +67,7 @@ export class StoreWatch {
         this.#stale = true
         log.debug(`${prefix} cannot be read now`, { cause: String(cause) })
         await sleep(wait, signal)
-        wait = Math.min(LONGEST_WAIT_MS, wait * 2)
+        wait = Math.min(MAX_WAIT_MS, wait * 2)
       }
     }
     this.#busy = false

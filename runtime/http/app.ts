@@ -91,7 +91,7 @@ const isMetrics = (value: unknown): value is MetricsText | false =>
   value === false ||
   (typeof value === "object" && value !== null && "text" in value && typeof value.text === "function")
 
-const count = Schema.optionalKey(whole({ least: 1 }))
+const count = Schema.optionalKey(whole({ min: 1 }))
 
 const fields = {
   // Each token is checked where its digest is made.

@@ -40,7 +40,7 @@ import { type Definition, type Route, type RouteRequest, route } from "./route.t
  * Most boards that are connected at a time. Beyond that, of the boards on which no request waits, the one that was used
  * least recently is closed.
  */
-const MOST_BOARDS = 1_000
+const MAX_BOARDS = 1_000
 
 /** How many requests wait on a board, or stream what happens to it. */
 const waiting = new WeakMap<Board, number>()
@@ -56,7 +56,7 @@ const boardOf = ({ context: { client }, board: name }: Pick<RouteRequest, "conte
   boards.delete(name)
   boards.set(name, board)
   for (const [oldest, unused] of boards) {
-    if (boards.size <= MOST_BOARDS) break
+    if (boards.size <= MAX_BOARDS) break
     if (unused === board || waiting.get(unused)) continue
     boards.delete(oldest)
     void unused.close()

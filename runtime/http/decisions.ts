@@ -9,18 +9,18 @@ import { text } from "./parameter.ts"
 import { json } from "./response.ts"
 import type { RouteResponse } from "./route.ts"
 
-const [LEAST_MS, MOST_MS] = DECISION_RANGE_MS
+const [MIN_MS, MAX_MS] = DECISION_RANGE_MS
 
 const Budget = Schema.String.annotate({
-  description: `How long the call goes on: an answer that is not done by then is 202. ${DECISION_BUDGET_MS / 1000} s if nothing is said, ${MOST_MS / 1000} s at most`,
+  description: `How long the call goes on: an answer that is not done by then is 202. ${DECISION_BUDGET_MS / 1000} s if nothing is said, ${MAX_MS / 1000} s at most`,
   examples: ["30s"],
 }).check(
   Schema.makeFilter((given: string) => {
     const parsed = parseDuration(given)
     if (Result.isFailure(parsed)) return parsed.failure.message
     return (
-      (parsed.success >= LEAST_MS && parsed.success <= MOST_MS) ||
-      `must be from ${LEAST_MS} ms to ${MOST_MS / 1000} s; call again for longer`
+      (parsed.success >= MIN_MS && parsed.success <= MAX_MS) ||
+      `must be from ${MIN_MS} ms to ${MAX_MS / 1000} s; call again for longer`
     )
   }),
 )

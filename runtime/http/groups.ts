@@ -1,6 +1,6 @@
 /** Routes about groups: the jobs that were submitted with the same `group`, or as members of one chord. */
 import * as Schema from "effect/Schema"
-import { cancelGroup, findGroup, listGroups, MOST_GROUPS } from "../jobs/groups.ts"
+import { cancelGroup, findGroup, listGroups, MAX_GROUPS } from "../jobs/groups.ts"
 import { BulkReport, Group, GroupList } from "../jobs/lists.ts"
 import { compact } from "../protocol/compact.ts"
 import { bounded, budgetOf, partly, reported } from "./decisions.ts"
@@ -10,7 +10,7 @@ import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
 
 const page = {
-  limit: integer(pageLimit("Most groups to look at", MOST_GROUPS)),
+  limit: integer(pageLimit("Most groups to look at", MAX_GROUPS)),
   cursor: text(
     Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({
       description: "Where to go on: the `next` of the page before",

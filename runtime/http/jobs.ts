@@ -64,8 +64,8 @@ const Budget = Schema.String.annotate({
   Schema.makeFilter((given: string) => {
     const parsed = parseDuration(given)
     if (Result.isFailure(parsed)) return parsed.failure.message
-    const [least, most] = BUDGET_RANGE_MS
-    return (parsed.success >= least && parsed.success <= most) || `must be from ${least} ms to ${most / 1000} s`
+    const [min, max] = BUDGET_RANGE_MS
+    return (parsed.success >= min && parsed.success <= max) || `must be from ${min} ms to ${max / 1000} s`
   }),
 )
 
@@ -197,13 +197,13 @@ const totalOf = async (
 }
 
 /** Most jobs that one address names: proxies take addresses of 8 kB. */
-const MOST_NAMED = 100
+const MAX_NAMED = 100
 
 /** Parameters of a decision about many jobs. */
 const bulk = {
   ids: list(
     Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)))
-      .check(Schema.isMinLength(1), Schema.isMaxLength(MOST_NAMED))
+      .check(Schema.isMinLength(1), Schema.isMaxLength(MAX_NAMED))
       .annotate({ description: "Exactly these jobs, with commas between them, in place of filters" }),
   ),
   until: text(Time("Only jobs that were submitted before this time, and have not changed their state since: ISO 8601")),

@@ -16,10 +16,10 @@ export const BATCH_BODY_FACTOR = 16
 export const MAX_PAGE = 1_000
 export const DEFAULT_PAGE = 100
 
-/** How many items a page may have, 1 to `most`. */
-export const pageLimit = (description: string, most = MAX_PAGE) =>
+/** How many items a page may have, 1 to `max`. */
+export const pageLimit = (description: string, max = MAX_PAGE) =>
   Schema.Int.check(
-    Schema.isBetween({ minimum: 1, maximum: most }, { message: `must be a whole number from 1 to ${most}` }),
+    Schema.isBetween({ minimum: 1, maximum: max }, { message: `must be a whole number from 1 to ${max}` }),
   ).annotate({ description, default: DEFAULT_PAGE })
 
 /** Longest wait for a result. */
@@ -175,12 +175,12 @@ export class Budget {
 }
 
 /** The shortest and the longest range of a request for statistics, in milliseconds. */
-const LEAST_RANGE_MS = 60_000
-const LONGEST_RANGE_MS = 86_400_000
+const MIN_RANGE_MS = 60_000
+const MAX_RANGE_MS = 86_400_000
 
 /** A range in milliseconds. Fails with `invalid-input`, naming the parameter. */
 export const rangeOf = (field: string, given: string): number => {
   const range = milliseconds(field, given)
-  if (range >= LEAST_RANGE_MS && range <= LONGEST_RANGE_MS) return range
+  if (range >= MIN_RANGE_MS && range <= MAX_RANGE_MS) return range
   throw new CallboardError("invalid-input", `${field}: must be a minute at least, and 24h at most`, { field })
 }

@@ -12,12 +12,12 @@ import { json } from "./response.ts"
 import { type Route, route } from "./route.ts"
 
 /** Most limits and tenants, and most workers that hold permits, that one request reads. */
-const MOST_KEYS = 1_000
+const MAX_KEYS = 1_000
 
 /** Ids of the workers that may hold permits: those of dead ones are free. */
 const holdersOf = async (store: Store): Promise<ReadonlySet<string>> =>
   new Set(
-    (await store.list({ prefix: HOLDER_PREFIX, limit: MOST_KEYS })).map(({ key }) => key.slice(HOLDER_PREFIX.length)),
+    (await store.list({ prefix: HOLDER_PREFIX, limit: MAX_KEYS })).map(({ key }) => key.slice(HOLDER_PREFIX.length)),
   )
 
 const sumOf = (states: ReadonlyArray<LimitState>, holders: ReadonlySet<string>, now: number) => {
@@ -38,7 +38,7 @@ const limitsOf = async (client: Client): Promise<typeof LimitList.Type> => {
   const { store } = client.connection
   const [actors, entries, holders, now] = await Promise.all([
     client.actors(),
-    store.list({ prefix: LIMIT_PREFIX, limit: MOST_KEYS }),
+    store.list({ prefix: LIMIT_PREFIX, limit: MAX_KEYS }),
     holdersOf(store),
     store.now(),
   ])
@@ -58,7 +58,7 @@ const limitsOf = async (client: Client): Promise<typeof LimitList.Type> => {
   )
   return {
     limits: limits.sort((a, b) => b.held - a.held || (a.task < b.task ? -1 : 1)),
-    more: entries.length === MOST_KEYS,
+    more: entries.length === MAX_KEYS,
   }
 }
 
@@ -110,7 +110,7 @@ export const limitRoutes: ReadonlyArray<Route> = [
     operation: "listLimits",
     group: "Statistics",
     summary: "Limits of methods over all workers, those first for which most waits",
-    description: `Looks at up to ${MOST_KEYS} values of keys.`,
+    description: `Looks at up to ${MAX_KEYS} values of keys.`,
     scope: "read",
     responses: [{ status: 200, description: "The limits", schema: LimitList }],
     handle: async ({ context }) => json<typeof LimitList.Type>(await withReadDeadline(limitsOf(context.client))),

@@ -63,10 +63,10 @@ const boundOf = (bound: unknown): string | undefined =>
   typeof bound === "number" && Math.abs(bound) < Number.MAX_SAFE_INTEGER ? bound.toLocaleString("en") : undefined
 
 const rangeOf = ({ minimum, maximum, minLength, maxLength }: Schema): string => {
-  const [least, most] = [boundOf(minimum), boundOf(maximum)]
-  if (least !== undefined && most !== undefined) return `, ${least} to ${most}`
-  if (least !== undefined) return `, ${least} or more`
-  if (most !== undefined) return `, at most ${most}`
+  const [min, max] = [boundOf(minimum), boundOf(maximum)]
+  if (min !== undefined && max !== undefined) return `, ${min} to ${max}`
+  if (min !== undefined) return `, ${min} or more`
+  if (max !== undefined) return `, at most ${max}`
   if (maxLength !== undefined) return `, ${minLength ?? 0}–${maxLength} characters`
   return ""
 }

@@ -48,11 +48,11 @@ const Range = text(
 )
 
 /** Most jobs that one pulse follows. */
-const MOST_FOLLOWED = 100
+const MAX_FOLLOWED = 100
 
 const Ids = Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)))
-  .check(Schema.isMaxLength(MOST_FOLLOWED))
-  .annotate({ description: `Ids of jobs in sight, ${MOST_FOLLOWED} at most, with commas between them` })
+  .check(Schema.isMaxLength(MAX_FOLLOWED))
+  .annotate({ description: `Ids of jobs in sight, ${MAX_FOLLOWED} at most, with commas between them` })
 
 /** The jobs that still have a record, without fields that may be long, as the caller may see them. */
 const summariesOf = async ({ client }: HttpContext, caller: Caller, ids: ReadonlyArray<string>) => {

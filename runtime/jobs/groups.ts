@@ -30,7 +30,7 @@ const NOTED_MS = 60_000
 /** A group without jobs that was noted this long ago is removed: the jobs of a new one may be on their way. */
 const NEW_MS = 600_000
 /** Groups that a process remembers to have noted. */
-const MOST_NOTED = 1_000
+const MAX_NOTED = 1_000
 
 /** Notes the groups of the jobs that a process submits. */
 export class GroupNotes {
@@ -48,7 +48,7 @@ export class GroupNotes {
   async note(groups: ReadonlySet<string>, now: number): Promise<void> {
     const fresh = [...groups].filter((group) => now - (this.#noted.get(group) ?? 0) >= NOTED_MS)
     await Promise.all(fresh.map((group) => this.#store.write([GROUPS.put(keyPart(group), { at: now })])))
-    if (this.#noted.size + fresh.length > MOST_NOTED) this.#noted.clear()
+    if (this.#noted.size + fresh.length > MAX_NOTED) this.#noted.clear()
     for (const group of fresh) this.#noted.set(group, now)
   }
 }
@@ -73,15 +73,15 @@ export const findGroup = async (connection: Connection, id: string): Promise<Gro
 }
 
 /** Most groups that one call lists. */
-export const MOST_GROUPS = 1_000
+export const MAX_GROUPS = 1_000
 
 /** Names of groups with jobs, in the order of their names; `next` is where the next page begins. */
 export const listGroups = async (
   { store, jobs }: Connection,
   { limit = 100, after }: { readonly limit?: number; readonly after?: string } = {},
 ): Promise<{ readonly groups: ReadonlyArray<string>; readonly next?: string }> => {
-  if (!(Number.isInteger(limit) && limit >= 1 && limit <= MOST_GROUPS)) {
-    throw new CallboardError("invalid-input", `limit: must be a whole number from 1 to ${MOST_GROUPS}`, {
+  if (!(Number.isInteger(limit) && limit >= 1 && limit <= MAX_GROUPS)) {
+    throw new CallboardError("invalid-input", `limit: must be a whole number from 1 to ${MAX_GROUPS}`, {
       field: "limit",
     })
   }

@@ -5,7 +5,7 @@
 import * as Result from "effect/Result"
 
 /** Most handlers that a worker can run at a time. */
-export const MOST_HANDLERS = 10_000
+export const MAX_HANDLERS = 10_000
 
 /** Bounds of the number of handlers. */
 export interface Autoscale {
@@ -17,7 +17,7 @@ export interface Autoscale {
 
 /** Whether the value is a valid number of handlers: a whole number from 1 to 10,000. */
 export const isHandlerCount = (value: unknown): value is number =>
-  typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= MOST_HANDLERS
+  typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= MAX_HANDLERS
 
 const fieldsOf = (value: unknown): { readonly min?: unknown; readonly max?: unknown } =>
   typeof value === "object" && value !== null ? value : {}
@@ -28,7 +28,7 @@ export const parseAutoscale = (value: unknown): Result.Result<Autoscale, string>
   if (typeof bounds === "string") return Result.fail(bounds)
   const { min, max } = bounds
   if (!isHandlerCount(min) || !isHandlerCount(max))
-    return Result.fail(`must be two whole numbers from 1 to ${MOST_HANDLERS}, as in 2..16`)
+    return Result.fail(`must be two whole numbers from 1 to ${MAX_HANDLERS}, as in 2..16`)
   if (min > max) return Result.fail(`${min}..${max} begins above its end; did you mean ${max}..${min}?`)
   return Result.succeed({ min, max })
 }

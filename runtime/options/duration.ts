@@ -17,8 +17,8 @@ export const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
 /** Which durations an option allows. */
 export interface DurationRange {
   /** The shortest duration, in milliseconds. Defaults to 0. */
-  readonly least?: number
-  /** Whether 0 is allowed although it is shorter than `least`. Defaults to false. */
+  readonly min?: number
+  /** Whether 0 is allowed although it is shorter than `min`. Defaults to false. */
   readonly orZero?: boolean
   /** Whether a negative number is allowed, which means for ever and becomes −1. Defaults to false. */
   readonly forEver?: boolean
@@ -26,12 +26,12 @@ export interface DurationRange {
 
 /** Milliseconds of a duration. Fails with a sentence that follows the name of the option. */
 const parse = (value: DurationInput, range: DurationRange): Result.Result<number, string> => {
-  const { least = 0, orZero = false, forEver = false } = range
+  const { min = 0, orZero = false, forEver = false } = range
   const parsed = forEver ? parseTimeToLive(value) : parseDuration(value)
   if (Result.isFailure(parsed)) return Result.fail(parsed.failure.message)
   const ms = parsed.success
-  if (ms >= least || ms < 0 || (orZero && ms === 0)) return Result.succeed(ms)
-  return Result.fail(`must be at least ${least / 1000} second${least === 1_000 ? "" : "s"}`)
+  if (ms >= min || ms < 0 || (orZero && ms === 0)) return Result.succeed(ms)
+  return Result.fail(`must be at least ${min / 1000} second${min === 1_000 ? "" : "s"}`)
 }
 
 /** A duration in whole milliseconds, from 0 to a hundred years. Any other value is refused with `refuse`. */

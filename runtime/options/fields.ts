@@ -38,18 +38,18 @@ export type Total = typeof Total.Type
 export const Text = (max: number) => Schema.String.check(Schema.isMaxLength(max))
 export const Json = Schema.Record(Schema.String, Schema.Unknown)
 
-/** The allowed numbers, from `least` to `most`, both included. */
+/** The allowed numbers, from `min` to `max`, both included. */
 interface WholeRange {
-  readonly least: number
+  readonly min: number
   /** Absent: no upper bound. */
-  readonly most?: number
+  readonly max?: number
 }
 
-const isWhole = (value: unknown, { least, most = Number.MAX_SAFE_INTEGER }: WholeRange): value is number =>
-  typeof value === "number" && Number.isInteger(value) && value >= least && value <= most
+const isWhole = (value: unknown, { min, max = Number.MAX_SAFE_INTEGER }: WholeRange): value is number =>
+  typeof value === "number" && Number.isInteger(value) && value >= min && value <= max
 
-const ruleOf = ({ least, most }: WholeRange): string =>
-  most === undefined ? `must be a whole number, ${least} or more` : `must be a whole number from ${least} to ${most}`
+const ruleOf = ({ min, max }: WholeRange): string =>
+  max === undefined ? `must be a whole number, ${min} or more` : `must be a whole number from ${min} to ${max}`
 
 /** Returns the value if it is a whole number within the range. Any other value is refused with `refuse`. */
 export const wholeNumber = (field: string, value: unknown, range: WholeRange, refuse: Refuse = refuseInput): number =>

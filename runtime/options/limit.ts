@@ -25,8 +25,8 @@ export interface MethodLimit {
 }
 
 const OPTIONS: ReadonlyArray<string> = ["rate", "concurrency", "key"] satisfies ReadonlyArray<keyof MethodLimit>
-const CONCURRENCY = { least: 1, most: 100_000 }
-const MOST_FIELD_BYTES = 255
+const CONCURRENCY = { min: 1, max: 100_000 }
+const MAX_FIELD_BYTES = 255
 
 const isLimit = (value: unknown): value is Readonly<Partial<Record<keyof MethodLimit, unknown>>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
@@ -34,7 +34,7 @@ const isLimit = (value: unknown): value is Readonly<Partial<Record<keyof MethodL
 const isFunction = (value: unknown): value is (input: unknown) => unknown => typeof value === "function"
 
 const isField = (value: unknown): value is string =>
-  typeof value === "string" && value.isWellFormed() && value !== "" && Buffer.byteLength(value) <= MOST_FIELD_BYTES
+  typeof value === "string" && value.isWellFormed() && value !== "" && Buffer.byteLength(value) <= MAX_FIELD_BYTES
 
 /**
  * Checks a limit and parses its rate. `input`: schema of the method's input, by which the name of the key is checked.
@@ -59,7 +59,7 @@ const keyOf = (key: unknown, input: StandardSchemaV1 | undefined, refuse: Refuse
   if (!isField(key))
     return refuse(
       "limit.key",
-      `must be the name of a field of the input, of 1 to ${MOST_FIELD_BYTES} bytes, or a function`,
+      `must be the name of a field of the input, of 1 to ${MAX_FIELD_BYTES} bytes, or a function`,
     )
   const fields = input === undefined ? undefined : fieldsOf(input)
   if (fields === undefined || fields.includes(key)) return key
@@ -88,8 +88,8 @@ const UNITS_MS: ReadonlyMap<string, number> = new Map([
 ])
 
 const RATE = /^\s*(\d+(?:\.\d*)?|\.\d+)\s*(?:\/\s*([a-z]+)\s*)?$/i
-const MOST_PER_SECOND = 1_000_000
-const LONGEST_INTERVAL_MS = 31 * 86_400_000
+const MAX_PER_SECOND = 1_000_000
+const MAX_INTERVAL_MS = 31 * 86_400_000
 
 /** Parses a rate, from one in 31 days to 1,000,000 per second. Fails with a sentence that says what is wrong. */
 export const parseRate = (input: unknown): Result.Result<Rate, string> => {
@@ -106,8 +106,8 @@ export const parseRate = (input: unknown): Result.Result<Rate, string> => {
   if (unitMs === undefined) return refuse("its unit must be s, m or h")
   if (!(count > 0)) return refuse("it must be more than 0")
   const intervalMs = unitMs / count
-  if (!(intervalMs * MOST_PER_SECOND >= 1_000)) return refuse(`it is more than ${MOST_PER_SECOND} per second`)
-  if (!(intervalMs <= LONGEST_INTERVAL_MS)) return refuse("it is less than one in 31 days")
+  if (!(intervalMs * MAX_PER_SECOND >= 1_000)) return refuse(`it is more than ${MAX_PER_SECOND} per second`)
+  if (!(intervalMs <= MAX_INTERVAL_MS)) return refuse("it is less than one in 31 days")
   return Result.succeed({ intervalMs })
 }
 

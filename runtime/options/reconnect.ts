@@ -45,7 +45,7 @@ export const RECONNECT_DEFAULTS = {
 } as const
 
 /** The ranges of the options, for `serve()` and the configuration alike. */
-export const RECONNECT_RANGES = { maxTries: { least: 0 }, base: { least: 1 }, cap: { least: 1 } } as const
+export const RECONNECT_RANGES = { maxTries: { min: 0 }, base: { min: 1 }, cap: { min: 1 } } as const
 
 /** Fills in the defaults. Fails with `invalid-input`, naming the option. */
 export const resolveReconnect = (options: ReconnectOptions = {}): ReconnectPolicy => {

@@ -9,16 +9,16 @@ import { Duration, milliseconds } from "./duration.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
 /** Most retries, or repeated runs, of one policy. A job that must run for ever is a schedule. */
-const MOST_TIMES = 10_000
+const MAX_TIMES = 10_000
 /** Most waits in a list; the last one is used for all further runs. */
-const MOST_INTERVALS = 100
+const MAX_INTERVALS = 100
 
 const Interval = Schema.Union([
   Duration,
-  Schema.NonEmptyArray(Duration).check(Schema.isMaxLength(MOST_INTERVALS)),
+  Schema.NonEmptyArray(Duration).check(Schema.isMaxLength(MAX_INTERVALS)),
 ]).annotate({ description: "Wait before each: one for all, or a list whose last one is used from there on" })
 const Names = Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)))
-const Times = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MOST_TIMES }))
+const Times = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_TIMES }))
 
 const RetrySchema = Schema.Struct({
   max: Schema.optionalKey(

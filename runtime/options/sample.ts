@@ -37,8 +37,8 @@ export const sampleOf = (schema: unknown, name = "", root: unknown = schema, dep
     case "null":
       return null
     case "array": {
-      const least = typeof schema["minItems"] === "number" ? schema["minItems"] : 1
-      return Array.from({ length: least }, () => inner(schema["items"] ?? first(schema["prefixItems"])))
+      const min = typeof schema["minItems"] === "number" ? schema["minItems"] : 1
+      return Array.from({ length: min }, () => inner(schema["items"] ?? first(schema["prefixItems"])))
     }
     default:
       return sampleObject(schema, inner)
@@ -87,6 +87,6 @@ const sampleText = (schema: JsonSchema, name: string): string => {
   }
   if (/path|file/i.test(name)) return LIKELY_FILES.find((file) => existsSync(file)) ?? "README.md"
   if (/ur[il]$/i.test(name)) return "https://example.com"
-  const least = typeof schema["minLength"] === "number" ? schema["minLength"] : 0
-  return (name === "" ? "text" : name).padEnd(least, ".")
+  const min = typeof schema["minLength"] === "number" ? schema["minLength"] : 0
+  return (name === "" ? "text" : name).padEnd(min, ".")
 }

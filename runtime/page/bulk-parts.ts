@@ -2,24 +2,24 @@
 import type { BulkPlan } from "../jobs/lists.ts"
 
 /** Most jobs per call. */
-export const MOST_IDS = 100
+export const MAX_IDS = 100
 
 /** Most characters of the ids in one address, as they are written there: proxies take addresses of 8 kB. */
-const MOST_TEXT = 6_000
+const MAX_TEXT = 6_000
 
 /** Whether the service reads this id out of a list of ids as it is. */
 export const isNamable = (id: string): boolean => !id.includes(",") && id.trim() === id
 
 /** Ids in the order of their jobs, in parts that one address can name. An id that no list can name is a part of its own. */
-export const partsOf = (ids: ReadonlyArray<string>, most = MOST_IDS): ReadonlyArray<ReadonlyArray<string>> => {
+export const partsOf = (ids: ReadonlyArray<string>, max = MAX_IDS): ReadonlyArray<ReadonlyArray<string>> => {
   const parts: Array<Array<string>> = []
   let left = 0
   for (const id of ids) {
     const size = encodeURIComponent(id).length + "%2C".length
     const part = parts.at(-1)
-    if (part === undefined || part.length >= most || size > left || !isNamable(id)) {
+    if (part === undefined || part.length >= max || size > left || !isNamable(id)) {
       parts.push([id])
-      left = isNamable(id) ? MOST_TEXT - size : 0
+      left = isNamable(id) ? MAX_TEXT - size : 0
     } else {
       part.push(id)
       left -= size

@@ -3,7 +3,7 @@
  * until no job is left or the reader stops it. It runs in the browser, so it ends when the page is closed.
  */
 import type { PartlyDone } from "../jobs/responses.ts"
-import { isNamable, MOST_IDS, partsOf } from "./bulk-parts.ts"
+import { isNamable, MAX_IDS, partsOf } from "./bulk-parts.ts"
 import { ApiError } from "./client.ts"
 
 /** The result of one call. */
@@ -112,7 +112,7 @@ export class BulkRun {
       if (this.#isEnded()) return
     }
     this.#set({ phase: "running" })
-    while (await this.#step(MOST_IDS)) if (this.#isEnded()) return
+    while (await this.#step(MAX_IDS)) if (this.#isEnded()) return
   }
 
   /** Undoes the action before its first call: no job is changed. */

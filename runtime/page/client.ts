@@ -139,14 +139,14 @@ export const apiClient = (options: ClientOptions): ApiClient => {
   }
 }
 
-const LONGEST_MS = 30_000
+const MAX_MS = 30_000
 
 /**
  * The wait before the next try in milliseconds: 1, 2, 4 … 30 s, half of it random, so that many open pages do not
  * return at once.
  */
 export const backOff = (tries: number, chance: number): number =>
-  Math.min(LONGEST_MS, 1_000 * 2 ** Math.min(tries - 1, 10)) * (0.5 + chance / 2)
+  Math.min(MAX_MS, 1_000 * 2 ** Math.min(tries - 1, 10)) * (0.5 + chance / 2)
 
 const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 

@@ -84,8 +84,8 @@ export const linesOf = (value: unknown, unfolded: boolean): ReadonlyArray<Readon
 type Lines = ReadonlyArray<ReadonlyArray<Piece>>
 
 /** The first lines, up to a number of characters; the last of them may be cut in the middle, since a text may be very long. */
-export const upTo = (lines: Lines, most: number): { readonly lines: Lines; readonly isCut: boolean } => {
-  let left = most
+export const upTo = (lines: Lines, max: number): { readonly lines: Lines; readonly isCut: boolean } => {
+  let left = max
   const shown: Array<ReadonlyArray<Piece>> = []
   for (const line of lines) {
     if (left <= 0) return { lines: shown, isCut: true }

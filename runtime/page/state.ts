@@ -173,7 +173,7 @@ export const get = async <T>(path: string, given: Query = {}, signal?: AbortSign
 
 /** The last answers that had an ETag, newest at the end. */
 const tagged = new Map<string, { readonly etag: string; readonly value: unknown }>()
-const MOST_TAGGED = 4
+const MAX_TAGGED = 4
 
 /** Loads a value that may be large and seldom changes: the server sends it again only when it has changed. */
 export const getTagged = async <T>(path: string, given: Query = {}, signal?: AbortSignal): Promise<T> => {
@@ -187,7 +187,7 @@ export const getTagged = async <T>(path: string, given: Query = {}, signal?: Abo
   tagged.delete(name)
   const value = answer.value ?? known?.value
   if (answer.etag !== undefined) tagged.set(name, { etag: answer.etag, value })
-  for (const oldest of [...tagged.keys()].slice(0, -MOST_TAGGED)) tagged.delete(oldest)
+  for (const oldest of [...tagged.keys()].slice(0, -MAX_TAGGED)) tagged.delete(oldest)
   return value as T
 }
 

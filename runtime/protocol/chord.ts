@@ -15,7 +15,7 @@ export const MEMBERS_PER_PART = 100
  * Most bytes of JSON that the results of all members may have together. With more, the body gets references to the members
  * instead, whose results it can ask for.
  */
-export const MOST_RESULTS = 256 * 1024
+export const MAX_RESULTS = 256 * 1024
 
 /** How a member has ended. `gone`: it was deleted, or nothing is kept of it. */
 export interface MemberEnd {
@@ -124,7 +124,7 @@ export const withOutcomes = (part: ChordPart, outcomes: ReadonlyArray<MemberOutc
 }
 
 const bounded = (end: MemberEnd, size: number): MemberEnd =>
-  size + sizeOf([end]) <= MOST_RESULTS ? end : { state: end.state, large: true }
+  size + sizeOf([end]) <= MAX_RESULTS ? end : { state: end.state, large: true }
 
 const sizeOf = (ends: ReadonlyArray<MemberEnd | null>): number =>
   ends.reduce((sum, end) => sum + (end?.result === undefined ? 0 : Buffer.byteLength(JSON.stringify(end.result))), 0)
@@ -164,7 +164,7 @@ export const handOverOf = (parts: ReadonlyArray<ChordPart>, { allowFailure }: Ch
   const failed = members.flatMap(({ job, end }) => (end.state === "succeeded" ? [] : [{ job, state: end.state }]))
   if (failed.length > 0 && !allowFailure) return { kind: "failed", members: failed }
   const ends = members.map(({ end }) => end)
-  const isLarge = ends.some(({ large }) => large === true) || sizeOf(ends) > MOST_RESULTS
+  const isLarge = ends.some(({ large }) => large === true) || sizeOf(ends) > MAX_RESULTS
   const results = members.map(({ job, end }) =>
     end.state === "succeeded" && !isLarge ? (end.result ?? null) : { job, state: end.state },
   )
@@ -186,7 +186,7 @@ export const withResults = (message: Message, results: ReadonlyArray<unknown>): 
     )
   const compression = typeof asked === "string" && asked !== "" ? asked : undefined
   const whole = encode(compression)
-  const isLarge = Result.isSuccess(whole) && whole.success.bytes.length > MOST_RESULTS
+  const isLarge = Result.isSuccess(whole) && whole.success.bytes.length > MAX_RESULTS
   const encoded = isLarge && compression === undefined ? encode(GZIP) : whole
   if (Result.isFailure(encoded)) return Result.fail(encoded.failure.message)
   const { bytes, compression: used } = encoded.success

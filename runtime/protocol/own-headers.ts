@@ -53,7 +53,7 @@ export interface BookHeader {
 }
 
 /** Most jobs for which a job may wait: its record holds all their ids. */
-export const MOST_PARENTS = 1_000
+export const MAX_PARENTS = 1_000
 
 /** That a job is a member of a chord, in its headers. */
 export interface MemberHeader {
@@ -76,15 +76,15 @@ export interface ChordHeader {
 }
 
 /** Most earlier runs in which a run looks for completed steps. */
-export const MOST_FROM = 10
+export const MAX_FROM = 10
 
 /** Most members of a group. */
-export const MOST_MEMBERS = 10_000
+export const MAX_MEMBERS = 10_000
 
 /** Most retries, or repeated runs, of one policy. */
-const MOST_TIMES = 10_000
+const MAX_TIMES = 10_000
 /** Largest number of a run: far beyond real use, and numbers a little above it are still exact. */
-const MOST_RUNS = 2 ** 31
+const MAX_RUNS = 2 ** 31
 
 const MILLISECONDS = "must be milliseconds, of a hundred years at most"
 
@@ -143,8 +143,8 @@ type MutableOwn = { -readonly [Field in keyof OwnFields]: OwnFields[Field] }
 
 const EMPTY: OwnHeaders = Object.freeze({})
 
-const isCount = (value: unknown, least: number): value is number =>
-  typeof value === "number" && Number.isSafeInteger(value) && value >= least && value <= MOST_TIMES
+const isCount = (value: unknown, min: number): value is number =>
+  typeof value === "number" && Number.isSafeInteger(value) && value >= min && value <= MAX_TIMES
 
 const isIntervals = (value: unknown): value is ReadonlyArray<number> =>
   Array.isArray(value) && value.length > 0 && value.every(isDuration)
@@ -213,8 +213,8 @@ const repeatOf = (value: unknown): RepeatHeader | HeaderProblem => {
 const afterOf = (value: unknown): AfterHeader | HeaderProblem => {
   if (!isMap(value)) return ownProblem("after", "must be a map")
   const { ids, allowFailure } = value
-  if (!isTexts(ids) || ids.length === 0 || ids.length > MOST_PARENTS || !ids.every(isId)) {
-    return ownProblem("after.ids", `must be a list of 1 to ${MOST_PARENTS} job ids`)
+  if (!isTexts(ids) || ids.length === 0 || ids.length > MAX_PARENTS || !ids.every(isId)) {
+    return ownProblem("after.ids", `must be a list of 1 to ${MAX_PARENTS} job ids`)
   }
   if (allowFailure === undefined || allowFailure === null || allowFailure === false) return { ids }
   return allowFailure === true ? { ids, allowFailure } : ownProblem("after.allowFailure", "must be true or false")
@@ -226,8 +226,8 @@ const memberOf = (value: unknown): MemberHeader | HeaderProblem => {
   if (typeof of !== "string" || of === "" || !isId(of)) {
     return ownProblem("member.of", `must be well-formed text of 1 to ${MAX_ID_BYTES} bytes`)
   }
-  if (!isCount(at, 0) || at >= MOST_MEMBERS) {
-    return ownProblem("member.at", `must be a whole number from 0 to ${MOST_MEMBERS - 1}`)
+  if (!isCount(at, 0) || at >= MAX_MEMBERS) {
+    return ownProblem("member.at", `must be a whole number from 0 to ${MAX_MEMBERS - 1}`)
   }
   return more === true ? { of, at, more } : { of, at }
 }
@@ -235,8 +235,8 @@ const memberOf = (value: unknown): MemberHeader | HeaderProblem => {
 const chordOf = (value: unknown): ChordHeader | HeaderProblem => {
   if (!isMap(value)) return ownProblem("chord", "must be a map")
   const { size, allowFailure, immutable } = value
-  if (!isCount(size, 1) || size > MOST_MEMBERS) {
-    return ownProblem("chord.size", `must be a whole number from 1 to ${MOST_MEMBERS}`)
+  if (!isCount(size, 1) || size > MAX_MEMBERS) {
+    return ownProblem("chord.size", `must be a whole number from 1 to ${MAX_MEMBERS}`)
   }
   return {
     size,
@@ -289,9 +289,9 @@ const isText = (value: unknown): value is string => typeof value === "string"
 const isIdText = (value: unknown): value is string => isText(value) && isId(value)
 const isWhole = (value: unknown): value is number => typeof value === "number" && Number.isSafeInteger(value)
 const isHops = (value: unknown): value is number => isWhole(value) && value >= 0
-const isRun = (value: unknown): value is number => isWhole(value) && value >= 1 && value <= MOST_RUNS
+const isRun = (value: unknown): value is number => isWhole(value) && value >= 1 && value <= MAX_RUNS
 const isRuns = (value: unknown): value is ReadonlyArray<number> =>
-  Array.isArray(value) && value.length <= MOST_FROM && value.every((each) => Number.isInteger(each) && each > 0)
+  Array.isArray(value) && value.length <= MAX_FROM && value.every((each) => Number.isInteger(each) && each > 0)
 const isMoment = (value: unknown): value is number => isFiniteNumber(value) && value >= 0
 
 /** Where it cannot be read it is not known what must not be shown. */
@@ -307,8 +307,8 @@ export const FIELDS: Readonly<Record<keyof OwnFields, Field>> = {
   must: field("must", isTexts, "must be a list of names of fields"),
   key: { ...field("key", isIdText, ID), unknown: "refuse", unsupported: true },
   peek: { ...field("peek", isIdText, ID), unknown: "refuse", unsupported: true },
-  run: field("run", isRun, `must be a whole number from 1 to ${MOST_RUNS}`),
-  from: field("from", isRuns, `must be numbers of runs, ${MOST_FROM} at most`),
+  run: field("run", isRun, `must be a whole number from 1 to ${MAX_RUNS}`),
+  from: field("from", isRuns, `must be numbers of runs, ${MAX_FROM} at most`),
   hops: field("hops", isHops, "must be a whole number from 0 on"),
   submittedAt: field("submittedAt", isMoment, "must be milliseconds since the epoch"),
   front: field("front", isFlag, "must be true or false"),
@@ -363,7 +363,7 @@ export const ownOf = (value: unknown): OwnHeaders | HeaderProblem => {
     } else if (name !== "__proto__") own[name] = given
   }
   const { run = 1, repeat } = own
-  if (repeat !== undefined && run + repeat.times - repeat.done > MOST_RUNS)
-    return ownProblem("run", `must leave room for ${repeat.times} more below ${MOST_RUNS}`)
+  if (repeat !== undefined && run + repeat.times - repeat.done > MAX_RUNS)
+    return ownProblem("run", `must leave room for ${repeat.times} more below ${MAX_RUNS}`)
   return own
 }

@@ -100,7 +100,7 @@ export interface RunOutcome {
 }
 
 /** Most outcomes of runs that are kept. */
-export const MOST_OUTCOMES = 10
+export const MAX_OUTCOMES = 10
 
 /**
  * Why the steps of a job are reverted: the job failed for good, or was cancelled. `sure`: no step was under way, so a
@@ -387,14 +387,14 @@ export const outcomeOfRun = (record: JobRecord): RunOutcome | undefined => {
 }
 
 /** Largest result that stays in the history of a job, in bytes of its JSON: ten of them fit into one entry of each store. */
-const MOST_HISTORY = 64 * 1024
+const MAX_HISTORY = 64 * 1024
 
 const encoder = new TextEncoder()
 
 /** An outcome as it is kept once the next run has begun. */
 const inHistory = (outcome: RunOutcome): RunOutcome => {
   const { result: given } = outcome
-  if (given === undefined || encoder.encode(JSON.stringify(given)).length <= MOST_HISTORY) return outcome
+  if (given === undefined || encoder.encode(JSON.stringify(given)).length <= MAX_HISTORY) return outcome
   const { result: _result, ...rest } = outcome
   return { ...rest, omitted: true }
 }
@@ -404,7 +404,7 @@ export const earlierWith = (
   { earlier = [] }: Pick<JobRecord, "earlier">,
   outcome: RunOutcome | undefined,
 ): Pick<JobRecord, "earlier"> =>
-  outcome === undefined ? { earlier } : { earlier: [inHistory(outcome), ...earlier].slice(0, MOST_OUTCOMES) }
+  outcome === undefined ? { earlier } : { earlier: [inHistory(outcome), ...earlier].slice(0, MAX_OUTCOMES) }
 
 /**
  * The tombstone of a record that is not kept any more. Its follow-ups stay: a worker may have died before they were

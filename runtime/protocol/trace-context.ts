@@ -28,12 +28,12 @@ export const parseTraceparent = (text: string | null | undefined): Traceparent |
 }
 
 /** Length of a `tracestate` that every system must pass on, in characters. */
-const MOST_STATE = 512
-const MOST_MEMBERS = 32
+const MAX_STATE = 512
+const MAX_MEMBERS = 32
 /** Members longer than this are dropped first where not all can be kept. */
 const LONG_MEMBER = 128
 /** Longest text that is parsed, in characters. */
-const MOST_INPUT = 16 * 1024
+const MAX_INPUT = 16 * 1024
 
 /** `key=value`: a simple key, or `tenant@system`; a value without comma, equals sign, or space at its end. */
 const MEMBER =
@@ -45,7 +45,7 @@ const MEMBER =
  * then the last ones.
  */
 const parseTracestate = (text: unknown): string | null => {
-  if (typeof text !== "string" || text.length > MOST_INPUT) return null
+  if (typeof text !== "string" || text.length > MAX_INPUT) return null
   const members = new Map<string, string>()
   let count = 0
   for (const part of text.split(",")) {
@@ -53,7 +53,7 @@ const parseTracestate = (text: unknown): string | null => {
     const member = part.replace(/^[ \t]+|(?<![ \t])[ \t]+$/g, "")
     if (member === "") continue
     const [, key] = MEMBER.exec(member) ?? []
-    if (key === undefined || ++count > MOST_MEMBERS) return null
+    if (key === undefined || ++count > MAX_MEMBERS) return null
     if (!members.has(key)) members.set(key, member)
   }
   return fitting([...members.values()])
@@ -61,7 +61,7 @@ const parseTracestate = (text: unknown): string | null => {
 
 const fitting = (members: ReadonlyArray<string>): string | null => {
   const kept = [...members]
-  const isTooLong = () => kept.join(",").length > MOST_STATE
+  const isTooLong = () => kept.join(",").length > MAX_STATE
   for (let at = kept.length - 1; at >= 0 && isTooLong(); at--)
     if ((kept[at]?.length ?? 0) > LONG_MEMBER) kept.splice(at, 1)
   while (isTooLong()) kept.pop()

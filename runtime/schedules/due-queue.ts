@@ -40,10 +40,10 @@ export class DueQueue {
     return this.#heap[0]?.at
   }
 
-  /** Takes out up to `most` names that are due at `now`, the earliest first. */
-  take(now: number, most: number): ReadonlyArray<string> {
+  /** Takes out up to `max` names that are due at `now`, the earliest first. */
+  take(now: number, max: number): ReadonlyArray<string> {
     const taken: Array<string> = []
-    while (taken.length < most && (this.first ?? Number.POSITIVE_INFINITY) <= now) {
+    while (taken.length < max && (this.first ?? Number.POSITIVE_INFINITY) <= now) {
       const top = this.#pop()
       if (top === undefined) break
       this.#times.delete(top.name)

@@ -79,17 +79,17 @@ export interface FieldRules {
 
 const NAME = /^[A-Za-z0-9_$][A-Za-z0-9_.$-]*$/
 /** Most characters of a name: the id of a job is made of the name and the due time. */
-const LONGEST_NAME = 200
+const MAX_NAME = 200
 
 /** Most bytes of a schedule as JSON: it is in the store twice while it is posted. */
 const MAX_BYTES = 256 * 1024
 
 export const checkScheduleName = (name: unknown, refuse: Refuse = refuseInput): string =>
-  typeof name === "string" && name.length <= LONGEST_NAME && NAME.test(name)
+  typeof name === "string" && name.length <= MAX_NAME && NAME.test(name)
     ? name
     : refuse(
         "name",
-        `must be 1 to ${LONGEST_NAME} letters, digits, "_", ".", "$" or "-", beginning with none of "." and "-"`,
+        `must be 1 to ${MAX_NAME} letters, digits, "_", ".", "$" or "-", beginning with none of "." and "-"`,
       )
 
 const FIELDS = Object.keys(ScheduleFieldsSchema.fields)
@@ -160,7 +160,7 @@ const timingOf = (fields: ScheduleDeclaration, now: number, refuse: Refuse): Tim
     return problem === undefined ? timing : refuse("cron", `${JSON.stringify(cron)} ${problem}`)
   }
   if (every !== undefined) {
-    const everyMs = milliseconds("every", every, refuse, { least: 1_000 })
+    const everyMs = milliseconds("every", every, refuse, { min: 1_000 })
     return { kind: "every", everyMs, anchor: now }
   }
   const moment = parseTime(at ?? "")

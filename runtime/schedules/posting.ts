@@ -40,7 +40,7 @@ export interface PostingParts {
 }
 
 /** Shortest and longest pause before a running job is looked at again. It grows with the time for which the due time has waited. */
-const WAIT_MS = { least: 1_000, most: 10_000 }
+const WAIT_MS = { min: 1_000, max: 10_000 }
 
 /** The wait after another process has changed the entry in between: it is at work on the same due time. */
 const CONFLICT_MS = 1_000
@@ -120,7 +120,7 @@ const turn = async (
 
 const waitingUntil = ({ line, wake }: ScheduleEntry, now: number): number => {
   const waited = now - (line[0] ?? now)
-  return Math.max(wake ?? now, now + Math.min(WAIT_MS.most, Math.max(WAIT_MS.least, waited / 4)))
+  return Math.max(wake ?? now, now + Math.min(WAIT_MS.max, Math.max(WAIT_MS.min, waited / 4)))
 }
 
 /** The runs, with the note that all of their jobs have ended; `undefined` while one of the jobs has not. */

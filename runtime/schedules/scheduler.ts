@@ -27,7 +27,7 @@ export interface SchedulerOptions extends PostingParts {
 /** Schedules that are posted side by side. */
 const AT_A_TIME = 256
 /** Longest sleep: the clock of the store may have been set meanwhile. */
-const LONGEST_SLEEP_MS = 60_000
+const MAX_SLEEP_MS = 60_000
 /** Watching is best effort, so that all entries are read again now and then. */
 const READ_AGAIN_MS = 600_000
 /** One page, since a store may read all keys of a prefix for each. */
@@ -113,7 +113,7 @@ export class Scheduler {
     const { transportNow, signal } = this.#options
     if (this.#round !== undefined || !this.#hasBegun || signal.aborted) return
     const now = transportNow()
-    const wait = Math.max(0, Math.min((this.#due.first ?? Number.POSITIVE_INFINITY) - now, LONGEST_SLEEP_MS))
+    const wait = Math.max(0, Math.min((this.#due.first ?? Number.POSITIVE_INFINITY) - now, MAX_SLEEP_MS))
     const at = now + Math.max(wait, this.#failures === 0 ? 0 : this.#backOff())
     if (this.#timerAt <= at && this.#timerAt > now) return
     clearTimeout(this.#timer)
@@ -170,7 +170,7 @@ export class Scheduler {
       this.#due.setLatest(name, await postDue(this.#options, name, now))
     } catch (cause) {
       const isAway = asTransportError(cause).retryable
-      this.#due.setLatest(name, isAway ? now : now + LONGEST_SLEEP_MS)
+      this.#due.setLatest(name, isAway ? now : now + MAX_SLEEP_MS)
       if (isAway) throw cause
       this.#options.log.warn(`schedule ${name} cannot be posted`, { cause: String(cause) })
     }

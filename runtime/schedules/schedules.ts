@@ -1,6 +1,6 @@
 /** What a client does with schedules: make, list, change, pause, resume, run now, delete. */
 import { isDeepStrictEqual } from "node:util"
-import { beforeTry, MOST_TRIES } from "../async/conflicts.ts"
+import { beforeTry, MAX_TRIES } from "../async/conflicts.ts"
 import { CallboardError } from "../errors.ts"
 import { wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
@@ -90,7 +90,7 @@ export class Schedules {
   async list(query: ScheduleQuery = {}): Promise<SchedulePage> {
     refuseUnknown(query, SCHEDULE_QUERY, "schedules.list()")
     const { limit = 100, after } = query
-    wholeNumber("limit", limit, { least: 1, most: 1_000 }, refuseInput)
+    wholeNumber("limit", limit, { min: 1, max: 1_000 }, refuseInput)
     const { prefix } = SCHEDULES
     const range = { prefix, limit: limit + 1, ...(after === undefined ? {} : { after: SCHEDULES.key(after) }) }
     const entries = await this.#options.connection.store.list(range)
@@ -140,7 +140,7 @@ export class Schedules {
 
   /** Posts the task of a schedule now, also while it is paused; resolves with the id of the job. */
   async run(name: string): Promise<{ readonly id: string }> {
-    for (let tried = 0; tried < MOST_TRIES; tried++) {
+    for (let tried = 0; tried < MAX_TRIES; tried++) {
       await beforeTry(tried)
       const now = await this.#options.connection.store.now()
       const held = await this.#held(name)
@@ -169,7 +169,7 @@ export class Schedules {
   /** Deletes a schedule. What it has posted goes on. */
   async delete(name: string): Promise<void> {
     const { store } = this.#options.connection
-    for (let tried = 0; tried < MOST_TRIES; tried++) {
+    for (let tried = 0; tried < MAX_TRIES; tried++) {
       await beforeTry(tried)
       const { entry, revision } = await this.#held(name)
       // A posting in the entry was accepted, and its job is promised.
@@ -194,7 +194,7 @@ export class Schedules {
     name: string,
     to: (entry: ScheduleEntry, now: number) => ScheduleEntry | Promise<ScheduleEntry>,
   ): Promise<ScheduleView> {
-    for (let tried = 0; tried < MOST_TRIES; tried++) {
+    for (let tried = 0; tried < MAX_TRIES; tried++) {
       await beforeTry(tried)
       const { entry, revision } = await this.#held(name)
       const changed = await to(entry, await this.#options.connection.store.now())

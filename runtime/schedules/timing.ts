@@ -100,14 +100,14 @@ export interface DueTimes {
   readonly before: number
 }
 
-/** The due times from `first`, which is one, to `until`; the latest `most` of them one by one. */
-export const dueTimesBetween = (timing: Timing, first: number, until: number, most: number): DueTimes => {
+/** The due times from `first`, which is one, to `until`; the latest `max` of them one by one. */
+export const dueTimesBetween = (timing: Timing, first: number, until: number, max: number): DueTimes => {
   if (first > until) return { latest: [], before: 0 }
   if (timing.kind === "at") return { latest: [first], before: 0 }
   if (timing.kind === "every") {
     const { everyMs } = timing
     const count = Math.floor((until - first) / everyMs) + 1
-    const shown = Math.min(count, most)
+    const shown = Math.min(count, max)
     const from = count - shown
     return { latest: Array.from({ length: shown }, (_, at) => first + (from + at) * everyMs), before: from }
   }
@@ -115,25 +115,25 @@ export const dueTimesBetween = (timing: Timing, first: number, until: number, mo
   const dues: Array<number> = []
   for (let due: number | undefined = first; due !== undefined && due <= until; ) {
     dues.push(due)
-    if (dues.length >= COUNTED + most) return { latest: latestOf(cron, until, most), before: COUNTED }
+    if (dues.length >= COUNTED + max) return { latest: latestOf(cron, until, max), before: COUNTED }
     due = nextOfCron(timing, cron, due)
   }
-  return { latest: dues.slice(-most), before: Math.max(0, dues.length - most) }
+  return { latest: dues.slice(-max), before: Math.max(0, dues.length - max) }
 }
 
-const latestOf = (cron: Cron, until: number, most: number): ReadonlyArray<number> =>
+const latestOf = (cron: Cron, until: number, max: number): ReadonlyArray<number> =>
   cron
     // croner counts to the second: one millisecond later, a time in the second of `until` is included.
-    .previousRuns(most, new Date(until + 1))
+    .previousRuns(max, new Date(until + 1))
     .map((date) => date.getTime())
     .reverse()
 
-/** A delay from 0 to `mostMs`, the same for the same seed: every scheduler finds the same one. */
-export const jitterOf = (seed: string, mostMs: number): number => {
+/** A delay from 0 to `maxMs`, the same for the same seed: every scheduler finds the same one. */
+export const jitterOf = (seed: string, maxMs: number): number => {
   // FNV-1a, then one round of mixing: seeds that differ in their last digits only give delays far apart.
   let hash = 0x811c9dc5
   for (let at = 0; at < seed.length; at++) hash = Math.imul(hash ^ seed.charCodeAt(at), 0x01000193)
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d)
   hash ^= hash >>> 12
-  return Math.floor(((hash >>> 0) / 2 ** 32) * mostMs)
+  return Math.floor(((hash >>> 0) / 2 ** 32) * maxMs)
 }

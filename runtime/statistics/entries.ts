@@ -88,7 +88,7 @@ export interface SlotCell {
 }
 
 /** Most tasks, queues and versions that a reader tells apart in one slot. */
-const MOST_MERGED = 400
+const MAX_MERGED = 400
 
 const count = (text: string | undefined): number => {
   const value = Number(text)
@@ -103,7 +103,7 @@ export const mergedSlot = (slots: ReadonlyArray<SlotEntry>): ReadonlyArray<SlotC
       const key = JSON.stringify([task, queue, version])
       let cell = merged.get(key)
       if (cell === undefined) {
-        if (merged.size >= MOST_MERGED) continue
+        if (merged.size >= MAX_MERGED) continue
         cell = {
           task,
           queue,
@@ -163,14 +163,14 @@ export type DepthSample = (typeof Depth.Type)["minutes"][number]
 export const DEPTHS = new StoreEntry("depth/", Depth, { ttlMs: RETENTION_MS })
 
 /** Most queues in a sample: those in which most waits. */
-export const MOST_SAMPLED = 100
+export const MAX_SAMPLED = 100
 
 /**
  * A queue in a sample; `undefined` where the sample had no room for it. A queue that is not in a sample with room had
  * nothing in it.
  */
 export const sampleOf = ({ queues }: DepthSample, name: string): DepthSample["queues"][number] | undefined =>
-  queues.find(([queue]) => queue === name) ?? (queues.length < MOST_SAMPLED ? [name, 0, 0, 0] : undefined)
+  queues.find(([queue]) => queue === name) ?? (queues.length < MAX_SAMPLED ? [name, 0, 0, 0] : undefined)
 
 const Counts = Schema.Record(Schema.String, Schema.Int)
 
@@ -225,7 +225,7 @@ export const KNOWN = new StoreEntry("causes/", KnownCauses, { ttlMs: KNOWN_MS })
 export const KNOWN_NAME = "known"
 
 /** Most causes that are kept for a board: the ones that occurred last. */
-export const MOST_CAUSES = 500
+export const MAX_CAUSES = 500
 /** A cause that appears again after this long without a failure is reported as back, in milliseconds. */
 const QUIET_MS = 3_600_000
 
@@ -247,5 +247,5 @@ export const knownWith = (
       ...(isBack ? { back: first } : {}),
     })
   }
-  return [...all.values()].sort((a, b) => b.last - a.last).slice(0, MOST_CAUSES)
+  return [...all.values()].sort((a, b) => b.last - a.last).slice(0, MAX_CAUSES)
 }

@@ -1,8 +1,8 @@
 /** Failures by their cause, from what workers have kept. Pure: entries and clock come from outside. */
 import { CallboardError } from "../errors.ts"
 import { compact } from "../protocol/compact.ts"
-import { type FailureEntry, type FailureSlot, type KnownCause, MOST_CAUSES } from "./entries.ts"
-import { MOST_IDS } from "./failures.ts"
+import { type FailureEntry, type FailureSlot, type KnownCause, MAX_CAUSES } from "./entries.ts"
+import { MAX_IDS } from "./failures.ts"
 import type { Cause, CauseDetails, Shares } from "./schema.ts"
 import { iso } from "./series.ts"
 import { MINUTE_MS, OTHER, SLOT_MS } from "./tally.ts"
@@ -13,8 +13,8 @@ export const ERROR_STATES = ["open", "quiet"] as const
 /** A cause counts as quiet after this long without a failure, in milliseconds. */
 const QUIET_MS = 15 * MINUTE_MS
 const SPARK_POINTS = 30
-const MOST_TASKS = 5
-const MOST_SHARES = 5
+const MAX_TASKS = 5
+const MAX_SHARES = 5
 
 interface Range {
   readonly from: number
@@ -44,7 +44,7 @@ class MergedCause {
   add({ slot, worker, version }: FailureSlot, report: FailureEntry["causes"][number], { from, now }: Range): void {
     this.first = Math.min(this.first, report.first)
     this.last = Math.max(this.last, report.last)
-    for (const task of report.tasks) if (this.tasks.size < MOST_TASKS) this.tasks.add(task)
+    for (const task of report.tasks) if (this.tasks.size < MAX_TASKS) this.tasks.add(task)
     let count = 0
     for (const [minute, failures] of report.minutes.entries()) {
       const at = slot * SLOT_MS + minute * MINUTE_MS
@@ -62,7 +62,7 @@ class MergedCause {
     addAll(this.attempts, report.attempts)
     addAll(this.versions, { [version ?? "(none)"]: count })
     addAll(this.workers, { [worker]: count })
-    for (const id of [...report.ids].reverse()) if (this.ids.size < MOST_IDS) this.ids.add(id)
+    for (const id of [...report.ids].reverse()) if (this.ids.size < MAX_IDS) this.ids.add(id)
   }
 }
 
@@ -75,8 +75,8 @@ const sharesOf = (counts: ReadonlyMap<string, number>): Shares => {
     .filter(([key]) => key !== OTHER)
     .map(([key, count]) => ({ key, count }))
     .sort((a, b) => b.count - a.count || (a.key < b.key ? -1 : 1))
-  const rest = sorted.slice(MOST_SHARES).reduce((sum, { count }) => sum + count, counts.get(OTHER) ?? 0)
-  return [...sorted.slice(0, MOST_SHARES), ...(rest > 0 ? [{ key: OTHER, count: rest }] : [])]
+  const rest = sorted.slice(MAX_SHARES).reduce((sum, { count }) => sum + count, counts.get(OTHER) ?? 0)
+  return [...sorted.slice(0, MAX_SHARES), ...(rest > 0 ? [{ key: OTHER, count: rest }] : [])]
 }
 
 const statusOf = (last: number, first: number, back: number | undefined, { from, now }: Range): Cause["status"] => {
@@ -148,7 +148,7 @@ export const causesOf = (
   const all = [...merged(slots, range)]
     .filter(([, { count }]) => count > 0)
     .sort(([, a], [, b]) => b.last - a.last)
-    .slice(0, MOST_CAUSES)
+    .slice(0, MAX_CAUSES)
     .filter(
       ([, { tasks }]) => task === undefined || [...tasks].some((each) => each === task || each.startsWith(`${task}.`)),
     )

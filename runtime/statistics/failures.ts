@@ -8,11 +8,11 @@ import { beginning } from "../protocol/text.ts"
 import { MINUTE_MS, OTHER, SLOT_MINUTES } from "./tally.ts"
 
 /** Most causes that a worker keeps of one slot, most jobs of one cause, and most jobs of all causes. */
-const MOST_CAUSES = 100
-export const MOST_IDS = 100
-const MOST_IDS_IN_ALL = 2_000
-const MOST_TASKS = 5
-const MOST_NAME = 100
+const MAX_CAUSES = 100
+export const MAX_IDS = 100
+const MAX_IDS_IN_ALL = 2_000
+const MAX_TASKS = 5
+const MAX_NAME = 100
 
 /** What becomes of a job that fails: it ends, is tried again, or is given up as a dead letter. */
 export type AfterFailure = "failed" | "retrying" | "dead"
@@ -53,7 +53,7 @@ export interface CauseReport {
 
 /** Counts by name: the first five names, and the rest. */
 const countOf = (counts: Map<string, number>, name: string): void => {
-  const key = counts.has(name) || counts.size < MOST_TASKS ? name : OTHER
+  const key = counts.has(name) || counts.size < MAX_TASKS ? name : OTHER
   counts.set(key, (counts.get(key) ?? 0) + 1)
 }
 
@@ -75,8 +75,8 @@ class Cause {
     const frame = frameOf(error)
     this.#about = {
       fingerprint,
-      name: beginning(error.name, MOST_NAME),
-      reason: beginning(error.reason, MOST_NAME),
+      name: beginning(error.name, MAX_NAME),
+      reason: beginning(error.reason, MAX_NAME),
       template: templateOf(message),
       ...(frame === undefined ? {} : { frame }),
     }
@@ -91,12 +91,12 @@ class Cause {
     const minute = Math.floor(now / MINUTE_MS) % SLOT_MINUTES
     this.#minutes[minute] = (this.#minutes[minute] ?? 0) + 1
     this.#then[then]++
-    if (this.#tasks.size < MOST_TASKS) this.#tasks.add(task)
+    if (this.#tasks.size < MAX_TASKS) this.#tasks.add(task)
     countOf(this.#queues, queue)
     countOf(this.#attempts, String(attempt))
     this.#ids.delete(id)
     this.#ids.add(id)
-    if (this.#ids.size > MOST_IDS) this.forgetOldest()
+    if (this.#ids.size > MAX_IDS) this.forgetOldest()
   }
 
   forgetOldest(): void {
@@ -134,7 +134,7 @@ export interface PendingFailures {
 }
 
 /** Slots that are over and wait to be written, while the transport is away. */
-const MOST_OVER = 3
+const MAX_OVER = 3
 
 export class FailureTally {
   /** Causes in the order in which they last appeared. */
@@ -158,7 +158,7 @@ export class FailureTally {
     this.#ids += cause.ids - before
     this.#changes++
     for (const [oldest, { ids }] of this.#causes) {
-      if (this.#causes.size <= MOST_CAUSES) break
+      if (this.#causes.size <= MAX_CAUSES) break
       this.#causes.delete(oldest)
       this.#ids -= ids
     }
@@ -167,11 +167,11 @@ export class FailureTally {
 
   #makeRoom(): void {
     for (const each of this.#causes.values()) {
-      while (this.#ids > MOST_IDS_IN_ALL && each.ids > 1) {
+      while (this.#ids > MAX_IDS_IN_ALL && each.ids > 1) {
         each.forgetOldest()
         this.#ids--
       }
-      if (this.#ids <= MOST_IDS_IN_ALL) return
+      if (this.#ids <= MAX_IDS_IN_ALL) return
     }
   }
 
@@ -198,7 +198,7 @@ export class FailureTally {
     const isSetBack = slot < this.#slot - 1
     if (slot <= this.#slot && !isSetBack) return
     this.#over = this.#over.filter((each) => each.slot <= slot)
-    if (this.#changes > this.#written && !isSetBack) this.#over = [...this.#over, this.#report()].slice(-MOST_OVER)
+    if (this.#changes > this.#written && !isSetBack) this.#over = [...this.#over, this.#report()].slice(-MAX_OVER)
     this.#causes.clear()
     this.#ids = 0
     this.#written = this.#changes

@@ -37,18 +37,18 @@ const BEHIND_SECONDS = { warn: 5 * 60, bad: 30 * 60 }
 export const BEHIND_MS = BEHIND_SECONDS.bad * 1_000 + MINUTE_MS
 const DEAD_MS = 60 * MINUTE_MS
 const OVERDUE_MS = MINUTE_MS
-const FAILING = { least: 5, warn: 0.2, bad: 0.5 }
+const FAILING = { min: 5, warn: 0.2, bad: 0.5 }
 /** Age from which counts say nothing about the present, in milliseconds: workers write every ten seconds. */
 const STALE_MS = MINUTE_MS
 
 /** Most findings, and most of one kind: the first ones of a list that is sorted by weight. */
 const MOST = 20
-const MOST_OF_A_KIND = 5
+const MAX_OF_A_KIND = 5
 
 /** Findings, the worst first. What is stale gives none. */
 export const findingsOf = (facts: Facts): ReadonlyArray<Finding> => {
   if (isStale(facts)) return []
-  const found = RULES.flatMap((rule) => rule(facts).slice(0, MOST_OF_A_KIND))
+  const found = RULES.flatMap((rule) => rule(facts).slice(0, MAX_OF_A_KIND))
   return [
     ...found.filter(({ severity }) => severity === "bad"),
     ...found.filter(({ severity }) => severity === "warn"),
@@ -222,7 +222,7 @@ const failingSince = (task: string, { perMinute, minutes, now }: Facts): number 
 const failing: Rule = (facts) =>
   [...facts.tasks]
     .map(([task, bin]) => ({ task, ...failuresIn(bin) }))
-    .filter(({ failed, share }) => failed >= FAILING.least && share >= FAILING.warn)
+    .filter(({ failed, share }) => failed >= FAILING.min && share >= FAILING.warn)
     .sort((a, b) => b.failed - a.failed)
     .map(({ task, failed, all, share }) => ({
       code: "failing",

@@ -6,15 +6,15 @@ import type { Percentiles } from "./schema.ts"
 
 const STEPS = 8
 /** The first bucket holds what takes less than this, in milliseconds. */
-const LEAST_MS = 1 / 16
-const SHIFT = 1 - STEPS * Math.log2(LEAST_MS)
+const MIN_MS = 1 / 16
+const SHIFT = 1 - STEPS * Math.log2(MIN_MS)
 
 /** The last bucket begins at about 6 days. */
 export const BUCKETS = 300
 
 /** The bucket of a duration in milliseconds. */
 export const bucketOf = (ms: number): number =>
-  ms < LEAST_MS ? 0 : Math.min(Math.floor(STEPS * Math.log2(ms) + SHIFT), BUCKETS - 1)
+  ms < MIN_MS ? 0 : Math.min(Math.floor(STEPS * Math.log2(ms) + SHIFT), BUCKETS - 1)
 
 /** The duration that stands for a bucket, in milliseconds: the middle between its bounds, by their ratio. */
 export const middleOf = (bucket: number): number => (bucket === 0 ? 0 : 2 ** ((bucket - SHIFT + 0.5) / STEPS))
@@ -23,7 +23,7 @@ export const middleOf = (bucket: number): number => (bucket === 0 ? 0 : 2 ** ((b
 export type SparseHistogram = Map<number, number>
 
 /** Most buckets that are written of one histogram. Beyond it neighbours are put together, which makes it coarser. */
-const MOST_WRITTEN = 64
+const MAX_WRITTEN = 64
 
 /** A histogram as text: `12:3 13 15:2` (the number of a bucket that was met once is left out). */
 export const histogramText = (counts: ArrayLike<number>): string => {
@@ -35,7 +35,7 @@ export const histogramText = (counts: ArrayLike<number>): string => {
       const bucket = Math.min(at + (width >> 1), counts.length - 1)
       if (count > 0) parts.push(count === 1 ? String(bucket) : `${bucket}:${count}`)
     }
-    if (parts.length <= MOST_WRITTEN) return parts.join(" ")
+    if (parts.length <= MAX_WRITTEN) return parts.join(" ")
   }
 }
 

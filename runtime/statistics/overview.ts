@@ -33,7 +33,7 @@ export const LOST_MS = 15 * MINUTE_MS
 const FRESH_MS = 1_000
 const SLOW_MS = 15_000
 /** Most jobs and schedules that are looked at for one number. */
-const MOST_LOOKED_AT = 200
+const MAX_LOOKED_AT = 200
 
 /** An answer is used this many times as long as it took to get. */
 const SPARE = 20
@@ -41,10 +41,10 @@ const SPARE = 20
 const DEAR_MS = 50
 const OLD_MS = 30_000
 /** Most jobs that are counted for a state. */
-const MOST_COUNTED = 10_000
+const MAX_COUNTED = 10_000
 
 /** Most ranges whose numbers are used again. */
-const MOST_RANGES = 20
+const MAX_RANGES = 20
 
 /** How many jobs there are in each state, of those `dead` letters, and `retrying`: waiting for another attempt. */
 export type Counts = Readonly<Record<string, number>>
@@ -140,7 +140,7 @@ export class Overview {
   /** Jobs by state. */
   async counts(): Promise<CountedStates> {
     const [quick, slow] = await Promise.all([
-      this.#quick.get(() => this.#count(QUICK, MOST_COUNTED)),
+      this.#quick.get(() => this.#count(QUICK, MAX_COUNTED)),
       this.#slow.get(() => this.#countSlow()),
     ])
     return {
@@ -150,11 +150,11 @@ export class Overview {
     }
   }
 
-  async #count(states: ReadonlyArray<State>, most?: number): Promise<CountedStates> {
+  async #count(states: ReadonlyArray<State>, max?: number): Promise<CountedStates> {
     const { jobs } = this.#connection
     const [asOf, found] = await Promise.all([
       this.now(),
-      Promise.all(states.map(async (state) => ({ state, ...(await jobs.count({ states: [state] }, most)) }))),
+      Promise.all(states.map(async (state) => ({ state, ...(await jobs.count({ states: [state] }, max)) }))),
     ])
     return {
       counts: Object.fromEntries(found.map(({ state, count }) => [state, count])),
@@ -168,7 +168,7 @@ export class Overview {
     const [ended, dead, scheduled] = await Promise.all([
       this.#count(SLOW),
       jobs.count({ dead: true }),
-      jobs.list({ states: ["scheduled"], limit: MOST_LOOKED_AT }),
+      jobs.list({ states: ["scheduled"], limit: MAX_LOOKED_AT }),
     ])
     const retrying = scheduled.records.filter(({ retries }) => retries > 0).length
     return {
@@ -249,7 +249,7 @@ export class Overview {
   async ranOn(lost: ReadonlyArray<SeenWorker>): Promise<ReadonlyMap<SeenWorker, ReadonlyArray<JobRecord>>> {
     if (lost.length === 0) return new Map()
     const [{ records }, alive] = await Promise.all([
-      this.#connection.jobs.list({ states: ["started"], limit: MOST_LOOKED_AT }).catch(() => ({ records: [] })),
+      this.#connection.jobs.list({ states: ["started"], limit: MAX_LOOKED_AT }).catch(() => ({ records: [] })),
       this.workers(),
     ])
     const began = ({ startedAt }: { readonly startedAt: string }, at: number): boolean => Date.parse(startedAt) <= at
@@ -267,7 +267,7 @@ export class Overview {
   /** The state now, and the numbers over the last `range` milliseconds. Fails with `TransportError`. */
   stats(range: number): Promise<Stats> {
     const answer = this.#answers.get(range) ?? new CachedAnswer<Stats>(FRESH_MS)
-    if (this.#answers.size > MOST_RANGES) this.#answers.clear()
+    if (this.#answers.size > MAX_RANGES) this.#answers.clear()
     this.#answers.set(range, answer)
     return answer.get(() => this.#stats(range))
   }
@@ -281,7 +281,7 @@ export class Overview {
       this.gone(),
       this.#recent(now),
       this.#dead.get(() => this.#connection.jobs.list({ dead: true, limit: 100 })),
-      this.#schedules.get(() => SCHEDULES.list(this.#connection.store, MOST_LOOKED_AT)),
+      this.#schedules.get(() => SCHEDULES.list(this.#connection.store, MAX_LOOKED_AT)),
       this.#reader.read(now - range, now, now),
       this.#reader.depths(now - BEHIND_MS, now, now),
     ])

@@ -22,7 +22,7 @@ export interface QueueFacts {
 export const RATE_MINUTES = 5
 /** A depth that changes by less than this part is steady. */
 const STEADY = 0.05
-const LEAST_CHANGE = 5
+const MIN_CHANGE = 5
 
 export const queueDetails = (queue: QueueStats, facts: QueueFacts): QueueDetails => {
   const { paused, workers } = facts
@@ -53,7 +53,7 @@ const flowOf = (
   const change = depth + scheduled + inFlight - (wasReady + wasScheduled + wasHeld)
   const perMinute = { in: rounded(Math.max(0, out + change / passed)), out: rounded(out) }
   const grown = depth - wasReady
-  const isSteady = Math.abs(grown) < Math.max(LEAST_CHANGE, STEADY * Math.max(depth, wasReady))
+  const isSteady = Math.abs(grown) < Math.max(MIN_CHANGE, STEADY * Math.max(depth, wasReady))
   const trend = depth === 0 ? "empty" : isSteady ? "steady" : grown > 0 ? "growing" : "draining"
   const left = trend === "draining" ? (depth / -grown) * passed * MINUTE_MS : undefined
   return {

@@ -12,14 +12,14 @@ import {
   KNOWN,
   KNOWN_NAME,
   type KnownCause,
-  MOST_CAUSES,
+  MAX_CAUSES,
   mergedSlot,
   RETENTION_MS,
   SLOTS,
   type SlotCell,
   type SlotEntry,
 } from "./entries.ts"
-import { MOST_OVER, SLOT_MS } from "./tally.ts"
+import { MAX_OVER, SLOT_MS } from "./tally.ts"
 
 /** How long an answer about a slot that goes on is used again. */
 const FRESH_MS = 1_000
@@ -30,9 +30,9 @@ const MAY_CHANGE_MS = 60_000
 /** Slots whose minutes are kept one by one; older ones are added up. */
 const FINE_SLOTS = 14
 /** Most workers that are read of a slot. */
-const MOST_WORKERS = 1_000
+const MAX_WORKERS = 1_000
 /** Where workers kept more ids of jobs than this in a slot, only a few of each cause are kept here. */
-const MOST_SLOT_IDS = 4_000
+const MAX_SLOT_IDS = 4_000
 const FEW_IDS = 5
 /** How long one request goes on reading slots that this process does not know yet. */
 const BUDGET_MS = 50
@@ -91,7 +91,7 @@ class Cache<A> {
 /** How long what was read of a slot is used again. */
 const freshMs = (slot: number, now: number): number => {
   const age = now - (slot + 1) * SLOT_MS
-  return age <= LATE_MS ? FRESH_MS : age <= MOST_OVER * SLOT_MS + LATE_MS ? MAY_CHANGE_MS : RETENTION_MS
+  return age <= LATE_MS ? FRESH_MS : age <= MAX_OVER * SLOT_MS + LATE_MS ? MAY_CHANGE_MS : RETENTION_MS
 }
 
 /** Reads slots from the newest to the oldest, until there are no more or the time of one request is over. */
@@ -162,16 +162,16 @@ export class SlotReader {
   }
 
   async #loadFailures(slot: number): Promise<ReadonlyArray<FailureSlot>> {
-    const entries = await this.#store.list({ prefix: FAILURES.key(`${slot}/`), limit: MOST_WORKERS })
+    const entries = await this.#store.list({ prefix: FAILURES.key(`${slot}/`), limit: MAX_WORKERS })
     const kept = entries.flatMap(({ value }) => FAILURES.decode(value) ?? [])
     const ids = kept.flatMap(({ causes }) => causes).reduce((sum, cause) => sum + cause.ids.length, 0)
-    const most = ids > MOST_SLOT_IDS ? FEW_IDS : Number.POSITIVE_INFINITY
+    const max = ids > MAX_SLOT_IDS ? FEW_IDS : Number.POSITIVE_INFINITY
     const known = kept.flatMap(({ causes }) => causes.map(({ last }) => last)).sort((a, b) => b - a)
-    const since = known[2 * MOST_CAUSES] ?? 0
+    const since = known[2 * MAX_CAUSES] ?? 0
     return kept.map(({ causes, ...rest }) => ({
       ...rest,
       slot,
-      causes: causes.filter(({ last }) => last >= since).map((cause) => ({ ...cause, ids: cause.ids.slice(-most) })),
+      causes: causes.filter(({ last }) => last >= since).map((cause) => ({ ...cause, ids: cause.ids.slice(-max) })),
     }))
   }
 
@@ -183,7 +183,7 @@ export class SlotReader {
   }
 
   async #load(slot: number, isFine: boolean): Promise<Slot> {
-    const entries = await this.#store.list({ prefix: SLOTS.key(`${slot}/`), limit: MOST_WORKERS })
+    const entries = await this.#store.list({ prefix: SLOTS.key(`${slot}/`), limit: MAX_WORKERS })
     const kept = entries.flatMap(({ value }) => SLOTS.decode(value) ?? [])
     const merged = mergedSlot(kept)
     return {

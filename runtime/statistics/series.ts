@@ -23,12 +23,12 @@ export interface SeriesQuery {
   readonly step?: number | undefined
 }
 
-const MOST_POINTS = 120
-const MOST_SERIES = 12
+const MAX_POINTS = 120
+const MAX_SERIES = 12
 const HOUR_MS = 3_600_000
 /** How far back minutes are kept apart, in milliseconds. */
 const FINE_MS = 2 * HOUR_MS
-export const LONGEST_MS = 24 * HOUR_MS
+export const MAX_MS = 24 * HOUR_MS
 
 /** The points of a series: each begins at a multiple of its length. Times are milliseconds since the epoch. */
 export interface Grid {
@@ -46,22 +46,22 @@ export const gridOf = (
   if (range !== undefined && from !== undefined) refuseInput("range", "is in the place of `from`: leave one out")
   const begin = from ?? end - (range ?? HOUR_MS)
   if (begin >= end) refuseInput("from", "must be before `to`, and before now")
-  if (begin < now - LONGEST_MS - SLOT_MS) refuseInput("from", "may be 24 hours ago at most: that long it is kept")
+  if (begin < now - MAX_MS - SLOT_MS) refuseInput("from", "may be 24 hours ago at most: that long it is kept")
   const unit = begin >= now - FINE_MS ? MINUTE_MS : SLOT_MS
-  const least = Math.ceil((end - begin) / MOST_POINTS / unit) * unit
+  const min = Math.ceil((end - begin) / MAX_POINTS / unit) * unit
   const fitting = Math.ceil((end - begin) / 90 / unit) * unit
-  if (step !== undefined && (step < least || step > LONGEST_MS || step % unit !== 0)) {
+  if (step !== undefined && (step < min || step > MAX_MS || step % unit !== 0)) {
     refuseInput(
       "step",
-      `must be a multiple of ${unit / 1_000} s, ${least / 1_000} s at least (there are ${MOST_POINTS} points), and ${LONGEST_MS / HOUR_MS} hours at most`,
+      `must be a multiple of ${unit / 1_000} s, ${min / 1_000} s at least (there are ${MAX_POINTS} points), and ${MAX_MS / HOUR_MS} hours at most`,
     )
   }
   const length = step ?? Math.max(unit, fitting)
   const first = Math.floor(begin / length) * length
-  const points = Math.min(Math.ceil((end - first) / length), MOST_POINTS + 1)
+  const points = Math.min(Math.ceil((end - first) / length), MAX_POINTS + 1)
   // One point more would begin before `from`: the range need not begin at a multiple of the step.
-  return points > MOST_POINTS
-    ? { from: first + length, step: length, points: MOST_POINTS }
+  return points > MAX_POINTS
+    ? { from: first + length, step: length, points: MAX_POINTS }
     : { from: first, step: length, points }
 }
 
@@ -172,9 +172,9 @@ const largest = <A>(
   sum: (parts: ReadonlyArray<A>) => A,
 ): Named<A> => {
   const sorted = [...all].sort(([a, left], [b, right]) => sizeOf(right) - sizeOf(left) || (a < b ? -1 : 1))
-  if (sorted.length <= MOST_SERIES) return sorted
-  const rest = sorted.slice(MOST_SERIES - 1)
-  return [...sorted.slice(0, MOST_SERIES - 1), [OTHER, sum(rest.map(([, points]) => points))]]
+  if (sorted.length <= MAX_SERIES) return sorted
+  const rest = sorted.slice(MAX_SERIES - 1)
+  return [...sorted.slice(0, MAX_SERIES - 1), [OTHER, sum(rest.map(([, points]) => points))]]
 }
 
 const sumBins = (parts: ReadonlyArray<ReadonlyArray<Bin>>): ReadonlyArray<Bin> => {
@@ -258,7 +258,7 @@ const linesOf = (
   ]
 }
 
-const MOST_MARKS = 50
+const MAX_MARKS = 50
 
 /** The versions that were first seen, and the workers that were lost, in a range. */
 export const marksOf = (
@@ -276,7 +276,7 @@ export const marksOf = (
   return [...versions, ...gone]
     .filter(({ at }) => at >= from && at < to)
     .sort((a, b) => a.at - b.at)
-    .slice(-MOST_MARKS)
+    .slice(-MAX_MARKS)
     .map((mark) => ({ ...mark, at: iso(mark.at) }))
 }
 

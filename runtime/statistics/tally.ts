@@ -16,11 +16,11 @@ export const SLOT_MINUTES = 10
 export const SLOT_MS = SLOT_MINUTES * MINUTE_MS
 
 /** Most tasks and queues that a worker counts one by one; the rest is counted as {@link OTHER}. */
-export const MOST_CELLS = 40
+export const MAX_CELLS = 40
 export const OTHER = "(other)"
 
 /** Most minutes of submission that one entry holds. */
-const MOST_SUBMITTED = 120
+const MAX_SUBMITTED = 120
 /** Jobs that were submitted before this, in minutes, are counted as if they had been submitted then. */
 const OLDEST_SUBMITTED_MINUTES = 26 * 60
 
@@ -76,7 +76,7 @@ class Cell {
   countSubmitted(minute: number, now: number): void {
     if (minute !== this.#submittedMinute) {
       this.#sumUp()
-      const hasRoom = this.#submitted.has(minute) || this.#submitted.size < MOST_SUBMITTED
+      const hasRoom = this.#submitted.has(minute) || this.#submitted.size < MAX_SUBMITTED
       this.#submittedMinute = hasRoom ? minute : now
     }
     this.#submittedCount++
@@ -114,7 +114,7 @@ class Cell {
 }
 
 /** Most slots that are over and wait to be written, while the transport is away. */
-export const MOST_OVER = 6
+export const MAX_OVER = 6
 
 /** What was counted in a slot; `slot` is its number since the epoch. */
 export interface SlotReport {
@@ -166,7 +166,7 @@ export class Tally {
     if (minute <= this.#minute && !isSetBack) return
     if (slotOf(minute) !== slotOf(this.#minute)) {
       this.#over = this.#over.filter(({ slot }) => slot <= slotOf(minute))
-      if (this.#size > 0 && !isSetBack) this.#over = [...this.#over, this.#report()].slice(-MOST_OVER)
+      if (this.#size > 0 && !isSetBack) this.#over = [...this.#over, this.#report()].slice(-MAX_OVER)
       this.#cells.clear()
       this.#size = 0
     } else {
@@ -178,7 +178,7 @@ export class Tally {
   #cell(task: string, queue: string): Cell {
     const known = this.#cells.get(task)?.get(queue)
     if (known !== undefined) return known
-    if (this.#size >= MOST_CELLS && task !== OTHER) return this.#cell(OTHER, OTHER)
+    if (this.#size >= MAX_CELLS && task !== OTHER) return this.#cell(OTHER, OTHER)
     const cell = new Cell(task, queue)
     const queues = this.#cells.get(task) ?? new Map<string, Cell>()
     this.#cells.set(task, queues.set(queue, cell))

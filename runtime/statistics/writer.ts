@@ -13,7 +13,7 @@ import {
   KNOWN_NAME,
   type KnownCause,
   knownWith,
-  MOST_SAMPLED,
+  MAX_SAMPLED,
   SLOTS,
   type SlotEntry,
   slotName,
@@ -159,7 +159,7 @@ export class StatisticsWriter {
     if (isThere(before)) return
     const queues = [...(await jobs.queues())]
       .sort((a, b) => b.ready + b.scheduled + b.held - (a.ready + a.scheduled + a.held))
-      .slice(0, MOST_SAMPLED)
+      .slice(0, MAX_SAMPLED)
     const sample: DepthSample = {
       minute: minute % SLOT_MINUTES,
       at,

@@ -8,7 +8,7 @@ import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
 import { retryOf } from "../actor/method.ts"
 import type { JobLog, Revert, Step, StepOptions } from "../actor/step.ts"
-import { LONGEST_TIMER_MS, sleep } from "../async/timers.ts"
+import { MAX_TIMER_MS, sleep } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 import { type ResolvedRetry, resolveRetry, retryAfter } from "../jobs/outcome/retry.ts"
 import { milliseconds } from "../options/duration.ts"
@@ -23,13 +23,13 @@ import type { Read } from "./pages.ts"
 // ── What a step may be ──────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The most steps in one run of a job. */
-const MOST_STEPS = 10_000
+const MAX_STEPS = 10_000
 /** The most bytes of a journal with which a further step begins. Reverts are stored beyond it. */
-const MOST_BYTES = 64 * 1024 * 1024
-const MOST_MIB = `${MOST_BYTES / 2 ** 20} MiB`
+const MAX_BYTES = 64 * 1024 * 1024
+const MAX_MIB = `${MAX_BYTES / 2 ** 20} MiB`
 /** The part of either limit from which a warning is logged. */
 const MUCH = 0.8
-const MOST_NAME_BYTES = 128
+const MAX_NAME_BYTES = 128
 
 export interface Plan {
   readonly retry: ResolvedRetry
@@ -51,8 +51,8 @@ const CONTROL = /[\u0000-\u001f\u007f]/
 
 export const checkCall = (name: unknown, run: unknown): void => {
   if (typeof name !== "string" || name === "") refuseInput("name", "must be text")
-  else if (name.length * 3 > MOST_NAME_BYTES && encoder.encode(name).length > MOST_NAME_BYTES)
-    refuseInput("name", `has ${MOST_NAME_BYTES} bytes at most`)
+  else if (name.length * 3 > MAX_NAME_BYTES && encoder.encode(name).length > MAX_NAME_BYTES)
+    refuseInput("name", `has ${MAX_NAME_BYTES} bytes at most`)
   else if (CONTROL.test(name) || !name.isWellFormed())
     refuseInput("name", "must be without control characters, and well-formed")
   if (typeof run !== "function") refuseInput("run", "must be a function")
@@ -121,23 +121,23 @@ export const checkUse = (
 
 /** Refuses a step of a job that has no room for its outcome. `steps`: how many had begun with it, this one included. */
 export const checkRoom = (name: string, steps: number, bytes: number): void => {
-  const refuse = (most: string, instead: string) => {
-    const message = `the step ${name} does not begin, since a job has ${most} at most: ${instead}, or submit jobs of their own`
+  const refuse = (max: string, instead: string) => {
+    const message = `the step ${name} does not begin, since a job has ${max} at most: ${instead}, or submit jobs of their own`
     throw new InvalidStep("JournalFull", message)
   }
-  if (steps > MOST_STEPS) refuse(`${MOST_STEPS} steps`, "do several things in one step")
-  if (bytes >= MOST_BYTES) refuse(MOST_MIB, "store large results elsewhere and return where they are")
+  if (steps > MAX_STEPS) refuse(`${MAX_STEPS} steps`, "do several things in one step")
+  if (bytes >= MAX_BYTES) refuse(MAX_MIB, "store large results elsewhere and return where they are")
 }
 
 /** A line of the log that says how full the journal is; `undefined` while much room is left. */
 export const nearlyFull = (steps: number, bytes: number): string | undefined =>
-  Math.max(steps / MOST_STEPS, bytes / MOST_BYTES) < MUCH
+  Math.max(steps / MAX_STEPS, bytes / MAX_BYTES) < MUCH
     ? undefined
-    : `it has ${steps} steps of ${MOST_STEPS}, and ${Math.round(bytes / 2 ** 20)} MiB of ${MOST_MIB}`
+    : `it has ${steps} steps of ${MAX_STEPS}, and ${Math.round(bytes / 2 ** 20)} MiB of ${MAX_MIB}`
 
 // ── How it is called ────────────────────────────────────────────────────────────────────────────────────────────────
 
-const LONGEST_WAIT_MS = 600_000
+const MAX_WAIT_MS = 600_000
 const REVERT_LIMIT_MS = 600_000
 const REVERT_RETRY = resolveRetry({ max: 5, baseMs: 1_000, maxMs: 60_000 }, undefined)
 
@@ -294,7 +294,7 @@ export class StepCalls {
       const error = { name: failure.names[0] ?? "", message: failure.message, reason: "handler" }
       const wait = final ? undefined : retryAfter(retry, error, tries - 1, Math.random())
       if (wait === undefined || !isAgain(failure, tries)) return { outcome, noted }
-      await sleep(Math.min(wait, LONGEST_WAIT_MS), signal())
+      await sleep(Math.min(wait, MAX_WAIT_MS), signal())
       if (isOver()) return undefined
     }
   }
@@ -313,7 +313,7 @@ export class StepCalls {
       step.abort(new DOMException(`it ${late}`, "TimeoutError"))
       call.interrupt?.()
     }
-    const timer = limitMs === undefined ? undefined : setTimeout(stop(limitMs), Math.min(limitMs, LONGEST_TIMER_MS))
+    const timer = limitMs === undefined ? undefined : setTimeout(stop(limitMs), Math.min(limitMs, MAX_TIMER_MS))
     this.#calls.add(call)
     this.#executing++
     // The context covers the whole call, since an Effect that the function returns runs only after the function.

@@ -41,7 +41,7 @@ const QUIET_MS = 10
 /** The same where the handler has not reached every step that is to be reverted. */
 const PATIENCE_MS = 1_000
 /** The same where the handler waits outside of its steps, and may be on its way to one that is to be reverted. */
-const LONGEST_REPLAY_MS = 30_000
+const MAX_REPLAY_MS = 30_000
 /** How long a cancelled handler that is no Effect may continue between two steps before its steps are reverted. */
 const HEED_MS = 10_000
 
@@ -272,10 +272,7 @@ export class StepEngine {
 
   #replayNext(): void {
     this.#moves++
-    const at = this.#replays.reduce(
-      (least, each, at) => (each.order < (this.#replays[least]?.order ?? 0) ? at : least),
-      0,
-    )
+    const at = this.#replays.reduce((min, each, at) => (each.order < (this.#replays[min]?.order ?? 0) ? at : min), 0)
     const [next] = this.#replays.splice(at, 1)
     next?.resolve()
     if (this.#replays.length > 0) setImmediate(() => this.#replayNext())
@@ -308,8 +305,8 @@ export class StepEngine {
       const now = performance.now()
       if (moves !== this.#moves || this.#replays.length > 0) quietSince = now
       moves = this.#moves
-      const patience = this.#hasReachedAll ? QUIET_MS : this.#parked > 0 ? PATIENCE_MS : LONGEST_REPLAY_MS
-      if (now - quietSince >= patience || now - began >= LONGEST_REPLAY_MS) return this.#leave()
+      const patience = this.#hasReachedAll ? QUIET_MS : this.#parked > 0 ? PATIENCE_MS : MAX_REPLAY_MS
+      if (now - quietSince >= patience || now - began >= MAX_REPLAY_MS) return this.#leave()
     }
   }
 

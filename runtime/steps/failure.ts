@@ -5,10 +5,10 @@ import { strictJson } from "../protocol/codec/json.ts"
 import { compact } from "../protocol/compact.ts"
 import type { StepFailure } from "./page.ts"
 
-const MOST_CAUSES = 8
-const MOST_NAMES = 16
+const MAX_CAUSES = 8
+const MAX_NAMES = 16
 /** Most characters of JSON for the fields of an error. */
-const MOST_FIELDS = 4_096
+const MAX_FIELDS = 4_096
 const OWN = new Set(["name", "message", "stack", "cause", "_tag", "names", "fields", "errors"])
 
 /** The stored form of any thrown value; never throws itself. */
@@ -23,7 +23,7 @@ export const failureOf = (given: unknown, depth = 0): StepFailure => {
     message,
     ...(traceback === undefined || depth > 0 ? {} : { traceback }),
     ...compact({ fields }),
-    ...(cause === undefined || cause === null || depth === MOST_CAUSES ? {} : { cause: failureOf(cause, depth + 1) }),
+    ...(cause === undefined || cause === null || depth === MAX_CAUSES ? {} : { cause: failureOf(cause, depth + 1) }),
   }
 }
 
@@ -32,7 +32,7 @@ const ofStepError = ({ names, message, fields, stack, cause }: StepError, depth:
   message,
   fields,
   ...(stack === undefined || depth > 0 ? {} : { traceback: stack }),
-  ...(cause === undefined || depth === MOST_CAUSES ? {} : { cause: failureOf(cause, depth + 1) }),
+  ...(cause === undefined || depth === MAX_CAUSES ? {} : { cause: failureOf(cause, depth + 1) }),
 })
 
 export const errorOf = ({ cause, ...failure }: StepFailure): StepError =>
@@ -46,7 +46,7 @@ const namesOf = (thrown: unknown, first: string): ReadonlyArray<string> => {
   try {
     for (
       let each: unknown = Object.getPrototypeOf(thrown);
-      typeof each === "object" && each !== null && names.length < MOST_NAMES;
+      typeof each === "object" && each !== null && names.length < MAX_NAMES;
     ) {
       const { name } = each.constructor
       if (name !== "" && name !== "Object" && !names.includes(name)) names.push(name)
@@ -67,7 +67,7 @@ const fieldsOf = (thrown: unknown): Readonly<Record<string, unknown>> | undefine
       if (OWN.has(key) || value === undefined) continue
       const form = strictJson(value)
       length += key.length + (form === undefined ? 0 : JSON.stringify(form).length)
-      if (form !== undefined && length <= MOST_FIELDS) fields[key] = form
+      if (form !== undefined && length <= MAX_FIELDS) fields[key] = form
     }
   } catch {
     // A getter has thrown: the fields before it are kept.

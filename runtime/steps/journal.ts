@@ -48,7 +48,7 @@ export interface JournalOptions {
 }
 
 const FIRST_WAIT_MS = 100
-const LONGEST_WAIT_MS = 5_000
+const MAX_WAIT_MS = 5_000
 /** How often opening is tried: another delivery may write in between, but hardly so many times in a row. */
 const OPENINGS = 10
 
@@ -268,4 +268,4 @@ const NEVER = new Promise<never>(() => undefined)
 const isAway = (cause: unknown): boolean =>
   cause instanceof TransportError && (cause.reason === "unavailable" || cause.reason === "internal")
 
-const longer = (waitMs: number): number => Math.min(LONGEST_WAIT_MS, waitMs * 2)
+const longer = (waitMs: number): number => Math.min(MAX_WAIT_MS, waitMs * 2)

@@ -22,7 +22,7 @@ import {
  * The shortest time to live of an ended job's journal, in milliseconds: a writer that stood still must find its first
  * page, or it would create it again.
  */
-export const LEAST_TTL_MS = 3_600_000
+export const MIN_TTL_MS = 3_600_000
 
 export interface Read {
   readonly entries: ReadonlyArray<Entry>
@@ -110,4 +110,4 @@ const keep = async (store: Store, some: ReadonlyArray<Stored | undefined>, ttlMs
 
 /** Options of a write that is kept this long, but at least an hour; a negative `keepMs` keeps it for ever. */
 export const ttlOf = (keepMs: number): { readonly ttl?: number } =>
-  keepMs < 0 ? {} : { ttl: Math.max(keepMs, LEAST_TTL_MS) }
+  keepMs < 0 ? {} : { ttl: Math.max(keepMs, MIN_TTL_MS) }

@@ -122,7 +122,7 @@ const NAMES = [
 ] as const
 
 /** The longest that Node, Bun and Deno take; longer ones become 1. */
-const LONGEST_MS = 2 ** 31 - 1
+const MAX_MS = 2 ** 31 - 1
 
 export class EventLoop {
   /** Milliseconds since this loop began. */
@@ -244,7 +244,7 @@ export class EventLoop {
       (repeats: boolean) =>
       (callback: (...args: ReadonlyArray<unknown>) => void, ms: unknown = 0, ...args: ReadonlyArray<unknown>) => {
         const asked = Number(ms)
-        const wait = asked >= 1 && asked <= LONGEST_MS ? asked : 1
+        const wait = asked >= 1 && asked <= MAX_MS ? asked : 1
         return this.after(wait, () => callback(...args), this.owner, repeats ? wait : undefined)
       }
     const { clearTimeout, clearInterval, clearImmediate, Date: RealDate } = globalThis

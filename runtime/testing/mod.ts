@@ -149,7 +149,7 @@ export const runActor = async <A extends AnyActor & ActorDefinition>(
   const inTime: InTime =
     clock === undefined
       ? (promise) => promise
-      : (promise, ms = 0) => clock.until(promise, { within: (ms + LONGEST_STEP_MS) / 1_000 })
+      : (promise, ms = 0) => clock.until(promise, { within: (ms + MAX_STEP_MS) / 1_000 })
   const serving = serve({
     transport,
     transports,
@@ -165,7 +165,7 @@ export const runActor = async <A extends AnyActor & ActorDefinition>(
 }
 
 /** Longest time that a virtual clock is turned for a step that has no timeout of its own. */
-const LONGEST_STEP_MS = 3_600_000
+const MAX_STEP_MS = 3_600_000
 
 /** Waits for a promise, which may have a timeout of its own, and turns the clock meanwhile if it is a virtual one. */
 type InTime = <T>(promise: Promise<T>, timeoutMs?: number) => Promise<T>

@@ -28,7 +28,7 @@ export interface SubmittedTask {
 }
 
 /** Most turns of the event loop that a call takes longer where a seed decides, before it is done and again before it is answered. */
-const MOST_TURNS = 6
+const MAX_TURNS = 6
 
 /** The plugin, under the scheme `observed`, and the list that it adds submitted tasks to, in order. */
 export const observedTransport = (
@@ -98,8 +98,7 @@ const observed = (driver: Driver, note: Note): Driver => {
  */
 const unhurried = (driver: Driver, random: Random): Driver => {
   const pause = async (): Promise<void> => {
-    for (let turns = random.int(0, MOST_TURNS); turns > 0; turns--)
-      await new Promise((resolve) => setImmediate(resolve))
+    for (let turns = random.int(0, MAX_TURNS); turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve))
   }
   const slowly = async <T>(call: () => Promise<T>): Promise<T> => {
     await pause()

@@ -21,8 +21,8 @@ export class Random {
   readonly next = (): number => this.#bits() / 2 ** 32
 
   /** A whole number, both bounds included. */
-  int(least: number, most: number): number {
-    return least + Math.floor(this.next() * (most - least + 1))
+  int(min: number, max: number): number {
+    return min + Math.floor(this.next() * (max - min + 1))
   }
 
   chance(probability: number): boolean {

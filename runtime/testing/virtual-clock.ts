@@ -46,7 +46,7 @@ export class StillWaiting extends Error {
   }
 }
 
-const LONGEST_WAIT = "1 hour"
+const MAX_WAIT = "1 hour"
 const SEEDED_START = Date.UTC(2030, 0, 1)
 
 /** Whether a clock holds the time of this process. There is one time, and so one clock at once. */
@@ -123,7 +123,7 @@ class Clock extends EventLoop implements VirtualClock {
 
   until<A>(promise: Promise<A>, options: { readonly within?: DurationInput } = {}): Promise<A> {
     refuseUnknown(options, { within: true }, "until()")
-    const { within = LONGEST_WAIT } = options
+    const { within = MAX_WAIT } = options
     const withinMs = milliseconds("within", within)
     let isSettled = false
     const settled = (): void => {
@@ -185,7 +185,7 @@ export const forEachSeed = async (
 ): Promise<void> => {
   refuseUnknown(options, SEED_OPTIONS, "forEachSeed()")
   const { seeds = 100, from = 1 } = options
-  wholeNumber("seeds", seeds, { least: 1 })
+  wholeNumber("seeds", seeds, { min: 1 })
   if (!Number.isSafeInteger(from)) refuseInput("from", "must be a whole number")
   for (let seed = from; seed < from + seeds; seed++) {
     using clock = virtualClock({ seed })

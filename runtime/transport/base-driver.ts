@@ -264,7 +264,7 @@ export abstract class BaseDriver<L extends Link> extends BaseQueueDriver<L> {
     { limit, after, budget = Number.POSITIVE_INFINITY, signal, bare }: Query,
     portion: (
       after: string | undefined,
-      most: number,
+      max: number,
     ) => Promise<{ ids: ReadonlyArray<string>; next?: string; read?: number }>,
   ): Promise<FoundJobs> {
     const end = performance.now() + budget

@@ -13,15 +13,15 @@ const encoder = new TextEncoder()
 
 const invalid = (message: string): TransportError => new TransportError("invalid", message)
 
-const checkText = (what: string, text: string, most: number): void => {
+const checkText = (what: string, text: string, max: number): void => {
   const bytes = encoder.encode(text).length
-  if (bytes < 1 || bytes > most) throw invalid(`${what} has 1 to ${most} bytes, not ${bytes}`)
+  if (bytes < 1 || bytes > max) throw invalid(`${what} has 1 to ${max} bytes, not ${bytes}`)
   if (text.isWellFormed() && !text.includes("\0")) return
   throw invalid(`${what} holds a zero or half of a pair: ${JSON.stringify(text.slice(0, 40))}`)
 }
 
-const checkSize = (what: string, bytes: Uint8Array, most: number): void => {
-  if (bytes.length > most) throw new TransportError("too-large", `${what}: ${bytes.length} bytes, ${most} are allowed`)
+const checkSize = (what: string, bytes: Uint8Array, max: number): void => {
+  if (bytes.length > max) throw new TransportError("too-large", `${what}: ${bytes.length} bytes, ${max} are allowed`)
 }
 
 export const checkOptions = ({ namespace, lease }: Pick<ConnectOptions, "namespace" | "lease">): void => {
@@ -41,9 +41,9 @@ export const checkUrlOptions = (url: URL, own: ReadonlyArray<string> = []): void
   }
 }
 
-const checkDelay = (id: string, delay: number, most: number): void => {
-  if (delay <= most) return
-  throw new TransportError("unsupported", `${id}: due in ${delay} ms, and this transport keeps a task for ${most}`)
+const checkDelay = (id: string, delay: number, max: number): void => {
+  if (delay <= max) return
+  throw new TransportError("unsupported", `${id}: due in ${delay} ms, and this transport keeps a task for ${max}`)
 }
 
 export const checkPosting = (posting: Posting, { maxTask, delay, front }: Capabilities): void => {

@@ -70,9 +70,9 @@ export interface Counts {
   /**
    * How many stored records of a state there are that are not hidden, of one queue or of all. `undefined` where the driver
    * would have to read each of them. Asked about states in which a job is in no queue: deferred, and those that end it.
-   * Where `most` is said, a driver that counts one by one stops once there are more.
+   * Where `max` is said, a driver that counts one by one stops once there are more.
    */
-  count(state: Index["state"], queue?: string, most?: number): Promise<number | undefined>
+  count(state: Index["state"], queue?: string, max?: number): Promise<number | undefined>
 }
 
 /** Absent: no depths of queues and no purge; an expired job is noticed only when its task is taken or its record read. */

@@ -78,16 +78,14 @@ export abstract class PlainDriver {
 
   /**
    * Makes the {@link Broadcast} of a driver over messages of text that are short: a longer announcement is sent in parts of
-   * `most` characters and a few more. They have to arrive in order, with no part of another announcement in between; the
+   * `max` characters and a few more. They have to arrive in order, with no part of another announcement in between; the
    * driver passes each of them on with {@link emitPart}.
    */
-  protected createBroadcastInParts(most: number, send: (parts: ReadonlyArray<string>) => Promise<unknown>): Broadcast {
+  protected createBroadcastInParts(max: number, send: (parts: ReadonlyArray<string>) => Promise<unknown>): Broadcast {
     return this.createBroadcast((topic, payload) => {
       const text = `${topic} ${encodeBase64(payload)}`
-      const last = Math.ceil(text.length / most) - 1
-      return send(
-        Array.from({ length: last + 1 }, (_, at) => `${at} ${last} ${text.slice(at * most, (at + 1) * most)}`),
-      )
+      const last = Math.ceil(text.length / max) - 1
+      return send(Array.from({ length: last + 1 }, (_, at) => `${at} ${last} ${text.slice(at * max, (at + 1) * max)}`))
     })
   }
 

@@ -313,10 +313,10 @@ export class Dispatcher {
     return queues.length === 0 ? 0 : this.#deferralNotes.until(queues)
   }
 
-  /** Why tasks that came here do not run: the task of one job, or as many as `most`. */
-  notes(id: string | undefined, most: number): ReadonlyArray<Postponement> {
-    const waiting = this.#limiter.notes(id, most)
-    return [...this.postponements.list(id, most), ...waiting].slice(-most)
+  /** Why tasks that came here do not run: the task of one job, or as many as `max`. */
+  notes(id: string | undefined, max: number): ReadonlyArray<Postponement> {
+    const waiting = this.#limiter.notes(id, max)
+    return [...this.postponements.list(id, max), ...waiting].slice(-max)
   }
 
   /** Called when a lost connection is back. */

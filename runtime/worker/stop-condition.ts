@@ -25,7 +25,7 @@ export interface StopConditionOptions {
 }
 
 /** Longest delay of a timer; with a longer one it would fire at once. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 export class StopCondition {
   readonly #options: StopConditionOptions
@@ -51,10 +51,10 @@ export class StopCondition {
   #idleFor(ms: number): ReturnType<typeof setTimeout> {
     return setTimeout(
       () => {
-        if (ms <= LONGEST_TIMER_MS) this.#end("max-idle")
-        else this.#idle = this.#idleFor(ms - LONGEST_TIMER_MS)
+        if (ms <= MAX_TIMER_MS) this.#end("max-idle")
+        else this.#idle = this.#idleFor(ms - MAX_TIMER_MS)
       },
-      Math.min(ms, LONGEST_TIMER_MS),
+      Math.min(ms, MAX_TIMER_MS),
     )
   }
 

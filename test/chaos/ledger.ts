@@ -41,8 +41,8 @@ export interface LedgerReport {
   readonly missing: ReadonlyArray<string>
   readonly early: ReadonlyArray<string>
   readonly doubled: ReadonlyArray<string>
-  /** How late jobs ran, in milliseconds: at most `half` for half of the jobs, `most` for 99 of 100, `last` for the last one. */
-  readonly late: { readonly half: number; readonly most: number; readonly last: number }
+  /** How late jobs ran, in milliseconds: at most `half` for half of the jobs, `max` for 99 of 100, `last` for the last one. */
+  readonly late: { readonly half: number; readonly max: number; readonly last: number }
 }
 
 const WORKER = fileURLToPath(new URL("ledger-worker.ts", import.meta.url))
@@ -124,7 +124,7 @@ export const runLedger = async (board: SharedBoard, options: LedgerOptions): Pro
   const names = Array.from({ length: schedules }, (_, at) => `ledger-${at}`)
   const begun = new Map<string, number>()
   for (const name of names) {
-    const fields = { cron: `*/${EVERY} * * * * *`, catchUp: "all", most: 1_000, task: "note" } as const
+    const fields = { cron: `*/${EVERY} * * * * *`, catchUp: "all", max: 1_000, task: "note" } as const
     begun.set(name, Date.parse((await client.schedules.create(name, fields)).next ?? ""))
   }
 
@@ -194,11 +194,11 @@ export const runLedger = async (board: SharedBoard, options: LedgerOptions): Pro
     missing: [...due.keys()].filter((id) => !runs.has(id)),
     early,
     doubled,
-    late: { half: part(0.5), most: part(0.99), last: part(1) },
+    late: { half: part(0.5), max: part(0.99), last: part(1) },
   }
 }
 
 export const describeLedger = (report: LedgerReport): string => {
   const { accepted, due, deaths, reruns, missing, early, doubled, late } = report
-  return `${accepted} jobs and ${due} due times, ${deaths} deaths: ${missing.length} missing, ${early.length} early, ${doubled.length} doubled, ${reruns} ran again; late by ${late.half} ms (half), ${late.most} ms (99 of 100), ${late.last} ms (the last)`
+  return `${accepted} jobs and ${due} due times, ${deaths} deaths: ${missing.length} missing, ${early.length} early, ${doubled.length} doubled, ${reruns} ran again; late by ${late.half} ms (half), ${late.max} ms (99 of 100), ${late.last} ms (the last)`
 }

@@ -88,7 +88,7 @@ const PREFETCH = 4
 export const workerProgram = (): string => bundled(fileURLToPath(new URL("worker.ts", import.meta.url)))
 
 /** Longest line of jobs each of which waits for the one before. */
-const LONGEST_LINE = 20
+const MAX_LINE = 20
 
 /** With outages, one plain job of this many takes up to two leases, so that an outage begins and ends while it runs. */
 const LONG_EVERY = 20
@@ -144,14 +144,14 @@ const plansFor = ({ jobs, leaseMs, outages = 0 }: ChaosOptions): ReadonlyArray<P
       case 3:
         return { id, kind: "chain", failures: 0, followUps: 2 }
       default:
-        // The job waits for a chain, for a job that fails, and for the job of its own kind before it. Every `LONGEST_LINE` jobs a
+        // The job waits for a chain, for a job that fails, and for the job of its own kind before it. Every `MAX_LINE` jobs a
         // new line begins, so that each line ends in time.
         return {
           id,
           kind: "after",
           failures: 0,
           followUps: 0,
-          after: (at % (5 * LONGEST_LINE) < 5 ? [1, 2] : [1, 2, 5]).flatMap((back) => ids[at - back] ?? []),
+          after: (at % (5 * MAX_LINE) < 5 ? [1, 2] : [1, 2, 5]).flatMap((back) => ids[at - back] ?? []),
         }
     }
   })

@@ -111,7 +111,7 @@ const journal: Trial = {
 /** Seconds after which a job expires that has not begun. On a busy machine one may. */
 const EXPIRES = 2
 /** Shortest and longest drop of the network, in milliseconds. */
-const DROPS = { least: 150, most: 6_000 }
+const DROPS = { min: 150, max: 6_000 }
 
 const drops: Trial = {
   name: "drops",
@@ -123,7 +123,7 @@ const drops: Trial = {
     wired: true,
     trial: async (scene) => {
       for (let round = 0; round < 3 * rounds; round++) {
-        const ms = round % 3 === 0 ? DROPS.most : DROPS.least + Math.random() ** 2 * (DROPS.most - DROPS.least)
+        const ms = round % 3 === 0 ? DROPS.max : DROPS.min + Math.random() ** 2 * (DROPS.max - DROPS.min)
         const urgent = [100, 300, 1_000, 3_000].flatMap((workMs) =>
           plansOf(1, { kind: "plain", workMs, expires: EXPIRES, mayExpire: true }),
         )
@@ -243,9 +243,9 @@ export const runTrial = async (trial: Trial, board: SharedBoard, size: Size): Pr
   if (board.outage !== undefined) return runHere(trial, board, size, { env })
   const args = [trial.name, board.url(trial.leaseMs / 1_000), board.folder, JSON.stringify(size)]
   await using child = spawnScript(PROCESS, args, { env })
-  const [, report = ""] = await child.waitForLine(/^report (.*)$/, LONGEST_MS)
+  const [, report = ""] = await child.waitForLine(/^report (.*)$/, MAX_MS)
   return JSON.parse(report)
 }
 
 /** Longest time that a trial may take in a process of its own, in milliseconds. */
-const LONGEST_MS = 900_000
+const MAX_MS = 900_000

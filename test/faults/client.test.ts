@@ -18,15 +18,15 @@ const start = async (transports: ReturnType<typeof withJobs>): Promise<Client> =
 
 /** Answers each question after a moment, and counts how many were open at once. */
 const crowd = () => {
-  let [open, most] = [0, 0]
+  let [open, max] = [0, 0]
   return {
     ask: async <A>(ask: () => Promise<A>): Promise<A> => {
-      most = Math.max(most, ++open)
+      max = Math.max(max, ++open)
       await sleep(5)
       open--
       return ask()
     },
-    most: () => most,
+    max: () => max,
   }
 }
 
@@ -101,7 +101,7 @@ describe("what is asked before anything is submitted", () => {
     const together = crowd()
     const client = await start(reading(together.ask))
     expect((await client.submitMany(many)).every((receipt) => "state" in receipt)).toBe(true)
-    expect(together.most()).toBeGreaterThan(many.length / 2)
+    expect(together.max()).toBeGreaterThan(many.length / 2)
   })
 })
 
@@ -136,7 +136,7 @@ describe("ids", () => {
     const client = await start(withJobs((jobs) => ({ find: (id) => together.ask(() => jobs.find(id)) })))
     const receipts = await client.submitMany(many)
     expect(receipts.every((receipt) => "state" in receipt)).toBe(true)
-    expect(together.most()).toBeGreaterThan(many.length / 2)
+    expect(together.max()).toBeGreaterThan(many.length / 2)
   })
 
   test("of a deleted job are the next run of two that submit at once, and for another task a conflict", async () => {

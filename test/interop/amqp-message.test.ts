@@ -55,10 +55,10 @@ test("headers, properties and body come back, and integers have types that Celer
 })
 
 test("a number that is not finite has a type, without which the client library refuses it", () => {
-  const headers = { id: "a", load: Number.NaN, least: [Number.NEGATIVE_INFINITY], half: 2 ** 51 + 0.5 }
+  const headers = { id: "a", load: Number.NaN, min: [Number.NEGATIVE_INFINITY], half: 2 ** 51 + 0.5 }
   expect(taskMessage({ headers, properties: text, body }, "callboard:1").options.headers).toMatchObject({
     load: { "!": "double", value: Number.NaN },
-    least: [{ "!": "double", value: Number.NEGATIVE_INFINITY }],
+    min: [{ "!": "double", value: Number.NEGATIVE_INFINITY }],
     half: { "!": "double", value: 2 ** 51 + 0.5 },
   })
 })

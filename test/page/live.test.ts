@@ -13,9 +13,9 @@ const BATCH = 50
 const EVERY_MS = 150
 
 /** Most bytes by which the memory of the page may grow. A page that kept the lists of a minute would grow by more. */
-const MOST_GROWTH = 1024 * 1024
+const MAX_GROWTH = 1024 * 1024
 /** The page is meant to need a tenth of a core; a slow machine may be four times as slow. */
-const MOST_BUSY = 0.4
+const MAX_BUSY = 0.4
 
 /** Measures the memory of the page after a garbage collection, in bytes, and the processor time of its thread, in seconds. */
 const loadOf = async (page: Page): Promise<() => Promise<{ readonly heap: number; readonly cpu: number }>> => {
@@ -84,8 +84,8 @@ test("a thousand changes a second move no row that the reader looks at", {
   await storm(SECONDS)
   const [last, took] = [await measure(), (performance.now() - began) / 1000]
   expect(await look()).toEqual(before)
-  expect(last.heap - first.heap, "bytes that were kept").toBeLessThan(MOST_GROWTH)
-  expect((last.cpu - first.cpu) / took, "part of a core").toBeLessThan(MOST_BUSY)
+  expect(last.heap - first.heap, "bytes that were kept").toBeLessThan(MAX_GROWTH)
+  expect((last.cpu - first.cpu) / took, "part of a core").toBeLessThan(MAX_BUSY)
   if (SECONDS > 3) {
     const kib = ({ heap }: { readonly heap: number }): string => `${Math.round(heap / 1024)} KiB`
     const busy = (100 * (last.cpu - first.cpu)) / took

@@ -21,14 +21,14 @@ const stage = () => {
   const begun: Array<{ readonly name: string; readonly at: number }> = []
   const gates = new Map<string, () => void>()
   let running = 0
-  let most = 0
+  let max = 0
   const single = actor("single", {
     methods: {
       run: {
         limit: { concurrency: 1, key: () => "tenant" },
         run: async ({ name, held = false }: Call) => {
           begun.push({ name, at: performance.now() })
-          most = Math.max(most, ++running)
+          max = Math.max(max, ++running)
           if (held) await new Promise<void>((resolve) => gates.set(name, resolve))
           running--
         },
@@ -41,7 +41,7 @@ const stage = () => {
         limit: { concurrency: 10 },
         run: async () => {
           begun.push({ name: "", at: performance.now() })
-          most = Math.max(most, ++running)
+          max = Math.max(max, ++running)
           await new Promise((resolve) => setTimeout(resolve, 5))
           running--
         },
@@ -56,7 +56,7 @@ const stage = () => {
     names: () => begun.map(({ name }) => name),
     has,
     letGo: (name: string) => gates.get(name)?.(),
-    most: () => most,
+    max: () => max,
     at: (name: string) => begun.find((each) => each.name === name)?.at ?? Number.NaN,
   }
 }
@@ -90,7 +90,7 @@ const SOON_MS = 1_000
 onEveryBoard((newBoard, transport) => {
   describe("who waits for a slot", () => {
     test("gets it as soon as it is free, by priority and then in order of submission", async () => {
-      const { single, names, letGo, at, has, most } = stage()
+      const { single, names, letGo, at, has, max } = stage()
       const board = newBoard()
       const service = await start([single], { transport: board, concurrency: 4 })
       const client = await clientOf(board)
@@ -107,12 +107,12 @@ onEveryBoard((newBoard, transport) => {
       await eventually(() => names().length === 21, { deadline: 15_000, message: "all have run" })
       expect(names().slice(1)).toEqual(expected.map(({ name }) => name))
       expect(at(expected[0]?.name ?? "") - free).toBeLessThan(SOON_MS)
-      expect(most()).toBe(1)
+      expect(max()).toBe(1)
       expect(waiting([service])).toBe(0)
     })
 
     test("gets it in order, also if it comes later with a higher priority", async () => {
-      const { single, names, letGo, has, most } = stage()
+      const { single, names, letGo, has, max } = stage()
       const board = newBoard()
       const service = await start([single], { transport: board, concurrency: 4 })
       const client = await clientOf(board)
@@ -130,11 +130,11 @@ onEveryBoard((newBoard, transport) => {
       letGo("high")
       await eventually(() => names().length === 11, { deadline: 15_000, message: "all have run" })
       expect(names()).toEqual(["first", "high", ...Array.from({ length: 8 }, (_, index) => `low-${index}`), "late"])
-      expect(most()).toBe(1)
+      expect(max()).toBe(1)
     })
 
     test("comes to its turn on either of two workers, although one of them always has more to do", async () => {
-      const { single, names, letGo, has, most } = stage()
+      const { single, names, letGo, has, max } = stage()
       const board = newBoard()
       const busy = await start([single], { transport: board, concurrency: 2 })
       const client = await clientOf(board)
@@ -154,11 +154,11 @@ onEveryBoard((newBoard, transport) => {
         },
         { deadline: 15_000, every: 50, message: "the other one has run" },
       )
-      expect(most()).toBe(1)
+      expect(max()).toBe(1)
     })
 
     test("is not forgotten, however many come and go at two workers", async () => {
-      const { several, names, most } = stage()
+      const { several, names, max } = stage()
       const board = newBoard()
       const services = [
         await start([several], { transport: board, concurrency: 16 }),
@@ -168,7 +168,7 @@ onEveryBoard((newBoard, transport) => {
       await client.submitMany(Array.from({ length: 600 }, () => ({ task: "several.run" })))
       // Long before the first one would come by itself.
       await eventually(() => names().length === 600, { deadline: 60_000, message: "all have run" })
-      expect(most()).toBe(10)
+      expect(max()).toBe(10)
       await eventually(() => services.every(({ worker }) => worker?.load.inFlight === 0), { message: "none is left" })
     })
 
@@ -197,7 +197,7 @@ onEveryBoard((newBoard, transport) => {
 
   describe("on a board with faults", () => {
     test("what workers tell each other and is lost costs a moment", async () => {
-      const { single, names, letGo, has, most } = stage()
+      const { single, names, letGo, has, max } = stage()
       let lost = 0
       const transports = faulty((whole) => ({
         ...whole,
@@ -217,7 +217,7 @@ onEveryBoard((newBoard, transport) => {
       await eventually(() => names().length === 3, { message: "all have run" })
       expect(performance.now() - free).toBeLessThan(3_000)
       expect(lost).toBeGreaterThan(1)
-      expect(most()).toBe(1)
+      expect(max()).toBe(1)
     })
 
     test("the slot of a worker that dies goes to who waits on another, a moment after its lease", async () => {

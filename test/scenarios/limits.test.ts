@@ -15,14 +15,14 @@ interface Work {
 const watched = () => {
   const begun: Array<{ readonly tenant: string; readonly at: number; readonly by: string }> = []
   const running = new Map<string, number>()
-  const most = new Map<string, number>()
+  const max = new Map<string, number>()
   const run =
     (by: string) =>
     async ({ tenant = "", ms = 0 }: Work) => {
       begun.push({ tenant, at: performance.now(), by })
       const now = (running.get(tenant) ?? 0) + 1
       running.set(tenant, now)
-      most.set(tenant, Math.max(most.get(tenant) ?? 0, now))
+      max.set(tenant, Math.max(max.get(tenant) ?? 0, now))
       if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms))
       running.set(tenant, (running.get(tenant) ?? 0) - 1)
     }
@@ -36,7 +36,7 @@ const watched = () => {
         both: { limit: { concurrency: 2, rate: "50/s", key: ({ tenant }: Work) => tenant ?? "none" }, run: run(by) },
       },
     })
-  return { begun, most, of, count: (tenant = "") => begun.filter((each) => each.tenant === tenant).length }
+  return { begun, max, of, count: (tenant = "") => begun.filter((each) => each.tenant === tenant).length }
 }
 
 const open: Array<Client> = []
@@ -90,21 +90,21 @@ onEveryBoard((newBoard, transport) => {
     })
 
     test("no more run at a time than the limit says, all run, and no slot is left over", async () => {
-      const { begun, most, client, services } = await two()
+      const { begun, max, client, services } = await two()
       await submit(client, "work.capped", 60, { ms: 40 })
       await eventually(() => begun.length === 60, { deadline: 20_000, message: "all have run" })
-      expect(most.get("")).toBe(3)
+      expect(max.get("")).toBe(3)
       await eventually(async () => (await heldIn(client)) === 0, { message: "the slots are given back" })
       expect(services.map(({ worker }) => worker?.describe().failed)).toEqual([0, 0])
     })
 
     test("rate and concurrency hold together, for each tenant by itself", async () => {
-      const { begun, most, client, count } = await two()
+      const { begun, max, client, count } = await two()
       for (const tenant of ["a", "b"]) await submit(client, "work.both", 20, { tenant, ms: 20 })
       await eventually(() => begun.length === 40, { deadline: 20_000, message: "all have run" })
       for (const tenant of ["a", "b"]) {
         expect(count(tenant)).toBe(20)
-        expect(most.get(tenant)).toBeLessThanOrEqual(2)
+        expect(max.get(tenant)).toBeLessThanOrEqual(2)
         expectRate(
           begun.filter((each) => each.tenant === tenant).map(({ at }) => at),
           50,
@@ -114,14 +114,14 @@ onEveryBoard((newBoard, transport) => {
     })
 
     test("a tenant with a thousand tasks does not keep another from its own", async () => {
-      const { begun, most, client, count } = await two()
+      const { begun, max, client, count } = await two()
       await submit(client, "work.single", 1_000, { tenant: "a", ms: 100 })
       await submit(client, "work.single", 5, { tenant: "b", ms: 20 })
       await eventually(() => count("b") === 5, { deadline: 85_000, message: "the other's tasks have run" })
       // The first tenant alone would take a hundred seconds.
       expect(count("a")).toBeLessThan(900)
-      expect(most.get("a")).toBe(1)
-      expect(most.get("b")).toBe(1)
+      expect(max.get("a")).toBe(1)
+      expect(max.get("b")).toBe(1)
       const before = begun.length
       await eventually(() => begun.length > before + 40, { deadline: 60_000, message: "the first goes on" })
     })

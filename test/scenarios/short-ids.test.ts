@@ -1,7 +1,7 @@
 /** Jobs are found by the ending of their ids that the command line shows, on every transport. */
 import { type Client, connect } from "callboard"
 import { afterEach, expect, test } from "vitest"
-import { fullId, MOST_SEARCHED } from "../../runtime/cli/input.ts"
+import { fullId, MAX_SEARCHED } from "../../runtime/cli/input.ts"
 import { onEveryBoard } from "./boards.ts"
 
 const clients: Array<Client> = []
@@ -55,5 +55,5 @@ test("an exact id costs no search, and a search reads so many jobs and no more",
   expect(await fullId(endless, "01a1faa5-1589-7516-bcc6-ef73c8847913")).toMatch(/^01a1faa5/)
   expect(lists).toEqual([])
   expect(await fullId(endless, "none-such")).toBe("none-such")
-  expect(lists.reduce((sum, limit) => sum + limit, 0)).toBe(MOST_SEARCHED)
+  expect(lists.reduce((sum, limit) => sum + limit, 0)).toBe(MAX_SEARCHED)
 })

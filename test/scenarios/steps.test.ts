@@ -433,13 +433,13 @@ describe("steps", () => {
 
   test("for each item, a few at a time", async () => {
     let running = 0
-    let most = 0
+    let max = 0
     const { result } = await runOnce(async (_input, job) => {
       const done = await job.each(
         "mail",
         [..."abcdefgh"],
         async (item, { key }) => {
-          most = Math.max(most, ++running)
+          max = Math.max(max, ++running)
           await new Promise((resolve) => setTimeout(resolve, 2))
           running--
           return key.endsWith(`mail/${item}`) ? item.toUpperCase() : key
@@ -450,7 +450,7 @@ describe("steps", () => {
       return done.join("")
     })
     expect(result).toBe("ABCDEFGH")
-    expect(most).toBe(3)
+    expect(max).toBe(3)
   })
 
   test("for each item end with the first failure: what has begun ends, and no further one begins", async () => {

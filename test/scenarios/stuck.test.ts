@@ -132,13 +132,13 @@ onEveryBoard((newBoard) => {
     // After a short run tasks are fetched ahead again, unless a method runs that is known to take long.
     expect(await (await client.submit("mixed.quick")).result({ timeout: 60 })).toBe("done")
     const two = await behind(1)
-    let most = 0
+    let max = 0
     const allWait = async () => {
-      most = Math.max(most, first?.load.inFlight ?? 0)
+      max = Math.max(max, first?.load.inFlight ?? 0)
       return (await client.queues()).some(({ depth }) => depth === 3)
     }
     await eventually(allWait, { every: 5, message: "the others wait in their queue" })
-    expect(most).toBe(1)
+    expect(max).toBe(1)
     const third = await start([mixed], { transport, concurrency: 1, prefetch: 4 })
     for (const job of two.quick) {
       expect(await job.result({ timeout: 60 })).toBe("done")

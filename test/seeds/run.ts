@@ -99,7 +99,7 @@ const descriptions = actors.map(describeActor)
 const settings = settingsOf({ actors, lostCap: 1_000, reconnect: { maxTries: 0 }, grace: 2 })
 
 /** Virtual time after which a job that has not ended counts as stuck, in milliseconds. */
-const LONGEST_MS = 120_000
+const MAX_MS = 120_000
 
 /** Virtual time within which the workers have no delivery left once all jobs have ended, in milliseconds. */
 const IDLE_WITHIN_MS = 30_000
@@ -146,10 +146,10 @@ class Stage {
     const { leaseMs, isStepwise } = this.plan
     const options: ConnectOptions = { namespace: "seeds", lease: leaseMs, name: "sim", timeout: 5_000 }
     const memory = new MemoryBoard()
-    const least = new LeastBoard()
+    const min = new LeastBoard()
     const open = (wire?: Wire): Driver => {
       if (!isStepwise) return new MemoryDriver(memory, options)
-      return wholeDriver(least, options, {
+      return wholeDriver(min, options, {
         step: async (name, commit) => {
           if (wire !== undefined) await wire.step(`after ${name} of ${world.nameOf(commit.id)}`)
         },
@@ -315,7 +315,7 @@ class Stage {
     const quiet = new Process("quiet")
     const client = world.in(quiet, () => new Client(connectionOf(lift(this.#connect(quiet), { lease: plan.leaseMs }))))
     const plans = plan.batches.flat().map((job) => job.plan)
-    const isOver = () => world.elapsed >= LONGEST_MS
+    const isOver = () => world.elapsed >= MAX_MS
     const areEnded = () => this.#clientIsDone && [...this.accepted].every((id) => this.#ended.has(id))
     let rests = false
     while (!rests && !isOver()) {

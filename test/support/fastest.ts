@@ -3,11 +3,11 @@
  * each time. Resolves with the last answer and the shortest time in milliseconds.
  */
 export const fastest = async <A>(boundMs: number, ask: () => Promise<A>): Promise<readonly [answer: A, ms: number]> => {
-  let least = Number.POSITIVE_INFINITY
+  let min = Number.POSITIVE_INFINITY
   for (let tries = 1; ; tries++) {
     const began = performance.now()
     const answer = await ask()
-    least = Math.min(least, performance.now() - began)
-    if (least < boundMs || tries === 4) return [answer, least]
+    min = Math.min(min, performance.now() - began)
+    if (min < boundMs || tries === 4) return [answer, min]
   }
 }

@@ -15,7 +15,7 @@ const RECONNECT_MS = 1_000
 export const ANSWER_MS = 2_000
 
 /** Most subjects of which it is remembered that messages to them are allowed. */
-const MOST_ALLOWED = 64
+const MAX_ALLOWED = 64
 
 /** One header block that is refilled for each message: the client encodes it before `publish` returns. */
 class HeaderBlock extends MsgHdrsImpl {
@@ -184,7 +184,7 @@ export class Link {
     await new Promise((resolve) => setTimeout(resolve))
     const refusal = this.refusal(subject)
     if (refusal !== undefined) throw refusal
-    if (this.#allowed.size >= MOST_ALLOWED) this.#allowed.clear()
+    if (this.#allowed.size >= MAX_ALLOWED) this.#allowed.clear()
     this.#allowed.add(subject)
   }
 

@@ -81,12 +81,12 @@ export class ServerClock {
     return this.#readings.monotonic() - this.#askedAt > FRESH_MS
   }
 
-  async #measure(most: number): Promise<void> {
+  async #measure(max: number): Promise<void> {
     const { wall, monotonic } = this.#readings
     const wasInDoubt = this.isInDoubt
     const gap = wall() - monotonic()
     let best = { took: Number.POSITIVE_INFINITY, latest: 0 }
-    for (let tries = 0; tries < most && best.took > QUICK_MS; tries++) {
+    for (let tries = 0; tries < max && best.took > QUICK_MS; tries++) {
       const start = monotonic()
       const server = await this.#ask()
       const took = monotonic() - start
@@ -97,6 +97,6 @@ export class ServerClock {
     const isPossible = this.#offset <= latest && this.#offset >= latest - took
     if (wasInDoubt || !isPossible) this.#offset = latest - took / 2
     this.#gap = gap
-    if (took <= QUICK_MS || most > 1) this.#askedAt = monotonic()
+    if (took <= QUICK_MS || max > 1) this.#askedAt = monotonic()
   }
 }

@@ -19,7 +19,7 @@ export const EXPIRES_HEADER = "Callboard-Expires"
 export const SCHEDULE_HEADER = "Nats-Schedule"
 
 /** How far ahead a due time may be: the server counts nanoseconds in 63 bits, and writes years with four digits. */
-export const LONGEST_MS = 100 * 365 * 86_400_000
+export const MAX_MS = 100 * 365 * 86_400_000
 
 /** How long a receipt waits until a new queue can be listed. */
 const LISTED_MS = 200
@@ -61,7 +61,7 @@ export class TaskPublisher {
     const expiry = expires === undefined ? "" : `${EXPIRES_HEADER}: ${Math.floor(expires)}\r\n`
     const headers = `Nats-Msg-Id: ${PLAIN_KEY.test(key) ? key : escapeToken(key)}\r\n${expiry}${indexLine(index)}`
     if (due === undefined || due <= this.#clock.now()) return { subject: target, headers, payload: frame }
-    if (!(due <= this.#clock.now() + LONGEST_MS))
+    if (!(due <= this.#clock.now() + MAX_MS))
       throw new TransportError("unsupported", `${id}: this transport keeps tasks for a hundred years at most`)
     // The server removes the publish key from the scheduled message when it is due, so that the task is not taken for a
     // duplicate of its schedule.

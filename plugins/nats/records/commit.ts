@@ -11,7 +11,7 @@ import type { ServerClock } from "../connection/server-clock.ts"
 import { ACK, Acks, nak } from "../queue/acks.ts"
 import type { Token } from "../queue/delivery.ts"
 import type { DeliveryTracker } from "../queue/lease.ts"
-import { LONGEST_MS, type TaskPublisher } from "../queue/publish.ts"
+import { MAX_MS, type TaskPublisher } from "../queue/publish.ts"
 import type { Names } from "../streams/names.ts"
 import type { Outgoing, Published, StreamPublisher } from "../streams/publisher.ts"
 import type { StreamReader } from "../streams/reader.ts"
@@ -90,7 +90,7 @@ export class Committer {
     let answer: Committed | undefined
     try {
       if (post.length > 0) outgoing = post.map((posting) => taskPublisher.prepare(posting))
-      if (task?.kind === "hand-back" && !(task.delay <= LONGEST_MS))
+      if (task?.kind === "hand-back" && !(task.delay <= MAX_MS))
         throw new TransportError("unsupported", `${id}: this transport keeps tasks for a hundred years at most`)
       if (commit.record !== undefined) {
         record = records.prepare(id, commit.record)

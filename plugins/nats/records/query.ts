@@ -89,7 +89,7 @@ export class JobLister {
    * Counted by the server, as entries. An entry that a process left behind when it died between two steps is counted until
    * a list meets it.
    */
-  async count(state: State, queue: string | undefined, most = Infinity): Promise<number | undefined> {
+  async count(state: State, queue: string | undefined, max = Infinity): Promise<number | undefined> {
     // Jobs that succeeded have no entry, and deferred ones share their class with others.
     if (state === "succeeded" || !isTerminal(state)) return undefined
     const { names, index } = this.#parts
@@ -97,12 +97,12 @@ export class JobLister {
     const countAll = async (filters: ReadonlyArray<string>) =>
       (await Promise.all(filters.map((filter) => index.count(filter)))).reduce((sum, count) => sum + count, 0)
     const inShare = (share: number) => kinds.map((kind) => names.entriesIn(share, kind, queue))
-    const isSmall = most === Infinity || (await index.bounds()).messages <= COUNTABLE
+    const isSmall = max === Infinity || (await index.bounds()).messages <= COUNTABLE
     const sample = isSmall ? 0 : await countAll(inShare(0))
     if (sample * SHARES <= COUNTABLE) return countAll(kinds.map((kind) => names.entries(kind, queue)))
     // The server looks at each entry that it counts, so that no more are counted than it takes to know that there are more.
     let total = sample
-    for (let share = 1; share < SHARES && total <= most; share++) total += await countAll(inShare(share))
+    for (let share = 1; share < SHARES && total <= max; share++) total += await countAll(inShare(share))
     return total
   }
 

@@ -178,7 +178,7 @@ export interface FilteredOptions {
   /** The first window. Defaults to {@link NEAR}. */
   readonly near?: number
   /** Defaults to {@link COUNTABLE}. */
-  readonly most?: number
+  readonly max?: number
 }
 
 /** Reads the messages of a stream that match a filter. */
@@ -187,7 +187,7 @@ export class FilteredScan extends Scan {
   readonly #bounds: () => Promise<StreamBounds>
   readonly #sample: Sample | undefined
   readonly #near: number
-  readonly #most: number
+  readonly #max: number
   #end = 0
   #messages = 0
   /** Estimated number of messages that match, by the sample. */
@@ -205,14 +205,14 @@ export class FilteredScan extends Scan {
     filter: string,
     bounds: () => Promise<StreamBounds>,
     below: number,
-    { sample, near = NEAR, most = COUNTABLE }: FilteredOptions = {},
+    { sample, near = NEAR, max = COUNTABLE }: FilteredOptions = {},
   ) {
     super(reader, below)
     this.#filter = filter
     this.#bounds = bounds
     this.#sample = sample
     this.#near = near
-    this.#most = most
+    this.#max = max
     this.#width = near
   }
 
@@ -294,10 +294,10 @@ export class FilteredScan extends Scan {
 
   /** Whether to ask the server where the first and the last match lie: it is cheap enough, and saves requests. */
   #mayPlace(): boolean {
-    if (this.#estimate !== undefined && this.#estimate <= Math.min(FEW, this.#most)) return true
+    if (this.#estimate !== undefined && this.#estimate <= Math.min(FEW, this.#max)) return true
     // Near the end of the stream, or where matches are frequent, a request is answered quickly without knowing it.
     if (this.#end - this.below < this.#near || !this.#isSparse) return false
-    return this.#width > FACTOR * this.#near || (this.#estimate ?? this.#messages) <= this.#most
+    return this.#width > FACTOR * this.#near || (this.#estimate ?? this.#messages) <= this.#max
   }
 
   /** Finds where the first and the last match lie. Requests outside of these would look through messages that do not match. */

@@ -31,7 +31,7 @@ const CACHE_KIB = 16_384
 const CHECKPOINT_PAGES = 1_000
 
 /** A write-ahead log that grew larger, because a long read kept SQLite from copying it back, is cut to this size. */
-const LARGEST_LOG_BYTES = 64 * 1024 * 1024
+const MAX_LOG_BYTES = 64 * 1024 * 1024
 
 export interface Opened {
   readonly database: Database
@@ -164,7 +164,7 @@ const configure = (database: Database, sync: Location["sync"]): void => {
   // On macOS only `F_FULLFSYNC` makes the disk itself write. These settings have no effect elsewhere.
   if (sync === "full") database.exec("PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1")
   database.exec(`PRAGMA cache_size = -${CACHE_KIB}; PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`)
-  database.exec(`PRAGMA journal_size_limit = ${LARGEST_LOG_BYTES}`)
+  database.exec(`PRAGMA journal_size_limit = ${MAX_LOG_BYTES}`)
   // A statement that changes more than 64 KiB of pages, such as a take of many tasks, would otherwise make a temporary file
   // for what it has to undo if it fails.
   database.exec("PRAGMA temp_store = MEMORY")

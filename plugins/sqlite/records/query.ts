@@ -142,7 +142,7 @@ export class JobLister {
    * Counts entries of an index, in slices between which the event loop runs. Jobs that succeeded have none, so that each
    * of their rows would be read.
    */
-  async count(state: State, queue: string | undefined, most = Number.POSITIVE_INFINITY): Promise<number | undefined> {
+  async count(state: State, queue: string | undefined, max = Number.POSITIVE_INFINITY): Promise<number | undefined> {
     if (state === "succeeded") return undefined
     const { sql, values } = this.#indexed(queue)
     const slice = this.#prepare(
@@ -151,11 +151,11 @@ export class JobLister {
     )
     let total = 0
     for (let below = TOP; ; ) {
-      const asked = Math.min(COUNTED, most + 1 - total)
+      const asked = Math.min(COUNTED, max + 1 - total)
       const row = slice.get(...values, codeOf(state), below, asked) ?? {}
       const count = int(row, "count")
       total += count
-      if (count < asked || total > most) return total
+      if (count < asked || total > max) return total
       below = int(row, "seq")
       await pause()
     }

@@ -9,10 +9,10 @@ import { listText, oneLine, stateText } from "../format.ts"
 import type { Output } from "../output.ts"
 
 /** Most jobs in a tree. */
-const MOST_JOBS = 1_000
+const MAX_JOBS = 1_000
 
 /** Longest search for the jobs of a tree, in milliseconds. */
-const LONGEST_MS = 30_000
+const MAX_MS = 30_000
 
 /** A job and the jobs below it, in the order of submission. */
 interface Branch {
@@ -63,7 +63,7 @@ const linesOf = (branches: ReadonlyArray<Branch>, depth: number, asked: string, 
 /** As JSON the tree is what `GET /v1/jobs/{id}/tree` answers. */
 export const printTree = async (connection: Connection, id: string, output: Output): Promise<void> => {
   const { signal } = new AbortController()
-  const tree = await treeOf(connection, id, { limit: MOST_JOBS, budget: LONGEST_MS, signal })
+  const tree = await treeOf(connection, id, { limit: MAX_JOBS, budget: MAX_MS, signal })
   if (output.json) return output.document(tree)
   for (const line of linesOf(branchesOf(tree.nodes), 0, id, output)) output.line(line)
   if (tree.more) output.note(`there may be more: these are the newest ${tree.nodes.length}`)

@@ -128,14 +128,14 @@ const stepCells = (step: TransitionView, paint: Paint): ReadonlyArray<string> =>
 ]
 
 /** Lines of a field before it is cut. */
-const MOST_LINES = 10
+const MAX_LINES = 10
 
 /** The lines of a field, with its name before the first. */
 const factLines = (name: string, value: string, nameWidth: number, { paint, width }: Page): ReadonlyArray<string> => {
   const room = Math.max(20, width - nameWidth - 4)
   const lines = wrapped(value, room)
-  const shown = lines.slice(0, MOST_LINES)
-  if (lines.length > MOST_LINES) shown.push("… (all of it: --wide)")
+  const shown = lines.slice(0, MAX_LINES)
+  if (lines.length > MAX_LINES) shown.push("… (all of it: --wide)")
   return shown.map(
     (line, at) =>
       `  ${paint(at === 0 ? name : "", "dim")}${" ".repeat(at === 0 ? nameWidth - name.length : nameWidth)}  ${line}`,

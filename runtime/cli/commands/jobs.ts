@@ -139,8 +139,8 @@ export const addGroup = (program: Command): void => {
     const { cancel, limit, cursor } = command.opts<GroupOptions>()
     const [id] = command.args
     if (id === undefined) {
-      const most = limitOf(limit)
-      const page = await withClient((client) => client.groups({ limit: most, ...compact({ after: cursor }) }))
+      const max = limitOf(limit)
+      const page = await withClient((client) => client.groups({ limit: max, ...compact({ after: cursor }) }))
       if (output.json) return output.document(page)
       output.table(
         ["GROUP"],

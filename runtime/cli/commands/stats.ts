@@ -12,14 +12,14 @@ import { runs } from "../invocation.ts"
 import { columns, type Output } from "../output.ts"
 import { limitOf } from "./jobs.ts"
 
-const LEAST_RANGE_MS = 60_000
-const LONGEST_RANGE_MS = 86_400_000
+const MIN_RANGE_MS = 60_000
+const MAX_RANGE_MS = 86_400_000
 
 const RANGE = ["--range <duration>", "how far back, 24h at most", "1h"] as const
 
 const rangeOf = (text: string): number => {
   const range = milliseconds("--range", text, (field, message) => wrongUsage(`${field} ${text}: ${message}`))
-  if (range >= LEAST_RANGE_MS && range <= LONGEST_RANGE_MS) return range
+  if (range >= MIN_RANGE_MS && range <= MAX_RANGE_MS) return range
   return wrongUsage(`--range ${text}: must be a minute at least, and 24h at most`)
 }
 

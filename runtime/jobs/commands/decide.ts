@@ -2,7 +2,7 @@
  * Changes the record of a job from outside of a worker, by compare-and-set, with another try after each conflict; or the
  * records of many jobs, so many of a query per call, so that a call is bounded.
  */
-import { beforeTry, MOST_TRIES } from "../../async/conflicts.ts"
+import { beforeTry, MAX_TRIES } from "../../async/conflicts.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { compact } from "../../protocol/compact.ts"
@@ -28,7 +28,7 @@ export const decide = async (
   id: string,
   change: (found: Found) => Omit<Decision, "id" | "expect"> | undefined,
 ): Promise<JobRecord> => {
-  for (let tried = 0; tried < MOST_TRIES; tried++) {
+  for (let tried = 0; tried < MAX_TRIES; tried++) {
     await beforeTry(tried)
     const found = await findRecord(connection, id)
     const wanted = change(found)

@@ -16,7 +16,7 @@ import { isUnchanged, type NamedJobs } from "./decide.ts"
 export type BulkPlan = Omit<Lists.BulkPlan, "until">
 
 /** Most jobs that are read for a plan, and most on a page of them. */
-export const MOST_PLANNED = 10_000
+export const MAX_PLANNED = 10_000
 const PAGE = 1_000
 
 const SAMPLE = 5
@@ -25,9 +25,9 @@ const LONG_MS = 3_600_000
 /** A limit that delays the last of the jobs by less than this, in milliseconds, gives no warning. */
 const DELAYED_MS = 60_000
 /** Most warnings of one kind. */
-const MOST_OF_A_KIND = 3
+const MAX_OF_A_KIND = 3
 /** Most causes of failures that are told apart for one task. */
-const MOST_CAUSES = 100
+const MAX_CAUSES = 100
 
 /** What became of the last attempts of a task. */
 export interface RecentAttempts {
@@ -95,7 +95,7 @@ const named = async (connection: Connection, { ids, dead = false }: NamedJobs) =
 }
 
 /**
- * Reads the jobs of a query, up to {@link MOST_PLANNED} and within its budget, or those that are named, and decides nothing.
+ * Reads the jobs of a query, up to {@link MAX_PLANNED} and within its budget, or those that are named, and decides nothing.
  * Of those that are named, one that is not there is refused. Fails as the transport
  * does.
  */
@@ -113,7 +113,7 @@ export const planAll = async (
   let [found, changed, will, long] = [0, 0, 0, 0]
   let after: string | undefined
   do {
-    const limit = Math.min(PAGE, MOST_PLANNED - found)
+    const limit = Math.min(PAGE, MAX_PLANNED - found)
     const timed = { limit, budget: end - performance.now(), ...compact({ after }) }
     const page = "ids" in query ? await named(connection, query) : await connection.jobs.list({ ...query, ...timed })
     if ("refused" in page) for (const code of page.refused) refused.set(code, (refused.get(code) ?? 0) + 1)
@@ -128,7 +128,7 @@ export const planAll = async (
         tasks.add(name)
         const kind = kinds.get(name) ?? { task, meth, causes: new Set<string>() }
         kinds.set(name, kind)
-        if (fingerprint !== undefined && kind.causes.size < MOST_CAUSES) kind.causes.add(fingerprint)
+        if (fingerprint !== undefined && kind.causes.size < MAX_CAUSES) kind.causes.add(fingerprint)
         queues.add(record.queue)
         if (sample.length < SAMPLE) sample.push(record.id)
         if ((ranFor(record) ?? 0) > LONG_MS) long++
@@ -136,7 +136,7 @@ export const planAll = async (
     }
     found += page.records.length
     after = page.next
-  } while (after !== undefined && found < MOST_PLANNED && performance.now() < end && !signal?.aborted)
+  } while (after !== undefined && found < MAX_PLANNED && performance.now() < end && !signal?.aborted)
   const counted = [...kinds].map(([name, kind]) => ({ ...kind, count: tasks.of(name) }))
   const warnings = runs ? await warningsOf(connection, counted, queues.names, known) : []
   const slow = { code: "long", text: `${long} of them ran for more than an hour` }
@@ -185,8 +185,8 @@ const warningsOf = async (
     ...(unserved.length === 0 ? [] : [{ code: "no-worker", text: `no worker serves the actor ${list(unserved)}` }]),
     ...(untaken.length === 0 ? [] : [{ code: "no-worker", text: `no worker takes from the queue ${list(untaken)}` }]),
     ...(stopped.length === 0 ? [] : [{ code: "paused", text: `paused: the queue ${list(stopped)}` }]),
-    ...failing.slice(0, MOST_OF_A_KIND),
-    ...limited.slice(0, MOST_OF_A_KIND),
+    ...failing.slice(0, MAX_OF_A_KIND),
+    ...limited.slice(0, MAX_OF_A_KIND),
     ...(once.length === 0
       ? []
       : [{ code: "not-idempotent", text: `must not run twice, by its own word (onLost: "fail"): ${list(once)}` }]),

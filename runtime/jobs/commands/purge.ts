@@ -91,7 +91,7 @@ class Purge {
   readonly #queue: string
   readonly #forget: boolean
   /** Ids of the jobs that wait in the queue, so many at most. */
-  readonly #waiting: (most: number) => Promise<ReadonlyArray<string>>
+  readonly #waiting: (max: number) => Promise<ReadonlyArray<string>>
   readonly #isOver: (done: number) => boolean
   /** Jobs that stay in the queue: they run, revert their steps, or have ended by now. */
   readonly #kept = new Set<string>()
@@ -110,20 +110,20 @@ class Purge {
     this.#connection = connection
     this.#queue = queue
     this.#forget = forget
-    this.#waiting = (most) => waiting.call(connection.jobs, { queue }, most)
+    this.#waiting = (max) => waiting.call(connection.jobs, { queue }, max)
     this.#isOver = boundOf(bounds)
   }
 
   /** Cancels what waits in the queue. */
   async run(): Promise<Purged> {
     for (;;) {
-      const most = PAGE + this.#kept.size + this.#refused.size
-      const listed = await this.#waiting(most)
+      const max = PAGE + this.#kept.size + this.#refused.size
+      const listed = await this.#waiting(max)
       const ids = listed.filter((id) => !this.#kept.has(id) && !this.#refused.has(id))
       if (ids.length === 0) return this.#answer(this.#refused.size)
       const left = await this.#purge(ids)
       // What is listed is all that waits, unless the list is full.
-      if (left > 0) return this.#answer(listed.length < most ? left : Math.max(left, await this.#depth()))
+      if (left > 0) return this.#answer(listed.length < max ? left : Math.max(left, await this.#depth()))
     }
   }
 

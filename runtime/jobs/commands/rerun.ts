@@ -3,7 +3,7 @@ import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
 import { partsIn } from "../../protocol/chord.ts"
-import { MOST_FROM, parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
+import { MAX_FROM, parseTask, postingOfTask, renderCompact } from "../../protocol/headers.ts"
 import { FRONT_LEVEL, type JobPosting, type Message, publishKey } from "../../protocol/message.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { earlierWith, type JobRecord, outcomeOfRun, step } from "../../protocol/record.ts"
@@ -27,7 +27,7 @@ const nextRun = (record: JobRecord, message: Message, run: number, now: number, 
   const parsed = parseTask(message)
   const task = Result.map(parsed, (before) => {
     const { hops: _hops, from = [], ...own } = before.own
-    const kept = fromStart ? {} : { from: [record.run, ...from].slice(0, MOST_FROM) }
+    const kept = fromStart ? {} : { from: [record.run, ...from].slice(0, MAX_FROM) }
     return { ...before, eta: null, expires: null, retries: 0, own: { ...own, ...kept, run, submittedAt: now } }
   })
   const posting = Result.flatMap(task, (next) =>

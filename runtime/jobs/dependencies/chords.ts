@@ -6,7 +6,7 @@
  * part, by compare-and-set; the one that completes a part looks at the others, and where all are complete it releases the body by
  * a compare-and-set on its record. What a process that dies has not done is found by the sweep, from the members' own records.
  */
-import { beforeTry, MOST_TRIES } from "../../async/conflicts.ts"
+import { beforeTry, MAX_TRIES } from "../../async/conflicts.ts"
 import type { Connection } from "../../connection/connection.ts"
 import {
   type ChordPart,
@@ -130,7 +130,7 @@ const changePart = async (
   key: string,
   change: (part: ChordPart) => ChordPart | undefined,
 ): Promise<ChordPart | undefined> => {
-  for (let tried = 0; tried < MOST_TRIES; tried++) {
+  for (let tried = 0; tried < MAX_TRIES; tried++) {
     await beforeTry(tried)
     const [entry] = await store.get([key])
     const part = entry && decodePart(entry.value)
@@ -197,7 +197,7 @@ export const settleChord = async (
 ): Promise<JobRecord | undefined> => {
   /** The first time that the transport refuses it, the body fails; the second time without its errbacks. */
   const refusals: Array<TransportError> = []
-  for (let tried = 0; tried < MOST_TRIES; tried++) {
+  for (let tried = 0; tried < MAX_TRIES; tried++) {
     await beforeTry(tried)
     const found = await connection.jobs.find(chord.body)
     // Its body is being submitted this moment, or has started, or ended before its members.

@@ -2,7 +2,7 @@
  * Releases the dependents of ended jobs, found by their edges, a page at a time. Each is moved on by compare-and-set, by
  * what is known about its parents: released, or failed where it can never start.
  */
-import { beforeTry, MOST_TRIES } from "../../async/conflicts.ts"
+import { beforeTry, MAX_TRIES } from "../../async/conflicts.ts"
 import type { Connection } from "../../connection/connection.ts"
 import type { MemberEnd } from "../../protocol/chord.ts"
 import { compact } from "../../protocol/compact.ts"
@@ -151,7 +151,7 @@ const progress = async (
   for (let from = 0; from < all.length; from += MOVED_AT_A_TIME) {
     let pending = all.slice(from, from + MOVED_AT_A_TIME)
     for (let tried = 0; pending.length > 0; tried++) {
-      if (tried === MOST_TRIES) throw new TransportError("unavailable", "jobs that wait for others change too fast")
+      if (tried === MAX_TRIES) throw new TransportError("unavailable", "jobs that wait for others change too fast")
       // A second try is made at once: a refusal is answered by it as well.
       if (tried > 1) await beforeTry(tried)
       const moved = await move(connection, pending)

@@ -21,11 +21,11 @@ const WORD = /[a-z0-9]+/gi
 const SCHEME = /^[^a-z]{0,8}[a-z][a-z0-9+.-]{0,20}:\/\//i
 
 /** Length from which on a word that alternates letters and digits counts as an id. */
-const LEAST_ID = 8
+const MIN_ID = 8
 
 const wordOf = (word: string): string => {
   if (/^\d+$/.test(word)) return word
-  if (word.length < LEAST_ID) return word
+  if (word.length < MIN_ID) return word
   const digits = word.match(/\d+/g)?.length ?? 0
   if (digits > 0 && /^(?:0x)?[0-9a-f]+$/i.test(word)) return "<hex>"
   return digits > 1 ? "<id>" : word

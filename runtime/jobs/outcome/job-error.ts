@@ -37,7 +37,7 @@ const property = (value: object, key: string): unknown => {
 }
 
 /** A text of an error as it is kept, cut. Half a character becomes U+FFFD: an error cannot be refused. */
-const kept = (whole: string, most: number): string => cut(whole.toWellFormed(), most)
+const kept = (whole: string, max: number): string => cut(whole.toWellFormed(), max)
 
 const nameOf = (thrown: object): string => kept(wholeNameOf(thrown), MAX_NAME)
 
@@ -79,10 +79,10 @@ export const jobError = (thrown: unknown, reason = "handler"): JobError => {
   }
 }
 
-const briefly = (thrown: unknown, most: number): { readonly name: string; readonly message: string } =>
+const briefly = (thrown: unknown, max: number): { readonly name: string; readonly message: string } =>
   typeof thrown === "object" && thrown !== null
-    ? { name: nameOf(thrown), message: kept(text(property(thrown, "message")), most) }
-    : { name: "Error", message: kept(text(thrown), most) }
+    ? { name: nameOf(thrown), message: kept(text(property(thrown, "message")), max) }
+    : { name: "Error", message: kept(text(thrown), max) }
 
 /** The errors that an AggregateError is made of, as far as they can be read. */
 const partsOf = (thrown: unknown): JobError["errors"] => {

@@ -8,14 +8,14 @@ import { CallboardError } from "../../errors.ts"
 import { Name } from "../../options/fields.ts"
 import { refuseInput as refuse, resultOf } from "../../options/refuse.ts"
 import { compact } from "../../protocol/compact.ts"
-import { type ChordHeader, type MemberHeader, MOST_MEMBERS } from "../../protocol/headers.ts"
+import { type ChordHeader, MAX_MEMBERS, type MemberHeader } from "../../protocol/headers.ts"
 import type { Promised } from "../tracking/promises.ts"
 import { type FanOut, type FollowUp, withPromises } from "./follow-ups.ts"
 
 const Tasks = Schema.Array(
   Schema.StructWithRest(Schema.Struct({ task: Schema.String }), [Schema.Record(Schema.String, Schema.Unknown)]),
 )
-  .check(Schema.isMinLength(1), Schema.isMaxLength(MOST_MEMBERS))
+  .check(Schema.isMinLength(1), Schema.isMaxLength(MAX_MEMBERS))
   .annotate({ description: "Tasks with the same fields as one that is submitted by itself" })
 
 /** The group that a task waits for. */
@@ -78,7 +78,7 @@ export const hasChord = ({ chord, chain = [] }: Pick<Body, "chord" | "chain">): 
   chord !== undefined || chain.some((link) => link.chord !== undefined)
 
 /** Most chords that are in each other, or follow each other in a chain. Each of them is taken apart with all that are in it. */
-const MOST_NESTED = 100
+const MAX_NESTED = 100
 
 interface Given<S> {
   /** Checks the shape of a member. */
@@ -108,7 +108,7 @@ const place = <S extends Body>(
   depth = 0,
 ): ReadonlyArray<Placed<S>> => {
   if (!hasChord(submission)) return [{ submission, id, placement }]
-  if (depth === MOST_NESTED) refuse("chord", `more than ${MOST_NESTED} are in each other, or in one chain`)
+  if (depth === MAX_NESTED) refuse("chord", `more than ${MAX_NESTED} are in each other, or in one chain`)
   if (submission.chain?.some((link) => link.chord !== undefined))
     return placeChain(submission, id, given, placement, depth)
   const { tasks, group = id, allowFailure, immutable } = chordOf(submission.chord ?? [])

@@ -43,7 +43,7 @@ const fields = {
 }
 
 /** Most members of a chord within a chain: the tasks of all are stored with the outcome of the link before. */
-const MOST_IN_CHAIN = 1_000
+const MAX_IN_CHAIN = 1_000
 
 const LastFollowUps = Schema.Array(Schema.Struct(fields).annotate({ identifier: "LastFollowUp" }))
 
@@ -51,7 +51,7 @@ const LastFollowUps = Schema.Array(Schema.Struct(fields).annotate({ identifier: 
 const FollowUpSchema = Schema.Struct({
   ...fields,
   chord: Schema.optionalKey(
-    LastFollowUps.check(Schema.isMinLength(1), Schema.isMaxLength(MOST_IN_CHAIN)).annotate({
+    LastFollowUps.check(Schema.isMinLength(1), Schema.isMaxLength(MAX_IN_CHAIN)).annotate({
       description:
         "Of a link: a group that starts in its place, each with the result of the link before; this task then gets the list of their results",
     }),

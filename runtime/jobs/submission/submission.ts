@@ -9,11 +9,11 @@ import { isName, JobId, Json, Name, Text } from "../../options/fields.ts"
 import { requirementOf } from "../../options/refuse.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
 import { plainJson } from "../../protocol/codec/json.ts"
-import { MOST_PARENTS } from "../../protocol/headers.ts"
+import { MAX_PARENTS } from "../../protocol/headers.ts"
 import { ChordField } from "./chord.ts"
 import { FollowUps, TimeLimitField } from "./follow-ups.ts"
 
-const JobIds = Schema.Array(Schema.String).check(Schema.isMinLength(1), Schema.isMaxLength(MOST_PARENTS))
+const JobIds = Schema.Array(Schema.String).check(Schema.isMinLength(1), Schema.isMaxLength(MAX_PARENTS))
 
 /** Jobs to wait for. */
 const AfterField = Schema.Union([

@@ -7,7 +7,7 @@ import { StoreEntry } from "../../async/store-entry.ts"
 import type { Connection } from "../../connection/connection.ts"
 import { WaitTimeout } from "../../errors.ts"
 import type { JobError, JobRecord, RunOutcome } from "../../protocol/record.ts"
-import { MOST_OUTCOMES, outcomeOfRun } from "../../protocol/record.ts"
+import { MAX_OUTCOMES, outcomeOfRun } from "../../protocol/record.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
 import { findRecord, goneError, isAway, waitForEnd } from "./finding.ts"
@@ -42,7 +42,7 @@ const HISTORY = new StoreEntry("history/", Schema.Struct({ outcomes: Schema.Arra
 const merged = (outcomes: ReadonlyArray<RunOutcome>): ReadonlyArray<RunOutcome> => {
   const byRun = new Map<number, RunOutcome>()
   for (const outcome of outcomes) if (!byRun.has(outcome.run)) byRun.set(outcome.run, outcome)
-  return [...byRun.values()].sort((a, b) => b.run - a.run).slice(0, MOST_OUTCOMES)
+  return [...byRun.values()].sort((a, b) => b.run - a.run).slice(0, MAX_OUTCOMES)
 }
 
 /**

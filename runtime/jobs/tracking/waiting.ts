@@ -39,9 +39,9 @@ export const checkedQueue = (queue: string): string => {
   return queue
 }
 
-const whole = (field: string, value: number, least: number, most: number): number => {
-  if (Number.isInteger(value) && value >= least && value <= most) return value
-  throw new CallboardError("invalid-input", `${field}: must be a whole number from ${least} to ${most}`, { field })
+const whole = (field: string, value: number, min: number, max: number): number => {
+  if (Number.isInteger(value) && value >= min && value <= max) return value
+  throw new CallboardError("invalid-input", `${field}: must be a whole number from ${min} to ${max}`, { field })
 }
 
 /**

@@ -39,8 +39,8 @@ const names = (workers: ReadonlyArray<{ readonly name: string }>): ReadonlyArray
   workers.map(({ name }) => name)
 
 /** A list in words, cut where it would be long. */
-const listed = (words: ReadonlyArray<string>, most = 5): string =>
-  words.length <= most ? words.join(", ") : `${words.slice(0, most).join(", ")} and ${words.length - most} more`
+const listed = (words: ReadonlyArray<string>, max = 5): string =>
+  words.length <= max ? words.join(", ") : `${words.slice(0, max).join(", ")} and ${words.length - max} more`
 
 /** The worker whose thread this job blocks. */
 const blockedBy = ({ workers }: Facts, id: string): WorkerDescription | undefined =>

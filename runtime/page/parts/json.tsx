@@ -7,7 +7,7 @@ import { bytes } from "../times.ts"
 import { Button, Copy, Panel } from "./basic.tsx"
 
 const FOLDED_LINES = 40
-const MOST_CHARACTERS = 65_536
+const MAX_CHARACTERS = 65_536
 
 const textOf = (value: unknown): string => JSON.stringify(value, null, 2) ?? "undefined"
 
@@ -34,7 +34,7 @@ export const ValuePanel = ({
   const isOpen = useSignal(false)
   const text = useMemo(() => textOf(value), [value])
   const lines = useMemo(() => linesOf(value, isOpen.value), [value, isOpen.value])
-  const whole = useMemo(() => upTo(lines, MOST_CHARACTERS), [lines])
+  const whole = useMemo(() => upTo(lines, MAX_CHARACTERS), [lines])
   const shown = isOpen.value ? whole.lines : whole.lines.slice(0, FOLDED_LINES)
   const isFolded = !isOpen.value && (lines.length > FOLDED_LINES || isDeep(value))
   const isCut = whole.isCut && shown.length === whole.lines.length
@@ -44,7 +44,7 @@ export const ValuePanel = ({
       hint={bytes(new TextEncoder().encode(text).length)}
       tools={
         <>
-          {text.length > MOST_CHARACTERS && (
+          {text.length > MAX_CHARACTERS && (
             <Button class="small quiet" onClick={() => save(`${name}.json`, text)}>
               Download
             </Button>

@@ -17,8 +17,8 @@ import { useStable } from "../stable.ts"
 import { counts, cutCounts, get, has } from "../state.ts"
 import { duration, many, percent, whole } from "../times.ts"
 
-const MOST_FINDINGS = 5
-const MOST_TASKS = 12
+const MAX_FINDINGS = 5
+const MAX_TASKS = 12
 
 export const Overview = (): JSX.Element => {
   const range = rangeNow()
@@ -50,14 +50,14 @@ const Verdict = ({ stats }: { readonly stats: Loaded<Stats> }): JSX.Element => (
         <>
           <p role="status">{sentence(data)}</p>
           <ul class="finds" data-hold="">
-            {data.findings.slice(0, MOST_FINDINGS).map((finding) => (
+            {data.findings.slice(0, MAX_FINDINGS).map((finding) => (
               <FindingRow key={`${finding.code} ${finding.title}`} finding={finding} />
             ))}
             <li class="calm">
               <Glyph name="succeeded" label="Fine" />
               <span>
                 {many(data.workers.alive, "worker")} alive, {busyWords(data)}
-                {moreOf(data.findings.length - MOST_FINDINGS)}
+                {moreOf(data.findings.length - MAX_FINDINGS)}
               </span>
               <span class="since">
                 checked <Moment at={data.at} />
@@ -171,7 +171,7 @@ const Tasks = (): JSX.Element => {
   const range = rangeNow()
   const tasks = useLoad(
     range,
-    (stop) => get<TaskList>("/v1/tasks", { range, sort: "failed", limit: MOST_TASKS }, stop),
+    (stop) => get<TaskList>("/v1/tasks", { range, sort: "failed", limit: MAX_TASKS }, stop),
     { every: 5, keep: true },
   )
   const rows = useStable(range, tasks.data?.tasks ?? [], ({ task, queue }) => `${task} ${queue}`)

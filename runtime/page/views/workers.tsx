@@ -30,12 +30,12 @@ export { WorkerOf } from "./worker.tsx"
 const keyOfWorker = ({ name, startedAt }: WorkerView): string => `${startedAt} ${name}`
 
 /** Most handler slots that are drawn one by one; for more of them only their number is shown. */
-const MOST_SLOTS = 64
+const MAX_SLOTS = 64
 
 const Slots = ({ worker }: { readonly worker: WorkerView }): JSX.Element => {
   const { concurrency, running, jobs = [] } = worker
   const words = `${whole(running.length)} of ${whole(concurrency)} handlers run`
-  if (concurrency > MOST_SLOTS) return <span class="mid">{words}</span>
+  if (concurrency > MAX_SLOTS) return <span class="mid">{words}</span>
   return (
     <span class="slots" role="img" aria-label={words}>
       {Array.from({ length: concurrency }, (_, at) => {

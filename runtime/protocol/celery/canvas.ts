@@ -19,7 +19,7 @@ export interface PlainFollowUps {
  * Most tasks that one signature may stand for: all are stored with the outcome that they follow. The brokers of Celery take larger
  * messages than other transports.
  */
-const mostTasks = (countsChords: boolean): number => (countsChords ? 10_000 : 1_000)
+const maxTasks = (countsChords: boolean): number => (countsChords ? 10_000 : 1_000)
 
 const isPlain = ({ subtask_type }: Signature): boolean => subtask_type === null || subtask_type === "task"
 
@@ -87,9 +87,9 @@ const listOf = (value: unknown, at: string): Signatures => {
 /** The tasks in `kwargs.tasks` of a group or a chain. There may be none: groups are made of what a program has found. */
 const partsOf = (signature: Signature, at: string, countsChords: boolean): Signatures => {
   const parts = listOf(signature.kwargs.tasks, `${at}.kwargs.tasks`)
-  const most = mostTasks(countsChords)
-  if (parts.length > most)
-    throw new Refused(`${at}: a ${signature.subtask_type} has at most ${most} tasks, not ${parts.length}`)
+  const max = maxTasks(countsChords)
+  if (parts.length > max)
+    throw new Refused(`${at}: a ${signature.subtask_type} has at most ${max} tasks, not ${parts.length}`)
   return parts
 }
 
@@ -148,8 +148,8 @@ const membersOf = (chord: Signature, rest: Signatures, at: string): Signatures =
   if (body !== undefined && tasks.length === 0) return chainTasks([body, ...rest], at).map(withoutResults)
   if (body === undefined || typeof id !== "string" || id === "")
     throw new Refused(`${at}: a chord needs a body, and the id of its group`)
-  if (tasks.length > mostTasks(true))
-    throw new Refused(`${at}: a chord has at most ${mostTasks(true)} members, not ${tasks.length}`)
+  if (tasks.length > maxTasks(true))
+    throw new Refused(`${at}: a chord has at most ${maxTasks(true)} members, not ${tasks.length}`)
   const whole: Signature =
     rest.length === 0
       ? body

@@ -45,7 +45,7 @@ const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
 
 const isList = (value: unknown): value is ReadonlyArray<unknown> => Array.isArray(value)
 
-const LONGEST_S = MAX_DURATION_MS / 1000
+const MAX_S = MAX_DURATION_MS / 1000
 
 const NO_ARGS: ReadonlyArray<unknown> = Object.freeze([])
 const EMPTY: Readonly<Record<string, unknown>> = Object.freeze({})
@@ -175,15 +175,15 @@ const optionProblem = (options: Signature["options"]): InvalidSignature | undefi
   }
   for (const name of ["time_limit", "soft_time_limit"]) {
     const value = options[name] ?? 0
-    if (!(typeof value === "number" && value >= 0 && value <= LONGEST_S)) {
+    if (!(typeof value === "number" && value >= 0 && value <= MAX_S)) {
       return wrong(name, "must be seconds, of a hundred years at most")
     }
   }
   const { countdown = null, group_index: index = null, expires = null } = options
-  if (countdown !== null && !(typeof countdown === "number" && Math.abs(countdown) <= LONGEST_S)) {
+  if (countdown !== null && !(typeof countdown === "number" && Math.abs(countdown) <= MAX_S)) {
     return wrong("countdown", "must be seconds, of a hundred years at most")
   }
-  if (typeof expires === "number" && Math.abs(expires) > LONGEST_S) {
+  if (typeof expires === "number" && Math.abs(expires) > MAX_S) {
     return wrong("expires", "must be a time, or seconds of a hundred years at most")
   }
   if (index !== null && !(typeof index === "number" && Number.isSafeInteger(index) && index >= 0)) {

@@ -186,18 +186,18 @@ const followers = (column: Uint8Array): Uint32Array => {
 
 /** Collects bytes, at most as many as allowed. */
 class Output {
-  readonly #most: number
+  readonly #max: number
   #bytes = new Uint8Array(4096)
   size = 0
   crc = 0
 
-  constructor(most: number) {
-    this.#most = most
+  constructor(max: number) {
+    this.#max = max
   }
 
   add(byte: number, times: number): void {
     const size = this.size + times
-    if (size > this.#most) throw new TooLarge(`more than ${this.#most} bytes`)
+    if (size > this.#max) throw new TooLarge(`more than ${this.#max} bytes`)
     if (size > this.#bytes.length) {
       const larger = new Uint8Array(Math.max(size, this.#bytes.length * 2))
       larger.set(this.#bytes.subarray(0, this.size))
@@ -237,10 +237,10 @@ const readBlock = (bits: Bits, capacity: number, output: Output): number => {
   return wanted
 }
 
-/** The bytes as they were. Throws {@link TooLarge} before more than `most` of them are built, and an Error for no bzip2. */
-export const readBzip2 = (bytes: Uint8Array, most: number): Uint8Array => {
+/** The bytes as they were. Throws {@link TooLarge} before more than `max` of them are built, and an Error for no bzip2. */
+export const readBzip2 = (bytes: Uint8Array, max: number): Uint8Array => {
   const bits = new Bits(bytes)
-  const output = new Output(most)
+  const output = new Output(max)
   // Several streams may follow one another, and are one.
   do {
     if (bits.take(24) !== 0x425a68) throw malformed("it does not begin with BZh")

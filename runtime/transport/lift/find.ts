@@ -104,7 +104,7 @@ export class Finder {
   }
 
   async count(query: Omit<RecordQuery, "limit" | "after">, stop?: number): Promise<JobCount> {
-    const most = stop ?? COUNTED
+    const max = stop ?? COUNTED
     const { states = STATES, queue, budget = Number.POSITIVE_INFINITY, signal, ...others } = query
     const end = performance.now() + budget
     const { count, queues } = this.#driver
@@ -126,7 +126,7 @@ export class Finder {
       for (const each of counts) total += each ?? 0
       left = left.filter((state) => counts[asked.indexOf(state)] === undefined)
     }
-    if (total > (stop ?? Number.POSITIVE_INFINITY)) return { count: most, more: true }
+    if (total > (stop ?? Number.POSITIVE_INFINITY)) return { count: max, more: true }
     if (left.length === 0) return { count: total }
     // Jobs that wait or run can only be told apart by reading them, and so can reasons.
     const isExact = others.reason === undefined && (states === STATES || left.every((state) => !IN_QUEUE.has(state)))
@@ -134,13 +134,13 @@ export class Finder {
     let after: string | undefined
     let found = 0
     do {
-      const limit = Math.min(most + 1 - found, COUNTED)
+      const limit = Math.min(max + 1 - found, COUNTED)
       const timed = { ...wanted, limit, budget: end - performance.now(), ...(after === undefined ? {} : { after }) }
       const page = isExact ? await this.#bare(timed) : await this.query(timed)
       found += "jobs" in page ? page.jobs.length : page.records.length
       after = page.next
-    } while (after !== undefined && found <= most && !isOver(end, signal))
-    if (found > most) return { count: total + most, more: true }
+    } while (after !== undefined && found <= max && !isOver(end, signal))
+    if (found > max) return { count: total + max, more: true }
     return after === undefined ? { count: total + found } : { count: total + found, more: true }
   }
 

@@ -77,7 +77,7 @@ export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): 
     ...(waiting === undefined ? {} : { waiting: (what, max) => waiting.call(driver, what, max) }),
     ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(driver, before, max) }),
     list: guarded((query) => finder.query(query)),
-    count: guarded((query, most) => finder.count(query, most)),
+    count: guarded((query, max) => finder.count(query, max)),
     watch: guarded(({ id, ends, isNew }, listener, signal) =>
       ends && id !== undefined
         ? watchEnd({ driver, finder, ...(isNew && isOutside && { ownEnds }) }, id, listener, signal, closing.signal)

@@ -119,11 +119,11 @@ export interface Jobs extends Pick<Driver, "extend" | "orphans" | "queues" | "wa
   list(query: RecordQuery): Promise<RecordPage>
 
   /**
-   * How many jobs match: up to `most`, or until the budget is over, and then with `more`. Where `most` is absent it is
+   * How many jobs match: up to `max`, or until the budget is over, and then with `more`. Where `max` is absent it is
    * {@link COUNTED}, but for what the driver can count by state and queue without reading jobs: that is exact. What waits in a
    * queue and what workers have taken is counted as {@link Driver.queues} tells it.
    */
-  count(query: Omit<RecordQuery, "limit" | "after">, most?: number): Promise<JobCount>
+  count(query: Omit<RecordQuery, "limit" | "after">, max?: number): Promise<JobCount>
 
   /**
    * Calls the listener with records as they change, of one job or of all, from when the promise resolves until the signal

@@ -24,7 +24,7 @@ export interface Reaching {
 }
 
 const FIRST_WAIT_MS = 100
-const LONGEST_WAIT_MS = 5_000
+const MAX_WAIT_MS = 5_000
 
 /**
  * Claims, again and again while the transport cannot be reached: a claim whose answer was lost may be stored, and would count
@@ -36,7 +36,7 @@ export const claimWithRetries = async (
   claim: Claim,
   active: ActiveDelivery,
 ): Promise<ClaimAnswer> => {
-  for (let wait = FIRST_WAIT_MS; ; wait = Math.min(LONGEST_WAIT_MS, wait * 2)) {
+  for (let wait = FIRST_WAIT_MS; ; wait = Math.min(MAX_WAIT_MS, wait * 2)) {
     const answer = await claims
       .add(claim)
       .catch((cause: unknown): ClaimAnswer => ({ status: "failed", error: asTransportError(cause) }))

@@ -72,7 +72,7 @@ const ACTOR_DOWN_DELAY_MS = 2_000
 const EARLY_MS = 50
 
 /** Longest delay with which a task that is due later is given back, in milliseconds. Then it comes again and is given back again. */
-const LONGEST_WAIT_MS = 7 * 86_400_000
+const MAX_WAIT_MS = 7 * 86_400_000
 
 /** A task whose handler may be called, with what the call needs. */
 export class PreparedTask {
@@ -165,7 +165,7 @@ export class Preparation {
       endsOnLoss: target.found && target.method.onLost === "fail" && !acksEarly(target.method),
     }
     // A broker of Celery's delivers at once what is due later, and leaves the wait to its workers.
-    const early = isExternal(task) ? Math.min((posting.due ?? 0) - transportNow, LONGEST_WAIT_MS) : 0
+    const early = isExternal(task) ? Math.min((posting.due ?? 0) - transportNow, MAX_WAIT_MS) : 0
     if (early > EARLY_MS && !candidate.isOver) {
       const { token } = delivery
       return new SettledWithoutRun({ token, then: { kind: "hand-back", delay: early } })

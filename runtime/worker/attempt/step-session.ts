@@ -272,12 +272,12 @@ export class StepSession implements StepPort, RunSteps {
 }
 
 const FIRST_BACK_MS = 1_000
-const LONGEST_BACK_MS = 15_000
+const MAX_BACK_MS = 15_000
 
 /** How long a job is away that only workers of a later version can run: it was handed back this often of late. */
 const backInMs = ({ timeline }: JobRecord): number => {
   const times = timeline.slice(-10).filter(({ reason }) => reason === "handed-back").length
-  return Math.min(LONGEST_BACK_MS, FIRST_BACK_MS * 2 ** times)
+  return Math.min(MAX_BACK_MS, FIRST_BACK_MS * 2 ** times)
 }
 
 /** How the worker settles a job without durable steps. */

@@ -21,12 +21,12 @@ const MAX_HOPS = 10
 /** Unknown tasks that are remembered. Beyond that the oldest are forgotten, and their grace starts again. */
 const CAPACITY = 10_000
 const FIRST_DELAY_MS = 1_000
-const LONGEST_DELAY_MS = 15_000
+const MAX_DELAY_MS = 15_000
 /**
  * The same for a task that another worker serves. It is chance which worker gets the task next, so that one of many that
  * serves it needs many tries.
  */
-const LONGEST_SERVED_DELAY_MS = 2_000
+const MAX_SERVED_DELAY_MS = 2_000
 
 export interface UnknownTasksOptions extends BodyOptions {
   readonly unknownGraceMs: number
@@ -80,7 +80,7 @@ export class UnknownTasks {
       this.#seen.delete(key)
       return undefined
     }
-    const longest = Math.min(FIRST_DELAY_MS * 2 ** seen.times++, isServed ? LONGEST_SERVED_DELAY_MS : LONGEST_DELAY_MS)
+    const longest = Math.min(FIRST_DELAY_MS * 2 ** seen.times++, isServed ? MAX_SERVED_DELAY_MS : MAX_DELAY_MS)
     // Brokers serve workers in turn: after equal delays two tasks could come to the same two of four workers for ever.
     const delay = longest * (0.5 + Math.random() / 2)
     const until = now + (isServed ? delay : Math.min(delay, left))

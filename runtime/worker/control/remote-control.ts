@@ -15,7 +15,7 @@ import {
 } from "../../cluster/remote-command.ts"
 import { type Connection, keepListening } from "../../connection/connection.ts"
 import type { Log } from "../../log/log.ts"
-import { isHandlerCount, MOST_HANDLERS } from "../../options/autoscale.ts"
+import { isHandlerCount, MAX_HANDLERS } from "../../options/autoscale.ts"
 import { timeLimitOf } from "../../options/duration.ts"
 import { compact } from "../../protocol/compact.ts"
 import type { Worker } from "./worker.ts"
@@ -126,9 +126,9 @@ const resized = (worker: Worker, by: number): Outcome => {
   const { concurrency } = worker.load
   const wanted = concurrency + by
   if (!isHandlerCount(wanted)) {
-    const [rule, most] =
-      by < 0 ? ["must keep one", concurrency - 1] : [`may have ${MOST_HANDLERS}`, MOST_HANDLERS - concurrency]
-    return { error: `count: it has ${concurrency} handler(s) and ${rule}: ${most} at most` }
+    const [rule, max] =
+      by < 0 ? ["must keep one", concurrency - 1] : [`may have ${MAX_HANDLERS}`, MAX_HANDLERS - concurrency]
+    return { error: `count: it has ${concurrency} handler(s) and ${rule}: ${max} at most` }
   }
   worker.resize(wanted)
   return value(by < 0 ? "pool-shrink" : "pool-grow", { concurrency: wanted })

@@ -1,7 +1,7 @@
 /** The state of a worker, as the list of workers and remote commands show it. */
 import { hostname } from "node:os"
 import * as Result from "effect/Result"
-import { MOST_RUNNING, type WorkerDescription } from "../../cluster/directory.ts"
+import { MAX_RUNNING, type WorkerDescription } from "../../cluster/directory.ts"
 import { newWorkerProcess } from "../../cluster/worker-process.ts"
 import { NO_LIMIT_MS } from "../../options/duration.ts"
 import { compact } from "../../protocol/compact.ts"
@@ -93,8 +93,8 @@ export class WorkerSnapshot {
       methods: this.#methods,
       concurrency: buffer.concurrency,
       state: this.#state(jobs.length > 0),
-      running: jobs.map(({ id }) => id).slice(0, MOST_RUNNING),
-      jobs: jobs.slice(0, MOST_RUNNING),
+      running: jobs.map(({ id }) => id).slice(0, MAX_RUNNING),
+      jobs: jobs.slice(0, MAX_RUNNING),
       inFlight: buffer.held.size,
       capacity: buffer.capacity,
       room: buffer.room,

@@ -5,7 +5,7 @@ import type { EventSender } from "../../cluster/events.ts"
 import type { Postponement } from "../../cluster/postponements.ts"
 import { CallboardError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
-import { type Autoscale, isHandlerCount, MOST_HANDLERS, parseAutoscale } from "../../options/autoscale.ts"
+import { type Autoscale, isHandlerCount, MAX_HANDLERS, parseAutoscale } from "../../options/autoscale.ts"
 import { checkTimeLimit } from "../../options/duration.ts"
 import { type RateInput, rateOf } from "../../options/limit.ts"
 import { compact } from "../../protocol/compact.ts"
@@ -121,7 +121,7 @@ export interface RunningWorkerOptions {
 const MOST_POSTPONED = 1_000
 
 /** Jobs that one line of the log names. */
-const MOST_NAMED = 100
+const MAX_NAMED = 100
 
 export class RunningWorker implements Worker {
   readonly name: string
@@ -172,7 +172,7 @@ export class RunningWorker implements Worker {
   }
 
   resize(concurrency: number): void {
-    if (!isHandlerCount(concurrency)) throw invalid("concurrency", `must be a whole number from 1 to ${MOST_HANDLERS}`)
+    if (!isHandlerCount(concurrency)) throw invalid("concurrency", `must be a whole number from 1 to ${MAX_HANDLERS}`)
     this.#options.size.set(concurrency)
   }
 
@@ -228,7 +228,7 @@ export class RunningWorker implements Worker {
     const left = buffer.held.values()
     if (left.length > 0)
       log.error("tasks could be neither settled nor handed back in time; they will be delivered again", {
-        jobs: left.slice(0, MOST_NAMED).map(({ id }) => id ?? null),
+        jobs: left.slice(0, MAX_NAMED).map(({ id }) => id ?? null),
       })
     return {
       finished: counts.processed - processed,

@@ -4,7 +4,7 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
-import { LONGEST_TIMER_MS, sleep } from "../../async/timers.ts"
+import { MAX_TIMER_MS, sleep } from "../../async/timers.ts"
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
@@ -87,7 +87,7 @@ const consuming = async (options: ConsumerOptions, stop: AbortSignal): Promise<v
     if (queues.length === 0 && !lost) {
       answered()
       if (options.burst) options.onEmpty()
-      await sleep(waitsForActors || options.burst ? IDLE_WAIT_MS : LONGEST_TIMER_MS, interruption.signal)
+      await sleep(waitsForActors || options.burst ? IDLE_WAIT_MS : MAX_TIMER_MS, interruption.signal)
       continue
     }
     const max = pullSizer.nextSize

@@ -12,10 +12,10 @@ import { PrefetchQos } from "./prefetch.ts"
  * Smallest number of tasks that may wait for limits: even a worker with few handlers can start many tasks per second
  * under a limit.
  */
-const LEAST_PLACES = 64
+const MIN_PLACES = 64
 
 /** Fewest deliveries for which two pulls are faster than one. */
-const LEAST_BATCH = 32
+const MIN_BATCH = 32
 
 export class DeliveryBuffer {
   readonly held = new HeldDeliveries()
@@ -144,7 +144,7 @@ export class DeliveryBuffer {
 
   /** Number of deliveries that may wait for limits, in addition to those that are fetched ahead. */
   get limitCapacity(): number {
-    return Math.max(LEAST_PLACES, this.#capacity)
+    return Math.max(MIN_PLACES, this.#capacity)
   }
 
   /** Whether so many deliveries wait for limits that most new ones might have to be given back. */
@@ -230,13 +230,13 @@ export class DeliveryBuffer {
 
   /** Most deliveries of one pull: where a quarter is enough for a batch, pulls of one bring the broker work at all times. */
   get largestPull(): number {
-    return this.#quarter >= LEAST_BATCH ? this.#quarter : Number.POSITIVE_INFINITY
+    return this.#quarter >= MIN_BATCH ? this.#quarter : Number.POSITIVE_INFINITY
   }
 
   /** Number of deliveries to pull before so many others, which have just come, are added; 0 where that is too few. */
   roomBehind(coming: number): number {
-    const most = Math.min(this.freeIfLimited - coming, this.largestPull)
-    return most >= Math.max(LEAST_BATCH, this.#quarter) ? most : 0
+    const max = Math.min(this.freeIfLimited - coming, this.largestPull)
+    return max >= Math.max(MIN_BATCH, this.#quarter) ? max : 0
   }
 
   /** Resolves when no delivery is left. */

@@ -30,7 +30,7 @@ const IDLE_MS = 60_000
 const LEAVE_MS = 1_000
 
 /** Longest delay of a timer; with a longer one it would fire at once. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** Longest wait for the end of all processes; longer than the time in which they may release their resources. */
 const CLOSE_MS = 7_000
@@ -178,7 +178,7 @@ export class ProcessPool {
       // The time limits of a decided job are not watched any more, so the process is killed at the hard limit here.
       else
         timers.push(
-          setTimeout(() => process.kill(), Math.min(Math.max(0, run.hardAt - run.clock.monotonic()), LONGEST_TIMER_MS)),
+          setTimeout(() => process.kill(), Math.min(Math.max(0, run.hardAt - run.clock.monotonic()), MAX_TIMER_MS)),
         )
       const leave = () => {
         run.pending = ended

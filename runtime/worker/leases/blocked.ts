@@ -7,7 +7,7 @@
  */
 
 import { writeSync } from "node:fs"
-import { HEARTBEAT_MS, MOST_RUNNING, WORKERS, type WorkerDescription } from "../../cluster/directory.ts"
+import { HEARTBEAT_MS, MAX_RUNNING, WORKERS, type WorkerDescription } from "../../cluster/directory.ts"
 import { listRevocations, revocationOfMessage } from "../../cluster/revocation.ts"
 import { connectionOf } from "../../connection/connection.ts"
 import { cancelJob } from "../../jobs/commands/cancel.ts"
@@ -118,7 +118,7 @@ export class BlockWatch {
     const run = this.#run
     const known: ReadonlyArray<RunDetails> =
       run === undefined || runs.some(({ token }) => token === run.token) ? runs : [...runs, run]
-    const shown = known.slice(0, MOST_RUNNING)
+    const shown = known.slice(0, MAX_RUNNING)
     const found = await Promise.all(shown.map(async (each) => (await transport.jobs.find(each.id))?.record))
     const records = new Map(
       shown.flatMap((each, at): Array<[RunDetails, JobRecord]> => {

@@ -189,14 +189,14 @@ export class SharedHeartbeat {
 
   /**
    * How long the main thread has given no heartbeat although a handler runs, in milliseconds; 0 where it has given one
-   * since the last call. The time between two calls counts as `most` at most: a process that was stopped is not blocked.
+   * since the last call. The time between two calls counts as `max` at most: a process that was stopped is not blocked.
    * `now`: of `performance.now()`.
    */
-  stillMs(now: number, most: number): number {
+  stillMs(now: number, max: number): number {
     const [turn = 0, leftMs = 0] = this.#numbers
     const { turn: before, at, ms } = this.#looked
     const isStill = turn === before && turn > 0 && Number.isFinite(leftMs)
-    this.#looked = { turn, at: now, ms: isStill ? ms + Math.min(now - at, most) : 0 }
+    this.#looked = { turn, at: now, ms: isStill ? ms + Math.min(now - at, max) : 0 }
     return this.#looked.ms
   }
 

@@ -9,22 +9,22 @@
 /** Deferred tasks come back in groups at this interval, because each pull costs a round trip. */
 const TOGETHER_MS = 100
 /** Shortest backlog that a delay is computed for, in tasks. */
-const LEAST_LENGTH = 50
+const MIN_LENGTH = 50
 /**
  * Milliseconds per task while the speed of the queue is unknown: the first deferred tasks must not come back before
  * the worker has reached the tasks behind them.
  */
 const FIRST_EACH_MS = 2
-const LEAST_EACH_MS = 0.25
+const MIN_EACH_MS = 0.25
 /**
  * Longest time per task of the backlog, so that the tasks of a queue that hardly moves are still tried now and then.
  */
-const MOST_EACH_MS = 5
+const MAX_EACH_MS = 5
 /** Starts after which the speed of a queue is known. */
 const KNOWN_STARTS = 16
-export const LONGEST_WAIT_MS = 5 * 60_000
+export const MAX_WAIT_MS = 5 * 60_000
 /** Starts after which the older half is forgotten. */
-const MOST_STARTS = 64
+const MAX_STARTS = 64
 
 export interface AdmissionQueueOptions<A> {
   /** Largest number of waiting tasks in all queues together. */
@@ -141,7 +141,7 @@ export class BacklogEstimate {
   started(now: number): void {
     if (this.#since === undefined) return
     this.#starts++
-    if (this.#starts < MOST_STARTS) return
+    if (this.#starts < MAX_STARTS) return
     this.#starts /= 2
     this.#since += (now - this.#since) / 2
   }
@@ -165,9 +165,9 @@ export class BacklogEstimate {
     this.#length++
     // Half of the time that the queue is expected to take, because its speed is an estimate, and unknown at first.
     const isKnown = deliveries > 1 || this.#starts >= KNOWN_STARTS
-    const each = isKnown ? Math.min(MOST_EACH_MS, Math.max(LEAST_EACH_MS, this.spacing(now) / 2)) : FIRST_EACH_MS
-    const delay = Math.max(LEAST_LENGTH, this.#length) * each * (0.75 + random / 2)
-    const endsAt = now + Math.min(delay, LONGEST_WAIT_MS - TOGETHER_MS)
+    const each = isKnown ? Math.min(MAX_EACH_MS, Math.max(MIN_EACH_MS, this.spacing(now) / 2)) : FIRST_EACH_MS
+    const delay = Math.max(MIN_LENGTH, this.#length) * each * (0.75 + random / 2)
+    const endsAt = now + Math.min(delay, MAX_WAIT_MS - TOGETHER_MS)
     const at = Math.ceil((endsAt - this.#phase) / TOGETHER_MS) * TOGETHER_MS + this.#phase
     this.#endsAt = Math.max(this.#endsAt, at)
     return at - now

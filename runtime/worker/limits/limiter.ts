@@ -88,13 +88,13 @@ interface LocalRate {
 }
 
 /** Shortest life of a worker's holder entry: a thread that is busy for a moment must not lose its permits. */
-const LEAST_PRESENCE_MS = 3_000
+const MIN_PRESENCE_MS = 3_000
 const TICK_MS = 500
 const CLOSE_MS = 2_000
 /** Longest delay of a timer; with a longer one it would fire at once. */
-const LONGEST_ALARM_MS = 2 ** 31 - 1
+const MAX_ALARM_MS = 2 ** 31 - 1
 /** Largest number of limits that are synchronised with the store per tick. */
-const MOST_TICKED = 50
+const MAX_TICKED = 50
 
 export class Limiter {
   readonly #options: LimiterOptions
@@ -117,7 +117,7 @@ export class Limiter {
 
   constructor(options: LimiterOptions) {
     this.#options = options
-    this.#ttlMs = Math.max(LEAST_PRESENCE_MS, options.leaseMs)
+    this.#ttlMs = Math.max(MIN_PRESENCE_MS, options.leaseMs)
     this.#presence = new Presence(options.store, this.#ttlMs, () => options.onHolding(this.#presence.key, this.#ttlMs))
     this.#queue = new AdmissionQueue({ capacity: options.limitCapacity, precedes })
   }
@@ -237,8 +237,8 @@ export class Limiter {
     return [...this.#queue.keys].flatMap((key) => this.#queue.tasksOf(key))
   }
 
-  /** Why tasks wait: the one with this id, or as many as `most`. */
-  notes(id: string | undefined, most: number): ReadonlyArray<Postponement> {
+  /** Why tasks wait: the one with this id, or as many as `max`. */
+  notes(id: string | undefined, max: number): ReadonlyArray<Postponement> {
     const now = performance.now()
     const notes: Array<Postponement> = []
     for (const key of this.#queue.keys)
@@ -246,7 +246,7 @@ export class Limiter {
         const { id: job = "", delivery } = active
         const gate = this.#gateByTask.get(active)
         if (gate === undefined || (id !== undefined && job !== id)) continue
-        if (notes.length >= most) return notes
+        if (notes.length >= max) return notes
         const inMs = Math.max(TICK_MS, (at + 1) * gate.backlog.spacing(now))
         const until = Math.round(Date.now() + inMs)
         notes.push({ id: job, queue: delivery.queue, until, waits: true, ...this.#reasonOf(gate, now) })
@@ -277,7 +277,7 @@ export class Limiter {
     clearTimeout(this.#alarm)
     this.#alarmAt = next
     if (next === Number.POSITIVE_INFINITY) return
-    this.#alarm = setTimeout(() => this.#onAlarm(), Math.min(LONGEST_ALARM_MS, Math.max(1, next - now)))
+    this.#alarm = setTimeout(() => this.#onAlarm(), Math.min(MAX_ALARM_MS, Math.max(1, next - now)))
   }
 
   #onAlarm(): void {
@@ -453,7 +453,7 @@ export class Limiter {
         this.#gates.delete(key)
         continue
       }
-      if (gate.permits === undefined || (isEmpty && gate.permits.isIdle) || ticked >= MOST_TICKED) continue
+      if (gate.permits === undefined || (isEmpty && gate.permits.isIdle) || ticked >= MAX_TICKED) continue
       ticked++
       gate.permits.tick()
       // Moves the gate behind the others, so that each gets its turn when there are more than one tick can handle.

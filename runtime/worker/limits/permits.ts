@@ -43,7 +43,7 @@ const TRIES = 12
 const CONFLICT_MS = 4
 /** Time for which a state with permits is kept. It is written again at half of that. */
 const LASTING_MS = 3_600_000
-const LEAST_TTL_MS = 1_000
+const MIN_TTL_MS = 1_000
 /** Ticks in a row without use of all permits after which some are returned. */
 const IDLE_TICKS = 2
 
@@ -265,5 +265,5 @@ export class Permits {
 
 const ttlOf = ({ tat, held, asking }: LimitState, now: number): number => {
   const rateMs = Math.max(0, Math.ceil((tat ?? now) - now))
-  return Math.max(rateMs + LEAST_TTL_MS, held.size > 0 || asking.size > 0 ? LASTING_MS : 0)
+  return Math.max(rateMs + MIN_TTL_MS, held.size > 0 || asking.size > 0 ? LASTING_MS : 0)
 }

@@ -19,7 +19,7 @@ const NOTES = new StoreEntry("put-off/", Schema.Finite)
  */
 const STEP_MS = 1_000
 /** Notes that are read at most: one per queue and worker that deferred a task within the last minutes. */
-const MOST_NOTES = 10_000
+const MAX_NOTES = 10_000
 
 export class PostponementNotes {
   readonly #store: Store
@@ -51,7 +51,7 @@ export class PostponementNotes {
    */
   async until(queues: ReadonlyArray<string>): Promise<number> {
     let until = 0
-    for (const { name, value } of await NOTES.list(this.#store, MOST_NOTES)) {
+    for (const { name, value } of await NOTES.list(this.#store, MAX_NOTES)) {
       const [queue = "", id] = name.split("/")
       if (id !== this.#id && queues.includes(queue)) until = Math.max(until, value + LATE_MS)
     }

@@ -59,11 +59,11 @@ export const LIMIT_PREFIX = "limit/"
 export const HOLDER_PREFIX = "limit-holder/"
 
 /** Longest tenant that is used in a key as it is, in bytes: a key may have 512. Longer ones are hashed. */
-const LONGEST_TENANT = 200
+const MAX_TENANT = 200
 
 /** Key of a method's limit in the store; `tenant` is "" where the limit has no tenants. */
 export const limitKey = (method: string, tenant: string): string => {
-  const plain = Buffer.byteLength(tenant) <= LONGEST_TENANT && !tenant.startsWith("#")
+  const plain = Buffer.byteLength(tenant) <= MAX_TENANT && !tenant.startsWith("#")
   return `${LIMIT_PREFIX}${method}/${plain ? tenant : `#${createHash("sha256").update(tenant).digest("hex")}`}`
 }
 

@@ -3,7 +3,7 @@
  * with their errbacks published. Several workers may find the same job; the first one records it.
  */
 
-import { beforeTry, MOST_TRIES } from "../../async/conflicts.ts"
+import { beforeTry, MAX_TRIES } from "../../async/conflicts.ts"
 import { allEntries } from "../../async/store-entry.ts"
 import { HEARTBEAT_MS, listWorkers, WORKERS } from "../../cluster/directory.ts"
 import type { Connection } from "../../connection/connection.ts"
@@ -111,7 +111,7 @@ export class LostJobs {
 
   async #end(id: string, fence: string): Promise<void> {
     const { connection, onLost } = this.#options
-    for (let tried = 0; tried < MOST_TRIES; tried++) {
+    for (let tried = 0; tried < MAX_TRIES; tried++) {
       await beforeTry(tried)
       const found = await connection.jobs.find(id)
       if (found === undefined) return

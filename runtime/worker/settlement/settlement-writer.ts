@@ -25,10 +25,10 @@ export interface SettleListener {
 }
 
 const FIRST_WAIT_MS = 100
-const LONGEST_WAIT_MS = 5_000
+const MAX_WAIT_MS = 5_000
 
 /** Attempts for a settlement that fails with an internal error of the transport. */
-const MOST_FAULTS = 3
+const MAX_FAULTS = 3
 
 export class SettlementWriter {
   readonly #jobs: Jobs
@@ -78,7 +78,7 @@ export class SettlementWriter {
       if (settled.status === "ended" || settled.status === "gone") return current
       if (settled.status === "superseded") return "superseded"
       const { error } = settled
-      if (error.reason === "internal" && faults < MOST_FAULTS && !signal.aborted) {
+      if (error.reason === "internal" && faults < MAX_FAULTS && !signal.aborted) {
         faults++
         await this.#connectivity.untilConnected(wait, signal)
         wait *= 2
@@ -112,7 +112,7 @@ export class SettlementWriter {
         return "lost"
       }
       await this.#connectivity.untilConnected(wait, signal)
-      wait = Math.min(LONGEST_WAIT_MS, wait * 2)
+      wait = Math.min(MAX_WAIT_MS, wait * 2)
       await retry()
     }
   }

@@ -12,7 +12,7 @@ const AT_A_TIME = 10
 let ended = 0
 let began = 0
 let running = 0
-let most = 0
+let max = 0
 const all = Promise.withResolvers<number>()
 const pause = actor("pause", {
   methods: {
@@ -20,7 +20,7 @@ const pause = actor("pause", {
       ...(how === "limited" ? { limit: { concurrency: AT_A_TIME } } : {}),
       run: async () => {
         began ||= performance.now()
-        most = Math.max(most, ++running)
+        max = Math.max(max, ++running)
         await nap(5)
         running--
         if (++ended === jobs) all.resolve(performance.now())
@@ -43,5 +43,5 @@ await inBatches(jobs, async (_, size) => {
   }
 })
 const perSecond = jobs / (((await all.promise) - began) / 1_000)
-if (most > AT_A_TIME) throw new Error(`${most} jobs ran at a time, and ${AT_A_TIME} may`)
+if (max > AT_A_TIME) throw new Error(`${max} jobs ran at a time, and ${AT_A_TIME} may`)
 report({ jobs, perSecond })

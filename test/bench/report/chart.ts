@@ -25,16 +25,16 @@ const group = (table: TableResult, top: number): Drawing => {
     const value = spread(figureOf(row, table.main))
     return value === undefined ? [] : [{ name: row.name, value }]
   })
-  const most = Math.max(...rows.map(({ value }) => value.most))
-  const x = (value: number) => NAMES + (BARS * value) / most
+  const max = Math.max(...rows.map(({ value }) => value.max))
+  const x = (value: number) => NAMES + (BARS * value) / max
   const bars = rows.flatMap(({ name, value }, at) => {
     const y = top + HEAD + at * ROW
     const middle = y + ROW / 2
     return [
       `<text x="${NAMES - 8}" y="${middle + 4}" text-anchor="end">${escaped(name)}</text>`,
       `<rect x="${NAMES}" y="${y + 3}" width="${(x(value.median) - NAMES).toFixed(1)}" height="${ROW - 6}" fill="${colourOf(name)}"/>`,
-      `<path d="M${x(value.least).toFixed(1)} ${middle}H${x(value.most).toFixed(1)}" stroke="#222"/>`,
-      `<text x="${(x(value.most) + 8).toFixed(1)}" y="${middle + 4}">${show(value.median)}</text>`,
+      `<path d="M${x(value.min).toFixed(1)} ${middle}H${x(value.max).toFixed(1)}" stroke="#222"/>`,
+      `<text x="${(x(value.max) + 8).toFixed(1)}" y="${middle + 4}">${show(value.median)}</text>`,
     ]
   })
   const wish = table.better === "more" ? "more is better" : "less is better"

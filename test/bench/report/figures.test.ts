@@ -10,7 +10,7 @@ test("the median is the middle of the sorted list, and of an even one the middle
 })
 
 test("a spread leaves out the rounds without the figure", () => {
-  expect(spread([9, undefined, 10, 100, Number.NaN])).toEqual({ median: 10, least: 9, most: 100 })
+  expect(spread([9, undefined, 10, 100, Number.NaN])).toEqual({ median: 10, min: 9, max: 100 })
   expect(spread([undefined, undefined])).toBeUndefined()
 })
 

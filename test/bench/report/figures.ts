@@ -13,15 +13,15 @@ export const median = (values: ReadonlyArray<number>): number => {
 /** A figure over all rounds. */
 export interface Spread {
   readonly median: number
-  readonly least: number
-  readonly most: number
+  readonly min: number
+  readonly max: number
 }
 
 /** The figure of each round together; nothing when no round has it. */
 export const spread = (values: ReadonlyArray<number | undefined>): Spread | undefined => {
   const known = values.filter((value) => value !== undefined).filter(Number.isFinite)
   if (known.length === 0) return undefined
-  return { median: median(known), least: Math.min(...known), most: Math.max(...known) }
+  return { median: median(known), min: Math.min(...known), max: Math.max(...known) }
 }
 
 /** With processor time per job, where the figures say how many jobs there were. */

@@ -11,8 +11,8 @@ export const show = (value: number): string => {
 /** The same as text: the median, and least and most where there are several rounds. */
 const showSpread = (value: Spread | undefined): string => {
   if (value === undefined) return "–"
-  if (value.least === value.most) return show(value.median)
-  return `${show(value.median)} (${show(value.least)}–${show(value.most)})`
+  if (value.min === value.max) return show(value.median)
+  return `${show(value.median)} (${show(value.min)}–${show(value.max)})`
 }
 
 export const figureOf = (row: RowResult, key: string): ReadonlyArray<number | undefined> =>

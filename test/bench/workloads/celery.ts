@@ -44,8 +44,8 @@ const emptied = async (board: Board, jobs: number, start: (board: Board) => Prom
   }
 }
 
-export const celeryQueue = ({ jobs: most }: Form): Workload => {
-  const jobs = Math.min(20_000, most)
+export const celeryQueue = ({ jobs: max }: Form): Workload => {
+  const jobs = Math.min(20_000, max)
   const ofCelery = jobs / 4
   return {
     name: "celery",

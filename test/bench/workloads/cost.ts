@@ -15,9 +15,9 @@ import type { Column } from "../report/result.ts"
 import type { Form } from "./forms.ts"
 
 /** More say no more about bytes and processor time. */
-const MOST_JOBS = 20_000
+const MAX_JOBS = 20_000
 /** One at a time. */
-const MOST_ALONE = 1_000
+const MAX_ALONE = 1_000
 const IDLE_SECONDS = 20
 
 const counters: ReadonlyArray<Column> = [
@@ -86,8 +86,8 @@ const each: ReadonlyArray<readonly [name: string, kind: MeteredKind]> = [
 const shared = each.filter(([, kind]) => kind !== memoryMetered)
 
 export const cost = (form: Form): Workload => {
-  const jobs = Math.min(form.jobs, MOST_JOBS)
-  const alone = Math.min(form.trips, MOST_ALONE)
+  const jobs = Math.min(form.jobs, MAX_JOBS)
+  const alone = Math.min(form.trips, MAX_ALONE)
   return {
     name: "cost",
     title: "What a job costs",

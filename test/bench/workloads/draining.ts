@@ -20,8 +20,8 @@ const each = (name: string, make: (workers: number) => Omit<Contender, "name" | 
     ...(workers === 1 ? {} : { ratios: { "of one": [rowName(name, 1)] } }),
   }))
 
-export const drain = ({ jobs: most }: Form): Workload => {
-  const jobs = Math.min(200_000, 4 * most)
+export const drain = ({ jobs: max }: Form): Workload => {
+  const jobs = Math.min(200_000, 4 * max)
   const mine = [
     { kind: sqlite, name: names.sqlite },
     { kind: nats, name: names.nats },

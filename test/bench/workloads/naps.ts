@@ -7,8 +7,8 @@ import type { Form } from "./forms.ts"
 const NAP_MS = 10
 const AT_A_TIME = 100
 
-export const naps = ({ jobs: most }: Form): Workload => {
-  const jobs = Math.min(20_000, most)
+export const naps = ({ jobs: max }: Form): Workload => {
+  const jobs = Math.min(20_000, max)
   return {
     name: "ten-ms",
     title: `Jobs of ${NAP_MS} ms, ${AT_A_TIME} at a time`,

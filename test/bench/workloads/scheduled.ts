@@ -7,8 +7,8 @@ import type { Form } from "./forms.ts"
 /** As many are due in each second, once all are submitted; every contender submits faster. */
 const PER_SECOND = 5_000
 
-export const scheduled = ({ jobs: most }: Form): Workload => {
-  const jobs = 2 * most
+export const scheduled = ({ jobs: max }: Form): Workload => {
+  const jobs = 2 * max
   const ms = Math.max(3_000, (1_000 * jobs) / PER_SECOND)
   return {
     name: "scheduled",

@@ -82,10 +82,10 @@ export const wholeHarness = (): DriverHarness => {
 }
 
 export const poorHarness = (): DriverHarness => {
-  const least = leastHarness()
+  const min = leastHarness()
   const capabilities = { ...leastCapabilities, delay: 5_000, bands: 1, front: false }
-  const connect: DriverHarness["connect"] = async (options) => poorDriver(await least.connect(options), capabilities)
-  return { ...least, name: "poor", capabilities, connect }
+  const connect: DriverHarness["connect"] = async (options) => poorDriver(await min.connect(options), capabilities)
+  return { ...min, name: "poor", capabilities, connect }
 }
 
 /** A driver behind a line that can be cut. */

@@ -10,14 +10,14 @@ export const wholeDriver = (
   options: Pick<ConnectOptions, "lease">,
   extra: LeastOptions = {},
 ): Driver => {
-  const least = leastDriver(board, options, extra)
+  const min = leastDriver(board, options, extra)
   const closing = new AbortController()
   const guard = () => {
     if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
   }
   return {
-    ...least,
-    ...queriesOf(board, least, guard),
+    ...min,
+    ...queriesOf(board, min, guard),
     count: async (state, queue) => {
       guard()
       const isCounted = ({ index }: { readonly index: Index }): boolean =>
@@ -28,13 +28,13 @@ export const wholeDriver = (
     broadcast: broadcastOf(board, guard, closing.signal),
     close: async () => {
       closing.abort()
-      await least.close()
+      await min.close()
     },
   }
 }
 
 /** Lists jobs newest first, by submission. A cursor is the number that a job got at its first appearance. */
-const queriesOf = (board: LeastBoard, least: Driver, guard: () => void): Queries => ({
+const queriesOf = (board: LeastBoard, min: Driver, guard: () => void): Queries => ({
   query: async (query) => {
     guard()
     const after = query.after === undefined ? Number.POSITIVE_INFINITY : Number(query.after)
@@ -43,7 +43,7 @@ const queriesOf = (board: LeastBoard, least: Driver, guard: () => void): Queries
     let last = 0
     for (const [id, number] of [...board.jobs].reverse()) {
       if (number >= after) continue
-      const [known] = await least.read([id], "all")
+      const [known] = await min.read([id], "all")
       if (known === undefined || !fits(board, id, query)) continue
       if (jobs.length === query.limit) return { jobs, next: String(last) }
       jobs.push({ ...known, id })

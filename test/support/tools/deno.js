@@ -12,13 +12,13 @@ import { findRuntime } from "../../../runtime/cli/runtimes.js"
 
 const fetched = "2.9.6"
 /** The oldest minor version that the tests are known to pass on. */
-const least = { major: 2, minor: 9 }
+const min = { major: 2, minor: 9 }
 
 /** @param {string} path */
 function isNewEnough(path) {
   const { stdout } = spawnSync(path, ["--version"], { encoding: "utf8" })
   const [, major = 0, minor = 0] = (stdout ?? "").match(/^deno (\d+)\.(\d+)/)?.map(Number) ?? []
-  return major > least.major || (major === least.major && minor >= least.minor)
+  return major > min.major || (major === min.major && minor >= min.minor)
 }
 
 /**
@@ -46,7 +46,7 @@ export function findDeno() {
       ? spawnSync(process.execPath, [npm, ...args], { stdio: "ignore" })
       : spawnSync("npm", args, { stdio: "ignore" })
     if (status !== 0 || !isNewEnough(join(work, program))) {
-      throw new Error(`install Deno ${least.major}.${least.minor} or newer and put it on PATH (npm could not fetch it)`)
+      throw new Error(`install Deno ${min.major}.${min.minor} or newer and put it on PATH (npm could not fetch it)`)
     }
     // Renamed into place in one step, unless another run has done so in the meantime.
     if (!existsSync(folder)) renameSync(work, folder)

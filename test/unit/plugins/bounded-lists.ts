@@ -104,9 +104,9 @@ export const readsOf = async (
 }
 
 /** Names of the queries that read more on the larger board, or too much for one page. Every query must find a whole page. */
-export const growing = (reads: Awaited<ReturnType<typeof readsOf>>, most = 8 * LIMIT): ReadonlyArray<string> =>
+export const growing = (reads: Awaited<ReturnType<typeof readsOf>>, max = 8 * LIMIT): ReadonlyArray<string> =>
   Object.entries(reads).flatMap(([name, { found, scanned }]) => {
     const [few = Number.NaN, many = Number.NaN] = scanned
-    const isBounded = many <= most && many <= few * 2 + LIMIT
+    const isBounded = many <= max && many <= few * 2 + LIMIT
     return isBounded && found.every((each) => each === LIMIT) ? [] : [`${name}: ${found} found, ${scanned} read`]
   })

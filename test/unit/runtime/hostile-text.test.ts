@@ -110,13 +110,13 @@ const END = "\u0001!"
 
 /** Shortest time of up to three tries, in milliseconds: another program may use the core during one of them. */
 const fastest = (work: () => void, bound: number): number => {
-  let least = Number.POSITIVE_INFINITY
-  for (let tries = 0; tries < 3 && least > bound; tries++) {
+  let min = Number.POSITIVE_INFINITY
+  for (let tries = 0; tries < 3 && min > bound; tries++) {
     const from = performance.now()
     work()
-    least = Math.min(least, performance.now() - from)
+    min = Math.min(min, performance.now() - from)
   }
-  return least
+  return min
 }
 
 const TEXTS = PUMPS.flatMap((pump) => STARTS.map((start) => start + pump.repeat(LENGTH / pump.length) + END))

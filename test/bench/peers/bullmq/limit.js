@@ -15,7 +15,7 @@ if (how === "limited") await queue.setGlobalConcurrency(AT_A_TIME)
 let ended = 0
 let began = 0
 let running = 0
-let most = 0
+let max = 0
 /** @type {(at: number) => void} */
 let reached = () => {}
 /** @type {Promise<number>} */
@@ -24,7 +24,7 @@ const all = new Promise((resolve) => {
 })
 const handle = async () => {
   began ||= performance.now()
-  most = Math.max(most, ++running)
+  max = Math.max(max, ++running)
   await nap(5)
   running--
   if (++ended === jobs) reached(performance.now())
@@ -37,5 +37,5 @@ await inBatches(jobs, async (_, size) => {
   await queue.addBulk(Array.from({ length: size }, (_, n) => ({ name: "run", data: { n } })))
 })
 const perSecond = jobs / (((await all) - began) / 1_000)
-if (most > AT_A_TIME) throw new Error(`${most} jobs ran at a time, and ${AT_A_TIME} may`)
+if (max > AT_A_TIME) throw new Error(`${max} jobs ran at a time, and ${AT_A_TIME} may`)
 report({ jobs, perSecond })

@@ -298,8 +298,8 @@ export const takeCases: ReadonlyArray<DriverCase> = [
       between(next, 0, left + dueResolution + tolerance, "milliseconds that an empty take says until it is due")
       const again = await peer.ask(held)
       await inTime(end, async () => equal(idsOf(again.deliveries), [], "what comes while it is in hand"))
-      const most = lease + leaseResolution + tolerance
-      between(again.next ?? 0, 0, most, "milliseconds that an empty take says until a lease ends")
+      const max = lease + leaseResolution + tolerance
+      between(again.next ?? 0, 0, max, "milliseconds that an empty take says until a lease ends")
     },
   },
   {

@@ -237,13 +237,13 @@ export const browseMutants: ReadonlyArray<DriverMutant> = [
       ["a task that is given back is told to those who listen to its queue", 0],
     ] as const
   ).map(
-    ([name, most]): DriverMutant => ({
+    ([name, max]): DriverMutant => ({
       breaks: `news: ${name}`,
       on: "least",
       // Passes on only so much news of queues: one, or none.
       breaker: hearing(() => {
         let told = 0
-        return (news) => news.kind !== "queue" || told++ < most
+        return (news) => news.kind !== "queue" || told++ < max
       }),
     }),
   ),

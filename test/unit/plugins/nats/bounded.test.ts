@@ -173,7 +173,7 @@ test("a stream is read from its end, also where most was removed and where match
   for (const [kind, expected] of Object.entries(matches)) {
     const sample = { filter: `${stream}.${kind}.0.*`, share: 2 }
     // With and without asking the server where the first and the last match are.
-    for (const options of [{ near: 64 }, { near: 64, most: 5, sample }, { near: 16, most: 5 }, {}]) {
+    for (const options of [{ near: 64 }, { near: 64, max: 5, sample }, { near: 16, max: 5 }, {}]) {
       const scanOf = (below: number) => new FilteredScan(reader, `${stream}.${kind}.*.*`, bounds, below, options)
       expect(await drain(scanOf, 300), `${kind} ${JSON.stringify(options)}`).toEqual(expected)
     }

@@ -373,11 +373,11 @@ describe("what makes no task is a dead letter with the reason, and the worker go
   })
 
   test("bodies of a megabyte, which no retry could store again", async () => {
-    const most = 1024 * 1024 - 4096
-    const large = JSON.stringify({ text: "x".repeat(most) })
+    const max = 1024 * 1024 - 4096
+    const large = JSON.stringify({ text: "x".repeat(max) })
     const ids = await Promise.all([
       submit({ task: "native.size" }, large),
-      submit({ task: "native.size", "content-type": "application/octet-stream" }, new Uint8Array(most).fill(1)),
+      submit({ task: "native.size", "content-type": "application/octet-stream" }, new Uint8Array(max).fill(1)),
       submit("NATS/1.0\r\n\r\n", large),
     ])
     const [json, bytes, none] = await Promise.all(ids.map(deadLetter))

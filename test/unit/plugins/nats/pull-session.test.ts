@@ -33,9 +33,9 @@ describe("round robin", () => {
         for (const queue of [0, 1, 2]) expect(of(queue, found)).toEqual(byPriority(of(queue, here)))
         for (let end = 0; end <= found.length; end++) {
           const [before, after] = [found.slice(0, end), found.slice(end)]
-          const most = Math.max(...[0, 1, 2].map((queue) => of(queue, before).length))
+          const max = Math.max(...[0, 1, 2].map((queue) => of(queue, before).length))
           const waiting = [0, 1, 2].filter((queue) => of(queue, after).length > 0)
-          expect(waiting.every((queue) => most - of(queue, before).length <= 1)).toBe(true)
+          expect(waiting.every((queue) => max - of(queue, before).length <= 1)).toBe(true)
         }
       }),
     )

@@ -82,7 +82,7 @@ test("a refusal becomes a value; another error goes on", () => {
 })
 
 describe("a whole number", () => {
-  const range = { least: 1, most: 3 }
+  const range = { min: 1, max: 3 }
   test.each([1, 3])("%j is within its range", (given) => {
     expect(wholeNumber("count", given, range)).toBe(given)
   })
@@ -92,7 +92,7 @@ describe("a whole number", () => {
   })
 
   test("without an end is so much or more", () => {
-    expect(() => wholeNumber("count", -1, { least: 0 })).toThrow("count: must be a whole number, 0 or more")
+    expect(() => wholeNumber("count", -1, { min: 0 })).toThrow("count: must be a whole number, 0 or more")
   })
 })
 

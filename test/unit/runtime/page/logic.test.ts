@@ -190,8 +190,8 @@ describe("a value", () => {
   })
 
   test("is shown up to a number of characters, also where one text has more than these", () => {
-    const cut = (value: unknown, most: number) => {
-      const { lines, isCut } = upTo(valueLines(value, true), most)
+    const cut = (value: unknown, max: number) => {
+      const { lines, isCut } = upTo(valueLines(value, true), max)
       return [lines.map((line) => line.map((piece) => piece.text).join("")).join("\n"), isCut]
     }
     expect(cut({ text: "x".repeat(1000) }, 20)).toEqual([`{\n  "text": "xxxxxxx`, true])

@@ -8,9 +8,9 @@ import {
   encodePart,
   handOverOf,
   isComplete,
+  MAX_RESULTS,
   MEMBERS_PER_PART,
   type MemberEnd,
-  MOST_RESULTS,
   memberEndOf,
   memberOutcomeOf,
   partsOf,
@@ -90,7 +90,7 @@ describe("a part with one more end", () => {
   })
 
   test("keeps no more results than a body may get", () => {
-    const large = "x".repeat(MOST_RESULTS - 10)
+    const large = "x".repeat(MAX_RESULTS - 10)
     const part = withOutcomes(only(partsOf(members(3))), [
       outcome(0, done(large)),
       outcome(1, done("123456789")),
@@ -98,7 +98,7 @@ describe("a part with one more end", () => {
     ])
     expect(part?.ends).toEqual([done(large), { state: "succeeded", large: true }, done(1)])
     // Three bytes for each character.
-    const wide = withOutcomes(only(partsOf(members(1))), [outcome(0, done("漢".repeat(MOST_RESULTS / 2)))])
+    const wide = withOutcomes(only(partsOf(members(1))), [outcome(0, done("漢".repeat(MAX_RESULTS / 2)))])
     expect(wide?.ends).toEqual([{ state: "succeeded", large: true }])
   })
 
@@ -170,7 +170,7 @@ describe("what the body gets", () => {
   })
 
   test("where the results are too large, in one part or together: references to all", () => {
-    const half = "x".repeat(MOST_RESULTS / 2)
+    const half = "x".repeat(MAX_RESULTS / 2)
     const references = [
       { job: "m0", state: "succeeded" },
       { job: "m0", state: "succeeded" },

@@ -230,9 +230,9 @@ describe("due times in a row", () => {
   test.each([1_000, 1_001, 1_100, 1_102, 2_000])(
     "of %s due times no more are counted, and none before the first",
     (total) => {
-      for (const most of [2, 101, 1_001]) {
-        const { latest, before } = dueTimesBetween(cron("* * * * *"), first, minutes(total - 1), most)
-        expect(latest.length).toBe(Math.min(total, most))
+      for (const max of [2, 101, 1_001]) {
+        const { latest, before } = dueTimesBetween(cron("* * * * *"), first, minutes(total - 1), max)
+        expect(latest.length).toBe(Math.min(total, max))
         expect(latest[0]).toBe(minutes(total - latest.length))
         expect(before).toBe(Math.min(total - latest.length, 1_000))
       }

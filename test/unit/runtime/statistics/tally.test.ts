@@ -3,8 +3,8 @@ import { expect, test } from "vitest"
 import { mergedSlot, type SlotCell, type SlotEntry } from "../../../../runtime/statistics/entries.ts"
 import {
   type EndedAttempt,
+  MAX_CELLS,
   MINUTE_MS,
-  MOST_CELLS,
   OTHER,
   SLOT_MS,
   type SlotReport,
@@ -98,7 +98,7 @@ test("an outage for hours, ever more tasks and submissions of any time take boun
     tally.count(BEGIN, ended({ task: `task ${n}\n|,: `, waited: n ** 3, ran: n ** 2.5, submittedAt }))
   }
   const { current } = tally.report(BEGIN)
-  expect(current.cells.length).toBeLessThanOrEqual(MOST_CELLS + 1)
+  expect(current.cells.length).toBeLessThanOrEqual(MAX_CELLS + 1)
   expect(sum(merged(current))).toBe(5_000)
   expect(current.cells.find(([task]) => task === OTHER)).toBeDefined()
   expect(JSON.stringify(current).length).toBeLessThan(400_000)

@@ -338,11 +338,11 @@ describe("time limits", () => {
 describe("in flight", () => {
   test("handlers never outnumber the concurrency, whatever the backlog", async () => {
     let running = 0
-    let most = 0
+    let max = 0
     const busy = actor("busy", {
       methods: {
         run: async () => {
-          most = Math.max(most, ++running)
+          max = Math.max(max, ++running)
           await new Promise((resolve) => setImmediate(resolve))
           running--
         },
@@ -354,7 +354,7 @@ describe("in flight", () => {
     await eventually(async () => (await client.jobs({ states: ["succeeded"], limit: 1000 })).jobs.length === 300, {
       message: "all 300 jobs succeed",
     })
-    expect(most).toBe(5)
+    expect(max).toBe(5)
   })
 })
 

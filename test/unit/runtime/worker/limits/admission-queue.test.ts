@@ -3,11 +3,7 @@
 import { Result } from "effect"
 import { describe, expect, test } from "vitest"
 import { parseRate, type Rate, reserve } from "../../../../../runtime/options/limit.ts"
-import {
-  AdmissionQueue,
-  BacklogEstimate,
-  LONGEST_WAIT_MS,
-} from "../../../../../runtime/worker/limits/admission-queue.ts"
+import { AdmissionQueue, BacklogEstimate, MAX_WAIT_MS } from "../../../../../runtime/worker/limits/admission-queue.ts"
 import { RateTokens } from "../../../../../runtime/worker/limits/share.ts"
 
 describe("a queue", () => {
@@ -87,7 +83,7 @@ describe("a backlog", () => {
     expect(delays.at(-1)).toBeLessThan(60_000)
     let longest = 0
     for (let count = 0; count < 100_000; count++) longest = Math.max(longest, backlog.postponedMs(3_000_000, 9, 1))
-    expect(longest).toBeLessThanOrEqual(LONGEST_WAIT_MS)
+    expect(longest).toBeLessThanOrEqual(MAX_WAIT_MS)
   })
 })
 
@@ -152,11 +148,11 @@ describe("moments of a rate", () => {
     const starts = simulate(rate, workers, minutes * 60_000)
     const perMinute = 60_000 / rate.intervalMs
     expect(starts.length).toBeGreaterThan(0.97 * minutes * perMinute)
-    let most = 0
+    let max = 0
     for (let first = 0, last = 0; last < starts.length; last++) {
       while ((starts[last] ?? 0) - (starts[first] ?? 0) >= 60_000) first++
-      most = Math.max(most, last - first + 1)
+      max = Math.max(max, last - first + 1)
     }
-    expect(most).toBeLessThanOrEqual(perMinute + 1)
+    expect(max).toBeLessThanOrEqual(perMinute + 1)
   })
 })

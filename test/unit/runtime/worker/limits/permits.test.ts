@@ -68,11 +68,11 @@ describe("permits", () => {
     const store = await newStore()
     const workers = Array.from({ length: 5 }, () => worker(store, { concurrency: 7 }))
     let running = 0
-    let most = 0
+    let max = 0
     const done = workers.map(() => 0)
     for (const [at, each] of workers.entries())
       each.starts(() => {
-        most = Math.max(most, ++running)
+        max = Math.max(max, ++running)
         setTimeout(() => {
           running--
           done[at] = (done[at] ?? 0) + 1
@@ -83,7 +83,7 @@ describe("permits", () => {
     using _ = ticking(...workers)
     for (const each of workers) each.add(100)
     await eventually(() => workers.every(({ left }) => left() === 0), { deadline: 15_000, message: "all have run" })
-    expect(most).toBeLessThanOrEqual(7)
+    expect(max).toBeLessThanOrEqual(7)
     await eventually(async () => (await stateOf(store)).held === undefined, { message: "all is given back" })
     expect(done).toEqual([100, 100, 100, 100, 100])
   })
