@@ -1,6 +1,6 @@
 /** The kit itself: each case passes on transports of several kinds, and fails on one that breaks the promise it is about. */
 import { describe, expect, test, vi } from "vitest"
-import { placeOf } from "../plugins/memory/mod.ts"
+import { memoryBoardOf } from "../plugins/memory/mod.ts"
 import { spared, titleOf } from "./kit/case.ts"
 import { cases } from "./kit/cases.ts"
 import { BrokenPromise, isTransportError } from "./kit/check.ts"
@@ -18,7 +18,7 @@ const full = (url: URL): Harness => ({
   name: "memory",
   capabilities,
   connect: (options) => memory.connect(url, options),
-  corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).jobs.inject(queue, bytes),
+  corrupt: async (queue, bytes, namespace) => memoryBoardOf(url, namespace).jobs.inject(queue, bytes),
 })
 
 /** Memory behind a line that can be cut: it loses nothing by that, as a server would not. */

@@ -2,7 +2,7 @@
  * The transport within one process, whose jobs are lost when it ends. Tests use it, and plugin authors can read it as the
  * reference. URLs with the same name (`memory:`, `memory://name`) and namespace share one board.
  */
-import { checkOptions, checkUrlOptions } from "../../runtime/transport/checks.ts"
+import { checkConnectOptions, checkUrlOptions } from "../../runtime/transport/checks.ts"
 import type { Plugin } from "../../runtime/transport/driver.ts"
 import { capabilities, MemoryBoard, MemoryDriver } from "./driver.ts"
 
@@ -11,7 +11,7 @@ export { capabilities }
 const boards = new Map<string, MemoryBoard>()
 
 /** The board of a URL and namespace, for tests that bypass the contract. */
-export const placeOf = (url: URL, namespace: string): MemoryBoard => {
+export const memoryBoardOf = (url: URL, namespace: string): MemoryBoard => {
   const key = `${url.host}${url.pathname} ${namespace}`
   const board = boards.get(key) ?? new MemoryBoard()
   boards.set(key, board)
@@ -21,9 +21,9 @@ export const placeOf = (url: URL, namespace: string): MemoryBoard => {
 export const plugin: Plugin = {
   schemes: ["memory"],
   connect: async (url, options) => {
-    checkOptions(options)
+    checkConnectOptions(options)
     checkUrlOptions(url)
-    return new MemoryDriver(placeOf(url, options.namespace), options)
+    return new MemoryDriver(memoryBoardOf(url, options.namespace), options)
   },
 }
 

@@ -3,7 +3,7 @@ import type { Capabilities, Driver } from "../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
 import { closed, textAt } from "./connection/answers.ts"
 import type { StreamOptions } from "./connection/config.ts"
-import type { Link } from "./connection/link.ts"
+import type { NatsLink } from "./connection/link.ts"
 import { ServerClock } from "./connection/server-clock.ts"
 import { Consumers } from "./queue/consumers.ts"
 import { DeliveryFactory } from "./queue/delivery.ts"
@@ -57,7 +57,7 @@ export const capabilitiesOf = (settings: StreamSettings, maxPayload: number): Ca
 }
 
 /** A driver over an open connection; creates the streams that are missing. Closes the link when that fails. */
-export const openDriver = async (link: Link, asked: StreamOptions, options: ConnectOptions): Promise<Driver> => {
+export const openDriver = async (link: NatsLink, asked: StreamOptions, options: ConnectOptions): Promise<Driver> => {
   const names = new Names(options.namespace)
   try {
     const settings = await ensureStreams(link, names, asked)
@@ -81,7 +81,7 @@ export const openDriver = async (link: Link, asked: StreamOptions, options: Conn
 }
 
 interface Opened {
-  readonly link: Link
+  readonly link: NatsLink
   readonly names: Names
   readonly settings: StreamSettings
   readonly clock: ServerClock

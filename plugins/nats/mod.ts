@@ -8,7 +8,7 @@ import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
 import { readConfig, type StreamOptions } from "./connection/config.ts"
 import { adoptLink, openLink, TLS_ADVICE, withTimeout } from "./connection/connect.ts"
-import type { Link } from "./connection/link.ts"
+import type { NatsLink } from "./connection/link.ts"
 import { capabilitiesOf, openDriver } from "./driver.ts"
 
 export { Names } from "./streams/names.ts"
@@ -16,14 +16,14 @@ export { capabilitiesOf }
 
 const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
 
-const checkOptions = ({ namespace, lease }: ConnectOptions): void => {
+const checkNatsOptions = ({ namespace, lease }: ConnectOptions): void => {
   if (!NAMESPACE.test(namespace)) throw new TransportError("invalid", "a namespace is 1 to 64 of A-Z a-z 0-9 _ -")
   if (!(lease >= 1_000)) throw new TransportError("invalid", `a lease is at least 1,000 milliseconds, not ${lease}`)
 }
 
 /** Connects, and builds the driver, both within the timeout. */
 const open = (
-  opening: Promise<Link>,
+  opening: Promise<NatsLink>,
   streams: StreamOptions,
   options: ConnectOptions,
   advice?: string,
@@ -45,14 +45,14 @@ const isConnection = (client: unknown): client is NatsConnection =>
 export const plugin: Plugin = {
   schemes: ["nats", "tls"],
   connect: async (url, options) => {
-    checkOptions(options)
+    checkNatsOptions(options)
     const config = readConfig(url)
     return open(openLink(config, options), config, options, config.tls && TLS_ADVICE)
   },
   adopt: (client, options) => {
     if (!isConnection(client)) return undefined
     return (async () => {
-      checkOptions(options)
+      checkNatsOptions(options)
       return open(adoptLink(client), { allowOldServer: false }, options)
     })()
   },

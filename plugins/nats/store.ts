@@ -6,7 +6,7 @@ import { createInbox } from "nats"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
 import { apiError, at, BUSY, CODE, copyOf, fromApiError, hasNoRoom, objectAt, timedOut } from "./connection/answers.ts"
-import { ANSWER_MS, type Link } from "./connection/link.ts"
+import { ANSWER_MS, type NatsLink } from "./connection/link.ts"
 import type { ServerClock } from "./connection/server-clock.ts"
 import type { Names } from "./streams/names.ts"
 import type { StoredMessage, StreamReader } from "./streams/reader.ts"
@@ -38,7 +38,7 @@ const VALUES = 256
 const NOTHING = new Uint8Array(0)
 
 export interface StoreParts {
-  readonly link: Link
+  readonly link: NatsLink
   readonly names: Names
   readonly reader: StreamReader
   readonly subscriptions: Subscriptions
@@ -295,7 +295,7 @@ export class NatsStore implements Store {
   }
 }
 
-const refusalOf = (link: Link, steps: ReadonlyArray<Step>): TransportError | undefined => {
+const refusalOf = (link: NatsLink, steps: ReadonlyArray<Step>): TransportError | undefined => {
   for (const { subject } of steps) {
     const refusal = link.refusal(subject)
     if (refusal !== undefined) return refusal

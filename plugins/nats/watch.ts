@@ -8,11 +8,11 @@ import type { Interest, News } from "../../runtime/transport/driver.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Broadcast } from "../../runtime/transport/optional.ts"
 import { copyOf } from "./connection/answers.ts"
-import type { Link } from "./connection/link.ts"
+import type { NatsLink } from "./connection/link.ts"
 import type { Names } from "./streams/names.ts"
 
 export interface ListeningParts {
-  readonly link: Link
+  readonly link: NatsLink
   readonly names: Names
   readonly subscriptions: Subscriptions
 }
@@ -63,7 +63,7 @@ const checked = (topic: string): string => {
 }
 
 /** Broadcasts over core NATS: they reach the processes that listen now, and are not kept. */
-export const makeBroadcast = (link: Link, names: Names, subscriptions: Subscriptions): Broadcast => ({
+export const makeBroadcast = (link: NatsLink, names: Names, subscriptions: Subscriptions): Broadcast => ({
   send: async (topic, payload) => {
     await link.tell(names.topic(checked(topic)), payload)
   },
@@ -89,12 +89,12 @@ interface Shared {
  * one.
  */
 export class Subscriptions {
-  readonly #link: Link
+  readonly #link: NatsLink
   readonly #shared = new Map<string, Shared>()
   /** Families of subjects to which the server has allowed a subscription. */
   readonly #allowed = new Set<string>()
 
-  constructor(link: Link) {
+  constructor(link: NatsLink) {
     this.#link = link
     // The permissions may have changed meanwhile.
     link.onStatus(() => this.#allowed.clear())

@@ -19,8 +19,8 @@ import {
   listOf,
   memberOf,
   plainIndex,
+  replyText,
   rowOf,
-  textOf,
 } from "./replies.ts"
 import { DEDUPE_MS, type Script } from "./scripts.ts"
 import type { RedisSettings } from "./settings.ts"
@@ -129,7 +129,7 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
         const [jobs, keys] = this.#sweepFrom
         const listened = JSON.stringify([...this.#queueListeners.keys()])
         const next = listOf(await link.run(queueScripts.sweep, jobs, visibilityTimeout, keys, bindings, listened))
-        this.#sweepFrom = [textOf(next[0]), textOf(next[1])]
+        this.#sweepFrom = [replyText(next[0]), replyText(next[1])]
       } finally {
         sweeping = false
       }
@@ -195,7 +195,7 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     const known = this.#subscribed.get(channel)
     if (known?.link === link) return known.done
     const done = link.subscribe(`${this.#settings.own}${channel}`, (payload) => {
-      const names: unknown = JSON.parse(textOf(payload))
+      const names: unknown = JSON.parse(replyText(payload))
       if (!Array.isArray(names)) return
       if (channel === "jobs") for (const id of names) this.emit({ kind: "job", id: String(id) })
       else this.#stored(names.map(String))
@@ -237,7 +237,7 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
 
   #announced(bytes: Uint8Array): void {
     const end = bytes.indexOf(0x20)
-    this.emitAnnouncement(textOf(bytes.subarray(0, end)), bytes.subarray(end + 1))
+    this.emitAnnouncement(replyText(bytes.subarray(0, end)), bytes.subarray(end + 1))
   }
 
   // ── Tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -387,13 +387,13 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
     return listOf(await this.#run(queueScripts.queueDepths)).map((row) => {
       const [queue = "", ready, scheduled, held, oldest] = listOf(row)
       const counts = { ready: Number(ready), scheduled: Number(scheduled), held: Number(held) }
-      return { queue: textOf(queue), ...counts, ...(typeof oldest === "number" ? { oldest } : {}) }
+      return { queue: replyText(queue), ...counts, ...(typeof oldest === "number" ? { oldest } : {}) }
     })
   }
 
   async waiting(what: Parameters<contract.QueueBrowser["waiting"]>[0], max: number): Promise<ReadonlyArray<string>> {
     const which = "queue" in what ? (["queue", what.queue] as const) : (["expired", what.expiredBy] as const)
-    return listOf(await this.#run(queueScripts.waiting, max, ...which)).map(textOf)
+    return listOf(await this.#run(queueScripts.waiting, max, ...which)).map(replyText)
   }
 
   // ── What workers share ────────────────────────────────────────────────────────────────────────────────────────────
@@ -409,7 +409,7 @@ export class RedisDriver extends BaseDriver<RedisLink> implements contract.Drive
         ...(ttl === undefined ? {} : { ttl }),
       }))
       const answers = await this.#run(storeScripts.writeEntries, ...args.after(asked))
-      return answers === null ? "conflict" : listOf(answers).map(textOf)
+      return answers === null ? "conflict" : listOf(answers).map(replyText)
     },
     list: async ({ prefix, after, limit, reverse = false }) => {
       const isWithin = after !== undefined && Buffer.compare(Buffer.from(after), Buffer.from(prefix)) >= 0

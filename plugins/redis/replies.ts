@@ -30,7 +30,7 @@ export class Arguments {
   }
 }
 
-export const textOf = (reply: Reply | undefined): string =>
+export const replyText = (reply: Reply | undefined): string =>
   // The client library gives bytes as buffers, whose text needs no other view.
   reply instanceof Uint8Array && !Buffer.isBuffer(reply) ? Buffer.from(reply).toString() : String(reply ?? "")
 
@@ -66,7 +66,7 @@ export const deliveryOf = (
   value: Reply | undefined,
   queues: ReadonlyArray<string>,
 ): contract.Delivery => {
-  const [level, sequence, first, external, fence = "", deliveries, position, ...tag] = textOf(known).split(" ")
+  const [level, sequence, first, external, fence = "", deliveries, position, ...tag] = replyText(known).split(" ")
   return {
     token: `${fence}.${tag.join(" ")}`,
     queue: queues[Number(position) - 1] ?? "",
@@ -81,7 +81,7 @@ export const deliveryOf = (
 }
 
 export const committedOf = (answer: Reply): contract.Committed => {
-  const text = textOf(answer)
+  const text = replyText(answer)
   const [status = "", revision = ""] = text.split(" ")
   if (status === "conflict") return { status }
   if (status === "known") return { status: "conflict", known: JSON.parse(text.slice(status.length)) }
@@ -90,18 +90,18 @@ export const committedOf = (answer: Reply): contract.Committed => {
 
 export const knownOf = (row: Reply): contract.Known | undefined => {
   const [revision, record, queue, due, expires, at, held, value, sequence, deliveries] = listOf(row)
-  const known = { revision: textOf(revision), ...(record instanceof Uint8Array ? { record: bytesOf(record) } : {}) }
+  const known = { revision: replyText(revision), ...(record instanceof Uint8Array ? { record: bytesOf(record) } : {}) }
   if (!(queue instanceof Uint8Array)) return known.revision === "" ? undefined : known
   return {
     ...known,
     task: {
-      queue: textOf(queue),
-      at: Number(textOf(at)),
-      sequence: Number(textOf(sequence)),
+      queue: replyText(queue),
+      at: Number(replyText(at)),
+      sequence: Number(replyText(sequence)),
       held: held === 1,
-      deliveries: Number(textOf(deliveries)),
-      ...(due instanceof Uint8Array ? { due: Number(textOf(due)) } : {}),
-      ...(expires instanceof Uint8Array ? { expires: Number(textOf(expires)) } : {}),
+      deliveries: Number(replyText(deliveries)),
+      ...(due instanceof Uint8Array ? { due: Number(replyText(due)) } : {}),
+      ...(expires instanceof Uint8Array ? { expires: Number(replyText(expires)) } : {}),
       content: contentOf(value),
     },
   }
@@ -109,12 +109,12 @@ export const knownOf = (row: Reply): contract.Known | undefined => {
 
 export const rowOf = (row: Reply): [string, contract.Index | undefined] => {
   const [member, index] = listOf(row)
-  return [textOf(member), index instanceof Uint8Array ? JSON.parse(textOf(index)) : undefined]
+  return [replyText(member), index instanceof Uint8Array ? JSON.parse(replyText(index)) : undefined]
 }
 
 export const entryOf = (row: Reply): contract.Entry | undefined => {
   const [key, value, revision] = listOf(row)
-  return row === null ? undefined : { key: textOf(key), value: bytesOf(value), revision: textOf(revision) }
+  return row === null ? undefined : { key: replyText(key), value: bytesOf(value), revision: replyText(revision) }
 }
 
 /** The lists in which the jobs of a query are found. The driver merges several. */

@@ -7,12 +7,12 @@ import { resolve } from "node:path"
 import { DatabaseSync } from "node:sqlite"
 import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
-import { checkOptions, openFile, openHandle, readLocation } from "./database/open.ts"
+import { checkSqliteOptions, openFile, openHandle, readLocation } from "./database/open.ts"
 import { driverOver } from "./driver.ts"
 import { openReopening } from "./reopening.ts"
 
 const connect = async (url: URL, options: ConnectOptions): Promise<Driver> => {
-  checkOptions(options)
+  checkSqliteOptions(options)
   const { namespace, timeout, lease, reconnectDelay } = options
   const { path, sync } = readLocation(url)
   // The path is made absolute now, because the working directory may have changed when the file is opened again.
@@ -24,7 +24,7 @@ const connect = async (url: URL, options: ConnectOptions): Promise<Driver> => {
 }
 
 const adopt = async (handle: DatabaseSync, options: ConnectOptions): Promise<Driver> => {
-  checkOptions(options)
+  checkSqliteOptions(options)
   const opened = await openHandle(handle, options.namespace, options.timeout)
   return driverOver(opened, options.lease)
 }

@@ -4,7 +4,7 @@ import { compact } from "../../runtime/protocol/compact.ts"
 import { FRONT_LEVEL } from "../../runtime/protocol/message.ts"
 import type { QueueDepth } from "../../runtime/transport/optional.ts"
 import { type Database, int, intOrNull } from "./database/database.ts"
-import { placeOf } from "./jobs/id.ts"
+import { queueOrderOf } from "./jobs/id.ts"
 import type { JobTable } from "./jobs/job-table.ts"
 import type { QueueNames } from "./jobs/queue-names.ts"
 
@@ -135,7 +135,7 @@ export class QueueStats {
   #oldest(queue: number): number | undefined {
     let oldest: number | undefined
     for (let level = 0; level <= FRONT_LEVEL; level++) {
-      const row = this.#statements.first.get(queue, placeOf(level, 0), placeOf(level - 1, 0))
+      const row = this.#statements.first.get(queue, queueOrderOf(level, 0), queueOrderOf(level - 1, 0))
       if (row === undefined) continue
       const submitted = int(row, "submitted")
       if (oldest === undefined || submitted < oldest) oldest = submitted

@@ -71,7 +71,7 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
     const checkedQueue = checkQueueName(definition.queue)
     if (Result.isFailure(checkedQueue)) throw new InvalidActor(`actor ${name}: queue: ${checkedQueue.failure.message}`)
   }
-  checkOptions(name, definition)
+  checkActorOptions(name, definition)
   checkKinds(name, definition)
   const methods = new Map<string, ErasedMethod>()
   for (const [methodName, method] of Object.entries<unknown>(definition.methods)) {
@@ -130,7 +130,7 @@ export const checkActor = (actor: unknown): void => {
 }
 
 /** Refuses a misspelt option: were it ignored, its default would hold. */
-const checkOptions = (name: string, given: object): void => {
+const checkActorOptions = (name: string, given: object): void => {
   for (const [option, value] of Object.entries(given)) {
     if (Object.hasOwn(ACTOR_OPTIONS, option) || value === undefined) continue
     const meant = didYouMean(option, Object.keys(ACTOR_OPTIONS))

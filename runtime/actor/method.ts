@@ -153,7 +153,7 @@ export const eraseMethod = (
   const refuse: Refuse = (field, why) => {
     throw new InvalidActor(`method ${where}: ${field}: ${why}`)
   }
-  checkOptions(method, refuse)
+  checkMethodOptions(method, refuse)
   const { retry, rate, limit, schedule, ...others } = method
   const input = standardSchema(where, "input", method.input)
   return {
@@ -205,7 +205,7 @@ const scheduleOf = (
   return refuse(field === "schedule" ? field : `schedule.${field}`, message.replace(`${field}: `, ""))
 }
 
-const checkOptions = (options: MethodOptions, refuse: Refuse): void => {
+const checkMethodOptions = (options: MethodOptions, refuse: Refuse): void => {
   const { timeLimit, resultTtl, failureTtl, onLost, priority, queue, description, redact, params = [] } = options
   if (description !== undefined && typeof description !== "string") refuse("description", "must be text")
   // A text would hide nothing, and what it names would be shown.

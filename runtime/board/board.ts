@@ -15,7 +15,7 @@ import type { BoardJob, JobBoard, JobWaitOptions } from "./job.ts"
 import { type BoardEvent, type BoardListener, Listeners } from "./notifications.ts"
 import { type ExtendOptions, end, extendExpiry, findOwner, type HeldOptions, timeLeft } from "./owning.ts"
 import { post, postingOf } from "./posting.ts"
-import { type BoardEntity, checkOptions, type PostOptions } from "./requests.ts"
+import { type BoardEntity, checkCallOptions, type PostOptions } from "./requests.ts"
 import { type BoardParts, type InSession, Session } from "./session.ts"
 import { restore, type TrashOptions, trashed, trashedJob } from "./trash.ts"
 import type { BoardJobView } from "./view.ts"
@@ -138,7 +138,7 @@ export class Board implements JobBoard, AsyncDisposable {
 
   /** The jobs by priority, then in the order of posting. An entry that cannot be read is skipped, and reported. Fails with `invalid-input`. */
   iterate(options: IterateOptions = {}): BoardIterator {
-    checkOptions("iterate", options)
+    checkCallOptions("iterate", options)
     const { onlyUnclaimed = false, fresh = false } = options
     const unreadable: Array<string> = []
     const jobs = iterate(this.#run, { onlyUnclaimed, fresh }, unreadable)

@@ -9,7 +9,7 @@ import { type GivenJob, idOf, type KnownJob } from "./handles.ts"
 import { BoardJob } from "./job.ts"
 import { type End, endClaim, extend, renewalOf } from "./owning.ts"
 import { Loss } from "./renewals.ts"
-import { checkOptions, expiryOf } from "./requests.ts"
+import { checkCallOptions, expiryOf } from "./requests.ts"
 import type { BoardParts, InSession, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 import { givenUp, noneToClaim, waiting } from "./waiting.ts"
@@ -61,7 +61,7 @@ export const claim = async (
   owner: string,
   options: ClaimOptions = {},
 ): Promise<BoardClaim> => {
-  checkOptions("claim", options)
+  checkCallOptions("claim", options)
   const request = requestOf(board, owner, options)
   return run((session) => claimFor(run, session, board.handles.knownOf(job), idOf(job), request, job))
 }
@@ -72,7 +72,7 @@ export const take = async (
   owner: string,
   options: TakeOptions = {},
 ): Promise<BoardClaim> => {
-  checkOptions("take", options)
+  checkCallOptions("take", options)
   const { wait = 0, signal } = options
   const request = requestOf(board, owner, options)
   const ms = milliseconds("wait", wait)

@@ -6,9 +6,9 @@ import {
   BoardIndex,
   type BoardPriority,
   type BoardRecord,
+  boardPlaceOf,
   type Place,
   parseBoardRecord,
-  placeOf,
   tailOf,
 } from "../protocol/board.ts"
 import type { Entry, Revision, Store } from "../transport/store.ts"
@@ -132,7 +132,7 @@ export class BoardEntries {
 
   /** The job with this id, on the board. */
   async job(id: string): Promise<Known | undefined> {
-    const place = placeOf(id)
+    const place = boardPlaceOf(id)
     if (place === undefined) return undefined
     const entries = await this.store.get([this.slot(place), this.restored(place.priority, id)])
     return entries

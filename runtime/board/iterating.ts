@@ -6,7 +6,7 @@ import { missing } from "./failure.ts"
 import { type GivenJob, idOf } from "./handles.ts"
 import type { BoardJob } from "./job.ts"
 import type { ReadAfter } from "./reading.ts"
-import { checkLimit, checkOptions } from "./requests.ts"
+import { checkCallOptions, checkLimit } from "./requests.ts"
 import type { InSession, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 
@@ -64,7 +64,7 @@ const cursorOf = (text: string): ReadAfter => {
 }
 
 export const list = async (run: InSession, options: ListOptions): Promise<BoardPage> => {
-  checkOptions("list", options)
+  checkCallOptions("list", options)
   const { limit = 100, onlyUnclaimed = false, after } = options
   const from = after === undefined ? undefined : cursorOf(after)
   checkLimit(limit)

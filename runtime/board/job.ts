@@ -3,7 +3,7 @@
 import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { refuseInput } from "../options/refuse.ts"
 import type { BoardPriority, BoardRecord, BoardState } from "../protocol/board.ts"
-import { checkOptions } from "./requests.ts"
+import { checkCallOptions } from "./requests.ts"
 import type { BoardJobView } from "./view.ts"
 
 /** How often {@link BoardJob.wait} reads the job. A notification of its end ends the wait earlier. */
@@ -30,7 +30,7 @@ interface JobWait {
 
 /** Fails with `invalid-input`, naming the option. */
 export const jobWaitOf = (options: JobWaitOptions): JobWait => {
-  checkOptions("wait", options)
+  checkCallOptions("wait", options)
   const { timeout, delay = 0.01, multiplier = 2, maxDelay = 1 } = options
   const timeoutMs = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
   const maxDelayMs = milliseconds("maxDelay", maxDelay)

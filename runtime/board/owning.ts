@@ -8,7 +8,7 @@ import { type BoardRecord, checkOwner, claimEnded, extended, liveClaim } from ".
 import { change, inOrder, type Rule } from "./changing.ts"
 import { accepted } from "./failure.ts"
 import { type GivenJob, idOf, type KnownJob } from "./handles.ts"
-import { checkClaimNumber, checkOptions, expiryOf } from "./requests.ts"
+import { checkCallOptions, checkClaimNumber, expiryOf } from "./requests.ts"
 import type { InSession, Session } from "./session.ts"
 import { type BoardJobView, expiresIn, viewOf } from "./view.ts"
 
@@ -38,7 +38,7 @@ export const end = async (
   given: string,
   options: HeldOptions = {},
 ): Promise<BoardJobView> => {
-  checkOptions(CALLS[how], options)
+  checkCallOptions(CALLS[how], options)
   const owner = accepted(checkOwner(given))
   checkClaimNumber(options.claim)
   return endClaim(run, how, job, idOf(job), owner, options.claim)
@@ -87,7 +87,7 @@ export const extendExpiry = async (
   expiry: DurationInput | null,
   options: ExtendOptions = {},
 ): Promise<boolean> => {
-  checkOptions("extendExpiry", options)
+  checkCallOptions("extendExpiry", options)
   const { owner, claim } = options
   const expiryMs = expiryOf(expiry)
   if (owner !== undefined) accepted(checkOwner(owner))

@@ -3,9 +3,9 @@ import {
   BOARD_PRIORITIES,
   type BoardLine,
   type BoardPriority,
+  boardPlaceOf,
   bucketsRetired,
   lineOf,
-  placeOf,
 } from "../protocol/board.ts"
 import type { Entry } from "../transport/store.ts"
 import type { BoardEntries, Known } from "./entries.ts"
@@ -141,7 +141,7 @@ export class BoardReader {
 
   /** A job with this id was posted. */
   heard(id: string): void {
-    const place = placeOf(id)
+    const place = boardPlaceOf(id)
     const passed = place && this.#passed.get(place.priority)?.get(place.bucket)
     if (passed !== undefined) noteEmpty(passed, false)
   }

@@ -69,7 +69,7 @@ const OPTIONS = {
 } as const
 
 /** Fails with `invalid-input` for an option that a call does not have. */
-export const checkOptions = (call: keyof typeof OPTIONS, options: object): void =>
+export const checkCallOptions = (call: keyof typeof OPTIONS, options: object): void =>
   refuseUnknown(options, OPTIONS[call], `${call}()`)
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()

@@ -1,10 +1,10 @@
 /** The trash of a board: its jobs, and how one comes back. */
 import { CallboardError } from "../errors.ts"
 import { refuseInput } from "../options/refuse.ts"
-import { hasRestored, placeOf, restored } from "../protocol/board.ts"
+import { boardPlaceOf, hasRestored, restored } from "../protocol/board.ts"
 import type { Known } from "./entries.ts"
 import type { BoardJob } from "./job.ts"
-import { checkLimit, checkOptions } from "./requests.ts"
+import { checkCallOptions, checkLimit } from "./requests.ts"
 import type { InSession, Session } from "./session.ts"
 import { type BoardJobView, viewOf } from "./view.ts"
 
@@ -14,10 +14,10 @@ export interface TrashOptions {
 }
 
 export const trashed = async (run: InSession, options: TrashOptions = {}): Promise<ReadonlyArray<BoardJobView>> => {
-  checkOptions("trashed", options)
+  checkCallOptions("trashed", options)
   const { limit = 100, after } = options
   checkLimit(limit)
-  if (after !== undefined && placeOf(after) === undefined)
+  if (after !== undefined && boardPlaceOf(after) === undefined)
     refuseInput("cursor", "must be the last id of the page before")
   return run(async ({ entries, board }) => {
     const prefix = entries.trashed()
@@ -62,7 +62,7 @@ export const restore = async (session: Session, id: string): Promise<BoardJob> =
 }
 
 const inTrash = async ({ entries, board }: Session, id: string): Promise<Known> => {
-  const [found] = placeOf(id) === undefined ? [] : await entries.store.get([entries.trashed(id)])
+  const [found] = boardPlaceOf(id) === undefined ? [] : await entries.store.get([entries.trashed(id)])
   return (found === undefined ? undefined : entries.decode(found)) ?? missingIn(board.name, id)
 }
 

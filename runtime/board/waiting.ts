@@ -1,7 +1,7 @@
 /** Waits on a board: until there is a job, until one can be claimed, until one was consumed or trashed. */
 import { CallboardError } from "../errors.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
-import { placeOf } from "../protocol/board.ts"
+import { boardPlaceOf } from "../protocol/board.ts"
 import { neverPosted } from "./failure.ts"
 import { type GivenJob, idOf } from "./handles.ts"
 import { type JobWaitOptions, jobWaitOf } from "./job.ts"
@@ -70,7 +70,7 @@ export const waitForAny = async (
 export const waitForEnd = async (run: InSession, job: GivenJob, options: JobWaitOptions = {}): Promise<boolean> => {
   const { signal } = options
   const { timeoutMs, delayMs, multiplier, maxDelayMs: max } = jobWaitOf(options)
-  if (placeOf(idOf(job)) === undefined) neverPosted(idOf(job))
+  if (boardPlaceOf(idOf(job)) === undefined) neverPosted(idOf(job))
   let pause = delayMs
   const end = performance.now() + timeoutMs
   for (;;) {

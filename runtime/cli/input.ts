@@ -20,7 +20,7 @@ const readAll = async (stream: NodeJS.ReadStream): Promise<string> => {
   return Buffer.concat(chunks).toString("utf8")
 }
 
-const textOf = (given: string): Promise<string> => {
+const inputText = (given: string): Promise<string> => {
   if (given === "-") return readAll(process.stdin)
   if (!given.startsWith("@")) return Promise.resolve(given)
   const path = given.slice(1)
@@ -31,7 +31,7 @@ const textOf = (given: string): Promise<string> => {
 
 /** Reads a JSON value, with the numbers that it means, as over HTTP. `what` names it in the error. */
 export const jsonOf = async (what: string, given: string): Promise<unknown> => {
-  const text = await textOf(given)
+  const text = await inputText(given)
   const value = parseJson(text)
   if (Result.isSuccess(value)) return value.success
   const where = given === "-" ? " from standard input" : given.startsWith("@") ? ` in ${given.slice(1)}` : ""
@@ -54,7 +54,7 @@ export const argumentsOf = async (
       if (Object.hasOwn(kwargs, name)) wrongUsage(`--arg ${name}: is given twice`)
       kwargs[name] = json === "" ? value : await jsonOf(`--arg ${name}`, value)
     } else if (text.startsWith(":")) args.push(await jsonOf(`--arg ${text}`, text.slice(1)))
-    else args.push(text.startsWith("@") ? await textOf(text) : text)
+    else args.push(text.startsWith("@") ? await inputText(text) : text)
   }
   return { args, kwargs }
 }

@@ -52,7 +52,7 @@ import type { Receipt } from "../jobs/receipt.ts"
 import { checkFields, type Submission, type SubmissionFields } from "../jobs/submission/submission.ts"
 import { judged, REPORT_DELAY_MS } from "../jobs/tracking/finding.ts"
 import { followBoard } from "../jobs/tracking/following.ts"
-import { placeOf, type QueuePlace, type WaitingRange, waitingIn } from "../jobs/tracking/waiting.ts"
+import { type QueuePlace, queuePlaceOf, type WaitingRange, waitingIn } from "../jobs/tracking/waiting.ts"
 import { jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
@@ -402,7 +402,7 @@ export class Client implements AsyncDisposable {
 
   /** The place of a job in its queue: `position` 0 is taken next. `null` for a job that does not wait in one, or is not due. */
   position(id: string): Promise<QueuePlace | null> {
-    return placeOf(this.connection, id)
+    return queuePlaceOf(this.connection, id)
   }
 
   /**

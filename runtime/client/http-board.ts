@@ -6,7 +6,7 @@ import { idOf } from "../board/handles.ts"
 import type { BoardPage, IterateOptions, ListOptions } from "../board/iterating.ts"
 import { BoardJob, type JobBoard, type JobWaitOptions, jobWaitOf } from "../board/job.ts"
 import type { ExtendOptions, HeldOptions } from "../board/owning.ts"
-import { type BoardEntity, checkOptions, checkPostOptions, detailsOf, type PostOptions } from "../board/requests.ts"
+import { type BoardEntity, checkCallOptions, checkPostOptions, detailsOf, type PostOptions } from "../board/requests.ts"
 import type { TrashOptions } from "../board/trash.ts"
 import {
   BoardComplete,
@@ -90,13 +90,13 @@ class OverHttp implements HttpBoard, JobBoard {
   }
 
   async list(options: ListOptions = {}): Promise<BoardPage> {
-    checkOptions("list", options)
+    checkCallOptions("list", options)
     const { limit, onlyUnclaimed, after } = options
     return this.#ask(BoardJobList, `${this.#path}/jobs`, { query: { limit, unclaimed: onlyUnclaimed, cursor: after } })
   }
 
   iterate(options: IterateOptions = {}): HttpBoardIterator {
-    checkOptions("iterate", options)
+    checkCallOptions("iterate", options)
     const { onlyUnclaimed = false, fresh = false } = options
     const unreadable: Array<string> = []
     const jobs = this.#iterate(onlyUnclaimed, fresh, unreadable)
@@ -173,7 +173,7 @@ class OverHttp implements HttpBoard, JobBoard {
     expiry: DurationInput | null,
     options: ExtendOptions = {},
   ): Promise<boolean> {
-    checkOptions("extendExpiry", options)
+    checkCallOptions("extendExpiry", options)
     const { owner, claim } = options
     const held = this.#knownOf(job)?.claim
     const own = owner === undefined || owner === held?.owner ? held : undefined
@@ -182,14 +182,14 @@ class OverHttp implements HttpBoard, JobBoard {
   }
 
   async claim(job: BoardJob | string, owner: string, options: ClaimOptions = {}): Promise<HttpBoardClaim> {
-    checkOptions("claim", options)
+    checkCallOptions("claim", options)
     const { expiry } = options
     const path = this.#pathOf(job, "/claim")
     return this.#claimed(await this.#ask(BoardJobView, path, { method: "POST", body: { owner, expiry } }), job)
   }
 
   async take(owner: string, options: TakeOptions = {}): Promise<HttpBoardClaim> {
-    checkOptions("take", options)
+    checkCallOptions("take", options)
     const { expiry, wait = 0, signal } = options
     const request = { method: "POST", body: { owner, expiry } } as const
     const ms = milliseconds("wait", wait)
@@ -272,7 +272,7 @@ class OverHttp implements HttpBoard, JobBoard {
     owner: string,
     options: HeldOptions = {},
   ): Promise<BoardJobView> {
-    checkOptions(how, options)
+    checkCallOptions(how, options)
     const held = this.#knownOf(job)
     const own = held?.claim
     const claim = options.claim ?? (own?.owner === owner ? own?.number : undefined)
@@ -285,7 +285,7 @@ class OverHttp implements HttpBoard, JobBoard {
   }
 
   async trashed(options: TrashOptions = {}) {
-    checkOptions("trashed", options)
+    checkCallOptions("trashed", options)
     const { limit, after } = options
     return (await this.#ask(BoardTrash, `${this.#path}/trash`, { query: { limit, cursor: after } })).jobs
   }

@@ -42,7 +42,7 @@ export type { Submission, SubmissionFields } from "../jobs/submission/submission
 export type { Outcome } from "../jobs/tracking/outcome.ts"
 export type { QueuePlace, WaitingRange } from "../jobs/tracking/waiting.ts"
 export type { JobView, RunView, TransitionView } from "../jobs/view.ts"
-export type { Cause, Why } from "../jobs/why/cause.ts"
+export type { WaitCause as Cause, Why } from "../jobs/why/cause.ts"
 export type { BoardConfiguration, BoardPriority, BoardState, EarlierClaim } from "../protocol/board.ts"
 export type { JobError } from "../protocol/record.ts"
 export type { State } from "../protocol/state.ts"

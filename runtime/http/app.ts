@@ -117,7 +117,7 @@ const fields = {
   ),
   page: Schema.optionalKey(Schema.Boolean),
 } satisfies Readonly<Record<keyof HttpAppOptions, Schema.Top>>
-const checkOptions = optionsChecker(fields, "http()")
+const checkHttpOptions = optionsChecker(fields, "http()")
 
 /**
  * The HTTP interface over a client, as a Hono application. Closing the client is left to the caller. Fails with
@@ -131,7 +131,7 @@ const checkOptions = optionsChecker(fields, "http()")
  * ```
  */
 export const http = (client: Client, options: HttpAppOptions = {}): Hono => {
-  checkOptions(options)
+  checkHttpOptions(options)
   const { tokens = [], loopbackOnly = false, open = false } = options
   if (tokens.length === 0 && !loopbackOnly && !open)
     throw new CallboardError("invalid-input", UNGUARDED, { field: "tokens" })

@@ -94,7 +94,7 @@ const parameterRow = ({ name, in: where, schema, description }: OpenApiParameter
   description,
 })
 
-const textOf = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined)
+const stringIn = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined)
 
 const fieldRows = (schema: Schema): ReadonlyArray<Row> => {
   const { properties } = schema
@@ -107,7 +107,7 @@ const fieldRows = (schema: Schema): ReadonlyArray<Row> => {
             name,
             note: required.includes(name) ? "required" : "",
             schema: field,
-            description: textOf(field["description"]),
+            description: stringIn(field["description"]),
           },
         ]
       : [],
@@ -134,7 +134,7 @@ ${body.slice(0, 1).map(([, { schema }]) => html`<p>Body (${types}): ${typeOf(sch
 
 const schemaSection = (name: string, schema: Schema): Html => html`<section id="schema-${name}">
 <h3>${name}</h3>
-${prose(textOf(schema["description"]))}
+${prose(stringIn(schema["description"]))}
 ${schema["properties"] === undefined ? html`<p>${typeOf(schema)}</p>` : table(fieldRows(schema))}
 </section>`
 

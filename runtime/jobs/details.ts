@@ -130,7 +130,7 @@ const inputOf = (body: Arguments): Pick<JobView, "input"> => {
   return Result.isSuccess(input) ? { input: input.success } : {}
 }
 
-const textOf = (value: unknown): string =>
+const detailText = (value: unknown): string =>
   cut(JSON.stringify(loggable(value, { characters: MAX_CALL })) ?? "null", MAX_ARGUMENT)
 
 /** The call as text, such as `orders.total(items=["tea"])`, and `orders.total(…)` where the input is not kept. */
@@ -140,8 +140,8 @@ const callOf = ({ task, meth }: JobRecord, body?: Arguments): string => {
   const { args, kwargs } = body
   const named = Object.keys(kwargs)
     .sort()
-    .map((key) => `${key}=${textOf(kwargs[key])}`)
-  return cut(`${name}(${[...args.map(textOf), ...named].join(", ")})`, MAX_CALL)
+    .map((key) => `${key}=${detailText(kwargs[key])}`)
+  return cut(`${name}(${[...args.map(detailText), ...named].join(", ")})`, MAX_CALL)
 }
 
 const secondsOf = (ms: number | undefined): number | undefined =>

@@ -48,7 +48,7 @@ export const hideAll = (...all: ReadonlyArray<Redaction["redact"]>): true | Read
 export const cutShort = (text: string): string => cut(text, MAX_TEXT)
 
 /** Any value as text of at most 1,024 characters. */
-export const textOf = (value: unknown, { redact }: Redaction): string => {
+export const redactedText = (value: unknown, { redact }: Redaction): string => {
   if (redact === true) return HIDDEN
   const hide = (key: string) => (hides(redact, key) ? HIDDEN : undefined)
   return cutShort(JSON.stringify(loggable(value, { characters: MAX_TEXT, hide })) ?? "null")
@@ -89,7 +89,7 @@ const argumentsOf = (task: Task, message: Message, redaction: Redaction | undefi
   if (Result.isFailure(body)) return { args: `(${body.failure.reason})`, kwargs: `(${body.failure.reason})` }
   const { args, kwargs } = body.success
   const rules = { ...redaction, ...compact({ redact }) }
-  return { args: textOf(shownArgs(args, rules), rules), kwargs: textOf(kwargs, rules) }
+  return { args: redactedText(shownArgs(args, rules), rules), kwargs: redactedText(kwargs, rules) }
 }
 
 /** The fields that the events `task-sent` and `task-received` share: name and times as text, and the arguments. */

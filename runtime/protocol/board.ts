@@ -388,7 +388,7 @@ const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-4])-([0-9a-z]{1,8})
 export const boardJobId = (uuid: string, { priority, bucket, slot }: Place): string =>
   `${uuid}-${BOARD_PRIORITIES.indexOf(priority)}-${bucket.toString(36)}-${slot.toString(36)}`
 
-export const placeOf = (id: string): Place | undefined => {
+export const boardPlaceOf = (id: string): Place | undefined => {
   const [, rank, bucket = "", slot = ""] = ID.exec(id) ?? []
   const priority = BOARD_PRIORITIES[Number(rank)]
   return priority === undefined ? undefined : { priority, bucket: parseInt(bucket, 36), slot: parseInt(slot, 36) }

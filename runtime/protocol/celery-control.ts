@@ -41,7 +41,7 @@ const invalid = (message: string): Result.Result<never, InvalidControl> =>
 const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Map)
 
-const textOf = (value: unknown): string | null => (typeof value === "string" && value !== "" ? value : null)
+const nonEmptyText = (value: unknown): string | null => (typeof value === "string" && value !== "" ? value : null)
 
 const clockOf = ({ headers }: Message): number =>
   typeof headers.clock === "number" && Number.isSafeInteger(headers.clock) ? headers.clock : 0
@@ -62,11 +62,11 @@ export const parseControl = (message: Message): Result.Result<ControlRequest, In
     method,
     arguments: isMap(given) ? given : {},
     destination: names === null ? null : names.map(String),
-    pattern: textOf(pattern),
-    matcher: textOf(matcher),
+    pattern: nonEmptyText(pattern),
+    matcher: nonEmptyText(matcher),
     reply:
       isMap(reply) && typeof reply.exchange === "string" && typeof reply.routing_key === "string"
-        ? { exchange: reply.exchange, routingKey: reply.routing_key, ticket: textOf(ticket) }
+        ? { exchange: reply.exchange, routingKey: reply.routing_key, ticket: nonEmptyText(ticket) }
         : null,
     clock: clockOf(message),
   })
@@ -133,7 +133,7 @@ export const parseReply = (
   const { value } = decoded.success
   if (!isMap(value)) return invalid("An answer is a map of nodes.")
   const replies = Object.entries(value).map(([node, answer]) => ({ node, value: answer }))
-  return Result.succeed({ replies, ticket: textOf(message.headers.ticket) })
+  return Result.succeed({ replies, ticket: nonEmptyText(message.headers.ticket) })
 }
 
 const messageOf = (

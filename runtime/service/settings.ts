@@ -29,7 +29,7 @@ type Settings = Omit<
 
 /** Fails with `CallboardError` `invalid-input`, naming the option. */
 export const settingsOf = (options: ServeOptions): Settings => {
-  checkOptions(options)
+  checkServeOptions(options)
   return checkedSettingsOf(options)
 }
 
@@ -118,7 +118,7 @@ const decode = Schema.decodeUnknownResult(Schema.Struct(fields), { onExcessPrope
  * Checks the options by the schema of the configuration: the same rules and the same messages. Fails with
  * `CallboardError` `invalid-input`, naming the option.
  */
-const checkOptions = (options: ServeOptions): void => {
+const checkServeOptions = (options: ServeOptions): void => {
   const given = withoutUndefined({ ...options, http: withoutUndefined(options.http) })
   const decoded = decode(given)
   if (Result.isSuccess(decoded)) return

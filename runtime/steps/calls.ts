@@ -80,13 +80,13 @@ const PLAIN: Plan = { retry: NO_RETRY, limitMs: undefined, revert: undefined }
 const STEP_OPTIONS = { retry: true, timeLimit: true, revert: true } satisfies Record<keyof StepOptions<never>, true>
 
 /** Refuses options that are no object, which callers in JavaScript may give. */
-export const checkOptions = (options: unknown): void => {
+export const checkStepOptions = (options: unknown): void => {
   if (typeof options !== "object" || options === null) refuseInput("options", "must be an object")
 }
 
 export const planOf = (options: StepOptions<never> | undefined): Plan => {
   if (options === undefined) return PLAIN
-  checkOptions(options)
+  checkStepOptions(options)
   refuseUnknown(options, STEP_OPTIONS, "a step")
   const { retry, timeLimit, revert } = options
   const limitMs = timeLimit === undefined ? undefined : milliseconds("timeLimit", timeLimit)

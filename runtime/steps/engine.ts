@@ -13,8 +13,8 @@ import { ofJsonForm } from "../protocol/codec/json.ts"
 import {
   type CallOptions,
   checkCall,
-  checkOptions,
   checkRoom,
+  checkStepOptions,
   checkUse,
   keysOf,
   nearlyFull,
@@ -219,7 +219,7 @@ export class StepEngine {
     asked: EachOptions<In, never>,
   ): Promise<ReadonlyArray<unknown>> {
     checkCall(name, run)
-    checkOptions(asked)
+    checkStepOptions(asked)
     const { key, parallel = 16, ...options } = asked
     const items = [...given]
     if (!Number.isInteger(parallel) || parallel < 1) refuseInput("parallel", "must be a whole number from 1 on")

@@ -8,7 +8,7 @@ import type { Connection } from "../connection/connection.ts"
 import { idFrom } from "../jobs/dependencies/edges.ts"
 import { findRecord, goneError } from "../jobs/tracking/finding.ts"
 import { isoTime } from "../jobs/view.ts"
-import { hideAll, textOf } from "../log/redaction.ts"
+import { hideAll, redactedText } from "../log/redaction.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { parseTask } from "../protocol/headers.ts"
@@ -56,7 +56,7 @@ export type StepPage = typeof StepPage.Type
 /** A cursor says after which step the page begins, and of which run of which job: the steps of another have other places. */
 const cursorOf = (journal: string, order: number): string => `${order}-${hash(journal)}`
 
-const placeOf = (journal: string, cursor: string): number => {
+const cursorPlaceOf = (journal: string, cursor: string): number => {
   const order = Number(/^\d{1,9}(?=-)/.exec(cursor)?.[0])
   return cursor === cursorOf(journal, order)
     ? order
@@ -76,7 +76,7 @@ export const stepsOf = async (
   const { record } = await findRecord(connection, id)
   if (record.tombstone) throw goneError(id)
   const journal = journalPrefix(id, record.run)
-  const from = after === undefined ? -1 : placeOf(journal, after)
+  const from = after === undefined ? -1 : cursorPlaceOf(journal, after)
   const { entries } = await readJournal(store, journal)
   const folded = fold(entries)
   const all = [...folded.steps.values()].sort((one, other) => one.order - other.order)
@@ -103,7 +103,7 @@ const stepView = (step: StepState, redact: ReturnType<typeof hideAll>): typeof S
     took: took / 1_000,
     tries,
     ...(revert ? { revert } : {}),
-    ...(value === undefined ? {} : { value: textOf(value, compact({ redact })) }),
+    ...(value === undefined ? {} : { value: redactedText(value, compact({ redact })) }),
     ...(large === undefined ? {} : { large: true }),
     ...(why === undefined ? {} : { error: { name: why.names[0] ?? "Error", message: why.message } }),
   }

@@ -168,10 +168,10 @@ export class LaterVersion extends CallboardError {
 
 /** The tail after the last page that was read. */
 export const tailAfter = (at: number, { sealed, entries }: Page, revision: string): Tail =>
-  sealed ? { ...EMPTY, page: at + 1 } : { page: at, revision, count: entries.length, text: textOf(entries) }
+  sealed ? { ...EMPTY, page: at + 1 } : { page: at, revision, count: entries.length, text: entriesText(entries) }
 
 /** The entries of a page as {@link encodePage} takes them. */
-export const textOf = (entries: ReadonlyArray<Entry>): string => JSON.stringify(entries).slice(1, -1)
+export const entriesText = (entries: ReadonlyArray<Entry>): string => JSON.stringify(entries).slice(1, -1)
 
 /**
  * Decides by the stored page what became of a write that was refused, or whose answer was lost. `again`: it was not

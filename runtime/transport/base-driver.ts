@@ -3,7 +3,7 @@
  * open a lost connection again and call the listeners, refuse invalid items without asking the broker, and give back
  * tasks that arrive after the signal of their take.
  */
-import { checkCommit, checkOptions, checkPosting } from "./checks.ts"
+import { checkCommit, checkConnectOptions, checkPosting } from "./checks.ts"
 import type { Commit, Committed, Delivery, Posting, Receipt, Taken, TakeRequest } from "./driver.ts"
 import { TransportError } from "./errors.ts"
 import type { Known } from "./known.ts"
@@ -67,7 +67,7 @@ export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
 
   /** Connects for the first time. Fails like `connect` of a plugin. */
   async start(): Promise<this> {
-    checkOptions(this.options)
+    checkConnectOptions(this.options)
     await this.#open()
     const { heartbeat, timeout } = this.options
     let ticking = false

@@ -24,7 +24,7 @@ const checkSize = (what: string, bytes: Uint8Array, max: number): void => {
   if (bytes.length > max) throw new TransportError("too-large", `${what}: ${bytes.length} bytes, ${max} are allowed`)
 }
 
-export const checkOptions = ({ namespace, lease }: Pick<ConnectOptions, "namespace" | "lease">): void => {
+export const checkConnectOptions = ({ namespace, lease }: Pick<ConnectOptions, "namespace" | "lease">): void => {
   if (!NAMESPACE.test(namespace)) throw invalid("a namespace is 1 to 64 of A-Z a-z 0-9 _ -")
   if (!(lease >= 1_000)) throw invalid(`a lease is at least 1,000 milliseconds, not ${lease}`)
 }

@@ -9,7 +9,14 @@
 export type { Message, Undecodable } from "../protocol/message.ts"
 export type { State } from "../protocol/state.ts"
 export { BaseDriver, BaseQueueDriver, type Link } from "./base-driver.ts"
-export { checkCommit, checkOperation, checkOptions, checkPosting, checkTopic, checkUrlOptions } from "./checks.ts"
+export {
+  checkCommit,
+  checkConnectOptions as checkOptions,
+  checkOperation,
+  checkPosting,
+  checkTopic,
+  checkUrlOptions,
+} from "./checks.ts"
 export type {
   Capabilities,
   Commit,

@@ -47,7 +47,7 @@ import { maintain } from "./maintenance/maintenance.ts"
 import type { WorkerOptions } from "./options.ts"
 import { EarlyAcks } from "./settlement/early-acks.ts"
 import { ReturningTasks, StopCondition, type StopReason } from "./stop-condition.ts"
-import { Counts, StatisticsCounter } from "./telemetry/counts.ts"
+import { StatisticsCounter, WorkerCounts } from "./telemetry/counts.ts"
 import { TaskEventEmitter, WorkerEventEmitter } from "./telemetry/event-emitter.ts"
 import { FailureReporter } from "./telemetry/failure-reporter.ts"
 import { Observers, TaskNames, type WorkerObserver } from "./telemetry/observer.ts"
@@ -233,7 +233,7 @@ const actorsOf = ({ actors, taskNames, log }: WorkerOptions) =>
 /** The parts that need no release: the buffer, the subscription, the counters and the snapshot. */
 const coreOf = (options: WorkerOptions, pool: ActorPool, load: LoadWatch) => {
   const { log, name, autoscale } = options
-  const counts = new Counts()
+  const counts = new WorkerCounts()
   const subscription = new QueueSubscription({ queues: options.queues, isIdle: (queue) => pool.isIdle(queue) })
   const buffer = new DeliveryBuffer({
     ...options,

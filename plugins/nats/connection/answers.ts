@@ -113,7 +113,7 @@ export const closed = (): TransportError => new TransportError("closed", "this t
 export const fromClientError = (error: unknown, what: string): TransportError => {
   if (error instanceof TransportError) return error
   if (!(error instanceof NatsError))
-    return new TransportError("internal", `${what}: ${textOf(error)}`, { cause: error })
+    return new TransportError("internal", `${what}: ${errorText(error)}`, { cause: error })
   switch (error.code) {
     case ErrorCode.AuthorizationViolation:
     case ErrorCode.AuthenticationExpired:
@@ -142,7 +142,7 @@ export const fromClientError = (error: unknown, what: string): TransportError =>
   }
 }
 
-export const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+export const errorText = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 export const asTransportError = (error: unknown): TransportError => fromClientError(error, "the nats transport failed")
 

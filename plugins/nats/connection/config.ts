@@ -10,7 +10,7 @@ import {
 } from "nats"
 import { compact } from "../../../runtime/protocol/compact.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { textOf } from "./answers.ts"
+import { errorText } from "./answers.ts"
 
 /**
  * How the streams are created. An option that is absent keeps what existing streams have; for new ones its default
@@ -166,7 +166,7 @@ const fileOf = (options: ReadonlyMap<Option, string>, name: Option): Uint8Array 
   try {
     return readFileSync(path)
   } catch (error) {
-    throw invalid(`nats: the file of ${name} cannot be read: ${textOf(error)}`)
+    throw invalid(`nats: the file of ${name} cannot be read: ${errorText(error)}`)
   }
 }
 

@@ -10,23 +10,26 @@ import {
 } from "nats"
 import { compact } from "../../../runtime/protocol/compact.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
-import { fromClientError, JETSTREAM_ADVICE, textOf } from "./answers.ts"
+import { errorText, fromClientError, JETSTREAM_ADVICE } from "./answers.ts"
 import type { Config } from "./config.ts"
-import { Link } from "./link.ts"
+import { NatsLink } from "./link.ts"
 
 /** Opens a connection, and checks the server. */
-export const openLink = async (config: Config, options: ConnectOptions): Promise<Link> => {
+export const openLink = async (config: Config, options: ConnectOptions): Promise<NatsLink> => {
   const connection = await connectOnce(config, options)
-  return checked(new Link({ connection, owned: true, ...compact({ domain: config.domain }) }), config.allowOldServer)
+  return checked(
+    new NatsLink({ connection, owned: true, ...compact({ domain: config.domain }) }),
+    config.allowOldServer,
+  )
 }
 
 /** Uses a connection of the application, which is never closed here. */
-export const adoptLink = async (connection: NatsConnection): Promise<Link> => {
+export const adoptLink = async (connection: NatsConnection): Promise<NatsLink> => {
   if (connection.isClosed()) throw new TransportError("closed", "the connection that was given is closed")
-  return checked(new Link({ connection, owned: false }), false)
+  return checked(new NatsLink({ connection, owned: false }), false)
 }
 
-const checked = async (link: Link, allowOldServer: boolean): Promise<Link> => {
+const checked = async (link: NatsLink, allowOldServer: boolean): Promise<NatsLink> => {
   try {
     await checkServer(link, allowOldServer)
     return link
@@ -47,14 +50,14 @@ const connectOnce = async (config: Config, options: ConnectOptions): Promise<Nat
     if (isCertificateError(error))
       throw new TransportError(
         "unauthorized",
-        `${what}: the certificate of the server is not accepted (${textOf(error)}): name the authority that has signed it with ?tlsCa=FILE, and the server as the certificate does`,
+        `${what}: the certificate of the server is not accepted (${errorText(error)}): name the authority that has signed it with ?tlsCa=FILE, and the server as the certificate does`,
       )
     const classified = fromClientError(error, what)
     if (config.tls !== undefined && error instanceof NatsError && error.code === ErrorCode.Timeout)
       throw new TransportError("unavailable", `${classified.message}${TLS_ADVICE}`)
     // Every other reason why a first connection fails (names, routes, protocols) may pass.
     if (classified.reason !== "internal") throw classified
-    throw new TransportError("unavailable", `${what}: ${textOf(error)}`)
+    throw new TransportError("unavailable", `${what}: ${errorText(error)}`)
   }
 }
 
@@ -116,7 +119,7 @@ export const withTimeout = async <T extends { close(): Promise<void> }>(
   }
 }
 
-const checkServer = async (link: Link, allowOldServer: boolean): Promise<void> => {
+const checkServer = async (link: NatsLink, allowOldServer: boolean): Promise<void> => {
   checkVersion(link.serverVersion, allowOldServer)
   try {
     await link.api("INFO", {})

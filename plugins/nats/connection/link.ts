@@ -37,7 +37,7 @@ export interface LinkOptions {
 
 type Status = "connected" | "disconnected"
 
-export class Link {
+export class NatsLink {
   readonly inbox: Inbox
   readonly #connection: NatsConnection
   readonly #owned: boolean

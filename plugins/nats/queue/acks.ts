@@ -4,7 +4,7 @@
  */
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { fromClientError } from "../connection/answers.ts"
-import { ANSWER_MS, type Link } from "../connection/link.ts"
+import { ANSWER_MS, type NatsLink } from "../connection/link.ts"
 import type { Token } from "./delivery.ts"
 
 /** The last acknowledgement to a consumer. */
@@ -26,11 +26,11 @@ export const nak = (delay: number): Uint8Array =>
 
 /** The acknowledgements of one batch; each is sent when it is added, apart from the last one to each consumer. */
 export class Acks {
-  readonly #link: Link
+  readonly #link: NatsLink
   /** The last acknowledgement to each consumer, held back to be sent with a reply subject. */
   readonly #last = new Map<string, Last>()
 
-  constructor(link: Link) {
+  constructor(link: NatsLink) {
     this.#link = link
   }
 
@@ -95,10 +95,10 @@ export class Acks {
  * the nak, such a task is in no answer of a consumer, so that the next fetch waits for that.
  */
 export class PendingNaks {
-  readonly #link: Link
+  readonly #link: NatsLink
   readonly #underWay = new Set<Promise<unknown>>()
 
-  constructor(link: Link) {
+  constructor(link: NatsLink) {
     this.#link = link
     // A nak that was sent over a lost connection gets no reply, so that there is nothing to wait for.
     link.onStatus(() => this.#underWay.clear())

@@ -3,7 +3,7 @@
  * by its consumers, so that it stays listed when it is empty.
  */
 import { type ApiError, CODE, fromApiError, listAt, numberAt, textAt } from "../connection/answers.ts"
-import { ANSWER_MS, type Link } from "../connection/link.ts"
+import { ANSWER_MS, type NatsLink } from "../connection/link.ts"
 import type { Bands, Names } from "../streams/names.ts"
 
 /** One band of one queue, and its consumer. */
@@ -55,14 +55,14 @@ const nanos = (ms: number): number => ms * 1_000_000
 
 export class Consumers {
   readonly bands: Bands
-  readonly #link: Link
+  readonly #link: NatsLink
   readonly #names: Names
   readonly #lease: number
   readonly #lanes = new Map<string, ReadonlyArray<Lane>>()
   readonly #making = new Map<Lane, Promise<void>>()
   #lostAt = Number.NEGATIVE_INFINITY
 
-  constructor(link: Link, names: Names, bands: Bands, lease: number) {
+  constructor(link: NatsLink, names: Names, bands: Bands, lease: number) {
     this.#link = link
     this.#names = names
     this.bands = bands

@@ -6,7 +6,7 @@
  */
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { listAt, numberAt } from "../connection/answers.ts"
-import type { Link } from "../connection/link.ts"
+import type { NatsLink } from "../connection/link.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
 import type { Names } from "../streams/names.ts"
 import type { StreamReader } from "../streams/reader.ts"
@@ -14,7 +14,7 @@ import { Acks, IN_PROGRESS } from "./acks.ts"
 import { numberIn, readToken, type Token } from "./delivery.ts"
 
 export interface LeasesParts {
-  readonly link: Link
+  readonly link: NatsLink
   readonly names: Names
   /** Identifies the deliveries that this transport received. */
   readonly nonce: string

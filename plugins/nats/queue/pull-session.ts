@@ -12,7 +12,7 @@ import type { Delivery } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { numberFrom } from "../connection/digits.ts"
 import { statusLineOf } from "../connection/header-block.ts"
-import type { Link } from "../connection/link.ts"
+import type { NatsLink } from "../connection/link.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
 import type { PendingNaks } from "./acks.ts"
 import { type Consumers, isAway, type Lane } from "./consumers.ts"
@@ -21,7 +21,7 @@ import { LaneRequests } from "./lane-requests.ts"
 import type { StallGuard } from "./stall-guard.ts"
 
 export interface PullSessionParts {
-  readonly link: Link
+  readonly link: NatsLink
   readonly deliveryFactory: DeliveryFactory
   readonly consumers: Consumers
   readonly naks: PendingNaks

@@ -4,7 +4,7 @@
  * starting, extending or returning it would take the task from that delivery. Such messages are ignored; the tasks come
  * again when their leases have ended.
  */
-import type { Link } from "../connection/link.ts"
+import type { NatsLink } from "../connection/link.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
 
 /** How often the event loop is checked, four times in a lease at least. An idle worker wakes for each check. */
@@ -17,7 +17,7 @@ const TICK_MS = 1_000
 const MAX_STALL_SHARE = 0.6
 
 export class StallGuard {
-  readonly #link: Link
+  readonly #link: NatsLink
   readonly #limit: number
   readonly #tickMs: number
   readonly #clock: ServerClock
@@ -27,7 +27,7 @@ export class StallGuard {
   #resync: Promise<void> | undefined
 
   /** `lease` is in milliseconds. */
-  constructor(link: Link, lease: number, clock: ServerClock) {
+  constructor(link: NatsLink, lease: number, clock: ServerClock) {
     this.#link = link
     this.#clock = clock
     this.#limit = lease * MAX_STALL_SHARE

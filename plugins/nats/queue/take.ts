@@ -10,7 +10,7 @@ import { createInbox } from "nats"
 import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { closed } from "../connection/answers.ts"
-import type { Link } from "../connection/link.ts"
+import type { NatsLink } from "../connection/link.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
 import { PendingNaks } from "./acks.ts"
 import type { Consumers } from "./consumers.ts"
@@ -43,7 +43,7 @@ interface Idle {
 }
 
 export interface TakerParts {
-  readonly link: Link
+  readonly link: NatsLink
   readonly deliveryFactory: DeliveryFactory
   readonly consumers: Consumers
   readonly tracker: DeliveryTracker

@@ -6,7 +6,7 @@
 import type { Commit, Committed } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError } from "../connection/answers.ts"
-import type { Link } from "../connection/link.ts"
+import type { NatsLink } from "../connection/link.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
 import { ACK, Acks, nak } from "../queue/acks.ts"
 import type { Token } from "../queue/delivery.ts"
@@ -37,7 +37,7 @@ interface Item {
 }
 
 export interface CommitterParts {
-  readonly link: Link
+  readonly link: NatsLink
   readonly names: Names
   readonly records: Records
   readonly publisher: StreamPublisher

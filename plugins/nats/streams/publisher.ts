@@ -6,7 +6,7 @@ import type { Msg } from "nats"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError, at, BUSY, CODE, errorIn, fromApiError, hasNoRoom, numberAt } from "../connection/answers.ts"
 import { MAX_REQUESTS } from "../connection/inbox.ts"
-import { ANSWER_MS, type Link } from "../connection/link.ts"
+import { ANSWER_MS, type NatsLink } from "../connection/link.ts"
 import type { WriteHealth } from "./write-health.ts"
 
 export interface Outgoing {
@@ -56,14 +56,14 @@ interface WindowWaiter {
 }
 
 export class StreamPublisher {
-  readonly #link: Link
+  readonly #link: NatsLink
   readonly #writeHealth: Pick<WriteHealth, "refused" | "unanswered" | "answered"> | undefined
   readonly #waiting: Array<WindowWaiter> = []
   #messages = 0
   #bytes = 0
 
   /** `writeHealth` is called with messages that the server did not store. */
-  constructor(link: Link, writeHealth?: Pick<WriteHealth, "refused" | "unanswered" | "answered">) {
+  constructor(link: NatsLink, writeHealth?: Pick<WriteHealth, "refused" | "unanswered" | "answered">) {
     this.#link = link
     this.#writeHealth = writeHealth
   }

@@ -8,7 +8,7 @@ import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { at, fromApiError, NO_MESSAGE, numberAt, textAt } from "../connection/answers.ts"
 import { blockOf, headersOf, statusOf } from "../connection/header-block.ts"
-import { ANSWER_MS, type Link } from "../connection/link.ts"
+import { ANSWER_MS, type NatsLink } from "../connection/link.ts"
 
 /** A stored message. */
 export interface StoredMessage {
@@ -43,11 +43,11 @@ const TOO_MANY = 413
 const encoder = new TextEncoder()
 
 export class StreamReader {
-  readonly #link: Link
+  readonly #link: NatsLink
   readonly #stream: string
   readonly #replicated: boolean
 
-  constructor(link: Link, stream: string, replicated: boolean) {
+  constructor(link: NatsLink, stream: string, replicated: boolean) {
     this.#link = link
     this.#stream = stream
     this.#replicated = replicated

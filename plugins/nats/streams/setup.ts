@@ -5,7 +5,7 @@
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { at, CODE, fromApiError, listAt, numberAt, objectAt, textAt } from "../connection/answers.ts"
 import type { StreamOptions } from "../connection/config.ts"
-import type { Link } from "../connection/link.ts"
+import type { NatsLink } from "../connection/link.ts"
 import { Bands, type Names } from "./names.ts"
 
 /** The settings of the streams, as found or as asked for. */
@@ -98,14 +98,14 @@ const configsOf = (
  * them. Fails with `invalid` when existing streams differ from what was asked for and cannot or must not be changed,
  * and with `unauthorized` when some are missing and this user may not create them.
  */
-export const ensureStreams = async (link: Link, names: Names, asked: StreamOptions): Promise<StreamSettings> => {
+export const ensureStreams = async (link: NatsLink, names: Names, asked: StreamOptions): Promise<StreamSettings> => {
   const settings = settingsOf(names, await infoOf(link, names.queueStream), asked)
   await Promise.all(configsOf(names, settings).map((config) => ensureStream(link, config)))
   // Another process may have created them at the same time, with other settings.
   return settingsOf(names, await infoOf(link, names.queueStream), asked)
 }
 
-const infoOf = async (link: Link, stream: string): Promise<unknown> => {
+const infoOf = async (link: NatsLink, stream: string): Promise<unknown> => {
   const { answer, error } = await link.tryApi(`STREAM.INFO.${stream}`)
   if (error === undefined) return answer
   if (error.err_code === CODE.streamNotFound) return undefined
@@ -150,7 +150,7 @@ const settingsOf = (names: Names, found: unknown, asked: StreamOptions): StreamS
   return { ...bound, replicas: asked.replicas ?? replicas, storage, bands: new Bands(bands) }
 }
 
-const ensureStream = async (link: Link, wanted: StreamConfig): Promise<void> => {
+const ensureStream = async (link: NatsLink, wanted: StreamConfig): Promise<void> => {
   const found = (await infoOf(link, wanted.name)) ?? (await createStream(link, wanted))
   if (found === undefined) return
   const config = at(found, "config")
@@ -169,7 +169,7 @@ const ensureStream = async (link: Link, wanted: StreamConfig): Promise<void> => 
 }
 
 /** Creates a stream. The stream's state, if another process has created it meanwhile. */
-const createStream = async (link: Link, wanted: StreamConfig): Promise<unknown> => {
+const createStream = async (link: NatsLink, wanted: StreamConfig): Promise<unknown> => {
   const name = `STREAM.CREATE.${wanted.name}`
   const { error } = await link.tryApi(name, wanted).catch((cause: unknown) => {
     if (!(cause instanceof TransportError && cause.reason === "unauthorized")) throw cause

@@ -5,7 +5,7 @@
  */
 import type { Transport } from "../../../runtime/transport/lift/transport.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import type { Link } from "../connection/link.ts"
+import type { NatsLink } from "../connection/link.ts"
 
 type StatusListener = Parameters<Transport["onStatus"]>[0]
 
@@ -20,7 +20,7 @@ const MAX_PROBE_MS = 5_000
 const HEALTHY_MS = 30_000
 
 export class WriteHealth {
-  readonly #link: Link
+  readonly #link: NatsLink
   readonly #probe: () => Promise<unknown>
   readonly #listeners = new Set<StatusListener>()
   #fault: TransportError | undefined
@@ -33,7 +33,7 @@ export class WriteHealth {
   #checking = false
 
   /** `probe` has the server store a small write. */
-  constructor(link: Link, probe: () => Promise<unknown>) {
+  constructor(link: NatsLink, probe: () => Promise<unknown>) {
     this.#link = link
     this.#probe = probe
     this.#connected = link.connected

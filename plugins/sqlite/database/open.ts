@@ -239,7 +239,7 @@ const decodePath = (path: string): string => {
 const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
 
 /** Checks the namespace and the lease. Fails with `invalid`. */
-export const checkOptions = ({ namespace, lease }: ConnectOptions): void => {
+export const checkSqliteOptions = ({ namespace, lease }: ConnectOptions): void => {
   if (!NAMESPACE.test(namespace)) throw invalid("a namespace is 1 to 64 letters, digits, _ or -")
   if (!(lease >= 1_000 && lease < Number.POSITIVE_INFINITY))
     throw invalid(`a lease is at least 1,000 milliseconds, not ${lease}`)

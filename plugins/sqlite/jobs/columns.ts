@@ -35,17 +35,17 @@ export const ROOT: LinkKind = 1
 export const PARENT: LinkKind = 2
 export const GROUP: LinkKind = 3
 
-export interface Link {
+export interface ListLink {
   readonly kind: LinkKind
   readonly ref: IdColumn
 }
 
-const NO_LINKS: ReadonlyArray<Link> = []
+const NO_LINKS: ReadonlyArray<ListLink> = []
 
-export const linksOf = (id: string, { root, parent, group }: Index): ReadonlyArray<Link> => {
+export const linksOf = (id: string, { root, parent, group }: Index): ReadonlyArray<ListLink> => {
   // Most jobs are their own root, and have no parent and no group.
   if ((root === id || !root) && !parent && !group) return NO_LINKS
-  const links: Array<Link> = []
+  const links: Array<ListLink> = []
   if (root && root !== id) links.push({ kind: ROOT, ref: idToColumn(root) })
   if (parent) links.push({ kind: PARENT, ref: idToColumn(parent) })
   if (group) links.push({ kind: GROUP, ref: idToColumn(group) })
@@ -68,7 +68,7 @@ export interface PostingColumns {
   readonly due: number | null
   readonly expires: number | null
   readonly frame: Uint8Array
-  readonly links: ReadonlyArray<Link>
+  readonly links: ReadonlyArray<ListLink>
 }
 
 /** Fails with `invalid` or `too-large`. */

@@ -72,7 +72,7 @@ const withZeroes = (id: string): Uint8Array => {
 const ORDERS = 2 ** 48
 
 /** Sorts the tasks of a queue in ascending order: by level, high before low, then by the order of publishing. */
-export const placeOf = (level: number, order: number): number => (FRONT_LEVEL - level) * ORDERS + order
+export const queueOrderOf = (level: number, order: number): number => (FRONT_LEVEL - level) * ORDERS + order
 
 export const levelAt = (place: number): number => FRONT_LEVEL - Math.floor(place / ORDERS)
 

@@ -3,8 +3,8 @@
  * and `records/`.
  */
 import { type Database, int, intOrNull, type Row, textOrNull } from "../database/database.ts"
-import { type Link, linksOf, type PostingColumns, type RecordColumns, untilOf } from "./columns.ts"
-import { type IdColumn, idFromColumn, placeOf, type Token } from "./id.ts"
+import { type ListLink, linksOf, type PostingColumns, type RecordColumns, untilOf } from "./columns.ts"
+import { type IdColumn, idFromColumn, queueOrderOf, type Token } from "./id.ts"
 import type { QueueNames } from "./queue-names.ts"
 
 /** One row of the job table; the schema says what the columns mean. */
@@ -128,7 +128,7 @@ export class JobTable {
     const { task, method: meth = null, tenant = null } = posting.index
     const { insert, insertLoad } = this.#statements
     const queue = this.#names.idOf(posting.queue)
-    const place = placeOf(posting.level, seq)
+    const place = queueOrderOf(posting.level, seq)
     const size = frame.length
     const ns = this.#ns
     const { changes } = insert.run(
@@ -165,7 +165,7 @@ export class JobTable {
     const { task, method = null, tenant = null } = posting.index
     const { insertKey, putTask, putFrame, insertFurther, insertLoad } = this.#statements
     const queue = this.#names.idOf(posting.queue)
-    const place = placeOf(posting.level, order)
+    const place = queueOrderOf(posting.level, order)
     if (row.at === null) {
       if (row.key !== null) insertKey.run(row.seq, row.key)
       putTask.run(key, queue, task, method, tenant, place, at, due, expires, now, frame.length, row.seq)
@@ -245,7 +245,7 @@ export class JobTable {
     this.#statements.removeKeys.run(seq)
   }
 
-  #link(links: ReadonlyArray<Link>, seq: number): void {
+  #link(links: ReadonlyArray<ListLink>, seq: number): void {
     for (const { kind, ref } of links) this.#statements.insertLink.run(this.#ns, kind, ref, seq)
   }
 }

@@ -72,7 +72,7 @@ export const waitingIn = async (
 }
 
 /** The place of a job in its queue; `null` where the job does not wait in one, or is not due yet. */
-export const placeOf = async (connection: Connection, id: string): Promise<QueuePlace | null> => {
+export const queuePlaceOf = async (connection: Connection, id: string): Promise<QueuePlace | null> => {
   const waiting = browserOf(connection)
   const record = isId(id) ? (await connection.jobs.find(id))?.record : undefined
   if (record === undefined || record.tombstone || record.state !== "queued") return null

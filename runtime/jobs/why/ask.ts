@@ -17,7 +17,7 @@ import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { findAll, findRecord, goneError } from "../tracking/finding.ts"
-import { type Facts, MAX_AHEAD, MAX_PARENTS_SHOWN, type QueuePosition, type Why } from "./cause.ts"
+import { MAX_AHEAD, MAX_PARENTS_SHOWN, type QueuePosition, type WaitFacts, type Why } from "./cause.ts"
 import { causesOf } from "./causes.ts"
 
 export interface AskWhyOptions {
@@ -63,7 +63,7 @@ export const transportDown = (id: string, why: string): Why => ({
   ],
 })
 
-const factsOf = async (connection: Connection, record: JobRecord, { taskNames }: AskWhyOptions): Promise<Facts> => {
+const factsOf = async (connection: Connection, record: JobRecord, { taskNames }: AskWhyOptions): Promise<WaitFacts> => {
   const target = (hasActor: (name: string) => boolean) => {
     const { actor, meth } = resolveName(record.task, record.meth, hasActor, taskNames)
     return { actor, method: meth ?? DEFAULT_METHOD }
@@ -105,7 +105,7 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
   }
 }
 
-const parentsOf = async ({ jobs }: Connection, { after }: JobRecord): Promise<NonNullable<Facts["parents"]>> => {
+const parentsOf = async ({ jobs }: Connection, { after }: JobRecord): Promise<NonNullable<WaitFacts["parents"]>> => {
   const ids = (after?.waiting ?? []).slice(0, MAX_PARENTS_SHOWN)
   const states = await findAll(jobs, ids, ({ record }) => (record.tombstone ? undefined : record.state))
   return ids.map((id) => {

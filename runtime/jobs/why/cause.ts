@@ -42,7 +42,7 @@ const CAUSES = [
   "unclear",
 ] as const
 
-export const Cause = Schema.Struct({
+export const WaitCause = Schema.Struct({
   code: Schema.Literals(CAUSES).annotate({ description: "What programs decide by" }),
   message: Text.annotate({ description: "What is the matter and what to do, for people" }),
   queue: about("The queue it waits in"),
@@ -69,13 +69,13 @@ export const Cause = Schema.Struct({
     }),
   ),
 }).annotate({ identifier: "Cause", description: "Why a job waits" })
-export type Cause = typeof Cause.Type
+export type WaitCause = typeof WaitCause.Type
 
 /** Why a job waits: the first cause is the true one; the others would hold it up next. */
 export const Why = Schema.Struct({
   id: Text,
   state: Schema.optionalKey(Schema.Literals(STATES).annotate({ description: "Absent where it cannot be asked" })),
-  causes: Schema.Array(Cause).annotate({ description: "The true one first, then what else would hold it up" }),
+  causes: Schema.Array(WaitCause).annotate({ description: "The true one first, then what else would hold it up" }),
 }).annotate({ identifier: "Why" })
 export type Why = typeof Why.Type
 
@@ -102,7 +102,7 @@ export const MAX_PARENTS_SHOWN = 20
 export type QueuePosition = { readonly ahead: number; readonly more?: true } | undefined
 
 /** What is known about a job and its workers. A fact that could not be found out is absent, and decides nothing. */
-export interface Facts {
+export interface WaitFacts {
   /** Milliseconds since the epoch. */
   readonly now: number
   readonly record: JobRecord

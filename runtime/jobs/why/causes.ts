@@ -11,10 +11,10 @@ import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
 import { isExpired } from "../../protocol/time.ts"
 import { didYouMean } from "../../suggest.ts"
-import { type Cause, type Facts, MAX_PARENTS_SHOWN } from "./cause.ts"
+import { MAX_PARENTS_SHOWN, type WaitCause, type WaitFacts } from "./cause.ts"
 
 /** Never empty. */
-export const causesOf = (facts: Facts): ReadonlyArray<Cause> => {
+export const causesOf = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
   const { record } = facts
   if (isTerminal(record.state)) return [ended(record, blockedBy(facts, record.id), facts.now)]
   const running = runningOn(facts)
@@ -43,7 +43,7 @@ const listed = (words: ReadonlyArray<string>, max = 5): string =>
   words.length <= max ? words.join(", ") : `${words.slice(0, max).join(", ")} and ${words.length - max} more`
 
 /** The worker whose thread this job blocks. */
-const blockedBy = ({ workers }: Facts, id: string): WorkerDescription | undefined =>
+const blockedBy = ({ workers }: WaitFacts, id: string): WorkerDescription | undefined =>
   workers?.find(({ blocked }) => blocked?.job === id)
 
 const secondsSince = (since: string | undefined, now: number): string =>
@@ -53,7 +53,7 @@ const secondsSince = (since: string | undefined, now: number): string =>
 const ending = (id: string): string =>
   `end that worker's process, to be started again, with: callboard cancel ${shellWord(id)} --terminate`
 
-const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: number): Cause => {
+const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: number): WaitCause => {
   const { id, state, endedAt, error, dead, timeline, terminated } = record
   const reason = dead ?? error?.reason ?? timeline.at(-1)?.reason
   const why = error === undefined ? (reason ?? "") : `${error.name}: ${error.message}`
@@ -72,7 +72,7 @@ const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: nu
   }
 }
 
-const runningOn = ({ record, workers, now }: Facts): Cause | undefined => {
+const runningOn = ({ record, workers, now }: WaitFacts): WaitCause | undefined => {
   for (const worker of workers ?? []) {
     const job = worker.jobs?.find(({ id }) => id === record.id)
     if (job !== undefined) return running(worker, Date.parse(job.startedAt), job.attempt, now, record, job.step)
@@ -119,7 +119,7 @@ const running = (
   now: number,
   record: JobRecord,
   step?: string,
-): Cause => ({
+): WaitCause => ({
   code: "running",
   message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker.name}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${step === undefined ? "" : `, in the step ${step}`}${reverting(record)}${worker === undefined ? "" : blocking(worker, record.id, now)}`,
   since: iso(since),
@@ -127,14 +127,14 @@ const running = (
   ...(worker === undefined ? {} : { workers: [worker.name] }),
 })
 
-const overdue = ({ expiresAt = 0 }: JobRecord): Cause => ({
+const overdue = ({ expiresAt = 0 }: JobRecord): WaitCause => ({
   code: "overdue",
   message: `it was to start before ${iso(expiresAt)}: it is not started any more, and is recorded as expired, unless a worker started it just in time and has not told of it yet`,
   since: iso(expiresAt),
 })
 
 /** It waits for other jobs. */
-const deferred = ({ record, parents = [] }: Facts): Cause | undefined => {
+const deferred = ({ record, parents = [] }: WaitFacts): WaitCause | undefined => {
   const { id, state, after, chord } = record
   if (state !== "deferred") return undefined
   if (chord?.waiting && after?.waiting === undefined) {
@@ -173,7 +173,7 @@ const inWords = ({ id, state }: { readonly id: string; readonly state?: State })
   state === undefined ? id : `${id} (${state})`
 
 /** It waits for its time. */
-const timed = ({ record, actors, actor, method, now }: Facts): Cause | undefined => {
+const timed = ({ record, actors, actor, method, now }: WaitFacts): WaitCause | undefined => {
   const { state, dueAt, error, attempt, timeline } = record
   if (state !== "scheduled" || dueAt === undefined || dueAt <= now) return undefined
   const until = iso(dueAt)
@@ -203,9 +203,9 @@ const maxRetriesOf = ({ message }: JobRecord): number | undefined => {
 }
 
 /** What holds up every task of this queue and actor, at any position in the queue. */
-const obstaclesOf = (facts: Facts): ReadonlyArray<Cause> => {
+const obstaclesOf = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
   const { queue } = facts.record
-  const paused: ReadonlyArray<Cause> = facts.paused?.includes(queue)
+  const paused: ReadonlyArray<WaitCause> = facts.paused?.includes(queue)
     ? [
         {
           code: "queue-paused",
@@ -217,7 +217,7 @@ const obstaclesOf = (facts: Facts): ReadonlyArray<Cause> => {
   return [...paused, ...missingWorkers(facts)]
 }
 
-const missingWorkers = (facts: Facts): ReadonlyArray<Cause> => {
+const missingWorkers = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
   const { record, actor } = facts
   const { queue } = record
   const alive = facts.workers?.filter(({ state }) => state !== "stopping")
@@ -225,7 +225,7 @@ const missingWorkers = (facts: Facts): ReadonlyArray<Cause> => {
   if (alive === undefined) return []
   const listeners = alive.filter(({ queues }) => queues.includes(queue))
   const start = `start one with: callboard worker -Q ${shellWord(queue)}`
-  const noWorker = (message: string): Cause => ({ code: "no-worker", message, queue })
+  const noWorker = (message: string): WaitCause => ({ code: "no-worker", message, queue })
   if (alive.length === 0) return [noWorker(`no worker is alive: ${start}`)]
   const nobodyListens = noWorker(
     `no worker listens to queue ${queue} (they listen to ${listed([...new Set(alive.flatMap(({ queues }) => queues))])}): ${start}`,
@@ -250,13 +250,13 @@ const missingWorkers = (facts: Facts): ReadonlyArray<Cause> => {
 }
 
 /** Workers that serve the job's actor and method. */
-const servingOf = ({ actor, method, actors }: Facts, workers: ReadonlyArray<WorkerDescription>) => {
+const servingOf = ({ actor, method, actors }: WaitFacts, workers: ReadonlyArray<WorkerDescription>) => {
   const known = actors?.find(({ name }) => name === actor)
   const hasMethod = known === undefined || known.methods.some(({ name }) => name === method)
   return hasMethod ? workers.filter((worker) => worker.actors.includes(actor)) : []
 }
 
-const unknownActor = ({ actor, method, actors }: Facts, workers: ReadonlyArray<WorkerDescription>): Cause => {
+const unknownActor = ({ actor, method, actors }: WaitFacts, workers: ReadonlyArray<WorkerDescription>): WaitCause => {
   const served = [...new Set(workers.flatMap((worker) => worker.actors))].sort()
   const known = served.includes(actor) ? actors?.find(({ name }) => name === actor) : undefined
   const methods = known?.methods.map(({ name }) => name) ?? []
@@ -268,7 +268,7 @@ const unknownActor = ({ actor, method, actors }: Facts, workers: ReadonlyArray<W
 }
 
 /** Why none of the workers that could run the job does. Empty while one of them works. */
-const idle = ({ suspended, actor, record: { queue }, now }: Facts, able: ReadonlyArray<WorkerDescription>) => {
+const idle = ({ suspended, actor, record: { queue }, now }: WaitFacts, able: ReadonlyArray<WorkerDescription>) => {
   const blocked = able.filter((worker) => worker.blocked !== undefined)
   const isSuspended = ({ name, blocked }: WorkerDescription) =>
     blocked === undefined && suspended?.includes(name) === true
@@ -283,7 +283,7 @@ const idle = ({ suspended, actor, record: { queue }, now }: Facts, able: Readonl
     (worker) => !isSuspended(worker) && troubleOf(worker) === undefined && isStarting(worker),
   )
   if (blocked.length + asleep.length + stuck.length + sick.length + starting.length < able.length) return []
-  const causes: Array<Cause> = []
+  const causes: Array<WaitCause> = []
   if (blocked.length > 0) causes.push(blockedCause(blocked, queue, now))
   const trouble = sick[0] === undefined ? undefined : troubleOf(sick[0])
   if (asleep.length > 0) {
@@ -323,7 +323,7 @@ const idle = ({ suspended, actor, record: { queue }, now }: Facts, able: Readonl
   return causes
 }
 
-const blockedCause = (workers: ReadonlyArray<WorkerDescription>, queue: string, now: number): Cause => {
+const blockedCause = (workers: ReadonlyArray<WorkerDescription>, queue: string, now: number): WaitCause => {
   const jobs = workers.flatMap(({ name: worker, blocked, jobs = [] }) =>
     jobs.flatMap(({ id, name, startedAt }) =>
       blocked?.job === undefined || id === blocked.job ? { id, name, worker, since: startedAt } : [],
@@ -346,11 +346,11 @@ const blockedCause = (workers: ReadonlyArray<WorkerDescription>, queue: string, 
 /** A note whose `until` is this long past does not explain why the job waits now. */
 const LATE_MS = 3_000
 
-const notesOf = ({ postponements = [], now }: Facts) =>
+const notesOf = ({ postponements = [], now }: WaitFacts) =>
   postponements.filter(({ until }) => until + LATE_MS >= now).sort((a, b) => b.until - a.until)
 
 /** Adds the note of the worker that handed the job back: to the cause with the same code, or as a cause of its own. */
-const withNotes = (obstacles: ReadonlyArray<Cause>, facts: Facts): ReadonlyArray<Cause> => {
+const withNotes = (obstacles: ReadonlyArray<WaitCause>, facts: WaitFacts): ReadonlyArray<WaitCause> => {
   const [note] = notesOf(facts)
   if (note === undefined) return obstacles
   const until = iso(note.until)
@@ -358,7 +358,7 @@ const withNotes = (obstacles: ReadonlyArray<Cause>, facts: Facts): ReadonlyArray
   return obstacles.map((cause) => (cause.code === note.reason ? { ...cause, until } : cause))
 }
 
-const noteCause = (note: NonNullable<Facts["postponements"]>[number], facts: Facts): Cause => {
+const noteCause = (note: NonNullable<WaitFacts["postponements"]>[number], facts: WaitFacts): WaitCause => {
   const { reason, worker, until, detail, waits = false } = note
   const { actor, now } = facts
   const method = `${actor}.${facts.method}`
@@ -377,7 +377,7 @@ const noteCause = (note: NonNullable<Facts["postponements"]>[number], facts: Fac
 }
 
 /** Causes by the position in the queue: the jobs before it, and workers without a free handler. */
-const turn = (facts: Facts): ReadonlyArray<Cause> => {
+const turn = (facts: WaitFacts): ReadonlyArray<WaitCause> => {
   const { record, workers = [], reservedBy = [], position } = facts
   const { queue } = record
   const able = servingOf(facts, workers).filter(({ queues, state }) => queues.includes(queue) && state !== "stopping")
@@ -385,7 +385,7 @@ const turn = (facts: Facts): ReadonlyArray<Cause> => {
   if (holder !== undefined) return [reserved(holder, workers, facts)]
   // A job that was handed back for a while has no position in the queue meanwhile.
   if (notesOf(facts).length > 0) return []
-  const causes: Array<Cause> = []
+  const causes: Array<WaitCause> = []
   const { ahead = 0, more = false } = position?.inQueue ?? {}
   if (ahead > 0) causes.push(behind(queue, ahead, more))
   const active = able.filter(({ name }) => facts.suspended?.includes(name) !== true)
@@ -397,7 +397,7 @@ const turn = (facts: Facts): ReadonlyArray<Cause> => {
 const isFull = ({ inFlight, capacity = Number.POSITIVE_INFINITY, room }: WorkerDescription): boolean =>
   room === undefined ? inFlight >= capacity : room === 0
 
-const behind = (queue: string, ahead: number, more: boolean): Cause => {
+const behind = (queue: string, ahead: number, more: boolean): WaitCause => {
   const count = `${more ? "at least " : ""}${ahead.toLocaleString("en")}`
   const one = ahead === 1
   return {
@@ -424,7 +424,7 @@ const longest = (running: ReturnType<typeof runningIn>, now: number): string => 
   return `${oldest.name} for ${seconds} s (${oldest.id})${running.length > 1 ? ` and ${running.length - 1} more` : ""}`
 }
 
-const reserved = (holder: string, workers: ReadonlyArray<WorkerDescription>, { now }: Facts): Cause => {
+const reserved = (holder: string, workers: ReadonlyArray<WorkerDescription>, { now }: WaitFacts): WaitCause => {
   const running = runningIn(workers.filter(({ name }) => name === holder))
   return {
     code: "reserved",
@@ -434,7 +434,7 @@ const reserved = (holder: string, workers: ReadonlyArray<WorkerDescription>, { n
   }
 }
 
-const full = (queue: string, workers: ReadonlyArray<WorkerDescription>): Cause => {
+const full = (queue: string, workers: ReadonlyArray<WorkerDescription>): WaitCause => {
   const held = workers.reduce((sum, { inFlight }) => sum + inFlight, 0)
   return {
     code: "prefetch-full",
@@ -446,7 +446,7 @@ const full = (queue: string, workers: ReadonlyArray<WorkerDescription>): Cause =
 }
 
 /** The cause where nothing that is known holds the job up. */
-const nothingKnown = ({ record, workers, position }: Facts): Cause => {
+const nothingKnown = ({ record, workers, position }: WaitFacts): WaitCause => {
   const { queue } = record
   if (workers === undefined) {
     return { code: "unclear", message: "what holds it up cannot be told: the store did not answer; ask again", queue }

@@ -12,7 +12,7 @@ import type { ActorPool } from "../actors/actor-pool.ts"
 import { parseDelivery } from "../attempt/parsed-delivery.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
-import type { Counts } from "../telemetry/counts.ts"
+import type { WorkerCounts } from "../telemetry/counts.ts"
 
 /** A job whose handler runs. */
 export type ActiveJob = NonNullable<WorkerDescription["jobs"]>[number]
@@ -40,7 +40,7 @@ export interface WorkerSnapshotOptions {
   readonly actors: ReadonlyArray<string>
   readonly pool: ActorPool
   readonly buffer: DeliveryBuffer
-  readonly counts: Counts
+  readonly counts: WorkerCounts
   readonly subscription: QueueSubscription
   /** The application's own version. */
   readonly version: string | undefined

@@ -17,7 +17,7 @@ import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { PoolSize } from "../fetch/pool-size.ts"
 import type { QueueSubscription } from "../fetch/queue-subscription.ts"
 import type { StopReason } from "../stop-condition.ts"
-import type { Counts } from "../telemetry/counts.ts"
+import type { WorkerCounts } from "../telemetry/counts.ts"
 import { jobsIn, type WorkerJobs, type WorkerSnapshot } from "./snapshot.ts"
 
 /** Load of a worker. */
@@ -108,7 +108,7 @@ export interface RunningWorkerOptions {
   readonly buffer: DeliveryBuffer
   readonly log: Log
   readonly size: PoolSize
-  readonly counts: Counts
+  readonly counts: WorkerCounts
   readonly events: EventSender
   readonly dispatcher: Dispatcher
   /** Ends the grace of handlers. */

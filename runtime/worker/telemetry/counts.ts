@@ -11,7 +11,7 @@ import type { ActiveDelivery } from "../active-delivery.ts"
 import { hasSuccessor } from "./failure-reporter.ts"
 import { type OutcomeName, outcomeNameOf, type TaskNames, type WorkerObserver } from "./observer.ts"
 
-export class Counts implements WorkerObserver {
+export class WorkerCounts implements WorkerObserver {
   /** Settled deliveries, whatever their outcome. */
   processed = 0
   /** Jobs that failed without another attempt. */

@@ -8,7 +8,7 @@ import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { HEARTBEAT_MS } from "../../cluster/directory.ts"
 import type { EventSender } from "../../cluster/events.ts"
-import { cutShort, messageOf, taskEventFields, textOf } from "../../log/redaction.ts"
+import { cutShort, messageOf, redactedText, taskEventFields } from "../../log/redaction.ts"
 import type { WorkerEvents, WorkerLoad } from "../../protocol/celery/event.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
@@ -122,7 +122,7 @@ export class TaskEventEmitter implements WorkerObserver {
     const endedAt = record.timeline.at(-1)?.at ?? Date.now()
     this.#events.emit("task-succeeded", {
       uuid: record.id,
-      result: textOf(record.result ?? null, run?.method ?? {}),
+      result: redactedText(record.result ?? null, run?.method ?? {}),
       runtime: Math.max(0, endedAt - (run?.startedAt ?? endedAt)) / 1000,
     })
   }

@@ -7,7 +7,7 @@ import * as Result from "effect/Result"
 import type { ErasedMethod } from "../../actor/actor.ts"
 import { type JobView, jobView } from "../../jobs/view.ts"
 import type { Fields, Log } from "../../log/log.ts"
-import { HIDDEN, hideAll, messageOf, type Redaction, shownArgs, textOf } from "../../log/redaction.ts"
+import { HIDDEN, hideAll, messageOf, type Redaction, redactedText, shownArgs } from "../../log/redaction.ts"
 import { decodeBody } from "../../protocol/body.ts"
 import { parseTask } from "../../protocol/headers.ts"
 import { isUndecodable, type Message, type Undecodable } from "../../protocol/message.ts"
@@ -150,7 +150,7 @@ const argumentsOf = (message: Message, method: ErasedMethod | undefined, maxBody
   if (Result.isFailure(body)) return `(${body.failure.reason})`
   const { args, kwargs } = body.success
   const rules = { ...(method.params && { params: method.params }), ...(redact && { redact }) }
-  return textOf(args.length === 0 ? kwargs : { args: shownArgs(args, rules), kwargs }, rules)
+  return redactedText(args.length === 0 ? kwargs : { args: shownArgs(args, rules), kwargs }, rules)
 }
 
 /** What the task itself hides: its submitter knew the method, or the job that it follows hides it. */

@@ -1,6 +1,6 @@
 import type { JSX } from "preact"
 import type { FullJob } from "../../../jobs/responses.ts"
-import type { Cause, Why } from "../../../jobs/why/cause.ts"
+import type { WaitCause, Why } from "../../../jobs/why/cause.ts"
 import { jobPath } from "../../client.ts"
 import { useLoad } from "../../load.ts"
 import { Panel, Part } from "../../parts/basic.tsx"
@@ -56,10 +56,10 @@ export const WhyPanel = ({ job }: { readonly job: FullJob }): JSX.Element => {
   )
 }
 
-const isLimit = ({ code }: Pick<Cause, "code">): boolean => code.endsWith("-limit")
+const isLimit = ({ code }: Pick<WaitCause, "code">): boolean => code.endsWith("-limit")
 
 /** The action against a cause, as a button or as a link to where it is done. */
-const Remedy = ({ code, queue, job }: Pick<Cause, "code"> & { readonly queue: string; readonly job: FullJob }) => {
+const Remedy = ({ code, queue, job }: Pick<WaitCause, "code"> & { readonly queue: string; readonly job: FullJob }) => {
   if (code === "queue-paused") {
     const path = `/v1/queues/${encodeURIComponent(queue)}/resume`
     return (

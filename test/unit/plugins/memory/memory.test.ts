@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process"
 import process from "node:process"
 import { expect, test } from "vitest"
-import { capabilities, placeOf, plugin } from "../../../../plugins/memory/mod.ts"
+import { capabilities, memoryBoardOf, plugin } from "../../../../plugins/memory/mod.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import { registerPlugin } from "../../../kit/conformance.ts"
 import type { Harness } from "../../../kit/mod.ts"
@@ -15,7 +15,7 @@ const harness: Harness = {
   slack: 5_000,
   capabilities,
   connect: (options) => plugin.connect(url, options),
-  corrupt: async (queue, bytes, namespace) => placeOf(url, namespace).jobs.inject(queue, bytes),
+  corrupt: async (queue, bytes, namespace) => memoryBoardOf(url, namespace).jobs.inject(queue, bytes),
 }
 
 registerPlugin(test, harness, { spared: "omit" })

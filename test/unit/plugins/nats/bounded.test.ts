@@ -1,7 +1,7 @@
 /** Lists and counts make the server read as much on a board with many jobs as on a board with few. */
 import { connect, type NatsConnection } from "nats"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
-import { Link } from "../../../../plugins/nats/connection/link.ts"
+import { NatsLink } from "../../../../plugins/nats/connection/link.ts"
 import { plugin } from "../../../../plugins/nats/mod.ts"
 import { FilteredScan, type ReverseScan, WholeScan } from "../../../../plugins/nats/records/scan.ts"
 import { Names, SHARES } from "../../../../plugins/nats/streams/names.ts"
@@ -13,12 +13,12 @@ import { growing, QUERIES, readsOf } from "../bounded-lists.ts"
 
 let server: NatsServer
 let connection: NatsConnection
-let link: Link
+let link: NatsLink
 
 beforeAll(async () => {
   server = await startNats()
   connection = await connect({ servers: server.url })
-  link = new Link({ connection, owned: true })
+  link = new NatsLink({ connection, owned: true })
 })
 
 afterAll(async () => {
@@ -40,8 +40,8 @@ const watchRequests = () => {
     readonly found: boolean
     readonly messages: number
   }> = []
-  const send = Link.prototype.requestMany
-  const spy = vi.spyOn(Link.prototype, "requestMany").mockImplementation(async function (this: Link, ...args) {
+  const send = NatsLink.prototype.requestMany
+  const spy = vi.spyOn(NatsLink.prototype, "requestMany").mockImplementation(async function (this: NatsLink, ...args) {
     const answers = await send.apply(this, args)
     const [subject, payload] = args
     const found = answers[0]?.headers?.code !== 404

@@ -1,6 +1,6 @@
 /** The nats driver by itself: records, what lists find of them, and what a crash leaves behind. */
 import { describe, expect, test, vi } from "vitest"
-import { Link } from "../../../../plugins/nats/connection/link.ts"
+import { NatsLink } from "../../../../plugins/nats/connection/link.ts"
 import { generateId } from "../../../../runtime/id.ts"
 import type { Driver } from "../../../../runtime/transport/driver.ts"
 import { startNatsCluster } from "../../../support/servers/nats-cluster.ts"
@@ -212,8 +212,8 @@ test("a job that ends while a list looks for it is in the list, once", async () 
     expect((await commit(driver, { id: "moving", record, task: { kind: "ack", token } })).status).toBe("committed")
     await eventually(async () => (await driver.read(["moving"], "all"))[0]?.task === undefined)
   }
-  const api = Link.prototype.api
-  const spy = vi.spyOn(Link.prototype, "api").mockImplementation(async function (this: Link, name, body) {
+  const api = NatsLink.prototype.api
+  const spy = vi.spyOn(NatsLink.prototype, "api").mockImplementation(async function (this: NatsLink, name, body) {
     const streams = /^STREAM\.INFO\..*_(state|queue)$/.exec(name)?.[1]
     // A list that read the records before the tasks would read the tasks only after the job has ended, and miss the job.
     if (streams === "queue") await ended

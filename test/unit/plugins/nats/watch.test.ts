@@ -1,7 +1,7 @@
 /** Subscriptions that go out with the next message. */
 import { connect } from "nats"
 import { expect, test } from "vitest"
-import { Link } from "../../../../plugins/nats/connection/link.ts"
+import { NatsLink } from "../../../../plugins/nats/connection/link.ts"
 import { Subscriptions } from "../../../../plugins/nats/watch.ts"
 import { startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"
@@ -10,7 +10,7 @@ test("one that comes too late for a connection of the application keeps nothing 
   await using server = await startNats()
   const connection = await connect({ servers: server.url })
   await using _ = { [Symbol.asyncDispose]: () => connection.close() }
-  const link = new Link({ connection, owned: false })
+  const link = new NatsLink({ connection, owned: false })
   const subscriptions = new Subscriptions(link)
   const never = new AbortController().signal
   const listen = (subject: string) => subscriptions.listen(subject, () => undefined, never, "jobs")

@@ -9,7 +9,7 @@ import {
   idToColumn,
   levelAt,
   orderAt,
-  placeOf,
+  queueOrderOf,
   readToken,
   tokenText,
 } from "../../../../plugins/sqlite/jobs/id.ts"
@@ -37,7 +37,7 @@ test("places sort by level, high first, then by order", () => {
   const place = fc.record({ level: fc.nat({ max: 10 }), order: fc.integer({ min: 1, max: 2 ** 48 - 1 }) })
   fc.assert(
     fc.property(place, place, (a, b) => {
-      const [x, y] = [placeOf(a.level, a.order), placeOf(b.level, b.order)]
+      const [x, y] = [queueOrderOf(a.level, a.order), queueOrderOf(b.level, b.order)]
       expect([levelAt(x), orderAt(x)]).toEqual([a.level, a.order])
       return Math.sign(x - y) === Math.sign(b.level - a.level || a.order - b.order)
     }),

@@ -6,6 +6,7 @@ import {
   type BoardRecord,
   boardConfiguration,
   boardJobId,
+  boardPlaceOf,
   boardStateOf,
   bucketOpened,
   bucketsRetired,
@@ -17,7 +18,6 @@ import {
   extended,
   liveClaim,
   parseBoardRecord,
-  placeOf,
   posted,
   reorder,
   STORY_LENGTH,
@@ -182,9 +182,9 @@ describe("an entry is read only where it is one", () => {
 test("an id tells the place of its job, and no other text is one", () => {
   const uuid = "01a1faa7-32a8-772e-8df9-81ca40f8a698"
   const place = { priority: "VERY_LOW", bucket: 12_345, slot: 255 } as const
-  expect(placeOf(boardJobId(uuid, place))).toEqual(place)
+  expect(boardPlaceOf(boardJobId(uuid, place))).toEqual(place)
   for (const text of ["", uuid, `${uuid}-5-0-0`, `${uuid}-0-0-0/`, `${uuid}-0--0`])
-    expect(placeOf(text)).toBeUndefined()
+    expect(boardPlaceOf(text)).toBeUndefined()
 })
 
 describe("buckets", () => {

@@ -8,12 +8,12 @@ import {
   EMPTY,
   type Entry,
   encodePage,
+  entriesText,
   fill,
   journalPrefix,
   LARGE,
   type Page,
   pageKey,
-  textOf,
   waiting,
   writeOutcome,
 } from "../../../../runtime/steps/page.ts"
@@ -115,7 +115,7 @@ describe("pages", () => {
   test("is read as it was written, with any name, and a later version is refused", () => {
     const entries = [ok('\u0001"\\\ud800'), open("ä"), ok("last")]
     const { text } = fill(EMPTY, entries.map(waiting))
-    expect(text).toBe(textOf(entries))
+    expect(text).toBe(entriesText(entries))
     expect(decodePage(encodePage({ by: "me", n: 1, sealed: true }, text))).toMatchObject({ sealed: true, entries })
     expect(() => decodePage(new TextEncoder().encode(`{"v":2,"by":"x","entries":[]}`))).toThrow("later version")
   })

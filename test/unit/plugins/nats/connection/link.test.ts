@@ -1,13 +1,13 @@
 /** In which order messages go out. */
 import { connect } from "nats"
 import { expect, test } from "vitest"
-import { Link } from "../../../../../plugins/nats/connection/link.ts"
+import { NatsLink } from "../../../../../plugins/nats/connection/link.ts"
 import { startNats } from "../../../../support/servers/nats.ts"
 import { eventually } from "../../../../support/servers/process.ts"
 
 test("what can wait goes out before the next message, and without one at the end of the turn", async () => {
   await using server = await startNats()
-  const link = new Link({ connection: await connect({ servers: server.url }), owned: true })
+  const link = new NatsLink({ connection: await connect({ servers: server.url }), owned: true })
   const came: Array<string> = []
   link.subscribe("*", ({ subject }) => came.push(subject))
   const send = (subject: string) => link.send(subject, new Uint8Array())

@@ -1,7 +1,7 @@
 /** The order of causes when several hold, and causes that no test can bring about with a real board. Pure: facts in, causes out. */
 import type { WorkerDescription } from "callboard"
 import { describe, expect, test } from "vitest"
-import type { Facts } from "../../../../../runtime/jobs/why/cause.ts"
+import type { WaitFacts } from "../../../../../runtime/jobs/why/cause.ts"
 import { causesOf } from "../../../../../runtime/jobs/why/causes.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
 
@@ -43,7 +43,7 @@ const worker = (change: Partial<WorkerDescription> = {}): WorkerDescription => (
   ...change,
 })
 
-const facts = (change: Partial<Facts> = {}): Facts => ({
+const facts = (change: Partial<WaitFacts> = {}): WaitFacts => ({
   now: NOW,
   record,
   actor: "mail",
@@ -85,7 +85,7 @@ const note = (reason: "unknown-actor" | "actor-unhealthy" | "rate-limit" | "tena
 })
 const scheduled: JobRecord = { ...record, state: "scheduled", dueAt: NOW + 5_000 }
 
-const table: ReadonlyArray<readonly [string, Partial<Facts>, ReadonlyArray<string>]> = [
+const table: ReadonlyArray<readonly [string, Partial<WaitFacts>, ReadonlyArray<string>]> = [
   ["nothing", {}, ["next"]],
   [
     "paused, nobody listens, others before it",
@@ -194,7 +194,7 @@ test("nobody could be asked", () => {
 })
 
 describe("what is told", () => {
-  const only = (change: Partial<Facts>) => causesOf(facts(change))[0]
+  const only = (change: Partial<WaitFacts>) => causesOf(facts(change))[0]
 
   test("which job blocks a worker, to those behind it, beside it, and of itself, also when it was cancelled", () => {
     const workers = [worker({ ...blocked, startedAt: new Date(NOW - 60_000).toISOString() })]

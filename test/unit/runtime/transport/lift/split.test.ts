@@ -1,6 +1,6 @@
 /** Queues of one transport and records of another keep the promises of a driver, and lose nothing between the two. */
 import { describe, expect, test, vi } from "vitest"
-import { placeOf, plugin } from "../../../../../plugins/memory/mod.ts"
+import { memoryBoardOf, plugin } from "../../../../../plugins/memory/mod.ts"
 import { connectTransport } from "../../../../../runtime/connection/connect.ts"
 import { split } from "../../../../../runtime/transport/lift/split.ts"
 import {
@@ -44,7 +44,7 @@ const opened = async (namespace: string, guardMs?: number) => {
 
 /** Tasks in the records that are due later. */
 const scheduledOf = async (namespace: string): Promise<number> =>
-  (await placeOf(url, namespace).jobs.queues()).reduce((sum, { scheduled }) => sum + scheduled, 0)
+  (await memoryBoardOf(url, namespace).jobs.queues()).reduce((sum, { scheduled }) => sum + scheduled, 0)
 
 const job = (id: string, fields: Partial<PostingFields> = {}) => driverPosting({ id, queue: "a", ...fields })
 
