@@ -56,7 +56,7 @@ const waiting = [
     ...["board/lost", "celery/completion", "http/outage", "jobs/tracking/finding"],
     ...["schedules/scheduler", "service/serve"],
     ...[
-      "transport/lift/watch-store",
+      "transport/job-store/watch-store",
       "worker/clock",
       "worker/set-clock",
       "worker/failures",

@@ -1,7 +1,7 @@
 /** The settings in the URL of an AMQP server. */
 import type { Options } from "amqplib"
 import { checkUrlOptions } from "../../runtime/transport/checks.ts"
-import { hash } from "../../runtime/transport/lift/hash.ts"
+import { hash } from "../../runtime/transport/job-store/hash.ts"
 import { type Capabilities, type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
 
 export interface AmqpSettings {

@@ -7,7 +7,7 @@ import { type JobView, jobView } from "../jobs/view.ts"
 import { type Fields, type LineLevel, type Log, type LogSettings, logOver, takesColour } from "../log/log.ts"
 import { inOneLine } from "../log/log-value.ts"
 import { isTerminal } from "../protocol/state.ts"
-import type { Settlement } from "../transport/lift/transport.ts"
+import type { Settlement } from "../transport/job-store/transport.ts"
 import { clockTime, oneLine, runTime, shortId, stateText } from "./format.ts"
 import { type Colour, type Output, painter, shown } from "./output.ts"
 

@@ -67,7 +67,7 @@ import type { QueueStats } from "../statistics/schema.ts"
 import { Statistics } from "../statistics/statistics.ts"
 import { type StepPage, stepsOf } from "../steps/listing.ts"
 import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
-import type { JobCount } from "../transport/lift/transport.ts"
+import type { JobCount } from "../transport/job-store/transport.ts"
 import { checkInputs, type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
 import {
   asking,

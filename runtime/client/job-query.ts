@@ -9,7 +9,7 @@ import { whole } from "../options/fields.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { isState, NO_STATE, type State } from "../protocol/state.ts"
-import type { RecordQuery } from "../transport/lift/transport.ts"
+import type { RecordQuery } from "../transport/job-store/transport.ts"
 import { TransportError } from "../transport/mod.ts"
 
 export interface JobPage {

@@ -11,7 +11,7 @@ import { isName } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { checkQueueName } from "../protocol/name.ts"
-import { untilHeard } from "../transport/lift/watch-store.ts"
+import { untilHeard } from "../transport/job-store/watch-store.ts"
 import type { Store } from "../transport/store.ts"
 
 /** Value of the entry: since when the queue is paused or the worker suspended, as an ISO time, and the name of the token that did it. */

@@ -17,7 +17,7 @@ import { parseTask, type Task } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
 import { formatTime } from "../protocol/time.ts"
 import { didYouMean } from "../suggest.ts"
-import { untilHeard } from "../transport/lift/watch-store.ts"
+import { untilHeard } from "../transport/job-store/watch-store.ts"
 import type { Store } from "../transport/store.ts"
 
 /** A revocation as it is stored and shown. */

@@ -11,7 +11,7 @@ import { MAX_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { duration } from "../options/duration.ts"
 import { OwnName, whole } from "../options/fields.ts"
-import type { AnyPlugin } from "../transport/lift/plugin.ts"
+import type { AnyPlugin } from "../transport/job-store/plugin.ts"
 import { about, HttpConfig, LogConfig, QueueName, ReconnectConfig, Text, Version, yesNo } from "./groups.ts"
 
 const isPlugin = (value: unknown): value is AnyPlugin =>

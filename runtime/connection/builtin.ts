@@ -3,7 +3,7 @@
  * imports from `plugins/`.
  */
 import type { CeleryPlugin } from "../transport/celery.ts"
-import type { AnyPlugin } from "../transport/lift/plugin.ts"
+import type { AnyPlugin } from "../transport/job-store/plugin.ts"
 import type { Plugin } from "../transport/mod.ts"
 
 const memory = async (): Promise<Plugin> => (await import("../../plugins/memory/mod.ts")).plugin

@@ -3,7 +3,7 @@
 import { sleep } from "../async/timers.ts"
 import type { Log } from "../log/log.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
-import type { Jobs, Transport } from "../transport/lift/transport.ts"
+import type { Jobs, Transport } from "../transport/job-store/transport.ts"
 import type { Broadcast } from "../transport/mod.ts"
 import type { Store } from "../transport/store.ts"
 

@@ -1,5 +1,5 @@
 /** Whether the transport can be reached, by what it reports itself, and ways to wait for that to change. */
-import type { Transport } from "../transport/lift/transport.ts"
+import type { Transport } from "../transport/job-store/transport.ts"
 import type { TransportError } from "../transport/mod.ts"
 
 export class Connectivity {

@@ -3,7 +3,7 @@
 import { allEntries } from "../async/store-entry.ts"
 import { sleep } from "../async/timers.ts"
 import type { Log } from "../log/log.ts"
-import { watchStore } from "../transport/lift/watch-store.ts"
+import { watchStore } from "../transport/job-store/watch-store.ts"
 import type { Connection } from "./connection.ts"
 
 export interface StoreWatchOptions {

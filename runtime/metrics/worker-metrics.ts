@@ -1,7 +1,7 @@
 /** The metrics of a worker: counters rise with each event, everything else is read at the scrape. */
 import { Counter, Gauge, Histogram, type Registry } from "prom-client"
 import type { JobRecord } from "../protocol/record.ts"
-import type { JobDelivery, Settlement } from "../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../transport/job-store/transport.ts"
 import type { ActiveDelivery, HandlerRun, StepChange } from "../worker/active-delivery.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
 import {

@@ -7,7 +7,7 @@ import type { Autoscale } from "../options/autoscale.ts"
 import type { DurationInput } from "../options/duration.ts"
 import type { ReconnectOptions } from "../options/reconnect.ts"
 import type { TracingSettings } from "../tracing/tracing.ts"
-import type { Settlement } from "../transport/lift/transport.ts"
+import type { Settlement } from "../transport/job-store/transport.ts"
 import type { FailureHandler } from "../worker/telemetry/failure-reporter.ts"
 import type { Service } from "./service.ts"
 

@@ -10,7 +10,7 @@ import { parseTask } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
 import type { Message } from "../protocol/message.ts"
 import type { Commit, Driver, Plugin } from "../transport/driver.ts"
-import { decodeStored } from "../transport/lift/codec.ts"
+import { decodeStored } from "../transport/job-store/codec.ts"
 import { Random } from "./random.ts"
 
 /** A task that was submitted: by the test, by a handler, or as a callback, an errback or the next of a chain. */

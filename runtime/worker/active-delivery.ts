@@ -15,7 +15,7 @@ import { DEFAULT_METHOD, isId, resolveName } from "../protocol/name.ts"
 import type { JobError, JobRecord, Progress } from "../protocol/record.ts"
 import type { StepFailure } from "../steps/page.ts"
 import type { Trace } from "../tracing/context.ts"
-import type { JobDelivery, Settlement } from "../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../transport/job-store/transport.ts"
 import type { ServedActor } from "./actors/served-actor.ts"
 
 /** Why a run is ended from outside: its hard limit, a cancellation, another delivery of the job, or a hand-back. */

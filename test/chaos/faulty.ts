@@ -3,9 +3,9 @@
  * each of them; a checker that misses one would also miss a real fault.
  */
 import { connectTransport } from "../../runtime/connection/connect.ts"
-import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
-import type { Jobs, SettleAnswer, Settlement, Transport } from "../../runtime/transport/lift/transport.ts"
-import { watchStore } from "../../runtime/transport/lift/watch-store.ts"
+import type { LiftedPlugin } from "../../runtime/transport/job-store/plugin.ts"
+import type { Jobs, SettleAnswer, Settlement, Transport } from "../../runtime/transport/job-store/transport.ts"
+import { watchStore } from "../../runtime/transport/job-store/watch-store.ts"
 import type { Store } from "../../runtime/transport/store.ts"
 
 export type Fault =

@@ -5,8 +5,8 @@
 import { appendFileSync, existsSync } from "node:fs"
 import { actor, serve } from "callboard"
 import { connectTransport } from "../../runtime/connection/connect.ts"
-import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
-import type { Jobs } from "../../runtime/transport/lift/transport.ts"
+import type { LiftedPlugin } from "../../runtime/transport/job-store/plugin.ts"
+import type { Jobs } from "../../runtime/transport/job-store/transport.ts"
 
 const [transport = "", folder = "", oneOf = "0"] = process.argv.slice(2)
 

@@ -6,8 +6,8 @@
 import { actor, serve } from "callboard"
 import { plugin as driver } from "../../plugins/sqlite/mod.ts"
 import { WORKERS } from "../../runtime/cluster/directory.ts"
-import { lift } from "../../runtime/transport/lift/lift.ts"
-import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
+import type { LiftedPlugin } from "../../runtime/transport/job-store/plugin.ts"
+import { withJobs } from "../../runtime/transport/job-store/with-jobs.ts"
 
 const [transport = "", step = "name"] = process.argv.slice(2)
 
@@ -17,7 +17,7 @@ const signalled = new Promise<void>((resolve) => process.once("SIGTERM", () => r
 const slow: LiftedPlugin = {
   schemes: ["slow"],
   connect: async (url, options) => {
-    const inner = lift(await driver.connect(url, options), options)
+    const inner = withJobs(await driver.connect(url, options), options)
     const { store } = inner
     if (store === undefined) throw new Error("this test needs a store")
     return {

@@ -4,7 +4,7 @@
  */
 import { describe, test, vi } from "vitest"
 import { plugin } from "../../plugins/memory/mod.ts"
-import { split, splitCapabilities } from "../../runtime/transport/lift/split.ts"
+import { split, splitCapabilities } from "../../runtime/transport/job-store/split.ts"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
 import { overRuntime } from "../kit/conformance.ts"
 import { registerDriver } from "../kit/driver/run.ts"

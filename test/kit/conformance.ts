@@ -2,7 +2,7 @@
  * Both levels of the kit for one driver: what the driver promises by itself, then the rules of the runtime over it. With a
  * test runner or without one.
  */
-import { lift } from "../../runtime/transport/lift/lift.ts"
+import { withJobs } from "../../runtime/transport/job-store/with-jobs.ts"
 import { type DriverHarness, partsOf } from "./driver/harness.ts"
 import { registerDriver, runDriverConformance } from "./driver/run.ts"
 import type { Harness } from "./harness.ts"
@@ -16,7 +16,7 @@ import {
   type TestFunction,
 } from "./run.ts"
 
-/** The harness of the second level: the same driver, lifted to a transport by the runtime. */
+/** The harness of the second level: the same driver, made a transport by the runtime. */
 export const overRuntime = (harness: DriverHarness): Harness => {
   const { capabilities, connect, second, ...ground } = harness
   return {
@@ -24,8 +24,10 @@ export const overRuntime = (harness: DriverHarness): Harness => {
     name: harness.name,
     canList: partsOf(harness).includes("query"),
     capabilities,
-    connect: async (options) => lift(await connect.call(harness, options), options),
-    ...(second === undefined ? {} : { second: async (options) => lift(await second.call(harness, options), options) }),
+    connect: async (options) => withJobs(await connect.call(harness, options), options),
+    ...(second === undefined
+      ? {}
+      : { second: async (options) => withJobs(await second.call(harness, options), options) }),
   }
 }
 

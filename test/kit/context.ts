@@ -1,6 +1,6 @@
 /** The functions that cases about a transport use. */
 import type { JobPosting } from "../../runtime/protocol/message.ts"
-import type { Transport } from "../../runtime/transport/lift/transport.ts"
+import type { Transport } from "../../runtime/transport/job-store/transport.ts"
 import type { Harness } from "./harness.ts"
 import { Peer } from "./peer.ts"
 import { type Bounds, rounds, Stage } from "./stage.ts"

@@ -1,6 +1,6 @@
 /** What the author of a plugin gives to the kit: the declared capabilities, how to connect, and how to disturb the broker. */
 import type { Capabilities } from "../../runtime/transport/driver.ts"
-import type { Transport } from "../../runtime/transport/lift/transport.ts"
+import type { Transport } from "../../runtime/transport/job-store/transport.ts"
 import type { ConnectOptions } from "../../runtime/transport/mod.ts"
 
 export interface Harness extends Ground<Transport> {

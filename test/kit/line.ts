@@ -1,7 +1,7 @@
 /** A line between transports and their driver, for tests of cuts: nothing passes while it is cut, and answers to
  * calls that were under way are lost. */
 import type { Capabilities } from "../../runtime/transport/driver.ts"
-import type { Transport } from "../../runtime/transport/lift/transport.ts"
+import type { Transport } from "../../runtime/transport/job-store/transport.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 
 type Listener = Parameters<Transport["onStatus"]>[0]

@@ -12,7 +12,7 @@ import type {
   Settlement,
   TakeOptions,
   Transport,
-} from "../../runtime/transport/lift/transport.ts"
+} from "../../runtime/transport/job-store/transport.ts"
 import type { Receipt } from "../../runtime/transport/mod.ts"
 import { BrokenPromise, check, equal, GaveUp } from "./check.ts"
 import type { Context } from "./context.ts"

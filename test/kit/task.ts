@@ -7,7 +7,7 @@ import type { JobRecord } from "../../runtime/protocol/record.ts"
 import { recordOfPosting, step } from "../../runtime/protocol/record.ts"
 import type { State } from "../../runtime/protocol/state.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
-import type { JobDelivery } from "../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../runtime/transport/job-store/transport.ts"
 
 export interface TaskFields {
   readonly queue: string

@@ -2,7 +2,7 @@
 import { actor, type Client, connect } from "callboard"
 import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
-import { watchStore } from "../../runtime/transport/lift/watch-store.ts"
+import { watchStore } from "../../runtime/transport/job-store/watch-store.ts"
 import type { Store } from "../../runtime/transport/store.ts"
 import { faulty } from "../support/faulty-board.ts"
 import { eventually } from "../support/servers/process.ts"

@@ -3,8 +3,8 @@
  * reaches the board, and no answer or news of the board reaches the worker.
  */
 import { TransportError } from "callboard/transport"
-import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
-import type { Transport } from "../../runtime/transport/lift/transport.ts"
+import type { LiftedPlugin } from "../../runtime/transport/job-store/plugin.ts"
+import type { Transport } from "../../runtime/transport/job-store/transport.ts"
 import { memory } from "../support/memory.ts"
 
 export interface Mortal {

@@ -2,7 +2,7 @@
 import { EDGE_PREFIX } from "../../runtime/jobs/dependencies/edges.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import type { Commit, Committed, Driver } from "../../runtime/transport/driver.ts"
-import { decodeStored } from "../../runtime/transport/lift/codec.ts"
+import { decodeStored } from "../../runtime/transport/job-store/codec.ts"
 import type { Store } from "../../runtime/transport/store.ts"
 import { LIMIT_PREFIX } from "../../runtime/worker/limits/state.ts"
 

@@ -9,8 +9,8 @@ import { logOver } from "../../runtime/log/log.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
 import { settingsOf } from "../../runtime/service/settings.ts"
 import type { ConnectOptions, Driver } from "../../runtime/transport/driver.ts"
-import { decodeStored } from "../../runtime/transport/lift/codec.ts"
-import { lift } from "../../runtime/transport/lift/lift.ts"
+import { decodeStored } from "../../runtime/transport/job-store/codec.ts"
+import { withJobs } from "../../runtime/transport/job-store/with-jobs.ts"
 import type { Worker } from "../../runtime/worker/control/worker.ts"
 import { startWorker } from "../../runtime/worker/worker.ts"
 import { check } from "../chaos/checker.ts"
@@ -221,7 +221,7 @@ class Stage {
       level: "warn",
     })
     world.in(process, () => {
-      const connection = connectionOf(lift(this.#connect(process), { lease: leaseMs }))
+      const connection = connectionOf(withJobs(this.#connect(process), { lease: leaseMs }))
       const starting = startWorker({
         ...settings,
         connection,
@@ -286,7 +286,7 @@ class Stage {
     const { world } = this
     const process = new Process(`client${++this.#clients}`)
     world.in(process, () => {
-      const connection = connectionOf(lift(this.#connect(process), { lease: this.plan.leaseMs }))
+      const connection = connectionOf(withJobs(this.#connect(process), { lease: this.plan.leaseMs }))
       const client = new Client(connection, { actors: descriptions })
       void this.#submit(client).finally(() => {
         this.#clientIsDone = true
@@ -313,7 +313,10 @@ class Stage {
     world.after(world.random.next() * 200, () => this.#startClient(), null)
     if (plan.stopAt !== undefined) world.after(plan.stopAt, () => this.#stopWorker(), null)
     const quiet = new Process("quiet")
-    const client = world.in(quiet, () => new Client(connectionOf(lift(this.#connect(quiet), { lease: plan.leaseMs }))))
+    const client = world.in(
+      quiet,
+      () => new Client(connectionOf(withJobs(this.#connect(quiet), { lease: plan.leaseMs }))),
+    )
     const plans = plan.batches.flat().map((job) => job.plan)
     const isOver = () => world.elapsed >= MAX_MS
     const areEnded = () => this.#clientIsDone && [...this.accepted].every((id) => this.#ended.has(id))

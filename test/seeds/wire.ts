@@ -3,7 +3,7 @@
  * slow or lost, and after each of them the process may be frozen or killed. So may it be between two steps of a commit.
  */
 import type { Commit, Committed, Driver, News, Receipt } from "../../runtime/transport/driver.ts"
-import { decodeStored } from "../../runtime/transport/lift/codec.ts"
+import { decodeStored } from "../../runtime/transport/job-store/codec.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Process, World } from "./world.ts"
 

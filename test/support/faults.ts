@@ -2,8 +2,8 @@
  * The memory transport with faults on command. With them tests see what HTTP answers while its transport is down, slow or gives
  * wrong answers.
  */
-import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
-import type { Transport } from "../../runtime/transport/lift/transport.ts"
+import type { LiftedPlugin } from "../../runtime/transport/job-store/plugin.ts"
+import type { Transport } from "../../runtime/transport/job-store/transport.ts"
 import { memory } from "./memory.ts"
 
 /** Runs before or after a call reaches the transport. Throwing fails the call. */

@@ -1,6 +1,6 @@
 /** The memory transport with parts replaced, for faults on command that a real broker shows only now and then. */
-import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
-import type { Jobs, Transport } from "../../runtime/transport/lift/transport.ts"
+import type { LiftedPlugin } from "../../runtime/transport/job-store/plugin.ts"
+import type { Jobs, Transport } from "../../runtime/transport/job-store/transport.ts"
 import { memory } from "./memory.ts"
 
 /** Settings for `connect` and `serve` whose transport `change` may alter; `faulty://name` is the board `memory://name`. */

@@ -1,12 +1,12 @@
 /** The memory transport as client and worker use it: its driver, and what the runtime makes of a driver. */
 import { plugin as driver } from "../../plugins/memory/mod.ts"
-import { lift } from "../../runtime/transport/lift/lift.ts"
-import type { LiftedPlugin } from "../../runtime/transport/lift/plugin.ts"
-import type { Transport } from "../../runtime/transport/lift/transport.ts"
+import type { LiftedPlugin } from "../../runtime/transport/job-store/plugin.ts"
+import type { Transport } from "../../runtime/transport/job-store/transport.ts"
+import { withJobs } from "../../runtime/transport/job-store/with-jobs.ts"
 
 export const memory = {
   schemes: driver.schemes,
-  connect: async (url, options): Promise<Transport> => lift(await driver.connect(url, options), options),
+  connect: async (url, options): Promise<Transport> => withJobs(await driver.connect(url, options), options),
 } satisfies LiftedPlugin
 
 const sample = await driver.connect(new URL("memory://capabilities"), {

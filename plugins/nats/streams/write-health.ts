@@ -3,7 +3,7 @@
  * unavailable even if it can deliver tasks, because their outcomes could not be stored. A small write is tried now and
  * then, and ends that state.
  */
-import type { Transport } from "../../../runtime/transport/lift/transport.ts"
+import type { Transport } from "../../../runtime/transport/job-store/transport.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { NatsLink } from "../connection/link.ts"
 

@@ -6,7 +6,7 @@ import { parseTask, postingOfTask, renderCompact, type Task } from "../../protoc
 import type { JobPosting } from "../../protocol/message.ts"
 import { afterTombstone } from "../../protocol/outside.ts"
 import { recordOfTask } from "../../protocol/record.ts"
-import type { DecisionAnswer, Found } from "../../transport/lift/transport.ts"
+import type { DecisionAnswer, Found } from "../../transport/job-store/transport.ts"
 
 /** A task, and the tombstone that it replaces. */
 export interface NextRun {

@@ -13,7 +13,7 @@ import { type Redaction, taskEventFields } from "../../log/redaction.ts"
 import { refuseInput } from "../../options/refuse.ts"
 import { parseTask } from "../../protocol/headers.ts"
 import type { JobPosting } from "../../protocol/message.ts"
-import type { Found } from "../../transport/lift/transport.ts"
+import type { Found } from "../../transport/job-store/transport.ts"
 import type { TransportError } from "../../transport/mod.ts"
 import { type NextRun, nextRunOf, submitNextRuns } from "./deleted-job.ts"
 

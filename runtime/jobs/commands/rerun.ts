@@ -8,7 +8,7 @@ import { FRONT_LEVEL, type JobPosting, type Message, publishKey } from "../../pr
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { earlierWith, type JobRecord, outcomeOfRun, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Decision } from "../../transport/lift/transport.ts"
+import type { Decision } from "../../transport/job-store/transport.ts"
 import { lookAtChord } from "../dependencies/chord-sweep.ts"
 import { reopenChord, reopenMember } from "../dependencies/chords.ts"
 import { findRecord, goneError } from "../tracking/finding.ts"

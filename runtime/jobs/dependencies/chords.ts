@@ -26,7 +26,7 @@ import {
 import { handedOver } from "../../protocol/dependencies.ts"
 import type { MemberHeader } from "../../protocol/headers.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
-import type { Decision, Found } from "../../transport/lift/transport.ts"
+import type { Decision, Found } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { Entry, Store } from "../../transport/store.ts"
 import { idFrom, keyPart, writeInChunks } from "./edges.ts"

@@ -10,7 +10,7 @@ import { advance, type ParentOutcome, parentOutcomeOf } from "../../protocol/dep
 import { type KeepFailed, keepOf, NO_FENCE } from "../../protocol/outside.ts"
 import { type JobError, type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Decision, Found } from "../../transport/lift/transport.ts"
+import type { Decision, Found } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { postMissing } from "../outcome/follow-ups.ts"
 import { lostJobFailure } from "../outcome/lost-job.ts"

@@ -5,7 +5,7 @@
 import type { Connection } from "../../connection/connection.ts"
 import { parentOutcomeOf } from "../../protocol/dependencies.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { Found } from "../../transport/lift/transport.ts"
+import type { Found } from "../../transport/job-store/transport.ts"
 import { expire, findAll, isOverdue } from "../tracking/finding.ts"
 import { type EdgeCursor, parseEdge, readEdges, removeEdges, writtenAt } from "./edges.ts"
 import { afterEnds, memberOutcomesOf } from "./ended.ts"

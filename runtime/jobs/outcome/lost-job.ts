@@ -10,7 +10,7 @@ import { parseTask, type Task } from "../../protocol/headers.ts"
 import type { Message } from "../../protocol/message.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { traceContextOf } from "../../protocol/trace-context.ts"
-import type { Settlement } from "../../transport/lift/transport.ts"
+import type { Settlement } from "../../transport/job-store/transport.ts"
 import { afterFailure, type Ended, embedProblem } from "./follow-ups.ts"
 import { type Attempt, failed, handedBack } from "./settlement.ts"
 

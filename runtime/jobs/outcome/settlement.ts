@@ -31,7 +31,7 @@ import { DUPLICATE_ID, type State } from "../../protocol/state.ts"
 import { cut } from "../../protocol/text.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
-import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../transport/job-store/transport.ts"
 import { digestOf } from "../same-task.ts"
 import { fingerprintOf } from "./fingerprint.ts"
 

@@ -6,7 +6,7 @@ import { Buffer } from "node:buffer"
 import * as Schema from "effect/Schema"
 import { StoreEntry } from "../../async/store-entry.ts"
 import { type MemberEnd, memberEndOf } from "../../protocol/chord.ts"
-import type { Jobs } from "../../transport/lift/transport.ts"
+import type { Jobs } from "../../transport/job-store/transport.ts"
 import type { Store } from "../../transport/store.ts"
 
 /**

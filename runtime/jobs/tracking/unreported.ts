@@ -8,7 +8,7 @@ import { allEntries, StoreEntry } from "../../async/store-entry.ts"
 import { isExternal, parseTask } from "../../protocol/headers.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Jobs } from "../../transport/lift/transport.ts"
+import type { Jobs } from "../../transport/job-store/transport.ts"
 import type { Store } from "../../transport/store.ts"
 
 interface Where {

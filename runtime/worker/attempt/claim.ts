@@ -8,7 +8,7 @@ import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import type { Log } from "../../log/log.ts"
 import { claimed, type JobError, type JobRecord } from "../../protocol/record.ts"
-import type { Claim, ClaimAnswer, Settlement } from "../../transport/lift/transport.ts"
+import type { Claim, ClaimAnswer, Settlement } from "../../transport/job-store/transport.ts"
 import type { ActiveDelivery } from "../active-delivery.ts"
 
 /** Delay after which a task that could not be claimed is delivered again. */

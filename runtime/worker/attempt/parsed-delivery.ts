@@ -5,7 +5,7 @@ import { parseTask, postingOfTask, type Task } from "../../protocol/headers.ts"
 import { isUndecodable, type JobPosting, publishKey } from "../../protocol/message.ts"
 import { toProtocol2 } from "../../protocol/protocol1.ts"
 import { isExpired } from "../../protocol/time.ts"
-import type { JobDelivery } from "../../transport/lift/transport.ts"
+import type { JobDelivery } from "../../transport/job-store/transport.ts"
 
 /** The task that a delivery carries. */
 export interface ParsedDelivery {

@@ -5,7 +5,7 @@
 import { type Clock, systemClock } from "../../async/clock.ts"
 import type { Log } from "../../log/log.ts"
 import type { Progress } from "../../protocol/record.ts"
-import type { Jobs, Report, Settlement } from "../../transport/lift/transport.ts"
+import type { Jobs, Report, Settlement } from "../../transport/job-store/transport.ts"
 import type { ActiveDelivery, HandlerRun, HeldDeliveries } from "../active-delivery.ts"
 
 /** Interval of the timer, and so the precision of time limits. */

@@ -4,7 +4,7 @@
  * their own, because they must not keep other tasks from being fetched.
  */
 import type { ErasedMethod } from "../../actor/actor.ts"
-import type { JobDelivery } from "../../transport/lift/transport.ts"
+import type { JobDelivery } from "../../transport/job-store/transport.ts"
 import { ActiveDelivery, HeldDeliveries } from "../active-delivery.ts"
 import { PrefetchQos } from "./prefetch.ts"
 

@@ -17,7 +17,7 @@ import { NO_LIMIT_MS } from "../../options/duration.ts"
 import { compact } from "../../protocol/compact.ts"
 import { type JobError, type JobRecord, started } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Settlement, Transport } from "../../transport/lift/transport.ts"
+import type { Settlement, Transport } from "../../transport/job-store/transport.ts"
 import type { Revision } from "../../transport/store.ts"
 import { BLOCKED_MS, GRACE_MS, type ListedRun, type RunDetails } from "./lease-protocol.ts"
 

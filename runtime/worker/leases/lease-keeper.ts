@@ -8,7 +8,7 @@ import { Worker as Thread } from "node:worker_threads"
 import type { Clock } from "../../async/clock.ts"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { Log } from "../../log/log.ts"
-import type { Jobs } from "../../transport/lift/transport.ts"
+import type { Jobs } from "../../transport/job-store/transport.ts"
 import type { ActiveDelivery, HeldDeliveries } from "../active-delivery.ts"
 import {
   type LeaseThreadCommand,

@@ -7,7 +7,7 @@ import { parentPort, workerData } from "node:worker_threads"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import { connectTransport } from "../../connection/connect.ts"
 import { compact } from "../../protocol/compact.ts"
-import type { Transport } from "../../transport/lift/transport.ts"
+import type { Transport } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { BlockWatch } from "./blocked.ts"
 import {

@@ -8,7 +8,7 @@ import { StoreEntry } from "../../async/store-entry.ts"
 import { LATE_MS } from "../../cluster/postponements.ts"
 import { generateId } from "../../id.ts"
 import type { Log } from "../../log/log.ts"
-import type { JobDelivery } from "../../transport/lift/transport.ts"
+import type { JobDelivery } from "../../transport/job-store/transport.ts"
 import type { Store } from "../../transport/store.ts"
 
 /** The notes: key is the queue and the worker's id, value is the time in milliseconds since the epoch. */

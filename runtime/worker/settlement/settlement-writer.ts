@@ -10,7 +10,7 @@ import { outcomeLost } from "../../jobs/outcome/job-error.ts"
 import type { Log } from "../../log/log.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { cut } from "../../protocol/text.ts"
-import type { Jobs, SettleAnswer, Settlement } from "../../transport/lift/transport.ts"
+import type { Jobs, SettleAnswer, Settlement } from "../../transport/job-store/transport.ts"
 import type { TransportError } from "../../transport/mod.ts"
 
 /** The settlement that was stored, which need not be the first that was tried, or why none was. */

@@ -3,7 +3,7 @@ import type { Attributes, Context, Link, Span, Tracer } from "@opentelemetry/api
 import { isUndecodable } from "../../protocol/message.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { type Api, jobAttributes, parentOf, SYSTEM_ATTRIBUTES, spanContextOf, traceOf } from "../../tracing/context.ts"
-import type { Settlement } from "../../transport/lift/transport.ts"
+import type { Settlement } from "../../transport/job-store/transport.ts"
 import type { ActiveDelivery, HandlerRun, StepChange } from "../active-delivery.ts"
 import { outcomeNameOf, type TaskNames, type WorkerObserver } from "./observer.ts"
 

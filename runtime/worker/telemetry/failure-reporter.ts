@@ -13,7 +13,7 @@ import { parseTask } from "../../protocol/headers.ts"
 import { isUndecodable, type Message, type Undecodable } from "../../protocol/message.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
 import { cut } from "../../protocol/text.ts"
-import type { Settlement } from "../../transport/lift/transport.ts"
+import type { Settlement } from "../../transport/job-store/transport.ts"
 import { type ActiveDelivery, type HandlerRun, jobFields } from "../active-delivery.ts"
 import type { WorkerObserver } from "./observer.ts"
 

@@ -7,7 +7,7 @@ import type { ActorDefinition, ErasedMethod } from "../../actor/actor.ts"
 import type { Log } from "../../log/log.ts"
 import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
-import type { JobDelivery, Settlement } from "../../transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../transport/job-store/transport.ts"
 import type { ActiveDelivery, HandlerRun, StepChange } from "../active-delivery.ts"
 
 /** An observer. Each method is optional and must not block; an error that it throws is logged. */

@@ -3,7 +3,7 @@
 import type { JobPosting } from "../../../runtime/protocol/message.ts"
 import { publishKey } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
-import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../runtime/transport/job-store/transport.ts"
 import type { Case } from "../case.ts"
 import { check, equal } from "../check.ts"
 import { type Context, sleep, taken } from "../context.ts"

@@ -1,7 +1,7 @@
 /** A job that repeats: the record that ends one run begins the next. */
 
 import type { JobPosting } from "../../../runtime/protocol/message.ts"
-import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../runtime/transport/job-store/transport.ts"
 import type { Case } from "../case.ts"
 import { equal } from "../check.ts"
 import { cancelled, recordOf, taskOf } from "../task.ts"

@@ -2,7 +2,7 @@
 
 import type { Headers } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
-import type { RecordQuery } from "../../../runtime/transport/lift/transport.ts"
+import type { RecordQuery } from "../../../runtime/transport/job-store/transport.ts"
 import { type Case, delay, lists } from "../case.ts"
 import { check, equal, refuses, sameSet } from "../check.ts"
 import { type Context, size, sleep } from "../context.ts"

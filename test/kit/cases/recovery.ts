@@ -1,7 +1,7 @@
 /** Stored tasks and records survive closed connections, restarts and cuts, and watches go on after them. */
 
 import type { JobPosting } from "../../../runtime/protocol/message.ts"
-import type { JobDelivery } from "../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../runtime/transport/job-store/transport.ts"
 import { type Case, durable, hook } from "../case.ts"
 import { check, equal, isTransportError, sameSet } from "../check.ts"
 import { type Context, size, sleep } from "../context.ts"

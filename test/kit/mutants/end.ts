@@ -4,7 +4,7 @@ import { postingOf } from "../../../runtime/protocol/headers.ts"
 import type { JobPosting } from "../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
 import { claimed } from "../../../runtime/protocol/record.ts"
-import type { SettleAnswer, Settlement, Transport } from "../../../runtime/transport/lift/transport.ts"
+import type { SettleAnswer, Settlement, Transport } from "../../../runtime/transport/job-store/transport.ts"
 import { encodedSize } from "../task.ts"
 import { jobsBroken, type Mutant } from "./mutant.ts"
 

@@ -1,5 +1,5 @@
 /** Mutants of hostile input, of closing and of recovery. */
-import type { Transport } from "../../../runtime/transport/lift/transport.ts"
+import type { Transport } from "../../../runtime/transport/job-store/transport.ts"
 import { jobsBroken, type Mutant, transportBroken } from "./mutant.ts"
 
 const closing = (close: (transport: Transport) => () => Promise<void>): Mutant["breaker"] =>

@@ -1,6 +1,6 @@
 /** A mutant: a correct transport with one promise broken, and the case that has to fail. */
 
-import type { Jobs, Transport } from "../../../runtime/transport/lift/transport.ts"
+import type { Jobs, Transport } from "../../../runtime/transport/job-store/transport.ts"
 import type { ConnectOptions } from "../../../runtime/transport/mod.ts"
 
 export type Connect = (options: ConnectOptions) => Promise<Transport>

@@ -1,7 +1,7 @@
 /** Mutants of records, lists, watches and orphans. */
 
 import type { JobRecord } from "../../../runtime/protocol/record.ts"
-import type { Decision, Found, RecordPage, RecordQuery } from "../../../runtime/transport/lift/transport.ts"
+import type { Decision, Found, RecordPage, RecordQuery } from "../../../runtime/transport/job-store/transport.ts"
 import { jobsBroken, type Mutant } from "./mutant.ts"
 
 const never = new AbortController().signal

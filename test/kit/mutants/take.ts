@@ -1,7 +1,7 @@
 /** Mutants of how tasks are taken: waiting, order, due times and leases. */
 
 import type { JobPosting } from "../../../runtime/protocol/message.ts"
-import type { JobDelivery, Jobs, TakeOptions } from "../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Jobs, TakeOptions } from "../../../runtime/transport/job-store/transport.ts"
 import { sleep } from "../context.ts"
 import { jobsBroken, type Mutant } from "./mutant.ts"
 

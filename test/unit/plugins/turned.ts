@@ -6,7 +6,7 @@ import { plugin as memory } from "../../../plugins/memory/mod.ts"
 import { plugin as nats } from "../../../plugins/nats/mod.ts"
 import { plugin as sqlite } from "../../../plugins/sqlite/mod.ts"
 import type { Delivery, Driver, Posting } from "../../../runtime/transport/driver.ts"
-import { decodeContent, toPosting } from "../../../runtime/transport/lift/codec.ts"
+import { decodeContent, toPosting } from "../../../runtime/transport/job-store/codec.ts"
 import { idOf as idIn, taskOf } from "../../kit/task.ts"
 
 const [url = "", namespace = "", turned = ""] = process.argv.slice(2)

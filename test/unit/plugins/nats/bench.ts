@@ -3,11 +3,11 @@ import { connect as dial, type NatsConnection } from "nats"
 import { expect } from "vitest"
 import { Names } from "../../../../plugins/nats/mod.ts"
 import type { JobPosting } from "../../../../runtime/protocol/message.ts"
-import type { JobDelivery, Transport } from "../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Transport } from "../../../../runtime/transport/job-store/transport.ts"
 import type { ConnectOptions } from "../../../../runtime/transport/mod.ts"
 import { taskOf } from "../../../kit/task.ts"
 import type { NatsServer } from "../../../support/servers/nats.ts"
-import { connectNats } from "./lifted.ts"
+import { connectNats } from "./connect-nats.ts"
 
 export const never = new AbortController().signal
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

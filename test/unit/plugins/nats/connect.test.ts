@@ -7,13 +7,13 @@ import { join } from "node:path"
 import { connect as dial, nkeys } from "nats"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { plugin } from "../../../../plugins/nats/mod.ts"
-import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
+import type { Transport } from "../../../../runtime/transport/job-store/transport.ts"
 import type { ConnectOptions, TransportError } from "../../../../runtime/transport/mod.ts"
 import { isTransportError } from "../../../kit/check.ts"
 import { taskOf } from "../../../kit/task.ts"
 import { fastest } from "../../../support/fastest.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
-import { connectNats } from "./lifted.ts"
+import { connectNats } from "./connect-nats.ts"
 
 let count = 0
 const options = (fields: Partial<ConnectOptions> = {}): ConnectOptions => ({

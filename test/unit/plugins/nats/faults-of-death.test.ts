@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import type { JobPosting } from "../../../../runtime/protocol/message.ts"
-import type { JobDelivery } from "../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../../runtime/transport/job-store/transport.ts"
 import { idOf, recordOf } from "../../../kit/task.ts"
 import { fastest } from "../../../support/fastest.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"

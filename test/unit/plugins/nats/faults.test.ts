@@ -12,7 +12,7 @@ import { republishOrphans } from "../../../../runtime/worker/maintenance/mainten
 import { idOf, recordOf, retryOf } from "../../../kit/task.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { never, setup, sleep, stored, task, until } from "./bench.ts"
-import { connectNats } from "./lifted.ts"
+import { connectNats } from "./connect-nats.ts"
 
 describe("a server that lives", () => {
   let server: NatsServer

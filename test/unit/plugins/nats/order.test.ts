@@ -8,12 +8,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { Names } from "../../../../plugins/nats/mod.ts"
 import { Bands } from "../../../../plugins/nats/streams/names.ts"
 import { generateId } from "../../../../runtime/id.ts"
-import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
+import type { Transport } from "../../../../runtime/transport/job-store/transport.ts"
 import { idOf, taskOf } from "../../../kit/task.ts"
 import { type NatsServer, startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"
 import { start } from "../../../support/services.ts"
-import { connectNats } from "./lifted.ts"
+import { connectNats } from "./connect-nats.ts"
 import { type Proxy, startProxy } from "./proxy.ts"
 
 const never = new AbortController().signal

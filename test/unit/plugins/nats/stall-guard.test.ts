@@ -1,12 +1,12 @@
 /** What the server hands over to a thread that stands still for longer than a lease. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { generateId } from "../../../../runtime/id.ts"
-import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
+import type { Transport } from "../../../../runtime/transport/job-store/transport.ts"
 import { idOf, taskOf } from "../../../kit/task.ts"
 import { block } from "../../../support/block.ts"
 import { startNats } from "../../../support/servers/nats.ts"
 import { eventually } from "../../../support/servers/process.ts"
-import { connectNats } from "./lifted.ts"
+import { connectNats } from "./connect-nats.ts"
 import { type Proxy, startProxy } from "./proxy.ts"
 
 const LEASE = 1_000

@@ -2,8 +2,8 @@
 
 import type { JobRecord } from "../../../../runtime/protocol/record.ts"
 import type { Commit, Delivery, Driver, Posting } from "../../../../runtime/transport/driver.ts"
+import { decodeContent, toCommitRecord, toPosting } from "../../../../runtime/transport/job-store/codec.ts"
 import type { Known } from "../../../../runtime/transport/known.ts"
-import { decodeContent, toCommitRecord, toPosting } from "../../../../runtime/transport/lift/codec.ts"
 import { idOf as idIn, recordOf, type TaskFields, taskOf } from "../../../kit/task.ts"
 
 /** A signal that never fires. */

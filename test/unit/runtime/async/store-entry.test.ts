@@ -4,7 +4,7 @@ import { allEntries, StoreEntry } from "../../../../runtime/async/store-entry.ts
 import { connectTransport } from "../../../../runtime/connection/connect.ts"
 import { connectionOf } from "../../../../runtime/connection/connection.ts"
 import { generateId } from "../../../../runtime/id.ts"
-import { watchStore } from "../../../../runtime/transport/lift/watch-store.ts"
+import { watchStore } from "../../../../runtime/transport/job-store/watch-store.ts"
 
 const Count = Schema.Struct({ count: Schema.Int })
 const COUNTS = new StoreEntry("count/", Count)

@@ -4,7 +4,7 @@
  */
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { makeLog } from "../../../../runtime/log/log.ts"
-import type { JobDelivery } from "../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../../runtime/transport/job-store/transport.ts"
 import { DeliveryBuffer } from "../../../../runtime/worker/fetch/delivery-buffer.ts"
 import { PoolSize } from "../../../../runtime/worker/fetch/pool-size.ts"
 

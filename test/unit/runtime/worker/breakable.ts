@@ -2,8 +2,8 @@
 
 import type { ServeOptions } from "callboard"
 import { generateId } from "../../../../runtime/id.ts"
-import type { LiftedPlugin } from "../../../../runtime/transport/lift/plugin.ts"
-import type { Transport } from "../../../../runtime/transport/lift/transport.ts"
+import type { LiftedPlugin } from "../../../../runtime/transport/job-store/plugin.ts"
+import type { Transport } from "../../../../runtime/transport/job-store/transport.ts"
 import { TransportError } from "../../../../runtime/transport/mod.ts"
 import { listingLog } from "../../../support/listing-log.ts"
 import { memory } from "../../../support/memory.ts"

@@ -1,6 +1,6 @@
 /** The list of the deliveries that a worker holds. */
 import { expect, test } from "vitest"
-import type { JobDelivery } from "../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../../runtime/transport/job-store/transport.ts"
 import { ActiveDelivery, HeldDeliveries } from "../../../../runtime/worker/active-delivery.ts"
 
 const delivery = (token: string): JobDelivery => ({

@@ -4,7 +4,7 @@ import type { Client } from "../../../../../runtime/client/client.ts"
 import type { Connection } from "../../../../../runtime/connection/connection.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
-import type { JobDelivery, Jobs } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Jobs } from "../../../../../runtime/transport/job-store/transport.ts"
 import { keep } from "../../../../support/servers/keep.ts"
 
 export const start = async (): Promise<Client & { readonly transport: string }> => {

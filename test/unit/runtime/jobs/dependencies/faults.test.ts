@@ -5,7 +5,7 @@ import type { Connection } from "../../../../../runtime/connection/connection.ts
 import { generateId } from "../../../../../runtime/id.ts"
 import { release } from "../../../../../runtime/jobs/dependencies/release.ts"
 import { Sweep } from "../../../../../runtime/jobs/dependencies/sweep.ts"
-import type { Decision, DecisionAnswer } from "../../../../../runtime/transport/lift/transport.ts"
+import type { Decision, DecisionAnswer } from "../../../../../runtime/transport/job-store/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { failing, openBench, unavailable } from "./bench.ts"
 

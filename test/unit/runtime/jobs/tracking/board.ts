@@ -5,7 +5,7 @@ import type { Client } from "../../../../../runtime/client/client.ts"
 import type { Connection } from "../../../../../runtime/connection/connection.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { type JobRecord, step } from "../../../../../runtime/protocol/record.ts"
-import type { Jobs } from "../../../../../runtime/transport/lift/transport.ts"
+import type { Jobs } from "../../../../../runtime/transport/job-store/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { keep } from "../../../../support/servers/keep.ts"
 

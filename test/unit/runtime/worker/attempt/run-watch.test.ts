@@ -7,7 +7,7 @@ import { makeLog } from "../../../../../runtime/log/log.ts"
 import { NO_EMBED } from "../../../../../runtime/protocol/body.ts"
 import { newTask } from "../../../../../runtime/protocol/headers.ts"
 import { recordOfTask } from "../../../../../runtime/protocol/record.ts"
-import type { Jobs, Report } from "../../../../../runtime/transport/lift/transport.ts"
+import type { Jobs, Report } from "../../../../../runtime/transport/job-store/transport.ts"
 import { ActiveDelivery, HandlerRun, HeldDeliveries } from "../../../../../runtime/worker/active-delivery.ts"
 import { RunWatch } from "../../../../../runtime/worker/attempt/run-watch.ts"
 

@@ -1,7 +1,7 @@
 import { actor, connect, serve } from "callboard"
 import { beforeEach, describe, expect, onTestFinished, test, vi } from "vitest"
 import { generateId } from "../../../../../runtime/id.ts"
-import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../../../runtime/transport/job-store/transport.ts"
 import { PullSizer } from "../../../../../runtime/worker/fetch/consumer.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
 import { Faults, faultyPlugin } from "../../../../support/faults.ts"

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../../../runtime/transport/job-store/transport.ts"
 import type { ActiveDelivery } from "../../../../../runtime/worker/active-delivery.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
 

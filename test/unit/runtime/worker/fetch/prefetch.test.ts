@@ -2,7 +2,7 @@
 import { actor } from "callboard"
 import { describe, expect, test } from "vitest"
 import { isExhausted, reconnectDelay, resolveReconnect, retryNotice } from "../../../../../runtime/options/reconnect.ts"
-import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery } from "../../../../../runtime/transport/job-store/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
 import { PrefetchQos, reductionLines, restoredLine } from "../../../../../runtime/worker/fetch/prefetch.ts"

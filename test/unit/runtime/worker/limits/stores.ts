@@ -1,7 +1,7 @@
 /** Stores for tests of limits: one in memory, and one with single operations replaced. */
 import { connect } from "callboard"
 import { generateId } from "../../../../../runtime/id.ts"
-import { watchStore } from "../../../../../runtime/transport/lift/watch-store.ts"
+import { watchStore } from "../../../../../runtime/transport/job-store/watch-store.ts"
 import type { Store } from "../../../../../runtime/transport/store.ts"
 import { keep } from "../../../../support/servers/keep.ts"
 

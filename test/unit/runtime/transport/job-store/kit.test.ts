@@ -1,7 +1,7 @@
 /** What the runtime makes of a driver keeps every promise of a transport: over an atomic driver, and over one in steps. */
 import { describe, test, vi } from "vitest"
 import type { Driver } from "../../../../../runtime/transport/driver.ts"
-import { lift } from "../../../../../runtime/transport/lift/lift.ts"
+import { withJobs } from "../../../../../runtime/transport/job-store/with-jobs.ts"
 import { type ConnectOptions, TransportError } from "../../../../../runtime/transport/mod.ts"
 import { LeastBoard } from "../../../../kit/driver/least-driver.ts"
 import { wholeDriver } from "../../../../kit/driver/whole-driver.ts"
@@ -27,7 +27,7 @@ const harness = (
     capabilities: connect(new LeastBoard(), { lease: 1_000 }).capabilities,
     connect: async (options) => {
       if (!/^[A-Za-z0-9_-]{1,64}$/.test(options.namespace)) throw new TransportError("invalid", "not a namespace")
-      return lift(connect(boardOf(options.namespace), options), options)
+      return withJobs(connect(boardOf(options.namespace), options), options)
     },
     corrupt: async (queue, bytes, namespace) => boardOf(namespace).inject(queue, bytes),
   }

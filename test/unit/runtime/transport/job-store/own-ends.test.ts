@@ -4,8 +4,8 @@ import type { JobPosting } from "../../../../../runtime/protocol/message.ts"
 import { type JobRecord, recordOfPosting, step } from "../../../../../runtime/protocol/record.ts"
 import { isTerminal } from "../../../../../runtime/protocol/state.ts"
 import type { Driver, Interest } from "../../../../../runtime/transport/driver.ts"
-import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import type { JobDelivery, Jobs } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Jobs } from "../../../../../runtime/transport/job-store/transport.ts"
+import { withJobs } from "../../../../../runtime/transport/job-store/with-jobs.ts"
 import { LeastBoard, leastDriver } from "../../../../kit/driver/least-driver.ts"
 import { posting } from "./samples.ts"
 
@@ -35,7 +35,7 @@ const open = (board = new LeastBoard(), reach: Driver["capabilities"]["reach"] =
       return driver.read(ids, what)
     },
   }
-  const { jobs } = lift(far, { lease: 60_000 })
+  const { jobs } = withJobs(far, { lease: 60_000 })
   return { board, asked, jobs }
 }
 

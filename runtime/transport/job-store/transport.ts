@@ -1,5 +1,5 @@
 /**
- * The interface through which client and worker use a transport. `lift` builds it over a driver, and applies the rules of
+ * The interface through which client and worker use a transport. `withJobs` builds it over a driver, and applies the rules of
  * claims, outcomes and decisions there, so that no driver has to know them.
  */
 import type { JobPosting, Message, Undecodable } from "../../protocol/message.ts"

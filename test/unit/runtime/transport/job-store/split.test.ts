@@ -2,7 +2,7 @@
 import { describe, expect, test, vi } from "vitest"
 import { memoryBoardOf, plugin } from "../../../../../plugins/memory/mod.ts"
 import { connectTransport } from "../../../../../runtime/connection/connect.ts"
-import { split } from "../../../../../runtime/transport/lift/split.ts"
+import { split } from "../../../../../runtime/transport/job-store/split.ts"
 import {
   type ConnectOptions,
   type Driver,

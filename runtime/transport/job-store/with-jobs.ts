@@ -18,7 +18,7 @@ import { take } from "./take.ts"
 import type { Jobs, Transport } from "./transport.ts"
 import { watchEnd, watchJobs } from "./watch-jobs.ts"
 
-export const lift = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): Transport => {
+export const withJobs = (driver: Driver, { lease }: Pick<ConnectOptions, "lease">): Transport => {
   const closing = new AbortController()
   const batched = new BatchedDriver(driver)
   const revisions = new Revisions()

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
 import type { Driver } from "../../../../../runtime/transport/driver.ts"
-import { lift } from "../../../../../runtime/transport/lift/lift.ts"
+import { withJobs } from "../../../../../runtime/transport/job-store/with-jobs.ts"
 import type { Query } from "../../../../../runtime/transport/optional.ts"
 import { LeastBoard } from "../../../../kit/driver/least-driver.ts"
 import { wholeDriver } from "../../../../kit/driver/whole-driver.ts"
@@ -8,7 +8,7 @@ import { posting } from "./samples.ts"
 
 test("a record that cannot be read does not hide the others of a list", async () => {
   const driver: Driver = wholeDriver(new LeastBoard(), { lease: 60_000 })
-  const { jobs } = lift(driver, { lease: 60_000 })
+  const { jobs } = withJobs(driver, { lease: 60_000 })
   const [published] = await jobs.publish([posting()])
   expect(published).toMatchObject({ status: "stored" })
   for (const [id, text] of [
@@ -44,7 +44,7 @@ const slow = async (ids: ReadonlyArray<string>) => {
     const jobs = known === undefined ? [] : [{ ...known, id: ids[at] ?? "" }]
     return at + 1 < ids.length ? { jobs, next: String(at + 1), partial: true, scanned: 7 } : { jobs, scanned: 7 }
   })
-  const { jobs } = lift(driver, { lease: 60_000 })
+  const { jobs } = withJobs(driver, { lease: 60_000 })
   await jobs.publish(ids.map((id) => posting(1, 0, 0, id)))
   return { jobs, asked }
 }
@@ -82,7 +82,7 @@ test("a search that its signal ends answers with what it has", async () => {
     searches++
     return { jobs: [], next: String(searches) }
   })
-  const { jobs } = lift(driver, { lease: 60_000 })
+  const { jobs } = withJobs(driver, { lease: 60_000 })
   expect(await jobs.list({ limit: 10, signal: stop.signal })).toMatchObject({ records: [], partial: true })
   expect(searches).toBe(1)
 })

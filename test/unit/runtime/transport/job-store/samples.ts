@@ -1,7 +1,7 @@
 /** Tasks, records and attempts as small as they can be. */
 import type { JobPosting, Message } from "../../../../../runtime/protocol/message.ts"
 import type { JobRecord } from "../../../../../runtime/protocol/record.ts"
-import { type DeliveryToken, orderOf } from "../../../../../runtime/transport/lift/attempt.ts"
+import { type DeliveryToken, orderOf } from "../../../../../runtime/transport/job-store/attempt.ts"
 
 export const message = (headers: Record<string, unknown> = {}, own: Record<string, unknown> = {}): Message => ({
   headers: { task: "text", id: "j", root_id: "j", retries: 0, ...headers, callboard: { submittedAt: 5, ...own } },

@@ -7,8 +7,8 @@ import {
   keepOf,
   toCommitRecord,
   toPosting,
-} from "../../../../../runtime/transport/lift/codec.ts"
-import { TOMBSTONE_MS } from "../../../../../runtime/transport/lift/transport.ts"
+} from "../../../../../runtime/transport/job-store/codec.ts"
+import { TOMBSTONE_MS } from "../../../../../runtime/transport/job-store/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { message, posting, record } from "./samples.ts"
 

@@ -1,6 +1,6 @@
 /** The list of queues: what it asks of the store, and what it does when the store refuses. */
 import { expect, test, vi } from "vitest"
-import { QueueRegistry } from "../../../../../runtime/transport/lift/queue-registry.ts"
+import { QueueRegistry } from "../../../../../runtime/transport/job-store/queue-registry.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import type { Store } from "../../../../../runtime/transport/store.ts"
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
-import { encodeStored, toPosting } from "../../../../../runtime/transport/lift/codec.ts"
-import { TOMBSTONE_MS } from "../../../../../runtime/transport/lift/transport.ts"
-import { viewOf } from "../../../../../runtime/transport/lift/view.ts"
+import { encodeStored, toPosting } from "../../../../../runtime/transport/job-store/codec.ts"
+import { TOMBSTONE_MS } from "../../../../../runtime/transport/job-store/transport.ts"
+import { viewOf } from "../../../../../runtime/transport/job-store/view.ts"
 import { posting, record } from "./samples.ts"
 
 const NOW = 10_000_000

@@ -4,9 +4,9 @@ import { expect, test } from "vitest"
 import { startedNow } from "../../../../../runtime/jobs/commands/rerun.ts"
 import * as settlement from "../../../../../runtime/jobs/outcome/settlement.ts"
 import { claimed, recordOfTask } from "../../../../../runtime/protocol/record.ts"
-import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import { split } from "../../../../../runtime/transport/lift/split.ts"
-import type { JobDelivery } from "../../../../../runtime/transport/lift/transport.ts"
+import { split } from "../../../../../runtime/transport/job-store/split.ts"
+import type { JobDelivery } from "../../../../../runtime/transport/job-store/transport.ts"
+import { withJobs } from "../../../../../runtime/transport/job-store/with-jobs.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { parseDelivery } from "../../../../../runtime/worker/attempt/parsed-delivery.ts"
 import { republishOrphans } from "../../../../../runtime/worker/maintenance/maintenance.ts"
@@ -22,7 +22,7 @@ const opened = async () => {
   const [queues, board] = [new MemoryQueues(), new LeastBoard()]
   let fails: Step | undefined
   const step: Step = (...done) => fails?.(...done)
-  const jobs = lift(await split(memoryQueue(queues, lease), leastDriver(board, lease, { step }), 200), lease).jobs
+  const jobs = withJobs(await split(memoryQueue(queues, lease), leastDriver(board, lease, { step }), 200), lease).jobs
   const take = async (wait = 2_000) => {
     const [delivery] = await jobs.take({ queues: ["a"], max: 1, wait }, new AbortController().signal)
     return delivery

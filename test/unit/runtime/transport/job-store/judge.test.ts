@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { NO_ORDER, orderOf } from "../../../../../runtime/transport/lift/attempt.ts"
+import { NO_ORDER, orderOf } from "../../../../../runtime/transport/job-store/attempt.ts"
 import {
   isOfAnother,
   isOver,
@@ -8,7 +8,7 @@ import {
   judgeConflict,
   judgeStart,
   positionOf,
-} from "../../../../../runtime/transport/lift/judge.ts"
+} from "../../../../../runtime/transport/job-store/judge.ts"
 import { attempt, message, posting, record } from "./samples.ts"
 
 const first = positionOf(posting())

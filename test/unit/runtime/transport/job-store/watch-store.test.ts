@@ -1,6 +1,6 @@
 /** A store without `watch` is listed again and again, so that its watchers still get the changes. */
 import { expect, test } from "vitest"
-import { watchStore } from "../../../../../runtime/transport/lift/watch-store.ts"
+import { watchStore } from "../../../../../runtime/transport/job-store/watch-store.ts"
 import type { Store } from "../../../../../runtime/transport/store.ts"
 import { LeastBoard, leastDriver } from "../../../../kit/driver/least-driver.ts"
 import { eventually } from "../../../../support/servers/process.ts"

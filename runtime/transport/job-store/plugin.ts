@@ -21,7 +21,7 @@ export const asTransport = async (
   records?: (queue: QueueDriver) => Promise<Transport | Driver | QueueDriver>,
 ): Promise<Transport> => {
   if ("jobs" in connected) return connected
-  const { lift } = await import("./lift.ts")
+  const { withJobs: lift } = await import("./with-jobs.ts")
   if ("read" in connected) return lift(connected, options)
   const opened: Array<Pick<Driver, "close">> = [connected]
   try {

@@ -9,7 +9,7 @@ import {
   parseFence,
   readToken,
   tokenOf,
-} from "../../../../../runtime/transport/lift/attempt.ts"
+} from "../../../../../runtime/transport/job-store/attempt.ts"
 import { message, posting } from "./samples.ts"
 
 const delivery: Delivery = {

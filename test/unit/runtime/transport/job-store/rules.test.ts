@@ -3,8 +3,8 @@ import { describe, expect, test } from "vitest"
 import type { JobPosting } from "../../../../../runtime/protocol/message.ts"
 import { type JobRecord, recordOfPosting, step } from "../../../../../runtime/protocol/record.ts"
 import type { Commit, Driver } from "../../../../../runtime/transport/driver.ts"
-import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import type { JobDelivery, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
+import type { JobDelivery, Settlement } from "../../../../../runtime/transport/job-store/transport.ts"
+import { withJobs } from "../../../../../runtime/transport/job-store/with-jobs.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { isHeld, LeastBoard, type LeastOptions, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
 import { posting } from "./samples.ts"
@@ -54,7 +54,7 @@ const open = (options: LeastOptions = {}) => {
   })
   const step: Step = (name, commit) => hook.step?.(name, commit)
   const driver = leastDriver(board, { lease: 60_000 }, { step, ...options })
-  const worker = () => lift(counted(driver), { lease: 60_000 })
+  const worker = () => withJobs(counted(driver), { lease: 60_000 })
   const transport = worker()
   const { jobs } = transport
   return {

@@ -8,9 +8,9 @@ import { isUndecodable, type JobPosting } from "../../../../../runtime/protocol/
 import { claimed, type JobRecord, recordOfPosting, started, step } from "../../../../../runtime/protocol/record.ts"
 import { isTerminal } from "../../../../../runtime/protocol/state.ts"
 import type { Committed, Driver } from "../../../../../runtime/transport/driver.ts"
-import { decodeStored } from "../../../../../runtime/transport/lift/codec.ts"
-import { lift } from "../../../../../runtime/transport/lift/lift.ts"
-import type { JobDelivery, Jobs, Settlement } from "../../../../../runtime/transport/lift/transport.ts"
+import { decodeStored } from "../../../../../runtime/transport/job-store/codec.ts"
+import type { JobDelivery, Jobs, Settlement } from "../../../../../runtime/transport/job-store/transport.ts"
+import { withJobs } from "../../../../../runtime/transport/job-store/with-jobs.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { isHeld, LeastBoard, leastDriver, type Step } from "../../../../kit/driver/least-driver.ts"
 import { posting } from "./samples.ts"
@@ -97,7 +97,7 @@ class Walk {
         return this.#call(actor, () => driver.commit(commits), lost)
       },
     }
-    return lift(faulty, { lease: 1e9 }).jobs
+    return withJobs(faulty, { lease: 1e9 }).jobs
   }
 
   /** Starts an actor; it ends when its gates are never opened again. */
