@@ -266,10 +266,10 @@ export class StepCalls {
     const { outcome, noted } = tried
     // The result of a revert is not used, so it need not be JSON.
     if ("value" in outcome || outcome.failure.names[0] === "ResultUnserialisable") {
-      await port.note({ kind: "rev", ...noted })
+      await port.note({ kind: "reverted", ...noted })
       return true
     }
-    await port.note({ kind: "rer", ...noted, failure: outcome.failure })
+    await port.note({ kind: "revert-failed", ...noted, failure: outcome.failure })
     return false
   }
 

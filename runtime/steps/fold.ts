@@ -53,7 +53,7 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
       continue
     }
     claims = claimed
-    if (entry.kind === "to") {
+    if (entry.kind === "reverting") {
       // The first reason stands: a job whose steps are reverted because it failed is not cancelled afterwards.
       ending ??= entry.ending
     } else if (entry.kind === "ok" || entry.kind === "err") steps.set(entry.step, outcomeOf(entry, order))
@@ -62,7 +62,7 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
       // The outcome of this step was not stored: its worker may have died while it ran.
       const before = steps.get(name) ?? { name, order, at, took, tries, revert: true }
       const after =
-        entry.kind === "rev"
+        entry.kind === "reverted"
           ? { state: "reverted" as const }
           : { state: "revert-failed" as const, reverted: entry.failure }
       steps.set(name, { ...before, ...after })
@@ -115,5 +115,5 @@ export const unreverted = ({ steps }: Folded): ReadonlyArray<string> =>
 export const keptEntries = (entries: ReadonlyArray<Entry>): ReadonlyArray<Entry> => {
   const folded = fold(entries)
   if (folded.ending === undefined) return entries.filter(({ kind }) => kind === "ok")
-  return unreverted(folded).length > 0 ? entries.filter(({ kind }) => kind !== "open" && kind !== "rer") : []
+  return unreverted(folded).length > 0 ? entries.filter(({ kind }) => kind !== "open" && kind !== "revert-failed") : []
 }

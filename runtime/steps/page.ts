@@ -39,8 +39,8 @@ export interface Noted {
 export type StepEntry =
   | (Noted & { readonly kind: "ok"; readonly revert?: true; readonly value?: unknown } & Partial<LargeValue>)
   | (Noted & { readonly kind: "err"; readonly revert?: true; readonly failure: StepFailure; readonly retries: number })
-  | (Noted & { readonly kind: "rev" })
-  | (Noted & { readonly kind: "rer"; readonly failure: StepFailure })
+  | (Noted & { readonly kind: "reverted" })
+  | (Noted & { readonly kind: "revert-failed"; readonly failure: StepFailure })
 
 export type Entry =
   | StepEntry
@@ -50,10 +50,10 @@ export type Entry =
    */
   | { readonly kind: "open"; readonly fence: string; readonly at: number; readonly claims: number }
   /** Reverting of the steps has begun. */
-  | { readonly kind: "to"; readonly at: number; readonly ending: Reverting }
+  | { readonly kind: "reverting"; readonly at: number; readonly ending: Reverting }
 
 export interface Page {
-  readonly v: 1
+  readonly v: 2
   /** Name of the writer, an id; no two deliveries or processes have the same one. */
   readonly by: string
   /** Number of the writer's write. It shows whether a write whose answer was lost was stored. */
@@ -130,14 +130,14 @@ export const encodePage = (
   entries: string,
 ): Uint8Array => {
   const flags = `${sealed ? `,"sealed":true` : ""}${ended ? ENDED : ""}`
-  return encoder.encode(`{"v":1,"by":"${by}","n":${n}${flags}${ENTRIES}${entries}]}`)
+  return encoder.encode(`{"v":2,"by":"${by}","n":${n}${flags}${ENTRIES}${entries}]}`)
 }
 
 /** A page with the mark that its job has ended; `undefined` where it has it already. The entries are not parsed. */
 export const endedPage = (bytes: Uint8Array): Uint8Array | undefined => {
   const text = decoder.decode(bytes)
   const at = text.indexOf(ENTRIES)
-  if (!text.startsWith(`{"v":1,`) || at < 0) throw new LaterVersion()
+  if (!text.startsWith(`{"v":2,`) || at < 0) throw new LaterVersion()
   const head = text.slice(0, at)
   return head.endsWith(ENDED) ? undefined : encoder.encode(`${head}${ENDED}${text.slice(at)}`)
 }

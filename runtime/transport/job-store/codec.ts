@@ -13,7 +13,7 @@ import type { Revision } from "../store.ts"
 import { TOMBSTONE_MS } from "./transport.ts"
 
 /** Begins every stored record, so that an older Callboard refuses a newer form instead of misreading it. */
-const RECORD_VERSION = 1
+const RECORD_VERSION = 2
 const RECORD_HEAD = `{"v":${RECORD_VERSION},`
 
 /** Where the opening brace of a record comes to lie: the last byte of the head, a comma, takes its place. */

@@ -35,7 +35,7 @@ export interface StepServices extends Reaching {
   readonly onStep: (active: ActiveDelivery, change: StepChange) => void
 }
 
-const OUTCOMES = { ok: "done", err: "failed", rev: "reverted", rer: "revert-failed" } as const
+const OUTCOMES = { ok: "done", err: "failed", reverted: "reverted", "revert-failed": "revert-failed" } as const
 
 /** How long the handler in a process of its own may go on once its steps are reverted. */
 const LEAVE_MS = 1_000
@@ -78,7 +78,7 @@ export class StepSession implements StepPort, RunSteps {
 
   /** Whether this delivery only reverts steps. */
   get isEnding(): boolean {
-    return this.#journal.entries.some(({ kind }) => kind === "to")
+    return this.#journal.entries.some(({ kind }) => kind === "reverting")
   }
 
   async open(): ReturnType<StepPort["open"]> {
@@ -101,7 +101,7 @@ export class StepSession implements StepPort, RunSteps {
     if (reverting === undefined || this.isEnding || this.#journal.closed !== undefined) return
     // The entry is never stored once the journal is closed.
     await Promise.race([
-      this.#journal.append({ kind: "to", at: clock.now(), ending: reverting }),
+      this.#journal.append({ kind: "reverting", at: clock.now(), ending: reverting }),
       this.#closing.promise,
     ])
   }

@@ -54,7 +54,7 @@ const chain = async (): Promise<void> => {
   let revision = ""
   for (let n = 0, entries: Array<string> = []; n < STEPS; n++) {
     entries.push(JSON.stringify({ kind: "ok", step: `s${n}`, at: Date.now(), took: 0, tries: 1, value: n }))
-    const value = encoder.encode(`{"v":1,"by":"${by}","n":${n},"entries":[${entries.join(",")}]}`)
+    const value = encoder.encode(`{"v":2,"by":"${by}","n":${n},"entries":[${entries.join(",")}]}`)
     const key = pageKey(prefix, Math.floor(n / 32))
     const written = await store.write([{ key, value, expect: revision }])
     if (written === "conflict") throw new Error(`${key} was written by something else`)

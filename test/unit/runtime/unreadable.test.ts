@@ -37,7 +37,7 @@ const garble = async (
   url: string,
   namespace: string,
   id: string,
-  text = '{"v":1,"id":',
+  text = '{"v":2,"id":',
 ): Promise<void> => {
   const driver = await plugins[name]?.connect(new URL(url), { namespace, lease: 30_000, name: "test", timeout: 5_000 })
   if (driver === undefined) throw new Error(`there is no plugin ${name}`)

@@ -25,10 +25,10 @@ const noted = { at: 1, took: 2, tries: 1 }
 const ok = (step: string, more: object = {}): Entry => ({ kind: "ok", step, ...noted, value: step, ...more })
 const failure = { names: ["Declined", "Error"], message: "no" }
 const err = (step: string, retries = 0): Entry => ({ kind: "err", step, ...noted, failure, retries, revert: true })
-const rev = (step: string): Entry => ({ kind: "rev", step, ...noted })
-const rer = (step: string): Entry => ({ kind: "rer", step, ...noted, failure })
+const rev = (step: string): Entry => ({ kind: "reverted", step, ...noted })
+const rer = (step: string): Entry => ({ kind: "revert-failed", step, ...noted, failure })
 const open = (fence: string, claims = 1): Entry => ({ kind: "open", fence, at: 1, claims })
-const to: Entry = { kind: "to", at: 1, ending: { why: "cancelled" } }
+const to: Entry = { kind: "reverting", at: 1, ending: { why: "cancelled" } }
 const reverting = { revert: true } as const
 
 describe("what entries say", () => {
@@ -78,12 +78,12 @@ describe("what entries say", () => {
     [
       "whose reverting was ended goes on reverting",
       [ok("a", reverting), ok("b", reverting), to, rev("b")],
-      ["ok", "ok", "to", "rev"],
+      ["ok", "ok", "reverting", "reverted"],
     ],
     [
       "whose revert failed goes on reverting",
       [ok("a", reverting), ok("b", reverting), to, rev("b"), rer("a")],
-      ["ok", "ok", "to", "rev"],
+      ["ok", "ok", "reverting", "reverted"],
     ],
   ])("a flow %s", (_what, entries, left) => {
     expect(keptEntries(entries).map(({ kind }) => kind)).toEqual(left)
@@ -91,7 +91,7 @@ describe("what entries say", () => {
 })
 
 describe("pages", () => {
-  const page = (by: string, n: number): Page => ({ v: 1, by, n, entries: [] })
+  const page = (by: string, n: number): Page => ({ v: 2, by, n, entries: [] })
   test.each<[found: Page | undefined, revision: string, judgement: string]>([
     [undefined, "", "again"],
     [undefined, "7", "superseded"],

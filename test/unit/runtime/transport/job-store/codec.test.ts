@@ -17,14 +17,14 @@ const bytes = (text: string) => new TextEncoder().encode(text)
 test("a record is read as it was written", () => {
   const full = record({ followUps: [posting(1, 1)], message: message(), raw: Uint8Array.of(1, 2), result: { é: "✓" } })
   expect(decodeStored(encodeStored(full))).toEqual(full)
-  expect(new TextDecoder().decode(encodeStored(record()))).toMatch(/^\{"v":1,"id":"j"/)
+  expect(new TextDecoder().decode(encodeStored(record()))).toMatch(/^\{"v":2,"id":"j"/)
 })
 
 test.each([
   ['{"v":2,"id":"j"}', "unsupported", "version 2"],
   ['{"id":"j","state":"queued","timeline":[]}', "internal", "names no version"],
-  ['{"v":1,"id":"j"}', "internal", "cannot be read"],
-  ['{"v":1,nonsense', "internal", "cannot be read"],
+  ['{"v":2,"id":"j"}', "internal", "cannot be read"],
+  ['{"v":2,nonsense', "internal", "cannot be read"],
 ])("what cannot be read as a record is refused with the reason: %s", (text, reason, words) => {
   expect(() => decodeStored(bytes(text))).toThrow(
     expect.objectContaining({ reason, message: expect.stringContaining(words) }),

@@ -12,7 +12,7 @@ test("a record that cannot be read does not hide the others of a list", async ()
   const [published] = await jobs.publish([posting()])
   expect(published).toMatchObject({ status: "stored" })
   for (const [id, text] of [
-    ["garbled", '{"v":1,"id":'],
+    ["garbled", '{"v":2,"id":'],
     ["newer", '{"v":99,"id":"newer"}'],
   ] as const) {
     const index = { state: "failed", queue: "q", task: "text", at: Date.now() } as const
