@@ -19,7 +19,7 @@ import type { Opened } from "./database/open.ts"
 import { MAX_RECORD, MAX_TASK, type PostingColumns } from "./jobs/columns.ts"
 import { JobTable } from "./jobs/job-table.ts"
 import { QueueNames } from "./jobs/queue-names.ts"
-import { Maintenance, Mender, Sweeper } from "./maintenance.ts"
+import { Maintenance, Repairs, Sweeper } from "./maintenance.ts"
 import { TaskPublisher } from "./queue/publish.ts"
 import { Leases, Taker } from "./queue/take.ts"
 import { WaitingTakes } from "./queue/waiting.ts"
@@ -123,8 +123,8 @@ export const driverOver = (
     waiting.recheck()
     expiry.schedule()
   }
-  const mender = new Mender(database, lease, clock)
-  const maintenance = new Maintenance({ writer, registry, news, store: storeTable, sweeper, mender, recheck })
+  const repairs = new Repairs(database, lease, clock)
+  const maintenance = new Maintenance({ writer, registry, news, store: storeTable, sweeper, repairs, recheck })
   const onFileGone = (): void => {
     const error = goneError(database)
     writer.break(error)

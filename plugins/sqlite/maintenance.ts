@@ -22,7 +22,7 @@ export class Maintenance {
   readonly #news: NewsTable
   readonly #store: StoreTable
   readonly #sweeper: Sweeper
-  readonly #mender: Mender
+  readonly #mender: Repairs
   readonly #recheck: () => void
   readonly #timer: ReturnType<typeof setInterval>
   #busy = false
@@ -39,7 +39,7 @@ export class Maintenance {
     readonly news: NewsTable
     readonly store: StoreTable
     readonly sweeper: Sweeper
-    readonly mender: Mender
+    readonly repairs: Repairs
     readonly recheck: () => void
   }) {
     this.#writer = parts.writer
@@ -47,7 +47,7 @@ export class Maintenance {
     this.#news = parts.news
     this.#store = parts.store
     this.#sweeper = parts.sweeper
-    this.#mender = parts.mender
+    this.#mender = parts.repairs
     this.#recheck = parts.recheck
     this.#timer = setInterval(() => void this.#run(), INTERVAL_MS)
     this.#timer.unref()
@@ -102,7 +102,7 @@ export class Maintenance {
  * file notices that; a row that one of them has shortened ends before the time that the clock showed at last, so that the
  * others leave it.
  */
-export class Mender {
+export class Repairs {
   readonly #clock: MachineClock
   readonly #reach: number
   readonly #statements

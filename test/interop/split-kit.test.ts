@@ -26,8 +26,8 @@ const boardOf = (namespace: string): MemoryQueues => {
 const url = new URL("memory://split")
 
 const connect = async (options: ConnectOptions) => {
-  const home = await plugin.connect(url, options)
-  return split(memoryQueue(boardOf(options.namespace), options), home)
+  const records = await plugin.connect(url, options)
+  return split(memoryQueue(boardOf(options.namespace), options), records)
 }
 
 const harness: Harness = {

@@ -12,7 +12,7 @@ export interface LiftedPlugin extends Pick<Plugin, "schemes"> {
 export type AnyPlugin = Plugin | QueuePlugin | LiftedPlugin
 
 /**
- * Lifts a driver. The code that does it is loaded when the first driver connects. `records` connects the transport that
+ * Makes a transport of a driver. The code that does it is loaded when the first driver connects. `records` connects the transport that
  * keeps the records of a driver with only queues.
  */
 export const asTransport = async (
@@ -21,18 +21,18 @@ export const asTransport = async (
   records?: (queue: QueueDriver) => Promise<Transport | Driver | QueueDriver>,
 ): Promise<Transport> => {
   if ("jobs" in connected) return connected
-  const { withJobs: lift } = await import("./with-jobs.ts")
-  if ("read" in connected) return lift(connected, options)
+  const { withJobs } = await import("./with-jobs.ts")
+  if ("read" in connected) return withJobs(connected, options)
   const opened: Array<Pick<Driver, "close">> = [connected]
   try {
-    const home = await records?.(connected)
-    if (home !== undefined) opened.push(home)
-    if (home === undefined || !("read" in home)) {
+    const recordStore = await records?.(connected)
+    if (recordStore !== undefined) opened.push(recordStore)
+    if (recordStore === undefined || !("read" in recordStore)) {
       const why = `${connected.name} keeps no records: it needs another transport beside it that keeps them`
       throw new TransportError("unsupported", why)
     }
     const { split } = await import("./split.ts")
-    return lift(await split(connected, home), options)
+    return withJobs(await split(connected, recordStore), options)
   } catch (cause) {
     await Promise.allSettled(opened.map((each) => each.close()))
     throw cause

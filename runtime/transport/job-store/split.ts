@@ -1,17 +1,17 @@
 /**
  * Joins a transport that keeps only queues (the broker) with another that keeps records, the store and due times (the
- * home). The result is a driver like any other. A task that may start at once is stored in both:
+ * record store). The result is a driver like any other. A task that may start at once is stored in both:
  *
- * - in the home it is **parked**: under its own id, with a due time far in the future. So the job is found, listed,
+ * - in the record store it is **parked**: under its own id, with a due time far in the future. So the job is found, listed,
  *   deduplicated and withdrawn as usual. The commit that ends its delivery also withdraws it.
  * - in a queue of the broker, from which workers take it.
  *
- * Before the task is sent to the broker, the home also stores a **guard**: a copy of it that is due in a few seconds,
+ * Before the task is sent to the broker, the record store also stores a **guard**: a copy of it that is due in a few seconds,
  * and is withdrawn once the broker has confirmed the task. If the process dies in between, or the broker cannot be
- * reached, the guard falls due and the home delivers the task. If the broker has the task all the same, its copy is
+ * reached, the guard falls due and the record store delivers the task. If the broker has the task all the same, its copy is
  * delivered too, and finds that the job is claimed or over. A task that a worker puts off gets such a copy as well: its
  * parked task stays, so that nothing else which happens to the job meanwhile is undone. Scheduled tasks are delivered by
- * the home alone.
+ * the record store alone.
  */
 import { postingOf } from "../../protocol/headers.ts"
 import { isUndecodable, type Message } from "../../protocol/message.ts"
@@ -39,16 +39,16 @@ import { takeOnNews } from "./take.ts"
 /** Due time of parked tasks, in milliseconds since the epoch. No other task is due so late. */
 const PARKED = Date.UTC(2100)
 
-/** How long the broker has to confirm a task before the home delivers it, in milliseconds. */
+/** How long the broker has to confirm a task before the record store delivers it, in milliseconds. */
 const GUARD_MS = 10_000
 
 /** The ids and queues of guards begin with this character, which those of jobs never do. */
 const GUARD = "\u0001"
 
-/** How long the difference to the home's clock is kept before it is measured again, in milliseconds. */
+/** How long the difference to the record store's clock is kept before it is measured again, in milliseconds. */
 const CLOCK_MS = 60_000
 
-/** First letter of a token: whether the broker delivered the task, or the home, and then whether as a guard. */
+/** First letter of a token: whether the broker delivered the task, or the record store, and then whether as a guard. */
 const QUEUE = "q"
 const GUARDED = "g"
 const HOME = "h"
@@ -58,22 +58,22 @@ const REACHES = ["process", "host", "network"] as const
 
 const weaker = <T>(order: ReadonlyArray<T>, a: T, b: T): T => (order.indexOf(a) < order.indexOf(b) ? a : b)
 
-export const splitCapabilities = (queue: Capabilities, home: Capabilities): Capabilities => ({
-  ...home,
-  durability: weaker(DURABILITIES, queue.durability, home.durability),
-  reach: weaker(REACHES, queue.reach, home.reach),
+export const splitCapabilities = (queue: Capabilities, records: Capabilities): Capabilities => ({
+  ...records,
+  durability: weaker(DURABILITIES, queue.durability, records.durability),
+  reach: weaker(REACHES, queue.reach, records.reach),
   waits: true,
-  bands: Math.min(queue.bands, home.bands),
-  front: queue.front && home.front,
-  maxTask: Math.min(queue.maxTask, home.maxTask),
-  leaseResolution: Math.max(queue.leaseResolution, home.leaseResolution),
+  bands: Math.min(queue.bands, records.bands),
+  front: queue.front && records.front,
+  maxTask: Math.min(queue.maxTask, records.maxTask),
+  leaseResolution: Math.max(queue.leaseResolution, records.leaseResolution),
   leases: "connection",
 })
 
 const guardId = ({ key }: Pick<Posting, "key">): string => GUARD + hash(key)
 const guardQueue = (queue: string): string => GUARD + hash(queue)
 
-/** A hidden copy of a parked task, which the home delivers at `due`. The task itself says when it expires. */
+/** A hidden copy of a parked task, which the record store delivers at `due`. The task itself says when it expires. */
 const copyOf = ({ expires: _expires, ...posting }: Posting, id: string, due: number): Posting => ({
   ...posting,
   id,
@@ -86,16 +86,16 @@ const copyOf = ({ expires: _expires, ...posting }: Posting, id: string, due: num
 const isScheduled = ({ due = 0 }: Posting, now: number): boolean => due > now
 
 /**
- * The time of the home, by which it delivers what is due, and fences made of it. Fences rise over all deliveries of this process,
+ * The time of the record store, by which it delivers what is due, and fences made of it. Fences rise over all deliveries of this process,
  * and over the deliveries of all processes as far as their measurements of that time agree.
  */
-const homeClock = async (home: Driver) => {
+const recordsClock = async (records: Driver) => {
   let offset = 0
   let asked = Number.NEGATIVE_INFINITY
   let last = 0
   const ask = async (): Promise<void> => {
     asked = performance.now()
-    offset = (await home.store.now()) - performance.now()
+    offset = (await records.store.now()) - performance.now()
   }
   await ask()
   const precise = (): number => {
@@ -111,38 +111,41 @@ const homeClock = async (home: Driver) => {
   }
 }
 
-/** A delivery of the broker, or of a copy in the home. */
+/** A delivery of the broker, or of a copy in the record store. */
 interface Held {
   readonly id: string
   readonly message: Message
   readonly queue: string
-  /** Callboard published the task, so the home has it too until it is withdrawn or has ended. */
+  /** Callboard published the task, so the record store has it too until it is withdrawn or has ended. */
   readonly isOurs: boolean
 }
 
-/** A commit, the commit that the home gets in its place, and how the delivery ends afterwards. */
+/** A commit, the commit that the record store gets in its place, and how the delivery ends afterwards. */
 interface Planned {
   readonly commit: Commit
-  /** Absent where nothing changes in the home. */
-  readonly home?: Commit
+  /** Absent where nothing changes in the record store. */
+  readonly records?: Commit
   readonly end?: Exclude<TaskEnd, { readonly kind: "withdraw" }>
 }
 
-/** Joins both drivers. Fails with `unsupported` where the home cannot keep a task until `PARKED`. */
-export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS): Promise<Driver> => {
-  if (home.capabilities.delay < PARKED - Date.now()) {
-    throw new TransportError("unsupported", `${home.name} keeps no task long enough to be the records of ${queue.name}`)
+/** Joins both drivers. Fails with `unsupported` where the record store cannot keep a task until `PARKED`. */
+export const split = async (queue: QueueDriver, records: Driver, guardMs = GUARD_MS): Promise<Driver> => {
+  if (records.capabilities.delay < PARKED - Date.now()) {
+    throw new TransportError(
+      "unsupported",
+      `${records.name} keeps no task long enough to be the records of ${queue.name}`,
+    )
   }
   const closing = new AbortController()
-  const capabilities = splitCapabilities(queue.capabilities, home.capabilities)
-  const { now: homeNow, nextFence } = await homeClock(home)
+  const capabilities = splitCapabilities(queue.capabilities, records.capabilities)
+  const { now: recordsNow, nextFence } = await recordsClock(records)
   const held = new Map<string, Held>()
   queue.onStatus((status) => {
     if (status === "disconnected") for (const token of held.keys()) if (token.startsWith(QUEUE)) held.delete(token)
   })
 
   /**
-   * The tasks that the home stores for postings: for one that may start at once its guard and the parked task. Where no
+   * The tasks that the record store stores for postings: for one that may start at once its guard and the parked task. Where no
    * duplicate is stored, a guard that is there already must not count as one.
    */
   const stored = (postings: ReadonlyArray<Posting>, now: number, unique = false): ReadonlyArray<Posting> =>
@@ -154,10 +157,10 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
 
   const withdrawGuards = async (postings: ReadonlyArray<Posting>): Promise<void> => {
     const guards = [...new Set(postings.map(guardId))]
-    await home.commit(guards.map((id) => ({ id, task: { kind: "withdraw" } }))).catch(() => undefined)
+    await records.commit(guards.map((id) => ({ id, task: { kind: "withdraw" } }))).catch(() => undefined)
   }
 
-  /** Publishes tasks that the home has stored, and withdraws the guards of the ones that the broker has confirmed. */
+  /** Publishes tasks that the record store has stored, and withdraws the guards of the ones that the broker has confirmed. */
   const send = async (postings: ReadonlyArray<Posting>): Promise<void> => {
     if (postings.length === 0) return
     const receipts = await queue.publish(postings).catch(() => [])
@@ -165,11 +168,11 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
   }
 
   const publishChecked = async (given: ReadonlyArray<Posting>) => {
-    const now = homeNow()
-    // The broker gets the messages later than the home does, and the caller may change its own meanwhile.
+    const now = recordsNow()
+    // The broker gets the messages later than the record store does, and the caller may change its own meanwhile.
     const postings = given.map((posting) => ({ ...posting, message: structuredClone(posting.message) }))
     const tasks = postings.map((posting) => stored([posting], now))
-    const receipts = (await home.publish(tasks.flat())).values()
+    const receipts = (await records.publish(tasks.flat())).values()
     const answers = tasks.map((each) => each.map(() => receipts.next().value ?? tooFew()))
     // The last task that is stored for a posting is the task itself.
     const own = answers.map((each) => each.at(-1) ?? tooFew())
@@ -184,14 +187,14 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
   }
 
   /**
-   * The order of each job's newest task in the home; `""` where there is none. `undefined` where there is none although the
-   * record says that the job goes on: a home that is not atomic may have lost it between two steps.
+   * The order of each job's newest task in the record store; `""` where there is none. `undefined` where there is none although the
+   * record says that the job goes on: a record store that is not atomic may have lost it between two steps.
    */
   const newestOf = async (jobs: ReadonlyArray<{ readonly id: string }>): Promise<ReadonlyArray<Order | undefined>> => {
     const known =
       jobs.length === 0
         ? []
-        : await home.read(
+        : await records.read(
             jobs.map(({ id }) => id),
             "all",
           )
@@ -218,7 +221,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     return { ...delivery, token, queue: of, first: false, external, fence: nextFence() }
   }
 
-  /** Drops deliveries of tasks of Callboard that the home does not have any more: they were withdrawn, or have ended. */
+  /** Drops deliveries of tasks of Callboard that the record store does not have any more: they were withdrawn, or have ended. */
   const withoutOver = async (came: ReadonlyArray<Delivery>): Promise<ReadonlyArray<Delivery>> => {
     const ours = came.filter(({ token }) => held.get(token)?.isOurs)
     const newest = await newestOf(ours.flatMap(({ token }) => held.get(token) ?? []))
@@ -236,9 +239,9 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const guards = new Map(request.queues.map((name) => [guardQueue(name), name]))
     const whole = { ...request, queues: [...request.queues, ...guards.keys()] }
     const deliveries =
-      home.capabilities.waits || request.wait <= 0
-        ? (await home.take(whole, signal)).deliveries
-        : await takeOnNews(home, whole, signal)
+      records.capabilities.waits || request.wait <= 0
+        ? (await records.take(whole, signal)).deliveries
+        : await takeOnNews(records, whole, signal)
     const came = deliveries.map((delivery) => {
       const of = guards.get(delivery.queue)
       return hold(delivery, of === undefined ? HOME : GUARDED, of ?? delivery.queue)
@@ -269,7 +272,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const found = [...(await takeHome({ ...request, wait: 0 }, signal))]
     const max = request.max - found.length
     if (max > 0) {
-      // Where the home has delivered tasks, an error of the broker does not lose them.
+      // Where the record store has delivered tasks, an error of the broker does not lose them.
       const failed = (cause: unknown) => (found.length > 0 ? [] : Promise.reject(cause))
       found.push(...(await takeQueue({ ...request, max, wait: 0 }, signal).catch(failed)))
     }
@@ -288,7 +291,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
   // ── Commits ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /**
-   * The posting by which the home delivers a task that is put off: a copy where the home has a task of the job, which is
+   * The posting by which the record store delivers a task that is put off: a copy where the record store has a task of the job, which is
    * that task or a later one. `undefined` where nothing is to come again: the message is no task, or it was withdrawn.
    */
   const postpone = async (
@@ -298,7 +301,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const posting = postingOf(mine.message, mine.queue)
     const [newest] = await newestOf([mine])
     if (posting._tag === "Failure" || (newest === "" && mine.isOurs)) return undefined
-    const now = homeNow()
+    const now = recordsNow()
     const made = toPosting(posting.success, now)
     // The same each time that it is tried, so that it is stored once.
     const key = `${made.key}/${token}`
@@ -308,23 +311,23 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
   const plan = async (commit: Commit, now: number): Promise<Planned> => {
     const { task, post, ...rest } = commit
     const asked: Commit = post === undefined ? rest : { ...rest, post: stored(post, now, commit.unique) }
-    if (task === undefined || task.kind === "withdraw") return { commit, home: task ? { ...asked, task } : asked }
+    if (task === undefined || task.kind === "withdraw") return { commit, records: task ? { ...asked, task } : asked }
     const { token } = task
     if (token.startsWith(HOME)) {
-      // A home that is not atomic may have kept a task of an earlier attempt.
-      if (!home.capabilities.atomic && task.kind === "ack" && rest.record !== undefined)
-        return { commit, home: { ...asked, task: { kind: "withdraw" } }, end: task }
-      return { commit, home: { ...asked, task: { ...task, token: token.slice(1) } } }
+      // A record store that is not atomic may have kept a task of an earlier attempt.
+      if (!records.capabilities.atomic && task.kind === "ack" && rest.record !== undefined)
+        return { commit, records: { ...asked, task: { kind: "withdraw" } }, end: task }
+      return { commit, records: { ...asked, task: { ...task, token: token.slice(1) } } }
     }
     const mine = held.get(token)
     const withdrawing: Commit = { ...asked, task: { kind: "withdraw" } }
-    const unchanged: Planned = { commit, ...(post || rest.record ? { home: asked } : {}), end: task }
+    const unchanged: Planned = { commit, ...(post || rest.record ? { records: asked } : {}), end: task }
     if (task.kind === "ack") {
       // After an outage the delivery is no longer known here. A commit with a record ends the task all the same.
       const isToken = token.startsWith(QUEUE) || token.startsWith(GUARDED)
       const isOver = isToken && rest.record !== undefined && (mine === undefined || mine.id === commit.id)
       return isOver || (mine?.id === commit.id && (await isNewest(mine)))
-        ? { commit, home: withdrawing, end: task }
+        ? { commit, records: withdrawing, end: task }
         : unchanged
     }
     if (token.startsWith(GUARDED) || task.delay <= 0) return unchanged
@@ -332,9 +335,9 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const [isMine] = await queue.extend([token.slice(1)]).catch(() => [])
     const later = isMine && mine !== undefined ? await postpone(mine, task) : undefined
     if (later === undefined) return { ...unchanged, end: { ...task, delay: 0 } }
-    // A task of another system may be larger than the home allows. Then it keeps its delivery until it is given back.
-    if (later.frame.length > home.capabilities.maxTask) return unchanged
-    return { commit, home: { ...asked, post: [...(asked.post ?? []), later] }, end: { kind: "ack", token } }
+    // A task of another system may be larger than the record store allows. Then it keeps its delivery until it is given back.
+    if (later.frame.length > records.capabilities.maxTask) return unchanged
+    return { commit, records: { ...asked, post: [...(asked.post ?? []), later] }, end: { kind: "ack", token } }
   }
 
   /**
@@ -350,24 +353,24 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     const mine = held.get(end.token)
     held.delete(end.token)
     if (mine?.isOurs && id !== undefined && mine.id !== id && end.kind === "ack") {
-      if (await isNewest(mine)) await home.commit([{ id: mine.id, task: { kind: "withdraw" } }])
+      if (await isNewest(mine)) await records.commit([{ id: mine.id, task: { kind: "withdraw" } }])
     }
-    const driver = end.token.startsWith(QUEUE) ? queue : home
+    const driver = end.token.startsWith(QUEUE) ? queue : records
     const [answer] = await driver.commit([{ id: GUARD + hash(token), task: { ...end, token } }]).catch(() => [])
     return answer?.status === "committed" && answer.gone !== true
   }
 
   const commitChecked = async (commits: ReadonlyArray<Commit>): Promise<ReadonlyArray<Committed>> => {
-    const now = homeNow()
+    const now = recordsNow()
     const posts = commits.flatMap(({ post = [] }) => post.filter((posting) => !isScheduled(posting, now)))
     const before = await newestOf(posts)
     const isNew = (posting: Posting, at: number): boolean => before[at] !== orderOfMessage(posting.message)
     const fresh = new Set(posts.filter(isNew))
     const planned = await Promise.all(commits.map((each) => plan(each, now)))
-    const asked = planned.flatMap((each) => each.home ?? [])
-    const answers = (asked.length === 0 ? [] : await home.commit(asked)).values()
+    const asked = planned.flatMap((each) => each.records ?? [])
+    const answers = (asked.length === 0 ? [] : await records.commit(asked)).values()
     const done = planned.map(
-      (each): Committed => (each.home ? (answers.next().value ?? tooFew()) : { status: "committed", revision: "" }),
+      (each): Committed => (each.records ? (answers.next().value ?? tooFew()) : { status: "committed", revision: "" }),
     )
     const sent = planned.flatMap(({ commit }, at) =>
       done[at]?.status === "committed" ? (commit.post ?? []).filter((posting) => fresh.has(posting)) : [],
@@ -378,7 +381,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
           ({ end }, at) => end === undefined || done[at]?.status !== "committed" || endDelivery(end, commits[at]?.id),
         ),
       ),
-      // Two commits may post the same task, which the home stores once.
+      // Two commits may post the same task, which the record store stores once.
       send([...new Map(sent.map((posting) => [posting.key, posting])).values()]),
     ])
     return done.map((answer, at) => (answer.status === "committed" && !ends[at] ? { ...answer, gone: true } : answer))
@@ -394,7 +397,7 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
 
   // ── Reading ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Leaves out the due time and the deliveries of a parked task, which the home does not know, and its sequence there. */
+  /** Leaves out the due time and the deliveries of a parked task, which the record store does not know, and its sequence there. */
   const seen = <K extends Known>(known: K): K => {
     if (known.task === undefined) return known
     const { sequence: _sequence, ...task } = known.task
@@ -403,11 +406,11 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
     return { ...known, task: parked }
   }
 
-  const { query, count, orphans, broadcast } = home
+  const { query, count, orphans, broadcast } = records
   return {
     name: queue.name,
     capabilities,
-    store: home.store,
+    store: records.store,
     ...(broadcast === undefined ? {} : { broadcast }),
     publish: (postings) => {
       const check = (posting: Posting): Posting => {
@@ -425,22 +428,24 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
         return own.filter((_, at) => kept[at])
       }
       const isOfQueue = (token: string) => token.startsWith(QUEUE)
-      const kept = new Set((await Promise.all([ask(queue, isOfQueue), ask(home, (each) => !isOfQueue(each))])).flat())
+      const kept = new Set(
+        (await Promise.all([ask(queue, isOfQueue), ask(records, (each) => !isOfQueue(each))])).flat(),
+      )
       return tokens.map((token) => kept.has(token))
     },
-    read: async (ids, what) => (await home.read(ids, what)).map((known) => known && seen(known)),
+    read: async (ids, what) => (await records.read(ids, what)).map((known) => known && seen(known)),
     commit,
     ...(query === undefined
       ? {}
       : {
           query: async (asked) => {
-            const found = await query.call(home, asked)
+            const found = await query.call(records, asked)
             return { ...found, jobs: found.jobs.map(seen) }
           },
         }),
-    ...(count === undefined ? {} : { count: (state, of) => count.call(home, state, of) }),
-    ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(home, before, max, PARKED) }),
-    listen: (interest, listener, signal) => home.listen(interest, listener, signal),
+    ...(count === undefined ? {} : { count: (state, of) => count.call(records, state, of) }),
+    ...(orphans === undefined ? {} : { orphans: (before, max) => orphans.call(records, before, max, PARKED) }),
+    listen: (interest, listener, signal) => records.listen(interest, listener, signal),
     onStatus: (listener) => {
       const away = new Set<QueueDriver>()
       const hear = (driver: QueueDriver) =>
@@ -451,14 +456,14 @@ export const split = async (queue: QueueDriver, home: Driver, guardMs = GUARD_MS
           if (before === 0 && away.size > 0) listener("disconnected", why)
           if (before > 0 && away.size === 0) listener("connected")
         })
-      const stops = [hear(queue), hear(home)]
+      const stops = [hear(queue), hear(records)]
       return () => {
         for (const stop of stops) stop()
       }
     },
     close: async () => {
       closing.abort()
-      await Promise.all([queue.close(), home.close()])
+      await Promise.all([queue.close(), records.close()])
     },
   }
 }

@@ -166,17 +166,17 @@ describe("between queues and records", () => {
   })
 
   test("a task whose putting off is tried again, since the answer was lost, is stored once", async () => {
-    const home = await plugin.connect(url, options("put-off-again"))
-    const { commit } = home
+    const records = await plugin.connect(url, options("put-off-again"))
+    const { commit } = records
     let lost = 2
-    vi.spyOn(home, "commit").mockImplementation(async (commits) => {
-      const answers = await commit.call(home, commits)
+    vi.spyOn(records, "commit").mockImplementation(async (commits) => {
+      const answers = await commit.call(records, commits)
       if (!commits.some(({ post }) => post) || lost-- <= 0) return answers
       const error = new TransportError("unavailable", "no answer", { outcome: "unknown" })
       return commits.map(() => ({ status: "failed" as const, error }))
     })
     const queues = boardOf("put-off-again")
-    const driver = await split(memoryQueue(queues, { lease: 30_000 }), home)
+    const driver = await split(memoryQueue(queues, { lease: 30_000 }), records)
     await driver.publish([job("one")])
     const [delivery] = (
       await driver.take({ queues: ["a"], max: 1, wait: 5_000, rotate: false }, new AbortController().signal)
@@ -234,26 +234,26 @@ describe("between queues and records", () => {
 
   test("due times are those of the records, whatever the clock of this machine says", async () => {
     const queues = boardOf("clock")
-    const home = await plugin.connect(url, options("clock"))
+    const records = await plugin.connect(url, options("clock"))
     const behind = 3_600_000
-    const homeNow = () => Date.now() - behind
-    vi.spyOn(home.store, "now").mockImplementation(async () => homeNow())
+    const recordsNow = () => Date.now() - behind
+    vi.spyOn(records.store, "now").mockImplementation(async () => recordsNow())
     const given: Array<Posting> = []
     const store = (posting: Posting): Posting => {
       given.push(posting)
       return posting.due === undefined ? posting : { ...posting, due: posting.due + behind }
     }
-    const { publish, commit } = home
-    vi.spyOn(home, "publish").mockImplementation((postings) => publish.call(home, postings.map(store)))
-    vi.spyOn(home, "commit").mockImplementation((commits) =>
+    const { publish, commit } = records
+    vi.spyOn(records, "publish").mockImplementation((postings) => publish.call(records, postings.map(store)))
+    vi.spyOn(records, "commit").mockImplementation((commits) =>
       commit.call(
-        home,
+        records,
         commits.map(({ post, ...rest }) => (post === undefined ? rest : { ...rest, post: post.map(store) })),
       ),
     )
-    const driver = await split(memoryQueue(queues, { lease: 30_000 }), home)
-    const dueIn = () => given.splice(0).map(({ due = 0 }) => Math.round((due - homeNow()) / 1_000))
-    await driver.publish([job("later", { due: homeNow() + 60_000 })])
+    const driver = await split(memoryQueue(queues, { lease: 30_000 }), records)
+    const dueIn = () => given.splice(0).map(({ due = 0 }) => Math.round((due - recordsNow()) / 1_000))
+    await driver.publish([job("later", { due: recordsNow() + 60_000 })])
     expect(queues.tasks).toEqual([])
     expect(dueIn()).toEqual([60])
     await driver.publish([job("now")])
@@ -276,9 +276,9 @@ describe("between queues and records", () => {
         return () => undefined
       },
     })
-    const home = hears(leastDriver(new LeastBoard(), { lease: 1_000 }))
+    const records = hears(leastDriver(new LeastBoard(), { lease: 1_000 }))
     const queue = memoryQueue(new MemoryQueues(), { lease: 1_000 })
-    const driver = await split({ ...queue, onStatus: home.onStatus }, home)
+    const driver = await split({ ...queue, onStatus: records.onStatus }, records)
     listeners.length = 0
     driver.onStatus((status) => heard.push(status))
     const [one, two] = listeners
