@@ -21,7 +21,7 @@ export type { Job, JobState } from "./actor/job.ts"
 export { Ignore, Reject, Retry } from "./actor/job.ts"
 export {
   type JobLog,
-  type Revert as Undo,
+  type Revert,
   type Step,
   StepError,
   type StepOptions,

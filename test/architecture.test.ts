@@ -264,8 +264,8 @@ test("few files of the worker ask for the time of day", () => {
   expect(asking.sort()).toEqual([
     "attempt/job-context.ts",
     "leases/blocked.ts",
-    "limits/postponement-notes.ts",
     "limits/limiter.ts",
+    "limits/postponement-notes.ts",
     "limits/presence.ts",
     "maintenance/dependents.ts",
     "maintenance/lost-jobs.ts",

@@ -94,8 +94,8 @@ export const stepsOf = async (
 }
 
 const stepView = (step: StepState, redact: ReturnType<typeof hideAll>): typeof Step.Type => {
-  const { name, state, at, took, tries, revert, value, large, failure, revertFailure: reverted } = step
-  const why = reverted ?? failure
+  const { name, state, at, took, tries, revert, value, large, failure, revertFailure } = step
+  const why = revertFailure ?? failure
   return {
     name,
     state,
