@@ -11,7 +11,7 @@ import { wholeNumber } from "../options/fields.ts"
 import { isExact, jsonSchemaOf } from "../options/json-schema.ts"
 import { rateText } from "../options/limit.ts"
 import { type Refuse, refuseInput } from "../options/refuse.ts"
-import { compact } from "../protocol/compact.ts"
+import { compact, ifGiven } from "../protocol/compact.ts"
 import { checkActorName, checkQueueName } from "../protocol/name.ts"
 import { didYouMean } from "../suggest.ts"
 import type { ActorDefinition, ActorOptions, ErasedMethod, RestartPolicy } from "./definition.ts"
@@ -186,12 +186,15 @@ const describeMethod = (method: ErasedMethod): ActorDescription["methods"][numbe
       retries: method.retry?.max,
     }),
     ...(method.onLost === "fail" ? { onLost: method.onLost } : {}),
-    ...compact({ params: method.params, redact: method.redact }),
-    ...(method.limit === undefined ? {} : { limit: describeLimit(method.limit) }),
-    ...(typeof method.limit?.key === "string" ? { limitKey: method.limit.key } : {}),
-    ...compact({ input }),
-    ...(method.input === undefined || input === undefined || !isExact(method.input) ? {} : { exactInput: true }),
-    ...compact({ output }),
+    ...compact({
+      params: method.params,
+      redact: method.redact,
+      limit: method.limit && describeLimit(method.limit),
+      limitKey: typeof method.limit?.key === "string" ? method.limit.key : undefined,
+      input,
+      exactInput: method.input !== undefined && input !== undefined && isExact(method.input) ? true : undefined,
+      output,
+    }),
   }
 }
 
@@ -200,7 +203,6 @@ const describeLimit = ({
   concurrency,
   key,
 }: NonNullable<ErasedMethod["limit"]>): NonNullable<ActorDescription["methods"][number]["limit"]> => ({
-  ...(rate === undefined ? {} : { rate: rateText(rate) }),
-  ...compact({ concurrency }),
+  ...compact({ rate: ifGiven(rate, rateText), concurrency }),
   keyed: key !== undefined,
 })

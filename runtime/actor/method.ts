@@ -10,6 +10,7 @@ import { wholeNumber } from "../options/fields.ts"
 import { methodLimitOf, rateOf } from "../options/limit.ts"
 import { type Refuse, refuseInput, resultOf } from "../options/refuse.ts"
 import { RetryField, retryHeader } from "../options/retry-policy.ts"
+import { compact, ifGiven } from "../protocol/compact.ts"
 import { isTexts } from "../protocol/header-field.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "../protocol/name.ts"
@@ -158,10 +159,12 @@ export const eraseMethod = (
   const input = standardSchema(where, "input", method.input)
   return {
     ...others,
-    ...(retry === undefined ? {} : { retry: retryOf(retry, refuse) }),
-    ...(rate === undefined ? {} : { rate: rateOf("rate", rate, refuse) }),
-    ...(limit === undefined ? {} : { limit: methodLimitOf(limit, input, refuse) }),
-    ...(schedule === undefined ? {} : { schedule: scheduleOf(actorName, name, schedule, refuse) }),
+    ...compact({
+      retry: ifGiven(retry, (given) => retryOf(given, refuse)),
+      rate: ifGiven(rate, (given) => rateOf("rate", given, refuse)),
+      limit: ifGiven(limit, (given) => methodLimitOf(given, input, refuse)),
+      schedule: ifGiven(schedule, (given) => scheduleOf(actorName, name, given, refuse)),
+    }),
     actor: actorName,
     name,
     input,

@@ -12,7 +12,7 @@ import type { ConnectSettings } from "../connection/connect.ts"
 import type { LogLevel } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { milliseconds } from "../options/duration.ts"
-import { compact } from "../protocol/compact.ts"
+import { compact, ifGiven } from "../protocol/compact.ts"
 import { type Output, type OutputOptions, outputFor } from "./output.ts"
 
 export interface Invocation {
@@ -56,21 +56,18 @@ const clientSettings = ({
   taskNames,
   taskSentEvents,
   failureTtl,
-}: Config): Pick<ClientSettings, "taskNames" | "taskSentEvents" | "failureTtl"> => ({
-  ...compact({ failureTtl }),
-  ...(taskNames === undefined ? {} : { taskNames: new Map(Object.entries(taskNames)) }),
-  ...compact({ taskSentEvents }),
-})
+}: Config): Pick<ClientSettings, "taskNames" | "taskSentEvents" | "failureTtl"> =>
+  compact({ failureTtl, taskNames: taskNames && new Map(Object.entries(taskNames)), taskSentEvents })
 
 /** Connect options of the configuration. */
 export const connectSettings = (config: Config): ConnectSettings => {
-  const { lease, heartbeat } = config
-  return {
-    ...compact({ transports: config.transports }),
-    ...(lease === undefined ? {} : { leaseMs: milliseconds("lease", lease) }),
-    ...(heartbeat === undefined ? {} : { heartbeatMs: milliseconds("heartbeat", heartbeat) }),
-    ...compact({ name: config.name }),
-  }
+  const { transports, lease, heartbeat, name } = config
+  return compact({
+    transports,
+    leaseMs: ifGiven(lease, (given) => milliseconds("lease", given)),
+    heartbeatMs: ifGiven(heartbeat, (given) => milliseconds("heartbeat", given)),
+    name,
+  })
 }
 
 /** The log level, which decides whether errors are printed with a stack. Readable also where other settings are invalid. */

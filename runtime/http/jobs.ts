@@ -12,7 +12,7 @@ import { Job, StateSchema } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"
 import type { Total } from "../options/fields.ts"
 import { refuseInput } from "../options/refuse.ts"
-import { compact } from "../protocol/compact.ts"
+import { compact, ifGiven } from "../protocol/compact.ts"
 import { isTerminal, STATES, type State } from "../protocol/state.ts"
 import { parseDuration, parseTime } from "../protocol/time.ts"
 import { partly, reported } from "./decisions.ts"
@@ -124,10 +124,10 @@ const queryOf = (given: Values<typeof filter>): JobQuery => ({
     group: given.group,
     error: given.error,
     idEnds: given.idEnds,
+    since: ifGiven(given.since, timeOf),
+    until: ifGiven(given.until, timeOf),
+    after: given.cursor,
   }),
-  ...(given.since === undefined ? {} : { since: timeOf(given.since) }),
-  ...(given.until === undefined ? {} : { until: timeOf(given.until) }),
-  ...compact({ after: given.cursor }),
 })
 
 /** A time that the schema has checked. */
@@ -286,7 +286,7 @@ const namedIn = ({ ids, until, ...given }: Values<typeof bulk>, dead: boolean): 
   if (ids === undefined) return undefined
   const other = Object.entries(given).find(([name, value]) => value !== undefined && !BESIDE_IDS.has(name))
   if (other !== undefined) refuseInput(other[0], "say either ids or filters: ids are exactly the jobs that are meant")
-  return { ids, dead, ...(until === undefined ? {} : { until: timeOf(until) }) }
+  return { ids, dead, ...compact({ until: ifGiven(until, timeOf) }) }
 }
 
 const FROZEN =

@@ -1,7 +1,7 @@
 /** A job as people and programs see it: over HTTP, on the command line and from code. */
 
 import { NO_LIMIT_MS } from "../options/duration.ts"
-import { compact, pick } from "../protocol/compact.ts"
+import { compact, ifGiven, pick } from "../protocol/compact.ts"
 import { type JobRecord, lastStart, type RunOutcome, ranFor, type Transition } from "../protocol/record.ts"
 import { celeryState, isTerminal } from "../protocol/state.ts"
 import { type Job, RECORDED_FIELDS, type RunResults, type TransitionSchema } from "./responses.ts"
@@ -23,7 +23,7 @@ const MAX_TIME_MS = 8.64e15
 /** A time of a record as text. */
 export const isoTime = (ms: number): string => new Date(Math.min(Math.max(ms, -MAX_TIME_MS), MAX_TIME_MS)).toISOString()
 
-const isoTimeOf = (ms: number | undefined): string | undefined => (ms === undefined ? undefined : isoTime(ms))
+const isoTimeOf = (ms: number | undefined): string | undefined => ifGiven(ms, isoTime)
 
 export const transitionView = ({
   run,

@@ -8,6 +8,7 @@
 
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import * as Result from "effect/Result"
+import { compact, ifGiven } from "../protocol/compact.ts"
 import { didYouMean } from "../suggest.ts"
 import { wholeNumber } from "./fields.ts"
 import { fieldsOf } from "./json-schema.ts"
@@ -45,13 +46,11 @@ export const methodLimitOf = (limit: unknown, input: StandardSchemaV1 | undefine
   if (unknown !== undefined) refuse(`limit.${unknown}`, `is not an option of a limit${didYouMean(unknown, OPTIONS)}`)
   const { rate, concurrency, key } = limit
   if (rate === undefined && concurrency === undefined) refuse("limit", "needs rate, concurrency or both")
-  return {
-    ...(concurrency === undefined
-      ? {}
-      : { concurrency: wholeNumber("limit.concurrency", concurrency, CONCURRENCY, refuse) }),
-    ...(key === undefined ? {} : { key: keyOf(key, input, refuse) }),
-    ...(rate === undefined ? {} : { rate: rateOf("limit.rate", rate, refuse) }),
-  }
+  return compact({
+    concurrency: ifGiven(concurrency, (given) => wholeNumber("limit.concurrency", given, CONCURRENCY, refuse)),
+    key: ifGiven(key, (given) => keyOf(given, input, refuse)),
+    rate: ifGiven(rate, (given) => rateOf("limit.rate", given, refuse)),
+  })
 }
 
 const keyOf = (key: unknown, input: StandardSchemaV1 | undefined, refuse: Refuse): NonNullable<MethodLimit["key"]> => {

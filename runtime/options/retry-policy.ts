@@ -3,7 +3,7 @@
  * the headers of a task.
  */
 import * as Schema from "effect/Schema"
-import { compact } from "../protocol/compact.ts"
+import { compact, ifGiven } from "../protocol/compact.ts"
 import type { RepeatHeader, RetryHeader } from "../protocol/headers.ts"
 import { Duration, milliseconds } from "./duration.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
@@ -63,15 +63,17 @@ export const retryHeader = (policy: Policy, refuse: Refuse = refuseInput): Retry
   if (interval !== undefined && backoff !== undefined) {
     refuse("retry.interval", "give `interval` or `backoff`, not both")
   }
-  return {
-    ...compact({ max }),
-    ...(backoff?.base === undefined ? {} : { baseMs: milliseconds("retry.backoff.base", backoff.base, refuse) }),
-    ...compact({ factor: backoff?.factor }),
-    ...(backoff?.max === undefined ? {} : { maxMs: milliseconds("retry.backoff.max", backoff.max, refuse) }),
-    ...compact({ jitter: backoff?.jitter }),
-    ...(interval === undefined ? {} : { intervalsMs: intervals("retry.interval", interval, refuse) }),
-    ...compact({ front, on, except }),
-  }
+  return compact({
+    max,
+    baseMs: ifGiven(backoff?.base, (base) => milliseconds("retry.backoff.base", base, refuse)),
+    factor: backoff?.factor,
+    maxMs: ifGiven(backoff?.max, (longest) => milliseconds("retry.backoff.max", longest, refuse)),
+    jitter: backoff?.jitter,
+    intervalsMs: ifGiven(interval, (given) => intervals("retry.interval", given, refuse)),
+    front,
+    on,
+    except,
+  })
 }
 
 /**

@@ -23,3 +23,7 @@ export const pick = <T extends object, Name extends keyof T>(
   }
   return kept as Compact<Pick<T, Name>>
 }
+
+/** What is made of a value, if there is one. */
+export const ifGiven = <A, B>(value: A | undefined, make: (value: A) => B): B | undefined =>
+  value === undefined ? undefined : make(value)

@@ -15,7 +15,7 @@ import { AnyFunction, AnyObject, problemOf, withoutUndefined } from "../options/
 import { DEFAULTS } from "../options/defaults.ts"
 import { milliseconds, timeToLive } from "../options/duration.ts"
 import { resolveReconnect } from "../options/reconnect.ts"
-import { compact } from "../protocol/compact.ts"
+import { compact, ifGiven } from "../protocol/compact.ts"
 import { beginning } from "../protocol/text.ts"
 import { didYouMean } from "../suggest.ts"
 import type { WorkerOptions } from "../worker/options.ts"
@@ -41,11 +41,13 @@ const checkedSettingsOf = (options: ServeOptions): Settings => ({
   prefetch: options.prefetch ?? prefetchOf(options),
   burst: options.burst ?? false,
   ...versionOf(options),
-  ...(options.autoscale === undefined ? {} : { autoscale: Result.getOrThrow(parseAutoscale(options.autoscale)) }),
-  ...compact({ maxJobs: options.maxJobs }),
-  ...(options.maxIdle === undefined ? {} : { maxIdleMs: milliseconds("maxIdle", options.maxIdle) }),
+  ...compact({
+    autoscale: ifGiven(options.autoscale, (given) => Result.getOrThrow(parseAutoscale(given))),
+    maxJobs: options.maxJobs,
+    maxIdleMs: ifGiven(options.maxIdle, (given) => milliseconds("maxIdle", given)),
+    stuckGraceMs: ifGiven(options.stuckGrace, (given) => milliseconds("stuckGrace", given)),
+  }),
   graceMs: milliseconds("grace", options.grace ?? DEFAULTS.grace),
-  ...(options.stuckGrace === undefined ? {} : { stuckGraceMs: milliseconds("stuckGrace", options.stuckGrace) }),
   lostCap: options.lostCap ?? DEFAULTS.lostCap,
   unknownGraceMs: milliseconds("unknownGrace", options.unknownGrace ?? DEFAULTS.unknownGrace),
   maxBody: options.maxBody ?? DEFAULTS.maxBody,

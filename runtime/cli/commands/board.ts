@@ -8,7 +8,7 @@ import { parsePost } from "../../board/requests.ts"
 import type { BoardJobView } from "../../board/view.ts"
 import { CallboardError } from "../../errors.ts"
 import { BOARD_PRIORITIES, notClaimed } from "../../protocol/board.ts"
-import { compact } from "../../protocol/compact.ts"
+import { compact, ifGiven } from "../../protocol/compact.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { clockTime, listText, localTime, oneLine, timeText } from "../format.ts"
 import { interruptible } from "../going-on.ts"
@@ -157,9 +157,11 @@ export const addBoard = (program: Command): void => {
     async ({ board, output, args: [name = "", details], options: { priority, book } }) => {
       const { name: checked, ...options } = parsePost({
         name,
-        ...(details === undefined ? {} : { details: await jsonOf("details", details) }),
-        ...compact({ priority }),
-        ...(book === undefined ? {} : { book: bookOf(book) }),
+        ...compact({
+          details: await ifGiven(details, (text) => jsonOf("details", text)),
+          priority,
+          book: ifGiven(book, bookOf),
+        }),
       })
       const job = await board.post(checked, options)
       if (output.json) output.document(await job.find())

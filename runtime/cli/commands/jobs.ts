@@ -4,7 +4,7 @@ import type { Client } from "../../client/client.ts"
 import type { GroupHandle } from "../../client/group.ts"
 import type { JobQuery } from "../../client/job-query.ts"
 import type { JobView } from "../../jobs/view.ts"
-import { compact } from "../../protocol/compact.ts"
+import { compact, ifGiven } from "../../protocol/compact.ts"
 import { STATES, type State } from "../../protocol/state.ts"
 import { didYouMean } from "../../suggest.ts"
 import { wrongUsage } from "../failure.ts"
@@ -48,8 +48,8 @@ export const limitOf = (text: string): number => {
 
 const queryOf = (options: Options): JobQuery => ({
   limit: limitOf(options.limit),
-  ...(options.state === undefined ? {} : { states: statesOf(options.state) }),
   ...compact({
+    states: ifGiven(options.state, statesOf),
     task: options.task,
     queue: options.queue,
     rootId: options.root,
@@ -95,8 +95,10 @@ export const addJobs = (program: Command): void => {
     const query = queryOf(command.opts<Options>())
     const fullQuery = async (client: Client): Promise<JobQuery> => ({
       ...query,
-      ...(query.rootId === undefined ? {} : { rootId: await fullId(client, query.rootId) }),
-      ...(query.parentId === undefined ? {} : { parentId: await fullId(client, query.parentId) }),
+      ...compact({
+        rootId: await ifGiven(query.rootId, (id) => fullId(client, id)),
+        parentId: await ifGiven(query.parentId, (id) => fullId(client, id)),
+      }),
     })
     if (command.opts<Options>().count) {
       const found = await withClient(async (client) => client.count(await fullQuery(client)))

@@ -11,7 +11,7 @@ import type { Outcome } from "../../jobs/tracking/outcome.ts"
 import { shellWord } from "../../log/shell-word.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { jsonForm } from "../../protocol/codec/json.ts"
-import { compact } from "../../protocol/compact.ts"
+import { compact, ifGiven } from "../../protocol/compact.ts"
 import { resolveName } from "../../protocol/name.ts"
 import { parseDuration } from "../../protocol/time.ts"
 import { didYouMean } from "../../suggest.ts"
@@ -83,35 +83,43 @@ const fieldsOf = async (input: string | undefined, options: Options): Promise<Su
     return typeof value === "number" ? value : wrongUsage(`${flag} ${text}: must be a number`)
   }
   return {
-    ...(input === undefined ? {} : { input: await jsonOf("the input", input) }),
+    ...compact({
+      input: await ifGiven(input, (text) => jsonOf("the input", text)),
+      meth: options.method,
+      queue: options.queue,
+      priority: ifGiven(options.priority, (text) => number(text, "--priority")),
+      front: options.front ? true : undefined,
+      delay: ifGiven(options.delay, numberOrText),
+      eta: options.eta,
+      expires: ifGiven(options.expires, numberOrText),
+      id: options.id,
+      unique: options.unique ? "id" : undefined,
+      retry: ifGiven(options.retryMax, (text) => retries(number(text, "--retry-max"))),
+      timeLimit: ifGiven(options.timeLimit, numberOrText),
+      ttl: ifGiven(options.ttl, numberOrText),
+      resultTtl: ifGiven(options.resultTtl, numberOrText),
+      failureTtl: ifGiven(options.failureTtl, numberOrText),
+      shadow: options.shadow,
+      description: options.description,
+      group: options.group,
+      meta: await ifGiven(options.meta, (text) => objectOf("--meta", text)),
+      details: await ifGiven(options.details, (text) => objectOf("--details", text)),
+      book: ifGiven(options.book, bookOf),
+      headers: ifGiven(options.header, headersOf),
+    }),
     ...(options.arg === undefined ? {} : await argumentsOf(options.arg)),
-    ...compact({ meth: options.method, queue: options.queue }),
-    ...(options.priority === undefined ? {} : { priority: number(options.priority, "--priority") }),
-    ...(options.front ? { front: true } : {}),
-    ...(options.delay === undefined ? {} : { delay: numberOrText(options.delay) }),
-    ...compact({ eta: options.eta }),
-    ...(options.expires === undefined ? {} : { expires: numberOrText(options.expires) }),
-    ...compact({ id: options.id }),
-    ...(options.unique ? { unique: "id" as const } : {}),
-    ...(options.retryMax === undefined ? {} : { retry: retries(number(options.retryMax, "--retry-max")) }),
-    ...(options.timeLimit === undefined ? {} : { timeLimit: numberOrText(options.timeLimit) }),
-    ...(options.ttl === undefined ? {} : { ttl: numberOrText(options.ttl) }),
-    ...(options.resultTtl === undefined ? {} : { resultTtl: numberOrText(options.resultTtl) }),
-    ...(options.failureTtl === undefined ? {} : { failureTtl: numberOrText(options.failureTtl) }),
-    ...compact({ shadow: options.shadow, description: options.description, group: options.group }),
-    ...(options.meta === undefined ? {} : { meta: await objectOf("--meta", options.meta) }),
-    ...(options.details === undefined ? {} : { details: await objectOf("--details", options.details) }),
-    ...(options.book === undefined ? {} : { book: bookOf(options.book) }),
-    ...(options.header === undefined ? {} : { headers: headersOf(options.header) }),
   }
 }
 
 /** Whole ids of the jobs that the options name. */
-const namedJobs = async (client: Client, { parent, root, after, allowFailure = false }: Options) => ({
-  ...(parent === undefined ? {} : { parentId: await fullId(client, parent) }),
-  ...(root === undefined ? {} : { rootId: await fullId(client, root) }),
-  ...(after === undefined ? {} : { after: { ids: await fullIds(client, after.flatMap(idsOf)), allowFailure } }),
-})
+const namedJobs = async (client: Client, { parent, root, after, allowFailure = false }: Options) => {
+  const parents = await ifGiven(after, (ids) => fullIds(client, ids.flatMap(idsOf)))
+  return compact({
+    parentId: await ifGiven(parent, (id) => fullId(client, id)),
+    rootId: await ifGiven(root, (id) => fullId(client, id)),
+    after: ifGiven(parents, (ids) => ({ ids, allowFailure })),
+  })
+}
 
 /** Longest wait, checked before the task is submitted. */
 const timeoutOf = (wait: string | true | undefined): number | undefined => {

@@ -94,9 +94,7 @@ const factsOf = async (connection: Connection, record: JobRecord, { taskNames }:
     now: Date.now(),
     record,
     ...target((name) => served.has(name)),
-    ...compact({ parents, paused }),
-    ...(keys === undefined ? {} : { suspended: suspendedOf(keys, workers ?? []) }),
-    ...compact({ workers, actors }),
+    ...compact({ parents, paused, suspended: keys && suspendedOf(keys, workers ?? []), workers, actors }),
     reservedBy: (reserved ?? []).filter(({ value }) => holds(value, record.id)).map(({ worker }) => worker),
     postponements: (postponements ?? []).flatMap(({ worker, value }) =>
       notesIn(value).map((note) => ({ ...note, worker })),

@@ -6,7 +6,7 @@
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { Postponement } from "../../cluster/postponements.ts"
 import { shellWord } from "../../log/shell-word.ts"
-import { compact } from "../../protocol/compact.ts"
+import { compact, ifGiven } from "../../protocol/compact.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
 import { isExpired } from "../../protocol/time.ts"
@@ -66,9 +66,7 @@ const ended = (record: JobRecord, worker: WorkerDescription | undefined, now: nu
     code: "ended",
     message: `it waits for nothing: it has ${state === "succeeded" || state === "failed" || state === "expired" ? state : `been ${state}`}${why === "" ? "" : ` (${why})`}${goesOn}${again}`,
     state,
-    ...(worker === undefined ? {} : { workers: [worker.name] }),
-    ...(endedAt === undefined ? {} : { since: iso(endedAt) }),
-    ...compact({ reason }),
+    ...compact({ workers: worker && [worker.name], since: ifGiven(endedAt, iso), reason }),
   }
 }
 
@@ -124,7 +122,7 @@ const running = (
   message: `it waits for nothing: attempt ${attempt} has been running${worker === undefined ? "" : ` on ${worker.name}`} for ${Math.max(0, Math.round((now - since) / 1000))} s${step === undefined ? "" : `, in the step ${step}`}${reverting(record)}${worker === undefined ? "" : blocking(worker, record.id, now)}`,
   since: iso(since),
   attempt,
-  ...(worker === undefined ? {} : { workers: [worker.name] }),
+  ...compact({ workers: worker && [worker.name] }),
 })
 
 const overdue = ({ expiresAt = 0 }: JobRecord): WaitCause => ({

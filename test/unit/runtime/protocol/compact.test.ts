@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { compact, pick } from "../../../../runtime/protocol/compact.ts"
+import { compact, ifGiven, pick } from "../../../../runtime/protocol/compact.ts"
 import { same } from "../../../support/same.ts"
 
 test("a field without a value is absent; null, false, 0 and the empty text are values", () => {
@@ -28,4 +28,14 @@ test("of the named fields those with a value are picked, in the order of the nam
     ["id", "a"],
   ])
   same<{ [Name in keyof typeof picked]: (typeof picked)[Name] }, { run: number; id: string; due?: number }>(true)
+})
+
+test("nothing is made of what is not given; of null, false, 0 and the empty text something is", () => {
+  expect([undefined, null, false, 0, ""].map((value) => ifGiven(value, JSON.stringify))).toEqual([
+    undefined,
+    "null",
+    "false",
+    "0",
+    '""',
+  ])
 })
