@@ -4,7 +4,7 @@ import { TransportError } from "../../runtime/transport/mod.ts"
 import type { PostgresLink } from "./link.ts"
 
 /** Version of the tables and functions. A schema of another version is refused. */
-const VERSION = 5
+const VERSION = 6
 /** How long a publish key is remembered, in milliseconds. */
 export const DEDUPE_MS = 120_000
 /** A time that never comes: the largest integer that JavaScript holds exactly. */
@@ -156,7 +156,7 @@ BEGIN
       DELETE FROM task WHERE token = t->>'token' RETURNING sequence INTO number;
       gone := nullif(NOT FOUND, false);
       DELETE FROM posting WHERE sequence = number;
-    ELSIF t->>'kind' = 'release' THEN
+    ELSIF t->>'kind' = 'hand-back' THEN
       UPDATE task SET token = NULL, ready = (t->>'delay')::bigint <= 0, until = ms() + (t->>'delay')::bigint
         WHERE token = t->>'token' RETURNING queue INTO name;
       IF FOUND THEN PERFORM tell('queue', name); ELSE gone := true; END IF;

@@ -83,9 +83,9 @@ local function apply(c)
       end
     end
   elseif t then
-    local tag, own = leasedTask(t.token, t.kind == 'release')
+    local tag, own = leasedTask(t.token, t.kind == 'hand-back')
     isGone = not tag
-    if tag and t.kind == 'release' then
+    if tag and t.kind == 'hand-back' then
       release(tag, own, t.delay)
     elseif tag then
       endLease(tag, own)

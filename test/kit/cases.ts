@@ -1,6 +1,6 @@
 /** All cases, in the order in which a report lists them. */
 import type { Case } from "./case.ts"
-import { beginCases } from "./cases/claim.ts"
+import { claimCases } from "./cases/claim.ts"
 import { closeCases } from "./cases/close.ts"
 import { delayCases } from "./cases/delay.ts"
 import { fenceCases } from "./cases/fence.ts"
@@ -11,7 +11,7 @@ import { publishCases } from "./cases/publish.ts"
 import { queryCases } from "./cases/query.ts"
 import { recordCases } from "./cases/records.ts"
 import { recoveryCases } from "./cases/recovery.ts"
-import { endCases } from "./cases/settle.ts"
+import { settleCases } from "./cases/settle.ts"
 import { takeCases } from "./cases/take.ts"
 
 /** What the runtime passes on to any driver alike: the cases about drivers try what a driver can change about it. */
@@ -19,9 +19,9 @@ const passedOn: ReadonlyArray<Case> = [...publishCases, ...takeCases, ...delayCa
 
 /** The rules of the runtime in which the driver has a part. */
 export const ruleCases: ReadonlyArray<Case> = [
-  ...endCases,
+  ...settleCases,
   ...fenceCases,
-  ...beginCases,
+  ...claimCases,
   ...nextRunCases,
   ...recordCases,
   ...queryCases,

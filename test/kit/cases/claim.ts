@@ -10,7 +10,7 @@ import { idOf, recordOf } from "../task.ts"
 
 const group = "claim"
 
-export const beginCases: ReadonlyArray<Case> = [
+export const claimCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a claim makes the record of a job that has none",

@@ -9,7 +9,7 @@ import { cancelled, idOf, messageOf, recordOf, retryOf } from "../task.ts"
 
 const group = "settle"
 
-export const endCases: ReadonlyArray<Case> = [
+export const settleCases: ReadonlyArray<Case> = [
   {
     group,
     name: "a task that is handed back with a delay waits so long",

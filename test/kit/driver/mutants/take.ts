@@ -494,7 +494,7 @@ export const takeMutants: ReadonlyArray<DriverMutant> = [
     ),
   },
   { breaks: `lease: the ack ${OVERTAKEN}`, breaker: overtaking },
-  { breaks: `lease: the release ${OVERTAKEN}`, breaker: overtaking },
+  { breaks: `lease: the hand-back ${OVERTAKEN}`, breaker: overtaking },
   {
     breaks: `lease: the ack ${OVERTAKEN}`,
     // Leaves `gone` out of the answer, as if the task had been ended.

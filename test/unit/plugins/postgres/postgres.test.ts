@@ -94,10 +94,10 @@ test("a schema of another version is refused, and left as it is", async () => {
   const driver = await plugin.connect(through(server.port), options("later"))
   await driver.close()
   const schema = schemaOf("later")
-  await ask(`UPDATE "${schema}".meta SET version = 6`)
-  const message = `postgres: schema "${schema}" has version 6, and this Callboard knows version 5: install one that knows it, or use another namespace`
+  await ask(`UPDATE "${schema}".meta SET version = 7`)
+  const message = `postgres: schema "${schema}" has version 7, and this Callboard knows version 6: install one that knows it, or use another namespace`
   expect(await refusal(through(server.port), "later")).toEqual(["unsupported", message])
-  expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 6 }])
+  expect(await ask(`TABLE "${schema}".meta`)).toEqual([{ version: 7 }])
 })
 
 test("a database that holds no UTF-8 is refused", async () => {
@@ -140,7 +140,7 @@ test("several that come first at the same time make one schema", async () => {
     Array.from({ length: 4 }, () => plugin.connect(through(server.port), options("first"))),
   )
   await Promise.all(drivers.map((driver) => driver.close()))
-  expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 5 }])
+  expect(await ask(`TABLE "${schemaOf("first")}".meta`)).toEqual([{ version: 6 }])
 })
 
 test("what is published during a take does not come before what was published earlier", async () => {

@@ -85,13 +85,13 @@ const reportsDecide = jobsBroken(() => (_, transport) => ({
 
 const reportsLost = jobsBroken(() => () => ({ report: async () => undefined }))
 
-export const endMutants: ReadonlyArray<Mutant> = [
+export const settleMutants: ReadonlyArray<Mutant> = [
   {
-    breaks: "end: a task that is handed back with a delay waits so long",
+    breaks: "settle: a task that is handed back with a delay waits so long",
     breaker: ends((one) => (one.then.kind === "ack" ? one : { ...one, then: { kind: "hand-back", delay: 0 } })),
   },
   {
-    breaks: "end: attempts of one batch end alone, in order",
+    breaks: "settle: attempts of one batch end alone, in order",
     breaker: jobsBroken(() => (jobs) => ({
       settle: async (each) => {
         const answers: Array<SettleAnswer> = []
@@ -105,7 +105,7 @@ export const endMutants: ReadonlyArray<Mutant> = [
     })),
   },
   {
-    breaks: "end: an outcome that comes after an early ack is stored",
+    breaks: "settle: an outcome that comes after an early ack is stored",
     breaker: jobsBroken(() => {
       const acked = new Set<string>()
       return (jobs) => ({
@@ -119,15 +119,15 @@ export const endMutants: ReadonlyArray<Mutant> = [
     }),
   },
   {
-    breaks: "end: an outcome that comes after an early ack publishes what follows",
+    breaks: "settle: an outcome that comes after an early ack publishes what follows",
     breaker: followUps(() => []),
   },
   {
-    breaks: "end: an outcome that comes after an early ack is refused where the job was cancelled meanwhile",
+    breaks: "settle: an outcome that comes after an early ack is refused where the job was cancelled meanwhile",
     breaker: fenceless,
   },
   {
-    breaks: "end: many attempts that end in one batch are all stored",
+    breaks: "settle: many attempts that end in one batch are all stored",
     breaker: jobsBroken(() => (jobs) => ({
       settle: async (each) => {
         const answers = await jobs.settle(each.slice(0, 256))
@@ -135,39 +135,39 @@ export const endMutants: ReadonlyArray<Mutant> = [
       },
     })),
   },
-  { breaks: "end: a record is read as it was stored", breaker: recorded(() => ({ timeline: [] })) },
-  { breaks: "end: follow-ups are published", breaker: followUps(() => []) },
+  { breaks: "settle: a record is read as it was stored", breaker: recorded(() => ({ timeline: [] })) },
+  { breaks: "settle: follow-ups are published", breaker: followUps(() => []) },
   {
-    breaks: "end: a follow-up keeps its due time",
+    breaks: "settle: a follow-up keeps its due time",
     breaker: followUps(({ due, ...posting }) => [posting]),
   },
   {
-    breaks: "end: an end that is sent again after a lost acknowledgement succeeds, and doubles no follow-up",
+    breaks: "settle: an end that is sent again after a lost acknowledgement succeeds, and doubles no follow-up",
     // Posts the follow-ups as new jobs each time, so that neither key nor record shows that they were posted before.
     breaker: followUps((posting) => [{ ...posting, id: `${posting.id}-${++copies}` }]),
   },
   {
-    breaks: "end: a record over maxRecord is refused as too-large, and a smaller one is stored",
+    breaks: "settle: a record over maxRecord is refused as too-large, and a smaller one is stored",
     breaker: recorded(({ result }) => (typeof result === "string" ? { result: result.slice(0, 1_000) } : {})),
   },
   {
-    breaks: "end: a record that is not JSON is refused as invalid, and another one is stored",
+    breaks: "settle: a record that is not JSON is refused as invalid, and another one is stored",
     breaker: recorded(({ result }) => (typeof result === "bigint" ? { result: String(result) } : {})),
   },
   {
-    breaks: "end: a follow-up that is too large fails the end of its attempt, which ends without it",
+    breaks: "settle: a follow-up that is too large fails the end of its attempt, which ends without it",
     breaker: followUps((posting, { capabilities }) => (encodedSize(posting) > capabilities.maxTask ? [] : [posting])),
   },
   {
-    breaks: "end: a terminal record ends the job for deliveries that come later",
+    breaks: "settle: a terminal record ends the job for deliveries that come later",
     breaker: claims((status) => (status === "finished" ? "started" : undefined)),
   },
   {
-    breaks: "end: what follows a job is not lost with its record, as long as its task may come again",
+    breaks: "settle: what follows a job is not lost with its record, as long as its task may come again",
     breaker: forgetful,
   },
   {
-    breaks: "end: a record that names a successor ends older postings, not the successor",
+    breaks: "settle: a record that names a successor ends older postings, not the successor",
     breaker: recorded(() => ({ successor: "" })),
   },
   {
@@ -242,11 +242,11 @@ export const endMutants: ReadonlyArray<Mutant> = [
     }),
   },
   {
-    breaks: "begin: a claim makes the record of a job that has none",
+    breaks: "claim: a claim makes the record of a job that has none",
     breaker: jobsBroken(() => () => ({ claim: async (each) => each.map(() => ({ status: "started" })) })),
   },
   {
-    breaks: "begin: claims without an outcome are counted, and the next claim gets their number",
+    breaks: "claim: claims without an outcome are counted, and the next claim gets their number",
     breaker: jobsBroken(() => (jobs) => ({
       claim: async (each) =>
         (await jobs.claim(each)).map((answer) =>
@@ -257,7 +257,7 @@ export const endMutants: ReadonlyArray<Mutant> = [
     })),
   },
   {
-    breaks: "begin: a task that was delivered beside another and never claimed has no claims",
+    breaks: "claim: a task that was delivered beside another and never claimed has no claims",
     breaker: jobsBroken(() => (jobs) => ({
       take: async (request, signal) => {
         const found = await jobs.take(request, signal)
@@ -272,26 +272,26 @@ export const endMutants: ReadonlyArray<Mutant> = [
     })),
   },
   {
-    breaks: "begin: a release that takes its claim back leaves none",
+    breaks: "claim: a release that takes its claim back leaves none",
     breaker: recorded(() => ({ claims: 1 })),
   },
   {
-    breaks: "begin: a task that left its queue before it started, and comes again all the same, is finished",
+    breaks: "claim: a task that left its queue before it started, and comes again all the same, is finished",
     breaker: recorded(() => ({ acked: false })),
   },
   {
-    breaks: "begin: claims of one batch stand alone, in order",
+    breaks: "claim: claims of one batch stand alone, in order",
     breaker: jobsBroken(() => (jobs) => ({ claim: async (each) => [...(await jobs.claim(each))].reverse() })),
   },
   {
-    breaks: "begin: a first delivery needs no claim",
+    breaks: "claim: a first delivery needs no claim",
     breaker: jobsBroken(() => (jobs) => ({
       take: async (request, signal) =>
         (await jobs.take(request, signal)).map((delivery) => ({ ...delivery, fresh: false })),
     })),
   },
   {
-    breaks: "begin: a first delivery may be claimed all the same",
+    breaks: "claim: a first delivery may be claimed all the same",
     breaker: jobsBroken(() => {
       const first = new Set<string>()
       return (jobs) => ({
@@ -308,7 +308,7 @@ export const endMutants: ReadonlyArray<Mutant> = [
     }),
   },
   {
-    breaks: "begin: a claim that is sent again counts once, and gets the record before the first one",
+    breaks: "claim: a claim that is sent again counts once, and gets the record before the first one",
     breaker: jobsBroken(() => (jobs, transport) => ({
       claim: async (each) => {
         const before = await Promise.all(each.map(({ id }) => transport.jobs.find(id)))
