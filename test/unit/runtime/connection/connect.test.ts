@@ -150,7 +150,7 @@ describe("the plugin", () => {
       connect: async (_, options) => wholeDriver(board, options),
       adopt: (client, options) => (client instanceof Held ? Promise.resolve(wholeDriver(board, options)) : undefined),
     }
-    const transports = { min: plugin }
+    const transports = { least: plugin }
     for (const target of ["least:", new Held()]) {
       const { jobs } = await openConnection(target, { transports })
       expect(await jobs.find("nobody")).toBeUndefined()
@@ -207,7 +207,7 @@ describe("a URL with several hosts", () => {
 
 test("a transport without broadcast runs jobs, and cancels those of its own process", async () => {
   const board = new LeastBoard()
-  const min: Plugin = { schemes: ["least"], connect: async (_url, options) => leastDriver(board, options) }
+  const least: Plugin = { schemes: ["least"], connect: async (_url, options) => leastDriver(board, options) }
   let began = () => {}
   const running = new Promise<void>((resolve) => {
     began = resolve
@@ -222,7 +222,7 @@ test("a transport without broadcast runs jobs, and cancels those of its own proc
         }),
     },
   })
-  const options = { transports: { min }, actors: [sleeper], signals: false as const, logLevel: "none" as const }
+  const options = { transports: { least }, actors: [sleeper], signals: false as const, logLevel: "none" as const }
   await using service = await serve({ transport: "least://here", ...options })
   expect(await (await service.client.submit("sleeper.add", { input: { a: 1, b: 2 } })).result({ timeout: 20 })).toBe(3)
   const job = await service.client.submit("sleeper.sleep")

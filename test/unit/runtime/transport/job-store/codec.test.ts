@@ -21,7 +21,12 @@ test("a record is read as it was written", () => {
 })
 
 test.each([
-  ['{"v":2,"id":"j"}', "unsupported", "version 2"],
+  [
+    '{"v":1,"id":"j"}',
+    "unsupported",
+    "a stored record has version 1, and this Callboard reads version 2: install one that reads it, or use another namespace",
+  ],
+  ['{"v":3,"id":"j"}', "unsupported", "version 3"],
   ['{"id":"j","state":"queued","timeline":[]}', "internal", "names no version"],
   ['{"v":2,"id":"j"}', "internal", "cannot be read"],
   ['{"v":2,nonsense', "internal", "cannot be read"],
