@@ -11,7 +11,9 @@ import {
   folderCircles,
   homeless,
   importsOf,
+  repeated,
   roomsOf,
+  type Single,
   type Sources,
   violations,
 } from "./support/tools/imports.ts"
@@ -162,6 +164,20 @@ const table: readonly Direction[] = [
   },
 ]
 
+/** The page imports no values of the runtime, a template is a file of an application, and the launcher is plain JavaScript. */
+const OWN = ["runtime/page/**", "runtime/cli/templates/**", "runtime/cli/dev/*.js"]
+
+const singles: readonly Single[] = [
+  {
+    use: "isObject, isMap, isDecodedMap or isPlainObject",
+    home: "runtime/protocol/guards.ts",
+    words:
+      /typeof ([\w.]+) === "" && \1 !== null|typeof ([\w.]+) !== "" \|\| \2 === null|const is(?:Object|Map|DecodedMap|PlainObject) =|prototype === Object\.prototype/,
+    // JSON's codec asks for each value of a body.
+    but: [...OWN, "runtime/protocol/codec/json.ts", "runtime/worker/isolation/**"],
+  },
+]
+
 const root = fileURLToPath(new URL("..", import.meta.url))
 
 function sourcesBelow(...folders: readonly string[]): Sources {
@@ -178,6 +194,10 @@ test("imports follow the table", () => {
   const sources = sourcesBelow("runtime", "plugins", "actors", "test/kit")
   expect(sources.size).toBeGreaterThan(0)
   expect(violations(sources, table)).toEqual([])
+})
+
+test("what stands in one module is defined in no other", () => {
+  expect(repeated(sourcesBelow("runtime", "plugins"), singles)).toEqual([])
 })
 
 // All of effect is a tenth of what a worker needs of memory, and of its start.
@@ -346,6 +366,19 @@ describe("the checker finds", () => {
   ]
   test.each(cases)("%s: %s", (path, code, complaint) => {
     const found = violations(new Map([[path, code]]), table)
+    if (complaint === undefined) expect(found).toEqual([])
+    else expect(found.join("\n")).toContain(complaint)
+  })
+
+  test.each([
+    [`if (typeof value === "object" && value !== null) return`, "use isObject"],
+    [`if (typeof value.at !== "object" || value.at === null) return`, "use isObject"],
+    [`const isMap = (value: unknown) => value instanceof Map`, "use isObject"],
+    [`if (isObject(value)) return`, undefined],
+    [`if (typeof value === "object") return`, undefined],
+    [`// typeof value === "object" && value !== null`, undefined],
+  ])("what another module has: %s", (code, complaint) => {
+    const found = repeated(new Map([["runtime/client/client.ts", code]]), singles)
     if (complaint === undefined) expect(found).toEqual([])
     else expect(found.join("\n")).toContain(complaint)
   })

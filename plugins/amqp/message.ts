@@ -1,5 +1,6 @@
 /** A task as an AMQP message in the form that Celery writes and reads: headers, properties and body. */
 import type { Message as AmqpMessage, Options } from "amqplib"
+import { isMap } from "../../runtime/protocol/guards.ts"
 import type { Message } from "../../runtime/protocol/message.ts"
 
 /** Form of the ids of messages that Callboard published, with the sequence of the task. */
@@ -18,9 +19,6 @@ const PERSISTENT = 2
 
 const INT_32 = 2 ** 31
 
-const isPlainObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
 /**
  * Gives each number in a header its type. The library would write small integers as 16 bits, under a letter that
  * Celery's library reads as text, and refuses NaN. In its notation an object with the key `!` names a type.
@@ -30,7 +28,7 @@ const typed = (value: unknown): unknown => {
     return { "!": !Number.isSafeInteger(value) ? "double" : value >= -INT_32 && value < INT_32 ? "int" : "long", value }
   }
   if (Array.isArray(value)) return value.map(typed)
-  if (!isPlainObject(value)) return value
+  if (!isMap(value)) return value
   return Object.hasOwn(value, "!") ? { "!": "object", value: typedTable(value) } : typedTable(value)
 }
 
@@ -44,10 +42,10 @@ const typedTable = (table: Readonly<Record<string, unknown>>): Readonly<Record<s
 const plain = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(plain)
   if (value instanceof Uint8Array) return new TextDecoder().decode(value)
-  if (!isPlainObject(value)) return value
+  if (!isMap(value)) return value
   const { "!": type, value: held, ...others } = value
   if (type === "timestamp" && Object.keys(others).length === 0) return held
-  if (type === "decimal" && isPlainObject(held)) return Number(held["digits"]) / 10 ** Number(held["places"])
+  if (type === "decimal" && isMap(held)) return Number(held["digits"]) / 10 ** Number(held["places"])
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, plain(each)]))
 }
 
@@ -118,7 +116,7 @@ export const fromAmqp = ({
     message: {
       headers: Object.fromEntries(Object.entries(headers).map(([key, value]) => [key, plain(value)])),
       properties: {
-        ...(isPlainObject(extra) ? extra : {}),
+        ...(isMap(extra) ? extra : {}),
         content_type: text(properties.contentType) ?? "",
         content_encoding: text(properties.contentEncoding) ?? "",
         ...(correlation === undefined ? {} : { correlation_id: correlation }),

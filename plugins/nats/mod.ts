@@ -4,6 +4,7 @@
  * `nats://[user:password@]host[:port][?option=…]`, or `tls://…`; the options are described in `connection/config.ts`.
  */
 import type { NatsConnection } from "nats"
+import { isObject } from "../../runtime/protocol/guards.ts"
 import type { Driver, Plugin } from "../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../runtime/transport/mod.ts"
 import { readConfig, type StreamOptions } from "./connection/config.ts"
@@ -36,8 +37,7 @@ const open = (
 
 /** Recognizes a connection by its methods: the application may use another copy of the client library. */
 const isConnection = (client: unknown): client is NatsConnection =>
-  typeof client === "object" &&
-  client !== null &&
+  isObject(client) &&
   ["publish", "subscribe", "flush", "status", "isClosed", "getServer"].every(
     (name) => typeof Reflect.get(client, name) === "function",
   )

@@ -1,5 +1,5 @@
 /** The driver of the redis transport: each method runs one script in the server and translates the reply. */
-import { isMap } from "../../runtime/protocol/header-field.ts"
+import { isMap } from "../../runtime/protocol/guards.ts"
 import type * as contract from "../../runtime/transport/mod.ts"
 import { BaseDriver, matches, TransportError } from "../../runtime/transport/mod.ts"
 import { answerTogether, type Failed } from "../../runtime/transport/plain-driver.ts"

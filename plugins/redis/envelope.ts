@@ -4,7 +4,7 @@
  */
 import { randomUUID } from "node:crypto"
 import { parseExactJson } from "../../runtime/protocol/codec/exact-json.ts"
-import { isMap } from "../../runtime/protocol/header-field.ts"
+import { isMap } from "../../runtime/protocol/guards.ts"
 import type { Message, Undecodable } from "../../runtime/protocol/message.ts"
 import { decodeBase64, encodeBase64 } from "../../runtime/protocol/value.ts"
 

@@ -12,6 +12,7 @@ import { isExact, jsonSchemaOf } from "../options/json-schema.ts"
 import { rateText } from "../options/limit.ts"
 import { type Refuse, refuseInput } from "../options/refuse.ts"
 import { compact, ifGiven } from "../protocol/compact.ts"
+import { isMap, isObject } from "../protocol/guards.ts"
 import { checkActorName, checkQueueName } from "../protocol/name.ts"
 import { didYouMean } from "../suggest.ts"
 import type { ActorDefinition, ActorOptions, ErasedMethod, RestartPolicy } from "./definition.ts"
@@ -65,8 +66,7 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
 ): Actor<Name, { readonly [K in keyof M]: InputOf<M[K]> }, { readonly [K in keyof M]: ResultOf<M[K]> }> => {
   const checkedName = checkActorName(name)
   if (Result.isFailure(checkedName)) throw new InvalidActor(checkedName.failure.message)
-  if (typeof definition !== "object" || definition === null)
-    throw new InvalidActor(`actor ${name}: must be defined by an object with \`methods\``)
+  if (!isObject(definition)) throw new InvalidActor(`actor ${name}: must be defined by an object with \`methods\``)
   if (definition.queue !== undefined) {
     const checkedQueue = checkQueueName(definition.queue)
     if (Result.isFailure(checkedQueue)) throw new InvalidActor(`actor ${name}: queue: ${checkedQueue.failure.message}`)
@@ -111,12 +111,7 @@ export const ACTOR_OPTIONS: Readonly<Record<keyof ActorOptions<unknown> | "metho
 
 /** Whether a value was made by {@link actor}. */
 export const isActor = (value: unknown): value is ActorDefinition =>
-  typeof value === "object" &&
-  value !== null &&
-  "_tag" in value &&
-  value._tag === "Actor" &&
-  "methods" in value &&
-  value.methods instanceof Map
+  isObject(value) && "_tag" in value && value._tag === "Actor" && "methods" in value && value.methods instanceof Map
 
 /** Fails with `CallboardError` `invalid-input` for what is no list of actors, such as an actor alone. */
 export const checkActors = (actors: unknown): void => {
@@ -145,8 +140,7 @@ const checkKinds = (name: string, { methods, start, stop, description }: Given):
   const refuse = (field: string, message: string) => {
     throw new InvalidActor(`actor ${name}: ${field}: ${message}`)
   }
-  if (typeof methods !== "object" || methods === null || Array.isArray(methods))
-    refuse("methods", "must be an object with a function for each method")
+  if (!isMap(methods)) refuse("methods", "must be an object with a function for each method")
   if (start !== undefined && typeof start !== "function") refuse("start", "must be a function")
   if (stop !== undefined && typeof stop !== "function") refuse("stop", "must be a function")
   if (description !== undefined && typeof description !== "string") refuse("description", "must be text")

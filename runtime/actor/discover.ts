@@ -2,6 +2,7 @@
 import { readdir } from "node:fs/promises"
 import { extname, join, resolve } from "node:path"
 import { pathToFileURL } from "node:url"
+import { isObject } from "../protocol/guards.ts"
 import { type ActorDefinition, isActor } from "./actor.ts"
 
 /** The actors of a folder cannot be loaded: the message names the file or the folder, and what to do. */
@@ -53,7 +54,7 @@ export const discoverActors = async (folder: string): Promise<ReadonlyArray<Acto
         cause,
       })
     }
-    if (typeof module !== "object" || module === null) continue
+    if (!isObject(module)) continue
     for (const value of Object.values(module)) {
       if (!isActor(value)) continue
       const other = found.get(value.name)

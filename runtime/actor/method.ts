@@ -11,6 +11,7 @@ import { methodLimitOf, rateOf } from "../options/limit.ts"
 import { type Refuse, refuseInput, resultOf } from "../options/refuse.ts"
 import { RetryField, retryHeader } from "../options/retry-policy.ts"
 import { compact, ifGiven } from "../protocol/compact.ts"
+import { isObject } from "../protocol/guards.ts"
 import { isTexts } from "../protocol/header-field.ts"
 import type { RetryHeader } from "../protocol/headers.ts"
 import { checkMethodName, checkQueueName } from "../protocol/name.ts"
@@ -39,8 +40,6 @@ export class InvalidActor extends Error {
 }
 
 const isHandler = (value: unknown): value is ErasedMethod["run"] => typeof value === "function"
-
-const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
 
 interface Definition extends MethodOptions, MethodHooks {
   readonly input?: unknown

@@ -3,6 +3,8 @@
  * reading what a listener gets as an async generator.
  */
 
+import { isObject } from "../protocol/guards.ts"
+
 /** Settles as `work` does, or fails with `late()` after `ms` milliseconds. The work itself is not stopped then. */
 export const within = <T>(ms: number, work: Promise<T>, late: () => Error): Promise<T> =>
   new Promise<T>((resolve, reject) => {
@@ -106,9 +108,7 @@ export const inLanes = async <In, Out>(
 
 /** Whether a value can be awaited: anything with a method `then`. */
 export const isPromiseLike = (value: unknown): value is PromiseLike<unknown> =>
-  ((typeof value === "object" && value !== null) || typeof value === "function") &&
-  "then" in value &&
-  typeof value.then === "function"
+  (isObject(value) || typeof value === "function") && "then" in value && typeof value.then === "function"
 
 /** Most values that {@link latest} holds for a reader. Where it is too slow, the oldest one is dropped. */
 const BUFFER = 1_000

@@ -9,6 +9,7 @@ import {
   boardConfiguration as configurationOf,
   reorder as reordered,
 } from "../protocol/board.ts"
+import { isObject } from "../protocol/guards.ts"
 import { didYouMean } from "../suggest.ts"
 import { Board, type BoardOptions } from "./board.ts"
 import { accepted } from "./failure.ts"
@@ -48,7 +49,7 @@ export const boardConfiguration = (
 export const reorder = <A>(...pairs: ReadonlyArray<readonly [priority: string, value: A]>): ReadonlyArray<A> =>
   pairs.length === 0 ? refuseInput("pairs", "must be at least one") : accepted(reordered(...pairs))
 
-const isOptions = (given: unknown): given is { readonly board?: unknown } => typeof given === "object" && given !== null
+const isOptions = (given: unknown): given is { readonly board?: unknown } => isObject(given)
 
 /** The URL of a transport with what the configuration says of it. A file, which no option names, stays as it is. */
 const urlOf = (source: BoardSource, configuration: BoardConfiguration): string => {

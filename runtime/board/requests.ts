@@ -7,8 +7,8 @@ import { withoutAnyUndefined } from "../options/check.ts"
 import { Duration, type DurationInput, milliseconds } from "../options/duration.ts"
 import { isName, Name, wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
-import { isObject } from "../protocol/board.ts"
 import { plainJson } from "../protocol/codec/json.ts"
+import { isMap, isObject } from "../protocol/guards.ts"
 
 const Details = Schema.Record(Schema.String, Schema.Unknown)
 const Book = Schema.Struct({ name: Name, uuid: Name })
@@ -103,12 +103,12 @@ const parseWholePost = parserOf(PostRequest, "a board job")
  * details alone.
  */
 export const parsePost = (value: unknown): typeof PostRequest.Type => {
-  if (typeof value !== "object" || value === null) return parseWholePost(value)
+  if (!isObject(value)) return parseWholePost(value)
   for (const field in value) if (field !== "name" && field !== "details") return parseWholePost(value)
   if (!("name" in value && isName(value.name))) return parseWholePost(value)
   const details = "details" in value ? value.details : undefined
   if (details === undefined) return { name: value.name }
-  const isPlain = typeof details === "object" && details !== null && Object.getPrototypeOf(details) === Object.prototype
+  const isPlain = isObject(details) && Object.getPrototypeOf(details) === Object.prototype
   return isPlain ? { name: value.name, details: { ...details } } : parseWholePost(value)
 }
 export const parseEntity = parserOf(EntityRequest, "an entity")
@@ -159,6 +159,6 @@ export const detailsOf = (
   const text = plainJson(details, field)
   if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message, { field })
   const written: unknown = JSON.parse(text.success)
-  if (!isObject(written)) return refuseInput(field, "must be an object, as JSON too")
+  if (!isMap(written)) return refuseInput(field, "must be an object, as JSON too")
   return { details: written, length: text.success.length }
 }

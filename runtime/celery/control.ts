@@ -7,6 +7,7 @@ import { cancelJob } from "../jobs/commands/cancel.ts"
 import { findRecord } from "../jobs/tracking/finding.ts"
 import type { Log } from "../log/log.ts"
 import { type ControlRequest, isAsked, PIDBOX, parseControl, replyMessage } from "../protocol/celery-control.ts"
+import { isObject } from "../protocol/guards.ts"
 import type { Message } from "../protocol/message.ts"
 import { isTerminal } from "../protocol/state.ts"
 import type { CeleryMessages } from "../transport/celery.ts"
@@ -401,7 +402,7 @@ const headersOf = (value: unknown): Readonly<Record<string, ReadonlyArray<string
     })
     return Object.fromEntries(pairs)
   }
-  if (typeof value !== "object" || value === null) return {}
+  if (!isObject(value)) return {}
   return Object.fromEntries(
     Object.entries(value).map(([name, each]) => [name, (Array.isArray(each) ? each : [each]).map(String)]),
   )

@@ -5,7 +5,7 @@
 import * as Result from "effect/Result"
 import type { Log } from "../log/log.ts"
 import { decodeEvents } from "../protocol/celery/event.ts"
-import { isMap } from "../protocol/header-field.ts"
+import { isMap } from "../protocol/guards.ts"
 import type { CeleryMessages } from "../transport/celery.ts"
 import { CeleryCommands } from "./commands.ts"
 import { type CeleryEvents, EVENT_EXCHANGE } from "./events.ts"

@@ -10,7 +10,7 @@ import { afterSuccess, type Ended, postMissing } from "../jobs/outcome/follow-up
 import { type Body, NO_EMBED } from "../protocol/body.ts"
 import { parseSignature, type Signature } from "../protocol/celery/signature.ts"
 import { joinedResults, metaKey, type ResultTuple } from "../protocol/celery-result.ts"
-import { isMap } from "../protocol/header-field.ts"
+import { isMap } from "../protocol/guards.ts"
 import { newTask } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
 import type { CeleryResults } from "../transport/celery.ts"

@@ -7,6 +7,7 @@ import { ConfigError } from "../config/file.ts"
 import { CallboardError, type ErrorCode } from "../errors.ts"
 import { AddressTaken } from "../http/listener.ts"
 import { STUCK_EXIT_CODE } from "../options/defaults.ts"
+import { isObject } from "../protocol/guards.ts"
 import { TransportError, type TransportReason } from "../transport/mod.ts"
 
 /** Exit codes, by which scripts tell failures apart. */
@@ -52,8 +53,7 @@ const TRANSPORT: Partial<Record<TransportReason, number>> = {
   invalid: EXIT.usage,
 }
 
-const hasTag = (error: unknown, tag: string): boolean =>
-  typeof error === "object" && error !== null && "_tag" in error && error._tag === tag
+const hasTag = (error: unknown, tag: string): boolean => isObject(error) && "_tag" in error && error._tag === tag
 
 export const exitCodeOf = (error: unknown): number => {
   if (error instanceof CommandFailed) return error.exitCode
@@ -97,14 +97,14 @@ interface SyntaxErrorFound {
 /** The first error of a compiler, if the failure is a compile error. */
 const syntaxErrorOf = (cause: unknown): SyntaxErrorFound | undefined => {
   const error: unknown = cause instanceof AggregateError ? cause.errors[0] : cause
-  if (typeof error !== "object" || error === null || !("message" in error)) return undefined
+  if (!isObject(error) || !("message" in error)) return undefined
   return ofBun(error) ?? ofDeno(String(error.message))
 }
 
 const ofBun = (error: object & { readonly message: unknown }): SyntaxErrorFound | undefined => {
   if (!("position" in error)) return undefined
   const { position, message } = error
-  if (typeof position !== "object" || position === null || !("file" in position)) return undefined
+  if (!isObject(position) || !("file" in position)) return undefined
   const line = "line" in position ? `:${position.line}` : ""
   const column = "column" in position ? `:${position.column}` : ""
   return { where: `${position.file}${line}${column}`, message: String(message) }

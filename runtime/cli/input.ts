@@ -11,6 +11,7 @@ import { CallboardError } from "../errors.ts"
 import { visible } from "../log/log-value.ts"
 import { parseJson } from "../protocol/codec/json.ts"
 import { compact } from "../protocol/compact.ts"
+import { isMap } from "../protocol/guards.ts"
 import { TransportError } from "../transport/mod.ts"
 import { wrongUsage } from "./failure.ts"
 
@@ -62,11 +63,8 @@ export const argumentsOf = async (
 /** Reads a JSON object. */
 export const objectOf = async (what: string, given: string): Promise<Readonly<Record<string, unknown>>> => {
   const value = await jsonOf(what, given)
-  return isObject(value) ? value : wrongUsage(`${what} must be a JSON object`)
+  return isMap(value) ? value : wrongUsage(`${what} must be a JSON object`)
 }
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
 
 /** A numeral as a number. Other text stays text, for the check of the field to refuse. */
 export const numberOrText = (text: string): number | string =>

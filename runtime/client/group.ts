@@ -8,6 +8,7 @@ import type { Submission, SubmissionFields } from "../jobs/submission/submission
 import { milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
+import { isObject } from "../protocol/guards.ts"
 import { MAX_MEMBERS } from "../protocol/headers.ts"
 import type { JobPage, JobQuery } from "./job-query.ts"
 
@@ -88,8 +89,7 @@ export class PendingGroup {
   then(body: string | BodyTask, fields: BodyFields = {}): Promise<SubmittedJob> {
     if (typeof body === "string") return this.#chord(body, fields)
     // `await` on the group itself comes here as well, with two functions.
-    if (typeof body !== "object" || body === null)
-      refuseInput("then", "name the body, or submit the group alone with .submit()")
+    if (!isObject(body)) refuseInput("then", "name the body, or submit the group alone with .submit()")
     const { task, ...own } = body
     return this.#chord(task, { ...own, ...fields })
   }

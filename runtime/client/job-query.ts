@@ -8,6 +8,7 @@ import { type DurationInput, duration, milliseconds } from "../options/duration.
 import { whole } from "../options/fields.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
+import { isObject } from "../protocol/guards.ts"
 import { isState, NO_STATE, type State } from "../protocol/state.ts"
 import type { RecordQuery } from "../transport/job-store/transport.ts"
 import { TransportError } from "../transport/mod.ts"
@@ -126,8 +127,7 @@ export const recordQueryOf = (query: JobQuery): RecordQuery => {
 }
 
 /** Whether jobs are named, and not selected. What is neither is refused as a query. */
-export const isNamed = (query: JobQuery | NamedJobs): query is NamedJobs =>
-  typeof query === "object" && query !== null && "ids" in query
+export const isNamed = (query: JobQuery | NamedJobs): query is NamedJobs => isObject(query) && "ids" in query
 
 /** Named jobs as decisions take them. Fails with `invalid-input` where they are none, too many, or said to be more than that. */
 export const namedJobsOf = (jobs: NamedJobs): NamedRecords => {

@@ -4,11 +4,11 @@ import { type ConnectSettings, isPlugin } from "../connection/connect.ts"
 import { AnyFunction } from "../options/check.ts"
 import { duration } from "../options/duration.ts"
 import { OwnName } from "../options/fields.ts"
+import { isObject } from "../protocol/guards.ts"
 import type { TracingSettings } from "../tracing/tracing.ts"
 
 const isTracing = (value: unknown): value is boolean | object =>
-  typeof value === "boolean" ||
-  (typeof value === "object" && value !== null && "startSpan" in value && typeof value.startSpan === "function")
+  typeof value === "boolean" || (isObject(value) && "startSpan" in value && typeof value.startSpan === "function")
 
 const isNames = (value: unknown): value is ReadonlyMap<string, string> =>
   value instanceof Map && [...value].flat().every((name) => typeof name === "string")

@@ -15,7 +15,7 @@ import {
   type ReceivedEvent,
 } from "../protocol/celery/event.ts"
 import { MAX_DEPTH } from "../protocol/codec/codec.ts"
-import { isPlainObject } from "../protocol/value.ts"
+import { isPlainObject } from "../protocol/guards.ts"
 
 export type { ReceivedEvent } from "../protocol/celery/event.ts"
 
@@ -237,7 +237,7 @@ export const checkOwnEvent = (type: unknown, fields: unknown, taken: ReadonlyArr
   }
   const [category = ""] = type.split("-")
   if (CATEGORIES.includes(category)) refuse("type", `${category}-… are events of workers: choose another category`)
-  if (typeof fields !== "object" || fields === null || !isPlainObject(fields)) {
+  if (!isPlainObject(fields)) {
     refuse("fields", "must be a map of names and JSON values")
   }
   for (const name of [...COMMON, ...taken]) {

@@ -11,6 +11,7 @@ import { withoutUndefined } from "../options/check.ts"
 import { timeLimitOf } from "../options/duration.ts"
 import { parseRate } from "../options/limit.ts"
 import { refuseInput, resultOf } from "../options/refuse.ts"
+import { isMap } from "../protocol/guards.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import { didYouMean } from "../suggest.ts"
 import type { WorkerDescription } from "./directory.ts"
@@ -110,8 +111,6 @@ const RULES: Readonly<Record<string, string>> = {
 
 const invalid = (field: string, why: string): Result.Result<never, CallboardError> =>
   Result.fail(new CallboardError("invalid-input", `${field}: ${why}`, { field }))
-
-const isMap = (value: unknown): value is object => typeof value === "object" && value !== null && !Array.isArray(value)
 
 /** Whether the argument removes the rate. Celery writes 0 for no limit. */
 export const isNoRate = (rate: number | string): boolean => rate === "none" || rate === 0 || rate === "0"

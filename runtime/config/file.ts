@@ -6,6 +6,7 @@ import { pathToFileURL } from "node:url"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { problemOf } from "../options/check.ts"
+import { isObject } from "../protocol/guards.ts"
 import { didYouMean } from "../suggest.ts"
 import { type Config, ConfigSchema } from "./schema.ts"
 import { SETTINGS } from "./settings.ts"
@@ -35,8 +36,7 @@ export const loadConfigFile = async (folder: string): Promise<ConfigFile | undef
   if (other !== undefined) throw new ConfigError(`there are both ${name} and ${other}: remove one`)
   try {
     const module: unknown = await import(pathToFileURL(join(folder, name)).href)
-    const exported: unknown =
-      typeof module === "object" && module !== null && "default" in module ? module.default : undefined
+    const exported: unknown = isObject(module) && "default" in module ? module.default : undefined
     const value: unknown = typeof exported === "function" ? await exported() : exported
     return { name, value }
   } catch (cause) {

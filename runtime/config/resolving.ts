@@ -5,6 +5,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { issueOf } from "../options/check.ts"
+import { isObject } from "../protocol/guards.ts"
 import { didYouMean } from "../suggest.ts"
 import { ConfigError, type ConfigFile, checkConfig } from "./file.ts"
 import type { About } from "./groups.ts"
@@ -120,12 +121,7 @@ const valueOf = (setting: Setting, text: string, origin: string): unknown => {
 }
 
 const at = (value: unknown, path: string): unknown =>
-  path
-    .split(".")
-    .reduce<unknown>(
-      (inner, key) => (typeof inner === "object" && inner !== null ? Reflect.get(inner, key) : undefined),
-      value,
-    )
+  path.split(".").reduce<unknown>((inner, key) => (isObject(inner) ? Reflect.get(inner, key) : undefined), value)
 
 const entryOf = (setting: Setting, sources: Sources): ResolvedSetting => {
   const flag = sources.flags?.get(setting.path)

@@ -11,11 +11,12 @@ import { MAX_HANDLERS, parseAutoscale } from "../options/autoscale.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { duration } from "../options/duration.ts"
 import { OwnName, whole } from "../options/fields.ts"
+import { isObject } from "../protocol/guards.ts"
 import type { AnyPlugin } from "../transport/job-store/plugin.ts"
 import { about, HttpConfig, LogConfig, QueueName, ReconnectConfig, Text, Version, yesNo } from "./groups.ts"
 
 const isPlugin = (value: unknown): value is AnyPlugin =>
-  typeof value === "object" && value !== null && "connect" in value && typeof value.connect === "function"
+  isObject(value) && "connect" in value && typeof value.connect === "function"
 
 /** Settings that `callboard.config.ts` may hold. */
 export const ConfigSchema = Schema.Struct({

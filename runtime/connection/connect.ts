@@ -1,6 +1,7 @@
 /** Finds the plugin for a URL, checks the options that all transports share, and connects. */
 import { hostname } from "node:os"
 import { compact } from "../protocol/compact.ts"
+import { isObject } from "../protocol/guards.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
 import { beginning } from "../protocol/text.ts"
 import { didYouMean } from "../suggest.ts"
@@ -230,15 +231,14 @@ const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<An
 }
 
 export const isPlugin = (value: unknown): value is AnyPlugin =>
-  typeof value === "object" &&
-  value !== null &&
+  isObject(value) &&
   "schemes" in value &&
   Array.isArray(value.schemes) &&
   "connect" in value &&
   typeof value.connect === "function"
 
 const pluginOf = (module: unknown): AnyPlugin | undefined => {
-  if (typeof module !== "object" || module === null) return undefined
+  if (!isObject(module)) return undefined
   for (const name of ["plugin", "default"]) {
     const candidate: unknown = Reflect.get(module, name)
     if (isPlugin(candidate)) return candidate

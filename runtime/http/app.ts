@@ -11,6 +11,7 @@ import type { MetricsText } from "../metrics/metrics.ts"
 import { AnyFunction, AnyObject, AnySignal, optionsChecker } from "../options/check.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { whole } from "../options/fields.ts"
+import { isObject } from "../protocol/guards.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Token } from "./access.ts"
 import { boardRoutes } from "./boards.ts"
@@ -88,8 +89,7 @@ const boardMetrics = (client: Client): MetricsText => {
 }
 
 const isMetrics = (value: unknown): value is MetricsText | false =>
-  value === false ||
-  (typeof value === "object" && value !== null && "text" in value && typeof value.text === "function")
+  value === false || (isObject(value) && "text" in value && typeof value.text === "function")
 
 const count = Schema.optionalKey(whole({ min: 1 }))
 

@@ -6,6 +6,7 @@ import { CallboardError } from "../errors.ts"
 import { WaitingJobs } from "../jobs/lists.ts"
 import { PartlyDone } from "../jobs/responses.ts"
 import { compact } from "../protocol/compact.ts"
+import { isMap } from "../protocol/guards.ts"
 import { bounded, budgetOf, partly } from "./decisions.ts"
 import { withReadDeadline } from "./limits.ts"
 import { boolean, integer, list, text, type Values } from "./parameter.ts"
@@ -87,7 +88,7 @@ const hasBody = ({ body, headers }: Request): boolean => body !== null && header
 
 /** The arguments of a command, which the worker checks. Fails with `invalid-input` where the body is no object. */
 const argumentsOf = (name: string, value: unknown): object => {
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value
+  if (isMap(value)) return value
   throw new CallboardError("invalid-input", `the body of ${name} must be an object with its arguments`)
 }
 

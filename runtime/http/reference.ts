@@ -1,6 +1,7 @@
 /** The API reference for people: one page, rendered from the OpenAPI document. It loads nothing and runs no script. */
 import type * as JsonSchema from "effect/JsonSchema"
 import { html, raw } from "hono/html"
+import { isMap } from "../protocol/guards.ts"
 import type { OpenApi, OpenApiParameter, Operation } from "./route.ts"
 
 type Html = ReturnType<typeof html>
@@ -32,8 +33,7 @@ const prose = (text: string | undefined): ReadonlyArray<Html> =>
 const inline = (text: string): ReadonlyArray<Html | string> =>
   text.split("`").map((part, at) => (at % 2 === 1 ? html`<code>${part}</code>` : part))
 
-const isSchema = (value: unknown): value is Schema =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
+const isSchema = (value: unknown): value is Schema => isMap(value)
 
 const schemasOf = (value: unknown): ReadonlyArray<Schema> => (Array.isArray(value) ? value.filter(isSchema) : [])
 

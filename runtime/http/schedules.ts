@@ -1,6 +1,7 @@
 /** Routes of schedules: tasks that are submitted by the clock. */
 import * as Schema from "effect/Schema"
 import { compact } from "../protocol/compact.ts"
+import { isObject } from "../protocol/guards.ts"
 import {
   checkScheduleName,
   outlineOf,
@@ -77,7 +78,7 @@ export const scheduleRoutes: ReadonlyArray<Route> = [
     problems: [...BODY_PROBLEMS, "schedule-exists", "unsupported"],
     handle: async (request) => {
       const body = await bodyOf(request)
-      const { name, ...fields }: { readonly name?: unknown } = typeof body === "object" && body !== null ? body : {}
+      const { name, ...fields }: { readonly name?: unknown } = isObject(body) ? body : {}
       const { schedules } = request.context.client
       return shown(
         await schedules.create(checkScheduleName(name), parseScheduleFields(fields), contextOf(request)),

@@ -10,6 +10,7 @@ import type { Scope } from "../config/scopes.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { compact } from "../protocol/compact.ts"
+import { isObject } from "../protocol/guards.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { EarlierRequest, IdempotentRequest, SubmitResults } from "./idempotency.ts"
 import { SUBMIT_DEADLINE_MS } from "./limits.ts"
@@ -17,10 +18,10 @@ import type { HttpContext } from "./route.ts"
 
 /** The id that a task names. An id that is no text is refused when the task is checked. */
 const givenId = (task: unknown): string | undefined =>
-  typeof task === "object" && task !== null && "id" in task && typeof task.id === "string" ? task.id : undefined
+  isObject(task) && "id" in task && typeof task.id === "string" ? task.id : undefined
 
 const withId = (task: unknown, id: string | undefined): unknown =>
-  typeof task === "object" && task !== null && id !== undefined ? { ...task, id } : task
+  isObject(task) && id !== undefined ? { ...task, id } : task
 
 /**
  * The result of a task that an earlier request may have submitted. An error of this request does not mean that the task

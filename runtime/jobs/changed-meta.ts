@@ -2,8 +2,8 @@
 import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
 import { plainJson } from "../protocol/codec/json.ts"
+import { isPlainObject } from "../protocol/guards.ts"
 import { type Meta, mergePatch } from "../protocol/meta-patch.ts"
-import { isPlainObject } from "../protocol/value.ts"
 
 /** Most characters of the JSON of a job's meta data after a change, and of the changes: every record of the job holds them. */
 const MAX_META = 64 * 1024
@@ -24,7 +24,6 @@ export const metaInJson = (make: () => unknown, id: string): Meta => {
  * that is no JSON object, and where the result would be larger than meta data may be.
  */
 export const changedMeta = (before: Meta, patch: unknown, id: string): Meta => {
-  if (typeof patch !== "object" || patch === null || Array.isArray(patch) || !isPlainObject(patch))
-    throw refused("a change is an object", id)
+  if (!isPlainObject(patch)) throw refused("a change is an object", id)
   return metaInJson(() => mergePatch(before, patch), id)
 }

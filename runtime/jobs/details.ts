@@ -9,12 +9,13 @@ import { HIDDEN, hideAll, hides, type Redaction } from "../log/redaction.ts"
 import { type Body, decodeBody } from "../protocol/body.ts"
 import { jsonForm } from "../protocol/codec/json.ts"
 import { compact } from "../protocol/compact.ts"
+import { isObject, isPlainObject } from "../protocol/guards.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
 import type { JobRecord, Transition } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { cut } from "../protocol/text.ts"
-import { encodeBase64, isPlainObject } from "../protocol/value.ts"
+import { encodeBase64 } from "../protocol/value.ts"
 import type { Store } from "../transport/mod.ts"
 import type { Attempt, JobInput } from "./responses.ts"
 import { isoTime, type JobView, jobView } from "./view.ts"
@@ -88,7 +89,7 @@ export const inputView = ({ input }: JobView, { raw }: JobRecord): JobInput | un
 
 /** Names of fields whose value is hidden. */
 const hiddenNames = (value: unknown, into: Set<string> = new Set()): Set<string> => {
-  if (typeof value !== "object" || value === null) return into
+  if (!isObject(value)) return into
   for (const [name, each] of Object.entries(value)) {
     if (each === HIDDEN && !Array.isArray(value)) into.add(name)
     else hiddenNames(each, into)
@@ -107,17 +108,13 @@ const shown = ({ args, kwargs }: Body, redact: Redaction["redact"]): Arguments =
   const hidden = (value: unknown): unknown => {
     if (redact === true) return HIDDEN
     if (Array.isArray(value)) return value.map(hidden)
-    if (typeof value !== "object" || value === null || !isPlainObject(value)) return value
+    if (!isPlainObject(value)) return value
     return Object.fromEntries(
       Object.entries(value).map(([name, each]) => [name, hides(redact, name) ? HIDDEN : hidden(each)]),
     )
   }
   const unnamed = (value: unknown): unknown =>
-    Array.isArray(value)
-      ? value.map(unnamed)
-      : typeof value === "object" && value !== null && isPlainObject(value)
-        ? hidden(value)
-        : HIDDEN
+    Array.isArray(value) ? value.map(unnamed) : isPlainObject(value) ? hidden(value) : HIDDEN
   const hide = (name: string, value: unknown) => (hides(redact, name) ? HIDDEN : hidden(value))
   return {
     args: args.map(unnamed),

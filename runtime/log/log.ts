@@ -10,6 +10,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import { compact } from "../protocol/compact.ts"
+import { isObject } from "../protocol/guards.ts"
 import { indented, inOneLine, loggable } from "./log-value.ts"
 
 export const COLOUR_CHOICES = ["auto", "always", "never"] as const
@@ -134,7 +135,7 @@ export const logOver = (
 /** The fields as JSON, without those that are undefined. */
 const fieldsOf = (fields: Fields | undefined): Fields => {
   const copy = fields === undefined ? {} : loggable(fields)
-  return typeof copy === "object" && copy !== null
+  return isObject(copy)
     ? Object.fromEntries(Object.entries(copy).filter(([, value]) => value !== undefined))
     : { fields: copy }
 }

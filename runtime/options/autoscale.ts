@@ -3,6 +3,7 @@
  * autoscaler, it scales up at once, and down only after it has held fewer tasks for 30 seconds.
  */
 import * as Result from "effect/Result"
+import { isObject } from "../protocol/guards.ts"
 
 /** Most handlers that a worker can run at a time. */
 export const MAX_HANDLERS = 10_000
@@ -19,8 +20,7 @@ export interface Autoscale {
 export const isHandlerCount = (value: unknown): value is number =>
   typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= MAX_HANDLERS
 
-const fieldsOf = (value: unknown): { readonly min?: unknown; readonly max?: unknown } =>
-  typeof value === "object" && value !== null ? value : {}
+const fieldsOf = (value: unknown): { readonly min?: unknown; readonly max?: unknown } => (isObject(value) ? value : {})
 
 /** Reads `2..16`, or an object with `min` and `max`. Fails with a sentence that says how to write it. */
 export const parseAutoscale = (value: unknown): Result.Result<Autoscale, string> => {

@@ -2,7 +2,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
-import { isPlainObject } from "../protocol/value.ts"
+import { isObject, isPlainObject } from "../protocol/guards.ts"
 import { refuseInput, refuseUnknown, requirementOf } from "./refuse.ts"
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
@@ -24,7 +24,6 @@ export const problemOf = (issue: SchemaIssue.Issue): ReturnType<typeof issueOf> 
   return { path: pathOf(unknown.path), message: "is not known", isUnknown: true }
 }
 
-const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
 const isFunction = (value: unknown): value is (...args: ReadonlyArray<unknown>) => unknown =>
   typeof value === "function"
 

@@ -2,6 +2,7 @@
 
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import { isObject } from "../protocol/guards.ts"
 import { MAX_DURATION_MS, parseDuration, parseTimeToLive } from "../protocol/time.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
@@ -89,7 +90,7 @@ export const checkTimeLimit = (
 
 /** Parses and checks time limits. `prefix`: put before the names of the fields in messages. */
 export const timeLimitOf = (given: TimeLimitInput, prefix = "timeLimit.", refuse: Refuse = refuseInput): TimeLimit => {
-  const { hard, soft } = typeof given === "object" && given !== null ? given : { hard: given, soft: undefined }
+  const { hard, soft } = isObject(given) ? given : { hard: given, soft: undefined }
   const names = { hard: `${prefix}hard`, soft: `${prefix}soft` }
   const limit: TimeLimit = {
     ...(hard === undefined

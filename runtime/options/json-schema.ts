@@ -7,8 +7,7 @@ import * as JsonSchema from "effect/JsonSchema"
 import * as Schema from "effect/Schema"
 import * as SchemaRepresentation from "effect/SchemaRepresentation"
 import { isPromiseLike } from "../async/timers.ts"
-
-const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
+import { isObject } from "../protocol/guards.ts"
 
 const hasJsonSchema = (
   value: unknown,

@@ -9,6 +9,7 @@
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import * as Result from "effect/Result"
 import { compact, ifGiven } from "../protocol/compact.ts"
+import { isMap } from "../protocol/guards.ts"
 import { didYouMean } from "../suggest.ts"
 import { wholeNumber } from "./fields.ts"
 import { fieldsOf } from "./json-schema.ts"
@@ -29,8 +30,7 @@ const OPTIONS: ReadonlyArray<string> = ["rate", "concurrency", "key"] satisfies 
 const CONCURRENCY = { min: 1, max: 100_000 }
 const MAX_FIELD_BYTES = 255
 
-const isLimit = (value: unknown): value is Readonly<Partial<Record<keyof MethodLimit, unknown>>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
+const isLimit = (value: unknown): value is Readonly<Partial<Record<keyof MethodLimit, unknown>>> => isMap(value)
 
 const isFunction = (value: unknown): value is (input: unknown) => unknown => typeof value === "function"
 

@@ -2,6 +2,7 @@
 
 import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
+import { isMap } from "../protocol/guards.ts"
 import { didYouMean } from "../suggest.ts"
 
 /**
@@ -46,7 +47,7 @@ export const failureOf = (thrown: unknown): Result.Result<never, CallboardError>
  * default would hold. So it does for options that are no object.
  */
 export const refuseUnknown = (given: unknown, known: Readonly<Record<string, unknown>>, owner: string): void => {
-  if (typeof given !== "object" || given === null || Array.isArray(given))
+  if (!isMap(given))
     throw new CallboardError("invalid-input", `the options of ${owner} are an object: ${Object.keys(known).join(", ")}`)
   for (const field in given) {
     if (Object.hasOwn(known, field) || Reflect.get(given, field) === undefined) continue

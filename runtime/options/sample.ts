@@ -1,10 +1,10 @@
 /** An input that a method is likely to take, made from the JSON Schema of its input: for the `curl` to paste. */
 import { existsSync } from "node:fs"
+import { isMap } from "../protocol/guards.ts"
 
 type JsonSchema = Readonly<Record<string, unknown>>
 
-const isSchema = (value: unknown): value is JsonSchema =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
+const isSchema = (value: unknown): value is JsonSchema => isMap(value)
 
 const first = (value: unknown): unknown => (Array.isArray(value) ? value[0] : undefined)
 

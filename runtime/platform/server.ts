@@ -1,5 +1,7 @@
 /** What the servers of Bun and Deno are to the runtime. */
 
+import { isObject } from "../protocol/guards.ts"
+
 export interface Listener {
   readonly port: number
   /** Accepts no new requests; resolves when the running ones have been answered. */
@@ -21,4 +23,4 @@ export const hasMethod = <const Name extends string>(
   value: unknown,
   name: Name,
 ): value is { readonly [Key in Name]: unknown } =>
-  typeof value === "object" && value !== null && name in value && typeof Reflect.get(value, name) === "function"
+  isObject(value) && name in value && typeof Reflect.get(value, name) === "function"

@@ -7,6 +7,7 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import { isMap } from "./guards.ts"
 
 /** The priorities, highest first. */
 export const BOARD_PRIORITIES = ["VERY_HIGH", "HIGH", "NORMAL", "LOW", "VERY_LOW"] as const
@@ -123,21 +124,15 @@ export interface BoardRecord {
   readonly story: ReadonlyArray<BoardStep>
 }
 
-export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
 const isNumber = (value: unknown): value is number => typeof value === "number"
 const isText = (value: unknown): value is string => typeof value === "string"
 const isOr = (value: unknown, is: (value: unknown) => boolean): boolean => value === undefined || is(value)
 
 const isStep = (value: unknown): boolean =>
-  isObject(value) &&
-  isNumber(value["at"]) &&
-  STEPS.some((each) => each === value["step"]) &&
-  isOr(value["owner"], isText)
+  isMap(value) && isNumber(value["at"]) && STEPS.some((each) => each === value["step"]) && isOr(value["owner"], isText)
 
 const isClaim = (value: unknown): boolean =>
-  isObject(value) &&
+  isMap(value) &&
   isText(value["owner"]) &&
   isNumber(value["number"]) &&
   isNumber(value["at"]) &&
@@ -146,12 +141,12 @@ const isClaim = (value: unknown): boolean =>
 
 /** Whether a value is the entry of a job. By hand, since a schema takes ten times as long for the entries of a whole bucket. */
 const isRecord = (value: unknown): value is BoardRecord =>
-  isObject(value) &&
+  isMap(value) &&
   isText(value["id"]) &&
   isText(value["name"]) &&
   BOARD_PRIORITIES.some((each) => each === value["priority"]) &&
-  isObject(value["details"]) &&
-  isOr(value["book"], (book) => isObject(book) && isText(book["name"]) && isText(book["uuid"])) &&
+  isMap(value["details"]) &&
+  isOr(value["book"], (book) => isMap(book) && isText(book["name"]) && isText(book["uuid"])) &&
   isNumber(value["createdAt"]) &&
   isNumber(value["modifiedAt"]) &&
   isOr(value["sequence"], isNumber) &&
@@ -407,7 +402,7 @@ export interface BoardLine {
 export type BoardIndex = Readonly<Record<string, BoardLine>>
 
 const isLine = (value: unknown): value is BoardLine =>
-  isObject(value) &&
+  isMap(value) &&
   isNumber(value["head"]) &&
   Array.isArray(value["opened"]) &&
   value["opened"].every(isNumber) &&
@@ -415,7 +410,7 @@ const isLine = (value: unknown): value is BoardLine =>
 
 /** By hand as {@link isRecord}: a board with 200,000 jobs has 800 buckets. */
 export const BoardIndex = Schema.declare(
-  (value: unknown): value is BoardIndex => isObject(value) && Object.values(value).every(isLine),
+  (value: unknown): value is BoardIndex => isMap(value) && Object.values(value).every(isLine),
 )
 
 const FIRST: BoardLine = { head: 0, opened: [0] }

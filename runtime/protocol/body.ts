@@ -9,6 +9,7 @@ import { compress, decompress } from "./codec/compression.ts"
 import { jsonCodec, renderJson } from "./codec/json.ts"
 import { msgpackCodec } from "./codec/msgpack.ts"
 import { yamlCodec } from "./codec/yaml.ts"
+import { isPlainObject } from "./guards.ts"
 import type { Message } from "./message.ts"
 import { beginning } from "./text.ts"
 
@@ -97,12 +98,6 @@ export const acceptsContentType = (accepts: ReadonlyArray<string>, contentType: 
     const wanted = mediaType(pattern)
     return wanted === type || wanted === "*/*" || (wanted.endsWith("/*") && type.startsWith(wanted.slice(0, -1)))
   })
-}
-
-const isMap = (value: unknown): value is Readonly<Record<string, unknown>> => {
-  if (typeof value !== "object" || value === null) return false
-  const prototype: unknown = Object.getPrototypeOf(value)
-  return prototype === Object.prototype || prototype === null
 }
 
 const isList = (value: unknown): value is ReadonlyArray<unknown> => Array.isArray(value)
@@ -213,12 +208,12 @@ export const decodeBody = (message: Message, options?: DecodeOptions): Result.Re
 
 /** The body in a decoded value, or the reason why the value is no body. */
 export const bodyOf = (value: unknown): Body | string => {
-  if (isMap(value)) return "args" in value ? hybridBodyOf(value) : "is a map without args"
+  if (isPlainObject(value)) return "args" in value ? hybridBodyOf(value) : "is a map without args"
   if (!isList(value)) return "is not [args, kwargs, embed]"
   if (value.length !== 3) return `is a list of ${value.length}, not [args, kwargs, embed]`
   const embed: unknown = value[2]
   if (embed === null) return partsOf(value[0], value[1], NO_EMBED)
-  return isMap(embed) ? partsOf(value[0], value[1], embed) : "has an embed that is no map"
+  return isPlainObject(embed) ? partsOf(value[0], value[1], embed) : "has an embed that is no map"
 }
 
 /** A map with `args` under headers of protocol 2. Celery 5.6 ignores the chain in it, and so does this. */
@@ -231,7 +226,7 @@ const partsOf = (
   embed: Readonly<Partial<Record<keyof Embed, unknown>>>,
 ): Body | string => {
   if (!isList(args)) return "has args that are no list"
-  if (!isMap(kwargs)) return "has kwargs that are no map with text keys"
+  if (!isPlainObject(kwargs)) return "has kwargs that are no map with text keys"
   const { callbacks = null, errbacks = null, chain = null, chord = null } = embed
   if (callbacks === null && errbacks === null && chain === null && chord === null) {
     return { args, kwargs, embed: NO_EMBED }

@@ -5,6 +5,7 @@ import * as Result from "effect/Result"
 import { decodeValue, encodeValue, type UnserialisableBody } from "./body.ts"
 import { matchesGlob } from "./celery/glob.ts"
 import { jsonCodec } from "./codec/json.ts"
+import { isDecodedMap } from "./guards.ts"
 import type { Message } from "./message.ts"
 
 /** Exchange to which commands are sent: every worker gets each of them. */
@@ -38,9 +39,6 @@ export interface InvalidControl {
 const invalid = (message: string): Result.Result<never, InvalidControl> =>
   Result.fail({ _tag: "InvalidControl", message })
 
-const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Map)
-
 const nonEmptyText = (value: unknown): string | null => (typeof value === "string" && value !== "" ? value : null)
 
 const clockOf = ({ headers }: Message): number =>
@@ -51,7 +49,7 @@ export const parseControl = (message: Message): Result.Result<ControlRequest, In
   const decoded = decodeValue(message)
   if (Result.isFailure(decoded)) return invalid(decoded.failure.message)
   const { value } = decoded.success
-  if (!isMap(value) || typeof value.method !== "string") return invalid("A command is a map with a method.")
+  if (!isDecodedMap(value) || typeof value.method !== "string") return invalid("A command is a map with a method.")
   const { method, arguments: given, destination, pattern, matcher, reply_to: reply, ticket } = value
   const names: ReadonlyArray<unknown> | null = Array.isArray(destination)
     ? destination
@@ -60,12 +58,12 @@ export const parseControl = (message: Message): Result.Result<ControlRequest, In
       : null
   return Result.succeed({
     method,
-    arguments: isMap(given) ? given : {},
+    arguments: isDecodedMap(given) ? given : {},
     destination: names === null ? null : names.map(String),
     pattern: nonEmptyText(pattern),
     matcher: nonEmptyText(matcher),
     reply:
-      isMap(reply) && typeof reply.exchange === "string" && typeof reply.routing_key === "string"
+      isDecodedMap(reply) && typeof reply.exchange === "string" && typeof reply.routing_key === "string"
         ? { exchange: reply.exchange, routingKey: reply.routing_key, ticket: nonEmptyText(ticket) }
         : null,
     clock: clockOf(message),
@@ -131,7 +129,7 @@ export const parseReply = (
   const decoded = decodeValue(message)
   if (Result.isFailure(decoded)) return invalid(decoded.failure.message)
   const { value } = decoded.success
-  if (!isMap(value)) return invalid("An answer is a map of nodes.")
+  if (!isDecodedMap(value)) return invalid("An answer is a map of nodes.")
   const replies = Object.entries(value).map(([node, answer]) => ({ node, value: answer }))
   return Result.succeed({ replies, ticket: nonEmptyText(message.headers.ticket) })
 }

@@ -5,10 +5,11 @@
 import * as Result from "effect/Result"
 import type { CodecFailure } from "./codec/codec.ts"
 import { jsonCodec, ofJsonForm, renderJson } from "./codec/json.ts"
+import { isDecodedMap, isPlainObject } from "./guards.ts"
 import type { JobError, JobRecord, Progress } from "./record.ts"
 import type { Task } from "./task.ts"
 import { formatTime } from "./time.ts"
-import { Exact, isPlainObject } from "./value.ts"
+import { Exact } from "./value.ts"
 
 /** States of a task that has ended. */
 export const READY: ReadonlySet<string> = new Set(["SUCCESS", "FAILURE", "REVOKED"])
@@ -166,7 +167,7 @@ export const exceptionOf = (error: JobError, of: OfTask): ExceptionMeta => {
 
 /** The error in the result of a task that has not succeeded. */
 export const errorOfMeta = (meta: ResultMeta): JobError => {
-  const { exc_type, exc_message, exc_module } = isMap(meta.result) ? meta.result : EMPTY
+  const { exc_type, exc_message, exc_module } = isDecodedMap(meta.result) ? meta.result : EMPTY
   const parts: ReadonlyArray<unknown> = Array.isArray(exc_message) ? exc_message : [exc_message ?? ""]
   const name = typeof exc_type === "string" && exc_type !== "" ? exc_type : "Exception"
   const own = exc_module === "builtins" || exc_module === "callboard" || typeof exc_module !== "string"
@@ -198,7 +199,7 @@ export const decodeMeta = (bytes: Uint8Array): Result.Result<ResultMeta, Invalid
   const decoded = jsonCodec.decode(bytes)
   if (Result.isFailure(decoded)) return invalid(decoded.failure.message)
   const value = decoded.success
-  if (!isMap(value) || typeof value.status !== "string" || typeof value.task_id !== "string")
+  if (!isDecodedMap(value) || typeof value.status !== "string" || typeof value.task_id !== "string")
     return invalid("a result has a status and a task_id")
   const { status, result = null, traceback, children, date_done, group_id, parent_id, task_id } = value
   return Result.succeed({
@@ -216,9 +217,6 @@ export const decodeMeta = (bytes: Uint8Array): Result.Result<ResultMeta, Invalid
 const invalid = (message: string): Result.Result<never, InvalidMeta> => Result.fail({ _tag: "InvalidMeta", message })
 
 const EMPTY: Readonly<Record<string, unknown>> = Object.freeze({})
-const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Map)
-
 // ── chords ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The value that the counter of a chord stores for a member that has ended: `[1, id, state, result]`. */
@@ -249,7 +247,7 @@ export const joinedResults = async (
   read: (ids: ReadonlyArray<string>) => Promise<ReadonlyArray<Uint8Array | undefined>>,
 ): Promise<Result.Result<ReadonlyArray<unknown>, JobError>> => {
   const decoded = jsonCodec.decode(saved)
-  const root: unknown = Result.isSuccess(decoded) && isMap(decoded.success) ? decoded.success.result : undefined
+  const root: unknown = Result.isSuccess(decoded) && isDecodedMap(decoded.success) ? decoded.success.result : undefined
   const nodes: unknown = Array.isArray(root) ? root[1] : undefined
   if (!isList(nodes)) return Result.fail(chordError("its group cannot be read"))
   const ids = nodes.flatMap(leavesOf)
@@ -290,7 +288,7 @@ const leavesOf = (node: unknown): ReadonlyArray<string> => {
 
 /** Celery's message for a member that has failed: `Dependency <id> raised ValueError('no')`. */
 const dependencyText = (id: string, result: unknown): string => {
-  const { exc_type, exc_message } = isMap(result) ? result : EMPTY
+  const { exc_type, exc_message } = isDecodedMap(result) ? result : EMPTY
   const args = Array.isArray(exc_message) ? exc_message.map(pythonText).join(", ") : pythonText(exc_message ?? "")
   return `Dependency ${id} raised ${typeof exc_type === "string" ? exc_type : "Exception"}(${args})`
 }

@@ -5,6 +5,7 @@
  */
 import * as Result from "effect/Result"
 import { decodeBody, encodeBody } from "./body.ts"
+import { isObject } from "./guards.ts"
 import type { ChordHeader } from "./headers.ts"
 import type { Message } from "./message.ts"
 import type { JobRecord } from "./record.ts"
@@ -216,8 +217,7 @@ export const decodePart = (bytes: Uint8Array): ChordPart | undefined => {
 }
 
 const isPart = (value: unknown): value is ChordPart =>
-  typeof value === "object" &&
-  value !== null &&
+  isObject(value) &&
   "parts" in value &&
   typeof value.parts === "number" &&
   "ids" in value &&

@@ -11,7 +11,8 @@
  * In place of the usual properties (a body of JSON, persistent, the id as correlation id) the head has the priority alone.
  */
 import * as Result from "effect/Result"
-import type { Headers, Message, Properties, Undecodable } from "./message.ts"
+import { isMap } from "./guards.ts"
+import type { Message, Properties, Undecodable } from "./message.ts"
 
 /**
  * First byte of every frame that this version writes. No version is 0 or 123 (`{`), so that foreign data is recognised.
@@ -120,8 +121,6 @@ const partOf = (frame: Uint8Array, from: number, to: number): Uint8Array =>
   to - from <= COPIED_BYTES ? frame.slice(from, to) : frame.subarray(from, to)
 
 const undecodable = (why: string, raw: Uint8Array): Undecodable => ({ undecodable: why, raw })
-
-const isMap = (value: unknown): value is Headers => typeof value === "object" && value !== null && !Array.isArray(value)
 
 const isProperties = (value: unknown): value is Properties =>
   isMap(value) && typeof value.content_type === "string" && typeof value.content_encoding === "string"

@@ -84,9 +84,6 @@ export const flag = (headers: Headers, field: string): boolean | HeaderProblem =
     : new HeaderProblem(field, `must be true or false, not ${describe(value)}`)
 }
 
-export const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value) && !ArrayBuffer.isView(value)
-
 export const isTexts = (value: unknown): value is ReadonlyArray<string> =>
   Array.isArray(value) && value.every((item) => typeof item === "string")
 

@@ -4,7 +4,7 @@
  */
 import * as Result from "effect/Result"
 import { type Body, type Embed, NO_EMBED } from "./body.ts"
-import { isPlainObject } from "./value.ts"
+import { isPlainObject } from "./guards.ts"
 
 /** Arguments that make no input. `field`: the name of the argument. */
 export interface InvalidInput {
@@ -72,9 +72,6 @@ export interface GivenInput {
 const NO_ARGS: ReadonlyArray<unknown> = Object.freeze([])
 const EMPTY: Readonly<Record<string, unknown>> = Object.freeze({})
 
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value) && isPlainObject(value)
-
 /** Whether a map has the form of a typed value, such as `{"__type__": "int", "__value__": "5"}`: codecs make the value of it. */
 const isTyped = (map: Readonly<Record<string, unknown>>): boolean =>
   Object.keys(map).length === 2 && map["__type__"] !== undefined && map["__value__"] !== undefined
@@ -91,13 +88,13 @@ export const bodyOfInput = (given: GivenInput, embed: Embed = NO_EMBED): Result.
       return invalid("input", `Give either "input" or "args" and "kwargs", not both.`)
     }
     return Result.succeed(
-      isMap(input) && !isTyped(input)
+      isPlainObject(input) && !isTyped(input)
         ? { args: NO_ARGS, kwargs: input, embed }
         : { args: [input], kwargs: EMPTY, embed },
     )
   }
   if (args !== undefined && !Array.isArray(args)) return invalid("args", `"args" must be a list.`)
-  if (isMap(kwargs) && isTyped(kwargs)) return invalid("kwargs", `"kwargs" is a typed value, and no map.`)
-  if (kwargs !== undefined && !isMap(kwargs)) return invalid("kwargs", `"kwargs" must be an object.`)
+  if (isPlainObject(kwargs) && isTyped(kwargs)) return invalid("kwargs", `"kwargs" is a typed value, and no map.`)
+  if (kwargs !== undefined && !isPlainObject(kwargs)) return invalid("kwargs", `"kwargs" must be an object.`)
   return Result.succeed({ args: args ?? NO_ARGS, kwargs: kwargs ?? EMPTY, embed })
 }

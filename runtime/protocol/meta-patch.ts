@@ -1,13 +1,10 @@
 /**
  * Changes of a job's meta data: merge patches (RFC 7396), where `null` removes a field. Pure.
  */
-import { isPlainObject } from "./value.ts"
+import { isPlainObject } from "./guards.ts"
 
 /** The meta data of a job, or a change of it. */
 export type Meta = Readonly<Record<string, unknown>>
-
-const isMap = (value: unknown): value is Meta =>
-  typeof value === "object" && value !== null && !Array.isArray(value) && isPlainObject(value)
 
 /** The meta data after a change. */
 export const mergePatch = (target: Meta, patch: Meta): Meta => {
@@ -15,9 +12,9 @@ export const mergePatch = (target: Meta, patch: Meta): Meta => {
   const merged: Record<string, unknown> = Object.assign(Object.create(null), target)
   for (const [name, value] of Object.entries(patch)) {
     if (value === null) delete merged[name]
-    else if (isMap(value)) {
+    else if (isPlainObject(value)) {
       const before = merged[name]
-      merged[name] = mergePatch(isMap(before) ? before : {}, value)
+      merged[name] = mergePatch(isPlainObject(before) ? before : {}, value)
     } else merged[name] = value
   }
   return { ...merged }
@@ -28,7 +25,7 @@ export const bothPatches = (first: Meta, second: Meta): Meta => {
   const both: Record<string, unknown> = Object.assign(Object.create(null), first)
   for (const [name, value] of Object.entries(second)) {
     const before = both[name]
-    both[name] = isMap(before) && isMap(value) ? bothPatches(before, value) : value
+    both[name] = isPlainObject(before) && isPlainObject(value) ? bothPatches(before, value) : value
   }
   return { ...both }
 }

@@ -3,6 +3,7 @@
  * means the same in an HTTP body and in a Celery header.
  */
 import * as Result from "effect/Result"
+import { isObject } from "./guards.ts"
 import { cut } from "./text.ts"
 
 /** A name that is not allowed. `kind`: what it should name. */
@@ -156,4 +157,4 @@ export const isTenant = (value: unknown): value is string => {
 
 /** The value of a field of an input; `undefined` where the input is no object, or lacks the field. */
 export const fieldOf = (input: unknown, field: string): unknown =>
-  typeof input === "object" && input !== null && Object.hasOwn(input, field) ? Reflect.get(input, field) : undefined
+  isObject(input) && Object.hasOwn(input, field) ? Reflect.get(input, field) : undefined

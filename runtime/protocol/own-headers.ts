@@ -1,5 +1,6 @@
 /** The `callboard` header: what Callboard adds to Celery's protocol. */
-import { describe, HeaderProblem, isFiniteNumber, isMap, isTexts } from "./header-field.ts"
+import { isMap } from "./guards.ts"
+import { describe, HeaderProblem, isFiniteNumber, isTexts } from "./header-field.ts"
 import { isId, isTenant, MAX_ID_BYTES } from "./name.ts"
 import { MAX_DURATION_MS } from "./time.ts"
 

@@ -4,6 +4,7 @@
  */
 import * as Result from "effect/Result"
 import { bodyOf, type DecodeOptions, decodeValue, encodeBody, type UndecodableBody } from "./body.ts"
+import { isMap } from "./guards.ts"
 import { isReservedHeader } from "./headers.ts"
 import type { Headers, Message } from "./message.ts"
 import { formatTime, parseTimeParts } from "./time.ts"
@@ -17,8 +18,6 @@ export interface UnknownMessage {
 type ReadOptions = Pick<DecodeOptions, "codecs" | "maxBytes">
 
 type Fields = Readonly<Record<string, unknown>>
-
-const isMap = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value)
 
 const hasTaskHeader = (message: Message): boolean => message.headers.task !== undefined && message.headers.task !== null
 

@@ -6,6 +6,7 @@
  * that a crash between two writes neither loses nor doubles a follow-up.
  */
 import * as Result from "effect/Result"
+import { isObject } from "./guards.ts"
 import {
   type BookHeader,
   type ChordHeader,
@@ -559,8 +560,7 @@ const isPlain = (
   text.message === undefined && text.raw === undefined && text.followUps === undefined
 
 const isRecordText = (value: unknown): value is RecordText =>
-  typeof value === "object" &&
-  value !== null &&
+  isObject(value) &&
   "id" in value &&
   typeof value.id === "string" &&
   "state" in value &&

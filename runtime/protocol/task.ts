@@ -2,6 +2,7 @@
  * A task, parsed from its headers: Celery's (protocol 2), Callboard's, and custom ones; and its address, the posting.
  */
 import * as Result from "effect/Result"
+import { isMap } from "./guards.ts"
 import {
   count,
   describe,
@@ -12,7 +13,6 @@ import {
   identifier,
   invalidTask,
   isFiniteNumber,
-  isMap,
   isTexts,
   text,
   time,

@@ -16,6 +16,7 @@
  * when it reads and when it writes: copying such a map with `Object.assign` or a deep merge would reach into prototypes.
  */
 import * as Result from "effect/Result"
+import { isObject } from "./guards.ts"
 import { EARLIEST_MS, formatTime, type InvalidTime, LATEST_MS, parseTimeParts } from "./time.ts"
 
 /**
@@ -106,20 +107,13 @@ export const exact = (type: ExactType, text: string): Exact | undefined => {
   return valid ? new Exact(type, type === "uuid" ? text.toLowerCase() : text) : undefined
 }
 
-/** Whether an object is a plain map: neither a list nor an instance of a class. */
-export const isPlainObject = (value: object): value is Record<string, unknown> => {
-  const prototype: unknown = Object.getPrototypeOf(value)
-  return prototype === Object.prototype || prototype === null
-}
-
 /** Why a key is refused that is not safe. */
 export const unsafeKey = (key: string): string =>
   `the key ${key} is refused, since it may change JavaScript's own objects`
 
 /** Whether an entry of a map is taken; the comment at the top of this file says which are not. */
 export const isSafeEntry = (key: string, value: unknown): boolean =>
-  key !== "__proto__" &&
-  !(key === "constructor" && typeof value === "object" && value !== null && Object.hasOwn(value, "prototype"))
+  key !== "__proto__" && !(key === "constructor" && isObject(value) && Object.hasOwn(value, "prototype"))
 
 /** Bytes as base64, with padding. */
 export const encodeBase64 = (bytes: Uint8Array): string =>

@@ -7,6 +7,7 @@ import { parseSubmission, type Submission, SubmissionSchema } from "../jobs/subm
 import { Duration, milliseconds } from "../options/duration.ts"
 import { type Refuse, refuseInput, requirementOf } from "../options/refuse.ts"
 import { strictJson } from "../protocol/codec/json.ts"
+import { isMap, isObject } from "../protocol/guards.ts"
 import { parseTime } from "../protocol/time.ts"
 import { didYouMean } from "../suggest.ts"
 import { isTimeZone, problemOfCron, type Timing } from "./timing.ts"
@@ -112,7 +113,7 @@ const noField = (field: string, known: ReadonlyArray<string>): CallboardError =>
 
 /** The first field of an object that strict JSON cannot express. */
 const unkeptField = (value: unknown): string | undefined =>
-  typeof value === "object" && value !== null
+  isObject(value)
     ? Object.keys(value).find((field) => strictJson({ given: Reflect.get(value, field) }) === undefined)
     : undefined
 
@@ -197,8 +198,7 @@ export const changedFields = (
   fields: ScheduleFields,
   changes: unknown,
 ): { fields: ScheduleFields; isTimed: boolean } => {
-  if (typeof changes !== "object" || changes === null || Array.isArray(changes))
-    return refuseInput("schedule", "must be an object with the fields to change")
+  if (!isMap(changes)) return refuseInput("schedule", "must be an object with the fields to change")
   const given = Object.entries(changes).filter(([, value]) => value !== undefined)
   // A field that is taken away is not among those that are checked below.
   const [unknown] = given.find(([field, value]) => value === null && !FIELDS.includes(field)) ?? []

@@ -12,6 +12,7 @@ import type { Metrics } from "../metrics/metrics.ts"
 import { DEFAULTS } from "../options/defaults.ts"
 import { connectWithRetries, reconnectDelay } from "../options/reconnect.ts"
 import { compact } from "../protocol/compact.ts"
+import { isObject } from "../protocol/guards.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
 import { openTracing } from "../tracing/tracing.ts"
 import { VERSION } from "../version.ts"
@@ -47,7 +48,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       "a file that defines isolated actors must not call serve() when it is loaded: move the actors to a file of their own",
     )
   }
-  if (typeof options !== "object" || options === null)
+  if (!isObject(options))
     throw new CallboardError("invalid-input", "the options of serve() are an object, such as { actors: [orders] }")
   if ((options.actors ?? []).length > 0 && !("bun" in process.versions || "deno" in process.versions)) {
     throw new CallboardError(

@@ -14,6 +14,7 @@ import { type ResolvedRetry, resolveRetry, retryAfter } from "../jobs/outcome/re
 import { milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { jsonForm, ofJsonForm } from "../protocol/codec/json.ts"
+import { isObject } from "../protocol/guards.ts"
 import type { Trace } from "../tracing/context.ts"
 import { TransportError } from "../transport/errors.ts"
 import { errorOf, failureNamed, failureOf } from "./failure.ts"
@@ -81,7 +82,7 @@ const STEP_OPTIONS = { retry: true, timeLimit: true, revert: true } satisfies Re
 
 /** Refuses options that are no object, which callers in JavaScript may give. */
 export const checkStepOptions = (options: unknown): void => {
-  if (typeof options !== "object" || options === null) refuseInput("options", "must be an object")
+  if (!isObject(options)) refuseInput("options", "must be an object")
 }
 
 export const planOf = (options: StepOptions<never> | undefined): Plan => {

@@ -3,6 +3,7 @@ import { StepError } from "../actor/step.ts"
 import { jobError, readable } from "../jobs/outcome/job-error.ts"
 import { strictJson } from "../protocol/codec/json.ts"
 import { compact } from "../protocol/compact.ts"
+import { isObject } from "../protocol/guards.ts"
 import type { StepFailure } from "./page.ts"
 
 const MAX_CAUSES = 8
@@ -44,10 +45,7 @@ export const failureNamed = (name: string, message: string): StepFailure => ({ n
 const namesOf = (thrown: unknown, first: string): ReadonlyArray<string> => {
   const names = [first]
   try {
-    for (
-      let each: unknown = Object.getPrototypeOf(thrown);
-      typeof each === "object" && each !== null && names.length < MAX_NAMES;
-    ) {
+    for (let each: unknown = Object.getPrototypeOf(thrown); isObject(each) && names.length < MAX_NAMES; ) {
       const { name } = each.constructor
       if (name !== "" && name !== "Object" && !names.includes(name)) names.push(name)
       each = Object.getPrototypeOf(each)
@@ -59,7 +57,7 @@ const namesOf = (thrown: unknown, first: string): ReadonlyArray<string> => {
 }
 
 const fieldsOf = (thrown: unknown): Readonly<Record<string, unknown>> | undefined => {
-  if (typeof thrown !== "object" || thrown === null) return undefined
+  if (!isObject(thrown)) return undefined
   const fields: Record<string, unknown> = {}
   let length = 0
   try {

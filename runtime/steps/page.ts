@@ -5,6 +5,7 @@
  */
 import { CallboardError } from "../errors.ts"
 import { hashOf, keyPart } from "../jobs/dependencies/edges.ts"
+import { isObject } from "../protocol/guards.ts"
 import type { Reverting } from "../protocol/record.ts"
 
 /** The failure of a step in its stored form. The first run throws the same form as every later run. */
@@ -143,8 +144,7 @@ export const endedPage = (bytes: Uint8Array): Uint8Array | undefined => {
 }
 
 const isPage = (value: unknown): value is Page =>
-  typeof value === "object" &&
-  value !== null &&
+  isObject(value) &&
   "v" in value &&
   value.v === 1 &&
   "by" in value &&

@@ -9,6 +9,7 @@ import { softLimit } from "../jobs/outcome/job-error.ts"
 import type { Fields } from "../log/log.ts"
 import { NO_LIMIT_MS } from "../options/duration.ts"
 import type { Embed } from "../protocol/body.ts"
+import { isObject } from "../protocol/guards.ts"
 import { OWN_HEADER, type Task } from "../protocol/headers.ts"
 import { isUndecodable, type JobPosting } from "../protocol/message.ts"
 import { DEFAULT_METHOD, isId, resolveName } from "../protocol/name.ts"
@@ -133,7 +134,7 @@ export class ActiveDelivery {
   get jobRun(): number {
     const { message } = this.delivery
     const own = isUndecodable(message) ? undefined : message.headers[OWN_HEADER]
-    const run = typeof own === "object" && own !== null && "run" in own ? own.run : undefined
+    const run = isObject(own) && "run" in own ? own.run : undefined
     return typeof run === "number" ? run : 1
   }
 

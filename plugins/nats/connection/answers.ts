@@ -4,6 +4,7 @@
  * credentials.
  */
 import { ErrorCode, NatsError } from "nats"
+import { isMap, isObject } from "../../../runtime/protocol/guards.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 
 /** The error in an answer of the JetStream API. */
@@ -60,12 +61,9 @@ export const NO_MESSAGE: ReadonlySet<number> = new Set([CODE.messageNotFound, 10
 
 const NOT_ENABLED: ReadonlySet<number> = new Set([10039, 10076])
 
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null
-
 /** Reads an error of the API; fields that are missing get a default. */
 export const apiError = (value: unknown): ApiError | undefined => {
-  if (!isRecord(value)) return undefined
+  if (!isMap(value)) return undefined
   const { code, err_code, description } = value
   return {
     code: typeof code === "number" ? code : 500,
@@ -158,7 +156,7 @@ export const copyOf = (data: Uint8Array): Uint8Array => new Uint8Array(data)
 export const at = (value: unknown, ...path: ReadonlyArray<string>): unknown => {
   let here = value
   for (const key of path) {
-    if (typeof here !== "object" || here === null) return undefined
+    if (!isObject(here)) return undefined
     here = Object.hasOwn(here, key) ? Reflect.get(here, key) : undefined
   }
   return here
@@ -181,11 +179,8 @@ export const listAt = (value: unknown, ...path: ReadonlyArray<string>): Readonly
 
 export const objectAt = (value: unknown, ...path: ReadonlyArray<string>): Readonly<Record<string, unknown>> => {
   const found = at(value, ...path)
-  return isObject(found) ? found : {}
+  return isMap(found) ? found : {}
 }
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
 
 /** The error in an answer of the API, if there is one. */
 export const errorIn = (answer: unknown): ApiError | undefined => {

@@ -3,7 +3,8 @@
  * becomes the message that a client would have published. One that is no task is refused with a reason (docs/wire-nats.md).
  */
 import { mediaType } from "../../../runtime/protocol/codec/codec.ts"
-import { HeaderProblem, isMap, time } from "../../../runtime/protocol/header-field.ts"
+import { isMap } from "../../../runtime/protocol/guards.ts"
+import { HeaderProblem, time } from "../../../runtime/protocol/header-field.ts"
 import { OWN_HEADER } from "../../../runtime/protocol/headers.ts"
 import { FRONT_LEVEL, type Message, type Undecodable } from "../../../runtime/protocol/message.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
@@ -165,8 +166,8 @@ const bodyOf = (type: string, data: Uint8Array): Uint8Array => {
   }
   if (type === "application/x-msgpack") {
     const [first = 0] = data
-    const isMap = (first >= 0x80 && first <= 0x8f) || first === 0xde || first === 0xdf
-    return isMap ? joined(MSGPACK_BEFORE, data, MSGPACK_AFTER) : data
+    const holdsMap = (first >= 0x80 && first <= 0x8f) || first === 0xde || first === 0xdf
+    return holdsMap ? joined(MSGPACK_BEFORE, data, MSGPACK_AFTER) : data
   }
   return data
 }

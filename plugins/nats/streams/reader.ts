@@ -3,6 +3,7 @@
  * caller that must see every write answered before reads from the leader.
  */
 import { Empty, type Msg } from "nats"
+import { isObject } from "../../../runtime/protocol/guards.ts"
 import { isState } from "../../../runtime/protocol/state.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
@@ -168,8 +169,7 @@ export class StreamReader {
 
   async #direct(request: unknown, atEnd?: (end: Msg) => void): Promise<ReadonlyArray<StoredMessage>> {
     const subject = this.#link.apiSubject(`DIRECT.GET.${this.#stream}`)
-    const single =
-      typeof request === "object" && request !== null && !("batch" in request) && !("multi_last" in request)
+    const single = isObject(request) && !("batch" in request) && !("multi_last" in request)
     const isLast = (message: Msg): boolean => single || statusOf(message) > 0
     const answers = await this.#link.requestMany(subject, encoder.encode(JSON.stringify(request)), isLast)
     const end = answers[answers.length - 1]

@@ -5,6 +5,7 @@ import { type Client, connect } from "../../client/client.ts"
 import type { ResolvedSetting } from "../../config/resolving.ts"
 import { displayUrl } from "../../connection/connect.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
+import { isObject } from "../../protocol/guards.ts"
 import type { Capabilities } from "../../transport/driver.ts"
 import { VERSION } from "../../version.ts"
 import { CommandFailed, exitCodeOf, lineOf } from "../failure.ts"
@@ -28,7 +29,7 @@ const shown = ({ setting, value }: ResolvedSetting): string => {
   if (value === undefined) return setting.here?.() ?? setting.default.replaceAll("`", "")
   if (setting.secret) return Array.isArray(value) ? `${value.length} set` : "set"
   if (setting.path === "transport") return displayUrl(String(value))
-  if (setting.path === "transports" && typeof value === "object" && value !== null) return Object.keys(value).join(", ")
+  if (setting.path === "transports" && isObject(value)) return Object.keys(value).join(", ")
   return typeof value === "string" ? value : JSON.stringify(value)
 }
 

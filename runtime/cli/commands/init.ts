@@ -4,6 +4,7 @@ import { basename, dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import type { Command } from "commander"
 import { DEFAULTS } from "../../options/defaults.ts"
+import { isMap, isObject } from "../../protocol/guards.ts"
 import { filesBelow } from "../dev/changes.js"
 import { CommandFailed, EXIT } from "../failure.ts"
 import { givenSettings } from "../invocation.ts"
@@ -23,8 +24,7 @@ interface Made {
   readonly note?: string
 }
 
-const isThere = (cause: unknown): boolean =>
-  typeof cause === "object" && cause !== null && "code" in cause && cause.code === "EEXIST"
+const isThere = (cause: unknown): boolean => isObject(cause) && "code" in cause && cause.code === "EEXIST"
 
 /** Writes a file unless it exists. */
 const writeNew = async (path: string, text: string): Promise<Made["what"]> => {
@@ -37,9 +37,6 @@ const writeNew = async (path: string, text: string): Promise<Made["what"]> => {
     throw cause
   }
 }
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
 
 const COMMONJS = `"type": "commonjs"`
 
@@ -59,8 +56,8 @@ const completeManifest = async (path: string, hasCode: boolean): Promise<Omit<Ma
       cause,
     })
   }
-  if (!isObject(manifest)) throw new CommandFailed(EXIT.failed, `${path} is not a JSON object`)
-  const scripts = isObject(manifest["scripts"]) ? manifest["scripts"] : {}
+  if (!isMap(manifest)) throw new CommandFailed(EXIT.failed, `${path} is not a JSON object`)
+  const scripts = isMap(manifest["scripts"]) ? manifest["scripts"] : {}
   const isCommonJs = manifest["type"] === "commonjs"
   const type = isCommonJs && !hasCode ? fresh.type : (manifest["type"] ?? fresh.type)
   const note = !isCommonJs

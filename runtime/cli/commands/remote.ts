@@ -5,6 +5,7 @@ import * as Result from "effect/Result"
 import { COMMANDS, type CommandName, isCommand, type Reply } from "../../cluster/remote-command.ts"
 import { parseAutoscale } from "../../options/autoscale.ts"
 import { compact } from "../../protocol/compact.ts"
+import { isMap, isObject } from "../../protocol/guards.ts"
 import { didYouMean } from "../../suggest.ts"
 import { CommandFailed, EXIT, wrongUsage } from "../failure.ts"
 import { bytesText, idText, listText, oneLine, spanText, timeText } from "../format.ts"
@@ -151,10 +152,7 @@ export const addRemote = (program: Command): void => {
 
 type Fields = Readonly<Record<string, unknown>>
 
-const isFields = (value: unknown): value is Fields =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
-const isPlain = (value: unknown): boolean => typeof value !== "object" || value === null
+const isPlain = (value: unknown): boolean => !isObject(value)
 
 /** `startedAt` as a heading: `STARTED AT`. */
 const headingOf = (key: string): string => key.replace(/[A-Z]/g, (letter) => ` ${letter}`).toUpperCase()
@@ -170,7 +168,7 @@ const cellOf = (key: string, value: unknown, output: Output): string => {
   if (isSpan(key, value)) return spanText(value * 1_000)
   if (isBytes(key, value)) return bytesText(value)
   if (Array.isArray(value)) return listOf(key, value, output)
-  if (isFields(value))
+  if (isMap(value))
     return listText(Object.entries(value).map(([name, each]) => `${name} ${cellOf(name, each, output)}`))
   const text = String(value)
   if (key === "id" || key === "running") return idText(text, output)
@@ -189,7 +187,7 @@ const listOf = (key: string, list: ReadonlyArray<unknown>, output: Output): stri
 /** One row for each field of an answer. Nested fields are named by both names. */
 const factsOf = (fields: Fields, output: Output, within = ""): ReadonlyArray<ReadonlyArray<string>> =>
   Object.entries(fields).flatMap(([key, value]) =>
-    isFields(value)
+    isMap(value)
       ? factsOf(value, output, `${key} `)
       : [
           [
@@ -207,11 +205,11 @@ interface Row {
 /** One row for each element of a list, one row for any other value. */
 const rowsOf = ({ worker, value }: Reply): ReadonlyArray<Row> => {
   const list: ReadonlyArray<unknown> = Array.isArray(value) && !value.every(isPlain) ? value : [value]
-  return list.map((each) => ({ worker, fields: isFields(each) ? each : { answer: each } }))
+  return list.map((each) => ({ worker, fields: isMap(each) ? each : { answer: each } }))
 }
 
 /** Whether an answer has nested fields, for which a table has no room. */
-const isLong = ({ value }: Reply): boolean => isFields(value) && Object.values(value).some((each) => !isPlain(each))
+const isLong = ({ value }: Reply): boolean => isMap(value) && Object.values(value).some((each) => !isPlain(each))
 
 /**
  * Prints the answers as tables (fields in columns, or one field per line where there are many), then the errors of workers
@@ -225,7 +223,7 @@ export const printAnswers = (output: Output, answers: ReadonlyArray<Reply>): voi
   const rows = values.filter((answer) => !long.includes(answer) && !empty.includes(answer)).flatMap(rowsOf)
   if (answers.length === 0) output.note("no workers are alive")
   for (const { worker, value } of long) {
-    const facts = isFields(value) ? factsOf(value, output) : []
+    const facts = isMap(value) ? factsOf(value, output) : []
     output.table(["WORKER", worker], facts, "")
   }
   if (rows.length > 0 || empty.length > 0) {

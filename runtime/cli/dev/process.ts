@@ -12,6 +12,7 @@ import type { Token } from "../../http/access.ts"
 import { DEFAULTS } from "../../options/defaults.ts"
 import { jsonSchemaOf } from "../../options/json-schema.ts"
 import { sampleOf } from "../../options/sample.ts"
+import { isObject } from "../../protocol/guards.ts"
 import { DEFAULT_METHOD } from "../../protocol/name.ts"
 import { serve } from "../../service/serve.ts"
 import type { Service } from "../../service/service.ts"
@@ -46,8 +47,7 @@ export type ProcessMessage =
   /** Names and ids of the running jobs, sent when they change and when the process exits. */
   | { readonly type: "running"; readonly jobs: string }
 
-const hasType = (value: unknown): value is { readonly type: unknown } =>
-  typeof value === "object" && value !== null && "type" in value
+const hasType = (value: unknown): value is { readonly type: unknown } => isObject(value) && "type" in value
 
 const isSupervisorMessage = (value: unknown): value is SupervisorMessage =>
   hasType(value) && (value.type === "load" || value.type === "start" || value.type === "stop")

@@ -1,6 +1,7 @@
 /** Cancels a job. */
 import { CANCEL_TOPIC, type Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
+import { isObject } from "../../protocol/guards.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
@@ -126,8 +127,7 @@ const decoder = new TextDecoder()
 export const cancellationOf = (payload: Uint8Array): Cancellation | undefined => {
   try {
     const message: unknown = JSON.parse(decoder.decode(payload))
-    if (typeof message !== "object" || message === null || !("id" in message) || typeof message.id !== "string")
-      return undefined
+    if (!isObject(message) || !("id" in message) || typeof message.id !== "string") return undefined
     return {
       id: message.id,
       run: "run" in message && typeof message.run === "number" ? message.run : undefined,

@@ -11,10 +11,10 @@ import { asTransportError, CallboardError } from "../../errors.ts"
 import { compact } from "../../protocol/compact.ts"
 import { deferred } from "../../protocol/dependencies.ts"
 import { encodeEnvelope } from "../../protocol/envelope.ts"
+import { isPlainObject } from "../../protocol/guards.ts"
 import { OWN_HEADER, parseTask, type Task } from "../../protocol/headers.ts"
 import type { JobPosting, Message } from "../../protocol/message.ts"
 import { afterTombstone } from "../../protocol/outside.ts"
-import { isPlainObject } from "../../protocol/value.ts"
 import type { Found } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import { findAll } from "../tracking/finding.ts"
@@ -137,7 +137,7 @@ interface DeferredTask {
 /** Whether a submitted task waits for other jobs, or for the members of a chord. Called for each submission, so it parses as little as possible. */
 export const isDeferred = ({ headers }: Message): boolean => {
   const own = headers[OWN_HEADER]
-  return typeof own === "object" && own !== null && isPlainObject(own) && ("after" in own || "chord" in own)
+  return isPlainObject(own) && ("after" in own || "chord" in own)
 }
 
 /** The first task that waits for a later task of the same list: tasks are accepted in order, so it would be refused. */

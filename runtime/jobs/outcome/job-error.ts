@@ -6,6 +6,7 @@
 import { dirname } from "node:path"
 import { fileURLToPath } from "node:url"
 import { compact } from "../../protocol/compact.ts"
+import { isObject } from "../../protocol/guards.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { cut } from "../../protocol/text.ts"
 
@@ -63,8 +64,7 @@ export const readable = (thrown: unknown): unknown => {
 
 /** Name is the error's tag, else its name, else its class. Never throws, whatever was thrown. */
 export const jobError = (thrown: unknown, reason = "handler"): JobError => {
-  if (typeof thrown !== "object" || thrown === null)
-    return { name: "Error", message: kept(text(thrown), MAX_MESSAGE), reason }
+  if (!isObject(thrown)) return { name: "Error", message: kept(text(thrown), MAX_MESSAGE), reason }
   const message = property(thrown, "message")
   const stack = property(thrown, "stack")
   const cause = property(thrown, "cause")
@@ -80,7 +80,7 @@ export const jobError = (thrown: unknown, reason = "handler"): JobError => {
 }
 
 const briefly = (thrown: unknown, max: number): { readonly name: string; readonly message: string } =>
-  typeof thrown === "object" && thrown !== null
+  isObject(thrown)
     ? { name: nameOf(thrown), message: kept(text(property(thrown, "message")), max) }
     : { name: "Error", message: kept(text(thrown), max) }
 
@@ -160,7 +160,7 @@ export const softLimitError = (thrown: unknown, reason: DOMException | undefined
 
 const causeOf = (thrown: unknown): unknown => {
   try {
-    return typeof thrown === "object" && thrown !== null && "cause" in thrown ? thrown.cause : undefined
+    return isObject(thrown) && "cause" in thrown ? thrown.cause : undefined
   } catch {
     // The property `cause` is a getter that throws.
     return undefined

@@ -7,6 +7,7 @@ import { refuseInput as refuse } from "../../options/refuse.ts"
 import { RetryField, retryHeader } from "../../options/retry-policy.ts"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
 import type { Signature } from "../../protocol/celery/signature.ts"
+import { isObject } from "../../protocol/guards.ts"
 import type { MemberHeader } from "../../protocol/headers.ts"
 import { bodyOfInput } from "../../protocol/input.ts"
 import { checkQueueName } from "../../protocol/name.ts"
@@ -170,8 +171,7 @@ export const embedOf = (lists: Lists, fanOut?: FanOut): Embed => {
 }
 
 /** Callboard's own options of a signature. */
-const own = ({ options: { callboard } }: Signature): object =>
-  typeof callboard === "object" && callboard !== null ? callboard : {}
+const own = ({ options: { callboard } }: Signature): object => (isObject(callboard) ? callboard : {})
 
 /** `expires` as a signature has it: seconds from when it is submitted, or a time. */
 const expiresOf = (field: string, expires: number | string): number | string =>

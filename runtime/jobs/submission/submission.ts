@@ -9,6 +9,7 @@ import { isName, JobId, Json, Name, Text } from "../../options/fields.ts"
 import { requirementOf } from "../../options/refuse.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
 import { plainJson } from "../../protocol/codec/json.ts"
+import { isMap } from "../../protocol/guards.ts"
 import { MAX_PARENTS } from "../../protocol/headers.ts"
 import { ChordField } from "./chord.ts"
 import { FollowUps, TimeLimitField } from "./follow-ups.ts"
@@ -131,7 +132,7 @@ const plainSubmission = (value: object): Submission | undefined => {
 
 /** Fails with `invalid-input` for what are no fields of a task: its input, say, would be lost where it stands alone. */
 export const checkFields = (fields: unknown): void => {
-  if (typeof fields !== "object" || fields === null || Array.isArray(fields))
+  if (!isMap(fields))
     throw new CallboardError("invalid-input", "the fields of a task are an object, such as { input: … }")
 }
 
@@ -141,8 +142,7 @@ export const checkTasks = (tasks: unknown): void => {
     throw new CallboardError("invalid-input", "the tasks are a list of objects with a `task` each")
 }
 
-const isTask = <S>(value: S): value is S & object =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
+const isTask = <S>(value: S): value is S & object => isMap(value)
 
 const noTask = () => new CallboardError("invalid-input", "a task is an object with at least a `task` field")
 

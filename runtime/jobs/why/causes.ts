@@ -7,6 +7,7 @@ import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { Postponement } from "../../cluster/postponements.ts"
 import { shellWord } from "../../log/shell-word.ts"
 import { compact, ifGiven } from "../../protocol/compact.ts"
+import { isObject } from "../../protocol/guards.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal, type State } from "../../protocol/state.ts"
 import { isExpired } from "../../protocol/time.ts"
@@ -195,8 +196,8 @@ const timed = ({ record, actors, actor, method, now }: WaitFacts): WaitCause | u
 /** The number of retries that the task itself names. That of its method is not in the record. */
 const maxRetriesOf = ({ message }: JobRecord): number | undefined => {
   const own = message?.headers["callboard"]
-  const retry = typeof own === "object" && own !== null && "retry" in own ? own.retry : undefined
-  const max = typeof retry === "object" && retry !== null && "max" in retry ? retry.max : undefined
+  const retry = isObject(own) && "retry" in own ? own.retry : undefined
+  const max = isObject(retry) && "max" in retry ? retry.max : undefined
   return typeof max === "number" ? max : undefined
 }
 

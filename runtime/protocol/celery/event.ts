@@ -5,6 +5,7 @@
 import * as Result from "effect/Result"
 import type { CodecFailure } from "../codec/codec.ts"
 import { jsonCodec } from "../codec/json.ts"
+import { isObject } from "../guards.ts"
 
 /** Fields that every event has. */
 export interface EventFields {
@@ -104,7 +105,7 @@ export interface InvalidEvent {
 }
 
 const isEvent = (value: unknown): value is ReceivedEvent =>
-  typeof value === "object" && value !== null && "type" in value && typeof value.type === "string"
+  isObject(value) && "type" in value && typeof value.type === "string"
 
 /** Decodes the body of a message: one event, or a list. Fails with {@link InvalidEvent}. */
 export const decodeEvents = (body: Uint8Array): Result.Result<ReadonlyArray<ReceivedEvent>, InvalidEvent> => {

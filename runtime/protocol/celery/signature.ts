@@ -3,6 +3,7 @@
  * wire, so that fields which are not known here travel on.
  */
 import * as Result from "effect/Result"
+import { isDecodedMap } from "../guards.ts"
 import { HeaderProblem } from "../header-field.ts"
 import type { Headers } from "../message.ts"
 import { checkQueueName, isId, MAX_ID_BYTES } from "../name.ts"
@@ -34,15 +35,6 @@ export interface InvalidSignature {
 const invalid = (field: string, why: string): Result.Result<never, InvalidSignature> =>
   Result.fail({ _tag: "InvalidSignature", field, message: `Signature: ${field} ${why}.` })
 
-const isMap = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" &&
-  value !== null &&
-  !Array.isArray(value) &&
-  !ArrayBuffer.isView(value) &&
-  !(value instanceof Map) &&
-  !(value instanceof Set) &&
-  !(value instanceof Date)
-
 const isList = (value: unknown): value is ReadonlyArray<unknown> => Array.isArray(value)
 
 const MAX_S = MAX_DURATION_MS / 1000
@@ -55,12 +47,13 @@ const EMPTY: Readonly<Record<string, unknown>> = Object.freeze({})
  * {@link InvalidSignature}.
  */
 export const parseSignature = (value: unknown, at = "signature"): Result.Result<Signature, InvalidSignature> => {
-  if (!isMap(value)) return invalid(at, "is not a map")
+  if (!isDecodedMap(value)) return invalid(at, "is not a map")
   const { task, args, kwargs, options, subtask_type, immutable } = value
   if (typeof task !== "string" || task === "") return invalid(`${at}.task`, "must be the name of a task")
   if (args !== undefined && args !== null && !isList(args)) return invalid(`${at}.args`, "must be a list")
-  if (kwargs !== undefined && kwargs !== null && !isMap(kwargs)) return invalid(`${at}.kwargs`, "must be a map")
-  if (options !== undefined && options !== null && !isMap(options)) return invalid(`${at}.options`, "must be a map")
+  if (kwargs !== undefined && kwargs !== null && !isDecodedMap(kwargs)) return invalid(`${at}.kwargs`, "must be a map")
+  if (options !== undefined && options !== null && !isDecodedMap(options))
+    return invalid(`${at}.options`, "must be a map")
   if (subtask_type !== undefined && subtask_type !== null && typeof subtask_type !== "string") {
     return invalid(`${at}.subtask_type`, "must be text or null")
   }
@@ -224,7 +217,7 @@ const ownOption = (header: unknown, option: unknown): OwnHeaders | HeaderProblem
   if (header === undefined && option === undefined) return EMPTY
   const problem = [header, option].map(ownOf).find((each) => each instanceof HeaderProblem)
   if (problem !== undefined) return problem
-  const given = { ...(isMap(header) ? header : EMPTY), ...(isMap(option) ? option : EMPTY) }
+  const given = { ...(isDecodedMap(header) ? header : EMPTY), ...(isDecodedMap(option) ? option : EMPTY) }
   const { run: _run, from: _from, hops: _hops, submittedAt: _at, attempted: _before, link: _link, ...kept } = given
   return ownOf(kept)
 }
@@ -257,7 +250,7 @@ export const taskOfSignature = (
   const hasChord = options.chord !== undefined && options.chord !== null
   const chord = hasChord ? parseSignature(options.chord, "options.chord") : Result.succeed(null)
   if (Result.isFailure(chord)) return Result.fail(chord.failure)
-  const headers = isMap(options.headers) ? options.headers : EMPTY
+  const headers = isDecodedMap(options.headers) ? options.headers : EMPTY
   const own = ownOption(headers[OWN_HEADER], options.callboard)
   if (own instanceof HeaderProblem) return invalid("options.callboard", `cannot be read: ${own.field} ${own.why}`)
   const id = textOption(options, "task_id") ?? given.id

@@ -4,8 +4,8 @@
  */
 
 import type * as Result from "effect/Result"
+import { isPlainObject } from "../guards.ts"
 import { beginning } from "../text.ts"
-import { isPlainObject } from "../value.ts"
 
 /** Why bytes cannot be decoded, or a value cannot be encoded. */
 export interface CodecFailure {

@@ -6,18 +6,10 @@
  * What a job gives back is stored and shown in strict JSON, which any parser reads: {@link jsonForm}. It is written by the
  * same writer, so that arguments and results follow one rule; the numbers that strict JSON lacks are typed values in it.
  */
+
 import * as Result from "effect/Result"
-import {
-  dateText,
-  decodeBase64,
-  Exact,
-  encodeBase64,
-  exact,
-  exactDate,
-  isPlainObject,
-  isSafeEntry,
-  unsafeKey,
-} from "../value.ts"
+import { isPlainObject } from "../guards.ts"
+import { dateText, decodeBase64, Exact, encodeBase64, exact, exactDate, isSafeEntry, unsafeKey } from "../value.ts"
 import {
   type Codec,
   type CodecFailure,
@@ -100,7 +92,7 @@ const dashed = (value: unknown): string => {
 /** Settles what the runtime's parser left: depth, unsafe keys, typed values. Changes lists and maps in place. */
 const settle = (value: object, depth: number): unknown => {
   if (depth === 0) throw tooDeep()
-  if (isMap(value)) return settleMap(value, depth)
+  if (isNoList(value)) return settleMap(value, depth)
   if (!Array.isArray(value)) return value
   for (let at = 0; at < value.length; at++) {
     const item: unknown = value[at]
@@ -109,7 +101,7 @@ const settle = (value: object, depth: number): unknown => {
   return value
 }
 
-const isMap = (value: object): value is Record<string, unknown> => !Array.isArray(value)
+const isNoList = (value: object): value is Record<string, unknown> => !Array.isArray(value)
 
 const settleMap = (map: Record<string, unknown>, depth: number): unknown => {
   let size = 0
@@ -461,7 +453,7 @@ export const ofJsonForm = (form: unknown): unknown => {
 
 const holdsTyped = (form: unknown): boolean => {
   if (typeof form !== "object" || form === null) return false
-  if (!isMap(form)) return Array.isArray(form) && form.some(holdsTyped)
+  if (!isNoList(form)) return Array.isArray(form) && form.some(holdsTyped)
   if ("__type__" in form) return true
   for (const key in form) if (holdsTyped(form[key])) return true
   return false

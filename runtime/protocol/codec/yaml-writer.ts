@@ -2,6 +2,7 @@
  * Writes YAML that PyYAML 6 reads to the same meaning: one line of flow style, every text in double quotes, so that no
  * word can be taken for a number, a truth value or a date.
  */
+import { isObject } from "../guards.ts"
 import { dateText, Exact, encodeBase64, isSafeEntry, unsafeKey } from "../value.ts"
 import { MAX_DEPTH, ownEntries, tooDeep, unserialisable } from "./codec.ts"
 
@@ -90,7 +91,7 @@ const writeEntries = (entries: ReadonlyArray<readonly [unknown, unknown]>, depth
     if (item === undefined) continue
     if (typeof key === "string" && !isSafeEntry(key, item))
       throw unserialisable(`${path}.${key}`, `cannot be sent: ${unsafeKey(key)}`)
-    if (typeof key === "object" && key !== null && !(key instanceof Date) && !(key instanceof Exact)) {
+    if (isObject(key) && !(key instanceof Date) && !(key instanceof Exact)) {
       throw unserialisable(path, "has a key that is a list or a map")
     }
     const name = write(key, 1, path)

@@ -7,6 +7,7 @@
  */
 import * as Result from "effect/Result"
 import { isAlias, isCollection, isPair, isScalar, Lexer, parseDocument, type ScalarTag, type Tags } from "yaml"
+import { isObject } from "../guards.ts"
 import { decodeBase64, Exact, exact, exactDate, isSafeEntry, unsafeKey } from "../value.ts"
 import { type Codec, type CodecFailure, MAX_DEPTH, readFailure, tooDeep, writeFailure } from "./codec.ts"
 import { writeYaml } from "./yaml-writer.ts"
@@ -132,7 +133,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true })
 
 /** Maps with text keys as plain objects, without unsafe keys; other maps stay what they are. */
 const settle = (value: unknown, depth: number): unknown => {
-  if (typeof value !== "object" || value === null || value instanceof Date || value instanceof Exact) return value
+  if (!isObject(value) || value instanceof Date || value instanceof Exact) return value
   if (ArrayBuffer.isView(value)) return value
   if (depth === 0) throw tooDeep()
   if (Array.isArray(value)) return value.map((item: unknown) => settle(item, depth - 1))
@@ -154,7 +155,7 @@ const settleMap = (map: ReadonlyMap<unknown, unknown>, depth: number): unknown =
 const otherMap = (map: ReadonlyMap<unknown, unknown>, depth: number): unknown => {
   const settled = new Map<unknown, unknown>()
   for (const [key, item] of map) {
-    const hashable = typeof key !== "object" || key === null || key instanceof Date || key instanceof Exact
+    const hashable = !isObject(key) || key instanceof Date || key instanceof Exact
     // PyYAML: "found unhashable key".
     if (!hashable) throw new SyntaxError("a key of a map is a list or a map")
     settled.set(key, settle(item, depth - 1))

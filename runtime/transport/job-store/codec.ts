@@ -1,6 +1,6 @@
 /** Encodes what the runtime stores through a driver: records, with a version, and tasks, as frames. */
 import { decodeEnvelope, encodeEnvelope } from "../../protocol/envelope.ts"
-import { isMap } from "../../protocol/header-field.ts"
+import { isMap } from "../../protocol/guards.ts"
 import { OWN_HEADER } from "../../protocol/headers.ts"
 import type { Headers, JobPosting, Message, Undecodable } from "../../protocol/message.ts"
 import { publishKey } from "../../protocol/message.ts"

@@ -117,6 +117,28 @@ export function violations(sources: Sources, table: readonly Direction[]): strin
   return found
 }
 
+/** Code that stands in one module, which others import. */
+export interface Single {
+  /** What to write instead, and from which module. */
+  readonly use: string
+  readonly home: string
+  /** Matches what no other file says, comments and texts aside. */
+  readonly words: RegExp
+  /** Patterns of files that have their own. */
+  readonly but?: readonly string[]
+}
+
+/** One line per file that defines anew what stands in one module. */
+export function repeated(sources: Sources, singles: readonly Single[]): string[] {
+  return [...sources].flatMap(([path, source]) => {
+    const code = codeOnly(source)
+    return singles.flatMap(({ use, home, words, but = [] }) => {
+      const match = path === home || but.some((pattern) => matches(pattern, path)) ? null : code.match(words)
+      return match === null ? [] : [`${path} says ${match[0].trim().replace(/\s+/g, " ")}: use ${use} of ${home}`]
+    })
+  })
+}
+
 /** The list of rooms, the highest first: each is the folders and files of the runtime that its row names. */
 export type Rooms = readonly (readonly string[])[]
 
