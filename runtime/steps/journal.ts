@@ -13,7 +13,7 @@ import {
   fill,
   journalPrefix,
   LARGE,
-  LaterVersion,
+  OtherVersion,
   pageKey,
   type Tail,
   valueKey,
@@ -258,7 +258,7 @@ export class Journal {
 }
 
 const closedBy = (cause: unknown): Closed => {
-  if (cause instanceof LaterVersion) return "later-version"
+  if (cause instanceof OtherVersion) return "later-version"
   throw cause
 }
 

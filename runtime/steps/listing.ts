@@ -16,7 +16,7 @@ import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
 import { hash } from "../transport/job-store/hash.ts"
 import { fold, type StepState, unreverted } from "./fold.ts"
-import { decodePage, journalPrefix, LaterVersion, SHARDS, shardPrefix } from "./page.ts"
+import { decodePage, journalPrefix, OtherVersion, SHARDS, shardPrefix } from "./page.ts"
 import { keepAll, readJournal } from "./pages.ts"
 
 const Step = Schema.Struct({
@@ -119,7 +119,7 @@ const redactionOf = async (store: Connection["store"], { task, meth, message }: 
   )
 }
 
-/** Whether a page has its time to live, or a worker of a later version is to give it one. */
+/** Whether a page has its time to live, or a worker of another version is to give it one. */
 const isKept = (value: Uint8Array): boolean => {
   try {
     return decodePage(value).ended ?? false
@@ -130,7 +130,7 @@ const isKept = (value: Uint8Array): boolean => {
 }
 
 const unlessLater = (cause: unknown): void => {
-  if (!(cause instanceof LaterVersion)) throw cause
+  if (!(cause instanceof OtherVersion)) throw cause
 }
 
 /** Pages that one round of the sweep reads at most. */

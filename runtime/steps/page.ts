@@ -53,8 +53,11 @@ export type Entry =
   /** Reverting of the steps has begun. */
   | { readonly kind: "reverting"; readonly at: number; readonly ending: Reverting }
 
+/** Begins every page, so that another version refuses it instead of misreading it. */
+const PAGE_VERSION = 2
+
 export interface Page {
-  readonly v: 2
+  readonly v: typeof PAGE_VERSION
   /** Name of the writer, an id; no two deliveries or processes have the same one. */
   readonly by: string
   /** Number of the writer's write. It shows whether a write whose answer was lost was stored. */
@@ -131,14 +134,14 @@ export const encodePage = (
   entries: string,
 ): Uint8Array => {
   const flags = `${sealed ? `,"sealed":true` : ""}${ended ? ENDED : ""}`
-  return encoder.encode(`{"v":2,"by":"${by}","n":${n}${flags}${ENTRIES}${entries}]}`)
+  return encoder.encode(`{"v":${PAGE_VERSION},"by":"${by}","n":${n}${flags}${ENTRIES}${entries}]}`)
 }
 
 /** A page with the mark that its job has ended; `undefined` where it has it already. The entries are not parsed. */
 export const endedPage = (bytes: Uint8Array): Uint8Array | undefined => {
   const text = decoder.decode(bytes)
   const at = text.indexOf(ENTRIES)
-  if (!text.startsWith(`{"v":2,`) || at < 0) throw new LaterVersion()
+  if (!text.startsWith(`{"v":${PAGE_VERSION},`) || at < 0) throw new OtherVersion()
   const head = text.slice(0, at)
   return head.endsWith(ENDED) ? undefined : encoder.encode(`${head}${ENDED}${text.slice(at)}`)
 }
@@ -146,23 +149,26 @@ export const endedPage = (bytes: Uint8Array): Uint8Array | undefined => {
 const isPage = (value: unknown): value is Page =>
   isObject(value) &&
   "v" in value &&
-  value.v === 1 &&
+  value.v === PAGE_VERSION &&
   "by" in value &&
   typeof value.by === "string" &&
   "entries" in value &&
   Array.isArray(value.entries)
 
-/** Fails with {@link LaterVersion}. */
+/** Fails with {@link OtherVersion}. */
 export const decodePage = (bytes: Uint8Array): Page => {
   const value: unknown = JSON.parse(decoder.decode(bytes))
   if (isPage(value)) return value
-  throw new LaterVersion()
+  throw new OtherVersion()
 }
 
-/** A page of a later version of Callboard, which this version cannot understand. */
-export class LaterVersion extends CallboardError {
+/** A page of another version of Callboard, which this version cannot understand. */
+export class OtherVersion extends CallboardError {
   constructor() {
-    super("unsupported", "a page of the job's journal was written by a later version: use a program of that version")
+    super(
+      "unsupported",
+      `a page of the job's journal has another version than ${PAGE_VERSION}, which this Callboard reads: use the Callboard that wrote it, or run the job again from the start`,
+    )
   }
 }
 

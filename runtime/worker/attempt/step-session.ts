@@ -13,7 +13,7 @@ import { isTerminal } from "../../protocol/state.ts"
 import type { StepPort } from "../../steps/calls.ts"
 import { fold, unreverted } from "../../steps/fold.ts"
 import { type Closed, Journal } from "../../steps/journal.ts"
-import { journalPrefix, LaterVersion, type StepEntry } from "../../steps/page.ts"
+import { journalPrefix, OtherVersion, type StepEntry } from "../../steps/page.ts"
 import { readJournal } from "../../steps/pages.ts"
 import type { Claim, ClaimAnswer, Settlement } from "../../transport/job-store/transport.ts"
 import type { Store } from "../../transport/store.ts"
@@ -261,7 +261,7 @@ export class StepSession implements StepPort, RunSteps {
     if (why === "later-version") {
       this.#active.backInMs = backInMs(this.#run.record)
       const again = `in ${this.#active.backInMs / 1000} s`
-      this.#services.log.warn("a job waits for a worker of a later version, which has written its journal", {
+      this.#services.log.warn("a job waits for a worker of another version, which has written its journal", {
         job,
         again,
       })
@@ -274,7 +274,7 @@ export class StepSession implements StepPort, RunSteps {
 const FIRST_BACK_MS = 1_000
 const MAX_BACK_MS = 15_000
 
-/** How long a job is away that only workers of a later version can run: it was handed back this often of late. */
+/** How long a job is away that only workers of another version can run: it was handed back this often of late. */
 const backInMs = ({ timeline }: JobRecord): number => {
   const times = timeline.slice(-10).filter(({ reason }) => reason === "handed-back").length
   return Math.min(MAX_BACK_MS, FIRST_BACK_MS * 2 ** times)
@@ -307,6 +307,6 @@ export const idleClaims = async (
   try {
     return claims - fold((await readJournal(store, journalPrefix(id, run))).entries).claims
   } catch (cause) {
-    return cause instanceof LaterVersion || asTransportError(cause).retryable ? undefined : claims
+    return cause instanceof OtherVersion || asTransportError(cause).retryable ? undefined : claims
   }
 }

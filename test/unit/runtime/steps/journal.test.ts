@@ -8,6 +8,7 @@ import {
   EMPTY,
   type Entry,
   encodePage,
+  endedPage,
   entriesText,
   fill,
   journalPrefix,
@@ -112,12 +113,16 @@ describe("pages", () => {
     expect(fill(fill(EMPTY, small.slice(0, 31)), large)).toMatchObject({ taken: 1, sealed: true })
   })
 
-  test("is read as it was written, with any name, and a later version is refused", () => {
+  test("is read as it was written, with any name, and another version is refused", () => {
     const entries = [ok('\u0001"\\\ud800'), open("ä"), ok("last")]
     const { text } = fill(EMPTY, entries.map(waiting))
     expect(text).toBe(entriesText(entries))
     expect(decodePage(encodePage({ by: "me", n: 1, sealed: true }, text))).toMatchObject({ sealed: true, entries })
-    expect(() => decodePage(new TextEncoder().encode(`{"v":2,"by":"x","entries":[]}`))).toThrow("later version")
+    for (const v of [1, 3]) {
+      const other = new TextEncoder().encode(`{"v":${v},"by":"x","entries":[]}`)
+      expect(() => decodePage(other)).toThrow("another version than 2")
+      expect(() => endedPage(other)).toThrow("another version than 2")
+    }
   })
 })
 
