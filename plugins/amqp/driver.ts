@@ -107,7 +107,7 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
       // The consumers of a lost connection are gone, and so are the tasks that they got.
       if (opened !== link) return []
       await came.stop()
-      return signal.aborted ? this.#giveBack(link, came.messages) : this.#inOrder(link, request, came.messages)
+      return signal.aborted ? this.#handBack(link, came.messages) : this.#inOrder(link, request, came.messages)
     })
     // When the connection is lost the server gives the tasks back, so an aborted take need not report the error.
     const found = await ending.catch((error: unknown) => (signal.aborted ? [] : Promise.reject(error)))
@@ -172,11 +172,11 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
       }
     }
     const sorted = found.toSorted((a, b) => queues.indexOf(a.queue) - queues.indexOf(b.queue))
-    this.#giveBack(link, sorted.slice(max))
+    this.#handBack(link, sorted.slice(max))
     return sorted.slice(0, max)
   }
 
-  #giveBack(link: AmqpLink, came: ReadonlyArray<Came>): ReadonlyArray<Came> {
+  #handBack(link: AmqpLink, came: ReadonlyArray<Came>): ReadonlyArray<Came> {
     for (const { message } of came) link.worker.nack(message, false, true)
     return []
   }

@@ -62,9 +62,9 @@ local function deliver(value, queue, level, address, position)
   end
   held[#held + 1] = leaseEnd
   held[#held + 1] = tag
-  local isForeign = not (isOwn and found[2]) and not (n == 1 and id and isAlone(id))
+  local isExternal = not (isOwn and found[2]) and not (n == 1 and id and isAlone(id))
   local isFirst = n == 1 and not (value:find('"redelivered"', 1, true) and value:find('"redelivered"%s*:%s*true'))
-  out[#out + 1] = table.concat({ known, seq, isFirst and 1 or 0, isForeign and 1 or 0, fence, n, position, tag }, ' ')
+  out[#out + 1] = table.concat({ known, seq, isFirst and 1 or 0, isExternal and 1 or 0, fence, n, position, tag }, ' ')
   out[#out + 1] = value
 end
 

@@ -63,7 +63,7 @@ const FIRST_WAIT_MS = 1_000
 const MAX_WAIT_MS = 30_000
 
 /** Number of processes in a row that were killed before they were ready, after which the worker is given up. */
-const MOST_UNREADY = 5
+const MAX_UNREADY = 5
 
 /** A process that lived this long is counted as having started well. */
 const STABLE_MS = 60_000
@@ -189,7 +189,7 @@ export class Restarted {
       return false
     }
     const how = code === null ? `was ended by ${signal}` : `ended with exit code ${code}, unasked`
-    if (!this.#isReady && ++this.#unready >= MOST_UNREADY) {
+    if (!this.#isReady && ++this.#unready >= MAX_UNREADY) {
       note(`${name} ${how} ${this.#unready} times before it was ready, and is given up`)
       this.#end(FAILED)
       return false

@@ -124,7 +124,7 @@ export const runLedger = async (board: SharedBoard, options: LedgerOptions): Pro
   const names = Array.from({ length: schedules }, (_, at) => `ledger-${at}`)
   const begun = new Map<string, number>()
   for (const name of names) {
-    const fields = { cron: `*/${EVERY} * * * * *`, catchUp: "all", max: 1_000, task: "note" } as const
+    const fields = { cron: `*/${EVERY} * * * * *`, catchUp: "all", most: 1_000, task: "note" } as const
     begun.set(name, Date.parse((await client.schedules.create(name, fields)).next ?? ""))
   }
 

@@ -130,7 +130,7 @@ describe.concurrent("signals", () => {
     // On this transport a hand-back is never answered.
     using project = makeProject({
       "actors/works.ts": works,
-      "callboard.config.ts": over("end: () => new Promise(() => {})"),
+      "callboard.config.ts": over("settle: () => new Promise(() => {})"),
     })
     await using worker = project.start("worker", "--port", "0")
     const [, url] = await worker.waitForLine(/(http:\/\/127\.0\.0\.1:\d+)/)

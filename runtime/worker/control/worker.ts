@@ -118,7 +118,7 @@ export interface RunningWorkerOptions {
 }
 
 /** Largest number of deferred tasks in one list. */
-const MOST_POSTPONED = 1_000
+const MAX_POSTPONED = 1_000
 
 /** Jobs that one line of the log names. */
 const MAX_NAMED = 100
@@ -168,7 +168,7 @@ export class RunningWorker implements Worker {
   }
 
   postpone(id?: string): ReadonlyArray<Postponement> {
-    return this.#options.dispatcher.notes(id, MOST_POSTPONED)
+    return this.#options.dispatcher.notes(id, MAX_POSTPONED)
   }
 
   resize(concurrency: number): void {
