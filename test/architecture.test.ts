@@ -176,6 +176,12 @@ const singles: readonly Single[] = [
     // JSON's codec asks for each value of a body.
     but: [...OWN, "runtime/protocol/codec/json.ts", "runtime/worker/isolation/**"],
   },
+  {
+    use: "encoder, decoder, bomDecoder, strictDecoder, exactDecoder or byteLength",
+    home: "runtime/protocol/text.ts",
+    words: /new Text(?:En|De)coder\(/,
+    but: OWN,
+  },
 ]
 
 const root = fileURLToPath(new URL("..", import.meta.url))
@@ -374,6 +380,8 @@ describe("the checker finds", () => {
     [`if (typeof value === "object" && value !== null) return`, "use isObject"],
     [`if (typeof value.at !== "object" || value.at === null) return`, "use isObject"],
     [`const isMap = (value: unknown) => value instanceof Map`, "use isObject"],
+    [`const encoder = new TextEncoder()`, "use encoder"],
+    [`new TextDecoder("utf-8", { fatal: true }).decode(bytes)`, "of runtime/protocol/text.ts"],
     [`if (isObject(value)) return`, undefined],
     [`if (typeof value === "object") return`, undefined],
     [`// typeof value === "object" && value !== null`, undefined],

@@ -2,6 +2,7 @@
 import type { Message as AmqpMessage, Options } from "amqplib"
 import { isMap } from "../../runtime/protocol/guards.ts"
 import type { Message } from "../../runtime/protocol/message.ts"
+import { decoder } from "../../runtime/protocol/text.ts"
 
 /** Form of the ids of messages that Callboard published, with the sequence of the task. */
 const OWN = /^callboard:(\d{1,16})$/
@@ -41,7 +42,7 @@ const typedTable = (table: Readonly<Record<string, unknown>>): Readonly<Record<s
  */
 const plain = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(plain)
-  if (value instanceof Uint8Array) return new TextDecoder().decode(value)
+  if (value instanceof Uint8Array) return decoder.decode(value)
   if (!isMap(value)) return value
   const { "!": type, value: held, ...others } = value
   if (type === "timestamp" && Object.keys(others).length === 0) return held

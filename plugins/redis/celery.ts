@@ -5,6 +5,7 @@
 import type { RedisClientOptions } from "redis"
 import { groupKey } from "../../runtime/protocol/celery-result.ts"
 import { isUndecodable, type Message } from "../../runtime/protocol/message.ts"
+import { decoder, encoder } from "../../runtime/protocol/text.ts"
 import {
   type CeleryChords,
   type CeleryConnectOptions,
@@ -189,8 +190,6 @@ const listOf = (queue: string, { properties: { priority = 9 } }: Message): strin
   return step === undefined ? queue : `${queue}${SEPARATOR}${step}`
 }
 
-const encoder = new TextEncoder()
-
 /** Passes a message on. Text that is no envelope is ignored, since any client of the server may publish on the channel. */
 const notify = (text: string, listener: Listener): void => {
   const message = readEnvelope(encoder.encode(text))
@@ -198,8 +197,6 @@ const notify = (text: string, listener: Listener): void => {
 }
 
 // ── results ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-const decoder = new TextDecoder()
 
 /** Stores results and notifies the clients that wait for them. Arguments: the time to live, then the results. */
 const WRITE = `

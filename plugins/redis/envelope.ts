@@ -6,6 +6,7 @@ import { randomUUID } from "node:crypto"
 import { parseExactJson } from "../../runtime/protocol/codec/exact-json.ts"
 import { isMap } from "../../runtime/protocol/guards.ts"
 import type { Message, Undecodable } from "../../runtime/protocol/message.ts"
+import { encoder, strictDecoder } from "../../runtime/protocol/text.ts"
 import { decodeBase64, encodeBase64 } from "../../runtime/protocol/value.ts"
 
 /** kombu separates with this the parts of a binding (routing key, pattern, queue), and a queue from its priority step. */
@@ -56,9 +57,6 @@ export const envelopeOf = (message: Message, exchange: string, routingKey: strin
   return { tag, text }
 }
 
-const encoder = new TextEncoder()
-const decoder = new TextDecoder("utf-8", { fatal: true })
-
 /**
  * Reads an envelope that Celery or Callboard wrote. Bytes that are no envelope come back with the reason; never throws.
  */
@@ -69,7 +67,7 @@ export const readEnvelope = (bytes: Uint8Array): Message | Undecodable => {
   })
   let envelope: unknown
   try {
-    envelope = parse(decoder.decode(bytes))
+    envelope = parse(strictDecoder.decode(bytes))
   } catch {
     return undecodable("it is not JSON")
   }

@@ -1,4 +1,5 @@
 /** The store: keyed values with revisions and times to live, in one table. */
+import { bomDecoder, encoder } from "../../runtime/protocol/text.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
 import type { MachineClock } from "./clock.ts"
@@ -127,13 +128,10 @@ const entryOf = (row: Row): Entry => ({
 
 const MAX_BYTES = 512
 
-const encoder = new TextEncoder()
-const decoder = new TextDecoder("utf-8", { ignoreBOM: true })
-
 /** A key as the bytes of its UTF-8, so that SQLite sorts keys in byte order. */
 export const keyToBytes = (key: string): Uint8Array => encoder.encode(key)
 
-export const keyFromBytes = (bytes: Uint8Array): string => decoder.decode(bytes)
+export const keyFromBytes = (bytes: Uint8Array): string => bomDecoder.decode(bytes)
 
 /** A checked key as bytes. Fails with `invalid`. */
 export const checkKey = (key: string): Uint8Array => {

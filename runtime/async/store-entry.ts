@@ -4,6 +4,7 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import { decoder, encoder } from "../protocol/text.ts"
 import type { Revision, Store, StoreOperation } from "../transport/store.ts"
 import { beforeTry, MAX_TRIES } from "./conflicts.ts"
 
@@ -21,9 +22,6 @@ export interface ChangeOptions {
   /** Assume at first that there is no entry: saves the round trip of reading it where that is likely. */
   readonly assumeAbsent?: boolean
 }
-
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
 
 export class StoreEntry<A> {
   /** Beginning of the keys of these entries, with its slash. */

@@ -11,6 +11,7 @@ import {
   parseBoardRecord,
   tailOf,
 } from "../protocol/board.ts"
+import { decoder, encoder } from "../protocol/text.ts"
 import type { Entry, Revision, Store } from "../transport/store.ts"
 
 /** The job of an entry, with its sequence, and the revision that the next change expects. */
@@ -29,9 +30,6 @@ export const RETIRE_MS = 10_000
 const INDEX = "index"
 /** Most jobs that one `list` of an unbounded part reads. */
 const PAGE = 256
-
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
 
 /** The entries of one board, below `board/<name>/`. */
 export class BoardEntries {

@@ -6,7 +6,7 @@ import { waitFor } from "../async/timers.ts"
 import type { Connection } from "../connection/connection.ts"
 import { generateId } from "../id.ts"
 import { refuseInput } from "../options/refuse.ts"
-import { beginning } from "../protocol/text.ts"
+import { beginning, decoder, encoder } from "../protocol/text.ts"
 
 const BOARD_EVENTS = ["POSTED", "REMOVAL"] as const
 type BoardEventName = (typeof BOARD_EVENTS)[number]
@@ -29,9 +29,6 @@ const TOPIC = "board"
 const BATCH = 50
 /** Most characters of a name that are announced. */
 const NAME = 100
-
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
 
 const isText = (value: unknown): value is string => typeof value === "string"
 

@@ -13,6 +13,7 @@ import { joinedResults, metaKey, type ResultTuple } from "../protocol/celery-res
 import { isMap } from "../protocol/guards.ts"
 import { newTask } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
+import { encoder } from "../protocol/text.ts"
 import type { CeleryResults } from "../transport/celery.ts"
 import { validate } from "../worker/attempt/invocation.ts"
 import type { TaskNames } from "../worker/telemetry/observer.ts"
@@ -65,7 +66,7 @@ export const builtinTasks = ({ names, reporter, results, connection }: BuiltinOp
   /** Submits the body of a chord once all members have results. Clients use it where their back end has no counters. */
   const unlock = async (given: Readonly<Record<string, unknown>>, job: Job): Promise<void> => {
     const body = Result.getOrThrowWith(parseSignature(given.callback, "callback"), ({ message }) => refused(message))
-    const nodes = new TextEncoder().encode(JSON.stringify({ result: [[given.group_id, null], given.result ?? []] }))
+    const nodes = encoder.encode(JSON.stringify({ result: [[given.group_id, null], given.result ?? []] }))
     const values = await joinedResults(nodes, (ids) => results.read(ids.map(metaKey)))
     if (Result.isFailure(values) && values.failure.message.endsWith("has no result"))
       throw job.retry({ after: typeof given.interval === "number" ? given.interval : LOOK_S })

@@ -16,6 +16,7 @@ import {
 } from "../protocol/celery/event.ts"
 import { MAX_DEPTH } from "../protocol/codec/codec.ts"
 import { isPlainObject } from "../protocol/guards.ts"
+import { byteLength } from "../protocol/text.ts"
 
 export type { ReceivedEvent } from "../protocol/celery/event.ts"
 
@@ -244,6 +245,6 @@ export const checkOwnEvent = (type: unknown, fields: unknown, taken: ReadonlyArr
     if (Object.hasOwn(fields, name)) refuse(`fields.${name}`, "is set by Callboard: choose another name")
   }
   checkJson(fields, "fields", 0)
-  const bytes = new TextEncoder().encode(JSON.stringify(fields)).length
+  const bytes = byteLength(JSON.stringify(fields))
   if (bytes > MAX_BYTES) refuse("fields", `have ${bytes} bytes as JSON, and ${MAX_BYTES} are allowed`)
 }

@@ -13,6 +13,7 @@ import { parseRate } from "../options/limit.ts"
 import { refuseInput, resultOf } from "../options/refuse.ts"
 import { isMap } from "../protocol/guards.ts"
 import { checkQueueName } from "../protocol/name.ts"
+import { decoder, encoder } from "../protocol/text.ts"
 import { didYouMean } from "../suggest.ts"
 import type { WorkerDescription } from "./directory.ts"
 import type { Postponement } from "./postponements.ts"
@@ -196,8 +197,6 @@ const ReplySchema = Schema.Struct({
 /** The reply of a worker: a value, or the reason why there is none. */
 export type Reply = typeof ReplySchema.Type
 
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
 const decodeCommand = Schema.decodeUnknownResult(Schema.fromJsonString(CommandMessageSchema))
 const decodeReply = Schema.decodeUnknownResult(Schema.fromJsonString(ReplySchema))
 

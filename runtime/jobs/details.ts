@@ -14,7 +14,7 @@ import { parseTask, type Task } from "../protocol/headers.ts"
 import { selectInput } from "../protocol/input.ts"
 import type { JobRecord, Transition } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
-import { cut } from "../protocol/text.ts"
+import { cut, decoder, encoder } from "../protocol/text.ts"
 import { encodeBase64 } from "../protocol/value.ts"
 import type { Store } from "../transport/mod.ts"
 import type { Attempt, JobInput } from "./responses.ts"
@@ -78,12 +78,12 @@ export const inputView = ({ input }: JobView, { raw }: JobRecord): JobInput | un
     return { raw: shown, encoding: "base64", bytes, truncated: bytes > MAX_SHOWN, redacted: [] }
   }
   const json = JSON.stringify(input)
-  const encoded = new TextEncoder().encode(json)
+  const encoded = encoder.encode(json)
   const bytes = encoded.length
   const redacted = [...hiddenNames(input)]
   if (bytes <= MAX_SHOWN) return { value: input, bytes, truncated: false, redacted }
   // A character that the cut has divided is left out.
-  const text = new TextDecoder().decode(encoded.subarray(0, MAX_SHOWN)).replace(/\ufffd$/, "")
+  const text = decoder.decode(encoded.subarray(0, MAX_SHOWN)).replace(/\ufffd$/, "")
   return { raw: text, encoding: "json", bytes, truncated: true, redacted }
 }
 

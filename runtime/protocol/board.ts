@@ -8,6 +8,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { isMap } from "./guards.ts"
+import { byteLength } from "./text.ts"
 
 /** The priorities, highest first. */
 export const BOARD_PRIORITIES = ["VERY_HIGH", "HIGH", "NORMAL", "LOW", "VERY_LOW"] as const
@@ -46,9 +47,7 @@ export const checkOwner = (owner: unknown): Result.Result<string, BoardRefusal> 
   // The message is that of the schema of HTTP bodies.
   if (typeof owner !== "string") return invalid("owner", owner === undefined ? "Missing key" : "Expected string")
   // A character has at most three bytes, so the bytes of a short name need not be counted.
-  const isShort =
-    owner.length > 0 &&
-    (owner.length * 3 <= MAX_OWNER_BYTES || new TextEncoder().encode(owner).length <= MAX_OWNER_BYTES)
+  const isShort = owner.length > 0 && (owner.length * 3 <= MAX_OWNER_BYTES || byteLength(owner) <= MAX_OWNER_BYTES)
   // Control characters would take six bytes each in the entry, whose size is bounded.
   return isShort && owner.isWellFormed() && !/\p{Cc}/u.test(owner)
     ? Result.succeed(owner)

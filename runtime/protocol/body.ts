@@ -11,7 +11,7 @@ import { msgpackCodec } from "./codec/msgpack.ts"
 import { yamlCodec } from "./codec/yaml.ts"
 import { isPlainObject } from "./guards.ts"
 import type { Message } from "./message.ts"
-import { beginning } from "./text.ts"
+import { beginning, encoder } from "./text.ts"
 
 /** The tasks that follow a task. `null` and a missing key mean the same; an empty chain is the end of a chain. */
 export interface Embed {
@@ -283,8 +283,6 @@ export interface EncodeOptions {
   /** Defaults to JSON, msgpack and YAML. */
   readonly codecs?: Codecs
 }
-
-const encoder = new TextEncoder()
 
 const unserialisable = (
   reason: UnserialisableBody["reason"],

@@ -9,6 +9,7 @@ import { isObject } from "./guards.ts"
 import type { ChordHeader } from "./headers.ts"
 import type { Message } from "./message.ts"
 import type { JobRecord } from "./record.ts"
+import { decoder, encoder } from "./text.ts"
 
 export const MEMBERS_PER_PART = 100
 
@@ -200,9 +201,6 @@ export const withResults = (message: Message, results: ReadonlyArray<unknown>): 
 
 /** Read by every worker of Celery as well. */
 const GZIP = "application/x-gzip"
-
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
 
 export const encodePart = (part: ChordPart): Uint8Array => encoder.encode(JSON.stringify(part))
 

@@ -13,6 +13,7 @@
 import * as Result from "effect/Result"
 import { isMap } from "./guards.ts"
 import type { Message, Properties, Undecodable } from "./message.ts"
+import { encoder, exactDecoder } from "./text.ts"
 
 /**
  * First byte of every frame that this version writes. No version is 0 or 123 (`{`), so that foreign data is recognised.
@@ -27,9 +28,6 @@ export interface InvalidEnvelope {
   readonly _tag: "InvalidEnvelope"
   readonly message: string
 }
-
-const encoder = new TextEncoder()
-const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
 /** Frames that surely have no more bytes are put together in one reused buffer. */
 const SCRATCH_BYTES = 16 * 1024
@@ -144,7 +142,7 @@ export const decodeEnvelope = (frame: Uint8Array): Message | Undecodable => {
   const bodyAt = ENVELOPE_OVERHEAD + headLength
   let head: unknown
   try {
-    head = JSON.parse(decoder.decode(partOf(frame, ENVELOPE_OVERHEAD, bodyAt)))
+    head = JSON.parse(exactDecoder.decode(partOf(frame, ENVELOPE_OVERHEAD, bodyAt)))
   } catch (cause) {
     const why = cause instanceof SyntaxError ? "headers are not JSON" : "headers are not UTF-8"
     return undecodable(why, frame)

@@ -18,6 +18,7 @@ import {
 import { DEFAULT_PRIORITY, type Headers, type JobPosting, type Message, type Properties } from "./message.ts"
 import type { MetaChange } from "./meta-patch.ts"
 import { isState, isTerminal, type State } from "./state.ts"
+import { byteLength } from "./text.ts"
 import { decodeBase64, encodeBase64 } from "./value.ts"
 
 /** One change of state of a job. Its event id is `<run>.<n>`. */
@@ -390,12 +391,10 @@ export const outcomeOfRun = (record: JobRecord): RunOutcome | undefined => {
 /** Largest result that stays in the history of a job, in bytes of its JSON: ten of them fit into one entry of each store. */
 const MAX_HISTORY = 64 * 1024
 
-const encoder = new TextEncoder()
-
 /** An outcome as it is kept once the next run has begun. */
 const inHistory = (outcome: RunOutcome): RunOutcome => {
   const { result: given } = outcome
-  if (given === undefined || encoder.encode(JSON.stringify(given)).length <= MAX_HISTORY) return outcome
+  if (given === undefined || byteLength(JSON.stringify(given)) <= MAX_HISTORY) return outcome
   const { result: _result, ...rest } = outcome
   return { ...rest, omitted: true }
 }

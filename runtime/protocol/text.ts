@@ -1,4 +1,24 @@
-/** Cuts texts between characters, never between the two halves of one: half a character is refused by Python and by jsonb. */
+/**
+ * Texts as bytes of UTF-8, and texts cut between characters, never between the two halves of one: half a character is
+ * refused by Python and by jsonb.
+ */
+
+export const encoder = new TextEncoder()
+
+/** Reads what is not UTF-8 as U+FFFD, and drops a byte order mark. */
+export const decoder = new TextDecoder()
+
+/** As {@link decoder}, and keeps a byte order mark. */
+export const bomDecoder = new TextDecoder("utf-8", { ignoreBOM: true })
+
+/** Throws for what is not UTF-8, and drops a byte order mark. */
+export const strictDecoder = new TextDecoder("utf-8", { fatal: true })
+
+/** Throws for what is not UTF-8, and keeps a byte order mark: the text has all bytes. */
+export const exactDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
+
+/** Bytes of a text in UTF-8. */
+export const byteLength = (text: string): number => encoder.encode(text).length
 
 /** The first `max` UTF-16 units of a text; one fewer where the last one would be the first half of a character. */
 export const beginning = (text: string, max: number): string => {

@@ -8,6 +8,7 @@ import { Duration, milliseconds } from "../options/duration.ts"
 import { type Refuse, refuseInput, requirementOf } from "../options/refuse.ts"
 import { strictJson } from "../protocol/codec/json.ts"
 import { isMap, isObject } from "../protocol/guards.ts"
+import { encoder } from "../protocol/text.ts"
 import { parseTime } from "../protocol/time.ts"
 import { didYouMean } from "../suggest.ts"
 import { isTimeZone, problemOfCron, type Timing } from "./timing.ts"
@@ -123,7 +124,7 @@ export const parseScheduleFields = (value: unknown): ScheduleFields => {
   if (plain === undefined)
     refuseInput(unkeptField(value) ?? "schedule", "is kept as JSON, and holds something that JSON lacks")
   const fields = decodedOr(decodeFields(plain), FIELDS)
-  const { length } = new TextEncoder().encode(JSON.stringify(fields))
+  const { length } = encoder.encode(JSON.stringify(fields))
   if (length > MAX_BYTES) {
     throw new CallboardError("too-large", `the schedule has ${length} bytes as JSON, and ${MAX_BYTES} are allowed`)
   }

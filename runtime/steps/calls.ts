@@ -15,6 +15,7 @@ import { milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { jsonForm, ofJsonForm } from "../protocol/codec/json.ts"
 import { isObject } from "../protocol/guards.ts"
+import { byteLength } from "../protocol/text.ts"
 import type { Trace } from "../tracing/context.ts"
 import { TransportError } from "../transport/errors.ts"
 import { errorOf, failureNamed, failureOf } from "./failure.ts"
@@ -46,13 +47,12 @@ class InvalidStep extends Error {
   }
 }
 
-const encoder = new TextEncoder()
 // biome-ignore lint/suspicious/noControlCharactersInRegex: names with these characters are refused
 const CONTROL = /[\u0000-\u001f\u007f]/
 
 export const checkCall = (name: unknown, run: unknown): void => {
   if (typeof name !== "string" || name === "") refuseInput("name", "must be text")
-  else if (name.length * 3 > MAX_NAME_BYTES && encoder.encode(name).length > MAX_NAME_BYTES)
+  else if (name.length * 3 > MAX_NAME_BYTES && byteLength(name) > MAX_NAME_BYTES)
     refuseInput("name", `has ${MAX_NAME_BYTES} bytes at most`)
   else if (CONTROL.test(name) || !name.isWellFormed())
     refuseInput("name", "must be without control characters, and well-formed")

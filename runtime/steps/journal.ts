@@ -2,6 +2,7 @@
  * The journal of one run of a job, as the delivery that has the job writes it. Only one write is under way at a time.
  */
 
+import { encoder } from "../protocol/text.ts"
 import { TransportError } from "../transport/errors.ts"
 import type { Revision, Store } from "../transport/store.ts"
 import { type Folded, fold } from "./fold.ts"
@@ -139,7 +140,7 @@ export class Journal {
 
   async #putValue(text: string): Promise<{ readonly large: string; readonly bytes: number }> {
     const large = valueKey(this.#options.by, ++this.#values)
-    const value = new TextEncoder().encode(text)
+    const value = encoder.encode(text)
     // No other write has this key, so that it may be written twice.
     const stored = await this.#reaching(() => this.#options.store.write([{ key: this.#prefix + large, value }]))
     if (stored === "lost") return this.#lost()

@@ -7,6 +7,7 @@ import { CallboardError } from "../errors.ts"
 import { hashOf, keyPart } from "../jobs/dependencies/edges.ts"
 import { isObject } from "../protocol/guards.ts"
 import type { Reverting } from "../protocol/record.ts"
+import { decoder, encoder } from "../protocol/text.ts"
 
 /** The failure of a step in its stored form. The first run throws the same form as every later run. */
 export interface StepFailure {
@@ -124,8 +125,6 @@ export const fill = (
   return { count, text, taken, sealed: isFull() }
 }
 
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
 const ENTRIES = `,"entries":[`
 const ENDED = `,"ended":true`
 

@@ -2,6 +2,7 @@
  * The pages of journals in the store: reads them, gives them a time to live, and copies the entries with which the next
  * run begins.
  */
+import { decoder, encoder } from "../protocol/text.ts"
 import type { Store, Entry as Stored } from "../transport/store.ts"
 import { keptEntries } from "./fold.ts"
 import {
@@ -55,7 +56,7 @@ export const readJournal = async (store: Store, prefix: string): Promise<Read> =
 export const readValue = async (store: Store, prefix: string, name: string): Promise<string> => {
   const [found] = await store.get([prefix + name])
   if (found === undefined) throw new Error(`the result ${name} of a step is not kept any more`)
-  return new TextDecoder().decode(found.value)
+  return decoder.decode(found.value)
 }
 
 /**
@@ -71,7 +72,7 @@ export const copyKept = async (store: Store, runs: ReadonlyArray<string>, to: st
   let rest: ReadonlyArray<Waiting> = keptEntries(entries).map(waiting)
   for (const { entry } of rest) {
     if (entry.kind !== "ok" || entry.large === undefined) continue
-    const value = new TextEncoder().encode(await readValue(store, from, entry.large))
+    const value = encoder.encode(await readValue(store, from, entry.large))
     await store.write([{ key: to + entry.large, value }])
   }
   const pages: Array<Uint8Array> = []

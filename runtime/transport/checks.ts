@@ -1,5 +1,6 @@
 /** Checks that need no broker. Each fails with a {@link TransportError} that says what is wrong. */
 import { FRONT_LEVEL } from "../protocol/message.ts"
+import { byteLength } from "../protocol/text.ts"
 import type { Capabilities, Commit, ConnectOptions, Posting } from "./driver.ts"
 import { TransportError } from "./errors.ts"
 import type { StoreOperation } from "./store.ts"
@@ -9,12 +10,10 @@ const TOPIC = /^[a-z0-9.-]{1,128}$/
 /** Largest announcement, in bytes: an application event may have 64 KiB, and needs a few bytes around it. */
 const MAX_PAYLOAD = 66 * 1024
 
-const encoder = new TextEncoder()
-
 const invalid = (message: string): TransportError => new TransportError("invalid", message)
 
 const checkText = (what: string, text: string, max: number): void => {
-  const bytes = encoder.encode(text).length
+  const bytes = byteLength(text)
   if (bytes < 1 || bytes > max) throw invalid(`${what} has 1 to ${max} bytes, not ${bytes}`)
   if (text.isWellFormed() && !text.includes("\0")) return
   throw invalid(`${what} holds a zero or half of a pair: ${JSON.stringify(text.slice(0, 40))}`)

@@ -9,6 +9,7 @@ import {
   usernamePasswordAuthenticator,
 } from "nats"
 import { compact } from "../../../runtime/protocol/compact.ts"
+import { decoder, encoder } from "../../../runtime/protocol/text.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { errorText } from "./answers.ts"
 
@@ -179,8 +180,7 @@ const authenticatorsOf = (url: URL, options: ReadonlyMap<Option, string>): Reado
   const token = options.get("token") ?? textIn(fileOf(options, "tokenFile")) ?? (password === "" ? user : "")
   if (user !== "" && password !== "") found.push(usernamePasswordAuthenticator(user, password))
   if (token !== "") found.push(tokenAuthenticator(token))
-  if (nkey !== undefined)
-    found.push(signing("nkey", "a seed (SU…)", nkeyAuthenticator(new TextEncoder().encode(textIn(nkey)))))
+  if (nkey !== undefined) found.push(signing("nkey", "a seed (SU…)", nkeyAuthenticator(encoder.encode(textIn(nkey)))))
   if (creds !== undefined) found.push(signing("creds", "a user's JWT and seed", credsAuthenticator(creds)))
   return found
 }
@@ -197,7 +197,7 @@ const signing = (option: Option, what: string, authenticator: Authenticator): Au
 }
 
 const textIn = (bytes: Uint8Array | undefined): string | undefined =>
-  bytes === undefined ? undefined : new TextDecoder().decode(bytes).trim()
+  bytes === undefined ? undefined : decoder.decode(bytes).trim()
 
 const tlsOf = (url: URL, options: ReadonlyMap<Option, string>): TlsOptions | undefined => {
   const ca = textIn(fileOf(options, "tlsCa"))

@@ -3,16 +3,13 @@
  * have published one: here such a block is refused with a reason, or read as far as that goes.
  */
 import type { Msg } from "nats"
+import { byteLength, decoder, exactDecoder } from "../../../runtime/protocol/text.ts"
 
 const VERSION = "NATS/1.0"
 const SPACE = 0x20
 const RETURN = 0x0d
 
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
-const strictDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
-
-const bytesIn = (text: string): number => (text === "" ? 0 : encoder.encode(text).length)
+const bytesIn = (text: string): number => (text === "" ? 0 : byteLength(text))
 
 /** The client's messages know their size: that of subject, reply subject, headers and data together. Its type does not show that. */
 const isSized = (message: Msg): message is Msg & { size(): number } =>
@@ -71,7 +68,7 @@ export const readHeaders = (block: Uint8Array): ReadonlyMap<string, ReadonlyArra
   if (block.length === 0) return headers
   let text: string
   try {
-    text = strictDecoder.decode(block)
+    text = exactDecoder.decode(block)
   } catch {
     return "its headers are not UTF-8"
   }

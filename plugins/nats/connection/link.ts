@@ -4,6 +4,7 @@
  * client's buffer.
  */
 import { Empty, Events, type Msg, MsgHdrsImpl, type NatsConnection, type Subscription } from "nats"
+import { encoder } from "../../../runtime/protocol/text.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { type ApiError, closed, errorIn, fromApiError, fromClientError, notAllowed } from "./answers.ts"
 import { Inbox } from "./inbox.ts"
@@ -24,8 +25,6 @@ class HeaderBlock extends MsgHdrsImpl {
     return encoder.encode(this.text)
   }
 }
-
-const encoder = new TextEncoder()
 
 export interface LinkOptions {
   readonly connection: NatsConnection

@@ -2,6 +2,7 @@
  * Acknowledgements in batches. A consumer handles them in order, so that only the last one to each consumer asks for a
  * reply: when that comes, the server has handled the others as well.
  */
+import { encoder } from "../../../runtime/protocol/text.ts"
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { fromClientError } from "../connection/answers.ts"
 import { ANSWER_MS, type NatsLink } from "../connection/link.ts"
@@ -13,8 +14,6 @@ interface Last {
   ack: string
   payload: Uint8Array
 }
-
-const encoder = new TextEncoder()
 
 export const ACK = encoder.encode("+ACK")
 const NAK = encoder.encode("-NAK")

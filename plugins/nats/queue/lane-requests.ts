@@ -2,6 +2,7 @@
  * The pull requests of one session to the consumer of one lane: a fetch of the tasks that are there now, and a parked
  * request, which waits at the server for one task that may come later.
  */
+import { encoder } from "../../../runtime/protocol/text.ts"
 import { codeIn } from "../connection/header-block.ts"
 import { isAway, type Lane } from "./consumers.ts"
 
@@ -38,8 +39,6 @@ const PARK_MS = 5_000
 
 /** How late the server may be to report the end of a parked request. */
 const PARK_GRACE_MS = 500
-
-const encoder = new TextEncoder()
 
 /** Parks a request for one task. The consumer reads the stream for it. */
 const PARK_REQUEST = encoder.encode(`{"batch":1,"expires":${PARK_MS}000000}`)

@@ -4,6 +4,7 @@
  * another transport has received, it notifies that one: a worker extends leases from a thread of its own, and its main
  * thread would otherwise consider the tasks lost.
  */
+import { decoder, encoder } from "../../../runtime/protocol/text.ts"
 import type { TransportError } from "../../../runtime/transport/mod.ts"
 import { listAt, numberAt } from "../connection/answers.ts"
 import type { NatsLink } from "../connection/link.ts"
@@ -23,8 +24,6 @@ export interface LeasesParts {
   /** Reads the queue stream. */
   readonly tasks: StreamReader
 }
-
-const encoder = new TextEncoder()
 
 /** The message from one transport to another: which of its deliveries have a full lease from `at` on, by the clock of the server. */
 interface Extended {
@@ -110,8 +109,6 @@ export const keptOf = (
   if (failure !== undefined) throw failure
   return kept
 }
-
-const decoder = new TextDecoder()
 
 const readExtended = (data: Uint8Array): Extended => {
   try {

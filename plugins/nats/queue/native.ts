@@ -7,6 +7,7 @@ import { isMap } from "../../../runtime/protocol/guards.ts"
 import { HeaderProblem, time } from "../../../runtime/protocol/header-field.ts"
 import { OWN_HEADER } from "../../../runtime/protocol/headers.ts"
 import { FRONT_LEVEL, type Message, type Undecodable } from "../../../runtime/protocol/message.ts"
+import { encoder } from "../../../runtime/protocol/text.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { copyOf } from "../connection/answers.ts"
 import { readHeaders } from "../connection/header-block.ts"
@@ -133,8 +134,6 @@ const valueOf = (name: string, text: string): unknown => {
 }
 
 // ── bodies ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-const encoder = new TextEncoder()
 
 const JSON_BEFORE = encoder.encode("[[],")
 const JSON_AFTER = encoder.encode(",null]")

@@ -21,6 +21,7 @@
  */
 import { createHash } from "node:crypto"
 import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
+import { encoder } from "../../../runtime/protocol/text.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 
 const PLAIN = /^[A-Za-z0-9_-]+$/
@@ -46,8 +47,6 @@ export const unescapeToken = (token: string): string => {
     return token
   }
 }
-
-const encoder = new TextEncoder()
 
 const isPlainByte = (byte: number): boolean =>
   (byte >= 97 && byte <= 122) || (byte >= 65 && byte <= 90) || (byte >= 48 && byte <= 57) || byte === 45 || byte === 95

@@ -3,6 +3,7 @@
  * message is sent again only if the server could not decide on it yet.
  */
 import type { Msg } from "nats"
+import { decoder } from "../../../runtime/protocol/text.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError, at, BUSY, CODE, errorIn, fromApiError, hasNoRoom, numberAt } from "../connection/answers.ts"
 import { MAX_REQUESTS } from "../connection/inbox.ts"
@@ -226,8 +227,6 @@ const readAck = (message: Msg, subject: string): Answer => {
 const LETTER_S = 115
 const BRACE = 125
 const ZERO = 48
-
-const decoder = new TextDecoder()
 
 const parseAck = (text: string, subject: string): Answer => {
   let answer: unknown

@@ -5,6 +5,7 @@
 import { Empty, type Msg } from "nats"
 import { isObject } from "../../../runtime/protocol/guards.ts"
 import { isState } from "../../../runtime/protocol/state.ts"
+import { encoder } from "../../../runtime/protocol/text.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { at, fromApiError, NO_MESSAGE, numberAt, textAt } from "../connection/answers.ts"
@@ -40,8 +41,6 @@ const FILTERS_AT_ONCE = 128
 
 /** Code of the answer that there would be more messages than one request may ask for. */
 const TOO_MANY = 413
-
-const encoder = new TextEncoder()
 
 export class StreamReader {
   readonly #link: NatsLink

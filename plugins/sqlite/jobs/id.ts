@@ -10,6 +10,7 @@
  */
 import type { SQLOutputValue } from "node:sqlite"
 import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
+import { decoder, encoder } from "../../../runtime/protocol/text.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 
 export type IdColumn = string | Uint8Array
@@ -36,7 +37,7 @@ export const idToColumn = (id: string): IdColumn => {
 export const idFromColumn = (column: SQLOutputValue | IdColumn | undefined): string => {
   if (typeof column === "string") return column
   if (!(column instanceof Uint8Array)) throw new TransportError("internal", "the database holds a job without an id")
-  if (column.length > UUID_BYTES) return new TextDecoder().decode(column.subarray(UUID_BYTES))
+  if (column.length > UUID_BYTES) return decoder.decode(column.subarray(UUID_BYTES))
   let uuid = ""
   for (let at = 0; at < UUID_BYTES; at++) {
     if (at === 4 || at === 6 || at === 8 || at === 10) uuid += "-"
@@ -60,7 +61,7 @@ const uuidToBytes = (id: string): Uint8Array => {
 
 /** Bytes of an id with zeroes, behind 16 empty ones: longer than any UUID, so that the two cannot be mixed up. */
 const withZeroes = (id: string): Uint8Array => {
-  const encoded = new TextEncoder().encode(id)
+  const encoded = encoder.encode(id)
   const bytes = new Uint8Array(UUID_BYTES + encoded.length)
   bytes.set(encoded, UUID_BYTES)
   return bytes

@@ -5,6 +5,7 @@ import { isObject } from "../../protocol/guards.ts"
 import { endedOutside } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
+import { decoder, encoder } from "../../protocol/text.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import { goneError } from "../tracking/finding.ts"
 import { type Check, decide, removeOwnEdges } from "./decide.ts"
@@ -106,9 +107,7 @@ export const announceCancellation = async (
   { id, run, reverting }: JobRecord,
   terminate: boolean,
 ): Promise<void> => {
-  const payload = new TextEncoder().encode(
-    JSON.stringify({ id, run, terminate, ...(reverting && { reverting: true }) }),
-  )
+  const payload = encoder.encode(JSON.stringify({ id, run, terminate, ...(reverting && { reverting: true }) }))
   await broadcast.send(CANCEL_TOPIC, payload).catch(() => undefined)
 }
 
@@ -120,8 +119,6 @@ export interface Cancellation {
   /** The job has steps to revert, and ends when they are reverted. */
   readonly reverting: boolean
 }
-
-const decoder = new TextDecoder()
 
 /** Reads the payload of `CANCEL_TOPIC`; `undefined` for anything else. */
 export const cancellationOf = (payload: Uint8Array): Cancellation | undefined => {

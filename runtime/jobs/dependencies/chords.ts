@@ -26,6 +26,7 @@ import {
 import { handedOver } from "../../protocol/dependencies.ts"
 import type { MemberHeader } from "../../protocol/headers.ts"
 import type { JobError, JobRecord } from "../../protocol/record.ts"
+import { decoder, encoder } from "../../protocol/text.ts"
 import type { Decision, Found } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { Entry, Store } from "../../transport/store.ts"
@@ -61,7 +62,7 @@ export const openChord = async (
 ): Promise<void> => {
   const parts = partsOf(members)
   const key = chordKey(body)
-  const value = new TextEncoder().encode(JSON.stringify({ parts: parts.length, at: now }))
+  const value = encoder.encode(JSON.stringify({ parts: parts.length, at: now }))
   if ((await store.write([{ key, value, expect: "" }])) === "conflict" && (await jobs.find(body))?.record.tombstone) {
     const [earlier] = await store.get([key])
     if (earlier !== undefined) await removeChord(store, chordOf(earlier))
@@ -89,9 +90,7 @@ export const listChords = async (
 const chordOf = ({ key, value }: Entry): Chord => {
   const body = idFrom(key.slice(CHORD_PREFIX.length))
   try {
-    const { parts, at }: { readonly parts?: unknown; readonly at?: unknown } = JSON.parse(
-      new TextDecoder().decode(value),
-    )
+    const { parts, at }: { readonly parts?: unknown; readonly at?: unknown } = JSON.parse(decoder.decode(value))
     return { body, parts: Number(parts) || 0, at: Number(at) || 0 }
   } catch {
     return { body, parts: 0, at: 0 }

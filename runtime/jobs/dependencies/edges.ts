@@ -7,6 +7,7 @@
  */
 import { Buffer } from "node:buffer"
 import { compact } from "../../protocol/compact.ts"
+import { decoder, encoder } from "../../protocol/text.ts"
 import type { Entry, Store, StoreOperation } from "../../transport/store.ts"
 
 export const EDGE_PREFIX = "after/"
@@ -50,7 +51,7 @@ export const parseEdge = (key: string): Edge | undefined => {
 }
 
 /** When an edge was written, in milliseconds since the epoch. */
-export const writtenAt = (value: Uint8Array): number => Number(new TextDecoder().decode(value)) || 0
+export const writtenAt = (value: Uint8Array): number => Number(decoder.decode(value)) || 0
 
 /** Where {@link readEdges} goes on. */
 export interface EdgeCursor {
@@ -80,7 +81,7 @@ export const readEdges = async (
 }
 
 export const writeEdges = (store: Store, edges: ReadonlyArray<Edge>, now: number): Promise<void> => {
-  const value = new TextEncoder().encode(String(now))
+  const value = encoder.encode(String(now))
   return writeInChunks(
     store,
     edges.map((edge) => ({ key: keyOf(edge), value })),

@@ -28,7 +28,7 @@ import {
   withTransition,
 } from "../../protocol/record.ts"
 import { DUPLICATE_ID, type State } from "../../protocol/state.ts"
-import { cut } from "../../protocol/text.ts"
+import { cut, encoder } from "../../protocol/text.ts"
 import { formatTime } from "../../protocol/time.ts"
 import type { TraceContext } from "../../protocol/trace-context.ts"
 import type { JobDelivery, Settlement } from "../../transport/job-store/transport.ts"
@@ -400,7 +400,7 @@ export const duplicate = (attempt: Attempt, by: JobRecord): Settlement => {
   const { run: _run, hops: _hops, from: _from, attempted: _attempted, ...rest } = task.own
   const { after: _after, member: _member, chord: _chord, link: _link, ...own } = rest
   const made = JSON.stringify([posting.id, posting.run, posting.retries, task.task, task.meth, digestIn(attempt)])
-  const id = `duplicate-${digestOf(new TextEncoder().encode(made))}`
+  const id = `duplicate-${digestOf(encoder.encode(made))}`
   const alone = { ...task, id, rootId: id, parentId: null, group: null, groupIndex: null, retries: 0, eta: null, own }
   const { message } = posting
   const why = `the job ${posting.id} is another one (${by.name}, ${by.state}), and stays as it is: give each task an id of its own`

@@ -9,6 +9,7 @@
 
 import * as Result from "effect/Result"
 import { isPlainObject } from "../guards.ts"
+import { encoder, strictDecoder } from "../text.ts"
 import { dateText, decodeBase64, Exact, encodeBase64, exact, exactDate, isSafeEntry, unsafeKey } from "../value.ts"
 import {
   type Codec,
@@ -22,9 +23,6 @@ import {
   writeFailure,
 } from "./codec.ts"
 import { MAX_DIGITS, parseExactJson } from "./exact-json.ts"
-
-const encoder = new TextEncoder()
-const decoder = new TextDecoder("utf-8", { fatal: true })
 
 // ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -128,7 +126,7 @@ const parse = (text: string): unknown => {
 const decode = (bytes: Uint8Array): Result.Result<unknown, CodecFailure> => {
   let text: string
   try {
-    text = decoder.decode(bytes)
+    text = strictDecoder.decode(bytes)
   } catch {
     return Result.fail(readFailure("the bytes are not UTF-8", "JSON"))
   }

@@ -4,14 +4,13 @@
  * Throws a RangeError on values that are nested too deep, and a SyntaxError on all other malformed bytes.
  */
 import { ExtData } from "@msgpack/msgpack"
+import { exactDecoder } from "../text.ts"
 import { EARLIEST_MS, formatTime, LATEST_MS } from "../time.ts"
 import { ExactDate, isSafeEntry, unsafeKey } from "../value.ts"
 import { MAX_DEPTH, tooDeep } from "./codec.ts"
 
 /** Extension type of a timestamp. */
 export const TIMESTAMP = -1
-
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
 class Reader {
   readonly #bytes: Uint8Array
@@ -58,7 +57,7 @@ class Reader {
 
   #decoded(at: number, length: number): string {
     try {
-      return utf8.decode(this.#bytes.subarray(at, at + length))
+      return exactDecoder.decode(this.#bytes.subarray(at, at + length))
     } catch {
       throw new SyntaxError("text is not UTF-8")
     }

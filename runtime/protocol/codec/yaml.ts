@@ -8,6 +8,7 @@
 import * as Result from "effect/Result"
 import { isAlias, isCollection, isPair, isScalar, Lexer, parseDocument, type ScalarTag, type Tags } from "yaml"
 import { isObject } from "../guards.ts"
+import { encoder, strictDecoder } from "../text.ts"
 import { decodeBase64, Exact, exact, exactDate, isSafeEntry, unsafeKey } from "../value.ts"
 import { type Codec, type CodecFailure, MAX_DEPTH, readFailure, tooDeep, writeFailure } from "./codec.ts"
 import { writeYaml } from "./yaml-writer.ts"
@@ -128,8 +129,6 @@ const binary: ScalarTag = {
 const tags: Tags = ["null", bool, ...integers, ...floats, timestamp, binary, "set", "omap", "pairs"]
 
 // ── reading ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-const decoder = new TextDecoder("utf-8", { fatal: true })
 
 /** Maps with text keys as plain objects, without unsafe keys; other maps stay what they are. */
 const settle = (value: unknown, depth: number): unknown => {
@@ -266,13 +265,11 @@ const decode = (bytes: Uint8Array): Result.Result<unknown, CodecFailure> => {
     return Result.fail({ _tag: "CodecFailure", reason: "too-large", message })
   }
   try {
-    return Result.succeed(read(decoder.decode(bytes)))
+    return Result.succeed(read(strictDecoder.decode(bytes)))
   } catch (cause) {
     return Result.fail(readFailure(cause, "YAML"))
   }
 }
-
-const encoder = new TextEncoder()
 
 const encode = (value: unknown): Result.Result<Uint8Array, CodecFailure> => {
   try {

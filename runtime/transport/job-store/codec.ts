@@ -6,6 +6,7 @@ import type { Headers, JobPosting, Message, Undecodable } from "../../protocol/m
 import { publishKey } from "../../protocol/message.ts"
 import { type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
+import { encoder, strictDecoder } from "../../protocol/text.ts"
 import type { CommitRecord, Posting } from "../driver.ts"
 import type { Index } from "../known.ts"
 import { TransportError } from "../mod.ts"
@@ -25,9 +26,7 @@ const SCRATCH_CHARACTERS = 4096
 const scratch = new Uint8Array(BRACE_AT + SCRATCH_CHARACTERS * 3)
 const scratchBody = scratch.subarray(BRACE_AT)
 
-const encoder = new TextEncoder()
 encoder.encodeInto(RECORD_HEAD, scratch)
-const decoder = new TextDecoder("utf-8", { fatal: true })
 
 /** Fails with `invalid` where the record is not plain JSON. */
 export const encodeStored = (record: JobRecord): Uint8Array => {
@@ -47,7 +46,7 @@ export const encodeStored = (record: JobRecord): Uint8Array => {
 export const decodeStored = (bytes: Uint8Array): JobRecord => {
   let text: string
   try {
-    text = decoder.decode(bytes)
+    text = strictDecoder.decode(bytes)
   } catch (cause) {
     throw new TransportError("internal", "a stored record is not UTF-8: remove the job from the board", { cause })
   }

@@ -1,6 +1,7 @@
 /** Finds and lists jobs. Record, task and run note of a job are merged into one record. */
 import { isOfTask, type JobRecord } from "../../protocol/record.ts"
 import { isTerminal, STATES, type State } from "../../protocol/state.ts"
+import { decoder, encoder } from "../../protocol/text.ts"
 import type { Driver } from "../driver.ts"
 import { TransportError, UnreadableRecord } from "../errors.ts"
 import type { Known, QueuedTask } from "../known.ts"
@@ -95,9 +96,9 @@ export class Finder {
     const { store } = this.#driver
     const read = async () => {
       const [entry] = await store.get([BOARD])
-      return entry && new TextDecoder().decode(entry.value)
+      return entry && decoder.decode(entry.value)
     }
-    const write = () => store.write([{ key: BOARD, expect: "", value: new TextEncoder().encode(crypto.randomUUID()) }])
+    const write = () => store.write([{ key: BOARD, expect: "", value: encoder.encode(crypto.randomUUID()) }])
     const id = (await read()) ?? (await write().then(read, () => undefined))
     this.#board = id
     return id ?? ""

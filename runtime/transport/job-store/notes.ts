@@ -4,6 +4,7 @@
  * makes the note void without another write.
  */
 import { type JobRecord, recordFromJson, recordToJson } from "../../protocol/record.ts"
+import { decoder, encoder } from "../../protocol/text.ts"
 import type { Driver } from "../driver.ts"
 import type { Known } from "../known.ts"
 import type { Revision, Store } from "../store.ts"
@@ -17,9 +18,6 @@ import type { RunNote } from "./view.ts"
 
 /** Begins the keys of notes in the store. */
 export const NOTES = "run/"
-
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
 
 /** Fits into a key of the store, which has 512 bytes; an id has 255 at most. */
 export const noteKey = (id: string): string => NOTES + id

@@ -1,13 +1,12 @@
 /** Watches jobs. A record comes with the driver's news or is read; run notes come from a watch on the store. */
 import type { JobRecord } from "../../protocol/record.ts"
+import { decoder } from "../../protocol/text.ts"
 import type { Driver, News } from "../driver.ts"
 import { decodeStored } from "./codec.ts"
 import type { Finder } from "./find.ts"
 import { NOTES, noteKey } from "./notes.ts"
 import type { OwnEnds } from "./own-ends.ts"
 import { watchStore } from "./watch-store.ts"
-
-const decoder = new TextDecoder()
 
 /** Resolves once it listens. Ends when the signal fires. */
 export const watchJobs = async (

@@ -1,6 +1,7 @@
 /** The messages between a worker and its lease thread. */
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import type { LogSettings } from "../../log/log.ts"
+import { decoder, encoder } from "../../protocol/text.ts"
 
 /** How the thread connects to the transport. It opens its own connection. */
 export interface LeaseThreadTarget {
@@ -223,7 +224,6 @@ export class SharedToken {
   /** A counter that rises before and after each write, so that it is odd during one, and the length of the token in bytes. */
   readonly #state: Int32Array
   readonly #bytes: Uint8Array
-  readonly #encoder = new TextEncoder()
   readonly #draft = new Uint8Array(TOKEN_BYTES)
   #seen = 0
 
@@ -235,7 +235,7 @@ export class SharedToken {
 
   /** Replaces the token. False where it is too long, and the one before stays. */
   write(token: string): boolean {
-    const { read, written } = this.#encoder.encodeInto(token, this.#draft)
+    const { read, written } = encoder.encodeInto(token, this.#draft)
     if (read < token.length) return false
     Atomics.add(this.#state, 0, 1)
     this.#bytes.set(this.#draft)
@@ -256,6 +256,6 @@ export class SharedToken {
     const bytes = this.#bytes.slice(0, this.#state[1])
     if (Atomics.load(this.#state, 0) !== count) return undefined
     this.#seen = count
-    return bytes.length === 0 ? undefined : new TextDecoder().decode(bytes)
+    return bytes.length === 0 ? undefined : decoder.decode(bytes)
   }
 }

@@ -7,6 +7,7 @@ import { parentPort, workerData } from "node:worker_threads"
 import type { WorkerDescription } from "../../cluster/directory.ts"
 import { connectTransport } from "../../connection/connect.ts"
 import { compact } from "../../protocol/compact.ts"
+import { encoder } from "../../protocol/text.ts"
 import type { Transport } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
 import type { BlockWatch } from "./blocked.ts"
@@ -35,7 +36,7 @@ let busy = false
 /** The entry of the store that shows that this process is alive. */
 let entry: { readonly key: string; readonly ttlMs: number; beat: ReturnType<typeof setInterval> } | undefined
 
-const ALIVE = new TextEncoder().encode("alive")
+const ALIVE = encoder.encode("alive")
 
 const post = (message: LeaseThreadMessage) => parentPort?.postMessage(message)
 

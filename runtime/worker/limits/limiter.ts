@@ -10,6 +10,7 @@ import { keepListening, LIMIT_TOPIC } from "../../connection/connection.ts"
 import type { Log } from "../../log/log.ts"
 import { HIDDEN, hidesKey } from "../../log/redaction.ts"
 import { type Rate, reserve } from "../../options/limit.ts"
+import { decoder, encoder } from "../../protocol/text.ts"
 import type { Broadcast } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
 import type { ActiveDelivery } from "../active-delivery.ts"
@@ -466,9 +467,6 @@ export class Limiter {
     for (const { permits } of this.#gates.values()) permits?.recheck()
   }
 }
-
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
 
 const NOW = { wanted: 0, aheadMs: 0 }
 const ONE = { wanted: 1, aheadMs: 0 }

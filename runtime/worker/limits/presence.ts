@@ -3,6 +3,7 @@
  * other workers. The permits of a dead worker are free once its entry has expired.
  */
 import { generateId } from "../../id.ts"
+import { encoder } from "../../protocol/text.ts"
 import type { Store } from "../../transport/store.ts"
 import { HOLDER_PREFIX } from "./state.ts"
 
@@ -10,7 +11,7 @@ import { HOLDER_PREFIX } from "./state.ts"
 const BELIEVED_MS = 500
 /** Part of the entry's life in which it certainly exists; the rest allows for late timers and answers. */
 const FRESH = 0.8
-const ALIVE = new TextEncoder().encode("alive")
+const ALIVE = encoder.encode("alive")
 
 export class Presence {
   /** New with each start, so that a worker does not own the permits of an earlier one with its name. */

@@ -9,6 +9,7 @@ import type { ErasedMethod } from "../../actor/actor.ts"
 import { isPromiseLike } from "../../async/timers.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import { fieldOf, isTenant, TENANT_RULE } from "../../protocol/name.ts"
+import { decoder, encoder } from "../../protocol/text.ts"
 
 const State = Schema.Struct({
   /** Time of the first token of the rate that no worker has taken, by the store's clock. */
@@ -33,8 +34,6 @@ export interface LimitState {
 }
 
 const decode = Schema.decodeUnknownResult(Schema.fromJsonString(State))
-const encoder = new TextEncoder()
-const decoder = new TextDecoder()
 
 /** Decodes the state. A state that is missing or cannot be read is that of a limit that was never used. */
 export const decodeState = (value: Uint8Array | undefined): LimitState => {
