@@ -182,6 +182,11 @@ const singles: readonly Single[] = [
     words: /new Text(?:En|De)coder\(/,
     but: OWN,
   },
+  {
+    use: "isLevel, or checkLevel of runtime/transport/checks.ts,",
+    home: "runtime/protocol/message.ts",
+    words: />= 0 && \w+ <= (?:FRONT_LEVEL|10)\b/,
+  },
 ]
 
 const root = fileURLToPath(new URL("..", import.meta.url))

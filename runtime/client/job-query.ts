@@ -6,7 +6,7 @@ import type { JobView } from "../jobs/view.ts"
 import { AnySignal, optionsChecker } from "../options/check.ts"
 import { type DurationInput, duration, milliseconds } from "../options/duration.ts"
 import { whole } from "../options/fields.ts"
-import { refuseInput } from "../options/refuse.ts"
+import { refuseCursor, refuseInput } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { isObject } from "../protocol/guards.ts"
 import { isState, NO_STATE, type State } from "../protocol/state.ts"
@@ -137,8 +137,6 @@ export const namedJobsOf = (jobs: NamedJobs): NamedRecords => {
   return { ids, dead, ...compact({ until: until?.getTime() }) }
 }
 
-export const NO_CURSOR = "is none of this list; begin without one"
-
 /** Runs a checked query. Fails with `invalid-input`, naming `after`, where the transport cannot read that. */
 export const asking = async <T>(query: JobQuery, ask: (query: RecordQuery) => Promise<T>): Promise<T> => {
   const checked = recordQueryOf(query)
@@ -146,6 +144,6 @@ export const asking = async <T>(query: JobQuery, ask: (query: RecordQuery) => Pr
     return await ask(checked)
   } catch (cause) {
     if (checked.after === undefined || !(cause instanceof TransportError) || cause.reason !== "invalid") throw cause
-    return refuseInput("after", NO_CURSOR)
+    return refuseCursor("after")
   }
 }

@@ -4,14 +4,14 @@ import { setTimeout as sleep } from "node:timers/promises"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import type { Client } from "../client/client.ts"
-import { Fingerprint, IdEnd, type JobQuery, type NamedJobs, NO_CURSOR } from "../client/job-query.ts"
+import { Fingerprint, IdEnd, type JobQuery, type NamedJobs } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
 import { BulkPlan, BulkReport, JobCount, JobList, summaryOf } from "../jobs/lists.ts"
 import { Job, StateSchema } from "../jobs/responses.ts"
 import { jobView } from "../jobs/view.ts"
 import type { Total } from "../options/fields.ts"
-import { refuseInput } from "../options/refuse.ts"
+import { refuseCursor, refuseInput } from "../options/refuse.ts"
 import { compact, ifGiven } from "../protocol/compact.ts"
 import { isTerminal, STATES, type State } from "../protocol/state.ts"
 import { parseDuration, parseTime } from "../protocol/time.ts"
@@ -145,7 +145,7 @@ const withCursor = async <T>(query: JobQuery, work: (query: JobQuery) => Promise
     return await work(query)
   } catch (cause) {
     if (!(cause instanceof CallboardError && cause.details.field === "after")) throw cause
-    return refuseInput("cursor", NO_CURSOR)
+    return refuseCursor("cursor")
   }
 }
 

@@ -24,6 +24,10 @@ export const refuseInput: Refuse = (field, message) => {
   throw new CallboardError("invalid-input", `${field}: ${message}`, { field })
 }
 
+/** Throws `invalid-input` for a cursor after which the list cannot go on. `field` is what the caller gave it as. */
+export const refuseCursor = (field: "after" | "cursor"): never =>
+  refuseInput(field, "does not belong to this list; omit it to start over")
+
 /**
  * The value that the function returns, or the `CallboardError` that it threw, as a `Result`. Rethrows every other
  * error.

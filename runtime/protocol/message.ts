@@ -48,6 +48,8 @@ export const DEFAULT_PRIORITY = 4
 /** Level of a task at the front of its queue: one above the highest priority. */
 export const FRONT_LEVEL = 10
 
+export const isLevel = (level: number): boolean => Number.isInteger(level) && level >= 0 && level <= FRONT_LEVEL
+
 /**
  * A task on its way into a queue: the message, and the address by which a transport stores it without reading it. `postingOf`
  * makes it of the message, so that address and message always agree.

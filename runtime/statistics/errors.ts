@@ -1,5 +1,5 @@
 /** Failures by their cause, from what workers have kept. Pure: entries and clock come from outside. */
-import { CallboardError } from "../errors.ts"
+import { refuseCursor } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { type FailureEntry, type FailureSlot, type KnownCause, MAX_CAUSES } from "./entries.ts"
 import { MAX_IDS } from "./failures.ts"
@@ -157,8 +157,7 @@ export const causesOf = (
     .filter(({ status }) => state === undefined || (status === "quiet") === (state === "quiet"))
     .sort((a, b) => SORTS[sort](a, b) || (a.fingerprint < b.fingerprint ? -1 : 1))
   const before = after === undefined ? -1 : all.findIndex(({ fingerprint }) => fingerprint === after)
-  if (after !== undefined && before < 0)
-    throw new CallboardError("invalid-input", "cursor: is none of this list; begin without one", { field: "cursor" })
+  if (after !== undefined && before < 0) return refuseCursor("cursor")
   const errors = all.slice(before + 1, before + 1 + limit)
   const last = errors.at(-1)
   return {

@@ -1,6 +1,6 @@
 /** Tasks in numbers, over a range and the range before it. Pure. */
-import { CallboardError } from "../errors.ts"
 import type { RecentAttempts } from "../jobs/commands/plan.ts"
+import { refuseCursor } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { Bin, type FailureSlot, RETENTION_MS, type SlotCell } from "./entries.ts"
 import { percentilesOf, sumOf } from "./histogram.ts"
@@ -77,8 +77,7 @@ export const tasksOf = (
     })
     .sort((a, b) => SORTS[sort](b) - SORTS[sort](a) || (a.task < b.task ? -1 : 1))
   const last = after === undefined ? -1 : all.findIndex(({ task }) => task === after)
-  if (after !== undefined && last < 0)
-    throw new CallboardError("invalid-input", "cursor: is none of this list; begin without one", { field: "cursor" })
+  if (after !== undefined && last < 0) return refuseCursor("cursor")
   const tasks = all.slice(last + 1, last + 1 + limit)
   const end = tasks.at(-1)
   return { tasks, ...(end !== undefined && last + 1 + limit < all.length ? { next: end.task } : {}) }

@@ -1,5 +1,5 @@
 /** Checks that need no broker. Each fails with a {@link TransportError} that says what is wrong. */
-import { FRONT_LEVEL } from "../protocol/message.ts"
+import { FRONT_LEVEL, isLevel } from "../protocol/message.ts"
 import { byteLength } from "../protocol/text.ts"
 import type { Capabilities, Commit, ConnectOptions, Posting } from "./driver.ts"
 import { TransportError } from "./errors.ts"
@@ -45,11 +45,16 @@ const checkDelay = (id: string, delay: number, max: number): void => {
   throw new TransportError("unsupported", `${id}: due in ${delay} ms, and this transport keeps a task for ${max}`)
 }
 
+/** Fails with `invalid`. */
+export const checkLevel = (id: string, level: number): void => {
+  if (!isLevel(level)) throw invalid(`${id}: level must be 0 to ${FRONT_LEVEL}, not ${level}`)
+}
+
 export const checkPosting = (posting: Posting, { maxTask, delay, front }: Capabilities): void => {
   const { id, queue, level, frame, due } = posting
   checkText("an id", id, 255)
   checkText("the name of a queue", queue, 255)
-  if (!(level >= 0 && level <= FRONT_LEVEL)) throw invalid(`${id}: ${level} is no level`)
+  checkLevel(id, level)
   if (level === FRONT_LEVEL && !front) throw new TransportError("unsupported", `${id}: this transport has no front`)
   if (due !== undefined) checkDelay(id, due - Date.now(), delay)
   checkSize(id, frame, maxTask)

@@ -2,7 +2,8 @@
  * Publishes tasks to the queue stream. A task that is due goes to the subject that its consumer reads; a later one
  * becomes a message schedule, which the server moves there in time.
  */
-import { FRONT_LEVEL } from "../../../runtime/protocol/message.ts"
+import { isLevel } from "../../../runtime/protocol/message.ts"
+import { checkLevel } from "../../../runtime/transport/checks.ts"
 import type { Posting, Receipt } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import { asTransportError } from "../connection/answers.ts"
@@ -52,7 +53,7 @@ export class TaskPublisher {
 
   /** A posting as a message. Fails with `unsupported`, `invalid` or `too-large`. */
   prepare({ id, key, level, queue, due, expires, index, frame }: Posting): Outgoing {
-    if (!isLevel(level)) throw new TransportError("invalid", `${id}: ${level} is no level`)
+    checkLevel(id, level)
     if (frame.length > this.#maxTask) {
       throw new TransportError("too-large", `${id}: ${frame.length} bytes, ${this.#maxTask} are allowed`)
     }
@@ -162,5 +163,3 @@ const receiptOf = (result: Published): Receipt => {
 
 /** Publish keys that a header can hold unescaped. */
 const PLAIN_KEY = /^[A-Za-z0-9_/.:-]+$/
-
-const isLevel = (level: number): boolean => Number.isInteger(level) && level >= 0 && level <= FRONT_LEVEL

@@ -4,10 +4,11 @@
  */
 import { Buffer } from "node:buffer"
 import { STATES, type State } from "../../../runtime/protocol/state.ts"
+import { checkLevel } from "../../../runtime/transport/checks.ts"
 import type { CommitRecord, Posting } from "../../../runtime/transport/driver.ts"
 import type { Index } from "../../../runtime/transport/known.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
-import { type IdColumn, idToColumn, isLevel } from "./id.ts"
+import { type IdColumn, idToColumn } from "./id.ts"
 
 /**
  * Largest task, in bytes. The product allows bodies of 1 MiB; the rest is for headers and for tasks of other producers.
@@ -74,7 +75,7 @@ export interface PostingColumns {
 /** Fails with `invalid` or `too-large`. */
 export const postingColumns = (posting: Posting): PostingColumns => {
   const { id, level, key, queue, index, frame } = posting
-  if (!isLevel(level)) throw invalid(`${id}: ${level} is no level: 0 to 10`)
+  checkLevel(id, level)
   checkName("an id", id)
   checkQueue(queue)
   if (frame.length > MAX_TASK) {

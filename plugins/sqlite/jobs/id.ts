@@ -79,8 +79,6 @@ export const levelAt = (place: number): number => FRONT_LEVEL - Math.floor(place
 
 export const orderAt = (place: number): number => place % ORDERS
 
-export const isLevel = (level: number): boolean => Number.isInteger(level) && level >= 0 && level <= FRONT_LEVEL
-
 // ── fence, token ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** 36¹¹ is above 2⁵³, so that all fences fit into this length, and padded ones compare as text. */

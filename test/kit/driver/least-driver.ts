@@ -2,6 +2,7 @@
  * The smallest driver that keeps the contract: in the memory of one process, without optional members. It is atomic, or
  * stepwise with a hook after record, postings and task, in which a test may pause it or make it fail.
  */
+import { checkLevel } from "../../../runtime/transport/checks.ts"
 import type {
   Capabilities,
   Commit,
@@ -123,7 +124,7 @@ export const leastDriver = (
     if (closing.signal.aborted) throw new TransportError("closed", "this transport was closed")
   }
   const check = ({ id, queue, level, frame }: Posting) => {
-    if (!(level >= 0 && level <= 10)) throw new TransportError("invalid", `${id}: ${level} is no level`)
+    checkLevel(id, level)
     for (const name of [id, queue]) {
       const bytes = Buffer.byteLength(name)
       if (bytes < 1 || bytes > 255)

@@ -163,11 +163,11 @@ test("lists of jobs and schedules refuse the same in code and over HTTP", async 
   for (const list of [client.jobs({ after: "nope" }), client.retryAll({ after: "nope" })])
     expect(await refusal(list)).toEqual({
       code: "invalid-input",
-      message: "after: is none of this list; begin without one",
+      message: "after: does not belong to this list; omit it to start over",
     })
   expect((await ask("GET", "/v1/jobs?cursor=nope")).body).toMatchObject({
     code: "invalid-input",
-    detail: "cursor: is none of this list; begin without one",
+    detail: "cursor: does not belong to this list; omit it to start over",
   })
 })
 
