@@ -93,7 +93,7 @@ const parserOf = <A>(schema: Schema.Codec<A, unknown>, what: string) => {
 
 /** Fails with `invalid-input` for what are no options of a posting, such as its details alone. */
 export const checkPostOptions = (options: unknown): void => {
-  if (!isObject(options)) refuseInput("options", "must be an object, such as { details: { … } }")
+  if (!isMap(options)) refuseInput("options", "must be an object, such as { details: { … } }")
 }
 
 const parseWholePost = parserOf(PostRequest, "a board job")
