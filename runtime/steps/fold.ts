@@ -64,7 +64,7 @@ export const fold = (entries: ReadonlyArray<Entry>): Folded => {
       const after =
         entry.kind === "reverted"
           ? { state: "reverted" as const }
-          : { state: "revert-failed" as const, reverted: entry.failure }
+          : { state: "revert-failed" as const, revertFailure: entry.failure }
       steps.set(name, { ...before, ...after })
     }
   }

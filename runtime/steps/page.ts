@@ -35,7 +35,7 @@ export interface Noted {
 }
 
 /**
- * The event of a step: `ok` it completed, `err` it failed, `rev` it was reverted, `rer` its revert failed for good.
+ * The event of a step: `ok` it completed, `err` it failed, `reverted` it was reverted, `revert-failed` its revert failed for good.
  * `revert`: the step has a function that reverts it.
  */
 export type StepEntry =
