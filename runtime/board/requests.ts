@@ -68,7 +68,7 @@ const OPTIONS = {
   wait: { timeout: true, delay: true, multiplier: true, maxDelay: true, signal: true },
 } as const
 
-/** Fails with `invalid-input` for an option that a call does not have. */
+/** Fails with `unknown-field` for an option that a call does not have. */
 export const checkCallOptions = (call: keyof typeof OPTIONS, options: object): void =>
   refuseUnknown(options, OPTIONS[call], `${call}()`)
 
