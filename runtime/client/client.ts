@@ -46,8 +46,9 @@ import {
   purgeQueue,
 } from "../jobs/commands/purge.ts"
 import { rerunJob, whyNotRerun } from "../jobs/commands/rerun.ts"
+import { jobHandle } from "../jobs/connected-handle.ts"
 import { cancelGroup, findGroup, listGroups } from "../jobs/groups.ts"
-import { type JobHandle, jobHandle, type SubmittedJob } from "../jobs/handle.ts"
+import type { JobHandle, SubmittedJob } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import { checkFields, type Submission, type SubmissionFields } from "../jobs/submission/submission.ts"
 import { judged, REPORT_DELAY_MS } from "../jobs/tracking/finding.ts"

@@ -6,8 +6,14 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
-import { metaInJson } from "../jobs/changed-meta.ts"
-import { type JobHandle, resultsWaitOf, timeoutOf, type WaitOptions } from "../jobs/handle.ts"
+import {
+  type HandleActions,
+  handleOf,
+  type JobHandle,
+  resultsWaitMsOf,
+  timeoutMsOf,
+  type WaitOptions,
+} from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
 import { BatchReceipts, errorOf, Forgotten, Job, JobResult, ReceiptSchema, RunResults } from "../jobs/responses.ts"
 import {
@@ -134,6 +140,41 @@ const baseOf = (text: string): string => {
   return url.origin + (url.pathname.endsWith("/") ? url.pathname.slice(0, -1) : url.pathname)
 }
 
+interface OverHttp {
+  readonly request: Request
+  readonly ask: Ask
+}
+
+const pathOf = (id: string): string => `/v1/jobs/${encodeURIComponent(id)}`
+
+const end = ({ request }: OverHttp, id: string, options: WaitOptions): Promise<Outcome> =>
+  waitForEnd(request, pathOf(id), id, timeoutMsOf(options), options.signal)
+
+/** What the methods of a handle do over HTTP. */
+const OVER_HTTP: HandleActions<OverHttp> = {
+  find: ({ ask }, id) => ask(Job, pathOf(id)),
+  result: async (over, id, options) => valueOf(id, await end(over, id, options)),
+  outcome: end,
+  results: async ({ ask }, id, options) => {
+    const { signal } = options
+    const until = performance.now() + resultsWaitMsOf(options)
+    for (;;) {
+      const left = until - performance.now()
+      const waitMs = Math.ceil(Math.min(Math.max(left, 0), POLL_MS))
+      const { results } = await ask(RunResults, `${pathOf(id)}/results?wait=${waitMs}ms`, { waitMs, signal })
+      if (results.length > 0 || left <= POLL_MS) return results
+    }
+  },
+  cancel: ({ ask }, id, options) => ask(Job, `${pathOf(id)}/cancel`, { method: "POST", query: { ...options } }),
+  retry: ({ ask }, id, options) => ask(Job, `${pathOf(id)}/retry`, { method: "POST", query: { ...options } }),
+  patchMeta: ({ ask }, id, patch) => ask(Job, `${pathOf(id)}/meta`, { method: "PATCH", body: patch }),
+  delete: async ({ ask }, id, options) => {
+    const call = { method: "DELETE", query: { ...options }, waitMs: options.dependents ? POLL_MS : 0 } as const
+    // A service that has not deleted all dependents in time wants to be called again.
+    while ((await ask(Schema.Union([Forgotten, Schema.Undefined]), pathOf(id), call)) !== undefined);
+  },
+}
+
 const clientOf = (request: Request): HttpClient => {
   const ask: Ask = async (schema, path, options) => {
     const answer = Result.flatMap(await request(path, options), read(schema))
@@ -141,36 +182,7 @@ const clientOf = (request: Request): HttpClient => {
     return answer.success
   }
 
-  const job = <R>(id: string): HttpJob<R> => {
-    const path = `/v1/jobs/${encodeURIComponent(id)}`
-    const end = (call: string, options: WaitOptions = {}) =>
-      waitForEnd(request, path, id, timeoutOf(options, call), options.signal)
-    return {
-      id,
-      find: () => ask(Job, path),
-      // The caller's type says what the method returned.
-      result: async (options) => valueOf(id, await end("result()", options)) as R,
-      outcome: async (options) => (await end("outcome()", options)) as Outcome<R>,
-      results: async (options = {}) => {
-        const { signal } = options
-        const until = performance.now() + resultsWaitOf(options)
-        for (;;) {
-          const left = until - performance.now()
-          const waitMs = Math.ceil(Math.min(Math.max(left, 0), POLL_MS))
-          const { results } = await ask(RunResults, `${path}/results?wait=${waitMs}ms`, { waitMs, signal })
-          if (results.length > 0 || left <= POLL_MS) return results
-        }
-      },
-      cancel: (options) => ask(Job, `${path}/cancel`, { method: "POST", query: { ...options } }),
-      retry: ({ from } = {}) => ask(Job, `${path}/retry`, { method: "POST", query: { from } }),
-      patchMeta: async (patch) => ask(Job, `${path}/meta`, { method: "PATCH", body: metaInJson(() => patch, id) }),
-      delete: async (options) => {
-        const call = { method: "DELETE", query: { ...options }, waitMs: options?.dependents ? POLL_MS : 0 } as const
-        // A service that has not deleted all dependents in time wants to be called again.
-        while ((await ask(Schema.Union([Forgotten, Schema.Undefined]), path, call)) !== undefined);
-      },
-    }
-  }
+  const job = <R>(id: string): HttpJob<R> => handleOf(OVER_HTTP, { request, ask }, id)
 
   return {
     submit: async <R>(task: string, fields: SubmissionFields = {}) => {

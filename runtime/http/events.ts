@@ -5,9 +5,11 @@ import type { Context } from "hono"
 import { streamSSE } from "hono/streaming"
 import { latest } from "../async/timers.ts"
 import { listenToEvents, type ReceivedEvent, TypePatterns, typeFilter } from "../cluster/events.ts"
-import { CallboardError } from "../errors.ts"
+import { EventId } from "../jobs/handle.ts"
 import { BoardEvent, type JobEvent, JobEventSchema, summaryOf } from "../jobs/lists.ts"
 import { boardEventOf, followJob } from "../jobs/tracking/following.ts"
+import { issueOf } from "../options/check.ts"
+import { refuseInput } from "../options/refuse.ts"
 import { renderJson } from "../protocol/codec/json.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
@@ -109,7 +111,7 @@ const workerMessage = (event: ReceivedEvent): SseMessage | undefined => {
   return { event: EVENT_TYPE.test(event.type) ? event.type : "event", data: data.success }
 }
 
-const EVENT_ID = /^\d{1,15}\.\d{1,15}$/
+const decodeEventId = Schema.decodeUnknownResult(EventId)
 
 /**
  * Id of the last event that the client has seen: from the header, or from the query, since an EventSource sends no
@@ -118,8 +120,8 @@ const EVENT_ID = /^\d{1,15}\.\d{1,15}$/
 const lastEventId = (c: Context, query: string | undefined): string | undefined => {
   const [field, given] = query === undefined ? ["Last-Event-ID", c.req.header("last-event-id")] : ["lastEventId", query]
   if (given === undefined || given === "") return undefined
-  if (EVENT_ID.test(given)) return given
-  throw new CallboardError("invalid-input", `${field}: is no id of an event, which looks like 1.3`, { field })
+  const decoded = decodeEventId(given)
+  return Result.isSuccess(decoded) ? decoded.success : refuseInput(field, issueOf(decoded.failure.issue).message)
 }
 
 const TYPES = TypePatterns.annotate({
@@ -144,6 +146,7 @@ export const eventRoutes: ReadonlyArray<Route> = [
     description:
       "Server-sent events: `transition` (with an id), replayed from the beginning or after `Last-Event-ID`, then live; `progress` (last value) in between. Ends after the transition that ends the job.",
     scope: "read",
+    call: "events()",
     query: { lastEventId: text(LAST), access_token: text(ACCESS_TOKEN) },
     headers: { "Last-Event-ID": { description: "Go on after this event", example: "1.2" } },
     responses: [

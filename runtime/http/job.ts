@@ -7,6 +7,7 @@ import { stillIn } from "../jobs/commands/decide.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
 import { rerunJob, runJobNow } from "../jobs/commands/rerun.ts"
+import { HANDLE } from "../jobs/handle.ts"
 import { JobTree, QueuePlace } from "../jobs/lists.ts"
 import { Forgotten, Job, JobResult, JobWith, Pending, RunResults, StateSchema } from "../jobs/responses.ts"
 import { treeOf } from "../jobs/tree.ts"
@@ -164,6 +165,7 @@ export const jobRoutes: ReadonlyArray<Route> = [
     description:
       "The last ten runs, newest first. A job that runs once has one result once it has ended; with `wait` the first one is waited for.",
     scope: "read",
+    call: "results()",
     query: { wait: text(Wait) },
     responses: [{ status: 200, description: "The results", schema: RunResults }],
     problems: ["gone"],
@@ -183,6 +185,7 @@ export const jobRoutes: ReadonlyArray<Route> = [
     description:
       "`200` once the job has ended, however it did: `state` says how. `202` before, also when `wait` is over; the job goes on.",
     scope: "read",
+    call: "result()",
     query: { wait: text(Wait) },
     responses: [
       { status: 200, description: "The job has ended", schema: JobResult },
@@ -229,18 +232,10 @@ export const jobRoutes: ReadonlyArray<Route> = [
     description:
       "A job that waits will not run. The handler of one that runs sees its signal fire, and its outcome is refused; with `terminate=true` a handler that runs in a process of its own is ended at once, and the process of a worker whose thread another one blocks ends within ten seconds, also where the job was cancelled before. Jobs that wait for it stay deferred; with `release=true` they need not wait for it any more.",
     scope: "operate",
+    call: "cancel()",
     query: {
-      terminate: boolean(
-        Schema.Boolean.annotate({
-          description:
-            "End an isolated run at once, and the process of a worker that the job blocks; others have their signal",
-        }),
-      ),
-      release: boolean(
-        Schema.Boolean.annotate({
-          description: "Jobs that wait for it need not wait for it any more, also if it was cancelled before",
-        }),
-      ),
+      terminate: boolean(HANDLE.cancel.options.terminate),
+      release: boolean(HANDLE.cancel.options.release),
       state: list(
         Schema.Array(StateSchema).check(Schema.isMinLength(1), Schema.isMaxLength(20)).annotate({
           description: "Only while it is in one of these states, with commas between them; else `matches-differ`",
@@ -265,20 +260,13 @@ export const jobRoutes: ReadonlyArray<Route> = [
     description:
       "Begins the job's next run, under the same id. `unsupported` where its input is not kept, as for jobs that succeeded.",
     scope: "operate",
-    query: {
-      from: text(
-        Schema.Literal("start").annotate({
-          description:
-            "Keeps none of the durable steps; absent: the job goes on with what is done, or goes on reverting it",
-        }),
-      ),
-    },
+    call: "retry()",
+    query: { from: text(HANDLE.retry.options.from) },
     responses: [JOB],
     problems: ["job-exists", "gone", "unsupported"],
-    handle: async ({ caller, context, id, query: { from } }) => {
-      const options = from === undefined ? {} : { from }
+    handle: async ({ caller, context, id, query }) => {
       return json<typeof Job.Type>(
-        shownTo(caller, jobView(await rerunJob(context.client.connection, id, undefined, options))),
+        shownTo(caller, jobView(await rerunJob(context.client.connection, id, undefined, query))),
       )
     },
   }),
@@ -305,14 +293,8 @@ export const jobRoutes: ReadonlyArray<Route> = [
     description:
       "A job that waits will not run. `job-exists` while it runs: cancel it first. Unless it had succeeded, a job that waits for it fails, or starts where a failure will do; with `dependents=true` it is forgotten as well, and before it: while the answer is 202, call again.",
     scope: "admin",
-    query: {
-      ...bounded,
-      dependents: boolean(
-        Schema.Boolean.annotate({
-          description: "Forget those that wait for it too, and those that wait for them",
-        }),
-      ),
-    },
+    call: "delete()",
+    query: { ...bounded, dependents: boolean(HANDLE.delete.options.dependents) },
     responses: [{ status: 204, description: "Forgotten" }, partly(Forgotten)],
     problems: ["job-exists", "gone"],
     handle: async ({ context, id, query: { dependents = false, budget } }) => {

@@ -6,6 +6,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
 import { issueOf } from "../options/check.ts"
+import { unknownOption } from "../options/refuse.ts"
 import { beginning } from "../protocol/text.ts"
 
 export interface Parameter<S extends Schema.Codec<unknown> = Schema.Codec<unknown>> {
@@ -39,11 +40,10 @@ const read = (form: Parameter["form"], given: string): unknown => {
   }
 }
 
-const NOT_OF_FORM = { integer: "must be a whole number", boolean: "must be true or false" } as const
-
-/** Reads the query of a request. The result fails with `unknown-field` or `invalid-input`, naming the parameter. */
+/** Reads the query of a request to `owner`, which its refusals name. The result fails with `unknown-field` or `invalid-input`, naming the parameter. */
 export const queryParserOf = <P extends Parameters>(
   parameters: P,
+  owner: string,
 ): ((query: URLSearchParams) => Result.Result<Values<P>, CallboardError>) => {
   const names = Object.keys(parameters)
   const fields: Record<string, Schema.optionalKey<Schema.Codec<unknown>>> = {}
@@ -54,29 +54,22 @@ export const queryParserOf = <P extends Parameters>(
     for (const [name, given] of query) {
       const parameter = Object.hasOwn(parameters, name) ? parameters[name] : undefined
       if (parameter === undefined) {
-        const known = names.length === 0 ? "this route takes none" : `there are ${names.join(", ")}`
-        return refuse("unknown-field", name, `there is no parameter ${JSON.stringify(name.slice(0, 60))}: ${known}`)
+        return Result.fail(unknownOption(beginning(name, 60), names, owner))
       }
-      if (Object.hasOwn(values, name)) return refuse("invalid-input", name, `${name}: is given twice`)
+      if (Object.hasOwn(values, name)) return refuse(name, "is given twice")
       values[name] = read(parameter.form, given)
     }
     const decoded = decode(values)
     if (Result.isFailure(decoded)) {
       const { path, message } = issueOf(decoded.failure.issue)
       const field = names.find((name) => path === name || path.startsWith(`${name}.`)) ?? path
-      const form = parameters[field]?.form
-      const isText = typeof values[field] === "string" && (form === "integer" || form === "boolean")
-      const why = isText ? NOT_OF_FORM[form] : message
-      return refuse("invalid-input", field, `${field}: ${why}`)
+      const isNoNumber = parameters[field]?.form === "integer" && typeof values[field] === "string"
+      return refuse(field, isNoNumber ? "must be a whole number" : message)
     }
     // The struct was made of these parameters in the loop above, which the compiler cannot follow.
     return Result.succeed(decoded.success as Values<P>)
   }
 }
 
-const refuse = (
-  code: "unknown-field" | "invalid-input",
-  field: string,
-  message: string,
-): Result.Result<never, CallboardError> =>
-  Result.fail(new CallboardError(code, message, { field: beginning(field, 60) }))
+const refuse = (field: string, why: string): Result.Result<never, CallboardError> =>
+  Result.fail(new CallboardError("invalid-input", `${field}: ${why}`, { field: beginning(field, 60) }))

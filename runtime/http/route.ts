@@ -90,6 +90,8 @@ export interface Definition<P extends Parameters> {
   /** What the `{id}` of the path is. Defaults to the id of a job. */
   readonly idDescription?: string
   readonly query?: P
+  /** The call in code that does the same, by which a parameter that does not exist is refused: `cancel()`. Defaults to method and path. */
+  readonly call?: string
   readonly headers?: Readonly<Record<string, HeaderParameter>>
   /** Schema of the body, by content type. */
   readonly body?: Readonly<Record<string, Schema.Top>>
@@ -100,13 +102,16 @@ export interface Definition<P extends Parameters> {
 }
 
 /** A route whose handler is wrapped: `serve` parses query and id, and calls the handler with their values. */
-export interface Route extends Omit<Definition<Parameters>, "handle"> {
+export interface Route extends Omit<Definition<Parameters>, "handle" | "call"> {
   readonly serve: (c: Context, context: HttpContext, caller: Caller) => Response | Promise<Response>
 }
 
 export const route = <const P extends Parameters = Record<never, never>>(definition: Definition<P>): Route => {
-  const { handle, ...described } = definition
-  const parseQuery = queryParserOf<Parameters>(definition.query ?? {})
+  const { handle, call, ...described } = definition
+  const parseQuery = queryParserOf<Parameters>(
+    definition.query ?? {},
+    call ?? `${definition.method} ${definition.path}`,
+  )
   const hasId = definition.path.includes("{id}")
   const pattern = basePattern(definition.path)
   return {

@@ -1,20 +1,18 @@
+/**
+ * The handle of a job: its methods, and how the argument of each is checked. Over a transport, over HTTP
+ * and over the channel of an isolated handler it is made of {@link HANDLE} by {@link handleOf}.
+ */
 import * as Schema from "effect/Schema"
-import type { Connection } from "../connection/connection.ts"
-import { checkSignal, optionsChecker } from "../options/check.ts"
-import { milliseconds } from "../options/duration.ts"
-import { refuseUnknown } from "../options/refuse.ts"
-import { type CancelOptions, cancelJob } from "./commands/cancel.ts"
-import { type DeleteOptions, deleteJob } from "./commands/delete.ts"
-import { patchMeta } from "./commands/meta.ts"
-import { type RetryOptions, rerunJob } from "./commands/rerun.ts"
-import { jobDetails } from "./details.ts"
+import { AnySignal, optionsParser } from "../options/check.ts"
+import { DurationOption, milliseconds } from "../options/duration.ts"
+import { changedMeta, metaInJson } from "./changed-meta.ts"
+import type { CancelOptions } from "./commands/cancel.ts"
+import type { DeleteOptions } from "./commands/delete.ts"
+import type { RetryOptions } from "./commands/rerun.ts"
 import type { JobEvent } from "./lists.ts"
 import type { Receipt } from "./receipt.ts"
-import { findRecord, goneError, waitForEnd } from "./tracking/finding.ts"
-import { followJob } from "./tracking/following.ts"
-import { outcomesOf } from "./tracking/history.ts"
-import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "./tracking/outcome.ts"
-import { type JobView, jobView, type RunView, runView } from "./view.ts"
+import type { Outcome } from "./tracking/outcome.ts"
+import type { JobView, RunView } from "./view.ts"
 
 /** A job by its id. Nothing is asked of the transport until a method is called. */
 export interface JobHandle<R = unknown> {
@@ -43,7 +41,7 @@ export interface JobHandle<R = unknown> {
    * The job's transitions and progress: first those so far (after `lastEventId`, if given), then live, until the job ends.
    * Fails with `not-found`.
    */
-  events(options?: { readonly lastEventId?: string; readonly signal?: AbortSignal }): AsyncIterable<JobEvent>
+  events(options?: FollowOptions): AsyncIterable<JobEvent>
   /** Cancels the job. Fails with `already-terminal`. */
   cancel(options?: CancelOptions): Promise<JobView>
   /**
@@ -73,72 +71,112 @@ export interface ResultsOptions {
   readonly signal?: AbortSignal
 }
 
+export interface FollowOptions {
+  /** Id of the last event that the caller has seen, such as `"1.3"`; events after it are told. Defaults to all events. */
+  readonly lastEventId?: string
+  readonly signal?: AbortSignal
+}
+
 /** The handle of a job that was just submitted. */
 export interface SubmittedJob<R = unknown> extends JobHandle<R> {
   readonly receipt: Receipt
 }
 
-const WAIT = { timeout: true, signal: true } satisfies Record<keyof WaitOptions, true>
-const RESULTS = { wait: true, signal: true } satisfies Record<keyof ResultsOptions, true>
-const flag = Schema.optionalKey(Schema.Boolean)
-const checkCancel = optionsChecker(
-  { terminate: flag, release: flag } satisfies Record<keyof CancelOptions, Schema.Top>,
-  "cancel()",
+/** The methods that answer with a promise. */
+export type HandleMethod = Exclude<keyof JobHandle, "id" | "events">
+
+/** What a method takes: its options, or its patch. */
+type ArgumentOf<M extends HandleMethod | "events"> =
+  Parameters<JobHandle[M]> extends readonly [] ? Record<never, never> : NonNullable<Parameters<JobHandle[M]>[0]>
+
+interface Method<Argument> {
+  /** The options, none of which is required. */
+  readonly options: { readonly [Name in keyof Argument]-?: Schema.Codec<Required<Argument>[Name]> }
+  /** The checked argument. Fails with `invalid-input`, and with `unknown-field` for an option that does not exist. */
+  readonly parse: (given: unknown, id?: string) => Argument
+}
+
+const withOptions = <Options>(call: string, options: Method<Options>["options"]): Method<Options> => {
+  return { options, parse: optionsParser(options, call) }
+}
+
+const Flag = (description: string) => Schema.Boolean.annotate({ description })
+
+const EVENT_ID = /^\d{1,15}\.\d{1,15}$/
+
+/** The id of an event of a job; empty text is none, as an EventSource has it. */
+export const EventId = Schema.String.check(
+  Schema.makeFilter((id: string) => id === "" || EVENT_ID.test(id) || "is no id of an event, which looks like 1.3"),
 )
-const checkRetry = optionsChecker({ from: Schema.optionalKey(Schema.Literal("start")) }, "retry()")
-const checkDelete = optionsChecker({ dependents: flag } satisfies Record<keyof DeleteOptions, Schema.Top>, "delete()")
-const EVENTS = { lastEventId: true, signal: true } as const
 
-/** How long a call waits for the end of a job, in milliseconds. Fails with `invalid-input`. */
-export const timeoutOf = (options: WaitOptions, call: string): number => {
-  refuseUnknown(options, WAIT, call)
-  const { timeout, signal } = options
-  if (signal !== undefined) checkSignal(signal)
-  return timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
+const WAIT = { timeout: DurationOption, signal: AnySignal }
+
+/** Each method of the handle of a job. Every way of calling one has its options from here. */
+export const HANDLE: { readonly [M in HandleMethod | "events"]: Method<ArgumentOf<M>> } = {
+  // Arguments are not looked at, so that it can be passed as a callback.
+  find: { options: {}, parse: () => ({}) },
+  result: withOptions("result()", WAIT),
+  outcome: withOptions("outcome()", WAIT),
+  results: withOptions("results()", { wait: DurationOption, signal: AnySignal }),
+  events: withOptions("events()", { lastEventId: EventId, signal: AnySignal }),
+  cancel: withOptions("cancel()", {
+    terminate: Flag(
+      "End an isolated run at once, and the process of a worker that the job blocks; others have their signal",
+    ),
+    release: Flag("Jobs that wait for it need not wait for it any more, also if it was cancelled before"),
+  }),
+  retry: withOptions("retry()", {
+    from: Schema.Literal("start").annotate({
+      description:
+        "Keeps none of the durable steps; absent: the job goes on with what is done, or goes on reverting it",
+    }),
+  }),
+  patchMeta: {
+    options: {},
+    parse: (patch, id = "") => {
+      changedMeta({}, patch, id)
+      return metaInJson(() => patch, id)
+    },
+  },
+  delete: withOptions("delete()", {
+    dependents: Flag("Forget those that wait for it too, and those that wait for them"),
+  }),
 }
 
-/** How long a call waits for the first result of a job, in milliseconds. Fails with `invalid-input`. */
-export const resultsWaitOf = (options: ResultsOptions): number => {
-  refuseUnknown(options, RESULTS, "results()")
-  if (options.signal !== undefined) checkSignal(options.signal)
-  return milliseconds("wait", options.wait ?? 0)
+/** What the methods do over `Over`, such as a connection. Their arguments have been checked. */
+export type HandleActions<Over> = {
+  readonly [M in HandleMethod]: (over: Over, id: string, argument: ArgumentOf<M>) => ReturnType<JobHandle[M]>
 }
 
-/** `isNew`: whether the job was submitted just now. */
-export const jobHandle = <R>(connection: Connection, id: string, isNew = () => false): JobHandle<R> => {
-  const end = async (call: string, options: WaitOptions = {}): Promise<Outcome> => {
-    const record = await waitForEnd(connection, id, timeoutOf(options, call), options.signal, isNew())
-    return outcomeInCode(outcomeOf(record) ?? { state: "gone" })
-  }
-  return {
-    id,
-    find: async () => {
-      const { record } = await findRecord(connection, id)
-      if (record.tombstone) throw goneError(id)
-      return jobDetails(connection.store, record)
-    },
-    results: async (options = {}) =>
-      (await outcomesOf(connection, id, resultsWaitOf(options), options.signal)).map(runView),
-    // The caller's type says what the method returned.
-    result: async (options) => valueOf(id, await end("result()", options)) as R,
-    outcome: async (options) => (await end("outcome()", options)) as Outcome<R>,
-    events: (options = {}) => {
-      refuseUnknown(options, EVENTS, "events()")
-      if (options.signal !== undefined) checkSignal(options.signal)
-      return followJob(connection, id, options)
-    },
-    cancel: async (options = {}) => {
-      checkCancel(options)
-      return jobView(await cancelJob(connection, id, options))
-    },
-    retry: async (options = {}) => {
-      checkRetry(options)
-      return jobView(await rerunJob(connection, id, undefined, options))
-    },
-    patchMeta: async (patch) => jobView(await patchMeta(connection, id, patch)),
-    delete: async (options = {}) => {
-      checkDelete(options)
-      await deleteJob(connection, id, options)
-    },
-  }
+/** How long a call waits for the end of a job, in milliseconds. */
+export const timeoutMsOf = ({ timeout }: WaitOptions): number =>
+  timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
+
+/** How long a call waits for the first result of a job, in milliseconds. */
+export const resultsWaitMsOf = ({ wait = 0 }: ResultsOptions): number => milliseconds("wait", wait)
+
+export const isHandleMethod = (name: string): name is HandleMethod => name !== "events" && Object.hasOwn(HANDLE, name)
+
+export const HANDLE_METHODS: ReadonlyArray<HandleMethod> = Object.keys(HANDLE).filter(isHandleMethod)
+
+/** Checks the argument of a method, and does what the method does. */
+export const callHandle = <M extends HandleMethod, Over>(
+  actions: HandleActions<Over>,
+  over: Over,
+  id: string,
+  method: M,
+  given: unknown,
+): ReturnType<JobHandle[M]> => actions[method](over, id, HANDLE[method].parse(given, id))
+
+/** The handle of a job whose methods do what the actions say. */
+export const handleOf = <Over, R>(
+  actions: HandleActions<Over>,
+  over: Over,
+  id: string,
+): Omit<JobHandle<R>, "events"> => {
+  const handle: Record<string, unknown> = { id }
+  for (const method of HANDLE_METHODS)
+    handle[method] = async (given: unknown) => callHandle(actions, over, id, method, given)
+  // Each method has been added. What the job returned is what the caller says that it is.
+  return handle as Omit<JobHandle<R>, "events">
 }

@@ -65,19 +65,31 @@ export const withoutAnyUndefined = (value: unknown): unknown => {
 }
 
 /**
- * Checks the options of the function `owner`. Throws `invalid-input` for what is no object, for an option that `owner` does
- * not have, and for a wrong value, naming the option.
+ * Checks the options of the function `owner` and returns those that have a value. Throws `invalid-input` for what is no
+ * object and for a wrong value, `unknown-field` for an option that `owner` does not have, naming the option.
  */
 export const optionsChecker = (
   fields: Readonly<Record<string, Schema.ConstraintDecoder<unknown>>>,
   owner: string,
-): ((given: object) => void) => {
+): ((given: unknown) => object) => {
   const decode = Schema.decodeUnknownResult(Schema.Struct(fields))
   return (given) => {
     refuseUnknown(given, fields, owner)
     const decoded = decode(withoutUndefined({ ...given }))
-    if (Result.isSuccess(decoded)) return
+    if (Result.isSuccess(decoded)) return decoded.success
     const { path, message } = issueOf(decoded.failure.issue)
-    refuseInput(path, message)
+    return refuseInput(path, message)
   }
+}
+
+/** The same for options none of which is required; no options at all are none. */
+export const optionsParser = <Options>(
+  options: { readonly [Name in keyof Options]-?: Schema.Codec<Required<Options>[Name]> },
+  owner: string,
+): ((given: unknown) => Options) => {
+  const fields: Record<string, Schema.optionalKey<Schema.Codec<unknown>>> = {}
+  for (const name in options) fields[name] = Schema.optionalKey<Schema.Codec<unknown>>(options[name])
+  const check = optionsChecker(fields, owner)
+  // The fields were made of these options in the loop above, which the compiler cannot follow.
+  return (given = {}) => check(given) as Options
 }

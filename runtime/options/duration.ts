@@ -59,6 +59,19 @@ export const duration = (range: DurationRange = {}) =>
     }),
   )
 
+const isDurationInput = (value: unknown): value is DurationInput =>
+  typeof value === "number" || typeof value === "string"
+
+/** A duration of 0 or more, as an option of a function. */
+export const DurationOption = Schema.declare(isDurationInput, {
+  expected: "a duration: seconds as a number, or text such as 30s",
+}).check(
+  Schema.makeFilter((value) => {
+    const parsed = parse(value, {})
+    return Result.isSuccess(parsed) || parsed.failure
+  }),
+)
+
 /** Time limits of an attempt: how long its handler may run. A single duration is the hard limit; −1 is none. */
 type TimeLimitInput =
   | number

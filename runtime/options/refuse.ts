@@ -15,6 +15,7 @@ export type Refuse = (field: string, message: string) => never
 export const requirementOf = (message = "is not valid"): string =>
   message
     .replace(/^Missing key$/, "is missing")
+    .replace(/^Expected boolean$/, "must be true or false")
     .replace(/^Expected a value with a length of at least 1$/, "must not be empty")
     .replace(/^Expected /, "must be ")
     .replaceAll(" | ", " or ")
@@ -46,16 +47,23 @@ export const failureOf = (thrown: unknown): Result.Result<never, CallboardError>
   throw thrown
 }
 
+/** The refusal of an option that `owner`, a function or a route, does not have. */
+export const unknownOption = (field: string, known: ReadonlyArray<string>, owner: string): CallboardError =>
+  new CallboardError("unknown-field", `${field} is not an option of ${owner}${didYouMean(field, known)}`, { field })
+
 /**
- * Throws `invalid-input` for an option that the function `owner` does not have: were a misspelt option ignored, its
- * default would hold. So it does for options that are no object.
+ * Throws `unknown-field` for an option that the function `owner` does not have: were a misspelt option ignored, its
+ * default would hold. Throws `invalid-input` for options that are no object.
  */
-export const refuseUnknown = (given: unknown, known: Readonly<Record<string, unknown>>, owner: string): void => {
+export function refuseUnknown(
+  given: unknown,
+  known: Readonly<Record<string, unknown>>,
+  owner: string,
+): asserts given is object {
   if (!isMap(given))
     throw new CallboardError("invalid-input", `the options of ${owner} are an object: ${Object.keys(known).join(", ")}`)
   for (const field in given) {
     if (Object.hasOwn(known, field) || Reflect.get(given, field) === undefined) continue
-    const message = `${field} is not an option of ${owner}${didYouMean(field, Object.keys(known))}`
-    throw new CallboardError("invalid-input", message, { field })
+    throw unknownOption(field, Object.keys(known), owner)
   }
 }

@@ -118,7 +118,7 @@ const decode = Schema.decodeUnknownResult(Schema.Struct(fields), { onExcessPrope
 
 /**
  * Checks the options by the schema of the configuration: the same rules and the same messages. Fails with
- * `CallboardError` `invalid-input`, naming the option.
+ * `CallboardError` `invalid-input` or `unknown-field`, naming the option.
  */
 const checkServeOptions = (options: ServeOptions): void => {
   const given = withoutUndefined({ ...options, http: withoutUndefined(options.http) })
@@ -128,7 +128,8 @@ const checkServeOptions = (options: ServeOptions): void => {
   // For an element of a list, `field` names the option, and the message names the element.
   const field = path.replace(/\.\d+(\.|$).*/, "")
   const why = isUnknown ? `is not an option of serve()${didYouMean(path, namesBeside(path))}` : message
-  throw new CallboardError("invalid-input", `${path}${isUnknown ? " " : ": "}${why}`, { field })
+  const code = isUnknown ? "unknown-field" : "invalid-input"
+  throw new CallboardError(code, `${path}${isUnknown ? " " : ": "}${why}`, { field })
 }
 
 const namesBeside = (path: string): ReadonlyArray<string> =>

@@ -9,7 +9,7 @@ import type { JobQuery } from "../../client/job-query.ts"
 import type { Revocation } from "../../cluster/revocation.ts"
 import { CallboardError, type ErrorCode } from "../../errors.ts"
 import type { BulkPlan } from "../../jobs/commands/plan.ts"
-import type { JobHandle } from "../../jobs/handle.ts"
+import { HANDLE, type JobHandle } from "../../jobs/handle.ts"
 import type { JobView } from "../../jobs/view.ts"
 import { shellWord } from "../../log/shell-word.ts"
 import { compact } from "../../protocol/compact.ts"
@@ -224,8 +224,7 @@ export const addRetry = (program: Command): void => {
     const isMany = all || state !== undefined || error !== undefined
     const isFiltered = filter.task !== undefined || filter.queue !== undefined
     if (isMany === ids.length > 0 || (isFiltered && !isMany)) wrongUsage("retry: name jobs, or say --all")
-    const options = from === "start" ? ({ from: "start" } as const) : {}
-    if (from !== undefined && from !== "start") wrongUsage(`retry: --from ${from}: only --from start is known`)
+    const options = HANDLE.retry.parse({ from })
     const first = tryFirst === undefined ? 0 : countOf(tryFirst)
     const states = state === undefined ? (["failed"] as const) : statesOf(state)
     const wrong = states.find((each) => !RETRYABLE.includes(each))

@@ -263,8 +263,9 @@ export class HandlerProcess {
     const answer = (request: Omit<Extract<ProcessRequest, { readonly kind: "answer" }>, "kind" | "question">) => {
       if (!activeRun.over.signal.aborted) this.#send({ kind: "answer", question: number, ...request })
     }
+    const caller = { job: activeRun.job, client: this.#client, signal: activeRun.over.signal }
     try {
-      const value = await performCall(question, activeRun.job, this.#client, activeRun.over.signal)
+      const value = await performCall(question, caller)
       const form = jsonForm(value, "answer")
       if (Result.isFailure(form)) throw new Error(form.failure.message)
       const text: string | undefined = JSON.stringify(form.success)

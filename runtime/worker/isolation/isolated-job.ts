@@ -6,10 +6,17 @@ import type { JobLog, Steps } from "../../actor/step.ts"
 import { checkOwnEvent, type OwnEventFields } from "../../cluster/events.ts"
 import { CallboardError } from "../../errors.ts"
 import { changedMeta } from "../../jobs/changed-meta.ts"
-import type { JobHandle, WaitOptions } from "../../jobs/handle.ts"
+import {
+  HANDLE,
+  HANDLE_METHODS,
+  type HandleActions,
+  type HandleMethod,
+  handleOf,
+  type JobHandle,
+} from "../../jobs/handle.ts"
 import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { type Outcome, valueOf } from "../../jobs/tracking/outcome.ts"
-import type { JobView, RunView } from "../../jobs/view.ts"
+import type { JobView } from "../../jobs/view.ts"
 import { LOG_LEVELS, type LogLevel } from "../../log/log.ts"
 import type { DurationInput } from "../../options/duration.ts"
 import { ofJsonForm, renderJson } from "../../protocol/codec/json.ts"
@@ -132,22 +139,33 @@ export class IsolatedJob implements Job<unknown> {
   }
 
   readonly submit = async (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {
-    const text = renderJson(fields)
+    const text = renderJson([task, fields])
     if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message)
-    const id = await this.#channel.ask({ run: this.#run, what: "submit", about: task, fields: text.success })
-    return handleOf(String(id), this.#channel, this.#run)
+    const id = await this.#channel.ask({ run: this.#run, object: "job", method: "submit", args: text.success })
+    return this.job(String(id))
   }
 
   readonly actor = <A extends AnyActor>(name: A["name"]): ChildActorHandle<A> => childHandle<A>(name, this.submit)
 
-  // The answers of a handle come from the worker's client: what the job returned is what the caller says it is.
-  readonly job = <R = unknown>(id: string): JobHandle<R> => handleOf(id, this.#channel, this.#run) as JobHandle<R>
+  readonly job = <R = unknown>(id: string): JobHandle<R> =>
+    Object.assign(handleOf<OverChannel, R>(OVER_CHANNEL, { channel: this.#channel, run: this.#run }, id), {
+      events: (options?: unknown) => {
+        HANDLE.events.parse(options, id)
+        throw new CallboardError(
+          "unsupported",
+          "an isolated handler cannot follow events: wait for the outcome, or follow them where the handler is inline",
+          { id },
+        )
+      },
+    })
 
   readonly parent = async (): Promise<JobView | undefined> =>
     this.parentId === undefined
       ? undefined
       : // The answer comes from the worker's own client, so its shape is not validated again.
-        ((await this.#channel.ask({ run: this.#run, what: "parent", about: this.parentId })) as JobView | undefined)
+        ((await this.#channel.ask({ run: this.#run, object: "job", method: "parent", args: "[]" })) as
+          | JobView
+          | undefined)
 
   readonly retry = (options: { readonly after?: DurationInput; readonly cause?: unknown } = {}): Error =>
     new Retry(options)
@@ -186,20 +204,20 @@ const fieldsText = (fields: Readonly<Record<string, unknown>>): string => {
 
 /** The job's journal, which the worker writes. With each entry the worker checks `doubt` itself, so it is not asked here. */
 const portOf = (channel: WorkerChannel, run: number): StepPort => {
-  const ask = (about: string, fields?: unknown) =>
-    channel.ask({ run, what: "steps", about, ...(fields === undefined ? {} : { fields: JSON.stringify(fields) }) })
+  const ask = (method: keyof StepPort, ...args: ReadonlyArray<unknown>) =>
+    channel.ask({ run, object: "steps", method, args: JSON.stringify(args) })
   return {
     // The worker sends the entries as the engine wrote them.
     open: async () => (await ask("open")) as Awaited<ReturnType<StepPort["open"]>>,
     note: async (entry) => (await ask("note", entry)) as number,
     value: (name) => ask("value", name),
     markReverts: async () => {
-      await ask("mark")
+      await ask("markReverts")
     },
     doubt: () => undefined,
-    began: (name, state) => void ask("began", { name, state }).catch(() => undefined),
+    began: (name, state) => void ask("began", name, state).catch(() => undefined),
     checkCancelled: async () => {
-      await ask("heed")
+      await ask("checkCancelled")
     },
     finished: async () => {
       await ask("finished")
@@ -207,46 +225,34 @@ const portOf = (channel: WorkerChannel, run: number): StepPort => {
   }
 }
 
-/** Handle of a job that this job submitted. All its methods go through the worker. */
-const handleOf = (id: string, channel: WorkerChannel, run: number): JobHandle => {
-  const about = (what: "find" | "delete") => channel.ask({ run, what, about: id })
-  const outcome = async ({ timeout, signal }: WaitOptions = {}): Promise<Outcome> => {
-    signal?.throwIfAborted()
-    const fields = JSON.stringify(timeout === undefined ? {} : { timeout })
-    const asked = channel.ask({ run, what: "outcome", about: id, fields })
-    // The answer comes from the worker's own client, so its shape is not validated again.
-    return ofJsonForm(await (signal === undefined ? asked : Promise.race([asked, aborted(signal)]))) as Outcome
-  }
-  return {
-    id,
-    find: async () => (await about("find")) as JobView,
-    outcome,
-    result: async (options) => valueOf(id, await outcome(options)),
-    events: () => {
-      throw new CallboardError(
-        "unsupported",
-        "an isolated handler cannot follow events: wait for the outcome, or follow them where the handler is inline",
-        { id },
-      )
-    },
-    cancel: async (options = {}) =>
-      (await channel.ask({ run, what: "cancel", about: id, fields: JSON.stringify(options) })) as JobView,
-    retry: async (options = {}) =>
-      (await channel.ask({ run, what: "retry", about: id, fields: JSON.stringify(options) })) as JobView,
-    results: async ({ wait = 0 } = {}) =>
-      (await channel.ask({
-        run,
-        what: "results",
-        about: id,
-        fields: JSON.stringify({ wait }),
-      })) as ReadonlyArray<RunView>,
-    patchMeta: async (patch) =>
-      (await channel.ask({ run, what: "patchMeta", about: id, fields: JSON.stringify(patch) })) as JobView,
-    delete: async () => {
-      await about("delete")
-    },
-  }
+interface OverChannel {
+  readonly channel: WorkerChannel
+  readonly run: number
 }
+
+/** Has the worker call a method of its own handle. The signal stays here: it ends the wait for the answer. */
+const askWorker = async ({ channel, run }: OverChannel, id: string, method: HandleMethod, given: object) => {
+  const { signal, ...options }: { readonly signal?: AbortSignal } = "signal" in HANDLE[method].options ? given : {}
+  signal?.throwIfAborted()
+  const args = JSON.stringify([id, signal === undefined ? given : options])
+  const asked = channel.ask({ run, object: "handle", method, args })
+  return signal === undefined ? asked : Promise.race([asked, aborted(signal)])
+}
+
+const outcome: HandleActions<OverChannel>["outcome"] = async (over, id, options) =>
+  ofJsonForm(await askWorker(over, id, "outcome", options)) as Outcome
+
+/** What the methods of a handle do over the channel. The answers come from the worker's own handle, so their shape is not checked again. */
+const OVER_CHANNEL = {
+  ...Object.fromEntries(
+    HANDLE_METHODS.map((method) => [
+      method,
+      (over: OverChannel, id: string, given: object) => askWorker(over, id, method, given),
+    ]),
+  ),
+  outcome,
+  result: async (over, id, options) => valueOf(id, await outcome(over, id, options)),
+} as HandleActions<OverChannel>
 
 const aborted = (signal: AbortSignal): Promise<never> =>
   new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true }))

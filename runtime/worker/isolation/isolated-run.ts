@@ -83,7 +83,7 @@ export class IsolatedRun {
       leave: () => {
         attempted.interrupt?.()
         // A promise that goes on keeps this run from ending, so the worker is told not to wait for it.
-        void channel.ask({ run: request.run, what: "steps", about: "left" }).catch(() => undefined)
+        void channel.ask({ run: request.run, object: "steps", method: "returned", args: "[]" }).catch(() => undefined)
       },
       invoke: (call: StepCall, work: () => unknown) => {
         call.trace = attempted.trace

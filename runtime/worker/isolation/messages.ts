@@ -34,20 +34,6 @@ const Failure = Schema.Struct({
 
 const Level = Schema.Literals(["debug", "info", "warn", "error"])
 
-/** The calls that the worker makes for a handler, because the worker has the transport. */
-const WORKER_CALLS = [
-  "submit",
-  "parent",
-  "find",
-  "outcome",
-  "cancel",
-  "retry",
-  "delete",
-  "results",
-  "patchMeta",
-  "steps",
-] as const
-
 /** Messages from the worker to the process. */
 const ProcessRequestSchema = Schema.Union([
   /** The first message: which actor to load. */
@@ -137,15 +123,16 @@ const ProcessMessageSchema = Schema.Union([
   }),
   /** An event of the application. */
   Schema.Struct({ kind: Schema.Literal("event"), run: RunNumber, type: Name, fields: Detail }),
+  /** A call that the worker makes for the handler, because the worker has the transport. It answers names that it does not know, too. */
   Schema.Struct({
     kind: Schema.Literal("ask"),
     run: RunNumber,
     question: Schema.Int,
-    what: Schema.Literals(WORKER_CALLS),
-    /** Id of a job; for `submit` the task's name, for `steps` what to do. */
-    about: Name,
-    /** Fields of the submission, or options of the call. */
-    fields: Schema.optionalKey(Payload),
+    /** `job`: the handler's own job; `handle`: that of any job; `steps`: the port of the handler's steps. */
+    object: Name,
+    method: Name,
+    /** A list. */
+    args: Payload,
   }),
   Schema.Struct({ kind: Schema.Literal("succeeded"), run: RunNumber, value: Schema.optionalKey(Payload) }),
   Schema.Struct({

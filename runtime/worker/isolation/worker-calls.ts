@@ -5,97 +5,97 @@
 import * as Result from "effect/Result"
 import type { Client } from "../../client/client.ts"
 import { CallboardError } from "../../errors.ts"
+import { CONNECTED } from "../../jobs/connected-handle.ts"
+import { callHandle, HANDLE, HANDLE_METHODS } from "../../jobs/handle.ts"
 import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { parseJson } from "../../protocol/codec/json.ts"
+import type { StepPort } from "../../steps/calls.ts"
 import type { StepEntry } from "../../steps/page.ts"
 import { TransportError } from "../../transport/errors.ts"
 import type { JobContext } from "../attempt/job-context.ts"
-import type { StepSession } from "../attempt/step-session.ts"
 import type { ProcessMessage, ProcessRequest } from "./messages.ts"
 
 type WorkerCall = Extract<ProcessMessage, { readonly kind: "ask" }>
 type CallFailure = NonNullable<Extract<ProcessRequest, { readonly kind: "answer" }>["refused"]>
 
-/** Resolves with the result of the call; fails with the client's error. */
-export const performCall = async (
-  question: WorkerCall,
-  job: JobContext,
-  client: Client,
-  signal: AbortSignal,
-): Promise<unknown> => {
-  const { what, about } = question
-  const fields = fieldsOf(question.fields)
-  const handle = client.job(about)
-  switch (what) {
-    case "submit":
-      // The submission validates the fields with its own schema.
-      return (await job.submit(about, fields as SubmissionFields)).id
-    case "parent":
-      return job.parent()
-    case "steps":
-      return performStep(about, question.fields ?? "null", job.session)
-    case "outcome": {
-      const { timeout } = fields
-      const timed = typeof timeout === "number" || typeof timeout === "string" ? { timeout } : {}
-      return handle.outcome({ signal, ...timed })
-    }
-    case "find":
-      return handle.find()
-    case "cancel":
-      return handle.cancel({ terminate: fields["terminate"] === true })
-    case "results": {
-      const { wait } = fields
-      return handle.results({ signal, ...(typeof wait === "number" || typeof wait === "string" ? { wait } : {}) })
-    }
-    case "patchMeta":
-      return handle.patchMeta(fields)
-    case "retry":
-      return handle.retry(fields["from"] === "start" ? { from: "start" } : {})
-    case "delete":
-      return handle.delete()
-  }
+/** The run that makes the calls. */
+interface Caller {
+  readonly job: JobContext
+  readonly client: Client
+  readonly signal: AbortSignal
 }
 
-/** What the steps of an isolated handler ask for: see `StepPort`. The child writes the entries, and reads them again. */
-const performStep = async (what: string, fields: string, session: StepSession): Promise<unknown> => {
-  switch (what) {
-    case "open": {
-      const { entries, bytes } = await session.open()
+type Methods<Name extends string = string> = Readonly<
+  Record<Name, (caller: Caller, ...args: ReadonlyArray<unknown>) => unknown>
+>
+
+const JOB: Methods = {
+  // The submission validates the fields with its own schema.
+  submit: async ({ job }, task, fields) => (await job.submit(String(task), fields as SubmissionFields)).id,
+  parent: ({ job }) => job.parent(),
+}
+
+/** Where a method waits, it also ends with the run. */
+const HANDLES: Methods = Object.fromEntries(
+  HANDLE_METHODS.map((method) => {
+    const waits = "signal" in HANDLE[method].options
+    return [
+      method,
+      ({ client: { connection }, signal }: Caller, id: unknown, given: unknown) => {
+        const argument = waits ? Object.assign({ signal }, given) : given
+        return callHandle(CONNECTED, { connection, isNew: () => false }, String(id), method, argument)
+      },
+    ]
+  }),
+)
+
+/** See `StepPort`. The child writes the entries, and reads them again. */
+const STEPS: Methods<Exclude<keyof StepPort, "doubt"> | "returned"> = {
+  open: async ({ job: { session } }) => {
+    const { entries, bytes } = await session.open()
+    await session.doubt()
+    return { entries, bytes }
+  },
+  note: async ({ job: { session } }, entry) => {
+    try {
+      const bytes = await session.note(entry as StepEntry)
       await session.doubt()
-      return { entries, bytes }
+      return bytes
+    } catch (cause) {
+      if (cause instanceof TransportError && cause.reason === "too-large")
+        throw new CallboardError("too-large", cause.message)
+      throw cause
     }
-    case "note":
-      try {
-        const bytes = await session.note(JSON.parse(fields) as StepEntry)
-        await session.doubt()
-        return bytes
-      } catch (cause) {
-        if (cause instanceof TransportError && cause.reason === "too-large")
-          throw new CallboardError("too-large", cause.message)
-        throw cause
-      }
-    case "value":
-      return session.value(JSON.parse(fields) as string)
-    case "mark":
-      return session.markReverts()
-    case "heed":
-      return session.checkCancelled()
-    case "left":
-      return session.returned()
-    case "began": {
-      const { name, state } = JSON.parse(fields) as { readonly name: string; readonly state: "started" | "reverting" }
-      return session.began(name, state)
-    }
-    default:
-      return session.finished()
-  }
+  },
+  value: ({ job: { session } }, name) => session.value(String(name)),
+  markReverts: ({ job: { session } }) => session.markReverts(),
+  checkCancelled: ({ job: { session } }) => session.checkCancelled(),
+  returned: ({ job: { session } }) => session.returned(),
+  began: ({ job: { session } }, name, state) =>
+    session.began(String(name), state === "reverting" ? "reverting" : "started"),
+  finished: ({ job: { session } }) => session.finished(),
 }
 
-const fieldsOf = (text: string | undefined): Readonly<Record<string, unknown>> => {
-  if (text === undefined) return {}
-  const parsed = parseJson(text)
-  if (Result.isFailure(parsed)) throw new CallboardError("invalid-input", parsed.failure.message)
-  return typeof parsed.success === "object" && parsed.success !== null ? { ...parsed.success } : {}
+/** What a handler may call. Entries of steps stay as they are written: their values are in the form in which they are stored. */
+const OBJECTS: Readonly<Record<string, { readonly methods: Methods; readonly read: (text: string) => unknown }>> = {
+  job: { methods: JOB, read: (text) => Result.getOrThrowWith(parseJson(text), unreadable) },
+  handle: { methods: HANDLES, read: JSON.parse },
+  steps: { methods: STEPS, read: JSON.parse },
+}
+
+const unreadable = ({ message }: { readonly message: string }) => new CallboardError("invalid-input", message)
+
+/** Resolves with the result of the call; fails with its error, and with `internal` for a call that does not exist. */
+export const performCall = async ({ object, method, args }: WorkerCall, caller: Caller): Promise<unknown> => {
+  const called = Object.hasOwn(OBJECTS, object) ? OBJECTS[object] : undefined
+  const act = called !== undefined && Object.hasOwn(called.methods, method) ? called.methods[method] : undefined
+  if (called === undefined || act === undefined)
+    throw new CallboardError(
+      "internal",
+      `an isolated handler cannot call ${object}.${method}: the worker does not know it`,
+    )
+  const given = called.read(args)
+  return act(caller, ...(Array.isArray(given) ? given : []))
 }
 
 /** Describes the error of a call, so that the process can rebuild it. */

@@ -29,7 +29,13 @@ test("callboard/client loads neither HTTP server nor worker nor command line, no
   const files = loaded.filter((path) => path.startsWith("runtime/"))
   expect(files.length).toBeGreaterThan(50)
   // Job boards, which are many small files, schedules and groups are a part of it.
-  expect(files.length).toBeLessThanOrEqual(171)
+  expect(files.length).toBeLessThanOrEqual(173)
+})
+
+test("its client over HTTP loads none of what talks to a transport", () => {
+  const loaded = [...loadedWith("runtime/client/http-client.ts")]
+  expect(loaded.filter((path) => /^runtime\/(jobs\/commands|connection\/connect)/.test(path))).toEqual([])
+  expect(loaded.filter((path) => path.startsWith("runtime/")).length).toBeLessThanOrEqual(75)
 })
 
 test("callboard loads it too, and more: the count counts", () => {

@@ -121,11 +121,11 @@ describe("what is wrong is refused, by name and with the source", () => {
     ],
     ["not a number", { flags: flags({ concurrency: "many" }) }, /^--concurrency: must be /],
     ["not a duration", { env: { CALLBOARD_GRACE: "5 parsecs" } }, /^CALLBOARD_GRACE: "5 parsecs" is not a duration/],
-    ["no switch", { env: { CALLBOARD_TRACING: "maybe" } }, /^CALLBOARD_TRACING: must be boolean/],
+    ["no switch", { env: { CALLBOARD_TRACING: "maybe" } }, /^CALLBOARD_TRACING: must be true or false/],
     ["negative grace", { file: file({ grace: -1 }) }, /grace: .*negative/],
     ["short lease", { flags: flags({ lease: "10ms" }) }, /^--lease: must be at least 1 second/],
     ["not a choice", { file: file({ order: "fair" }) }, /order: must be "strict" or "rotate" or "random"/],
-    ["neither yes nor no", { env: { CALLBOARD_EVENTS: "perhaps" } }, /^CALLBOARD_EVENTS: must be boolean/],
+    ["neither yes nor no", { env: { CALLBOARD_EVENTS: "perhaps" } }, /^CALLBOARD_EVENTS: must be true or false/],
     ["not a pair", { env: { CALLBOARD_LANGUAGES: "py" } }, /^CALLBOARD_LANGUAGES: "py" is not a pair/],
     [
       "no scope",

@@ -165,18 +165,18 @@ describe("runActor", () => {
     }
   })
 
-  test.each<[string, unknown, unknown]>([
+  test.each<[field: string, given: unknown, options: unknown, code?: string]>([
     ["actor", {}, {}],
     ["actor", undefined, {}],
-    ["concurency", shop, { concurency: 1 }],
+    ["concurency", shop, { concurency: 1 }, "unknown-field"],
     ["backoff", shop, { backoff: "sometimes" }],
     ["actors", shop, { actors: other }],
     ["actors", shop, { actors: [{}] }],
     ["clock", shop, { clock: {} }],
-  ])("what is wrong is refused by its name: %s", async (field, given, options) => {
+  ])("what is wrong is refused by its name: %s", async (field, given, options, code = "invalid-input") => {
     await expect(Reflect.apply(runActor, undefined, [given, options])).rejects.toMatchObject({
       _tag: "CallboardError",
-      code: "invalid-input",
+      code,
       details: { field },
     })
   })
