@@ -183,6 +183,14 @@ const singles: readonly Single[] = [
     but: OWN,
   },
   {
+    // A timer that keeps no process alive is not among them.
+    use: "sleep, nextTurn, within or waitFor",
+    home: "runtime/transport/timers.ts",
+    words:
+      /new Promise(?:<\w+>)?\(\((\w+)\) => set(?:Timeout|Immediate)\(\1\b(?![^\n]*\.unref)|^(?:export )?const (?:sleep|pause|within|waitFor|nextTurn|MAX_TIMER_MS) =/m,
+    but: [...OWN, "runtime/worker/isolation/**"],
+  },
+  {
     use: "isLevel, or checkLevel of runtime/transport/checks.ts,",
     home: "runtime/protocol/message.ts",
     words: />= 0 && \w+ <= (?:FRONT_LEVEL|10)\b/,
@@ -387,6 +395,8 @@ describe("the checker finds", () => {
     [`const isMap = (value: unknown) => value instanceof Map`, "use isObject"],
     [`const encoder = new TextEncoder()`, "use encoder"],
     [`new TextDecoder("utf-8", { fatal: true }).decode(bytes)`, "of runtime/protocol/text.ts"],
+    [`await new Promise((resolve) => setTimeout(resolve, 5))`, "use sleep"],
+    [`const within = (ms: number) => later(ms)`, "use sleep"],
     [`if (isObject(value)) return`, undefined],
     [`if (typeof value === "object") return`, undefined],
     [`// typeof value === "object" && value !== null`, undefined],

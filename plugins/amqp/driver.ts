@@ -7,6 +7,7 @@ import { randomUUID } from "node:crypto"
 import type { GetMessage, Message } from "amqplib"
 import type * as contract from "../../runtime/transport/mod.ts"
 import { answerEach, BaseQueueDriver, TransportError } from "../../runtime/transport/mod.ts"
+import { waitFor } from "../../runtime/transport/timers.ts"
 import { type AmqpLink, type Connect, explain, openLink } from "./link.ts"
 import { fromAmqp, taskMessage } from "./message.ts"
 import { type AmqpSettings, capabilitiesOf } from "./settings.ts"
@@ -102,7 +103,7 @@ export class AmqpDriver extends BaseQueueDriver<AmqpLink> implements contract.Qu
     const now = await super.take(request, signal)
     if (now.deliveries.length > 0 || signal.aborted || request.wait <= 0) return now
     const { link, came, first } = await this.call((opened) => this.#wait(opened, request.queues))
-    await until(end - performance.now(), first, AbortSignal.any([signal, this.closing.signal]))
+    await waitFor(first, Math.max(0, end - performance.now()), AbortSignal.any([signal, this.closing.signal]))
     const ending = this.call(async (opened) => {
       // The consumers of a lost connection are gone, and so are the tasks that they got.
       if (opened !== link) return []
@@ -265,17 +266,3 @@ const refused = (error: TransportError | undefined): { readonly status: "failed"
   status: "failed",
   error: error ?? new TransportError("internal", "amqp: a queue without a name"),
 })
-
-/** Resolves after the time, with `first`, or when the signal fires. */
-const until = (ms: number, first: Promise<void>, signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    const end = (): void => {
-      clearTimeout(timer)
-      signal.removeEventListener("abort", end)
-      resolve()
-    }
-    const timer = setTimeout(end, Math.max(0, ms))
-    signal.addEventListener("abort", end, { once: true })
-    if (signal.aborted) end()
-    void first.then(end)
-  })

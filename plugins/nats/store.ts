@@ -5,6 +5,7 @@
 import { createInbox } from "nats"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
+import { sleep } from "../../runtime/transport/timers.ts"
 import { apiError, at, BUSY, CODE, copyOf, fromApiError, hasNoRoom, objectAt, timedOut } from "./connection/answers.ts"
 import { ANSWER_MS, type NatsLink } from "./connection/link.ts"
 import type { ServerClock } from "./connection/server-clock.ts"
@@ -279,12 +280,12 @@ export class NatsStore implements Store {
     const error = apiError(at(answer, "error"))
     if (error?.err_code === CODE.wrongLastSequence) return undefined
     if (error !== undefined && BUSY.has(error.err_code)) {
-      await new Promise((resolve) => setTimeout(resolve, BUSY_MS))
+      await sleep(BUSY_MS)
       return undefined
     }
     if (error !== undefined) {
       // A message of a batch that the server does not allow makes the whole batch fail for another reason.
-      await new Promise((resolve) => setTimeout(resolve))
+      await sleep(0)
       const failure = refusalOf(link, steps) ?? fromApiError(error, names.storeStream)
       if (hasNoRoom(error)) this.#parts.writeHealth.refused(failure)
       throw failure

@@ -12,6 +12,7 @@ import type {
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Broadcast, Counts, Queries, QueueBrowser } from "../../runtime/transport/optional.ts"
 import type { Store } from "../../runtime/transport/store.ts"
+import { sleep } from "../../runtime/transport/timers.ts"
 import { MachineClock } from "./clock.ts"
 import { type Database, FileWatch } from "./database/database.ts"
 import { faultOf, isBusy } from "./database/fault.ts"
@@ -146,7 +147,7 @@ export const driverOver = (
       } catch (error) {
         if (!isBusy(error) || attempt >= READ_ATTEMPTS) throw faultOf(error, database.label)
       }
-      await new Promise((wake) => setTimeout(wake, READ_PAUSE_MS))
+      await sleep(READ_PAUSE_MS)
     }
   }
 

@@ -3,6 +3,7 @@
 import { compact } from "../../runtime/protocol/compact.ts"
 import { FRONT_LEVEL } from "../../runtime/protocol/message.ts"
 import type { QueueDepth } from "../../runtime/transport/optional.ts"
+import { nextTurn } from "../../runtime/transport/timers.ts"
 import { type Database, int, intOrNull } from "./database/database.ts"
 import { queueOrderOf } from "./jobs/id.ts"
 import type { JobTable } from "./jobs/job-table.ts"
@@ -10,8 +11,6 @@ import type { QueueNames } from "./jobs/queue-names.ts"
 
 /** Index entries that one slice reads: about two milliseconds. */
 const SLICE = 20_000
-
-const pause = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 interface Count {
   ready: number
@@ -104,7 +103,7 @@ export class QueueStats {
       total += count
       if (count < SLICE) return total
       place = int(row, "place")
-      await pause()
+      await nextTurn()
     }
   }
 
@@ -124,7 +123,7 @@ export class QueueStats {
       }
       if (row === undefined) return
       from = end
-      await pause()
+      await nextTurn()
     }
   }
 

@@ -2,6 +2,7 @@
 import { bomDecoder, encoder } from "../../runtime/protocol/text.ts"
 import { TransportError } from "../../runtime/transport/mod.ts"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/store.ts"
+import { MAX_TIMER_MS } from "../../runtime/transport/timers.ts"
 import type { MachineClock } from "./clock.ts"
 import { bytes, type Database, int, type Row } from "./database/database.ts"
 import { MAX_RECORD } from "./jobs/columns.ts"
@@ -173,8 +174,6 @@ export const compareKeys = (a: Uint8Array, b: Uint8Array): number => {
 // ── expiry ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** The longest delay of a timer, in milliseconds. */
-const MAX_TIMER_MS = 2 ** 31 - 1
-
 /**
  * Removes values when their time is over, while the store is watched, so that watchers hear of it. Without a watcher no
  * timer is needed, because reads skip expired values.

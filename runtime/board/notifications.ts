@@ -2,11 +2,11 @@
  * Notifications of boards: `POSTED` and `REMOVAL`, announced to all processes that listen, the own one too. Best effort, as
  * every announcement: a call that waits for a job also looks by itself once a second.
  */
-import { waitFor } from "../async/timers.ts"
 import type { Connection } from "../connection/connection.ts"
 import { generateId } from "../id.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { beginning, decoder, encoder } from "../protocol/text.ts"
+import { waitFor } from "../transport/timers.ts"
 
 const BOARD_EVENTS = ["POSTED", "REMOVAL"] as const
 type BoardEventName = (typeof BOARD_EVENTS)[number]

@@ -1,6 +1,6 @@
 /** Claims and entities live only while their process does: they are renewed three times per lease. */
-import { MAX_TIMER_MS, within } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
+import { MAX_TIMER_MS, within } from "../transport/timers.ts"
 
 /** Whether a renewed claim or entity is lost. The signal is made only when it is read: most claims end before that. */
 export class Loss {

@@ -6,6 +6,7 @@ import type { Log } from "../log/log.ts"
 import { encodeEvents, joinEvents } from "../protocol/celery/event.ts"
 import { jsonCodec } from "../protocol/codec/json.ts"
 import type { CeleryMessages } from "../transport/celery.ts"
+import { nextTurn } from "../transport/timers.ts"
 import type { EventEmitter } from "../worker/telemetry/event-emitter.ts"
 
 /** Exchange of events. The routing key is the type of the event with a dot in place of the hyphen. */
@@ -70,7 +71,7 @@ export class CeleryEvents implements EventEmitter {
       return
     }
     if (this.#waiting.length < BUFFER) this.#waiting.push(encoded.success)
-    this.#sending ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => this.#flush())
+    this.#sending ??= nextTurn().then(() => this.#flush())
   }
 
   /** Resolves when all events so far were sent or dropped. */

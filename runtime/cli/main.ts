@@ -1,5 +1,6 @@
 /** The program that the launcher starts. Runs a command and ends the process with its exit code. */
 import { allWritten } from "../platform/bun.ts"
+import { nextTurn } from "../transport/timers.ts"
 import { run } from "./program.ts"
 
 /** The terminal was closed. It sends SIGHUP, by which a command ends, and a worker stops softly: without its output. */
@@ -20,7 +21,7 @@ for (const stream of [process.stdout, process.stderr]) {
 const exitCode = await run(process.argv.slice(2))
 // A process that exits drops output that a pipe has not taken yet. What could not be written is told in a later step.
 await allWritten(process.stdout)
-await new Promise((resolve) => setImmediate(resolve))
+await nextTurn()
 await allWritten(process.stderr)
 // Exits explicitly: a handler that ignores its signal would keep the process alive after its job was given back.
 process.exit(exitCode)

@@ -30,6 +30,7 @@ import { compact } from "../protocol/compact.ts"
 import { checkScheduleName } from "../schedules/fields.ts"
 import { SCHEDULE_QUERY, type Schedules } from "../schedules/schedules.ts"
 import { PostedJob, ScheduleList, ScheduleViewSchema } from "../schedules/view.ts"
+import { sleep } from "../transport/timers.ts"
 import { type HttpBoard, httpBoard } from "./http-board.ts"
 import { type Ask, POLL_MS, type Refusal, type Request, requestsTo } from "./http-request.ts"
 
@@ -298,23 +299,9 @@ const waitForEnd = async (
       if (error.code === "gone") return { state: "gone" }
       if (!hasAnswered || error.code !== "transport-unavailable") throw error
     }
-    await pause(Math.min(AGAIN_MS - (performance.now() - asked), leftMs()), signal)
+    signal?.throwIfAborted()
+    await sleep(Math.min(AGAIN_MS - (performance.now() - asked), leftMs()), signal)
+    signal?.throwIfAborted()
     if (leftMs() <= 0) throw new WaitTimeout(id, limitMs)
   }
 }
-
-/** Rejects with the signal's reason when that fires. */
-const pause = (ms: number, signal: AbortSignal | undefined): Promise<void> =>
-  new Promise((resolve, reject) => {
-    if (signal?.aborted) return reject(signal.reason)
-    if (ms <= 0) return resolve()
-    const abort = () => {
-      clearTimeout(timer)
-      reject(signal?.reason)
-    }
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", abort)
-      resolve()
-    }, ms)
-    signal?.addEventListener("abort", abort, { once: true })
-  })

@@ -17,6 +17,7 @@ import {
 import { MAX_DEPTH } from "../protocol/codec/codec.ts"
 import { isPlainObject } from "../protocol/guards.ts"
 import { byteLength } from "../protocol/text.ts"
+import { nextTurn } from "../transport/timers.ts"
 
 export type { ReceivedEvent } from "../protocol/celery/event.ts"
 
@@ -79,7 +80,7 @@ export class EventSender {
       this.#bytes -= this.#waiting.shift()?.length ?? 0
       this.#dropped++
     }
-    this.#sending ??= new Promise<void>((resolve) => setImmediate(resolve)).then(() => this.#send())
+    this.#sending ??= nextTurn().then(() => this.#send())
   }
 
   /** Sends an event now, and resolves once it is sent. Fails with `TransportError`. */

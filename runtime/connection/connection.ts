@@ -1,11 +1,11 @@
 /** A connected transport with all the parts that client and worker need, and the topics on which its processes talk. */
 
-import { sleep } from "../async/timers.ts"
 import type { Log } from "../log/log.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
 import type { Jobs, Transport } from "../transport/job-store/transport.ts"
 import type { Broadcast } from "../transport/mod.ts"
 import type { Store } from "../transport/store.ts"
+import { sleep } from "../transport/timers.ts"
 
 /** What one process holds of its transport while it is connected. */
 export interface Connection {

@@ -1,9 +1,9 @@
 /** Follows all store entries below one prefix; a mirror keeps them as a map in this process. */
 
 import { allEntries } from "../async/store-entry.ts"
-import { sleep } from "../async/timers.ts"
 import type { Log } from "../log/log.ts"
 import { watchStore } from "../transport/job-store/watch-store.ts"
+import { sleep } from "../transport/timers.ts"
 import type { Connection } from "./connection.ts"
 
 export interface StoreWatchOptions {

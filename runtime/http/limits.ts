@@ -1,9 +1,9 @@
 /** Bounds of the HTTP interface that no setting changes. `/v1/info` names those that a client must know. */
 import * as Schema from "effect/Schema"
-import { within } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 import { milliseconds } from "../options/duration.ts"
 import { TransportError } from "../transport/mod.ts"
+import { within } from "../transport/timers.ts"
 import type { Caller } from "./access.ts"
 
 /** Most tasks in one array. */

@@ -1,10 +1,10 @@
 /** Reads the body of a request: bounded before anything is parsed, then decoded by its content type. */
 import * as Result from "effect/Result"
-import { within } from "../async/timers.ts"
 import { CallboardError } from "../errors.ts"
 import { codecsOf, mediaType } from "../protocol/codec/codec.ts"
 import { jsonCodec } from "../protocol/codec/json.ts"
 import { msgpackCodec } from "../protocol/codec/msgpack.ts"
+import { within } from "../transport/timers.ts"
 import type { HeldBody } from "./limits.ts"
 
 const CODECS = codecsOf(jsonCodec, msgpackCodec)

@@ -4,7 +4,6 @@
  * are stored there: until then an error names the key instead.
  */
 
-import { within } from "../async/timers.ts"
 import type { Prepared } from "../client/submitting/submitter.ts"
 import type { Scope } from "../config/scopes.ts"
 import { CallboardError } from "../errors.ts"
@@ -12,6 +11,7 @@ import { generateId } from "../id.ts"
 import { compact } from "../protocol/compact.ts"
 import { isObject } from "../protocol/guards.ts"
 import { TransportError } from "../transport/mod.ts"
+import { within } from "../transport/timers.ts"
 import type { EarlierRequest, IdempotentRequest, SubmitResults } from "./idempotency.ts"
 import { SUBMIT_DEADLINE_MS } from "./limits.ts"
 import type { HttpContext } from "./route.ts"

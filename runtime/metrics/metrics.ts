@@ -3,10 +3,10 @@
  * queues and workers are counted at each scrape.
  */
 import { Counter, Gauge, Registry } from "prom-client"
-import { within } from "../async/timers.ts"
 import type { Client } from "../client/client.ts"
 import type { QueueStats } from "../statistics/schema.ts"
 import { TransportError } from "../transport/mod.ts"
+import { within } from "../transport/timers.ts"
 import type { WorkerLoad } from "../worker/control/worker.ts"
 import type { TaskNames, WorkerObserver } from "../worker/telemetry/observer.ts"
 import { WorkerMetrics } from "./worker-metrics.ts"

@@ -1,6 +1,7 @@
 /** Reconnecting to a lost transport: whether, how often, after which waits, and what the log says about it. */
 import type { Log } from "../log/log.ts"
 import { TransportError } from "../transport/mod.ts"
+import { sleep } from "../transport/timers.ts"
 import { type DurationInput, milliseconds } from "./duration.ts"
 import { wholeNumber } from "./fields.ts"
 import { refuseInput } from "./refuse.ts"
@@ -88,7 +89,7 @@ export const connectWithRetries = async <A>(
       if (!mayPass || !policy.atStart || isExhausted(failures, policy)) throw error
       const delay = reconnectDelay(failures, policy)
       log.warn(retryNotice(error, delay, failures, policy))
-      await new Promise((resolve) => setTimeout(resolve, delay))
+      await sleep(delay)
     }
   }
 }

@@ -1,4 +1,5 @@
 /** Deno's server, and the faults and limits of Deno that the runtime works around, with the version in which each was seen. */
+import { sleep } from "../transport/timers.ts"
 import { type Address, type Handler, hasMethod, type Listener } from "./server.ts"
 
 /** As much of `Deno` as is used. */
@@ -98,7 +99,7 @@ export const serveOnDeno = (deno: DenoLike, { host, port }: Address, handler: Ha
       clearTimeout(timer)
       await Promise.all(running)
       const sending = answeredAt + SENDING_MS - performance.now()
-      if (sending > 0) await new Promise((resolve) => setTimeout(resolve, sending))
+      if (sending > 0) await sleep(sending)
     },
     kill: () => server.close(),
   }

@@ -5,6 +5,7 @@ import type { Log } from "../log/log.ts"
 import type { Metrics, ServiceMetrics } from "../metrics/metrics.ts"
 import { STUCK_EXIT_CODE } from "../options/defaults.ts"
 import { TransportError } from "../transport/mod.ts"
+import { sleep } from "../transport/timers.ts"
 import type { StopReport, Worker } from "../worker/control/worker.ts"
 import type { StopReason } from "../worker/stop-condition.ts"
 import { onSignals } from "./signals.js"
@@ -177,7 +178,7 @@ export class RunningService implements Service {
       // The worker was ready, and has ended because it has nothing more to do.
       if (isDone) return
       if (this.#stopping !== undefined) throw stoppedBefore()
-      await new Promise((resolve) => setTimeout(resolve, READY_POLL_MS))
+      await sleep(READY_POLL_MS)
     }
   }
 

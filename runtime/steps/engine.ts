@@ -10,6 +10,7 @@ import { type EachOptions, type Revert, type Step, StepError, type StepOptions, 
 import { inLanes, WatchedPromise } from "../async/timers.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { ofJsonForm } from "../protocol/codec/json.ts"
+import { sleep } from "../transport/timers.ts"
 import {
   type CallOptions,
   checkCall,
@@ -301,7 +302,7 @@ export class StepEngine {
     let moves = this.#moves
     let quietSince = began
     while (!this.#returned && !this.#options.isOver()) {
-      await new Promise((resolve) => setTimeout(resolve, QUIET_MS / 2))
+      await sleep(QUIET_MS / 2)
       const now = performance.now()
       if (moves !== this.#moves || this.#replays.length > 0) quietSince = now
       moves = this.#moves

@@ -11,6 +11,7 @@ import { selectInput } from "../protocol/input.ts"
 import type { Message } from "../protocol/message.ts"
 import type { Commit, Driver, Plugin } from "../transport/driver.ts"
 import { decodeStored } from "../transport/job-store/codec.ts"
+import { nextTurn } from "../transport/timers.ts"
 import { Random } from "./random.ts"
 
 /** A task that was submitted: by the test, by a handler, or as a callback, an errback or the next of a chain. */
@@ -98,7 +99,7 @@ const observed = (driver: Driver, note: Note): Driver => {
  */
 const unhurried = (driver: Driver, random: Random): Driver => {
   const pause = async (): Promise<void> => {
-    for (let turns = random.int(0, MAX_TURNS); turns > 0; turns--) await new Promise((resolve) => setImmediate(resolve))
+    for (let turns = random.int(0, MAX_TURNS); turns > 0; turns--) await nextTurn()
   }
   const slowly = async <T>(call: () => Promise<T>): Promise<T> => {
     await pause()

@@ -9,6 +9,7 @@ import { TransportError } from "./errors.ts"
 import type { Known } from "./known.ts"
 import type { FoundJob, FoundJobs, Query } from "./optional.ts"
 import { answerTogether, asError, type Failed, PlainDriver } from "./plain-driver.ts"
+import { sleep } from "./timers.ts"
 
 /** An open connection. */
 export interface Link {
@@ -237,7 +238,7 @@ export abstract class BaseQueueDriver<L extends Link> extends PlainDriver {
   async #reconnect(): Promise<void> {
     const { signal } = this.closing
     for (let tries = 1; !signal.aborted; tries++) {
-      await pause(this.options.reconnectDelay?.(tries) ?? Math.min(50 * 2 ** tries, 5_000), signal)
+      await sleep(this.options.reconnectDelay?.(tries) ?? Math.min(50 * 2 ** tries, 5_000), signal)
       if (signal.aborted) return
       try {
         await this.#open()
@@ -285,14 +286,3 @@ export abstract class BaseDriver<L extends Link> extends BaseQueueDriver<L> {
     }
   }
 }
-
-const pause = (ms: number, signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    const end = () => {
-      clearTimeout(timer)
-      signal.removeEventListener("abort", end)
-      resolve()
-    }
-    const timer = setTimeout(end, ms)
-    signal.addEventListener("abort", end)
-  })

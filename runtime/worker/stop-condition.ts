@@ -4,6 +4,7 @@
  */
 import type { Clock } from "../async/clock.ts"
 import type { Log } from "../log/log.ts"
+import { MAX_TIMER_MS } from "../transport/timers.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { DeliveryBuffer } from "./fetch/delivery-buffer.ts"
 import type { QueueSubscription } from "./fetch/queue-subscription.ts"
@@ -25,8 +26,6 @@ export interface StopConditionOptions {
 }
 
 /** Longest delay of a timer; with a longer one it would fire at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1
-
 export class StopCondition {
   readonly #options: StopConditionOptions
   #idle: ReturnType<typeof setTimeout> | undefined

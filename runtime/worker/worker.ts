@@ -10,7 +10,6 @@ import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
 import { describeActor } from "../actor/actor.ts"
 import { systemClock, withTransportTime } from "../async/clock.ts"
-import { waitFor } from "../async/timers.ts"
 import { EventSender } from "../cluster/events.ts"
 import { PeerWorkers } from "../cluster/peer-workers.ts"
 import { CANCEL_TOPIC, keepListening } from "../connection/connection.ts"
@@ -26,6 +25,7 @@ import { Tally } from "../statistics/tally.ts"
 import { StatisticsWriter, type WorkerDetails } from "../statistics/writer.ts"
 import type { Settlement } from "../transport/job-store/transport.ts"
 import { TransportError } from "../transport/mod.ts"
+import { sleep, waitFor } from "../transport/timers.ts"
 import type { ActiveDelivery } from "./active-delivery.ts"
 import { type ActorPool, makeActorPool } from "./actors/actor-pool.ts"
 import { followPauses, Revoker } from "./control/followers.ts"
@@ -332,7 +332,7 @@ const dispatcherOf = (
     async (made) => {
       await made.end()
       // Settlements that give up now are counted before the next turn of the event loop.
-      await new Promise((resolve) => setTimeout(resolve, 0))
+      await sleep(0)
     },
   )
 }

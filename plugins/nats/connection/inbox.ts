@@ -7,6 +7,7 @@
  */
 import { createInbox, type Msg, type NatsConnection, type Subscription } from "nats"
 import type { TransportError } from "../../../runtime/transport/mod.ts"
+import { sleep } from "../../../runtime/transport/timers.ts"
 import { noResponders, notAllowed, timedOut } from "./answers.ts"
 import { numberFrom } from "./digits.ts"
 import { statusOf } from "./header-block.ts"
@@ -106,7 +107,7 @@ export class Inbox {
 
   /** Resolves when no request is open, at the latest after the last timeout. */
   async settled(): Promise<void> {
-    while (this.#pending.size > 0) await new Promise((resolve) => setTimeout(resolve, 5))
+    while (this.#pending.size > 0) await sleep(5)
   }
 
   close(): void {

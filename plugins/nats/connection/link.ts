@@ -6,6 +6,7 @@
 import { Empty, Events, type Msg, MsgHdrsImpl, type NatsConnection, type Subscription } from "nats"
 import { encoder } from "../../../runtime/protocol/text.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
+import { sleep } from "../../../runtime/transport/timers.ts"
 import { type ApiError, closed, errorIn, fromApiError, fromClientError, notAllowed } from "./answers.ts"
 import { Inbox } from "./inbox.ts"
 
@@ -180,7 +181,7 @@ export class NatsLink {
     // A frozen server answers later, or never: the message is on its way, and whether it arrives is not known.
     if (!answered) return
     // The client passes on what the server has refused in a later step than the reply to the flush.
-    await new Promise((resolve) => setTimeout(resolve))
+    await sleep(0)
     const refusal = this.refusal(subject)
     if (refusal !== undefined) throw refusal
     if (this.#allowed.size >= MAX_ALLOWED) this.#allowed.clear()

@@ -2,6 +2,7 @@
  * Durable consumers, one per queue and band, created by the first publisher or worker that uses them. A queue is known
  * by its consumers, so that it stays listed when it is empty.
  */
+import { sleep } from "../../../runtime/transport/timers.ts"
 import { type ApiError, CODE, fromApiError, listAt, numberAt, textAt } from "../connection/answers.ts"
 import { ANSWER_MS, type NatsLink } from "../connection/link.ts"
 import type { Bands, Names } from "../streams/names.ts"
@@ -167,7 +168,7 @@ export class Consumers {
 
   async #makeNow(lane: Lane): Promise<void> {
     const rest = this.#lostAt + REST_MS - performance.now()
-    if (rest > 0) await new Promise((resolve) => setTimeout(resolve, rest))
+    if (rest > 0) await sleep(rest)
     // Creating a consumer that exists with the same configuration, and so with the same lease, succeeds.
     const error = await this.#put(lane, "create")
     if (error !== undefined && error.err_code !== CODE.consumerExists)

@@ -6,6 +6,7 @@ import { isLevel } from "../../../runtime/protocol/message.ts"
 import { checkLevel } from "../../../runtime/transport/checks.ts"
 import type { Posting, Receipt } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
+import { sleep } from "../../../runtime/transport/timers.ts"
 import { asTransportError } from "../connection/answers.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
 import { escapeToken, type Names } from "../streams/names.ts"
@@ -109,7 +110,7 @@ export class TaskPublisher {
     const published = await this.#publisher.publish(outgoing)
     // In a cluster that lacks a server creating a consumer takes seconds: the receipt of a stored task does not wait
     // for that.
-    if (making !== undefined) await Promise.race([making, new Promise((resolve) => setTimeout(resolve, LISTED_MS))])
+    if (making !== undefined) await Promise.race([making, sleep(LISTED_MS)])
     return published
   }
 

@@ -9,6 +9,7 @@
 import { createInbox } from "nats"
 import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
+import { sleep } from "../../../runtime/transport/timers.ts"
 import { closed } from "../connection/answers.ts"
 import type { NatsLink } from "../connection/link.ts"
 import type { ServerClock } from "../connection/server-clock.ts"
@@ -113,7 +114,7 @@ export class Taker {
     this.#idle.clear()
     while (this.#running.size > 0 || this.#ending.size > 0) {
       await Promise.all(this.#ending)
-      await new Promise((resolve) => setTimeout(resolve))
+      await sleep(0)
     }
   }
 

@@ -5,6 +5,7 @@
 import type { Msg } from "nats"
 import { decoder } from "../../../runtime/protocol/text.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
+import { sleep } from "../../../runtime/transport/timers.ts"
 import { asTransportError, at, BUSY, CODE, errorIn, fromApiError, hasNoRoom, numberAt } from "../connection/answers.ts"
 import { MAX_REQUESTS } from "../connection/inbox.ts"
 import { ANSWER_MS, type NatsLink } from "../connection/link.ts"
@@ -147,7 +148,7 @@ export class StreamPublisher {
           else again.push(place)
         })
         if (again.length === 0) return
-        await new Promise((resolve) => setTimeout(resolve, pause))
+        await sleep(pause)
         places = again
         left = again.flatMap((place) => part[place] ?? [])
       }

@@ -8,6 +8,7 @@ import { DatabaseSync } from "node:sqlite"
 import { checkUrlOptions } from "../../../runtime/transport/checks.ts"
 import type { Capabilities } from "../../../runtime/transport/driver.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
+import { sleep } from "../../../runtime/transport/timers.ts"
 import { Database, int, text } from "./database.ts"
 import { faultOf, heldBy, isBusy, lockHolder } from "./fault.ts"
 import { APPLICATION_ID, ensureSchema } from "./schema.ts"
@@ -125,7 +126,7 @@ const retryWhileBusy = async <T>(database: Database, timeout: number, run: () =>
       if (!isBusy(error)) throw faultOf(error, database.label)
       if (performance.now() >= deadline) throw lockedFault(error, database, timeout)
     }
-    await new Promise((wake) => setTimeout(wake, 2 + Math.random() * 8))
+    await sleep(2 + Math.random() * 8)
   }
 }
 

@@ -5,14 +5,13 @@
  */
 import type { Delivery, TakeRequest } from "../../../runtime/transport/driver.ts"
 import type { TransportError } from "../../../runtime/transport/mod.ts"
+import { MAX_TIMER_MS } from "../../../runtime/transport/timers.ts"
 import type { MachineClock } from "../clock.ts"
 import type { Transaction } from "../writing/transaction.ts"
 import type { Participant } from "../writing/writer.ts"
 import type { Taker } from "./take.ts"
 
 /** The longest delay of a timer, in milliseconds. */
-const MAX_TIMER_MS = 2 ** 31 - 1
-
 /**
  * A check for a due task comes up to this much later, in milliseconds, by chance. Timers of one process that end together fire
  * in the order in which they were set: without it a worker that has given a task back, because another one serves it, would

@@ -6,6 +6,7 @@ import type { SQLInputValue, StatementSync } from "node:sqlite"
 import type { State } from "../../../runtime/protocol/state.ts"
 import { TransportError } from "../../../runtime/transport/mod.ts"
 import type { FoundJob, FoundJobs, Query } from "../../../runtime/transport/optional.ts"
+import { nextTurn } from "../../../runtime/transport/timers.ts"
 import { type Database, int } from "../database/database.ts"
 import { codeOf, GROUP, type LinkKind, PARENT, ROOT } from "../jobs/columns.ts"
 import { idToColumn } from "../jobs/id.ts"
@@ -34,8 +35,6 @@ const FEW = 5_000
 const VERY_FEW = 500
 
 const TOP = Number.MAX_SAFE_INTEGER
-
-const pause = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 /**
  * Row numbers of matches, newest first. The next slice is below `end`; 0 if there is none. `read`: how many rows or entries
@@ -94,7 +93,7 @@ export class JobLister {
       }
       if (end === 0 || (since !== undefined && this.#isBefore(end, since))) break
       if (signal?.aborted || performance.now() >= stop) return { jobs, next: String(end), partial: true, scanned }
-      await pause()
+      await nextTurn()
     }
     return { jobs, scanned }
   }
@@ -157,7 +156,7 @@ export class JobLister {
       total += count
       if (count < asked || total > max) return total
       below = int(row, "seq")
-      await pause()
+      await nextTurn()
     }
   }
 

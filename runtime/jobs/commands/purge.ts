@@ -11,6 +11,7 @@ import type { JobRecord } from "../../protocol/record.ts"
 import { step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import type { QueueDepth } from "../../transport/mod.ts"
+import { sleep } from "../../transport/timers.ts"
 import { afterEnds, memberOutcomesOf } from "../dependencies/ended.ts"
 import type { PartlyDone } from "../responses.ts"
 import { checkedQueue } from "../tracking/waiting.ts"
@@ -132,7 +133,7 @@ class Purge {
     const first = await this.run()
     if (first.partial !== undefined || (await this.#held()) === 0) return first
     // Most of it comes back to the queue; what a worker has that is out of reach does not.
-    await new Promise((resolve) => setTimeout(resolve, GIVE_BACK_MS))
+    await sleep(GIVE_BACK_MS)
     const second = await this.run()
     if (second.partial !== undefined || (await this.#held()) === 0) return second
     const query = { queue: this.#queue, states: ["queued", "scheduled"], limit: PAGE } as const

@@ -16,6 +16,7 @@ import { DEFAULT_METHOD, resolveName } from "../../protocol/name.ts"
 import type { JobRecord } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
 import { TransportError } from "../../transport/mod.ts"
+import { within } from "../../transport/timers.ts"
 import { findAll, findRecord, goneError } from "../tracking/finding.ts"
 import { MAX_AHEAD, MAX_PARENTS_SHOWN, type QueuePosition, type WaitFacts, type Why } from "./cause.ts"
 import { causesOf } from "./causes.ts"
@@ -38,7 +39,7 @@ const WORKERS_MS = 500
 export const askWhy = async (connection: Connection, id: string, options: AskWhyOptions = {}): Promise<Why> => {
   let record: JobRecord
   try {
-    record = (await within(RECORD_MS, findRecord(connection, id))).record
+    record = (await answered(RECORD_MS, findRecord(connection, id))).record
   } catch (cause) {
     if (cause instanceof CallboardError) throw cause
     const error = asTransportError(cause)
@@ -116,18 +117,14 @@ const parentsOf = async ({ jobs }: Connection, { after }: JobRecord): Promise<No
 const orUnknown = async <A>(work: Promise<A> | undefined): Promise<A | undefined> => {
   if (work === undefined) return undefined
   try {
-    return await within(FACTS_MS, work)
+    return await answered(FACTS_MS, work)
   } catch {
     return undefined
   }
 }
 
-const within = <A>(ms: number, work: Promise<A>): Promise<A> =>
-  new Promise((resolve, reject) => {
-    const late = () => reject(new TransportError("unavailable", `it did not answer within ${ms / 1000} s`))
-    const timer = setTimeout(late, ms)
-    work.then(resolve, reject).finally(() => clearTimeout(timer))
-  })
+const answered = <A>(ms: number, work: Promise<A>): Promise<A> =>
+  within(ms, work, () => new TransportError("unavailable", `it did not answer within ${ms / 1000} s`))
 
 const decodeWorker = Schema.decodeUnknownResult(WorkerDescription)
 

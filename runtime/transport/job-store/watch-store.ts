@@ -1,5 +1,6 @@
 /** Watches a prefix of a store. Where the store has no `watch`, the prefix is listed once a second to find changes. */
 import type { Entry, Revision, Store } from "../store.ts"
+import { sleep } from "../timers.ts"
 
 const LOOK_MS = 1_000
 const PAGE = 1_000
@@ -9,7 +10,7 @@ const HEARD_MS = LOOK_MS + 500
 
 /** Resolves once the processes that watch a store, and can reach it, have heard of what was written before. */
 export const untilHeard = async ({ watch }: Pick<Store, "watch">): Promise<void> => {
-  if (watch === undefined) await new Promise((resolve) => setTimeout(resolve, HEARD_MS))
+  if (watch === undefined) await sleep(HEARD_MS)
 }
 
 const listAll = async (store: Store, prefix: string): Promise<ReadonlyArray<Entry>> => {

@@ -17,6 +17,7 @@ import { isDead, isThisProcess } from "../../cluster/worker-process.ts"
 import { CallboardError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
 import type { Revision, Store } from "../../transport/store.ts"
+import { sleep } from "../../transport/timers.ts"
 
 const END_PATIENCE_MS = 2_000
 /** Interval of looks at another worker that has the name: a living one has sent a heartbeat by the second look. */
@@ -102,7 +103,7 @@ export class Registry {
     try {
       for (const deadline = performance.now() + 2 * WORKER_TTL_MS; !this.#ended && performance.now() < deadline; ) {
         if (await this.#writeEntry()) return true
-        await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
+        await sleep(LOOK_MS)
       }
     } catch (cause) {
       if (cause instanceof CallboardError) throw cause

@@ -4,13 +4,13 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
-import { MAX_TIMER_MS, sleep } from "../../async/timers.ts"
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { asTransportError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
 import { isExhausted, type ReconnectPolicy, reconnectDelay, retryNotice } from "../../options/reconnect.ts"
 import type { JobDelivery, Jobs, TakeOptions } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
+import { MAX_TIMER_MS, nextTurn, sleep } from "../../transport/timers.ts"
 import type { DeliveryBuffer } from "./delivery-buffer.ts"
 import type { QueueSubscription } from "./queue-subscription.ts"
 
@@ -220,7 +220,7 @@ const pull = async (options: ConsumerOptions, request: TakeOptions, signal: Abor
     const next = jobs.take({ ...request, max, wait: 0 }, signal)
     next.catch(() => undefined)
     // The request leaves the process at the end of this turn.
-    await new Promise((resolve) => setImmediate(resolve))
+    await nextTurn()
     accept(deliveries)
     asked = max
     deliveries = await next

@@ -19,6 +19,7 @@ import { type JobError, type JobRecord, started } from "../../protocol/record.ts
 import { isTerminal } from "../../protocol/state.ts"
 import type { Settlement, Transport } from "../../transport/job-store/transport.ts"
 import type { Revision } from "../../transport/store.ts"
+import { sleep } from "../../transport/timers.ts"
 import { BLOCKED_MS, GRACE_MS, type ListedRun, type RunDetails } from "./lease-protocol.ts"
 
 /**
@@ -275,7 +276,7 @@ export const endBlocked = async (open: Promise<Transport>, blocked: BlockedWorke
   })()
   await Promise.race([
     work.catch((cause: unknown) => log.error("the last settlement failed", { cause: String(cause) })),
-    new Promise((resolve) => setTimeout(resolve, PATIENCE_MS)),
+    sleep(PATIENCE_MS),
   ])
 }
 

@@ -10,6 +10,7 @@ import { compact } from "../../protocol/compact.ts"
 import { encoder } from "../../protocol/text.ts"
 import type { Transport } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
+import { sleep } from "../../transport/timers.ts"
 import type { BlockWatch } from "./blocked.ts"
 import {
   type LeaseThreadCommand,
@@ -74,7 +75,7 @@ const endProcess = async (open: Promise<Transport>, cancelled?: RunDetails): Pro
     await endBlocked(open, blocked, lastWords(data.log))
     // What was written last may still be in this process.
     const closed = open.then((connected) => connected.close()).catch(() => undefined)
-    await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, CLOSE_MS))])
+    await Promise.race([closed, sleep(CLOSE_MS)])
   } finally {
     // `process.exit` would end only this thread.
     process.kill(process.pid, "SIGKILL")

@@ -6,6 +6,7 @@
 import type { Log } from "../../log/log.ts"
 import { type Rate, reserve } from "../../options/limit.ts"
 import type { Store } from "../../transport/store.ts"
+import { nextTurn, sleep } from "../../transport/timers.ts"
 import type { Presence } from "./presence.ts"
 import { decidePermits, isSame, RateTokens } from "./share.ts"
 import { decodeState, encodeState, type LimitState } from "./state.ts"
@@ -164,7 +165,7 @@ export class Permits {
 
   async #run(): Promise<void> {
     // Requests of one turn of the event loop are handled together.
-    await new Promise<void>((resolve) => setImmediate(resolve))
+    await nextTurn()
     const { log, key, onChange } = this.#options
     while (this.#again) {
       this.#again = false
@@ -214,7 +215,7 @@ export class Permits {
         const written = await store.write([{ key, value: encodeState(next), expect, ttl: ttlOf(next, now) }])
         if (written === "conflict") {
           // A random delay keeps the workers from trying again at the same moment.
-          await new Promise((resolve) => setTimeout(resolve, wait * Math.random()))
+          await sleep(wait * Math.random())
           wait = Math.min(wait * 2, 8 * CONFLICT_MS)
           continue
         }
