@@ -300,7 +300,7 @@ const waitForEnd = async (
       if (!hasAnswered || error.code !== "transport-unavailable") throw error
     }
     signal?.throwIfAborted()
-    await sleep(Math.min(AGAIN_MS - (performance.now() - asked), leftMs()), signal)
+    await sleep(Math.max(0, Math.min(AGAIN_MS - (performance.now() - asked), leftMs())), signal)
     signal?.throwIfAborted()
     if (leftMs() <= 0) throw new WaitTimeout(id, limitMs)
   }
