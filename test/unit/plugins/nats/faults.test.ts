@@ -217,10 +217,10 @@ describe("a server that lives", () => {
 
   test.each([
     ["put forward", {}, {}, runJobNow],
-    ["cancelled with steps to undo", { reverts: true }, { undo: { why: "cancelled" } }, cancelJob],
+    ["cancelled with steps to revert", { reverts: true }, { reverting: { why: "cancelled" } }, cancelJob],
   ] as const)(
     "a job that is due later and %s while no task can be stored is posted, once, by maintenance",
-    async (_how, fields, undo, command) => {
+    async (_how, fields, reverting, command) => {
       await using bench = await setup(server)
       const { transport, names } = bench
       const connection = connectionOf(transport)
@@ -244,7 +244,7 @@ describe("a server that lives", () => {
       const found = await connection.jobs.find(posting.id)
       expect(found?.record).toMatchObject({
         state: "queued",
-        ...undo,
+        ...reverting,
       })
 
       const { token } = await bench.one()

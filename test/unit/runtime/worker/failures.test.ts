@@ -176,7 +176,7 @@ describe("the soft time limit", () => {
     expect(await (await client.submit("failing.wrapped")).outcome({ timeout: 60 })).toMatchObject({
       error: { name: "SoftTimeLimitExceeded" },
     })
-    expect(await (await client.submit("failing.foreign")).outcome({ timeout: 60 })).toMatchObject({
+    expect(await (await client.submit("failing.external")).outcome({ timeout: 60 })).toMatchObject({
       error: { name: "TimeoutError", reason: "handler" },
     })
   })
