@@ -12,6 +12,7 @@ export { BaseDriver, BaseQueueDriver, type Link } from "./base-driver.ts"
 export {
   checkCommit,
   checkConnectOptions as checkOptions,
+  checkLevel,
   checkOperation,
   checkPosting,
   checkTopic,
