@@ -114,7 +114,7 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
 
   test.sequential("a job that kills its worker beside others ends alone: the others run one at a time after that, and succeed", async () => {
     await using board = await kind.open()
-    const client = await clientOf(board, 1)
+    const client = await clientOf(board, 3)
     const ledger = `${board.folder}/ledger`
     const deaths = `${board.folder}/deaths`
     const poison = await client.submit("e2e.kill", { input: { ledger: deaths, ms: 5_000 } })
@@ -127,7 +127,7 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
     /** Starts the worker again whenever it has died. */
     const supervise = async () => {
       while (!over.signal.aborted) {
-        const service = board.keep(spawnScript(serviceProgram(), [board.url(1), JSON.stringify({ concurrency: 4 })]))
+        const service = board.keep(spawnScript(serviceProgram(), [board.url(3), JSON.stringify({ concurrency: 4 })]))
         await service.exited
       }
     }
@@ -136,7 +136,7 @@ describe.concurrent.each(kinds)("on $name", (kind) => {
       expect(await innocent.outcome({ timeout: 60 })).toMatchObject({ state: "succeeded" })
     expect(await poison.outcome({ timeout: 60 })).toMatchObject({ state: "failed", error: { reason: "worker-lost" } })
     expect(await poison.find()).toMatchObject({ dead: "worker-lost" })
-    // The first run lasted long enough to be recorded as started, so it counts.
+    // The first run lasted long enough to be noted as started. The note lives for three leases, in which the next worker starts.
     expect(linesOf(deaths)).toHaveLength(3)
     for (const innocent of innocents) expect((await innocent.find()).attempts).toBeLessThanOrEqual(2)
   }, 120_000)
