@@ -174,7 +174,7 @@ const singles: readonly Single[] = [
     words:
       /typeof ([\w.]+) === "" && \1 !== null|typeof ([\w.]+) !== "" \|\| \2 === null|const is(?:Object|Map|DecodedMap|PlainObject) =|prototype === Object\.prototype/,
     // JSON's codec asks for each value of a body.
-    but: [...OWN, "runtime/protocol/codec/json.ts", "runtime/worker/isolation/**"],
+    but: [...OWN, "runtime/protocol/codec/json.ts"],
   },
   {
     use: "encoder, decoder, bomDecoder, strictDecoder, exactDecoder or byteLength",
@@ -188,7 +188,7 @@ const singles: readonly Single[] = [
     home: "runtime/transport/timers.ts",
     words:
       /new Promise(?:<\w+>)?\(\((\w+)\) => set(?:Timeout|Immediate)\(\1\b(?![^\n]*\.unref)|^(?:export )?const (?:sleep|pause|within|waitFor|nextTurn|MAX_TIMER_MS) =/m,
-    but: [...OWN, "runtime/worker/isolation/**"],
+    but: OWN,
   },
   {
     use: "isLevel, or checkLevel of runtime/transport/checks.ts,",

@@ -11,6 +11,7 @@ import type { Client } from "../../client/client.ts"
 import { KnownFailure } from "../../jobs/outcome/job-error.ts"
 import { LOG_LEVELS, type Log, type LogLevel } from "../../log/log.ts"
 import { jsonForm, parseJson, renderJson } from "../../protocol/codec/json.ts"
+import { isObject } from "../../protocol/guards.ts"
 import type { JobError } from "../../protocol/record.ts"
 import { type HandlerRun, JOB_LOGGER } from "../active-delivery.ts"
 import type { JobContext } from "../attempt/job-context.ts"
@@ -329,5 +330,5 @@ const valueOf = (text: string): unknown => Result.getOrUndefined(parseJson(text)
 
 const fieldsOf = (text: string | undefined): Readonly<Record<string, unknown>> | undefined => {
   const value = text === undefined ? undefined : valueOf(text)
-  return typeof value === "object" && value !== null ? { ...value } : undefined
+  return isObject(value) ? { ...value } : undefined
 }

@@ -2,6 +2,7 @@
  * One run inside the handler's process: reads and validates the input, makes the attempt, and turns its outcome into a
  * message.
  */
+
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -11,6 +12,7 @@ import { Ignore, Reject, Retry } from "../../actor/job.ts"
 import { jobError, KnownFailure, readable, softLimitError } from "../../jobs/outcome/job-error.ts"
 import type { InvalidValue } from "../../options/json-schema.ts"
 import { parseJson } from "../../protocol/codec/json.ts"
+import { isMap } from "../../protocol/guards.ts"
 import type { Headers } from "../../protocol/message.ts"
 import type { JobError } from "../../protocol/record.ts"
 import type { StepCall } from "../../steps/calls.ts"
@@ -150,9 +152,6 @@ const nothing = () => undefined
 /** OpenTelemetry is loaded only where the worker traces. */
 const traceOf = async ({ trace }: Extract<ProcessRequest, { readonly kind: "run" }>): Promise<Trace | undefined> =>
   trace === undefined ? undefined : (await import("../../tracing/inside.ts")).traceInside(trace)
-
-const isMap = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
 
 interface Payload {
   readonly input: unknown

@@ -6,6 +6,7 @@ import * as Exit from "effect/Exit"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import type { Client } from "../../client/client.ts"
 import type { Log } from "../../log/log.ts"
+import { MAX_TIMER_MS, waitFor } from "../../transport/timers.ts"
 import type { HandlerRun } from "../active-delivery.ts"
 import { ActorStartFailed } from "../actors/served-actor.ts"
 import type { JobContext } from "../attempt/job-context.ts"
@@ -28,9 +29,6 @@ const IDLE_MS = 60_000
  * killed, ends sooner. After that the run counts as stuck and keeps its slot until it really ends.
  */
 const LEAVE_MS = 1_000
-
-/** Longest delay of a timer; with a longer one it would fire at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1
 
 /** Longest wait for the end of all processes; longer than the time in which they may release their resources. */
 const CLOSE_MS = 7_000
@@ -109,12 +107,7 @@ export class ProcessPool {
     }
     const all = Promise.all([...this.#living].map((process) => process.exited))
     // A process that even SIGKILL does not end (it waits for a device) must not keep the worker from ending.
-    let timer: ReturnType<typeof setTimeout> | undefined
-    const patience = new Promise((resolve) => {
-      timer = setTimeout(resolve, CLOSE_MS)
-    })
-    await Promise.race([all, patience])
-    clearTimeout(timer)
+    await waitFor(all, CLOSE_MS)
   }
 
   async #run(

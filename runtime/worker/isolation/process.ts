@@ -3,6 +3,7 @@
  * ends when the worker tells it to, when an error was not caught, and when its worker is gone. Argument: the process id
  * of the worker.
  */
+
 import { Worker as Thread } from "node:worker_threads"
 import type { ActorDefinition } from "../../actor/actor.ts"
 import { isActor } from "../../actor/actor.ts"
@@ -10,6 +11,7 @@ import type { JobLog } from "../../actor/step.ts"
 import { CallboardError, type ErrorCode, WaitTimeout } from "../../errors.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import type { LogLevel } from "../../log/log.ts"
+import { isObject } from "../../protocol/guards.ts"
 import { killGroup, markHandlerProcess } from "./child-process.ts"
 import { logTo, type WorkerChannel } from "./isolated-job.ts"
 import { IsolatedRun } from "./isolated-run.ts"
@@ -21,8 +23,7 @@ import { type ProcessMessage, type ProcessRequest, parseProcessRequest, sendOver
  */
 const loadActor = async (module: string, name: string): Promise<ActorDefinition> => {
   const exported: unknown = await import(module)
-  const values: ReadonlyArray<unknown> =
-    typeof exported === "object" && exported !== null ? Object.values(exported) : []
+  const values: ReadonlyArray<unknown> = isObject(exported) ? Object.values(exported) : []
   const found = values.filter(isActor).find((actor) => actor.name === name)
   if (found === undefined) {
     throw new Error(`${module} exports no actor ${name}: export it from the file that its option \`module\` names`)
