@@ -1,7 +1,7 @@
 /** The buttons between the pages of a list that uses cursors. */
 import { type Signal, useSignal, useSignalEffect } from "@preact/signals"
 import type { JSX } from "preact"
-import { useEffect } from "preact/hooks"
+import { useRef } from "preact/hooks"
 import { keep, kept } from "../router.ts"
 import { Button } from "./basic.tsx"
 
@@ -13,9 +13,12 @@ const keptCursors = (): ReadonlyArray<string> => kept<ReadonlyArray<string>>("cu
  */
 export const useCursors = (of = ""): Signal<ReadonlyArray<string>> => {
   const cursors = useSignal(keptCursors())
-  useEffect(() => {
+  const listed = useRef(of)
+  // Before the list is asked for: a cursor of another list would be refused.
+  if (listed.current !== of) {
+    listed.current = of
     cursors.value = keptCursors()
-  }, [of])
+  }
   useSignalEffect(() => keep("cursors", cursors.value))
   return cursors
 }
