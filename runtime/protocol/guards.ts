@@ -1,4 +1,4 @@
-/** Which kind of object a value is. What its fields must be is left to whoever reads them. */
+/** Which kind of object a value is. The caller checks its fields. */
 
 /** An object of any kind: lists, bytes and instances of classes too. */
 export const isObject = (value: unknown): value is object => typeof value === "object" && value !== null
