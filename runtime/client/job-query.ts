@@ -1,11 +1,10 @@
 /** The query of lists and of bulk decisions. */
 import * as Schema from "effect/Schema"
 import type { NamedJobs as NamedRecords } from "../jobs/commands/decide.ts"
-import { FINGERPRINT } from "../jobs/outcome/fingerprint.ts"
 import type { JobView } from "../jobs/view.ts"
 import { AnySignal, optionsChecker } from "../options/check.ts"
 import { type DurationInput, duration, milliseconds } from "../options/duration.ts"
-import { whole } from "../options/fields.ts"
+import { Fingerprint, IdEnd, whole } from "../options/fields.ts"
 import { refuseCursor, refuseInput } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { isObject } from "../protocol/guards.ts"
@@ -66,14 +65,6 @@ export interface NamedJobs {
   /** Only jobs that have not changed their state from this time on. */
   readonly until?: Date
 }
-
-/** The last characters of an id. */
-export const IdEnd = Schema.String.check(
-  Schema.isPattern(/^[0-9a-f]{8}$/i, { message: "must be eight hexadecimal characters" }),
-)
-export const Fingerprint = Schema.String.check(
-  Schema.isPattern(FINGERPRINT, { message: "must be a fingerprint: 1 to 64 letters, digits, - and _" }),
-)
 
 const DEFAULT_LIMIT = 100
 const MAX_LIMIT = 1_000

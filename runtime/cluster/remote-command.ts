@@ -5,6 +5,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaIssue from "effect/SchemaIssue"
+import * as Struct from "effect/Struct"
 import { CallboardError } from "../errors.ts"
 import { MAX_HANDLERS } from "../options/autoscale.ts"
 import { withoutUndefined } from "../options/check.ts"
@@ -20,9 +21,14 @@ import type { Postponement } from "./postponements.ts"
 
 const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_HANDLERS }))
 const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
-const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
-  description: "Seconds as a number, or text: 10s, 5 minutes",
+const Duration = Schema.Union([Schema.Finite, Schema.String])
+const Queue = Name.annotate({ description: "Name of the queue" })
+const Task = Name.annotate({ description: "Name of the method, such as `math.add`" })
+const Rate = Schema.Union([Schema.Finite, Name]).annotate({
+  description: "Starts per second as a number, or text such as `10/m`; `none`, or 0: no limit",
 })
+const handlers = (description: string) => Count.annotate({ description })
+const limit = (which: string) => Duration.annotate({ description: `${which}: seconds, or text such as \`5 minutes\`` })
 
 const commandSchema = <const Command extends string, const Fields extends Schema.Struct.Fields>(
   command: Command,
@@ -37,13 +43,17 @@ const CommandSchema = Schema.Union([
   commandSchema("stats", {}),
   commandSchema("registered", {}),
   commandSchema("queues", {}),
-  commandSchema("pool-grow", { count: Count }),
-  commandSchema("pool-shrink", { count: Count }),
-  commandSchema("autoscale", { min: Count, max: Count }),
-  commandSchema("add-consumer", { queue: Name }),
-  commandSchema("cancel-consumer", { queue: Name }),
-  commandSchema("time-limit", { task: Name, hard: Duration, soft: Schema.optionalKey(Duration) }),
-  commandSchema("rate-limit", { task: Name, rate: Schema.Union([Schema.Finite, Name]) }),
+  commandSchema("pool-grow", { count: handlers("How many handlers more") }),
+  commandSchema("pool-shrink", { count: handlers("How many handlers fewer") }),
+  commandSchema("autoscale", { min: handlers("Fewest handlers"), max: handlers("Most handlers") }),
+  commandSchema("add-consumer", { queue: Queue }),
+  commandSchema("cancel-consumer", { queue: Queue }),
+  commandSchema("time-limit", {
+    task: Task,
+    hard: limit("Hard limit"),
+    soft: Schema.optionalKey(limit("Soft limit")),
+  }),
+  commandSchema("rate-limit", { task: Task, rate: Rate }),
   commandSchema("enable-events", {}),
   commandSchema("disable-events", {}),
   commandSchema("shutdown", {}),
@@ -57,37 +67,44 @@ interface CommandInfo {
   /** `inspect` only reads, `control` changes the worker. */
   readonly kind: "inspect" | "control"
   readonly summary: string
-  /** Names of the arguments, in the order of the command line. */
-  readonly takes: ReadonlyArray<string>
 }
 
 export const COMMANDS: Readonly<Record<CommandName, CommandInfo>> = {
-  ping: { kind: "inspect", summary: "Which workers answer", takes: [] },
-  active: { kind: "inspect", summary: "Jobs whose handlers run", takes: [] },
-  reserved: { kind: "inspect", summary: "Tasks that wait in workers for a handler", takes: [] },
-  "put-off": { kind: "inspect", summary: "Tasks that could not run, come again, and why", takes: ["id"] },
-  stats: { kind: "inspect", summary: "What workers have done, and the memory they use", takes: [] },
-  registered: { kind: "inspect", summary: "Actors and methods that workers serve", takes: [] },
-  queues: { kind: "inspect", summary: "Queues that workers listen to", takes: [] },
-  "pool-grow": { kind: "control", summary: "More handlers at a time", takes: ["count"] },
-  "pool-shrink": { kind: "control", summary: "Fewer handlers at a time; what runs goes on", takes: ["count"] },
-  autoscale: { kind: "control", summary: "Let the number of handlers follow the work", takes: ["min", "max"] },
-  "add-consumer": { kind: "control", summary: "Listen to one queue more", takes: ["queue"] },
-  "cancel-consumer": { kind: "control", summary: "Listen to a queue no more", takes: ["queue"] },
+  ping: { kind: "inspect", summary: "Which workers answer" },
+  active: { kind: "inspect", summary: "Jobs whose handlers run" },
+  reserved: { kind: "inspect", summary: "Tasks that wait in workers for a handler" },
+  "put-off": { kind: "inspect", summary: "Tasks that could not run, come again, and why" },
+  stats: { kind: "inspect", summary: "What workers have done, and the memory they use" },
+  registered: { kind: "inspect", summary: "Actors and methods that workers serve" },
+  queues: { kind: "inspect", summary: "Queues that workers listen to" },
+  "pool-grow": { kind: "control", summary: "More handlers at a time" },
+  "pool-shrink": { kind: "control", summary: "Fewer handlers at a time; what runs goes on" },
+  autoscale: { kind: "control", summary: "Let the number of handlers follow the work" },
+  "add-consumer": { kind: "control", summary: "Listen to one queue more" },
+  "cancel-consumer": { kind: "control", summary: "Listen to a queue no more" },
   "time-limit": {
     kind: "control",
     summary: "Time limits of a method, from its next run on",
-    takes: ["task", "hard", "soft"],
   },
   "rate-limit": {
     kind: "control",
     summary: "Starts of a method per worker: `10/m`, or `none`",
-    takes: ["task", "rate"],
   },
-  "enable-events": { kind: "control", summary: "Tell what happens to tasks as events", takes: [] },
-  "disable-events": { kind: "control", summary: "Tell no events about tasks any more", takes: [] },
-  shutdown: { kind: "control", summary: "Stop softly", takes: [] },
+  "enable-events": { kind: "control", summary: "Tell what happens to tasks as events" },
+  "disable-events": { kind: "control", summary: "Tell no events about tasks any more" },
+  shutdown: { kind: "control", summary: "Stop softly" },
 }
+
+/** The arguments of a command. */
+export const argumentsOf = (name: CommandName): Schema.Struct<Schema.Struct.Fields> => {
+  const found = CommandSchema.members.find(({ fields }) => fields.command.literal === name)
+  return found?.fields.arguments ?? Schema.Struct({})
+}
+
+/** Names of the arguments of a command, in the order of the command line. */
+export const takesOf = (name: CommandName): ReadonlyArray<string> => Object.keys(argumentsOf(name).fields)
+
+export const COMMAND_NAMES: ReadonlyArray<CommandName> = Struct.keys(COMMANDS)
 
 export const isCommand = (name: string): name is CommandName => Object.hasOwn(COMMANDS, name)
 
@@ -151,7 +168,7 @@ export const parseCommand = (name: string, given: unknown): Result.Result<Comman
     const message = `${JSON.stringify(name)} is not a command${didYouMean(String(name), Object.keys(COMMANDS))}`
     return Result.fail(new CallboardError("invalid-input", message, { field: "command" }))
   }
-  const { takes } = COMMANDS[name]
+  const takes = takesOf(name)
   const wanted = takes.length === 0 ? "empty: it takes none" : `an object with ${takes.join(", ")}`
   if (!isMap(given)) return invalid("arguments", `of ${name} must be ${wanted}`)
   // Effect's empty struct accepts any object, so unknown arguments are looked for here.

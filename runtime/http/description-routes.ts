@@ -1,12 +1,12 @@
 /** Routes that describe the interface: the OpenAPI document, and the same for people. */
-import * as Schema from "effect/Schema"
 import type { Context } from "hono"
 import { sampleOf } from "../options/sample.ts"
 import { DEFAULT_METHOD } from "../protocol/name.ts"
+import { DESCRIPTION_ROUTES } from "../routes/reference.ts"
 import { withReadDeadline } from "./limits.ts"
 import { type Example, REFERENCE_HEADERS, referenceOf, referenceTextOf, TEXT_HEADERS } from "./reference.ts"
 import { json } from "./response.ts"
-import { type HttpContext, type OpenApi, type Route, route } from "./route.ts"
+import { type HttpContext, type OpenApi, type Route, served } from "./route.ts"
 
 /** Whether submitting needs no token. The reference page never needs one, so it names actors only where this is so. */
 const needsNoToken = ({ paths }: OpenApi): boolean =>
@@ -31,47 +31,17 @@ const shownExample = async (context: HttpContext, document: OpenApi): Promise<Ex
 
 const urlOf = (c: Context, base: string): string => `${new URL(c.req.url).origin}${base}`
 
-export const descriptionRoutes: ReadonlyArray<Route> = [
-  route({
-    method: "GET",
-    path: "/openapi.json",
-    operation: "getOpenApi",
-    group: "Description",
-    summary: "This interface as an OpenAPI 3.1 document",
-    responses: [
-      {
-        status: 200,
-        description: "The document",
-        schema: Schema.Record(Schema.String, Schema.Unknown).annotate({ identifier: "OpenApi" }),
-      },
-    ],
-    handle: ({ context, base }) => json(context.describe(base)),
-  }),
-  route({
-    method: "GET",
-    path: "/reference",
-    operation: "getReference",
-    group: "Description",
-    summary: "This interface for people",
-    responses: [{ status: 200, description: "A page", schema: Schema.String, contentType: "text/html" }],
-    handle: async ({ c, context, base }) => {
-      const document = context.describe(base)
-      return new Response(await referenceOf(document, urlOf(c, base), await shownExample(context, document)), {
-        headers: REFERENCE_HEADERS,
-      })
-    },
-  }),
-  route({
-    method: "GET",
-    path: "/",
-    operation: "getText",
-    group: "Description",
-    summary: "The routes of this interface as text; browsers get the page of the board",
-    responses: [{ status: 200, description: "The routes", schema: Schema.String, contentType: "text/plain" }],
-    handle: async ({ c, context, base }) => {
-      const document = context.describe(base)
-      const text = referenceTextOf(document, urlOf(c, base), await shownExample(context, document))
-      return new Response(text, { headers: TEXT_HEADERS })
-    },
-  }),
-]
+export const descriptionRoutes: ReadonlyArray<Route> = served(DESCRIPTION_ROUTES, {
+  "GET /openapi.json": ({ context, base }) => json(context.describe(base)),
+  "GET /reference": async ({ c, context, base }) => {
+    const document = context.describe(base)
+    return new Response(await referenceOf(document, urlOf(c, base), await shownExample(context, document)), {
+      headers: REFERENCE_HEADERS,
+    })
+  },
+  "GET /": async ({ c, context, base }) => {
+    const document = context.describe(base)
+    const text = referenceTextOf(document, urlOf(c, base), await shownExample(context, document))
+    return new Response(text, { headers: TEXT_HEADERS })
+  },
+})

@@ -4,21 +4,20 @@ import * as Schema from "effect/Schema"
 import type { Context } from "hono"
 import { streamSSE } from "hono/streaming"
 import { latest } from "../async/timers.ts"
-import { listenToEvents, type ReceivedEvent, TypePatterns, typeFilter } from "../cluster/events.ts"
+import { listenToEvents, type ReceivedEvent, typeFilter } from "../cluster/events.ts"
 import { EventId } from "../jobs/handle.ts"
-import { BoardEvent, type JobEvent, JobEventSchema, summaryOf } from "../jobs/lists.ts"
+import { type BoardEvent, type JobEvent, type JobEventSchema, summaryOf } from "../jobs/lists.ts"
 import { boardEventOf, followJob } from "../jobs/tracking/following.ts"
 import { issueOf } from "../options/check.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { renderJson } from "../protocol/codec/json.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { isTerminal } from "../protocol/state.ts"
+import { EVENT_ROUTES } from "../routes/events.ts"
 import { TransportError } from "../transport/mod.ts"
 import type { Caller } from "./access.ts"
 import { recordOf } from "./job-record.ts"
-import { boolean, list, text } from "./parameter.ts"
-import { type Route, type RouteRequest, route } from "./route.ts"
-import { WorkerEvent } from "./schema.ts"
+import { type Route, type RouteRequest, served } from "./route.ts"
 
 export interface SseMessage {
   readonly event: string
@@ -124,102 +123,46 @@ const lastEventId = (c: Context, query: string | undefined): string | undefined 
   return Result.isSuccess(decoded) ? decoded.success : refuseInput(field, issueOf(decoded.failure.issue).message)
 }
 
-const TYPES = TypePatterns.annotate({
-  description:
-    "Of what workers and applications tell, only these types, with commas between them; `worker-*` is all that begin so",
-})
-const JOBS = Schema.Boolean.annotate({ description: "Whether to tell transitions and progress of jobs", default: true })
-
-const ACCESS_TOKEN = Schema.String.annotate({
-  description:
-    "The token, for an EventSource, which sends no headers; logs of proxies may hold it, so give it the scope `read`",
-})
-const LAST = Schema.String.annotate({ description: "Like the header `Last-Event-ID`, for those who cannot set one" })
-
-export const eventRoutes: ReadonlyArray<Route> = [
-  route({
-    method: "GET",
-    path: "/v1/jobs/{id}/events",
-    operation: "followJob",
-    group: "Events",
-    summary: "What happens to a job, as it happens",
-    description:
-      "Server-sent events: `transition` (with an id), replayed from the beginning or after `Last-Event-ID`, then live; `progress` (last value) in between. Ends after the transition that ends the job.",
-    scope: "read",
-    call: "events()",
-    query: { lastEventId: text(LAST), access_token: text(ACCESS_TOKEN) },
-    headers: { "Last-Event-ID": { description: "Go on after this event", example: "1.2" } },
-    responses: [
-      {
-        status: 200,
-        description: "A stream; the data of each event is a JobEvent as JSON",
-        schema: JobEventSchema,
-        contentType: "text/event-stream",
-      },
-      { status: 204, description: "Nothing follows `Last-Event-ID`: the job has ended. Browsers then stop asking" },
-    ],
-    problems: ["gone", "overloaded"],
-    handle: async (request) => {
-      const { c, caller, context, id, query } = request
-      const last = lastEventId(c, query.lastEventId)
-      const record = await recordOf(context, id)
-      const newest = record.timeline.at(-1)
-      if (last !== undefined && isTerminal(record.state) && last === `${newest?.run}.${newest?.n}`) {
-        return new Response(null, { status: 204 })
+export const eventRoutes: ReadonlyArray<Route> = served(EVENT_ROUTES, {
+  "GET /v1/jobs/{id}/events": async (request) => {
+    const { c, caller, context, id, query } = request
+    const last = lastEventId(c, query.lastEventId)
+    const record = await recordOf(context, id)
+    const newest = record.timeline.at(-1)
+    if (last !== undefined && isTerminal(record.state) && last === `${newest?.run}.${newest?.n}`) {
+      return new Response(null, { status: 204 })
+    }
+    return stream(request, async function* (signal) {
+      const options = last === undefined ? { signal } : { signal, lastEventId: last }
+      for await (const event of followJob(context.client.connection, id, options)) yield messageOf(event, caller)
+    })
+  },
+  "GET /v1/events": (request) => {
+    const { context, query } = request
+    const { types, jobs = true } = query
+    const isWanted = typeFilter(types)
+    if (context.outage() !== undefined) throw new TransportError("unavailable", "the transport is not connected")
+    return stream(request, async function* (signal) {
+      const { connection } = context.client
+      // A message is made when it is sent, so that dropped events cost no rendering.
+      const messages = latest<() => SseMessage | undefined>(
+        (push, listening) =>
+          Promise.all([
+            jobs ? connection.jobs.watch({}, (record) => push(() => boardMessage(record)), listening) : undefined,
+            listenToEvents(
+              connection,
+              (event) => {
+                if (isWanted(event.type)) push(() => workerMessage(event))
+              },
+              listening,
+            ),
+          ]),
+        signal,
+      )
+      for await (const make of messages) {
+        const message = make()
+        if (message !== undefined) yield message
       }
-      return stream(request, async function* (signal) {
-        const options = last === undefined ? { signal } : { signal, lastEventId: last }
-        for await (const event of followJob(context.client.connection, id, options)) yield messageOf(event, caller)
-      })
-    },
-  }),
-  route({
-    method: "GET",
-    path: "/v1/events",
-    operation: "followBoard",
-    group: "Events",
-    summary: "What happens to all jobs, from now on",
-    description:
-      "Server-sent events, `transition` and `progress`, each with the job it is about; beside them what workers and applications tell, each by its type (`worker-online`, `worker-heartbeat`, `worker-offline`; `task-superseded`: the outcome of a worker that had been overtaken was refused; `task-received` and its like, of workers that were asked to tell of every task). Best effort: nothing is replayed, and a slow reader misses some.",
-    scope: "read",
-    showsPayload: true,
-    query: { types: list(TYPES), jobs: boolean(JOBS), access_token: text(ACCESS_TOKEN) },
-    responses: [
-      {
-        status: 200,
-        description: "A stream; the data of each event is a BoardEvent or a WorkerEvent as JSON",
-        schema: Schema.Union([BoardEvent, WorkerEvent]),
-        contentType: "text/event-stream",
-      },
-    ],
-    problems: ["overloaded"],
-    handle: (request) => {
-      const { context, query } = request
-      const { types, jobs = true } = query
-      const isWanted = typeFilter(types)
-      if (context.outage() !== undefined) throw new TransportError("unavailable", "the transport is not connected")
-      return stream(request, async function* (signal) {
-        const { connection } = context.client
-        // A message is made when it is sent, so that dropped events cost no rendering.
-        const messages = latest<() => SseMessage | undefined>(
-          (push, listening) =>
-            Promise.all([
-              jobs ? connection.jobs.watch({}, (record) => push(() => boardMessage(record)), listening) : undefined,
-              listenToEvents(
-                connection,
-                (event) => {
-                  if (isWanted(event.type)) push(() => workerMessage(event))
-                },
-                listening,
-              ),
-            ]),
-          signal,
-        )
-        for await (const make of messages) {
-          const message = make()
-          if (message !== undefined) yield message
-        }
-      })
-    },
-  }),
-]
+    })
+  },
+})

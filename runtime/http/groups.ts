@@ -1,68 +1,22 @@
 /** Routes about groups: the jobs that were submitted with the same `group`, or as members of one chord. */
-import * as Schema from "effect/Schema"
-import { cancelGroup, findGroup, listGroups, MAX_GROUPS } from "../jobs/groups.ts"
-import { BulkReport, Group, GroupList } from "../jobs/lists.ts"
+import { cancelGroup, findGroup, listGroups } from "../jobs/groups.ts"
+import type { Group, GroupList } from "../jobs/lists.ts"
 import { compact } from "../protocol/compact.ts"
-import { bounded, budgetOf, partly, reported } from "./decisions.ts"
-import { DEFAULT_PAGE, pageLimit, withReadDeadline } from "./limits.ts"
-import { integer, text } from "./parameter.ts"
+import { DEFAULT_PAGE } from "../routes/bounds.ts"
+import { GROUP_ROUTES } from "../routes/groups.ts"
+import { budgetOf, reported } from "./decisions.ts"
+import { withReadDeadline } from "./limits.ts"
 import { json } from "./response.ts"
-import { type Route, route } from "./route.ts"
+import { type Route, served } from "./route.ts"
 
-const page = {
-  limit: integer(pageLimit("Most groups to look at", MAX_GROUPS)),
-  cursor: text(
-    Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)).annotate({
-      description: "Where to go on: the `next` of the page before",
-    }),
-  ),
-}
-
-export const groupRoutes: ReadonlyArray<Route> = [
-  route({
-    method: "GET",
-    path: "/v1/groups",
-    operation: "listGroups",
-    group: "Jobs",
-    summary: "Groups that have jobs, by name",
-    scope: "read",
-    query: page,
-    responses: [{ status: 200, description: "A page of groups", schema: GroupList }],
-    handle: async ({ context, query: { limit = DEFAULT_PAGE, cursor } }) => {
-      const { connection } = context.client
-      const after = compact({ after: cursor })
-      return json<typeof GroupList.Type>(await withReadDeadline(listGroups(connection, { limit, ...after })))
-    },
-  }),
-  route({
-    method: "GET",
-    path: "/v1/groups/{id}",
-    idDescription: "Name of the group",
-    operation: "getGroup",
-    group: "Jobs",
-    summary: "How many jobs a group has, by state",
-    description: "Its jobs: `GET /v1/jobs?group=…`. A group is there as long as one of its jobs is kept.",
-    scope: "read",
-    responses: [{ status: 200, description: "The group", schema: Group }],
-    handle: async ({ context, id }) =>
-      json<typeof Group.Type>(await withReadDeadline(findGroup(context.client.connection, id))),
-  }),
-  route({
-    method: "POST",
-    path: "/v1/groups/{id}/cancel",
-    idDescription: "Name of the group",
-    operation: "cancelGroup",
-    group: "Jobs",
-    summary: "Cancel the jobs of a group",
-    description:
-      "Cancels up to 1,000 of its jobs that have not ended, and the body that waits for them. While the answer is 202, call again.",
-    scope: "operate",
-    query: bounded,
-    responses: [
-      { status: 200, description: "What was changed; nothing is left", schema: BulkReport },
-      partly(BulkReport),
-    ],
-    handle: async ({ context, id, query }) =>
-      reported(await cancelGroup(context.client.connection, id, budgetOf(query.budget) * 1_000)),
-  }),
-]
+export const groupRoutes: ReadonlyArray<Route> = served(GROUP_ROUTES, {
+  "GET /v1/groups": async ({ context, query: { limit = DEFAULT_PAGE, cursor } }) => {
+    const { connection } = context.client
+    const after = compact({ after: cursor })
+    return json<typeof GroupList.Type>(await withReadDeadline(listGroups(connection, { limit, ...after })))
+  },
+  "GET /v1/groups/{id}": async ({ context, id }) =>
+    json<typeof Group.Type>(await withReadDeadline(findGroup(context.client.connection, id))),
+  "POST /v1/groups/{id}/cancel": async ({ context, id, query }) =>
+    reported(await cancelGroup(context.client.connection, id, budgetOf(query.budget) * 1_000)),
+})

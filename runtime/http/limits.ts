@@ -1,29 +1,13 @@
-/** Bounds of the HTTP interface that no setting changes. `/v1/info` names those that a client must know. */
-import * as Schema from "effect/Schema"
+/** Bounds of the service: deadlines, and what requests hold at a time. */
 import { CallboardError } from "../errors.ts"
 import { milliseconds } from "../options/duration.ts"
+import { READ_DEADLINE_MS } from "../routes/bounds.ts"
 import { TransportError } from "../transport/mod.ts"
 import { within } from "../transport/timers.ts"
 import type { Caller } from "./access.ts"
 
-/** Most tasks in one array. */
-export const MAX_BATCH = 1_000
-
 /** An array of tasks may be this many times as large as one task. */
 export const BATCH_BODY_FACTOR = 16
-
-/** Most jobs on a page, and in one bulk call. */
-export const MAX_PAGE = 1_000
-export const DEFAULT_PAGE = 100
-
-/** How many items a page may have, 1 to `max`. */
-export const pageLimit = (description: string, max = MAX_PAGE) =>
-  Schema.Int.check(
-    Schema.isBetween({ minimum: 1, maximum: max }, { message: `must be a whole number from 1 to ${max}` }),
-  ).annotate({ description, default: DEFAULT_PAGE })
-
-/** Longest wait for a result. */
-export const MAX_WAIT_MS = 60_000
 
 /** Most bytes of bodies that are read or handled at a time. */
 const MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -43,9 +27,6 @@ export const IDEMPOTENCY_TTL_MS = 86_400_000
  */
 export const SUBMIT_DEADLINE_MS = 1_500
 
-/** Longest wait for a transport that is asked about something. */
-const READ_DEADLINE_MS = 5_000
-
 /** Servers and proxies cut streams on which nothing happens: Bun's after eight to twelve seconds, proxies after half a minute or more. */
 export const KEEP_ALIVE_MS = 5_000
 
@@ -59,21 +40,6 @@ export const withReadDeadline = <T>(work: Promise<T>): Promise<T> =>
     work,
     () => new TransportError("unavailable", `the transport did not answer within ${READ_DEADLINE_MS / 1000} s`),
   )
-
-/** How long a list searches, unless its request says otherwise; half a second of the deadline is left for everything else. */
-export const DEFAULT_BUDGET_MS = READ_DEADLINE_MS - 500
-
-/** The shortest and the longest search that a request may ask for, in milliseconds. */
-export const BUDGET_RANGE_MS = [10, DEFAULT_BUDGET_MS] as const
-
-/** How long a call that changes many jobs goes on, unless its request says otherwise: many proxies wait half a minute. */
-export const DECISION_BUDGET_MS = 10_000
-
-/** The shortest and the longest time that a request may ask for, in milliseconds. */
-export const DECISION_RANGE_MS = [10, 50_000] as const
-
-/** Most jobs that are counted for a list. */
-export const MAX_TOTAL = 10_000
 
 /**
  * {@link withReadDeadline} for work that stops when its signal fires: at the deadline, and when the client goes away.

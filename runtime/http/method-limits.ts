@@ -1,18 +1,16 @@
 /** Routes about the limits of methods: which workers hold permits, and what waits for one. */
-import * as Schema from "effect/Schema"
+
 import type { Client } from "../client/client.ts"
 import { CallboardError } from "../errors.ts"
 import { HIDDEN, hidesKey } from "../log/redaction.ts"
-import { LimitKeys, LimitList } from "../statistics/schema.ts"
+import { DEFAULT_PAGE } from "../routes/bounds.ts"
+import { LIMIT_ROUTES, MAX_KEYS } from "../routes/limits.ts"
+import type { LimitKeys, LimitList } from "../statistics/schema.ts"
 import type { Store } from "../transport/store.ts"
 import { decodeState, HOLDER_PREFIX, LIMIT_PREFIX, type LimitState } from "../worker/limits/state.ts"
-import { DEFAULT_PAGE, MAX_PAGE, withReadDeadline } from "./limits.ts"
-import { integer, text } from "./parameter.ts"
+import { withReadDeadline } from "./limits.ts"
 import { json } from "./response.ts"
-import { type Route, route } from "./route.ts"
-
-/** Most limits and tenants, and most workers that hold permits, that one request reads. */
-const MAX_KEYS = 1_000
+import { type Route, served } from "./route.ts"
 
 /** Ids of the workers that may hold permits: those of dead ones are free. */
 const holdersOf = async (store: Store): Promise<ReadonlySet<string>> =>
@@ -101,45 +99,11 @@ const keysOf = async (
   }
 }
 
-const Cursor = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
-
-export const limitRoutes: ReadonlyArray<Route> = [
-  route({
-    method: "GET",
-    path: "/v1/limits",
-    operation: "listLimits",
-    group: "Statistics",
-    summary: "Limits of methods over all workers, those first for which most waits",
-    description: `Looks at up to ${MAX_KEYS} values of keys.`,
-    scope: "read",
-    responses: [{ status: 200, description: "The limits", schema: LimitList }],
-    handle: async ({ context }) => json<typeof LimitList.Type>(await withReadDeadline(limitsOf(context.client))),
-  }),
-  route({
-    method: "GET",
-    path: "/v1/limits/{id}/keys",
-    idDescription: "Task: `actor.method`",
-    operation: "listLimitKeys",
-    group: "Statistics",
-    summary: "The values of the key of a limit, each with a limit of its own",
-    description:
-      "Of a key that is taken from what the method hides by `redact`, or made by a function beside that, there is one page.",
-    scope: "read",
-    // The values are taken from the input of jobs.
-    showsPayload: true,
-    query: {
-      limit: integer(
-        Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_PAGE })).annotate({
-          description: "Most on a page",
-          default: DEFAULT_PAGE,
-        }),
-      ),
-      cursor: text(Cursor.annotate({ description: "Where to go on: the `next` of the page before" })),
-    },
-    responses: [{ status: 200, description: "A page of values", schema: LimitKeys }],
-    handle: async ({ context, id, query: { limit = DEFAULT_PAGE, cursor } }) => {
-      if (id.includes("/")) throw new CallboardError("not-found", "no task has a name with a slash", { field: "id" })
-      return json<typeof LimitKeys.Type>(await withReadDeadline(keysOf(context.client, id, limit, cursor)))
-    },
-  }),
-]
+export const limitRoutes: ReadonlyArray<Route> = served(LIMIT_ROUTES, {
+  "GET /v1/limits": async ({ context }) =>
+    json<typeof LimitList.Type>(await withReadDeadline(limitsOf(context.client))),
+  "GET /v1/limits/{id}/keys": async ({ context, id, query: { limit = DEFAULT_PAGE, cursor } }) => {
+    if (id.includes("/")) throw new CallboardError("not-found", "no task has a name with a slash", { field: "id" })
+    return json<typeof LimitKeys.Type>(await withReadDeadline(keysOf(context.client, id, limit, cursor)))
+  },
+})

@@ -2,6 +2,7 @@
 import * as JsonSchema from "effect/JsonSchema"
 import * as Schema from "effect/Schema"
 import { Problem } from "../jobs/responses.ts"
+import type { RouteResponse } from "../routes/description.ts"
 import { VERSION } from "../version.ts"
 import { PROBLEMS } from "./response.ts"
 import {
@@ -11,7 +12,6 @@ import {
   type Operation,
   problemsOf,
   type Route,
-  type RouteResponse,
   scopesOf,
 } from "./route.ts"
 
@@ -97,14 +97,16 @@ const parametersOf = (route: Route, components: Components): ReadonlyArray<OpenA
 }
 
 const responseOf = (response: RouteResponse, components: Components): OpenApiResponse => {
-  const { description, schema, contentType = "application/json", headers = {} } = response
+  const { description, schema, alternative, contentType = "application/json", headers = {} } = response
+  const forms = [schema, alternative].flatMap((each) => (each === undefined ? [] : [components.add(each, "response")]))
+  const shown = forms.length > 1 ? { anyOf: forms } : forms[0]
   const described = Object.entries(headers).map(
     ([name, text]) => [name, { description: text, schema: { type: "string" } }] as const,
   )
   return {
     description,
     ...(described.length === 0 ? {} : { headers: Object.fromEntries(described) }),
-    ...(schema === undefined ? {} : { content: { [contentType]: { schema: components.add(schema, "response") } } }),
+    ...(shown === undefined ? {} : { content: { [contentType]: { schema: shown } } }),
   }
 }
 

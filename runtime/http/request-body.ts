@@ -4,13 +4,11 @@ import { CallboardError } from "../errors.ts"
 import { codecsOf, mediaType } from "../protocol/codec/codec.ts"
 import { jsonCodec } from "../protocol/codec/json.ts"
 import { msgpackCodec } from "../protocol/codec/msgpack.ts"
+import { BODY_TYPES } from "../routes/submit.ts"
 import { within } from "../transport/timers.ts"
 import type { HeldBody } from "./limits.ts"
 
 const CODECS = codecsOf(jsonCodec, msgpackCodec)
-
-/** Content types of a body, for the description. */
-export const BODY_TYPES = ["application/json", "application/msgpack"] as const
 
 export interface BodyLimits {
   /** Largest body that is no array, in bytes. */

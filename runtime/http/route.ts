@@ -1,11 +1,7 @@
-/**
- * A route as data: what the application serves, the OpenAPI document describes and the reference page shows is one
- * definition.
- */
-
+/** Routes that are served: each is a description and its handler. */
 import type * as JsonSchema from "effect/JsonSchema"
 import * as Result from "effect/Result"
-import type * as Schema from "effect/Schema"
+import * as Struct from "effect/Struct"
 import type { Context } from "hono"
 import type { Client } from "../client/client.ts"
 import type { Scope } from "../config/scopes.ts"
@@ -13,9 +9,11 @@ import { CallboardError, type ErrorCode } from "../errors.ts"
 import type { Log } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import { isId, MAX_ID_BYTES } from "../protocol/name.ts"
+import type { Address, Description, Descriptions, HttpMethod, ParametersOf } from "../routes/description.ts"
+import type { Parameters, Values } from "../routes/parameter.ts"
 import type { Caller } from "./access.ts"
 import type { Budget, HeldBody } from "./limits.ts"
-import { type Parameters, queryParserOf, type Values } from "./parameter.ts"
+import { queryParserOf } from "./query.ts"
 
 /** What all handlers of one application share. */
 export interface HttpContext {
@@ -40,8 +38,6 @@ export interface HttpContext {
   readonly describe: (base: string) => OpenApi
 }
 
-type Method = "GET" | "POST" | "PATCH" | "DELETE"
-
 /** What a handler is called with. */
 export interface RouteRequest<P extends Parameters = Parameters> {
   readonly c: Context
@@ -58,64 +54,42 @@ export interface RouteRequest<P extends Parameters = Parameters> {
   readonly base: string
 }
 
-/** A response that a route can give, for the description. */
-export interface RouteResponse {
-  readonly status: number
-  readonly description: string
-  /** Absent: no body. */
-  readonly schema?: Schema.Top
-  /** Defaults to `application/json`. */
-  readonly contentType?: string
-  readonly headers?: Readonly<Record<string, string>>
-}
-
-interface HeaderParameter {
-  readonly description: string
-  readonly example: string
-}
-
-export interface Definition<P extends Parameters> {
-  readonly method: Method
-  /** As OpenAPI writes it: `/v1/jobs/{id}`. */
+/** A route that can be served: its description, and what `serve` does with the parsed query and id of a request. */
+export interface Route extends Description {
+  readonly method: HttpMethod
   readonly path: string
-  /** Name of the operation, for generated clients. */
-  readonly operation: string
-  readonly group: string
-  readonly summary: string
-  readonly description?: string
-  /** The scope that a token must have; `any`: each token will do. Absent on routes that need no token. */
-  readonly scope?: Scope | "any"
-  /** The answers show inputs or results of jobs: the token must have the scope `payload` as well. */
-  readonly showsPayload?: true
-  /** What the `{id}` of the path is. Defaults to the id of a job. */
-  readonly idDescription?: string
-  readonly query?: P
-  /** The call in code that does the same, by which a parameter that does not exist is refused: `cancel()`. Defaults to method and path. */
-  readonly call?: string
-  readonly headers?: Readonly<Record<string, HeaderParameter>>
-  /** Schema of the body, by content type. */
-  readonly body?: Readonly<Record<string, Schema.Top>>
-  readonly responses: ReadonlyArray<RouteResponse>
-  /** Error codes of this route, besides those that {@link problemsOf} adds to every route of its kind. */
-  readonly problems?: ReadonlyArray<ErrorCode>
-  readonly handle: (request: RouteRequest<P>) => Response | Promise<Response>
-}
-
-/** A route whose handler is wrapped: `serve` parses query and id, and calls the handler with their values. */
-export interface Route extends Omit<Definition<Parameters>, "handle" | "call"> {
   readonly serve: (c: Context, context: HttpContext, caller: Caller) => Response | Promise<Response>
 }
 
-export const route = <const P extends Parameters = Record<never, never>>(definition: Definition<P>): Route => {
-  const { handle, call, ...described } = definition
-  const parseQuery = queryParserOf<Parameters>(
-    definition.query ?? {},
-    call ?? `${definition.method} ${definition.path}`,
-  )
-  const hasId = definition.path.includes("{id}")
-  const pattern = basePattern(definition.path)
+type Handler<P extends Parameters> = (request: RouteRequest<P>) => Response | Promise<Response>
+
+/** What answers the requests of each route. */
+export type Handlers<D extends Descriptions> = { readonly [A in keyof D]: Handler<ParametersOf<D[A]>> }
+
+const METHODS: ReadonlyArray<HttpMethod> = ["GET", "POST", "PATCH", "DELETE"]
+
+/** The described routes, in their order, with their handlers. */
+export const served = <const D extends Descriptions>(descriptions: D, handlers: Handlers<D>): ReadonlyArray<Route> => {
+  const described: Descriptions = descriptions
+  // A handler gets the values of the parameters that its own description has.
+  const handled = handlers as Handlers<Descriptions>
+  return Struct.keys(described).flatMap((address) => {
+    const [description, handle] = [described[address], handled[address]]
+    return description === undefined || handle === undefined ? [] : [routeOf(address, description, handle)]
+  })
+}
+
+const routeOf = (address: Address, description: Description, handle: Handler<Parameters>): Route => {
+  const [, path = ""] = address.split(" ")
+  const method = METHODS.find((each) => address.startsWith(`${each} `)) ?? "GET"
+  const { query: parameters = {}, call = address } = description
+  const parseQuery = queryParserOf<Parameters>(parameters, call)
+  const hasId = path.includes("{id}")
+  const pattern = basePattern(path)
   return {
-    ...described,
+    ...description,
+    method,
+    path,
     serve: (c, context, caller) => {
       const url = new URL(c.req.url)
       const query = parseQuery(url.searchParams)
@@ -127,12 +101,12 @@ export const route = <const P extends Parameters = Record<never, never>>(definit
         })
       }
       // Where the application is mounted, the path of its root has no slash at the end.
-      const base = definition.path === "/" ? url.pathname.replace(/\/$/, "") : (pattern.exec(url.pathname)?.[1] ?? "")
-      // The parser was made of the parameters of this definition.
+      const base = path === "/" ? url.pathname.replace(/\/$/, "") : (pattern.exec(url.pathname)?.[1] ?? "")
       const held = context.budget.body()
       const board = c.req.param("board") ?? ""
-      const request = { c, context, caller, held, id, board, query: query.success as Values<P>, base }
-      return definition.method === "GET" ? handle(request) : releasing(held, decided(definition, request))
+      const request = { c, context, caller, held, id, board, query: query.success, base }
+      if (method === "GET") return handle(request)
+      return releasing(held, decided(description, context, handle(request)))
     },
   }
 }
@@ -141,12 +115,13 @@ export const route = <const P extends Parameters = Record<never, never>>(definit
  * After a change the statistics are read again, so that the next answer contains it. Submissions are too frequent for
  * that.
  */
-const decided = async <P extends Parameters>(
-  { handle, scope }: Pick<Definition<P>, "handle" | "scope">,
-  request: RouteRequest<P>,
+const decided = async (
+  { scope }: Description,
+  context: HttpContext,
+  handled: Response | Promise<Response>,
 ): Promise<Response> => {
-  const answer = await handle(request)
-  if (scope !== "submit") await request.context.client.statistics.forget()
+  const answer = await handled
+  if (scope !== "submit") await context.client.statistics.forget()
   return answer
 }
 

@@ -1,18 +1,19 @@
 /** `POST /v1/jobs`: submits one task or an array, by the headers `Idempotency-Key`, `Prefer` and `traceparent`. */
-import * as Schema from "effect/Schema"
+
 import { CallboardError } from "../errors.ts"
 import type { Receipt } from "../jobs/receipt.ts"
-import { BatchReceipts, ReceiptSchema, ReceiptWithResult } from "../jobs/responses.ts"
-import { SubmissionSchema } from "../jobs/submission/submission.ts"
+import type { BatchReceipts, ReceiptSchema, ReceiptWithResult } from "../jobs/responses.ts"
 import { compact } from "../protocol/compact.ts"
 import { parseTraceparent } from "../protocol/trace-context.ts"
+import { MAX_BATCH, MAX_WAIT_MS } from "../routes/bounds.ts"
+import type { ParametersOf } from "../routes/description.ts"
+import { SUBMIT_ROUTES } from "../routes/submit.ts"
 import { IdempotentRequest, parseKey } from "./idempotency.ts"
 import { jobOutcome, recordAfterWait } from "./job-record.ts"
-import { BATCH_BODY_FACTOR, MAX_BATCH, MAX_WAIT_MS } from "./limits.ts"
-import { boolean } from "./parameter.ts"
-import { BODY_TYPES, readBody } from "./request-body.ts"
+import { BATCH_BODY_FACTOR } from "./limits.ts"
+import { type RequestBody, readBody } from "./request-body.ts"
 import { itemProblem, json, problem } from "./response.ts"
-import { type RouteRequest, route } from "./route.ts"
+import { type Route, type RouteRequest, served } from "./route.ts"
 import { SubmissionRequest, type SubmitOptions } from "./submission-request.ts"
 
 /** Length of a `traceparent` of version 00. Later versions may be longer, and are not understood here. */
@@ -35,14 +36,26 @@ const tasksOf = (value: unknown): ReadonlyArray<unknown> => {
   return value
 }
 
-const submit = async (routeRequest: RouteRequest, atomic: boolean): Promise<Response> => {
+type SubmitRequest = RouteRequest<ParametersOf<(typeof SUBMIT_ROUTES)["POST /v1/jobs"]>>
+
+const submit = async (request: SubmitRequest): Promise<Response> => accept(request, await bodyIn(request))
+
+const submitBatch = async (request: SubmitRequest): Promise<Response> => {
+  const body = await bodyIn(request)
+  if (Array.isArray(body.value)) return accept(request, body)
+  throw new CallboardError("invalid-input", "the body must be an array of tasks; POST /v1/jobs takes a single one")
+}
+
+const bodyIn = ({ c, context, held }: SubmitRequest): Promise<RequestBody> =>
+  readBody(c.req.raw, { one: context.maxBody, many: context.maxBody * BATCH_BODY_FACTOR }, held)
+
+const accept = async (routeRequest: SubmitRequest, body: RequestBody): Promise<Response> => {
   const { c, context, caller, held, base } = routeRequest
+  const { atomic = false } = routeRequest.query
   const request = c.req.raw
   const { headers } = request
   const key = parseKey(headers.get("idempotency-key"))
   const prefer = parsePrefer(headers.get("prefer"))
-  const limits = { one: context.maxBody, many: context.maxBody * BATCH_BODY_FACTOR }
-  const body = await readBody(request, limits, held)
   const isArray = Array.isArray(body.value)
   const parentNeeds = (["read", "payload"] as const).find((scope) => !caller.may(scope))
   const servesActors = context.client.directory.local.size > 0
@@ -110,80 +123,10 @@ const outcomeWithin = async ({ c, context }: RouteRequest, id: string, ms: numbe
 const preferenceApplied = (applied: ReadonlyArray<string>): Readonly<Record<string, string>> =>
   applied.length === 0 ? {} : { "preference-applied": applied.join(", ") }
 
-const Body = Schema.Union([
-  SubmissionSchema,
-  Schema.Array(SubmissionSchema).check(Schema.isMinLength(1), Schema.isMaxLength(MAX_BATCH)),
-])
-
-export const submitRoutes = [
-  route({
-    method: "POST",
-    path: "/v1/jobs",
-    operation: "submitJobs",
-    group: "Jobs",
-    summary: "Submit a task, or an array of tasks",
-    description: `An array is checked as a whole: one wrong element refuses all, with its \`index\`. Then each element has its own receipt or error.
-A method that its actor does not have is refused as \`unknown-actor\`, and where this process runs actors itself any task that nobody is known to serve, unless \`Prefer: handling=lenient\` is sent.
-A \`503\` says in \`outcome\` whether the task may have been accepted, now or later: \`none\` is final. Submitting it again with the \`id\` that it names is safe, and with the same \`Idempotency-Key\` where it names none.`,
-    scope: "submit",
-    query: {
-      atomic: boolean(
-        Schema.Boolean.annotate({
-          description: "Store all tasks of an array or none; `unsupported` where the transport cannot",
-        }),
-      ),
-    },
-    headers: {
-      "Idempotency-Key": {
-        description:
-          "Makes a repeated request safe, for 24 hours and per token: the same body gets the same receipt with `duplicate: true`, another body is refused",
-        example: "order-4711",
-      },
-      Prefer: {
-        description: `\`wait=10\` answers with the result if it comes within that many seconds (${MAX_WAIT_MS / 1000} at most; not for arrays; needs the scopes \`read\` and \`payload\`). \`handling=lenient\` accepts tasks that nobody is known to serve`,
-        example: "wait=10",
-      },
-      traceparent: {
-        description: "W3C trace context, carried along with the task",
-        example: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-      },
-      tracestate: {
-        description: "What tracing systems say beside `traceparent`, carried along as well; 512 characters are kept",
-        example: "congo=t61rcWkgMzE",
-      },
-    },
-    body: Object.fromEntries(BODY_TYPES.map((type) => [type, Body])),
-    responses: [
-      {
-        status: 202,
-        description: "Accepted: kept as durably as `durability` says",
-        schema: Schema.Union([ReceiptSchema, BatchReceipts]),
-        headers: {
-          Location: "The job, unless an array was sent",
-          "Preference-Applied": "The preferences that were honoured",
-        },
-      },
-      {
-        status: 200,
-        description: "Accepted, and ended within the `wait` that was preferred: the receipt with the result",
-        schema: ReceiptWithResult,
-        headers: { Location: "The job", "Preference-Applied": "The preferences that were honoured" },
-      },
-    ],
-    problems: [
-      "invalid-json",
-      "invalid-input",
-      "unknown-field",
-      "unknown-actor",
-      "unsupported",
-      "unsupported-content-type",
-      "too-large",
-      "job-exists",
-      "idempotency-mismatch",
-    ],
-    handle: (request) => submit(request, request.query.atomic ?? false),
-  }),
-]
+export const submitRoutes: ReadonlyArray<Route> = served(SUBMIT_ROUTES, {
+  "POST /v1/jobs": submit,
+  "POST /v1/jobs/batch": submitBatch,
+})
 
 /** What a client asked for in its `Prefer` header. */
 export interface Preferences {

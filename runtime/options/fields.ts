@@ -10,6 +10,16 @@ export const JobId = Schema.String.check(
   }),
 )
 
+/** The last characters of an id that Callboard has made. */
+export const IdEnd = Schema.String.check(
+  Schema.isPattern(/^[0-9a-f]{8}$/i, { message: "must be eight hexadecimal characters" }),
+)
+
+/** What names the cause of a failure. */
+export const Fingerprint = Schema.String.check(
+  Schema.isPattern(/^[A-Za-z0-9_-]{1,64}$/, { message: "must be a fingerprint: 1 to 64 letters, digits, - and _" }),
+)
+
 export const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
 /** Whether {@link Name} accepts a value. */
 export const isName = (value: unknown): value is string =>

@@ -2,7 +2,14 @@
 
 import type { Command } from "commander"
 import * as Result from "effect/Result"
-import { COMMANDS, type CommandName, isCommand, type Reply } from "../../cluster/remote-command.ts"
+import {
+  COMMAND_NAMES,
+  COMMANDS,
+  type CommandName,
+  isCommand,
+  type Reply,
+  takesOf,
+} from "../../cluster/remote-command.ts"
 import { parseAutoscale } from "../../options/autoscale.ts"
 import { compact } from "../../protocol/compact.ts"
 import { isMap, isObject } from "../../protocol/guards.ts"
@@ -20,13 +27,13 @@ interface Options {
 }
 
 const namesOf = (kind: "inspect" | "control"): ReadonlyArray<CommandName> =>
-  Object.keys(COMMANDS).filter((name): name is CommandName => isCommand(name) && COMMANDS[name].kind === kind)
+  COMMAND_NAMES.filter((name) => COMMANDS[name].kind === kind)
 
 const helpOf = (kind: "inspect" | "control"): string =>
   namesOf(kind)
     .map(
       (name) =>
-        `  ${[name, ...(kind === "control" ? COMMANDS[name].takes : [])].join(" ").padEnd(28)} ${COMMANDS[name].summary.toLowerCase()}`,
+        `  ${[name, ...(kind === "control" ? takesOf(name) : [])].join(" ").padEnd(28)} ${COMMANDS[name].summary.toLowerCase()}`,
     )
     .join("\n")
 
@@ -39,7 +46,7 @@ const known = (kind: "inspect" | "control", name: string, others: ReadonlyArray<
 
 /** Names the given arguments, in the order in which the command declares them. Numerals become numbers. */
 const argumentsOf = (name: CommandName, given: ReadonlyArray<string>): Record<string, string | number> => {
-  const { takes } = COMMANDS[name]
+  const takes = takesOf(name)
   if (name === "autoscale" && given.length === 1) return boundsOf(given[0] ?? "")
   if (given.length > takes.length) {
     wrongUsage(`control ${name}: takes ${takes.length === 0 ? "no arguments" : takes.join(" and ")}`)
@@ -106,7 +113,7 @@ const addInspect = (program: Command): void => {
     }
     const wanted = known("inspect", name, [SCHEDULED])
     const [, id, ...others] = command.args
-    const takesId = COMMANDS[wanted].takes.includes("id")
+    const takesId = takesOf(wanted).includes("id")
     if (others.length > 0 || (id !== undefined && !takesId))
       wrongUsage(`inspect ${name}: takes ${takesId ? "an id" : "no arguments"}`)
     return withClient(async (client) => {

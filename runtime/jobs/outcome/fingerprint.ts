@@ -85,9 +85,6 @@ const pathOf = (url: string): string => {
   }
 }
 
-/** What a fingerprint may look like. */
-export const FINGERPRINT = /^[A-Za-z0-9_-]{1,64}$/
-
 /** 8 hexadecimal digits. */
 export const fingerprintOf = (error: JobError): string =>
   createHash("sha256")

@@ -5,9 +5,10 @@
 import { spanText } from "../../../runtime/cli/format.ts"
 import { DEFAULT_QUEUE, HEARTBEAT_MS, WORKER_TTL_MS } from "../../../runtime/cluster/directory.ts"
 import { SETTINGS } from "../../../runtime/config/settings.ts"
-import { IDEMPOTENCY_TTL_MS, MAX_BATCH } from "../../../runtime/http/limits.ts"
+import { IDEMPOTENCY_TTL_MS } from "../../../runtime/http/limits.ts"
 import { resolveRetry } from "../../../runtime/jobs/outcome/retry.ts"
 import { DEFAULT_PRIORITY } from "../../../runtime/protocol/message.ts"
+import { MAX_BATCH } from "../../../runtime/routes/bounds.ts"
 import { DEFAULT_HARD_MS } from "../../../runtime/worker/attempt/method-settings.ts"
 
 const cell = (text: string): string => text.replaceAll("|", "\\|")

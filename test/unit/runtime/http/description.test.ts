@@ -45,6 +45,26 @@ describe("the OpenAPI document", () => {
     expect(parameters.filter(({ description }) => description === undefined).map(({ name }) => name)).toEqual([])
   })
 
+  test("names the arguments of each command to workers", () => {
+    const described = Object.entries(document.paths).flatMap(([path, { post }]) => {
+      const [, name] = /^\/v1\/control\/(.*)/.exec(path) ?? []
+      const schema = post?.requestBody?.content["application/json"]?.schema
+      return name === undefined ? [] : [[name, Object.keys(Object(schema?.["properties"])), schema?.["required"]]]
+    })
+    expect(described).toEqual([
+      ["pool-grow", ["count"], ["count"]],
+      ["pool-shrink", ["count"], ["count"]],
+      ["autoscale", ["min", "max"], ["min", "max"]],
+      ["add-consumer", ["queue"], ["queue"]],
+      ["cancel-consumer", ["queue"], ["queue"]],
+      ["time-limit", ["task", "hard", "soft"], ["task", "hard"]],
+      ["rate-limit", ["task", "rate"], ["task", "rate"]],
+      ["enable-events", [], undefined],
+      ["disable-events", [], undefined],
+      ["shutdown", [], undefined],
+    ])
+  })
+
   test("every reference leads somewhere", () => {
     const text = JSON.stringify(document)
     const referenced = [...text.matchAll(/"\$ref":"#\/components\/schemas\/([^"]+)"/g)].map((match) => match[1])

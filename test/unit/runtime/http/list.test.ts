@@ -101,6 +101,28 @@ describe("GET /v1/jobs", () => {
     expect(await ids(`until=${submitted}&parent=${parent}`)).toEqual([])
   })
 
+  test("takes several values as a repeated parameter, and with commas between them", async () => {
+    const running = await start()
+    const { submit, ask } = running
+    const ended = await finished(running, { task: "work.echo" })
+    const waiting = (await submit({ task: "work.echo", delay: 3600 })).body.id
+    await submit({ task: "work.echo", id: "gone", delay: 3600 })
+    await ask("POST", "/v1/jobs/gone/cancel")
+    const found = async (query: string) => [...idsOf((await ask("GET", `/v1/jobs?${query}`)).body.jobs)].sort()
+    const both = [ended, waiting].sort()
+    expect(await found("state=succeeded&state=scheduled")).toEqual(both)
+    expect(await found("state=succeeded,scheduled")).toEqual(both)
+    expect(await found("state=succeeded,scheduled&state=cancelled")).toEqual([...both, "gone"].sort())
+    expect(await ask("GET", "/v1/jobs?state=succeeded&state=nowhere")).toMatchObject({
+      status: 400,
+      body: { field: "state" },
+    })
+    expect(await ask("GET", "/v1/jobs?task=work.echo&task=work.fail")).toMatchObject({
+      status: 400,
+      body: { code: "invalid-input", field: "task", detail: "task: is given twice" },
+    })
+  })
+
   test("says how many match, and by what it was cut", async () => {
     const running = await start()
     await running.submit(Array(120).fill({ task: "work.echo", delay: 3600 }))

@@ -137,6 +137,28 @@ describe("arrays", () => {
     expect((await ask("GET", "/v1/jobs")).body.jobs).toEqual([])
   })
 
+  test("are an operation of their own, which takes nothing else", async () => {
+    const { ask } = await start()
+    const one = { task: "work.echo", input: 1 }
+    expect(await ask("POST", "/v1/jobs/batch", { body: [one, one] })).toMatchObject({
+      status: 202,
+      body: [{ state: "queued" }, { state: "queued" }],
+    })
+    expect(await ask("POST", "/v1/jobs/batch", { body: one })).toMatchObject({
+      status: 400,
+      body: { code: "invalid-input", detail: "the body must be an array of tasks; POST /v1/jobs takes a single one" },
+    })
+    const { body: document } = await ask("GET", "/openapi.json")
+    const form = (path: string) => {
+      const { requestBody, responses } = document.paths[path].post
+      return [requestBody, responses["202"]].map(({ content }) => content["application/json"].schema)
+    }
+    const named = (name: string) => ({ $ref: `#/components/schemas/${name}` })
+    expect(form("/v1/jobs")).toEqual([named("Task"), named("Receipt")])
+    const tasks = { type: "array", items: named("Task"), minItems: 1, maxItems: 1_000 }
+    expect(form("/v1/jobs/batch")).toEqual([tasks, named("BatchReceipts")])
+  })
+
   test("of one name the element too", async () => {
     const { submit } = await start()
     expect((await submit([{ task: "nobody.home" }])).body).toMatchObject({ code: "unknown-actor", index: 0 })

@@ -1,6 +1,6 @@
 /**
- * Query parameters: text that becomes a value of a schema. A parameter that is unknown, given twice or wrong is refused by
- * its name.
+ * Parses the query of a request: the text of each parameter becomes a value of its schema. A parameter that is unknown,
+ * wrong, or given twice although it is no list, is refused by its name.
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
@@ -8,26 +8,12 @@ import { CallboardError } from "../errors.ts"
 import { issueOf } from "../options/check.ts"
 import { unknownOption } from "../options/refuse.ts"
 import { beginning } from "../protocol/text.ts"
+import type { Parameter, Parameters, Values } from "../routes/parameter.ts"
 
-export interface Parameter<S extends Schema.Codec<unknown> = Schema.Codec<unknown>> {
-  /** How text becomes the value that the schema checks. */
-  readonly form: "text" | "integer" | "boolean" | "list"
-  readonly schema: S
-}
-
-export type Parameters = Readonly<Record<string, Parameter>>
-
-/** The values of checked parameters. */
-export type Values<P extends Parameters> = { readonly [K in keyof P]?: P[K]["schema"]["Type"] }
-
-export const text = <S extends Schema.Codec<string>>(schema: S) => ({ form: "text", schema }) as const
-export const integer = <S extends Schema.Codec<number>>(schema: S) => ({ form: "integer", schema }) as const
-export const boolean = <S extends Schema.Codec<boolean>>(schema: S) => ({ form: "boolean", schema }) as const
-/** Values with commas between them. */
-export const list = <S extends Schema.Codec<ReadonlyArray<unknown>>>(schema: S) => ({ form: "list", schema }) as const
+const partsOf = (given: string): ReadonlyArray<string> => given.split(",").map((each) => each.trim())
 
 /** The value that a text stands for. A text that stands for none is returned as it is, and the schema refuses it. */
-const read = (form: Parameter["form"], given: string): unknown => {
+const read = (form: Exclude<Parameter["form"], "list">, given: string): unknown => {
   switch (form) {
     case "text":
       return given
@@ -35,8 +21,6 @@ const read = (form: Parameter["form"], given: string): unknown => {
       return /^-?\d{1,15}$/.test(given) ? Number(given) : given
     case "boolean":
       return given === "true" ? true : given === "false" ? false : given
-    case "list":
-      return given.split(",").map((each) => each.trim())
   }
 }
 
@@ -56,7 +40,12 @@ export const queryParserOf = <P extends Parameters>(
       if (parameter === undefined) {
         return Result.fail(unknownOption(beginning(name, 60), names, owner))
       }
-      if (Object.hasOwn(values, name)) return refuse(name, "is given twice")
+      const before = values[name]
+      if (parameter.form === "list") {
+        values[name] = Array.isArray(before) ? [...before, ...partsOf(given)] : partsOf(given)
+        continue
+      }
+      if (before !== undefined) return refuse(name, "is given twice")
       values[name] = read(parameter.form, given)
     }
     const decoded = decode(values)

@@ -1,4 +1,4 @@
-/** Schemas of responses about the service itself. The types of the handlers and the OpenAPI document are made from them. */
+/** Schemas of what the routes about the service itself answer. */
 import * as Schema from "effect/Schema"
 import { Durability } from "../jobs/responses.ts"
 import { Count } from "../options/fields.ts"

@@ -1,0 +1,30 @@
+/** Routes that describe the interface: the OpenAPI document, and the same for people. */
+import * as Schema from "effect/Schema"
+import type { Descriptions } from "./description.ts"
+
+export const DESCRIPTION_ROUTES = {
+  "GET /openapi.json": {
+    operation: "getOpenApi",
+    group: "Description",
+    summary: "This interface as an OpenAPI 3.1 document",
+    responses: [
+      {
+        status: 200,
+        description: "The document",
+        schema: Schema.Record(Schema.String, Schema.Unknown).annotate({ identifier: "OpenApi" }),
+      },
+    ],
+  },
+  "GET /reference": {
+    operation: "getReference",
+    group: "Description",
+    summary: "This interface for people",
+    responses: [{ status: 200, description: "A page", schema: Schema.String, contentType: "text/html" }],
+  },
+  "GET /": {
+    operation: "getText",
+    group: "Description",
+    summary: "The routes of this interface as text; browsers get the page of the board",
+    responses: [{ status: 200, description: "The routes", schema: Schema.String, contentType: "text/plain" }],
+  },
+} as const satisfies Descriptions

@@ -1,0 +1,16 @@
+/** How long a request waits for something to happen. */
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import { parseDuration } from "../protocol/time.ts"
+import { MAX_WAIT_MS } from "./bounds.ts"
+
+export const Wait = Schema.String.annotate({
+  description: `Longest wait for the end: seconds, or text such as \`30s\`; ${MAX_WAIT_MS / 1000} s at most`,
+  examples: ["30s"],
+}).check(
+  Schema.makeFilter((given: string) => {
+    const parsed = parseDuration(given)
+    if (Result.isFailure(parsed)) return parsed.failure.message
+    return parsed.success <= MAX_WAIT_MS || `must be at most ${MAX_WAIT_MS / 1000} s; ask again for longer`
+  }),
+)
