@@ -8,15 +8,7 @@ import { BoardJob, type JobBoard, type JobWaitOptions, jobWaitOf } from "../boar
 import type { ExtendOptions, HeldOptions } from "../board/owning.ts"
 import { type BoardEntity, checkCallOptions, checkPostOptions, detailsOf, type PostOptions } from "../board/requests.ts"
 import type { TrashOptions } from "../board/trash.ts"
-import {
-  BoardComplete,
-  BoardCount,
-  BoardEntities,
-  BoardExtended,
-  BoardJobList,
-  BoardJobView,
-  BoardTrash,
-} from "../board/view.ts"
+import type { BoardJobView } from "../board/view.ts"
 import { noJob, noneToClaim } from "../board/waiting.ts"
 import { CallboardError } from "../errors.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
@@ -73,26 +65,27 @@ export const httpBoard = (ask: Ask, given: string): HttpBoard => new OverHttp(as
 class OverHttp implements HttpBoard, JobBoard {
   readonly name: string
   readonly #ask: Ask
-  readonly #path: string
   readonly #handles = new WeakMap<BoardJob, KnownJob>()
 
   constructor(ask: Ask, name: string) {
     this.name = accepted(checkBoardName(name))
     this.#ask = ask
-    this.#path = `/v1/boards/${this.name}`
   }
 
   async post(name: string, options: PostOptions = {}): Promise<BoardJob> {
     checkPostOptions(options)
     const { details } = options
     const body = { ...options, name, ...(details === undefined ? {} : { details: detailsOf(details).details }) }
-    return this.#handle(await this.#ask(BoardJobView, `${this.#path}/jobs`, { method: "POST", body }))
+    return this.#handle(await this.#ask("POST /v1/boards/{board}/jobs", { board: this.name, body }))
   }
 
   async list(options: ListOptions = {}): Promise<BoardPage> {
     checkCallOptions("list", options)
     const { limit, onlyUnclaimed, after } = options
-    return this.#ask(BoardJobList, `${this.#path}/jobs`, { query: { limit, unclaimed: onlyUnclaimed, cursor: after } })
+    return this.#ask("GET /v1/boards/{board}/jobs", {
+      board: this.name,
+      query: { limit, unclaimed: onlyUnclaimed, cursor: after },
+    })
   }
 
   iterate(options: IterateOptions = {}): HttpBoardIterator {
@@ -131,16 +124,16 @@ class OverHttp implements HttpBoard, JobBoard {
   }
 
   async count(): Promise<number> {
-    return (await this.#ask(BoardCount, `${this.#path}/count`)).count
+    return (await this.#ask("GET /v1/boards/{board}/count", { board: this.name })).count
   }
 
   async job(id: string): Promise<BoardJob> {
-    return this.#handle(await this.#ask(BoardJobView, this.#pathOf(id)))
+    return this.#handle(await this.#ask("GET /v1/boards/{board}/jobs/{id}", this.#named(id)))
   }
 
   async find(job: BoardJob | string): Promise<BoardJobView> {
     const held = this.#knownOf(job)
-    if (held === undefined) return this.#ask(BoardJobView, this.#pathOf(job))
+    if (held === undefined) return this.#ask("GET /v1/boards/{board}/jobs/{id}", this.#named(job))
     const view = await this.#known(job)
     if (view !== undefined) return view
     const { claim: _claim, ...last } = held.last
@@ -150,7 +143,7 @@ class OverHttp implements HttpBoard, JobBoard {
   /** `undefined` for a job that is not on the board any more. */
   async #known(job: BoardJob | string): Promise<BoardJobView | undefined> {
     try {
-      const view = await this.#ask(BoardJobView, this.#pathOf(job))
+      const view = await this.#ask("GET /v1/boards/{board}/jobs/{id}", this.#named(job))
       const held = this.#knownOf(job)
       if (held !== undefined) held.last = view
       return view
@@ -177,25 +170,25 @@ class OverHttp implements HttpBoard, JobBoard {
     const { owner, claim } = options
     const held = this.#knownOf(job)?.claim
     const own = owner === undefined || owner === held?.owner ? held : undefined
-    const body = { expiry, owner: owner ?? own?.owner, claim: claim ?? own?.number }
-    return (await this.#ask(BoardExtended, this.#pathOf(job, "/extend"), { method: "POST", body })).extended
+    const body = { expiry, ...compact({ owner: owner ?? own?.owner, claim: claim ?? own?.number }) }
+    return (await this.#ask("POST /v1/boards/{board}/jobs/{id}/extend", { ...this.#named(job), body })).extended
   }
 
   async claim(job: BoardJob | string, owner: string, options: ClaimOptions = {}): Promise<HttpBoardClaim> {
     checkCallOptions("claim", options)
     const { expiry } = options
-    const path = this.#pathOf(job, "/claim")
-    return this.#claimed(await this.#ask(BoardJobView, path, { method: "POST", body: { owner, expiry } }), job)
+    const request = { ...this.#named(job), body: { owner, ...compact({ expiry }) } }
+    return this.#claimed(await this.#ask("POST /v1/boards/{board}/jobs/{id}/claim", request), job)
   }
 
   async take(owner: string, options: TakeOptions = {}): Promise<HttpBoardClaim> {
     checkCallOptions("take", options)
     const { expiry, wait = 0, signal } = options
-    const request = { method: "POST", body: { owner, expiry } } as const
+    const request = { board: this.name, body: { owner, ...compact({ expiry }) } }
     const ms = milliseconds("wait", wait)
     return this.#claimed(
       await this.#polled(ms, signal, (part) =>
-        this.#ask(BoardJobView, `${this.#path}/claim`, { ...request, ...part }).then(
+        this.#ask("POST /v1/boards/{board}/claim", { ...request, ...part }).then(
           found,
           notFound(part.waitMs, ms, (waited) => noneToClaim(this.name, waited)),
         ),
@@ -206,7 +199,7 @@ class OverHttp implements HttpBoard, JobBoard {
   async wait(timeout?: DurationInput, signal?: AbortSignal): Promise<HttpBoardIterator> {
     const ms = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
     await this.#polled(ms, signal, ({ query, ...part }) =>
-      this.#ask(BoardJobList, `${this.#path}/jobs`, { ...part, query: { ...query, limit: 1 } }).then(
+      this.#ask("GET /v1/boards/{board}/jobs", { ...part, board: this.name, query: { ...query, limit: 1 } }).then(
         found,
         notFound(part.waitMs, ms, (waited) => noJob(this.name, waited)),
       ),
@@ -216,11 +209,13 @@ class OverHttp implements HttpBoard, JobBoard {
 
   async waitFor(job: BoardJob | string, options: JobWaitOptions = {}): Promise<boolean> {
     const { timeoutMs } = jobWaitOf(options)
-    const path = this.#pathOf(job, "/complete")
     const { signal } = options
     try {
       return await this.#polled<boolean>(timeoutMs, signal, async (part) => {
-        const { complete } = await this.#ask(BoardComplete, path, part)
+        const { complete } = await this.#ask("GET /v1/boards/{board}/jobs/{id}/complete", {
+          ...this.#named(job),
+          ...part,
+        })
         return complete ? { found: true } : { refused: false }
       })
     } catch (refused) {
@@ -276,7 +271,8 @@ class OverHttp implements HttpBoard, JobBoard {
     const held = this.#knownOf(job)
     const own = held?.claim
     const claim = options.claim ?? (own?.owner === owner ? own?.number : undefined)
-    const view = await this.#ask(BoardJobView, this.#pathOf(job, `/${how}`), { method: "POST", body: { owner, claim } })
+    const body = { owner, ...compact({ claim }) }
+    const view = await this.#ask(`POST /v1/boards/{board}/jobs/{id}/${how}`, { ...this.#named(job), body })
     if (held !== undefined) {
       held.last = view
       delete held.claim
@@ -287,20 +283,19 @@ class OverHttp implements HttpBoard, JobBoard {
   async trashed(options: TrashOptions = {}) {
     checkCallOptions("trashed", options)
     const { limit, after } = options
-    return (await this.#ask(BoardTrash, `${this.#path}/trash`, { query: { limit, cursor: after } })).jobs
+    return (await this.#ask("GET /v1/boards/{board}/trash", { board: this.name, query: { limit, cursor: after } })).jobs
   }
 
   async trashedJob(id: string): Promise<BoardJobView> {
-    return this.#ask(BoardJobView, `${this.#path}/trash/${encodeURIComponent(id)}`)
+    return this.#ask("GET /v1/boards/{board}/trash/{id}", { board: this.name, id })
   }
 
   async restore(id: string): Promise<BoardJob> {
-    const path = `${this.#path}/trash/${encodeURIComponent(id)}/restore`
-    return this.#handle(await this.#ask(BoardJobView, path, { method: "POST" }))
+    return this.#handle(await this.#ask("POST /v1/boards/{board}/trash/{id}/restore", { board: this.name, id }))
   }
 
   async entities(kind?: string): Promise<ReadonlyArray<BoardEntity>> {
-    const { entities } = await this.#ask(BoardEntities, `${this.#path}/entities`)
+    const { entities } = await this.#ask("GET /v1/boards/{board}/entities", { board: this.name })
     return entities.filter((entity) => kind === undefined || entity.kind === kind)
   }
 
@@ -324,8 +319,8 @@ class OverHttp implements HttpBoard, JobBoard {
     return job instanceof BoardJob ? this.#handles.get(job) : undefined
   }
 
-  #pathOf(job: BoardJob | string, end = ""): string {
-    return `${this.#path}/jobs/${encodeURIComponent(idOf(job))}${end}`
+  #named(job: BoardJob | string): { readonly board: string; readonly id: string } {
+    return { board: this.name, id: idOf(job) }
   }
 }
 

@@ -15,7 +15,7 @@ import {
   type WaitOptions,
 } from "../jobs/handle.ts"
 import type { Receipt } from "../jobs/receipt.ts"
-import { BatchReceipts, errorOf, Forgotten, Job, JobResult, ReceiptSchema, RunResults } from "../jobs/responses.ts"
+import { errorOf } from "../jobs/responses.ts"
 import {
   checkFields,
   checkTasks,
@@ -27,12 +27,13 @@ import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/trackin
 import { optionsChecker } from "../options/check.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
+import { isMap } from "../protocol/guards.ts"
+import type { Answer } from "../routes/routes.ts"
 import { checkScheduleName } from "../schedules/fields.ts"
 import { SCHEDULE_QUERY, type Schedules } from "../schedules/schedules.ts"
-import { PostedJob, ScheduleList, ScheduleViewSchema } from "../schedules/view.ts"
 import { sleep } from "../transport/timers.ts"
 import { type HttpBoard, httpBoard } from "./http-board.ts"
-import { type Ask, POLL_MS, type Refusal, type Request, requestsTo } from "./http-request.ts"
+import { type Ask, askOver, POLL_MS, type Refusal, type Request, requestsTo } from "./http-request.ts"
 
 export interface HttpClientSettings {
   /** Sent as `Authorization: Bearer <token>`. Defaults to none; a service that has tokens answers only with one. */
@@ -146,14 +147,12 @@ interface OverHttp {
   readonly ask: Ask
 }
 
-const pathOf = (id: string): string => `/v1/jobs/${encodeURIComponent(id)}`
-
 const end = ({ request }: OverHttp, id: string, options: WaitOptions): Promise<Outcome> =>
-  waitForEnd(request, pathOf(id), id, timeoutMsOf(options), options.signal)
+  waitForEnd(request, id, timeoutMsOf(options), options.signal)
 
 /** What the methods of a handle do over HTTP. */
 const OVER_HTTP: HandleActions<OverHttp> = {
-  find: ({ ask }, id) => ask(Job, pathOf(id)),
+  find: ({ ask }, id) => ask("GET /v1/jobs/{id}", { id }),
   result: async (over, id, options) => valueOf(id, await end(over, id, options)),
   outcome: end,
   results: async ({ ask }, id, options) => {
@@ -162,26 +161,22 @@ const OVER_HTTP: HandleActions<OverHttp> = {
     for (;;) {
       const left = until - performance.now()
       const waitMs = Math.ceil(Math.min(Math.max(left, 0), POLL_MS))
-      const { results } = await ask(RunResults, `${pathOf(id)}/results?wait=${waitMs}ms`, { waitMs, signal })
+      const { results } = await ask("GET /v1/jobs/{id}/results", { id, query: { wait: `${waitMs}ms` }, waitMs, signal })
       if (results.length > 0 || left <= POLL_MS) return results
     }
   },
-  cancel: ({ ask }, id, options) => ask(Job, `${pathOf(id)}/cancel`, { method: "POST", query: { ...options } }),
-  retry: ({ ask }, id, options) => ask(Job, `${pathOf(id)}/retry`, { method: "POST", query: { ...options } }),
-  patchMeta: ({ ask }, id, patch) => ask(Job, `${pathOf(id)}/meta`, { method: "PATCH", body: patch }),
+  cancel: ({ ask }, id, options) => ask("POST /v1/jobs/{id}/cancel", { id, query: options }),
+  retry: ({ ask }, id, options) => ask("POST /v1/jobs/{id}/retry", { id, query: options }),
+  patchMeta: ({ ask }, id, patch) => ask("PATCH /v1/jobs/{id}/meta", { id, body: patch }),
   delete: async ({ ask }, id, options) => {
-    const call = { method: "DELETE", query: { ...options }, waitMs: options.dependents ? POLL_MS : 0 } as const
+    const call = { id, query: options, waitMs: options.dependents ? POLL_MS : 0 }
     // A service that has not deleted all dependents in time wants to be called again.
-    while ((await ask(Schema.Union([Forgotten, Schema.Undefined]), pathOf(id), call)) !== undefined);
+    while ((await ask("DELETE /v1/jobs/{id}", call)) !== undefined);
   },
 }
 
 const clientOf = (request: Request): HttpClient => {
-  const ask: Ask = async (schema, path, options) => {
-    const answer = Result.flatMap(await request(path, options), read(schema))
-    if (Result.isFailure(answer)) throw answer.failure.error
-    return answer.success
-  }
+  const ask = askOver(request)
 
   const job = <R>(id: string): HttpJob<R> => handleOf(OVER_HTTP, { request, ask }, id)
 
@@ -189,7 +184,7 @@ const clientOf = (request: Request): HttpClient => {
     submit: async <R>(task: string, fields: SubmissionFields = {}) => {
       checkFields(fields)
       const body = prepared({ ...fields, task })
-      const answer = Result.flatMap(await request("/v1/jobs", { method: "POST", body }), read(ReceiptSchema))
+      const answer = Result.flatMap(await request("POST /v1/jobs", { body }), readable(isAboutJob))
       if (Result.isFailure(answer)) throw unconfirmed(body.id, answer.failure.error)
       return { ...job<R>(answer.success.id), receipt: receiptOf(answer.success) }
     },
@@ -197,8 +192,8 @@ const clientOf = (request: Request): HttpClient => {
       checkTasks(submissions)
       if (submissions.length === 0) return []
       const body = submissions.map((each, index) => prepared(each, index))
-      const path = atomic ? "/v1/jobs?atomic=true" : "/v1/jobs"
-      const answer = Result.flatMap(await request(path, { method: "POST", body }), read(BatchReceipts))
+      const sent = await request("POST /v1/jobs/batch", { body, query: atomic ? { atomic } : {} })
+      const answer = Result.flatMap(sent, readable(isAboutTasks))
       if (Result.isSuccess(answer)) {
         return answer.success.map((each) => ("code" in each ? errorOf(each) : receiptOf(each)))
       }
@@ -211,28 +206,24 @@ const clientOf = (request: Request): HttpClient => {
     job,
     schedules: httpSchedules(ask),
     board: (name) => httpBoard(ask, name),
-    health: async () => void (await ask(Schema.Unknown, "/readyz")),
+    health: async () => void (await ask("GET /readyz", {})),
   }
 }
 
-const httpSchedules = (ask: Ask): HttpSchedules => {
-  const pathOf = (name: string): string => `/v1/schedules/${encodeURIComponent(checkScheduleName(name))}`
-  return {
-    create: async (name, fields) =>
-      ask(ScheduleViewSchema, "/v1/schedules", { method: "POST", body: { ...fields, name: checkScheduleName(name) } }),
-    find: async (name) => ask(ScheduleViewSchema, pathOf(name)),
-    list: async (query = {}) => {
-      refuseUnknown(query, SCHEDULE_QUERY, "schedules.list()")
-      const { limit, after } = query
-      return ask(ScheduleList, "/v1/schedules", { query: { limit, cursor: after } })
-    },
-    change: async (name, changes) => ask(ScheduleViewSchema, pathOf(name), { method: "PATCH", body: changes }),
-    pause: async (name) => ask(ScheduleViewSchema, `${pathOf(name)}/pause`, { method: "POST" }),
-    resume: async (name) => ask(ScheduleViewSchema, `${pathOf(name)}/resume`, { method: "POST" }),
-    run: async (name) => ask(PostedJob, `${pathOf(name)}/run`, { method: "POST" }),
-    delete: async (name) => ask(Schema.Undefined, pathOf(name), { method: "DELETE" }),
-  }
-}
+const httpSchedules = (ask: Ask): HttpSchedules => ({
+  create: async (name, fields) => ask("POST /v1/schedules", { body: { ...fields, name: checkScheduleName(name) } }),
+  find: async (name) => ask("GET /v1/schedules/{id}", { id: checkScheduleName(name) }),
+  list: async (query = {}) => {
+    refuseUnknown(query, SCHEDULE_QUERY, "schedules.list()")
+    const { limit, after } = query
+    return ask("GET /v1/schedules", { query: { limit, cursor: after } })
+  },
+  change: async (name, changes) => ask("PATCH /v1/schedules/{id}", { id: checkScheduleName(name), body: changes }),
+  pause: async (name) => ask("POST /v1/schedules/{id}/pause", { id: checkScheduleName(name) }),
+  resume: async (name) => ask("POST /v1/schedules/{id}/resume", { id: checkScheduleName(name) }),
+  run: async (name) => ask("POST /v1/schedules/{id}/run", { id: checkScheduleName(name) }),
+  delete: async (name) => ask("DELETE /v1/schedules/{id}", { id: checkScheduleName(name) }),
+})
 
 /** The task as it is sent. Fails as a client over a transport does for what plain JSON cannot hold. */
 const prepared = (task: Submission, index?: number): Submission => {
@@ -246,17 +237,24 @@ const prepared = (task: Submission, index?: number): Submission => {
 const withId = (task: Submission): Submission =>
   task.id === undefined && task.unique === undefined ? { ...task, id: generateId() } : task
 
-const receiptOf = ({ href: _, ...receipt }: typeof ReceiptSchema.Type): Receipt => receipt
+const receiptOf = ({ href: _, ...receipt }: Answer<"POST /v1/jobs">): Receipt => receipt
 
-const read = <S extends Schema.Codec<unknown, unknown>>(schema: S) => {
-  const decode = Schema.decodeUnknownResult(schema)
-  return (value: unknown): Result.Result<S["Type"], Refusal> =>
-    Result.mapError(decode(value), (cause) => ({
-      error: new CallboardError("internal", "the answer of the service cannot be read: another version wrote it", {
-        cause,
-      }),
-    }))
-}
+/** Whether an answer says how a job is. */
+const isAboutJob = (answer: unknown): boolean =>
+  isMap(answer) && typeof answer["id"] === "string" && typeof answer["state"] === "string"
+
+/** Whether an answer has a receipt or an error for each task. */
+const isAboutTasks = (answer: unknown): boolean =>
+  Array.isArray(answer) && answer.every((each) => isAboutJob(each) || (isMap(each) && typeof each["code"] === "string"))
+
+/** The answer if it says what the caller has to know. */
+const readable =
+  (isReadable: (answer: unknown) => boolean) =>
+  <A>(answer: A): Result.Result<A, Refusal> => {
+    if (isReadable(answer)) return Result.succeed(answer)
+    const message = "the answer of the service cannot be read: another version wrote it"
+    return Result.fail({ error: new CallboardError("internal", message) })
+  }
 
 /** Whether a task may have been accepted although its submission failed, or can be submitted again later. */
 const isUnconfirmed = ({ code }: CallboardError): boolean => code === "transport-unavailable" || code === "internal"
@@ -278,7 +276,6 @@ const unconfirmed = (id: string | undefined, error: CallboardError): CallboardEr
  */
 const waitForEnd = async (
   request: Request,
-  path: string,
   id: string,
   limitMs: number,
   signal: AbortSignal | undefined,
@@ -288,8 +285,8 @@ const waitForEnd = async (
   for (let hasAnswered = false; ; ) {
     const asked = performance.now()
     const waitMs = Math.ceil(Math.min(Math.max(leftMs(), 0), POLL_MS))
-    const answer = await request(`${path}/result?wait=${waitMs}ms`, { waitMs, signal })
-    const found = Result.flatMap(answer, read(JobResult))
+    const answer = await request("GET /v1/jobs/{id}/result", { id, query: { wait: `${waitMs}ms` }, waitMs, signal })
+    const found = Result.flatMap(answer, readable(isAboutJob))
     if (Result.isSuccess(found)) {
       hasAnswered = true
       const outcome = outcomeOf(found.success)

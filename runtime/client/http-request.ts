@@ -1,24 +1,30 @@
-/** Sends one HTTP request to a service; the result is the decoded JSON, or an error with a code. */
+/** Sends one HTTP request to a route of a service; the result is the JSON of the answer, or an error with a code. */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { CallboardError } from "../errors.ts"
 import { errorOf, Problem } from "../jobs/responses.ts"
 import { renderJson } from "../protocol/codec/json.ts"
 import { compact } from "../protocol/compact.ts"
+import { isObject } from "../protocol/guards.ts"
+import type { Answer, RouteAddress, RouteRequest } from "../routes/routes.ts"
 
+/** How a request is sent. */
 export interface RequestOptions {
-  /** Defaults to GET. */
-  readonly method?: "GET" | "POST" | "PATCH" | "DELETE"
-  /** Sent as JSON. */
-  readonly body?: unknown
-  /** Parameters of the query; those that are `undefined` are left out. */
-  readonly query?: Query | undefined
   /** How long the service was asked to wait before it answers, in milliseconds. Defaults to 0. */
   readonly waitMs?: number
   readonly signal?: AbortSignal | undefined
 }
 
-type Query = Readonly<Record<string, string | number | boolean | undefined>>
+/** What a request holds, whatever its route. */
+interface Parts {
+  readonly id?: string
+  readonly board?: string
+  readonly query?: Query
+  /** Sent as JSON. */
+  readonly body?: unknown
+}
+
+type Query = Readonly<Record<string, unknown>>
 
 /** Longest wait in one request: some proxies cut a connection on which nothing happens for half a minute. */
 export const POLL_MS = 20_000
@@ -30,17 +36,24 @@ export interface Refusal {
   readonly each?: ReadonlyArray<CallboardError>
 }
 
-/**
- * Sends a request to a path of the service. Rejects with the signal's reason when that fires, and with nothing else.
- */
-export type Request = (path: string, options?: RequestOptions) => Promise<Result.Result<unknown, Refusal>>
+type Call<A extends RouteAddress> = RouteRequest<A> & RequestOptions
 
-/** Sends a request and decodes the response. Fails with the error that the service answers with. */
-export type Ask = <S extends Schema.Codec<unknown, unknown>>(
-  schema: S,
-  path: string,
-  options?: RequestOptions,
-) => Promise<S["Type"]>
+/**
+ * Sends a request to a route of the service. Rejects with the signal's reason when that fires, and with nothing else.
+ */
+export type Request = <A extends RouteAddress>(address: A, call: Call<A>) => Promise<Result.Result<Answer<A>, Refusal>>
+
+/** Sends a request to a route. Fails with the error that the service answers with. */
+export type Ask = <A extends RouteAddress>(address: A, call: Call<A>) => Promise<Answer<A>>
+
+/** {@link Ask} by a {@link Request}. */
+export const askOver =
+  (request: Request): Ask =>
+  async (address, call) => {
+    const answer = await request(address, call)
+    if (Result.isFailure(answer)) throw answer.failure.error
+    return answer.success
+  }
 
 /** A part of a path that is empty, `.` or `..`: addresses are written without these, so that the request would go to another route. */
 const UNNAMED = /\/\.{0,2}(?=[/?]|$)/
@@ -52,10 +65,20 @@ const queryOf = (given: Query): string => {
   return query.size === 0 ? "" : `?${query}`
 }
 
+/** The path of a route with what it names. */
+const pathOf = (path: string, { id = "", board = "" }: Parts): string =>
+  path.replace("{board}", () => encodeURIComponent(board)).replace("{id}", () => encodeURIComponent(id))
+
 export const requestsTo = (base: string, token: string | undefined, timeoutMs: number): Request => {
   const authorization: Readonly<Record<string, string>> =
     token === undefined ? {} : { authorization: `Bearer ${token}` }
-  return async (path, { method = "GET", body, query = {}, waitMs = 0, signal } = {}) => {
+  const send = async (
+    address: string,
+    { waitMs = 0, signal, ...parts }: Parts & RequestOptions,
+  ): Promise<Result.Result<unknown, Refusal>> => {
+    const { body, query = {} } = parts
+    const [method = "", template = ""] = address.split(" ")
+    const path = pathOf(template, parts)
     const [unnamed] = UNNAMED.exec(path) ?? []
     if (unnamed !== undefined) {
       const message = `there is nothing with the id ${JSON.stringify(unnamed.slice(1))} over HTTP`
@@ -89,6 +112,8 @@ export const requestsTo = (base: string, token: string | undefined, timeoutMs: n
       signal?.removeEventListener("abort", abort)
     }
   }
+  // The description of a route says what the service answers with.
+  return send as Request
 }
 
 /** The body as JSON, written as a client over a transport writes the arguments of a task. */
@@ -112,7 +137,7 @@ const answerOf = (base: string, ok: boolean, status: number, text: string): Resu
   } catch {
     return Result.fail({ error: external(base, status) })
   }
-  if (ok) return Result.succeed(value)
+  if (ok && (value === undefined || isObject(value))) return Result.succeed(value)
   const problem = readProblem(value)
   if (Result.isFailure(problem)) return Result.fail({ error: external(base, status) })
   const { errors, ...whole } = problem.success

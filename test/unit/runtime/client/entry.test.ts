@@ -23,7 +23,7 @@ const loadedWith = (entry: string): ReadonlySet<string> => {
 
 test("callboard/client loads neither HTTP server nor worker nor command line, nor what they are built on", () => {
   const loaded = [...loadedWith("runtime/client/mod.ts")]
-  const rooms = /^runtime\/(worker|http|metrics|service|config|cli)\//
+  const rooms = /^runtime\/(worker|http|metrics|service|config|cli|routes)\//
   expect(loaded.filter((path) => rooms.test(path))).toEqual([])
   expect(loaded.filter((path) => /^(plugins\/|hono|prom-client|commander|nats$)/.test(path))).toEqual([])
   const files = loaded.filter((path) => path.startsWith("runtime/"))
