@@ -1,7 +1,7 @@
 /** Boards by configuration: a driver's name or a URI, and job board plugins by name. */
 
 import { builtin } from "../connection/builtin.ts"
-import { type ConnectSettings, isInstalled, openConnection } from "../connection/connect.ts"
+import { isInstalled, openConnection, type TransportSettings } from "../connection/connect.ts"
 import { CallboardError } from "../errors.ts"
 import { refuseInput } from "../options/refuse.ts"
 import {
@@ -21,7 +21,7 @@ export interface FetchBoardSettings<B = Board> extends BoardOptions {
   /** Job board plugins, by the name of their driver. They come before the transports. */
   readonly boards?: Readonly<Record<string, BoardPlugin<B>>>
   /** Transports of third parties, by scheme. */
-  readonly transports?: ConnectSettings["transports"]
+  readonly transports?: TransportSettings["transports"]
 }
 
 /** What a board is configured by: the name of a driver, a URI, or options with one of these as `board`. */

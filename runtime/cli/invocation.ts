@@ -4,15 +4,14 @@
  */
 import { type Command, Option } from "commander"
 import { type Client, type ClientSettings, connect } from "../client/client.ts"
+import type { ConnectSettings } from "../client/settings.ts"
 import { loadConfigFile } from "../config/file.ts"
 import { type FlagValue, type Resolved, resolveConfig } from "../config/resolving.ts"
 import type { Config } from "../config/schema.ts"
 import { SETTINGS, type Setting } from "../config/settings.ts"
-import type { ConnectSettings } from "../connection/connect.ts"
 import type { LogLevel } from "../log/log.ts"
 import { DEFAULTS } from "../options/defaults.ts"
-import { milliseconds } from "../options/duration.ts"
-import { compact, ifGiven } from "../protocol/compact.ts"
+import { compact } from "../protocol/compact.ts"
 import { type Output, type OutputOptions, outputFor } from "./output.ts"
 
 export interface Invocation {
@@ -62,12 +61,7 @@ const clientSettings = ({
 /** Connect options of the configuration. */
 export const connectSettings = (config: Config): ConnectSettings => {
   const { transports, lease, heartbeat, name } = config
-  return compact({
-    transports,
-    leaseMs: ifGiven(lease, (given) => milliseconds("lease", given)),
-    heartbeatMs: ifGiven(heartbeat, (given) => milliseconds("heartbeat", given)),
-    name,
-  })
+  return compact({ transports, lease, heartbeat, name })
 }
 
 /** The log level, which decides whether errors are printed with a stack. Readable also where other settings are invalid. */

@@ -32,7 +32,7 @@ import {
 import { askWorkers, type CommandOptions } from "../cluster/remote-ask.ts"
 import type { AnswerTo, ArgumentsOf, CommandName } from "../cluster/remote-command.ts"
 import { liftRevocation, listRevocations, type Revocation, type RevokeOptions, revoke } from "../cluster/revocation.ts"
-import { type ConnectSettings, openConnection } from "../connection/connect.ts"
+import { openConnection } from "../connection/connect.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import { cancelAlone, whyNotCancel } from "../jobs/commands/cancel.ts"
@@ -79,7 +79,7 @@ import {
   namedJobsOf,
   recordQueryOf,
 } from "./job-query.ts"
-import { CLIENT_FIELDS } from "./settings.ts"
+import { CLIENT_FIELDS, type ConnectSettings, transportSettings } from "./settings.ts"
 import type { SubmitContext } from "./submitting/planner.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
@@ -126,7 +126,8 @@ export const clientParts = async (
   const { taskNames, taskSentEvents = false, failureTtl } = settings
   const keepMs = failureTtl === undefined ? undefined : timeToLive("failureTtl", failureTtl)
   const tracing = await openTracing(settings)
-  const connection = await openConnection(target, settings, keepMs === undefined ? undefined : () => keepMs)
+  const keepFailed = keepMs === undefined ? undefined : () => keepMs
+  const connection = await openConnection(target, transportSettings(settings), keepFailed)
   const options = {
     ownsTransport: true,
     taskSentEvents,

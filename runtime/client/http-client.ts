@@ -25,6 +25,7 @@ import {
 } from "../jobs/submission/submission.ts"
 import { type Outcome, outcomeInCode, outcomeOf, valueOf } from "../jobs/tracking/outcome.ts"
 import { optionsChecker } from "../options/check.ts"
+import { type DurationInput, duration, milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { isMap } from "../protocol/guards.ts"
@@ -38,17 +39,15 @@ import { type Ask, askOver, POLL_MS, type Refusal, type Request, requestsTo } fr
 export interface HttpClientSettings {
   /** Sent as `Authorization: Bearer <token>`. Defaults to none; a service that has tokens answers only with one. */
   readonly token?: string | undefined
-  /**
-   * Longest wait for an answer of the service, in milliseconds, beside the wait for a job's end. Defaults to 10
-   * seconds.
-   */
-  readonly timeoutMs?: number
+  /** Longest wait for an answer of the service, beside the wait for a job's end: 1 ms to 1 day. Defaults to 10 seconds. */
+  readonly timeout?: DurationInput
 }
 
 const checkSettings = optionsChecker(
-  { token: Schema.optionalKey(Schema.String), timeoutMs: Schema.optionalKey(Schema.Number) } satisfies Readonly<
-    Record<keyof HttpClientSettings, Schema.Top>
-  >,
+  {
+    token: Schema.optionalKey(Schema.String),
+    timeout: Schema.optionalKey(duration({ min: 1, max: 86_400_000 })),
+  } satisfies Readonly<Record<keyof HttpClientSettings, Schema.Top>>,
   "connectHttp()",
 )
 
@@ -106,7 +105,7 @@ export interface HttpClient {
   health(): Promise<void>
 }
 
-const DEFAULT_TIMEOUT_MS = 10_000
+const DEFAULT_TIMEOUT = "10 seconds"
 
 /** Least time between two requests for a result, for a service that answers before the asked wait is over. */
 const AGAIN_MS = 1_000
@@ -127,10 +126,9 @@ const TOKEN = /^[\x21-\x7e]+$/
  */
 export const connectHttp = (url: string, settings: HttpClientSettings = {}): HttpClient => {
   checkSettings(settings)
-  const { token, timeoutMs = DEFAULT_TIMEOUT_MS } = settings
+  const { token, timeout = DEFAULT_TIMEOUT } = settings
   if (token !== undefined && !TOKEN.test(token)) refuseInput("token", "must be visible ASCII characters, and not empty")
-  if (!(timeoutMs >= 1 && timeoutMs <= 86_400_000)) refuseInput("timeoutMs", "must be from 1 to 86,400,000 (a day)")
-  return clientOf(requestsTo(baseOf(url), token, timeoutMs))
+  return clientOf(requestsTo(baseOf(url), token, milliseconds("timeout", timeout)))
 }
 
 const baseOf = (text: string): string => {

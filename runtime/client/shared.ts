@@ -23,7 +23,6 @@ export type { ActorDescription, WorkerDescription } from "../cluster/directory.t
 export type { OwnEventFields, ReceivedEvent } from "../cluster/events.ts"
 export type { Answers, AnswerTo, ArgumentsOf } from "../cluster/remote-command.ts"
 export type { Revocation, RevokeOptions } from "../cluster/revocation.ts"
-export type { ConnectSettings } from "../connection/connect.ts"
 export {
   CallboardError,
   type ErrorCode,
@@ -54,3 +53,4 @@ export { TransportError } from "../transport/mod.ts"
 export { Client, type ClientSettings, connect } from "./client.ts"
 export type { BodyFields, GroupHandle, GroupOptions, PendingGroup, SubmittedGroup } from "./group.ts"
 export type { JobPage, JobQuery } from "./job-query.ts"
+export type { ConnectSettings } from "./settings.ts"

@@ -184,8 +184,8 @@ export const ConfigSchema = Schema.Struct({
     ),
   ),
   lease: Schema.optionalKey(
-    duration({ min: 1_000 }).annotate(
-      about("How long a task belongs to a worker that has died; live workers extend it. 1 second at least", {
+    duration({ min: 1_000, max: 86_400_000 }).annotate(
+      about("How long a task belongs to a worker that has died; live workers extend it. 1 second to 1 day", {
         unit: "duration",
         default: `${DEFAULTS.lease}, or the URL's \`lease\``,
         read: "duration",

@@ -1,9 +1,11 @@
 /** Finds the plugin for a URL, checks the options that all transports share, and connects. */
 import { hostname } from "node:os"
+import * as Result from "effect/Result"
 import { compact } from "../protocol/compact.ts"
 import { isObject } from "../protocol/guards.ts"
 import type { KeepFailed } from "../protocol/outside.ts"
 import { beginning } from "../protocol/text.ts"
+import { parseDuration } from "../protocol/time.ts"
 import { didYouMean } from "../suggest.ts"
 import { type AnyPlugin, asTransport } from "../transport/job-store/plugin.ts"
 import type { Transport } from "../transport/job-store/transport.ts"
@@ -16,24 +18,22 @@ export const DEFAULT_TRANSPORT = "sqlite:.callboard/board.db"
 export const DEFAULT_NAMESPACE = "callboard"
 export const DEFAULT_LEASE_MS = 30_000
 export const DEFAULT_HEARTBEAT_MS = 20_000
+export const DEFAULT_TIMEOUT_MS = 5_000
 
-/** Settings of a connection to a transport. Parameters of the URL set the same options, and are overridden by these. */
-export interface ConnectSettings {
-  /** Plugins of third parties, by scheme: the configuration's `transports`. */
+/** The shortest and the longest lease, in milliseconds. */
+export const LEASE_RANGE = { min: 1_000, max: 86_400_000 } as const
+
+/** The parsed settings of a connection to a transport. Parameters of the URL set the same options, and are overridden by these. */
+export interface TransportSettings {
+  /** Plugins of third parties, by scheme. */
   readonly transports?: Readonly<Record<string, AnyPlugin>>
   /** Prefixes everything on the broker. Defaults to the URL's `ns`, else `callboard`. */
   readonly namespace?: string
-  /**
-   * How long a delivered task belongs to its worker unless the worker extends it, in milliseconds: 1 second to 1 day.
-   * Defaults to the URL's `lease` (in seconds), else 30 seconds.
-   */
+  /** Defaults to the URL's `lease`, else to {@link DEFAULT_LEASE_MS}. */
   readonly leaseMs?: number
-  /** Longest wait for a connection, in milliseconds. Defaults to 5 seconds. */
+  /** Defaults to {@link DEFAULT_TIMEOUT_MS}. */
   readonly timeoutMs?: number
-  /**
-   * Keep-alive of the connection, in milliseconds: 0 (off), or 1,000 at least. Defaults to 20 seconds. Transports
-   * without a connection ignore it.
-   */
+  /** 0: off. Defaults to {@link DEFAULT_HEARTBEAT_MS}. */
   readonly heartbeatMs?: number
   /**
    * Milliseconds to wait before the n-th try to connect again, with n from 1. Defaults to the transport's own delays.
@@ -43,12 +43,16 @@ export interface ConnectSettings {
   readonly name?: string
 }
 
-/** Length of a lease of this connection, in milliseconds: the setting, else the URL's `lease` in seconds, else 30 s. */
-export const leaseOf = (target: string | object, settings: Pick<ConnectSettings, "leaseMs">): number => {
+/** Length of a lease of this connection, in milliseconds: the setting, else the URL's `lease`, else 30 s. Fails with `invalid`. */
+export const leaseOf = (target: string | object, settings: Pick<TransportSettings, "leaseMs">): number => {
   if (settings.leaseMs !== undefined) return settings.leaseMs
   const given = typeof target === "string" ? parseUrl(target)?.searchParams.get("lease") : undefined
   if (given === null || given === undefined) return DEFAULT_LEASE_MS
-  return /^\d+(\.\d+)?$/.test(given) ? Number(given) * 1000 : Number.NaN
+  const lease = parseDuration(given)
+  if (Result.isFailure(lease)) throw invalid(`?lease: ${lease.failure.message}`)
+  if (lease.success < LEASE_RANGE.min) throw invalid("?lease: must be at least 1 second")
+  if (lease.success > LEASE_RANGE.max) throw invalid("?lease: must be at most 1 day")
+  return lease.success
 }
 
 /**
@@ -108,7 +112,10 @@ const checkCredentials = ({ username, password }: URL, target: string): void => 
  * Fails with a {@link TransportError}: `invalid` for a URL that cannot be read, `unsupported` for an unknown scheme,
  * naming the configuration entry and the package that would provide it.
  */
-export const connectTransport = async (target: string | object, settings: ConnectSettings = {}): Promise<Transport> => {
+export const connectTransport = async (
+  target: string | object,
+  settings: TransportSettings = {},
+): Promise<Transport> => {
   const options = (parameters: URLSearchParams): ConnectOptions => {
     for (const name of ["ns", "lease"])
       if (parameters.getAll(name).length > 1) throw invalid(`${name}: is given twice in the URL`)
@@ -116,19 +123,13 @@ export const connectTransport = async (target: string | object, settings: Connec
     if (!/^[A-Za-z0-9_-]{1,64}$/.test(namespace)) {
       throw invalid(`ns ${JSON.stringify(namespace)}: 1 to 64 letters, digits, "_" or "-"`)
     }
-    const lease = leaseOf(target, settings)
-    if (!(lease >= 1000 && lease <= 86_400_000)) throw invalid("lease: must be from 1 second to 1 day")
-    const heartbeat = settings.heartbeatMs ?? DEFAULT_HEARTBEAT_MS
-    const timeout = settings.timeoutMs ?? 5_000
-    if (!(timeout >= 1 && timeout <= 86_400_000)) throw invalid("timeoutMs: must be from 1 to 86,400,000 (a day)")
-    if (heartbeat !== 0 && !(heartbeat >= 1000)) throw invalid("heartbeat: must be 0 (off), or at least 1 second")
     return {
       namespace,
-      lease,
-      heartbeat,
+      lease: leaseOf(target, settings),
+      heartbeat: settings.heartbeatMs ?? DEFAULT_HEARTBEAT_MS,
       ...compact({ reconnectDelay: settings.reconnectDelay }),
       name: settings.name ?? `callboard@${hostname()}:${process.pid}`,
-      timeout,
+      timeout: settings.timeoutMs ?? DEFAULT_TIMEOUT_MS,
     }
   }
   if (typeof target !== "string") {
@@ -160,7 +161,7 @@ export const connectTransport = async (target: string | object, settings: Connec
 }
 
 /** Connects the transport that `?records=` names. It keeps the records, the store, and the tasks that are due later. */
-const connectRecords = async (queue: string, url: URL, options: ConnectOptions, settings: ConnectSettings) => {
+const connectRecords = async (queue: string, url: URL, options: ConnectOptions, settings: TransportSettings) => {
   const given = url.searchParams.get("records")
   const place = given === null ? undefined : parseUrl(given)
   if (given === null || place === undefined) {
@@ -178,7 +179,7 @@ const connectRecords = async (queue: string, url: URL, options: ConnectOptions, 
 /** {@link connectTransport}, with all parts that client and worker need. */
 export const openConnection = async (
   target: string | object,
-  settings: ConnectSettings = {},
+  settings: TransportSettings = {},
   keepFailed?: KeepFailed,
 ): Promise<Connection> => connectionOf(await connectTransport(target, settings), keepFailed)
 
@@ -197,7 +198,7 @@ export const isInstalled = (scheme: string): boolean => {
 
 const isBuiltin = (scheme: string): scheme is BuiltinScheme => Object.hasOwn(builtin, scheme)
 
-const findPlugin = async (scheme: string, settings: ConnectSettings): Promise<AnyPlugin> => {
+const findPlugin = async (scheme: string, settings: TransportSettings): Promise<AnyPlugin> => {
   const configured = settings.transports !== undefined && Object.hasOwn(settings.transports, scheme)
   if (configured && settings.transports?.[scheme] !== undefined) {
     const plugin: unknown = settings.transports[scheme]
@@ -249,7 +250,7 @@ const pluginOf = (module: unknown): AnyPlugin | undefined => {
 const adopt = async (
   client: object,
   options: ConnectOptions,
-  settings: ConnectSettings,
+  settings: TransportSettings,
 ): Promise<Transport | undefined> => {
   const plugins: Array<AnyPlugin> = [...Object.values(settings.transports ?? {})]
   for (const load of new Set(Object.values(builtin))) plugins.push(await load())

@@ -10,6 +10,7 @@ import { hostLog, type Log, type LogSink, makeLog } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import { AnyFunction, AnyObject, AnySignal, optionsChecker } from "../options/check.ts"
 import { DEFAULTS } from "../options/defaults.ts"
+import { type DurationInput, duration, milliseconds } from "../options/duration.ts"
 import { whole } from "../options/fields.ts"
 import { isObject } from "../protocol/guards.ts"
 import { TransportError } from "../transport/mod.ts"
@@ -56,9 +57,10 @@ export interface HttpAppOptions {
   /** When this signal fires, waits and streams end, and later requests are refused with 503. Defaults to never. */
   readonly closing?: AbortSignal
   /**
-   * How often an idle stream of events sends a comment, so that proxies keep it open: milliseconds. Defaults to 15,000.
+   * How often an idle stream of events sends a comment, so that proxies keep it open, 1 ms at least. Defaults to 5
+   * seconds.
    */
-  readonly keepAliveMs?: number
+  readonly keepAlive?: DurationInput
   /**
    * What requests may hold at a time. Defaults to 64 MiB of bodies, each within 30 seconds, and to 1,000 streams of events, 100
    * for each token.
@@ -92,6 +94,7 @@ const isMetrics = (value: unknown): value is MetricsText | false =>
   value === false || (isObject(value) && "text" in value && typeof value.text === "function")
 
 const count = Schema.optionalKey(whole({ min: 1 }))
+const time = Schema.optionalKey(duration({ min: 1 }))
 
 const fields = {
   // Each token is checked where its digest is made.
@@ -102,11 +105,11 @@ const fields = {
   ready: Schema.optionalKey(AnyFunction),
   loopbackOnly: Schema.optionalKey(Schema.Boolean),
   closing: Schema.optionalKey(AnySignal),
-  keepAliveMs: count,
+  keepAlive: time,
   bounds: Schema.optionalKey(
     Schema.Struct({
       bodyBytes: count,
-      bodyMs: count,
+      bodyTimeout: time,
       streams: count,
       streamsPerToken: count,
     } satisfies Readonly<Record<keyof Bounds, Schema.Top>>),
@@ -166,7 +169,7 @@ export const attachableHttp = (options: HttpAppOptions): AttachableHttp => {
       return Math.min(maxBody, client?.connection.transport.capabilities.maxTask ?? maxBody)
     },
     log: (options.log === undefined ? makeLog() : hostLog(options.log)).with({ logger: "callboard.http" }),
-    keepAliveMs: options.keepAliveMs ?? KEEP_ALIVE_MS,
+    keepAliveMs: options.keepAlive === undefined ? KEEP_ALIVE_MS : milliseconds("keepAlive", options.keepAlive),
     budget: new Budget(options.bounds),
     unready: () => outage ?? whyUnready(ready()),
     outage: () => outage,

@@ -1,6 +1,6 @@
 /** Bounds of the service: deadlines, and what requests hold at a time. */
 import { CallboardError } from "../errors.ts"
-import { milliseconds } from "../options/duration.ts"
+import { type DurationInput, milliseconds } from "../options/duration.ts"
 import { READ_DEADLINE_MS } from "../routes/bounds.ts"
 import { TransportError } from "../transport/mod.ts"
 import { within } from "../transport/timers.ts"
@@ -11,9 +11,6 @@ export const BATCH_BODY_FACTOR = 16
 
 /** Most bytes of bodies that are read or handled at a time. */
 const MAX_BODY_BYTES = 64 * 1024 * 1024
-
-/** Longest time that a body may take to arrive. */
-const BODY_DEADLINE_MS = 30_000
 
 /** Most open streams of events, in all and for each token. */
 const MAX_STREAMS = 1_000
@@ -60,8 +57,8 @@ export const boundedRead = async <T>(client: AbortSignal, work: (signal: AbortSi
 export interface Bounds {
   /** Bytes of bodies that are read or handled; one whole array always has room. */
   readonly bodyBytes: number
-  /** Longest time that a body may take to arrive, in milliseconds. */
-  readonly bodyMs: number
+  /** Longest time that a body may take to arrive, 1 ms at least. Defaults to 30 seconds. */
+  readonly bodyTimeout: DurationInput
   /** Streams of events, in all and for each token. */
   readonly streams: number
   readonly streamsPerToken: number
@@ -69,7 +66,7 @@ export interface Bounds {
 
 const BOUNDS: Bounds = {
   bodyBytes: MAX_BODY_BYTES,
-  bodyMs: BODY_DEADLINE_MS,
+  bodyTimeout: "30 seconds",
   streams: MAX_STREAMS,
   streamsPerToken: MAX_STREAMS_PER_TOKEN,
 }
@@ -91,6 +88,7 @@ export interface HeldBody {
  */
 export class Budget {
   readonly #bounds: Bounds
+  readonly #bodyMs: number
   #bodyBytes = 0
   #streams = 0
   /** Open streams of each token that has some. */
@@ -98,12 +96,13 @@ export class Budget {
 
   constructor(bounds: Partial<Bounds> = {}) {
     this.#bounds = { ...BOUNDS, ...bounds }
+    this.#bodyMs = milliseconds("bounds.bodyTimeout", this.#bounds.bodyTimeout)
   }
 
   body(): HeldBody {
     let held = 0
     return {
-      deadline: performance.now() + this.#bounds.bodyMs,
+      deadline: performance.now() + this.#bodyMs,
       add: (bytes) => {
         // While no other body is read there is room for one of any size, since each has a bound of its own.
         if (this.#bodyBytes > held && this.#bodyBytes + bytes > this.#bounds.bodyBytes)

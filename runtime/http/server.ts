@@ -47,7 +47,6 @@ export interface HttpServerContext {
   /** Largest task, in bytes. */
   readonly maxBody: number
   readonly log?: Log
-  readonly keepAliveMs?: number
   readonly metrics?: MetricsText | false
 }
 

@@ -19,20 +19,29 @@ export const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
 export interface DurationRange {
   /** The shortest duration, in milliseconds. Defaults to 0. */
   readonly min?: number
+  /** The longest duration, in milliseconds. Defaults to a hundred years. */
+  readonly max?: number
   /** Whether 0 is allowed although it is shorter than `min`. Defaults to false. */
   readonly orZero?: boolean
   /** Whether a negative number is allowed, which means for ever and becomes −1. Defaults to false. */
   readonly forEver?: boolean
 }
 
+/** Milliseconds in words: `1 day`, `30 seconds`. */
+const spoken = (ms: number): string => {
+  const [count, unit] = ms % 86_400_000 === 0 ? [ms / 86_400_000, "day"] : [ms / 1_000, "second"]
+  return `${count} ${unit}${count === 1 ? "" : "s"}`
+}
+
 /** Milliseconds of a duration. Fails with a sentence that follows the name of the option. */
 const parse = (value: DurationInput, range: DurationRange): Result.Result<number, string> => {
-  const { min = 0, orZero = false, forEver = false } = range
+  const { min = 0, max = MAX_DURATION_MS, orZero = false, forEver = false } = range
   const parsed = forEver ? parseTimeToLive(value) : parseDuration(value)
   if (Result.isFailure(parsed)) return Result.fail(parsed.failure.message)
   const ms = parsed.success
-  if (ms >= min || ms < 0 || (orZero && ms === 0)) return Result.succeed(ms)
-  return Result.fail(`must be at least ${min / 1000} second${min === 1_000 ? "" : "s"}`)
+  if ((ms >= min && ms <= max) || ms < 0 || (orZero && ms === 0)) return Result.succeed(ms)
+  const text = ms > max ? `at most ${spoken(max)}` : `at least ${spoken(min)}`
+  return Result.fail(`must be ${orZero ? "0, or " : ""}${text}`)
 }
 
 /** A duration in whole milliseconds, from 0 to a hundred years. Any other value is refused with `refuse`. */

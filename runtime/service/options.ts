@@ -1,6 +1,6 @@
 /** The options of `serve()`. */
 import type { ActorDefinition } from "../actor/actor.ts"
-import type { ConnectSettings } from "../connection/connect.ts"
+import type { ConnectSettings } from "../client/settings.ts"
 import type { HttpOptions } from "../http/server.ts"
 import type { ColourChoice, Log, LogFormat, LogLevel, LogSink } from "../log/log.ts"
 import type { Autoscale } from "../options/autoscale.ts"

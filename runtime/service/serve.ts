@@ -2,8 +2,9 @@
 import { describeActor } from "../actor/actor.ts"
 import type { CelerySideOptions } from "../celery/side.ts"
 import { Client } from "../client/client.ts"
+import { transportSettings } from "../client/settings.ts"
 import { newWorkerName } from "../cluster/worker-process.ts"
-import { type ConnectSettings, displayUrl, leaseOf, openConnection } from "../connection/connect.ts"
+import { displayUrl, leaseOf, openConnection, type TransportSettings } from "../connection/connect.ts"
 import type { Connection } from "../connection/connection.ts"
 import { CallboardError } from "../errors.ts"
 import type { AttachableServer } from "../http/server.ts"
@@ -69,10 +70,9 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
   const { taskNames } = settings
   const tracing = await openTracing(options)
   const own = log.with({ logger: "callboard.service" })
-  const connectSettings: ConnectSettings = {
-    ...options,
-    name,
-    reconnectDelay: options.reconnectDelay ?? ((tries) => reconnectDelay(tries, settings.reconnect)),
+  const connecting: TransportSettings = {
+    reconnectDelay: (tries) => reconnectDelay(tries, settings.reconnect),
+    ...transportSettings({ ...options, name }),
   }
   const names = new TaskNames(actors, taskNames)
   const plans = new MethodSettingsCache(settings.keep)
@@ -104,11 +104,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         log,
         metrics: metrics ?? false,
       })
-    connection = await connectWithRetries(
-      () => openConnection(target, connectSettings, keepFailed),
-      settings.reconnect,
-      own,
-    )
+    connection = await connectWithRetries(() => openConnection(target, connecting, keepFailed), settings.reconnect, own)
     const client = new Client(connection, {
       ownsTransport: true,
       actors: descriptions,
@@ -128,8 +124,8 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         client,
         actors,
         name,
-        leaseMs: leaseOf(target, options),
-        ...leaseThreadOf(target, options, connection),
+        leaseMs: leaseOf(target, connecting),
+        ...leaseThreadOf(target, connecting, connection),
         log: log.with({ logger: "callboard.worker" }),
         observers,
       }
@@ -219,12 +215,12 @@ const STUCK = "this worker is stuck: handlers that go on after their jobs were d
  */
 const leaseThreadOf = (
   target: string | object,
-  options: ServeOptions,
+  { transports, namespace, heartbeatMs: heartbeat }: TransportSettings,
   connection: Connection,
 ): Pick<WorkerOptions, "leaseThread"> => {
   const { reach, leases } = connection.transport.capabilities
   if (typeof target !== "string" || reach === "process") return {}
-  if (Object.keys(options.transports ?? {}).some((scheme) => target.startsWith(`${scheme}:`))) return {}
+  if (Object.keys(transports ?? {}).some((scheme) => target.startsWith(`${scheme}:`))) return {}
   const extendsAlone = leases !== "connection"
-  return { leaseThread: { url: target, namespace: options.namespace, heartbeat: options.heartbeatMs, extendsAlone } }
+  return { leaseThread: { url: target, namespace, heartbeat, extendsAlone } }
 }

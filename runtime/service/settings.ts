@@ -86,7 +86,7 @@ const prefetchOf = ({ queues = [], order = DEFAULTS.order }: ServeOptions): numb
   order === "strict" && queues.length > 1 ? 1 : DEFAULTS.prefetch
 
 const { autoscale, ...worker } = ConfigSchema.fields
-const { lease: _lease, heartbeat: _heartbeat, processes: _processes, http: _http, log: _log, ...settings } = worker
+const { processes: _processes, http: _http, log: _log, ...settings } = worker
 
 /** The settings of the configuration, and the options that only code can give. */
 const fields = {

@@ -124,8 +124,8 @@ describe.concurrent("on a nats-server", () => {
 
   test.sequential("a frozen server is noticed by the heartbeat, and without a heartbeat it is not", async () => {
     await using own = scope()
-    const watched = await startService(own, board(), { heartbeatMs: 1_000 })
-    const unwatched = await startService(own, board(), { heartbeatMs: 0 })
+    const watched = await startService(own, board(), { heartbeat: 1 })
+    const unwatched = await startService(own, board(), { heartbeat: 0 })
     let lost = false
     unwatched.service.client.connection.transport.onStatus(() => {
       lost = true

@@ -69,7 +69,7 @@ describe("slots", () => {
         return jobs.extend(tokens)
       },
     }))
-    const service = await start([block, quick], { transports, leaseMs: 1_000, concurrency: 1, prefetch: 4 })
+    const service = await start([block, quick], { transports, lease: 1, concurrency: 1, prefetch: 4 })
     const [, waiting] = await service.client.submitMany([{ task: "block" }, { task: "quick" }])
     // The answer comes before the lease is over: a task that is delivered again would hide that the worker forgot its delivery.
     await stood.opened
@@ -197,7 +197,7 @@ describe("stopping", () => {
         return tokens.map(() => false)
       },
     }))
-    const service = await start([counting], { transports, leaseMs: 1_000 })
+    const service = await start([counting], { transports, lease: 1 })
     await service.client.submit("counting")
     await eventually(() => lost, { message: "the lease was lost" })
     claiming.open()

@@ -17,7 +17,7 @@ import { removeAtEnd, temporaryFolder } from "../../../support/servers/process.t
 /** What the command line prints when it cannot connect; `undefined` when it can. */
 const said = async (url: string): Promise<string | undefined> => {
   try {
-    await using client = await connect(url, { timeoutMs: 3_000 })
+    await using client = await connect(url, { timeout: 3 })
     await client.workers()
     return undefined
   } catch (error) {

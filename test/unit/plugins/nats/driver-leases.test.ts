@@ -32,19 +32,19 @@ describe("the lease of a consumer", () => {
     const lines: Array<string> = []
     const note = (message: string) => void lines.push(message)
     const log = { debug: note, info: note, warn: (message: string) => note(`warn ${message}`), error: note }
-    const at = async (name: string, leaseMs: number, queues: ReadonlyArray<string>) => {
+    const at = async (name: string, lease: string, queues: ReadonlyArray<string>) => {
       const actors = [actor("any", { methods: { run: () => 1 } })]
       const common = { transport: nats.server.url, namespace: nats.namespace, actors, signals: false, log } as const
-      const service = await serve({ ...common, name, leaseMs, queues })
+      const service = await serve({ ...common, name, lease, queues })
       nats.resources.defer(async () => void (await service.stop({ now: true })))
       await service.ready()
     }
     const warnings = () => lines.filter((line) => line.startsWith("warn"))
-    await at("elsewhere", 20_000, ["other"])
-    await at("longer", 30_000, ["q", "r"])
-    await at("same", 30_000, ["q"])
+    await at("elsewhere", "20 seconds", ["other"])
+    await at("longer", "30 seconds", ["q", "r"])
+    await at("same", "30 seconds", ["q"])
     expect(warnings()).toEqual([])
-    await at("shorter", 6_000, ["q"])
+    await at("shorter", "6 seconds", ["q"])
     await eventually(() => warnings().length === 2, { message: "both workers are named" })
     expect(warnings().toSorted()).toEqual([
       expect.stringMatching(/worker longer of the same queue has a lease of 30 s, and this one of 6 s/),

@@ -40,13 +40,13 @@ describe("connect", () => {
   })
 
   test("an option that does not exist is refused by name, and one that says nothing is none", async () => {
-    const mistyped = { timeoutMS: 1, leaseMs: 9_000 }
+    const mistyped = { timeoutMs: 1, lease: 9 }
     await expect(connect(`memory://${generateId()}`, mistyped)).rejects.toMatchObject({
       code: "unknown-field",
-      message: "timeoutMS is not an option of connect() (did you mean timeoutMs?)",
-      details: { field: "timeoutMS" },
+      message: "timeoutMs is not an option of connect() (did you mean timeout?)",
+      details: { field: "timeoutMs" },
     })
-    const empty = { timeoutMS: undefined, leaseMs: 9_000 }
+    const empty = { timeoutMs: undefined, lease: 9 }
     await using client = await connect(`memory://${generateId()}`, empty)
     expect(client.connection.transport.name).toBe("memory")
   })

@@ -308,7 +308,7 @@ test("what was never sent was not accepted; what no service answers may have bee
       details: { outcome: "unknown", id: expect.any(String) },
     })
   }
-  const silent = connectHttp(await listen(() => undefined), { timeoutMs: 50 })
+  const silent = connectHttp(await listen(() => undefined), { timeout: "50 ms" })
   expect(await fails(silent.submit("work"))).toMatchObject({ details: { outcome: "unknown" } })
   const other = await listen((_request, response) => response.writeHead(202).end(`{"from": "another version"}`))
   expect(await fails(connectHttp(other).submit("work"))).toMatchObject({
@@ -334,10 +334,10 @@ test("a wait outlasts one request, and a service that is away for a while", asyn
 
 test("options that do not exist or cannot be are refused by name", async () => {
   const url = "http://127.0.0.1:7420"
-  const mistyped = { tokn: "secret", timeoutMs: 9 }
+  const mistyped = { tokn: "secret", timeout: 9 }
   expect(() => connectHttp(url, mistyped)).toThrow("tokn is not an option of connectHttp() (did you mean token?)")
   expect(() => connectHttp(url, { token: "" })).toThrow(/^token: /)
-  expect(() => connectHttp(url, { timeoutMs: 0 })).toThrow(/^timeoutMs: /)
+  expect(() => connectHttp(url, { timeout: 0 })).toThrow(/^timeout: /)
   for (const wrong of ["127.0.0.1:7420", "nats://localhost", "http://me:secret@localhost", `${url}/?token=secret`]) {
     expect(() => connectHttp(wrong)).toThrow(/^url: (?!.*secret)/)
   }

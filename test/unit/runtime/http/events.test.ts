@@ -162,7 +162,7 @@ describe("of the board, by type", () => {
 
 test("a stream on which nothing happens shows that it lives", async () => {
   const running = await start()
-  const app = http(new Client(running.service.client.connection), { keepAliveMs: 20, open: true })
+  const app = http(new Client(running.service.client.connection), { keepAlive: "20 ms", open: true })
   const { body } = await running.submit({ task: "work.hold" })
   const response = await app.request(`${body.href}/events`)
   let comments = 0

@@ -62,7 +62,7 @@ test("bodies beyond the budget are refused until those before them are answered"
 })
 
 test("a body that does not arrive in time is refused, and holds nothing any more", async () => {
-  const { submit } = await start({ bodyBytes: 10_000, bodyMs: 200 })
+  const { submit } = await start({ bodyBytes: 10_000, bodyTimeout: "200 ms" })
   await overloaded(await submit(slowBody(8_000).readable))
   expect((await submit(JSON.stringify({ task: "echo", input: "y".repeat(4_000) }))).status).toBe(202)
 })

@@ -441,7 +441,7 @@ test("a task that comes again while it is being acked early is no new delivery o
   }
   const adopt = vi.spyOn(DeliveryBuffer.prototype, "adopt")
   onTestFinished(() => adopt.mockRestore())
-  const options = { transport: `slow://${generateId()}`, transports: { slow }, leaseMs: 1_000, concurrency: 2 }
+  const options = { transport: `slow://${generateId()}`, transports: { slow }, lease: 1, concurrency: 2 }
   const { client } = await start([early], options)
   const job = await client.submit("early.wait")
   await eventually(() => began.length === 1, { message: "it runs" })
