@@ -4,16 +4,7 @@ import { latest } from "../async/timers.ts"
 import type { Board } from "../board/board.ts"
 import type { BoardEvent } from "../board/notifications.ts"
 import { parseClaim, parseExtend, parseOwner, parsePost } from "../board/requests.ts"
-import {
-  type BoardComplete,
-  type BoardCount,
-  type BoardEntities,
-  type BoardExtended,
-  type BoardJobList,
-  type BoardJobView,
-  type BoardTrash,
-  viewOf,
-} from "../board/view.ts"
+import { type BoardJobView, viewOf } from "../board/view.ts"
 import type { Client } from "../client/client.ts"
 import { posted } from "../protocol/board.ts"
 import { compact } from "../protocol/compact.ts"
@@ -89,25 +80,24 @@ export const boardRoutes: ReadonlyArray<Route> = served(BOARD_ROUTES, {
     const board = boardOf(request)
     if (wait !== undefined) await whileHere(request, board, (signal) => board.wait(wait, signal))
     const after = compact({ after: cursor })
-    return json<typeof BoardJobList.Type>(await withReadDeadline(board.list({ limit, onlyUnclaimed, ...after })))
+    return withReadDeadline(board.list({ limit, onlyUnclaimed, ...after }))
   },
   "POST /v1/boards/{board}/claim": async (request) => {
     const { owner, expiry = DEFAULT_EXPIRY } = parseClaim(await bodyOf(request))
     const { wait = 0 } = request.query
     const board = boardOf(request)
     const claim = await whileHere(request, board, (signal) => board.take(owner, { expiry, wait, signal }))
-    return json<BoardJobView>(claim.view)
+    return claim.view
   },
-  "GET /v1/boards/{board}/jobs/{id}": async (request) =>
-    json<BoardJobView>(await withReadDeadline(boardOf(request).find(request.id))),
+  "GET /v1/boards/{board}/jobs/{id}": async (request) => withReadDeadline(boardOf(request).find(request.id)),
   "POST /v1/boards/{board}/jobs/{id}/claim": async (request) => {
     const { owner, expiry = DEFAULT_EXPIRY } = parseClaim(await bodyOf(request))
-    return json<BoardJobView>((await boardOf(request).claim(request.id, owner, { expiry })).view)
+    return (await boardOf(request).claim(request.id, owner, { expiry })).view
   },
   "POST /v1/boards/{board}/jobs/{id}/extend": async (request) => {
     const { expiry, ...options } = parseExtend(await bodyOf(request))
     const extended = await boardOf(request).extendExpiry(request.id, expiry, options)
-    return json<typeof BoardExtended.Type>({ extended })
+    return { extended }
   },
   "POST /v1/boards/{board}/jobs/{id}/consume": (request) => ended(request, "consume"),
   "POST /v1/boards/{board}/jobs/{id}/abandon": (request) => ended(request, "abandon"),
@@ -116,24 +106,24 @@ export const boardRoutes: ReadonlyArray<Route> = served(BOARD_ROUTES, {
     const { wait = 0 } = request.query
     const board = boardOf(request)
     const complete = await whileHere(request, board, (signal) => board.waitFor(request.id, { timeout: wait, signal }))
-    return json<typeof BoardComplete.Type>({ complete })
+    return { complete }
   },
-  "GET /v1/boards/{board}/count": async (request) =>
-    json<typeof BoardCount.Type>({ count: await boardOf(request).count() }),
+  "GET /v1/boards/{board}/count": async (request) => ({ count: await boardOf(request).count() }),
   "GET /v1/boards/{board}/trash": async (request) => {
     const { limit = DEFAULT_PAGE, cursor } = request.query
     const after = compact({ after: cursor })
     const jobs = await withReadDeadline(boardOf(request).trashed({ limit, ...after }))
     const last = jobs.at(-1)
     const more = jobs.length === limit && last !== undefined ? { next: last.id } : {}
-    return json<typeof BoardTrash.Type>({ jobs, ...more })
+    return { jobs, ...more }
   },
   "GET /v1/boards/{board}/trash/{id}": async (request) =>
-    json<BoardJobView>(await withReadDeadline(boardOf(request).trashedJob(request.id))),
+    await withReadDeadline(boardOf(request).trashedJob(request.id)),
   "POST /v1/boards/{board}/trash/{id}/restore": async (request) =>
-    json<BoardJobView>(await (await boardOf(request).restore(request.id)).find()),
-  "GET /v1/boards/{board}/entities": async (request) =>
-    json<typeof BoardEntities.Type>({ entities: await withReadDeadline(boardOf(request).entities()) }),
+    await (await boardOf(request).restore(request.id)).find(),
+  "GET /v1/boards/{board}/entities": async (request) => ({
+    entities: await withReadDeadline(boardOf(request).entities()),
+  }),
   "GET /v1/boards/{board}/events": (request) => {
     const board = boardOf(request)
     return stream(request, async function* (signal) {

@@ -2,13 +2,12 @@
 import { COMMAND_NAMES, COMMANDS, type CommandName, takesOf } from "../cluster/remote-command.ts"
 import { parseRevoke, type Revocation } from "../cluster/revocation.ts"
 import { CallboardError } from "../errors.ts"
-import type { WaitingJobs } from "../jobs/lists.ts"
 import { compact } from "../protocol/compact.ts"
 import { isMap } from "../protocol/guards.ts"
 import { type AnswerList, commandRoute, type TARGETS, WORKER_ROUTES } from "../routes/control.ts"
 import type { Values } from "../routes/parameter.ts"
 import { type emptying, type Purged, QUEUE_ROUTES } from "../routes/queues.ts"
-import { REVOCATION_ROUTES, type RevocationList } from "../routes/revocations.ts"
+import { REVOCATION_ROUTES } from "../routes/revocations.ts"
 import { budgetOf } from "./decisions.ts"
 import { withReadDeadline } from "./limits.ts"
 import { bodyOf } from "./request-body.ts"
@@ -40,28 +39,29 @@ const commanded = async (name: CommandName, request: RouteRequest<typeof TARGETS
 const queueRoutes = served(QUEUE_ROUTES, {
   "POST /v1/queues/{id}/pause": async ({ context, caller, id }) => {
     await context.client.pause(id, compact({ by: caller.name }))
-    return new Response(null, { status: 204 })
+    return undefined
   },
   "POST /v1/queues/{id}/resume": async ({ context, id }) => {
     await context.client.resume(id)
-    return new Response(null, { status: 204 })
+    return undefined
   },
   "POST /v1/queues/{id}/purge": async ({ context, id, query }) =>
     emptied(await context.client.purge(id, purgeOf(query))),
   "DELETE /v1/queues/{id}": async ({ context, id, query }) =>
     emptied(await context.client.deleteQueue(id, purgeOf(query))),
-  "GET /v1/queues/{id}/jobs": async ({ context, id, query }) =>
-    json<typeof WaitingJobs.Type>({ ids: await withReadDeadline(context.client.waiting(id, query)) }),
+  "GET /v1/queues/{id}/jobs": async ({ context, id, query }) => ({
+    ids: await withReadDeadline(context.client.waiting(id, query)),
+  }),
 })
 
 const workerRoutes = served(WORKER_ROUTES, {
   "POST /v1/workers/suspend": async ({ context, query }) => {
     await context.client.suspend(query.worker, compact({ ttl: query.ttl }))
-    return new Response(null, { status: 204 })
+    return undefined
   },
   "POST /v1/workers/resume": async ({ context, query }) => {
     await context.client.unsuspend(query.worker)
-    return new Response(null, { status: 204 })
+    return undefined
   },
 })
 
@@ -80,10 +80,9 @@ export const revocationRoutes: ReadonlyArray<Route> = served(REVOCATION_ROUTES, 
     const options = parseRevoke(await bodyOf(request))
     return json<typeof Revocation.Type>(await request.context.client.revoke(options), 201)
   },
-  "GET /v1/revocations": async ({ context }) =>
-    json<typeof RevocationList.Type>({ revocations: await withReadDeadline(context.client.revocations()) }),
+  "GET /v1/revocations": async ({ context }) => ({ revocations: await withReadDeadline(context.client.revocations()) }),
   "DELETE /v1/revocations/{id}": async ({ context, id }) => {
     await context.client.lift(id)
-    return new Response(null, { status: 204 })
+    return undefined
   },
 })

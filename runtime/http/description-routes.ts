@@ -5,7 +5,6 @@ import { DEFAULT_METHOD } from "../protocol/name.ts"
 import { DESCRIPTION_ROUTES } from "../routes/reference.ts"
 import { withReadDeadline } from "./limits.ts"
 import { type Example, REFERENCE_HEADERS, referenceOf, referenceTextOf, TEXT_HEADERS } from "./reference.ts"
-import { json } from "./response.ts"
 import { type HttpContext, type OpenApi, type Route, served } from "./route.ts"
 
 /** Whether submitting needs no token. The reference page never needs one, so it names actors only where this is so. */
@@ -32,7 +31,7 @@ const shownExample = async (context: HttpContext, document: OpenApi): Promise<Ex
 const urlOf = (c: Context, base: string): string => `${new URL(c.req.url).origin}${base}`
 
 export const descriptionRoutes: ReadonlyArray<Route> = served(DESCRIPTION_ROUTES, {
-  "GET /openapi.json": ({ context, base }) => json(context.describe(base)),
+  "GET /openapi.json": ({ context, base }) => ({ ...context.describe(base) }),
   "GET /reference": async ({ c, context, base }) => {
     const document = context.describe(base)
     return new Response(await referenceOf(document, urlOf(c, base), await shownExample(context, document)), {

@@ -130,7 +130,7 @@ export const eventRoutes: ReadonlyArray<Route> = served(EVENT_ROUTES, {
     const record = await recordOf(context, id)
     const newest = record.timeline.at(-1)
     if (last !== undefined && isTerminal(record.state) && last === `${newest?.run}.${newest?.n}`) {
-      return new Response(null, { status: 204 })
+      return undefined
     }
     return stream(request, async function* (signal) {
       const options = last === undefined ? { signal } : { signal, lastEventId: last }

@@ -6,17 +6,17 @@ import { stillIn } from "../jobs/commands/decide.ts"
 import { deleteJob } from "../jobs/commands/delete.ts"
 import { patchMeta } from "../jobs/commands/meta.ts"
 import { rerunJob, runJobNow } from "../jobs/commands/rerun.ts"
-import type { JobTree, QueuePlace } from "../jobs/lists.ts"
-import type { Forgotten, Job, JobResult, JobWith, Pending, RunResults } from "../jobs/responses.ts"
+import type { JobTree } from "../jobs/lists.ts"
+import type { Forgotten, Job, JobWith, Pending } from "../jobs/responses.ts"
 import { treeOf } from "../jobs/tree.ts"
 import { jobView, type RunView, runView } from "../jobs/view.ts"
 import { transportDown } from "../jobs/why/ask.ts"
-import { type Why, withoutTenant } from "../jobs/why/cause.ts"
+import { withoutTenant } from "../jobs/why/cause.ts"
 import type { JobRecord, RunOutcome } from "../protocol/record.ts"
 import { parseDuration } from "../protocol/time.ts"
 import { DEFAULT_BUDGET_MS } from "../routes/bounds.ts"
 import { DEFAULT_TREE, JOB_ROUTES, WHY_ROUTES } from "../routes/job.ts"
-import { type StepPage, stepsOf } from "../steps/listing.ts"
+import { stepsOf } from "../steps/listing.ts"
 import type { Caller } from "./access.ts"
 import { budgetOf } from "./decisions.ts"
 import {
@@ -67,13 +67,13 @@ export const jobRoutes: ReadonlyArray<Route> = served(JOB_ROUTES, {
   "GET /v1/jobs/{id}/steps": async ({ caller, context, id, query: { limit = 100, cursor } }) => {
     const page = await withReadDeadline(stepsOf(context.client.connection, id, { limit, after: cursor }))
     const shown = caller.may("payload") ? page.steps : page.steps.map(({ value: _value, ...step }) => step)
-    return json<typeof StepPage.Type>({ ...page, steps: shown })
+    return { ...page, steps: shown }
   },
   "GET /v1/jobs/{id}/results": async ({ c, caller, context, id, query }) => {
     const wait = parseDuration(query.wait ?? 0)
     const ms = Result.isSuccess(wait) ? wait.success : 0
     const results = await resultsAfterWait(context, id, ms, c.req.raw.signal)
-    return json<typeof RunResults.Type>({ id, results: results.map((each) => runFor(caller, each)) })
+    return { id, results: results.map((each) => runFor(caller, each)) }
   },
   "GET /v1/jobs/{id}/result": async ({ c, caller, context, id, query }) => {
     const wait = parseDuration(query.wait ?? 0)
@@ -81,37 +81,35 @@ export const jobRoutes: ReadonlyArray<Route> = served(JOB_ROUTES, {
     const end = jobOutcome(record)
     if (end !== undefined) {
       const { result: _result, ...how } = end
-      return json<typeof JobResult.Type>(caller.may("payload") ? { id, ...end } : { id, ...how })
+      return caller.may("payload") ? { id, ...end } : { id, ...how }
     }
     const pending: typeof Pending.Type = { id, state: record.state }
     return json(pending, 202, { "retry-after": retryAfter(record) })
   },
   "GET /v1/jobs/{id}/position": async ({ context, id }) => {
     const { position = null, more = false } = (await withReadDeadline(context.client.position(id))) ?? {}
-    return json<typeof QueuePlace.Type>({ position, more })
+    return { position, more }
   },
   "POST /v1/jobs/{id}/cancel": async ({ caller, context, id, query }) => {
     const { terminate = false, release = false, state } = query
     const check = state === undefined ? undefined : stillIn(state)
     const record = await cancelJob(context.client.connection, id, { terminate, release }, check)
-    return json<typeof Job.Type>(shownTo(caller, jobView(record)))
+    return shownTo(caller, jobView(record))
   },
   "POST /v1/jobs/{id}/retry": async ({ caller, context, id, query }) => {
-    return json<typeof Job.Type>(
-      shownTo(caller, jobView(await rerunJob(context.client.connection, id, undefined, query))),
-    )
+    return shownTo(caller, jobView(await rerunJob(context.client.connection, id, undefined, query)))
   },
   "POST /v1/jobs/{id}/run-now": async ({ caller, context, id }) =>
-    json<typeof Job.Type>(shownTo(caller, jobView(await runJobNow(context.client.connection, id)))),
+    shownTo(caller, jobView(await runJobNow(context.client.connection, id))),
   "DELETE /v1/jobs/{id}": async ({ context, id, query: { dependents = false, budget } }) => {
     const partial = await deleteJob(context.client.connection, id, { dependents, budget: budgetOf(budget) })
-    if (partial === undefined) return new Response(null, { status: 204 })
+    if (partial === undefined) return undefined
     return json<typeof Forgotten.Type>({ partial }, 202)
   },
   "PATCH /v1/jobs/{id}/meta": async (request) => {
     const { caller, context, id } = request
     const patch = await bodyOf(request)
-    return json<typeof Job.Type>(shownTo(caller, jobView(await patchMeta(context.client.connection, id, patch))))
+    return shownTo(caller, jobView(await patchMeta(context.client.connection, id, patch)))
   },
 })
 
@@ -119,6 +117,6 @@ export const whyRoutes: ReadonlyArray<Route> = served(WHY_ROUTES, {
   "GET /v1/jobs/{id}/why": async ({ caller, context, id }) => {
     const outage = context.outage()
     const why = outage === undefined ? await context.client.why(id) : transportDown(id, outage)
-    return json<typeof Why.Type>(caller.may("payload") ? why : withoutTenant(why))
+    return caller.may("payload") ? why : withoutTenant(why)
   },
 })

@@ -6,8 +6,7 @@ import type { Client } from "../client/client.ts"
 import type { JobQuery, NamedJobs } from "../client/job-query.ts"
 import { CallboardError } from "../errors.ts"
 import { rerunJob } from "../jobs/commands/rerun.ts"
-import { type BulkPlan, type JobCount, type JobList, summaryOf } from "../jobs/lists.ts"
-import type { Job } from "../jobs/responses.ts"
+import { type BulkPlan, type JobList, summaryOf } from "../jobs/lists.ts"
 import { jobView } from "../jobs/view.ts"
 import type { Total } from "../options/fields.ts"
 import { refuseCursor, refuseInput } from "../options/refuse.ts"
@@ -199,7 +198,7 @@ export const jobsRoutes: ReadonlyArray<Route> = served(JOBS_ROUTES, {
     const { count, more = false } = await boundedRead(c.req.raw.signal, (signal) =>
       context.client.count({ ...wanted, budget, signal }),
     )
-    return json<typeof JobCount.Type>({ count, more })
+    return { count, more }
   },
   "GET /v1/jobs": (request) => listed(request, queryOf(request.query), request.query),
   "POST /v1/jobs/cancel": (request) =>
@@ -225,7 +224,7 @@ export const deadRoutes: ReadonlyArray<Route> = served(DEAD_ROUTES, {
     if (record.dead === undefined) {
       throw new CallboardError("not-found", `job ${id} is ${record.state}, and no dead letter`, { id })
     }
-    return json<typeof Job.Type>(shownTo(caller, jobView(await rerunJob(context.client.connection, id))))
+    return shownTo(caller, jobView(await rerunJob(context.client.connection, id)))
   },
   "POST /v1/dead/redrive": (request) =>
     decided(request, "retry", namedIn(request.query, true) ?? deadQueryOf(request.query), request.query),

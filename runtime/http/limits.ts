@@ -47,7 +47,7 @@ export const boundedRead = async <T>(client: AbortSignal, work: (signal: AbortSi
   client.addEventListener("abort", end)
   if (client.aborted) end()
   try {
-    return await withReadDeadline(work(stop.signal))
+    return withReadDeadline(work(stop.signal))
   } finally {
     client.removeEventListener("abort", end)
     end()

@@ -9,7 +9,6 @@ import type { LimitKeys, LimitList } from "../statistics/schema.ts"
 import type { Store } from "../transport/store.ts"
 import { decodeState, HOLDER_PREFIX, LIMIT_PREFIX, type LimitState } from "../worker/limits/state.ts"
 import { withReadDeadline } from "./limits.ts"
-import { json } from "./response.ts"
 import { type Route, served } from "./route.ts"
 
 /** Ids of the workers that may hold permits: those of dead ones are free. */
@@ -100,10 +99,9 @@ const keysOf = async (
 }
 
 export const limitRoutes: ReadonlyArray<Route> = served(LIMIT_ROUTES, {
-  "GET /v1/limits": async ({ context }) =>
-    json<typeof LimitList.Type>(await withReadDeadline(limitsOf(context.client))),
+  "GET /v1/limits": async ({ context }) => withReadDeadline(limitsOf(context.client)),
   "GET /v1/limits/{id}/keys": async ({ context, id, query: { limit = DEFAULT_PAGE, cursor } }) => {
     if (id.includes("/")) throw new CallboardError("not-found", "no task has a name with a slash", { field: "id" })
-    return json<typeof LimitKeys.Type>(await withReadDeadline(keysOf(context.client, id, limit, cursor)))
+    return withReadDeadline(keysOf(context.client, id, limit, cursor))
   },
 })

@@ -9,11 +9,12 @@ import { CallboardError, type ErrorCode } from "../errors.ts"
 import type { Log } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import { isId, MAX_ID_BYTES } from "../protocol/name.ts"
-import type { Address, Description, Descriptions, HttpMethod, ParametersOf } from "../routes/description.ts"
+import type { Address, AnswerOf, Description, Descriptions, HttpMethod, ParametersOf } from "../routes/description.ts"
 import type { Parameters, Values } from "../routes/parameter.ts"
 import type { Caller } from "./access.ts"
 import type { Budget, HeldBody } from "./limits.ts"
 import { queryParserOf } from "./query.ts"
+import { json } from "./response.ts"
 
 /** What all handlers of one application share. */
 export interface HttpContext {
@@ -58,13 +59,18 @@ export interface RouteRequest<P extends Parameters = Parameters> {
 export interface Route extends Description {
   readonly method: HttpMethod
   readonly path: string
-  readonly serve: (c: Context, context: HttpContext, caller: Caller) => Response | Promise<Response>
+  readonly serve: (c: Context, context: HttpContext, caller: Caller) => Promise<Response>
 }
 
-type Handler<P extends Parameters> = (request: RouteRequest<P>) => Response | Promise<Response>
+type Handler<P extends Parameters, A> = (request: RouteRequest<P>) => A | Response | Promise<A | Response>
 
-/** What answers the requests of each route. */
-export type Handlers<D extends Descriptions> = { readonly [A in keyof D]: Handler<ParametersOf<D[A]>> }
+/**
+ * What answers the requests of each route: with a value, which is sent as JSON with the first described status, with
+ * `undefined` for an answer without a body, or with a response.
+ */
+export type Handlers<D extends Descriptions> = {
+  readonly [A in keyof D]: Handler<ParametersOf<D[A]>, AnswerOf<D[A]>>
+}
 
 const METHODS: ReadonlyArray<HttpMethod> = ["GET", "POST", "PATCH", "DELETE"]
 
@@ -79,11 +85,17 @@ export const served = <const D extends Descriptions>(descriptions: D, handlers: 
   })
 }
 
-const routeOf = (address: Address, description: Description, handle: Handler<Parameters>): Route => {
+const routeOf = (address: Address, description: Description, handle: Handler<Parameters, unknown>): Route => {
   const [, path = ""] = address.split(" ")
   const method = METHODS.find((each) => address.startsWith(`${each} `)) ?? "GET"
   const { query: parameters = {}, call = address } = description
   const parseQuery = queryParserOf<Parameters>(parameters, call)
+  const status = description.responses[0]?.status
+  const respond = async (request: RouteRequest<Parameters>): Promise<Response> => {
+    const answer = await handle(request)
+    if (answer instanceof Response) return answer
+    return answer === undefined ? new Response(null, { status: 204 }) : json(answer, status)
+  }
   const hasId = path.includes("{id}")
   const pattern = basePattern(path)
   return {
@@ -105,8 +117,7 @@ const routeOf = (address: Address, description: Description, handle: Handler<Par
       const held = context.budget.body()
       const board = c.req.param("board") ?? ""
       const request = { c, context, caller, held, id, board, query: query.success, base }
-      if (method === "GET") return handle(request)
-      return releasing(held, decided(description, context, handle(request)))
+      return method === "GET" ? respond(request) : releasing(held, decided(description, context, respond(request)))
     },
   }
 }
@@ -115,17 +126,13 @@ const routeOf = (address: Address, description: Description, handle: Handler<Par
  * After a change the statistics are read again, so that the next answer contains it. Submissions are too frequent for
  * that.
  */
-const decided = async (
-  { scope }: Description,
-  context: HttpContext,
-  handled: Response | Promise<Response>,
-): Promise<Response> => {
+const decided = async ({ scope }: Description, context: HttpContext, handled: Promise<Response>): Promise<Response> => {
   const answer = await handled
   if (scope !== "submit") await context.client.statistics.forget()
   return answer
 }
 
-const releasing = async (held: HeldBody, answer: Response | Promise<Response>): Promise<Response> => {
+const releasing = async (held: HeldBody, answer: Promise<Response>): Promise<Response> => {
   try {
     return await answer
   } finally {

@@ -6,7 +6,7 @@ import { DEFAULT_PAGE } from "../routes/bounds.ts"
 import { SCHEDULE_ROUTES } from "../routes/schedules.ts"
 import { checkScheduleName, outlineOf, parseScheduleFields } from "../schedules/fields.ts"
 import type { ScheduleContext } from "../schedules/schedules.ts"
-import type { PostedJob, ScheduleList, ScheduleView, ScheduleViewSchema } from "../schedules/view.ts"
+import type { PostedJob, ScheduleView, ScheduleViewSchema } from "../schedules/view.ts"
 import { withReadDeadline } from "./limits.ts"
 import { bodyOf } from "./request-body.ts"
 import { json } from "./response.ts"
@@ -35,7 +35,7 @@ export const scheduleRoutes: ReadonlyArray<Route> = served(SCHEDULE_ROUTES, {
   },
   "GET /v1/schedules": async ({ context, query: { limit = DEFAULT_PAGE, cursor } }) => {
     const asked = context.client.schedules.list({ limit, ...compact({ after: cursor }) })
-    return json<typeof ScheduleList.Type>(await withReadDeadline(asked))
+    return withReadDeadline(asked)
   },
   "GET /v1/schedules/{id}": async ({ context, id }) => shown(await withReadDeadline(context.client.schedules.find(id))),
   "PATCH /v1/schedules/{id}": async (request) => {
@@ -48,6 +48,6 @@ export const scheduleRoutes: ReadonlyArray<Route> = served(SCHEDULE_ROUTES, {
     json<typeof PostedJob.Type>(await context.client.schedules.run(id), 202),
   "DELETE /v1/schedules/{id}": async ({ context, id }) => {
     await context.client.schedules.delete(id)
-    return new Response(null, { status: 204 })
+    return undefined
   },
 })

@@ -1,19 +1,15 @@
 /** Routes about the service itself: queues, workers, actors, limits, health and metrics. */
 
-import type { ActorList, WorkerDescription, WorkerList } from "../cluster/directory.ts"
-import type { Me } from "../config/scopes.ts"
+import type { WorkerDescription, WorkerList } from "../cluster/directory.ts"
 import { CallboardError } from "../errors.ts"
 import { compact } from "../protocol/compact.ts"
 import type { JobRecord } from "../protocol/record.ts"
 import { MAX_BATCH, MAX_PAGE, MAX_WAIT_MS } from "../routes/bounds.ts"
 import { HEALTH_ROUTES, METRICS_ROUTES, SERVICE_ROUTES } from "../routes/service.ts"
-import type { Health, Info, Readiness } from "../routes/service-schema.ts"
 import type { SeenWorker } from "../statistics/reading.ts"
-import type { QueueList } from "../statistics/schema.ts"
 import { TransportError } from "../transport/mod.ts"
 import { VERSION } from "../version.ts"
 import { BATCH_BODY_FACTOR, IDEMPOTENCY_TTL_MS, rangeOf, withReadDeadline } from "./limits.ts"
-import { json } from "./response.ts"
 import { type Route, served } from "./route.ts"
 
 /** A worker that is gone, as it was last seen. */
@@ -48,14 +44,19 @@ const goneWorker = (seen: SeenWorker, ran: ReadonlyArray<JobRecord>): (typeof Wo
 }
 
 export const serviceRoutes: ReadonlyArray<Route> = served(SERVICE_ROUTES, {
-  "GET /v1/me": ({ caller: { name, scopes, open }, context: { features } }) =>
-    json<typeof Me.Type>({ ...compact({ name }), scopes, open, features, zone: "UTC" }),
+  "GET /v1/me": ({ caller: { name, scopes, open }, context: { features } }) => ({
+    ...compact({ name }),
+    scopes,
+    open,
+    features,
+    zone: "UTC",
+  }),
   "GET /v1/queues": async ({ context: { client } }) => {
     const { jobs, transport } = client.connection
     if (jobs.queues === undefined) {
       throw new CallboardError("unsupported", `transport ${transport.name} cannot tell what waits in its queues`)
     }
-    return json<typeof QueueList.Type>({ queues: await withReadDeadline(client.statistics.queues()) })
+    return { queues: await withReadDeadline(client.statistics.queues()) }
   },
   "GET /v1/workers": async ({ context: { client }, query: { lost } }) => {
     const within = lost === undefined ? 0 : rangeOf("lost", lost)
@@ -67,16 +68,15 @@ export const serviceRoutes: ReadonlyArray<Route> = served(SERVICE_ROUTES, {
     const isThere = ({ name, startedAt }: WorkerDescription): boolean =>
       !gone.some((each) => each.worker === name && each.startedAt === startedAt)
     const ran = await withReadDeadline(statistics.ranOn(gone.filter(({ goodbye }) => goodbye !== true)))
-    return json<typeof WorkerList.Type>({
+    return {
       workers: [...alive.filter(isThere), ...gone.map((each) => goneWorker(each, ran.get(each) ?? []))],
-    })
+    }
   },
-  "GET /v1/actors": async ({ context }) =>
-    json<typeof ActorList.Type>({ actors: await withReadDeadline(context.client.actors()) }),
+  "GET /v1/actors": async ({ context }) => ({ actors: await withReadDeadline(context.client.actors()) }),
   "GET /v1/info": async ({ context }) => {
     const { name, capabilities } = context.client.connection.transport
-    return json<typeof Info.Type>({
-      name: "callboard",
+    return {
+      name: "callboard" as const,
       version: VERSION,
       ready: (await context.unready()) === undefined,
       // JSON has no Infinity: what is unlimited is null.
@@ -89,16 +89,16 @@ export const serviceRoutes: ReadonlyArray<Route> = served(SERVICE_ROUTES, {
         wait: MAX_WAIT_MS / 1000,
         idempotencyKey: IDEMPOTENCY_TTL_MS / 1000,
       },
-    })
+    }
   },
 })
 
 /** Liveness and readiness, without a token. */
 export const healthRoutes: ReadonlyArray<Route> = served(HEALTH_ROUTES, {
-  "GET /healthz": () => json<typeof Health.Type>({ status: "ok" }),
+  "GET /healthz": () => ({ status: "ok" as const }),
   "GET /readyz": async ({ context }) => {
     const why = await context.unready()
-    if (why === undefined) return json<typeof Readiness.Type>({ ready: true })
+    if (why === undefined) return { ready: true }
     throw new TransportError("unavailable", why)
   },
 })

@@ -8,7 +8,7 @@ import { milliseconds } from "../options/duration.ts"
 import { isId } from "../protocol/name.ts"
 import { DEFAULT_PAGE } from "../routes/bounds.ts"
 import { STATISTICS_ROUTES } from "../routes/statistics.ts"
-import type { ErrorDetails, ErrorList, PulseSchema, SeriesSchema, StatsSchema, TaskList } from "../statistics/schema.ts"
+import type { PulseSchema } from "../statistics/schema.ts"
 import type { Caller } from "./access.ts"
 import { shownTo } from "./job-record.ts"
 import { rangeOf, withReadDeadline } from "./limits.ts"
@@ -34,12 +34,10 @@ const summariesOf = async ({ client }: HttpContext, caller: Caller, ids: Readonl
 
 export const statisticsRoutes: ReadonlyArray<Route> = served(STATISTICS_ROUTES, {
   "GET /v1/stats": async ({ context, query: { range } }) =>
-    json<typeof StatsSchema.Type>(
-      await withReadDeadline(context.client.statistics.stats(rangeOf("range", range ?? "1h"))),
-    ),
+    await withReadDeadline(context.client.statistics.stats(rangeOf("range", range ?? "1h"))),
   "GET /v1/tasks": async ({ context, query: { range, sort, cursor, limit = DEFAULT_PAGE } }) => {
     const asked = { range: rangeOf("range", range ?? "1h"), sort, limit, after: cursor }
-    return json<typeof TaskList.Type>(await withReadDeadline(context.client.statistics.tasks(asked)))
+    return withReadDeadline(context.client.statistics.tasks(asked))
   },
   "GET /v1/pulse": async ({ c, caller, context, query: { ids = [] } }) => {
     const [{ counts, more, asOf }, jobs] = await withReadDeadline(
@@ -61,14 +59,12 @@ export const statisticsRoutes: ReadonlyArray<Route> = served(STATISTICS_ROUTES, 
       to: momentOf("to", to),
       step: step === undefined ? undefined : milliseconds("step", step),
     }
-    return json<typeof SeriesSchema.Type>(await withReadDeadline(context.client.statistics.series(asked)))
+    return withReadDeadline(context.client.statistics.series(asked))
   },
   "GET /v1/errors": async ({ context, query: { range, cursor, limit = DEFAULT_PAGE, ...filter } }) => {
     const asked = { ...filter, range: rangeOf("range", range ?? "1h"), limit, after: cursor }
-    return json<typeof ErrorList.Type>(await withReadDeadline(context.client.statistics.errors(asked)))
+    return withReadDeadline(context.client.statistics.errors(asked))
   },
   "GET /v1/errors/{id}": async ({ context, id, query: { range } }) =>
-    json<typeof ErrorDetails.Type>(
-      await withReadDeadline(context.client.statistics.error(id, rangeOf("range", range ?? "1h"))),
-    ),
+    await withReadDeadline(context.client.statistics.error(id, rangeOf("range", range ?? "1h"))),
 })
