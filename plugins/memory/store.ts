@@ -1,6 +1,7 @@
 /** The store: keyed values, and their watchers. */
 import { Buffer } from "node:buffer"
 import type { Entry, Revision, Store, StoreOperation } from "../../runtime/transport/mod.ts"
+import { MAX_TIMER_MS } from "../../runtime/transport/timers.ts"
 import { ExpiryQueue } from "./sorted.ts"
 
 interface StoredEntry extends Entry {
@@ -12,9 +13,6 @@ export interface Watcher {
   readonly prefix: string
   readonly listener: Parameters<NonNullable<Store["watch"]>>[1]
 }
-
-/** Longest time of a timer; with a longer one it would fire at once. */
-const MAX_MS = 2 ** 31 - 1
 
 /** The UTF-8 bytes of a key as one character each, so that text order is byte order. */
 const bytesOf = (key: string): string => Buffer.from(key).toString("latin1")
@@ -70,7 +68,7 @@ export class MemoryStore {
         this.sweep()
         this.sweepInTime()
       },
-      Math.min(MAX_MS, Math.max(1, at - performance.now())),
+      Math.min(MAX_TIMER_MS, Math.max(1, at - performance.now())),
     )
     this.#timer.unref?.()
   }

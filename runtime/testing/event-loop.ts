@@ -5,6 +5,7 @@
  */
 
 import { startIdsAnew } from "../id.ts"
+import { MAX_TIMER_MS } from "../transport/timers.ts"
 
 /** A callback that runs at a virtual time. */
 interface Timer {
@@ -120,9 +121,6 @@ const NAMES = [
   "clearImmediate",
   "Date",
 ] as const
-
-/** The longest that Node, Bun and Deno take; longer ones become 1. */
-const MAX_MS = 2 ** 31 - 1
 
 export class EventLoop {
   /** Milliseconds since this loop began. */
@@ -244,7 +242,8 @@ export class EventLoop {
       (repeats: boolean) =>
       (callback: (...args: ReadonlyArray<unknown>) => void, ms: unknown = 0, ...args: ReadonlyArray<unknown>) => {
         const asked = Number(ms)
-        const wait = asked >= 1 && asked <= MAX_MS ? asked : 1
+        // A longer delay becomes 1, as on Node, Bun and Deno.
+        const wait = asked >= 1 && asked <= MAX_TIMER_MS ? asked : 1
         return this.after(wait, () => callback(...args), this.owner, repeats ? wait : undefined)
       }
     const { clearTimeout, clearInterval, clearImmediate, Date: RealDate } = globalThis

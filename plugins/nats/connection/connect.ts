@@ -10,6 +10,7 @@ import {
 } from "nats"
 import { compact } from "../../../runtime/protocol/compact.ts"
 import { type ConnectOptions, TransportError } from "../../../runtime/transport/mod.ts"
+import { MAX_TIMER_MS } from "../../../runtime/transport/timers.ts"
 import { errorText, fromClientError, JETSTREAM_ADVICE } from "./answers.ts"
 import type { Config } from "./config.ts"
 import { NatsLink } from "./link.ts"
@@ -79,12 +80,12 @@ const connectionOptions = (config: Config, options: ConnectOptions, delay: Recon
 /** With pings at this rate a dead server is noticed after 20 to 30 seconds, instead of the client's 4 to 6 minutes. */
 const HEARTBEAT_MS = 20_000
 
-/** The longest delay of a timer. The client takes 0 as its own default, so that no pings are asked for in this way. */
-const NEVER_MS = 2 ** 31 - 1
-
-/** Sends pings at twice the rate of the heartbeat; two without an answer mean that the connection is lost. */
+/**
+ * Sends pings at twice the rate of the heartbeat; two without an answer mean that the connection is lost. Without a heartbeat
+ * pings are as rare as a timer can make them: the client takes 0 as its own default.
+ */
 const pings = (heartbeat: number): Pick<ConnectionOptions, "pingInterval" | "maxPingOut"> => ({
-  pingInterval: heartbeat > 0 ? heartbeat / 2 : NEVER_MS,
+  pingInterval: heartbeat > 0 ? heartbeat / 2 : MAX_TIMER_MS,
   maxPingOut: 2,
 })
 

@@ -12,6 +12,7 @@ import { isTerminal, type State } from "../../protocol/state.ts"
 import { isExpired } from "../../protocol/time.ts"
 import type { Found, Jobs } from "../../transport/job-store/transport.ts"
 import { TransportError } from "../../transport/mod.ts"
+import { MAX_TIMER_MS } from "../../transport/timers.ts"
 import { findPromised } from "./promises.ts"
 import { noteUnreported } from "./unreported.ts"
 
@@ -195,7 +196,7 @@ export const waitForEnd = async (
   return new Promise<JobRecord>((resolve, reject) => {
     let look: ReturnType<typeof setTimeout> | undefined
     const timer = Number.isFinite(timeoutMs)
-      ? setTimeout(() => finish(() => reject(new WaitTimeout(id, timeoutMs))), Math.min(timeoutMs, 2 ** 31 - 1))
+      ? setTimeout(() => finish(() => reject(new WaitTimeout(id, timeoutMs))), Math.min(timeoutMs, MAX_TIMER_MS))
       : undefined
     const aborted = () => finish(() => reject(signal?.reason ?? new WaitTimeout(id, performance.now() - began)))
     const finish = (then: () => void) => {

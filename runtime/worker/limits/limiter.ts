@@ -13,6 +13,7 @@ import { type Rate, reserve } from "../../options/limit.ts"
 import { decoder, encoder } from "../../protocol/text.ts"
 import type { Broadcast } from "../../transport/mod.ts"
 import type { Store } from "../../transport/store.ts"
+import { MAX_TIMER_MS } from "../../transport/timers.ts"
 import type { ActiveDelivery } from "../active-delivery.ts"
 import { nameOf, type Target } from "../actors/actor-pool.ts"
 import { precedes } from "../fetch/delivery-buffer.ts"
@@ -92,8 +93,6 @@ interface LocalRate {
 const MIN_PRESENCE_MS = 3_000
 const TICK_MS = 500
 const CLOSE_MS = 2_000
-/** Longest delay of a timer; with a longer one it would fire at once. */
-const MAX_ALARM_MS = 2 ** 31 - 1
 /** Largest number of limits that are synchronised with the store per tick. */
 const MAX_TICKED = 50
 
@@ -278,7 +277,7 @@ export class Limiter {
     clearTimeout(this.#alarm)
     this.#alarmAt = next
     if (next === Number.POSITIVE_INFINITY) return
-    this.#alarm = setTimeout(() => this.#onAlarm(), Math.min(MAX_ALARM_MS, Math.max(1, next - now)))
+    this.#alarm = setTimeout(() => this.#onAlarm(), Math.min(MAX_TIMER_MS, Math.max(1, next - now)))
   }
 
   #onAlarm(): void {
