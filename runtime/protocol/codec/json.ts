@@ -8,7 +8,7 @@
  */
 
 import * as Result from "effect/Result"
-import { isPlainObject } from "../guards.ts"
+import { isObject, isPlainObject } from "../guards.ts"
 import { encoder, strictDecoder } from "../text.ts"
 import { dateText, decodeBase64, Exact, encodeBase64, exact, exactDate, isSafeEntry, unsafeKey } from "../value.ts"
 import {
@@ -82,7 +82,7 @@ const integerOf = (text: string): number | bigint => {
 }
 
 const dashed = (value: unknown): string => {
-  const hex = typeof value === "object" && value !== null && "hex" in value ? value.hex : undefined
+  const hex = isObject(value) && "hex" in value ? value.hex : undefined
   if (typeof hex !== "string" || hex.length !== 32) return ""
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
 }
@@ -94,7 +94,7 @@ const settle = (value: object, depth: number): unknown => {
   if (!Array.isArray(value)) return value
   for (let at = 0; at < value.length; at++) {
     const item: unknown = value[at]
-    if (typeof item === "object" && item !== null) value[at] = settle(item, depth - 1)
+    if (isObject(item)) value[at] = settle(item, depth - 1)
   }
   return value
 }
@@ -107,7 +107,7 @@ const settleMap = (map: Record<string, unknown>, depth: number): unknown => {
     const item = map[key]
     if (!isSafeEntry(key, item)) throw new SyntaxError(unsafeKey(key))
     size++
-    if (typeof item === "object" && item !== null) map[key] = settle(item, depth - 1)
+    if (isObject(item)) map[key] = settle(item, depth - 1)
   }
   if (size !== 2 || map.__type__ === undefined || !("__value__" in map)) return map
   return typedValue(map.__type__, map.__value__)
@@ -140,7 +140,7 @@ const decode = (bytes: Uint8Array): Result.Result<unknown, CodecFailure> => {
 export const parseJson = (text: string): Result.Result<unknown, CodecFailure> => {
   try {
     const value = parse(text)
-    return Result.succeed(typeof value === "object" && value !== null ? settle(value, MAX_DEPTH) : value)
+    return Result.succeed(isObject(value) ? settle(value, MAX_DEPTH) : value)
   } catch (cause) {
     return Result.fail(readFailure(cause, "JSON"))
   }
@@ -440,7 +440,7 @@ const checkPlain = (value: unknown, depth: number, path: string): void => {
 
 /** The value of a {@link jsonForm}, which is left as it is. A form that holds no typed value is its own value. */
 export const ofJsonForm = (form: unknown): unknown => {
-  if (typeof form !== "object" || form === null || !holdsTyped(form)) return form
+  if (!isObject(form) || !holdsTyped(form)) return form
   try {
     return settle(JSON.parse(JSON.stringify(form)), MAX_DEPTH)
   } catch {
@@ -450,7 +450,7 @@ export const ofJsonForm = (form: unknown): unknown => {
 }
 
 const holdsTyped = (form: unknown): boolean => {
-  if (typeof form !== "object" || form === null) return false
+  if (!isObject(form)) return false
   if (!isNoList(form)) return Array.isArray(form) && form.some(holdsTyped)
   if ("__type__" in form) return true
   for (const key in form) if (holdsTyped(form[key])) return true
