@@ -1,5 +1,5 @@
 /** Finds the jobs of a board: all of them one by one or in pages, how many there are, and one by its id. */
-import { refuseInput } from "../options/refuse.ts"
+import { refuseCursor } from "../options/refuse.ts"
 import { BOARD_PRIORITIES, liveClaim } from "../protocol/board.ts"
 import type { Known } from "./entries.ts"
 import { missing } from "./failure.ts"
@@ -58,9 +58,7 @@ export async function* iterate(
 const cursorOf = (text: string): ReadAfter => {
   const [, name, sequence] = /^([A-Z_]+)\.(\d{1,16})$/.exec(text) ?? []
   const priority = BOARD_PRIORITIES.find((each) => each === name)
-  return priority === undefined
-    ? refuseInput("cursor", "must be the `next` of the page before")
-    : { priority, sequence: Number(sequence) }
+  return priority === undefined ? refuseCursor("cursor") : { priority, sequence: Number(sequence) }
 }
 
 export const list = async (run: InSession, options: ListOptions): Promise<BoardPage> => {

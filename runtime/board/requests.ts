@@ -1,10 +1,9 @@
 /** What callers of a board give, over code, HTTP and the command line: parsed here once, with one schema for each. */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
-import { withoutAnyUndefined } from "../options/check.ts"
-import { Duration, type DurationInput, milliseconds } from "../options/duration.ts"
+import { parserOf } from "../options/check.ts"
+import { DURATION_RULE, Duration, type DurationInput, milliseconds } from "../options/duration.ts"
 import { isName, Name, wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { plainJson } from "../protocol/codec/json.ts"
@@ -37,7 +36,9 @@ const NO_CLAIM_NUMBER = "must be the number of a claim: 1, 2, 3 …"
 const ClaimNumber = Schema.Number.annotate({ message: NO_CLAIM_NUMBER })
   .check(Schema.isFinite())
   .annotate({ description: "Only if the claim that holds has this number" })
+const EXPIRY_RULE = `${DURATION_RULE}; null is a claim that does not expire`
 const Expiry = Schema.NullOr(Duration).annotate({
+  message: EXPIRY_RULE,
   description: "How long the claim holds: seconds, or text such as 30s; null: until it is given up",
 })
 
@@ -72,31 +73,12 @@ const OPTIONS = {
 export const checkCallOptions = (call: keyof typeof OPTIONS, options: object): void =>
   refuseUnknown(options, OPTIONS[call], `${call}()`)
 
-const format = SchemaIssue.makeFormatterStandardSchemaV1()
-
-/** A parser for values of a schema. It fails with `invalid-input` or `unknown-field`, naming the field. */
-const parserOf = <A>(schema: Schema.Codec<A, unknown>, what: string) => {
-  const decode = Schema.decodeUnknownResult(schema, { onExcessProperty: "error", errors: "all" })
-  return (value: unknown): A => {
-    const decoded = decode(withoutAnyUndefined(value))
-    if (Result.isSuccess(decoded)) return decoded.success
-    const { issues } = format(decoded.failure.issue)
-    const unknown = issues.find(({ message }) => message === "Expected no excess property")
-    const issue = unknown ?? issues[0]
-    const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-    if (unknown !== undefined)
-      throw new CallboardError("unknown-field", `${field} is not a field of ${what}`, { field })
-    if (field === "") throw new CallboardError("invalid-input", `${what}: must be an object with fields`)
-    return refuseInput(field, issue?.message ?? "is not valid")
-  }
-}
-
 /** Fails with `invalid-input` for what are no options of a posting, such as its details alone. */
 export const checkPostOptions = (options: unknown): void => {
   if (!isMap(options)) refuseInput("options", "must be an object, such as { details: { … } }")
 }
 
-const parseWholePost = parserOf(PostRequest, "a board job")
+const parseWholePost = parserOf(PostRequest, "a board job", "job")
 
 /**
  * Like {@link parseWholePost}, which takes ten times as long, with a short way for most jobs: those with a name and
@@ -111,10 +93,10 @@ export const parsePost = (value: unknown): typeof PostRequest.Type => {
   const isPlain = isObject(details) && Object.getPrototypeOf(details) === Object.prototype
   return isPlain ? { name: value.name, details: { ...details } } : parseWholePost(value)
 }
-export const parseEntity = parserOf(EntityRequest, "an entity")
-export const parseClaim = parserOf(ClaimRequest, "a claim")
-export const parseOwner = parserOf(OwnerRequest, "an owner")
-export const parseExtend = parserOf(ExtendRequest, "an extension")
+export const parseEntity = parserOf(EntityRequest, "an entity", "entity")
+export const parseClaim = parserOf(ClaimRequest, "a claim", "claim")
+export const parseOwner = parserOf(OwnerRequest, "an owner", "owner")
+export const parseExtend = parserOf(ExtendRequest, "an extension", "extension")
 
 /** Number of a claim, where one is given. Fails with `invalid-input`. */
 export const checkClaimNumber = (claim: number | undefined): void => {
@@ -128,8 +110,7 @@ export const checkLimit = (limit: number): void => {
 /** How long a claim holds, in milliseconds: more than 0, or `null` for one that does not expire. */
 export const expiryOf = (expiry: DurationInput | null): number | null => {
   if (expiry === null) return null
-  // The message that the schema of the HTTP body gives.
-  if (typeof expiry !== "number" && typeof expiry !== "string") refuseInput("expiry", "Expected number | string | null")
+  if (typeof expiry !== "number" && typeof expiry !== "string") refuseInput("expiry", EXPIRY_RULE)
   const ms = milliseconds("expiry", expiry)
   return ms > 0 ? ms : refuseInput("expiry", "must be more than 0; null is a claim that does not expire")
 }

@@ -1,6 +1,6 @@
 /** The trash of a board: its jobs, and how one comes back. */
 import { CallboardError } from "../errors.ts"
-import { refuseInput } from "../options/refuse.ts"
+import { refuseCursor } from "../options/refuse.ts"
 import { boardPlaceOf, hasRestored, restored } from "../protocol/board.ts"
 import type { Known } from "./entries.ts"
 import type { BoardJob } from "./job.ts"
@@ -17,8 +17,7 @@ export const trashed = async (run: InSession, options: TrashOptions = {}): Promi
   checkCallOptions("trashed", options)
   const { limit = 100, after } = options
   checkLimit(limit)
-  if (after !== undefined && boardPlaceOf(after) === undefined)
-    refuseInput("cursor", "must be the last id of the page before")
+  if (after !== undefined && boardPlaceOf(after) === undefined) refuseCursor("cursor")
   return run(async ({ entries, board }) => {
     const prefix = entries.trashed()
     const now = await entries.now()

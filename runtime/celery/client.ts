@@ -10,7 +10,7 @@ import { JobCancelled, JobExpired, JobFailed, WaitTimeout } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { optionsChecker } from "../options/check.ts"
 import { type DurationInput, milliseconds } from "../options/duration.ts"
-import { OwnName } from "../options/fields.ts"
+import { OwnName, wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { NO_EMBED } from "../protocol/body.ts"
 import { decodeEvents, type ReceivedEvent } from "../protocol/celery/event.ts"
@@ -221,8 +221,7 @@ export class CeleryClient implements AsyncDisposable {
     const { args = [], kwargs = {}, id = generateId(), delay, expires, priority, timeLimit, headers = {} } = options
     const reserved = Object.keys(headers).find(isReservedHeader)
     if (reserved !== undefined) refuseInput("headers", `${reserved} has a meaning in Celery's protocol`)
-    if (priority !== undefined && !(Number.isInteger(priority) && priority >= 0 && priority <= 9))
-      refuseInput("priority", "must be a whole number from 0 to 9")
+    if (priority !== undefined) wholeNumber("priority", priority, { min: 0, max: 9 })
     const now = Date.now()
     const at = (name: string, wait: DurationInput | undefined) =>
       wait === undefined ? null : now + milliseconds(name, wait)

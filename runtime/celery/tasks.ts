@@ -78,7 +78,7 @@ export const builtinTasks = ({ names, reporter, results, connection }: BuiltinOp
     const signature = Result.getOrThrowWith(parseSignature(task, "task"), ({ message }) => refused(message))
     if (!Array.isArray(it)) throw refused("it: must be a list")
     const items: ReadonlyArray<unknown> = it
-    if (!(typeof n === "number" && Number.isInteger(n) && n > 0)) throw refused("n: must be a whole number from 1 on")
+    if (!(typeof n === "number" && Number.isInteger(n) && n > 0)) throw refused("n: must be a whole number, 1 or more")
     const group = `${job.id}.group`
     const parts = Array.from({ length: Math.ceil(items.length / n) }, (_, at): Signature => {
       const kwargs = { task: signature, it: items.slice(at * n, (at + 1) * n) }

@@ -6,6 +6,7 @@ import type { GroupView } from "../jobs/groups.ts"
 import type { SubmittedJob, WaitOptions } from "../jobs/handle.ts"
 import type { Submission, SubmissionFields } from "../jobs/submission/submission.ts"
 import { milliseconds } from "../options/duration.ts"
+import { wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { isObject } from "../protocol/guards.ts"
@@ -137,6 +138,6 @@ export const checkInputs = (inputs: unknown): void => {
 /** One task for each `size` inputs, which gets them as a list. Fails with `invalid-input`. */
 export const inChunks = (inputs: ReadonlyArray<unknown>, size: number): ReadonlyArray<ReadonlyArray<unknown>> => {
   checkInputs(inputs)
-  if (!(Number.isInteger(size) && size >= 1)) refuseInput("size", "must be a whole number from 1 on")
+  wholeNumber("size", size, { min: 1 })
   return Array.from({ length: Math.ceil(inputs.length / size) }, (_, at) => inputs.slice(at * size, (at + 1) * size))
 }

@@ -85,8 +85,7 @@ export const suspendWorkers = async (
 ): Promise<void> => {
   refuseUnknown(options, SUSPEND, "suspend()")
   const { ttl } = options
-  const ttlMs = ttl === undefined ? undefined : milliseconds("ttl", ttl)
-  if (ttlMs !== undefined && ttlMs < 1_000) refuseInput("ttl", "must be 1 second at least")
+  const ttlMs = ttl === undefined ? undefined : milliseconds("ttl", ttl, refuseInput, { min: 1_000 })
   const name = worker === undefined ? EVERY_WORKER : checkedWorker(worker)
   await store.write([SUSPENSIONS.put(name, await since(store), ttlMs)])
   await untilHeard(store)

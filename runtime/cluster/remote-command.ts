@@ -4,14 +4,14 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import * as SchemaIssue from "effect/SchemaIssue"
 import * as Struct from "effect/Struct"
 import { CallboardError } from "../errors.ts"
 import { MAX_HANDLERS } from "../options/autoscale.ts"
-import { withoutUndefined } from "../options/check.ts"
-import { timeLimitOf } from "../options/duration.ts"
+import { decoderOf } from "../options/check.ts"
+import { Duration, timeLimitOf } from "../options/duration.ts"
+import { named, whole } from "../options/fields.ts"
 import { parseRate } from "../options/limit.ts"
-import { refuseInput, resultOf } from "../options/refuse.ts"
+import { refuseInput, resultOf, unknownOption } from "../options/refuse.ts"
 import { isMap } from "../protocol/guards.ts"
 import { checkQueueName } from "../protocol/name.ts"
 import { decoder, encoder } from "../protocol/text.ts"
@@ -19,12 +19,15 @@ import { didYouMean } from "../suggest.ts"
 import type { WorkerDescription } from "./directory.ts"
 import type { Postponement } from "./postponements.ts"
 
-const Count = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_HANDLERS }))
-const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
-const Duration = Schema.Union([Schema.Finite, Schema.String])
-const Queue = Name.annotate({ description: "Name of the queue" })
-const Task = Name.annotate({ description: "Name of the method, such as `math.add`" })
-const Rate = Schema.Union([Schema.Finite, Name]).annotate({
+const Count = whole({ min: 1, max: MAX_HANDLERS })
+const JobId = named("must be the id of a job")
+const Queue = named("must be the name of a queue").annotate({ description: "Name of the queue" })
+const Task = named("must be the name of a method, such as math.add").annotate({
+  description: "Name of the method, such as `math.add`",
+})
+const RATE_RULE = 'must be a rate, such as "10/m", "100/s" or 5 per second, or "none"'
+const Rate = Schema.Union([Schema.Finite, named(RATE_RULE)]).annotate({
+  message: RATE_RULE,
   description: "Starts per second as a number, or text such as `10/m`; `none`, or 0: no limit",
 })
 const handlers = (description: string) => Count.annotate({ description })
@@ -39,7 +42,7 @@ const CommandSchema = Schema.Union([
   commandSchema("ping", {}),
   commandSchema("active", {}),
   commandSchema("reserved", {}),
-  commandSchema("put-off", { id: Schema.optionalKey(Name) }),
+  commandSchema("put-off", { id: Schema.optionalKey(JobId) }),
   commandSchema("stats", {}),
   commandSchema("registered", {}),
   commandSchema("queues", {}),
@@ -96,7 +99,7 @@ export const COMMANDS: Readonly<Record<CommandName, CommandInfo>> = {
 }
 
 /** The arguments of a command. */
-export const argumentsOf = (name: CommandName): Schema.Struct<Schema.Struct.Fields> => {
+export const argumentsOf = (name: CommandName): Schema.Struct<Readonly<Record<string, Schema.Codec<unknown>>>> => {
   const found = CommandSchema.members.find(({ fields }) => fields.command.literal === name)
   return found?.fields.arguments ?? Schema.Struct({})
 }
@@ -108,24 +111,7 @@ export const COMMAND_NAMES: ReadonlyArray<CommandName> = Struct.keys(COMMANDS)
 
 export const isCommand = (name: string): name is CommandName => Object.hasOwn(COMMANDS, name)
 
-const decode = Schema.decodeUnknownResult(CommandSchema, { onExcessProperty: "error" })
-const format = SchemaIssue.makeFormatterStandardSchemaV1()
-
-const WHOLE = `must be a whole number from 1 to ${MAX_HANDLERS}`
-const DURATION = "must be a duration: seconds, or text such as 10s or 5 minutes"
-
-/** What each argument must be, for messages. */
-const RULES: Readonly<Record<string, string>> = {
-  id: "must be the id of a job",
-  count: WHOLE,
-  min: WHOLE,
-  max: WHOLE,
-  queue: "must be the name of a queue",
-  task: "must be the name of a method, such as math.add",
-  hard: DURATION,
-  soft: DURATION,
-  rate: 'must be a rate, such as "10/m", "100/s" or 5 per second, or "none"',
-}
+const commandOfParts = Schema.decodeUnknownSync(CommandSchema)
 
 const invalid = (field: string, why: string): Result.Result<never, CallboardError> =>
   Result.fail(new CallboardError("invalid-input", `${field}: ${why}`, { field }))
@@ -160,8 +146,8 @@ const checkArguments = (command: Command): Command => {
 }
 
 /**
- * Checks a command and its arguments. Fails with `invalid-input`, which names `command` or the argument and says what
- * it must be.
+ * Checks a command and its arguments. Fails with `invalid-input` or `unknown-field`, which names `command` or the argument
+ * and says what it must be.
  */
 export const parseCommand = (name: string, given: unknown): Result.Result<Command, CallboardError> => {
   if (!isCommand(name)) {
@@ -172,18 +158,11 @@ export const parseCommand = (name: string, given: unknown): Result.Result<Comman
   const wanted = takes.length === 0 ? "empty: it takes none" : `an object with ${takes.join(", ")}`
   if (!isMap(given)) return invalid("arguments", `of ${name} must be ${wanted}`)
   // Effect's empty struct accepts any object, so unknown arguments are looked for here.
-  const unknown = Object.keys(given).find((key) => !takes.includes(key))
-  if (unknown !== undefined) {
-    const all = takes.length === 0 ? "it takes none" : `there are ${takes.join(", ")}`
-    return invalid(unknown, `is not an argument of ${name}${didYouMean(unknown, takes) || `: ${all}`}`)
-  }
-  const decoded = decode({ command: name, arguments: withoutUndefined(given) })
-  if (Result.isSuccess(decoded)) return resultOf(() => checkArguments(decoded.success))
-  const issue = format(decoded.failure.issue).issues[0]
-  const path = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key))
-  const field = path.slice(path[0] === "arguments" ? 1 : 0).join(".")
-  const rule = RULES[field] ?? (issue?.message ?? "is not valid").replace(/^Expected /, "must be ")
-  return invalid(field || "arguments", Object.hasOwn(given, field) ? rule : `is missing: it ${rule}`)
+  const unknown = Object.keys(given).find((key) => !takes.includes(key) && given[key] !== undefined)
+  if (unknown !== undefined) return Result.fail(unknownOption(unknown, takes, name))
+  return Result.flatMap(decoderOf(argumentsOf(name), name, "arguments")(given), (args) =>
+    resultOf(() => checkArguments(commandOfParts({ command: name, arguments: args }))),
+  )
 }
 
 /**

@@ -10,13 +10,12 @@ import * as Schema from "effect/Schema"
 import { StoreEntry } from "../async/store-entry.ts"
 import { CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
-import { problemOf, withoutUndefined } from "../options/check.ts"
+import { parserOf } from "../options/check.ts"
 import { milliseconds } from "../options/duration.ts"
 import { refuseInput } from "../options/refuse.ts"
 import { parseTask, type Task } from "../protocol/headers.ts"
 import type { Message } from "../protocol/message.ts"
 import { formatTime } from "../protocol/time.ts"
-import { didYouMean } from "../suggest.ts"
 import { untilHeard } from "../transport/job-store/watch-store.ts"
 import type { Store } from "../transport/store.ts"
 
@@ -71,21 +70,12 @@ const ttlOf = (ttl: number | string | undefined): number => {
   return ms >= 1_000 && ms <= MAX_TTL_MS ? ms : refuseInput("ttl", "must be from 1 second to 30 days")
 }
 
-const decodeOptions = Schema.decodeUnknownResult(RevokeOptions, { onExcessProperty: "error", errors: "all" })
-
-/** Checks options that came from outside. Fails with `invalid-input`, naming the field. */
-export const parseRevoke = (value: unknown): RevokeOptions => {
-  const decoded = decodeOptions(withoutUndefined(value))
-  if (Result.isSuccess(decoded)) return decoded.success
-  const { path: field, message, isUnknown } = problemOf(decoded.failure.issue)
-  if (!isUnknown) return refuseInput(field === "" ? "revocation" : field, message)
-  const meant = didYouMean(field, Object.keys(RevokeOptions.fields))
-  throw new CallboardError("invalid-input", `${field} is not a field of a revocation${meant}`, { field })
-}
+/** Checks options that came from outside. Fails with `invalid-input` and `unknown-field`, naming the field. */
+export const parseRevoke = parserOf(RevokeOptions, "a revocation", "revocation")
 
 /**
- * Stores a revocation, which holds from now on, and resolves once workers know it. Fails with `invalid-input`, naming the field, and with `unsupported` when
- * there are a thousand revocations already.
+ * Stores a revocation, which holds from now on, and resolves once workers know it. Fails with `invalid-input` and `unknown-field`, naming the field, and with
+ * `unsupported` when there are a thousand revocations already.
  */
 export const revoke = async (store: Store, options: RevokeOptions): Promise<Revocation> => {
   const { header, values, terminate = false, ttl } = parseRevoke(options)

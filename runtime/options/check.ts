@@ -1,9 +1,11 @@
 /** Checks the options of a function against a schema: code without types may give anything. */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
+import type * as SchemaAST from "effect/SchemaAST"
 import * as SchemaIssue from "effect/SchemaIssue"
+import { CallboardError } from "../errors.ts"
 import { isObject, isPlainObject } from "../protocol/guards.ts"
-import { refuseInput, refuseUnknown, requirementOf } from "./refuse.ts"
+import { refuseInput, refuseUnknown, requirementOf, unknownOption } from "./refuse.ts"
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1()
 
@@ -22,6 +24,84 @@ export const problemOf = (issue: SchemaIssue.Issue): ReturnType<typeof issueOf> 
   const unknown = format(issue).issues.find(({ message }) => message === "Expected no excess property")
   if (unknown === undefined) return { ...issueOf(issue), isUnknown: false }
   return { path: pathOf(unknown.path), message: "is not known", isUnknown: true }
+}
+
+type Keys = ReadonlyArray<PropertyKey>
+
+/** Where a problem is, as code writes it: `chain[0].retry.max`. */
+const placeOf = (keys: Keys): string =>
+  keys.reduce<string>((place, key) => {
+    if (typeof key === "number") return `${place}[${key}]`
+    return place === "" ? String(key) : `${place}.${String(key)}`
+  }, "")
+
+/** The kinds that a value of a schema may have: the members of a union, else the schema itself. */
+const kindsOf = (ast: SchemaAST.AST): ReadonlyArray<SchemaAST.AST> =>
+  ast._tag === "Union" ? ast.types.flatMap(kindsOf) : [ast]
+
+/** What a schema says of the value at a place. */
+const partsAt = (ast: SchemaAST.AST, keys: Keys): ReadonlyArray<SchemaAST.AST> =>
+  keys.reduce<ReadonlyArray<SchemaAST.AST>>(
+    (parts, key) =>
+      parts.flatMap(kindsOf).flatMap((part) => {
+        if (part._tag === "Arrays") return part.rest
+        return part._tag === "Objects"
+          ? part.propertySignatures.flatMap(({ name, type }) => (name === key ? type : []))
+          : []
+      }),
+    [ast],
+  )
+
+const fieldsAt = (ast: SchemaAST.AST, keys: Keys): Keys =>
+  partsAt(ast, keys)
+    .flatMap(kindsOf)
+    .flatMap((part) => (part._tag === "Objects" ? part.propertySignatures.map(({ name }) => name) : []))
+
+/** What the value at a place must be, by the message of a schema. */
+const requirementAt = (ast: SchemaAST.AST, keys: Keys, message: string | undefined): string => {
+  const [part] = partsAt(ast, keys)
+  const rule: unknown = (part?.checks?.at(-1)?.annotations ?? part?.annotations)?.["message"]
+  if (message === "Missing key" && typeof rule === "string") return `is missing: it ${rule}`
+  const name: unknown = part?.annotations?.["identifier"]
+  return requirementOf(part?._tag === "Objects" && message === `Expected ${name}` ? "Expected object" : message)
+}
+
+/**
+ * A parser of what is given as `owner`, such as `a task`: absent is what is `undefined`. Fails with `unknown-field` for a
+ * field that the schema lacks, at any depth, and with `invalid-input` for every other problem, naming the field, or
+ * `whole` if it is none.
+ */
+export const decoderOf = <A>(
+  schema: Schema.Codec<A, unknown>,
+  owner: string,
+  whole: string,
+): ((given: unknown) => Result.Result<A, CallboardError>) => {
+  const decode = Schema.decodeUnknownResult(schema, { onExcessProperty: "error", errors: "all" })
+  return (given) => {
+    const decoded = decode(withoutAnyUndefined(given))
+    if (Result.isSuccess(decoded)) return Result.succeed(decoded.success)
+    const { issues } = format(decoded.failure.issue)
+    const unknown = issues.find(({ message }) => message === "Expected no excess property")
+    const issue = unknown ?? issues[0]
+    const keys = (issue?.path ?? []).map((key) => (typeof key === "object" ? key.key : key))
+    if (unknown !== undefined) {
+      const known = fieldsAt(schema.ast, keys.slice(0, -1)).map(String)
+      return Result.fail(unknownOption(placeOf(keys), known, owner))
+    }
+    const field = placeOf(keys) || whole
+    const message = `${field}: ${requirementAt(schema.ast, keys, issue?.message)}`
+    return Result.fail(new CallboardError("invalid-input", message, { field }))
+  }
+}
+
+/** As {@link decoderOf}, but throws what it fails with. */
+export const parserOf = <A>(...given: Parameters<typeof decoderOf<A>>): ((given: unknown) => A) => {
+  const decode = decoderOf(...given)
+  return (value) => {
+    const decoded = decode(value)
+    if (Result.isFailure(decoded)) throw decoded.failure
+    return decoded.success
+  }
 }
 
 const isFunction = (value: unknown): value is (...args: ReadonlyArray<unknown>) => unknown =>

@@ -11,7 +11,10 @@ import { type Refuse, refuseInput } from "./refuse.ts"
  */
 export type DurationInput = number | string
 
+export const DURATION_RULE = "must be a duration: seconds as a number, or text such as 30s"
+
 export const Duration = Schema.Union([Schema.Finite, Schema.String]).annotate({
+  message: DURATION_RULE,
   description: "Seconds as a number (fractions are kept), or text: 10s, 5 minutes, 1h",
 })
 
@@ -61,19 +64,21 @@ export const timeToLive = (field: string, value: DurationInput, refuse: Refuse =
 
 /** The same rule as a schema. */
 export const duration = (range: DurationRange = {}) =>
-  Schema.Union([Schema.Finite, Schema.String]).check(
-    Schema.makeFilter((value: DurationInput) => {
-      const parsed = parse(value, range)
-      return Result.isSuccess(parsed) || parsed.failure
-    }),
-  )
+  Schema.Union([Schema.Finite, Schema.String])
+    .annotate({ message: DURATION_RULE })
+    .check(
+      Schema.makeFilter((value: DurationInput) => {
+        const parsed = parse(value, range)
+        return Result.isSuccess(parsed) || parsed.failure
+      }),
+    )
 
 const isDurationInput = (value: unknown): value is DurationInput =>
   typeof value === "number" || typeof value === "string"
 
 /** A duration of 0 or more, as an option of a function. */
 export const DurationOption = Schema.declare(isDurationInput, {
-  expected: "a duration: seconds as a number, or text such as 30s",
+  message: DURATION_RULE,
 }).check(
   Schema.makeFilter((value) => {
     const parsed = parse(value, {})

@@ -20,15 +20,17 @@ export const Fingerprint = Schema.String.check(
   Schema.isPattern(/^[A-Za-z0-9_-]{1,64}$/, { message: "must be a fingerprint: 1 to 64 letters, digits, - and _" }),
 )
 
-export const Name = Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255))
+/** Text of 1 to 255 characters. `message`: what it must be. */
+export const named = (message: string) =>
+  Schema.String.annotate({ message }).check(Schema.isMinLength(1, { message }), Schema.isMaxLength(255, { message }))
+
+export const Name = named("must be text of 1 to 255 characters")
 /** Whether {@link Name} accepts a value. */
 export const isName = (value: unknown): value is string =>
   typeof value === "string" && value.length >= 1 && value.length <= 255
 
 /** Name that a worker or a connection gives itself. */
-export const OwnName = Schema.String.check(
-  Schema.makeFilter((name: string) => isName(name) || "must have 1 to 255 characters"),
-)
+export const OwnName = Name
 
 export const Time = Schema.String.annotate({ description: "ISO 8601, in UTC", format: "date-time" })
 export const Count = Schema.Int.check(Schema.isGreaterThanOrEqualTo(0))
@@ -66,5 +68,13 @@ export const wholeNumber = (field: string, value: unknown, range: WholeRange, re
   isWhole(value, range) ? value : refuse(field, ruleOf(range))
 
 /** The same rule as a schema. */
-export const whole = (range: WholeRange) =>
-  Schema.Number.check(Schema.makeFilter((value: number) => isWhole(value, range) || ruleOf(range)))
+export const whole = (range: WholeRange) => {
+  const { min: minimum, max: maximum = Number.MAX_SAFE_INTEGER } = range
+  const message = ruleOf(range)
+  return Schema.Number.annotate({ message }).check(
+    Schema.isInt({ message }),
+    range.max === undefined
+      ? Schema.isGreaterThanOrEqualTo(minimum, { message })
+      : Schema.isBetween({ minimum, maximum }, { message }),
+  )
+}

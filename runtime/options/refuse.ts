@@ -3,7 +3,7 @@
 import * as Result from "effect/Result"
 import { CallboardError } from "../errors.ts"
 import { isMap } from "../protocol/guards.ts"
-import { didYouMean } from "../suggest.ts"
+import { suggest } from "../suggest.ts"
 
 /**
  * Throws the error by which the caller refuses an option. `message` follows the name of the field: `must be more than
@@ -11,14 +11,25 @@ import { didYouMean } from "../suggest.ts"
  */
 export type Refuse = (field: string, message: string) => never
 
+/** Kinds of values by the words of schemas, and in English. */
+const KINDS: ReadonlyMap<string, string> = new Map([
+  ["boolean", "true or false"],
+  ["string", "text"],
+  ["number", "a number"],
+  ["integer", "a whole number"],
+  ["an integer", "a whole number"],
+  ["object", "an object"],
+  ["array", "a list"],
+])
+
 /** What a value must be, of the message of a schema. */
-export const requirementOf = (message = "is not valid"): string =>
-  message
-    .replace(/^Missing key$/, "is missing")
-    .replace(/^Expected boolean$/, "must be true or false")
-    .replace(/^Expected a value with a length of at least 1$/, "must not be empty")
-    .replace(/^Expected /, "must be ")
-    .replaceAll(" | ", " or ")
+export const requirementOf = (message = "is not valid"): string => {
+  if (message === "Missing key") return "is missing"
+  if (!message.startsWith("Expected ")) return message
+  if (message === "Expected a value with a length of at least 1") return "must not be empty"
+  const kinds = message.slice("Expected ".length).split(" | ")
+  return `must be ${kinds.map((kind) => KINDS.get(kind) ?? kind).join(" or ")}`
+}
 
 /** Throws `CallboardError` `invalid-input`. */
 export const refuseInput: Refuse = (field, message) => {
@@ -47,9 +58,22 @@ export const failureOf = (thrown: unknown): Result.Result<never, CallboardError>
   throw thrown
 }
 
-/** The refusal of an option that `owner`, a function or a route, does not have. */
+/** With more options than this, a refusal that suggests none does not list them. */
+const MAX_LISTED = 5
+
+const instead = (field: string, known: ReadonlyArray<string>): string => {
+  const above = field.slice(0, field.lastIndexOf(".") + 1)
+  const meant = suggest(field.slice(above.length), known)
+  if (meant !== undefined) return ` (did you mean ${above}${meant}?)`
+  return known.length > MAX_LISTED ? "" : `; it has ${known.map((name) => above + name).join(", ") || "none"}`
+}
+
+/**
+ * The refusal of an option that `owner`, such as a function, a route or a task, does not have. `known`: the options that
+ * may stand in its place. `field`: its path, such as `retry.max`.
+ */
 export const unknownOption = (field: string, known: ReadonlyArray<string>, owner: string): CallboardError =>
-  new CallboardError("unknown-field", `${field} is not an option of ${owner}${didYouMean(field, known)}`, { field })
+  new CallboardError("unknown-field", `${field} is not an option of ${owner}${instead(field, known)}`, { field })
 
 /**
  * Throws `unknown-field` for an option that the function `owner` does not have: were a misspelt option ignored, its

@@ -6,6 +6,7 @@ import * as Schema from "effect/Schema"
 import { compact, ifGiven } from "../protocol/compact.ts"
 import type { RepeatHeader, RetryHeader } from "../protocol/headers.ts"
 import { Duration, milliseconds } from "./duration.ts"
+import { whole } from "./fields.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
 
 /** Most retries, or repeated runs, of one policy. A job that must run for ever is a schedule. */
@@ -18,7 +19,7 @@ const Interval = Schema.Union([
   Schema.NonEmptyArray(Duration).check(Schema.isMaxLength(MAX_INTERVALS)),
 ]).annotate({ description: "Wait before each: one for all, or a list whose last one is used from there on" })
 const Names = Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)))
-const Times = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: MAX_TIMES }))
+const Times = whole({ min: 1, max: MAX_TIMES })
 
 const RetrySchema = Schema.Struct({
   max: Schema.optionalKey(

@@ -45,7 +45,7 @@ const MAX_OWNER_BYTES = 255
 /** Checks the owner that claims, consumes, abandons or trashes a job. */
 export const checkOwner = (owner: unknown): Result.Result<string, BoardRefusal> => {
   // The message is that of the schema of HTTP bodies.
-  if (typeof owner !== "string") return invalid("owner", owner === undefined ? "Missing key" : "Expected string")
+  if (typeof owner !== "string") return invalid("owner", owner === undefined ? "is missing" : "must be text")
   // A character has at most three bytes, so the bytes of a short name need not be counted.
   const isShort = owner.length > 0 && (owner.length * 3 <= MAX_OWNER_BYTES || byteLength(owner) <= MAX_OWNER_BYTES)
   // Control characters would take six bytes each in the entry, whose size is bounded.

@@ -70,7 +70,7 @@ export const count = (headers: Headers, field: string): number | null | HeaderPr
   if (typeof value === "number" && Number.isSafeInteger(value) && value >= 0) return value
   return new HeaderProblem(
     field,
-    `must be a whole number from 0 on, not ${typeof value === "number" ? value : describe(value)}`,
+    `must be a whole number, 0 or more, not ${typeof value === "number" ? value : describe(value)}`,
   )
 }
 

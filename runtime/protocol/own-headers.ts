@@ -161,7 +161,7 @@ const retryOf = (value: unknown): RetryHeader | HeaderProblem => {
   const { max, baseMs, factor, maxMs, jitter, intervalsMs, front, on, except } = value
   const policy: { -readonly [Field in keyof RetryHeader]: RetryHeader[Field] } = {}
   if (max !== undefined && max !== null) {
-    if (!isCount(max, 0)) return ownProblem("retry.max", "must be a whole number from 0 to 10,000")
+    if (!isCount(max, 0)) return ownProblem("retry.max", "must be a whole number from 0 to 10000")
     policy.max = max
   }
   if (baseMs !== undefined && baseMs !== null) {
@@ -169,7 +169,7 @@ const retryOf = (value: unknown): RetryHeader | HeaderProblem => {
     policy.baseMs = baseMs
   }
   if (factor !== undefined && factor !== null) {
-    if (!isFiniteNumber(factor) || factor < 1) return ownProblem("retry.factor", "must be a number from 1 on")
+    if (!isFiniteNumber(factor) || factor < 1) return ownProblem("retry.factor", "must be a number, 1 or more")
     policy.factor = factor
   }
   if (maxMs !== undefined && maxMs !== null) {
@@ -205,8 +205,8 @@ const isBook = (value: unknown): value is BookHeader =>
 const repeatOf = (value: unknown): RepeatHeader | HeaderProblem => {
   if (!isMap(value)) return ownProblem("repeat", "must be a map")
   const { times, done, intervalsMs } = value
-  if (!isCount(times, 1)) return ownProblem("repeat.times", "must be a whole number from 1 to 10,000")
-  if (!isCount(done, 0)) return ownProblem("repeat.done", "must be a whole number from 0 to 10,000")
+  if (!isCount(times, 1)) return ownProblem("repeat.times", "must be a whole number from 1 to 10000")
+  if (!isCount(done, 0)) return ownProblem("repeat.done", "must be a whole number from 0 to 10000")
   if (!isIntervals(intervalsMs)) return ownProblem("repeat.intervalsMs", "must be a list of milliseconds")
   return { times, done, intervalsMs }
 }
@@ -310,7 +310,7 @@ export const FIELDS: Readonly<Record<keyof OwnFields, Field>> = {
   peek: { ...field("peek", isIdText, ID), unknown: "refuse", unsupported: true },
   run: field("run", isRun, `must be a whole number from 1 to ${MAX_RUNS}`),
   from: field("from", isRuns, `must be numbers of runs, ${MAX_FROM} at most`),
-  hops: field("hops", isHops, "must be a whole number from 0 on"),
+  hops: field("hops", isHops, "must be a whole number, 0 or more"),
   submittedAt: field("submittedAt", isMoment, "must be milliseconds since the epoch"),
   front: field("front", isFlag, "must be true or false"),
   ttlMs: field("ttlMs", isDuration, MILLISECONDS),

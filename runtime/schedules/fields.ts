@@ -1,16 +1,16 @@
 /** The fields of a schedule as they are given, over code, HTTP, on the command line or by an actor, and how they are checked. */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../errors.ts"
 import { parseSubmission, type Submission, SubmissionSchema } from "../jobs/submission/submission.ts"
+import { parserOf } from "../options/check.ts"
 import { Duration, milliseconds } from "../options/duration.ts"
-import { type Refuse, refuseInput, requirementOf } from "../options/refuse.ts"
+import { whole } from "../options/fields.ts"
+import { type Refuse, refuseInput, unknownOption } from "../options/refuse.ts"
 import { strictJson } from "../protocol/codec/json.ts"
 import { isMap, isObject } from "../protocol/guards.ts"
 import { encoder } from "../protocol/text.ts"
 import { parseTime } from "../protocol/time.ts"
-import { didYouMean } from "../suggest.ts"
 import { isTimeZone, problemOfCron, type Timing } from "./timing.ts"
 
 /** Fields that say when a schedule is due. */
@@ -38,7 +38,7 @@ const ruleFields = {
     }),
   ),
   most: Schema.optionalKey(
-    Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1_000 })).annotate({
+    whole({ min: 1, max: 1_000 }).annotate({
       description: "Most due times that wait to be posted; 100 if nothing is said",
     }),
   ),
@@ -95,22 +95,8 @@ export const checkScheduleName = (name: unknown, refuse: Refuse = refuseInput): 
       )
 
 const FIELDS = Object.keys(ScheduleFieldsSchema.fields)
-const decodeFields = Schema.decodeUnknownResult(ScheduleFieldsSchema, { onExcessProperty: "error", errors: "all" })
-const decodeDeclared = Schema.decodeUnknownResult(DeclaredSchema, { onExcessProperty: "error", errors: "all" })
-const format = SchemaIssue.makeFormatterStandardSchemaV1()
-
-const decodedOr = <A>(decoded: Result.Result<A, Schema.SchemaError>, known: ReadonlyArray<string>): A => {
-  if (Result.isSuccess(decoded)) return decoded.success
-  const issues = format(decoded.failure.issue).issues
-  const unknown = issues.find((issue) => issue.message === "Expected no excess property")
-  const issue = unknown ?? issues[0]
-  const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-  if (unknown === undefined) return refuseInput(field === "" ? "schedule" : field, requirementOf(issue?.message))
-  throw noField(field, known)
-}
-
-const noField = (field: string, known: ReadonlyArray<string>): CallboardError =>
-  new CallboardError("unknown-field", `${field} is not a field of a schedule${didYouMean(field, known)}`, { field })
+const parseFields = parserOf(ScheduleFieldsSchema, "a schedule", "schedule")
+const parseDeclared = parserOf(DeclaredSchema, "a schedule", "schedule")
 
 /** The first field of an object that strict JSON cannot express. */
 const unkeptField = (value: unknown): string | undefined =>
@@ -123,7 +109,7 @@ export const parseScheduleFields = (value: unknown): ScheduleFields => {
   const plain = strictJson(value)
   if (plain === undefined)
     refuseInput(unkeptField(value) ?? "schedule", "is kept as JSON, and holds something that JSON lacks")
-  const fields = decodedOr(decodeFields(plain), FIELDS)
+  const fields = parseFields(plain)
   const { length } = encoder.encode(JSON.stringify(fields))
   if (length > MAX_BYTES) {
     throw new CallboardError("too-large", `the schedule has ${length} bytes as JSON, and ${MAX_BYTES} are allowed`)
@@ -145,7 +131,7 @@ export const parseScheduleFields = (value: unknown): ScheduleFields => {
 
 /** Checks the schedule that an actor's method declares: a cron text, or an object. */
 export const parseDeclaration = (value: unknown): ScheduleDeclaration =>
-  decodedOr(decodeDeclared(typeof value === "string" ? { cron: value } : value), Object.keys(DeclaredSchema.fields))
+  parseDeclared(typeof value === "string" ? { cron: value } : value)
 
 const timingOf = (fields: ScheduleDeclaration, now: number, refuse: Refuse): Timing => {
   const { cron, timeZone, every, at } = fields
@@ -203,7 +189,7 @@ export const changedFields = (
   const given = Object.entries(changes).filter(([, value]) => value !== undefined)
   // A field that is taken away is not among those that are checked below.
   const [unknown] = given.find(([field, value]) => value === null && !FIELDS.includes(field)) ?? []
-  if (unknown !== undefined) throw noField(unknown, FIELDS)
+  if (unknown !== undefined) throw unknownOption(unknown, FIELDS, "a schedule")
   const [kind] = given.flatMap(([field, value]) =>
     ["cron", "every", "at"].includes(field) && value !== null ? [field] : [],
   )

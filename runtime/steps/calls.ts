@@ -7,13 +7,12 @@ import * as Cause from "effect/Cause"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
 import { retryOf } from "../actor/method.ts"
-import type { JobLog, Revert, Step, StepOptions } from "../actor/step.ts"
+import type { EachOptions, JobLog, Revert, Step, StepOptions } from "../actor/step.ts"
 import { CallboardError } from "../errors.ts"
 import { type ResolvedRetry, resolveRetry, retryAfter } from "../jobs/outcome/retry.ts"
 import { milliseconds } from "../options/duration.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { jsonForm, ofJsonForm } from "../protocol/codec/json.ts"
-import { isObject } from "../protocol/guards.ts"
 import { byteLength } from "../protocol/text.ts"
 import type { Trace } from "../tracing/context.ts"
 import { TransportError } from "../transport/errors.ts"
@@ -80,14 +79,13 @@ const PLAIN: Plan = { retry: NO_RETRY, limitMs: undefined, revert: undefined }
 
 const STEP_OPTIONS = { retry: true, timeLimit: true, revert: true } satisfies Record<keyof StepOptions<never>, true>
 
-/** Refuses options that are no object, which callers in JavaScript may give. */
-export const checkStepOptions = (options: unknown): void => {
-  if (!isObject(options)) refuseInput("options", "must be an object")
-}
+export const EACH_OPTIONS = { ...STEP_OPTIONS, key: true, parallel: true } satisfies Record<
+  keyof EachOptions<never, never>,
+  true
+>
 
 export const planOf = (options: StepOptions<never> | undefined): Plan => {
   if (options === undefined) return PLAIN
-  checkStepOptions(options)
   refuseUnknown(options, STEP_OPTIONS, "a step")
   const { retry, timeLimit, revert } = options
   const limitMs = timeLimit === undefined ? undefined : milliseconds("timeLimit", timeLimit)

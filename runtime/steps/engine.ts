@@ -8,15 +8,16 @@ import * as Exit from "effect/Exit"
 import { Ignore, Reject, Retry } from "../actor/job.ts"
 import { type EachOptions, type Revert, type Step, StepError, type StepOptions, type Steps } from "../actor/step.ts"
 import { inLanes, WatchedPromise } from "../async/timers.ts"
-import { refuseInput } from "../options/refuse.ts"
+import { wholeNumber } from "../options/fields.ts"
+import { refuseUnknown } from "../options/refuse.ts"
 import { ofJsonForm } from "../protocol/codec/json.ts"
 import { sleep } from "../transport/timers.ts"
 import {
   type CallOptions,
   checkCall,
   checkRoom,
-  checkStepOptions,
   checkUse,
+  EACH_OPTIONS,
   keysOf,
   nearlyFull,
   type Plan,
@@ -220,10 +221,10 @@ export class StepEngine {
     asked: EachOptions<In, never>,
   ): Promise<ReadonlyArray<unknown>> {
     checkCall(name, run)
-    checkStepOptions(asked)
+    refuseUnknown(asked, EACH_OPTIONS, "each()")
     const { key, parallel = 16, ...options } = asked
     const items = [...given]
-    if (!Number.isInteger(parallel) || parallel < 1) refuseInput("parallel", "must be a whole number from 1 on")
+    wholeNumber("parallel", parallel, { min: 1 })
     const keys = keysOf(items, key)
     return inLanes(parallel, items, (item, at) =>
       this.#track(() => this.#step(`${name}/${keys[at]}`, (step) => run(item, step), options)),

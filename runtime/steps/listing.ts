@@ -9,7 +9,7 @@ import { idFrom } from "../jobs/dependencies/edges.ts"
 import { findRecord, goneError } from "../jobs/tracking/finding.ts"
 import { isoTime } from "../jobs/view.ts"
 import { hideAll, redactedText } from "../log/redaction.ts"
-import { refuseInput } from "../options/refuse.ts"
+import { refuseCursor } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { parseTask } from "../protocol/headers.ts"
 import type { JobRecord } from "../protocol/record.ts"
@@ -58,9 +58,7 @@ const cursorOf = (journal: string, order: number): string => `${order}-${hash(jo
 
 const cursorPlaceOf = (journal: string, cursor: string): number => {
   const order = Number(/^\d{1,9}(?=-)/.exec(cursor)?.[0])
-  return cursor === cursorOf(journal, order)
-    ? order
-    : refuseInput("cursor", "must be the `next` of the page before, of this run of this job")
+  return cursor === cursorOf(journal, order) ? order : refuseCursor("cursor")
 }
 
 /**

@@ -116,7 +116,7 @@ describe("what is refused has the message that it has in code, and an exit code"
   test.each([
     [["post", "b3", ""], 2, /name: /],
     [["post", "b3", "a", "--priority", "urgent"], 2, /priority: must be one of VERY_HIGH, HIGH/],
-    [["post", "b3", "a", "[]"], 2, /details: Expected object/],
+    [["post", "b3", "a", "[]"], 2, /details: must be an object/],
     [["post", "b/3", "a"], 2, /board: a name is 1 to 64/],
     [["claim", "b3"], 1, /no job of board b3 can be claimed: waited 0 s/],
     [["claim", "b3", "--wait", "0.1"], 3, /no job of board b3 can be claimed: waited 0.1 s/],
@@ -130,7 +130,7 @@ describe("what is refused has the message that it has in code, and an exit code"
     [["show", "b3", "x"], 1, /job x is not on the board/],
     [["wait", "b3", "nope"], 1, /"nope" is no id of a job of a board/],
     [["wait", "b3", "--timeout", "0.1"], 3, /there is no job on board b3: waited 0.1 s/],
-    [["list", "b3", "--cursor", "x"], 2, /cursor: must be the `next`/],
+    [["list", "b3", "--cursor", "x"], 2, /cursor: does not belong to this list; omit it to start over/],
   ] as const)("%j", async (args, exitCode, message) => {
     const { code, stderr } = await project.ask("board", ...args)
     expect(stderr).toMatch(message)

@@ -327,7 +327,7 @@ test("many are retried by what they have in common: first in a dry run, then a f
   expect(await project.json("retry", failed, "none", "--dry-run")).toMatchObject({ refused: { "not-found": 1 } })
 
   const none = await project.ask("retry", ...which, "--try-first", "0")
-  expect(none).toMatchObject({ code: 2, stderr: "callboard: --try-first 0: must be a whole number from 1 on\n" })
+  expect(none).toMatchObject({ code: 2, stderr: "callboard: --try-first 0: must be a whole number, 1 or more\n" })
   for (const state of ["succeeded", "queued"])
     expect(await project.ask("retry", "--state", `failed,${state}`, "--dry-run")).toMatchObject({
       code: 2,

@@ -145,13 +145,13 @@ describe("steps", () => {
       "no options",
       (job) => job.each("a", [1], String, JSON.parse("null")),
       "CallboardError",
-      "options: must be an object",
+      "the options of each() are an object: retry, timeLimit, revert, key, parallel",
     ],
     [
       "options of none",
       (job) => job.step("a", () => 1, JSON.parse("null")),
       "CallboardError",
-      "options: must be an object",
+      "the options of a step are an object: retry, timeLimit, revert",
     ],
     [
       "another option",

@@ -97,14 +97,14 @@ export const badSchedules: ReadonlyArray<BadSchedule> = [
     fields: { task, every: 60, catchup: "all" },
     code: "unknown-field",
     field: "catchup",
-    message: "catchup is not a field of a schedule (did you mean catchUp?)",
+    message: "catchup is not an option of a schedule (did you mean catchUp?)",
   },
   {
     what: "an id, which each job has by itself",
     fields: { task, every: 60, id: "mine" },
     code: "unknown-field",
     field: "id",
-    message: "id is not a field of a schedule",
+    message: "id is not an option of a schedule",
   },
   {
     what: "an end that is a moment",

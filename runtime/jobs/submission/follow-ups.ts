@@ -2,7 +2,7 @@
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { Duration, milliseconds, timeLimitOf } from "../../options/duration.ts"
-import { JobId, Json, Name } from "../../options/fields.ts"
+import { JobId, Json, Name, whole } from "../../options/fields.ts"
 import { refuseInput as refuse } from "../../options/refuse.ts"
 import { RetryField, retryHeader } from "../../options/retry-policy.ts"
 import { type Embed, NO_EMBED } from "../../protocol/body.ts"
@@ -29,7 +29,7 @@ const fields = {
   kwargs: Schema.optionalKey(Json),
   id: Schema.optionalKey(JobId),
   queue: Schema.optionalKey(Name),
-  priority: Schema.optionalKey(Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 9 }))),
+  priority: Schema.optionalKey(whole({ min: 0, max: 9 })),
   delay: Schema.optionalKey(Duration),
   immutable: Schema.optionalKey(
     Schema.Boolean.annotate({ description: "Does not get the result (or the error) before its own arguments" }),

@@ -1,12 +1,10 @@
 /** The schema of a submission: it checks HTTP bodies and calls from code, and appears in the OpenAPI document. */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import * as SchemaIssue from "effect/SchemaIssue"
 import { CallboardError } from "../../errors.ts"
-import { withoutAnyUndefined } from "../../options/check.ts"
+import { decoderOf } from "../../options/check.ts"
 import { Duration } from "../../options/duration.ts"
-import { isName, JobId, Json, Name, Text } from "../../options/fields.ts"
-import { requirementOf } from "../../options/refuse.ts"
+import { isName, JobId, Json, Name, Text, whole } from "../../options/fields.ts"
 import { RepeatField, RetryField } from "../../options/retry-policy.ts"
 import { plainJson } from "../../protocol/codec/json.ts"
 import { isMap } from "../../protocol/guards.ts"
@@ -44,9 +42,7 @@ export const SubmissionFieldsSchema = Schema.Struct({
     }),
   ),
   queue: Schema.optionalKey(Name),
-  priority: Schema.optionalKey(
-    Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: 9 })).annotate({ description: "0–9, 9 first" }),
-  ),
+  priority: Schema.optionalKey(whole({ min: 0, max: 9 }).annotate({ description: "0–9, 9 first" })),
   front: Schema.optionalKey(Schema.Boolean.annotate({ description: "Before every priority" })),
   delay: Schema.optionalKey(Duration.annotate({ description: "Not before this much later" })),
   eta: Schema.optionalKey(Schema.String.annotate({ description: "Not before this time: ISO 8601, UTC if no zone" })),
@@ -117,8 +113,7 @@ export type SubmissionFields = typeof SubmissionFieldsSchema.Type
 /** Fields that other task queues have and Callboard does not: refused by name with `unsupported`, never ignored. */
 const UNSUPPORTED_FIELDS: ReadonlySet<string> = new Set(["key", "peek"])
 
-const decode = Schema.decodeUnknownResult(SubmissionSchema, { onExcessProperty: "error", errors: "all" })
-const format = SchemaIssue.makeFormatterStandardSchemaV1()
+const decode = decoderOf(SubmissionSchema, "a task", "task")
 
 /**
  * A submission that has a task and an input only, as most have: accepted here without the schema, which would give the
@@ -171,23 +166,14 @@ export const parseSubmission = (given: unknown): Result.Result<Submission, Callb
   if (!isTask(given)) return Result.fail(noTask())
   const plain = plainSubmission(given)
   if (plain !== undefined) return Result.succeed(plain)
-  const value = withoutAnyUndefined(given)
-  const carried = withPlainFields(value)
+  const carried = withPlainFields(given)
   if (Result.isFailure(carried)) return Result.fail(carried.failure)
   const decoded = decode(carried.success)
-  if (Result.isSuccess(decoded)) return Result.succeed(decoded.success)
-  for (const field of Object.keys(carried.success)) {
-    if (UNSUPPORTED_FIELDS.has(field)) {
+  if (Result.isSuccess(decoded)) return decoded
+  for (const [field, value] of Object.entries(carried.success)) {
+    if (UNSUPPORTED_FIELDS.has(field) && value !== undefined) {
       return Result.fail(new CallboardError("unsupported", `${field} is not supported by this version`, { field }))
     }
   }
-  const issues = format(decoded.failure.issue).issues
-  const unknown = issues.find((issue) => issue.message === "Expected no excess property")
-  const issue = unknown ?? issues[0]
-  const field = (issue?.path ?? []).map((key) => String(typeof key === "object" ? key.key : key)).join(".")
-  return Result.fail(
-    unknown === undefined
-      ? new CallboardError("invalid-input", `${field}: ${requirementOf(issue?.message)}`, { field })
-      : new CallboardError("unknown-field", `${field} is not a field of a task`, { field }),
-  )
+  return decoded
 }

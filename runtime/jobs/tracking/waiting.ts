@@ -3,6 +3,7 @@
 import * as Result from "effect/Result"
 import type { Connection } from "../../connection/connection.ts"
 import { CallboardError } from "../../errors.ts"
+import { wholeNumber } from "../../options/fields.ts"
 import { refuseUnknown } from "../../options/refuse.ts"
 import { checkQueueName, isId } from "../../protocol/name.ts"
 
@@ -39,11 +40,6 @@ export const checkedQueue = (queue: string): string => {
   return queue
 }
 
-const whole = (field: string, value: number, min: number, max: number): number => {
-  if (Number.isInteger(value) && value >= min && value <= max) return value
-  throw new CallboardError("invalid-input", `${field}: must be a whole number from ${min} to ${max}`, { field })
-}
-
 /**
  * Jobs without those that are scheduled, with which the lists of drivers end. Few of them are read, also where many are
  * scheduled: first the last one, then always the one in the middle.
@@ -65,8 +61,8 @@ export const waitingIn = async (
   range: WaitingRange = {},
 ): Promise<ReadonlyArray<string>> => {
   refuseUnknown(range, { offset: true, limit: true } satisfies Record<keyof WaitingRange, true>, "waiting()")
-  const limit = whole("limit", range.limit ?? 100, 1, MAX_LIMIT)
-  const offset = whole("offset", range.offset ?? 0, 0, MAX_BACK - MAX_LIMIT)
+  const limit = wholeNumber("limit", range.limit ?? 100, { min: 1, max: MAX_LIMIT })
+  const offset = wholeNumber("offset", range.offset ?? 0, { min: 0, max: MAX_BACK - MAX_LIMIT })
   const ids = await browserOf(connection)({ queue: checkedQueue(queue) }, offset + limit)
   return withoutScheduled(connection, ids.slice(offset))
 }

@@ -180,7 +180,7 @@ const optionProblem = (options: Signature["options"]): InvalidSignature | undefi
     return wrong("expires", "must be a time, or seconds of a hundred years at most")
   }
   if (index !== null && !(typeof index === "number" && Number.isSafeInteger(index) && index >= 0)) {
-    return wrong("group_index", "must be a whole number from 0 on")
+    return wrong("group_index", "must be a whole number, 0 or more")
   }
   return undefined
 }

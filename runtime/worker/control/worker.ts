@@ -5,8 +5,9 @@ import type { EventSender } from "../../cluster/events.ts"
 import type { Postponement } from "../../cluster/postponements.ts"
 import { CallboardError } from "../../errors.ts"
 import type { Log } from "../../log/log.ts"
-import { type Autoscale, isHandlerCount, MAX_HANDLERS, parseAutoscale } from "../../options/autoscale.ts"
+import { type Autoscale, MAX_HANDLERS, parseAutoscale } from "../../options/autoscale.ts"
 import { checkTimeLimit } from "../../options/duration.ts"
+import { wholeNumber } from "../../options/fields.ts"
 import { type RateInput, rateOf } from "../../options/limit.ts"
 import { compact } from "../../protocol/compact.ts"
 import { checkQueueName } from "../../protocol/name.ts"
@@ -172,7 +173,7 @@ export class RunningWorker implements Worker {
   }
 
   resize(concurrency: number): void {
-    if (!isHandlerCount(concurrency)) throw invalid("concurrency", `must be a whole number from 1 to ${MAX_HANDLERS}`)
+    wholeNumber("concurrency", concurrency, { min: 1, max: MAX_HANDLERS })
     this.#options.size.set(concurrency)
   }
 

@@ -309,9 +309,9 @@ describe("what makes no task is a dead letter with the reason, and the worker go
   test("values that a header cannot have", async () => {
     const queue = `values-${generateId()}`
     const bad: ReadonlyArray<readonly [Readonly<Record<string, string>> | string, string]> = [
-      [{ retries: "many" }, 'Header "retries" must be a whole number from 0 on, not a string.'],
-      [{ retries: "1.5" }, 'Header "retries" must be a whole number from 0 on, not 1.5.'],
-      [{ group_index: "-1" }, 'Header "group_index" must be a whole number from 0 on, not -1.'],
+      [{ retries: "many" }, 'Header "retries" must be a whole number, 0 or more, not a string.'],
+      [{ retries: "1.5" }, 'Header "retries" must be a whole number, 0 or more, not 1.5.'],
+      [{ group_index: "-1" }, 'Header "group_index" must be a whole number, 0 or more, not -1.'],
       [{ priority: "high" }, 'Header "priority" must be a number from 0 to 9, not NaN.'],
       [{ timelimit: "30" }, 'Header "timelimit" must be [hard, soft], not a number.'],
       [{ timelimit: "[30]" }, 'Header "timelimit" must be [hard, soft], not a list of 1.'],

@@ -99,7 +99,7 @@ describe("a definition that cannot work", () => {
       { run, timeLimit: { soft: 2, hard: 1 } },
       "method x.run: timeLimit.soft: must be shorter than timeLimit.hard",
     ],
-    ["x", { run, retry: { max: 10_001 } }, "method x.run: retry.max: must be a value between 1 and 10000"],
+    ["x", { run, retry: { max: 10_001 } }, "method x.run: retry.max: must be a whole number from 1 to 10000"],
     ["x", { run, retry: { max: 3, times: 1 } }, /^method x\.run: retry\.times: /],
     ["x", { run, retry: true }, /^method x\.run: retry: /],
     ["x", { run, retry: { interval: [] } }, /^method x\.run: retry\.interval\.0: /],

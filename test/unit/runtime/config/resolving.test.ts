@@ -138,7 +138,7 @@ describe("what is wrong is refused, by name and with the source", () => {
       /^CALLBOARD_HTTP_TOKENS: token 2 has no scope: write scope:token, .* read, payload, submit, operate, admin, no-payload, or several with \+ between them$/,
     ],
     ["no plugin", { file: file({ transports: { foo: {} } }) }, /transports\.foo: must be a transport plugin/],
-    ["no object", { file: file(undefined) }, /its default export must be object/],
+    ["no object", { file: file(undefined) }, /its default export must be an object/],
   ]
   test.each(cases)("%s", (_what, sources, message) => {
     expect(refusal(sources)).toMatch(message)

@@ -184,7 +184,7 @@ describe("bad input has the codes and messages that code has", () => {
     ["POST", "/jobs", { name: "a", details: [] }, 400, { code: "invalid-input", field: "details" }],
     ["POST", "/jobs", { name: "a", colour: "red" }, 400, { code: "unknown-field", field: "colour" }],
     ["POST", "/jobs", "{", 400, { code: "invalid-json" }],
-    ["POST", "/jobs", [], 400, { code: "invalid-input", detail: "a board job: must be an object with fields" }],
+    ["POST", "/jobs", [], 400, { code: "invalid-input", detail: "job: must be an object" }],
     ["POST", "/jobs/held/consume", { owner: "me", claim: 2.5 }, 400, { code: "invalid-input", field: "claim" }],
     ["POST", "/jobs/held/consume", { owner: "me", claim: 0 }, 400, { code: "invalid-input", field: "claim" }],
     ["POST", "/claim", { owner: "" }, 400, { code: "invalid-input", field: "owner" }],

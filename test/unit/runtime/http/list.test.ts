@@ -619,11 +619,11 @@ describe("revocations", () => {
     expect((await ask("DELETE", `/v1/revocations/${made.body.id}`)).status).toBe(204)
     expect(await ask("DELETE", `/v1/revocations/${made.body.id}`)).toMatchObject({ status: 404 })
     const wrong = await ask("POST", "/v1/revocations", { body: { header: "tenant", values: [] } })
-    expect(wrong).toMatchObject({ status: 400, body: { code: "invalid-input", field: "values.0" } })
+    expect(wrong).toMatchObject({ status: 400, body: { code: "invalid-input", field: "values[0]" } })
     const unknown = await ask("POST", "/v1/revocations", { body: { header: "tenant", values: ["acme"], tll: 60 } })
     expect(unknown).toMatchObject({
       status: 400,
-      body: { code: "invalid-input", field: "tll", detail: "tll is not a field of a revocation (did you mean ttl?)" },
+      body: { code: "unknown-field", field: "tll", detail: "tll is not an option of a revocation (did you mean ttl?)" },
     })
   })
 })

@@ -104,7 +104,7 @@ test("a field that does not exist is refused in a change, also where it is to be
   expect((await running.ask("PATCH", "/v1/schedules/later", { body: { catchup: null } })).body).toMatchObject({
     code: "unknown-field",
     field: "catchup",
-    detail: "catchup is not a field of a schedule (did you mean catchUp?)",
+    detail: "catchup is not an option of a schedule (did you mean catchUp?)",
   })
 })
 

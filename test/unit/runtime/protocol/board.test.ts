@@ -149,7 +149,7 @@ test.each([
   ["ü".repeat(127), "yes"],
   ["ü".repeat(128), /^invalid-input: owner/],
   ["", /^invalid-input: owner/],
-  [7, /^invalid-input: owner: Expected string$/],
+  [7, /^invalid-input: owner: must be text$/],
   [undefined, /^invalid-input: owner/],
   ["a\nb", /^invalid-input: owner/],
   ["\ud800", /^invalid-input: owner/],

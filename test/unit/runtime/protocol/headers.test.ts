@@ -127,7 +127,7 @@ describe("parseTask", () => {
     expect(failure).toEqual({
       _tag: "InvalidTask",
       field: "retries",
-      message: 'Header "retries" must be a whole number from 0 on, not a string.',
+      message: 'Header "retries" must be a whole number, 0 or more, not a string.',
     })
   })
 

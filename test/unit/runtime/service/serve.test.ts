@@ -90,7 +90,7 @@ describe("options", () => {
     ["order", "zz", /must be "strict" or "rotate" or "random"/],
     ["burst", "no", /must be true or false/],
     ["queues", [], /must name one queue at least/],
-    ["name", "n".repeat(512), /must have 1 to 255 characters/],
+    ["name", "n".repeat(512), /must be text of 1 to 255 characters/],
     ["concurrency", 0, /must be a whole number from 1 to 10000/],
     ["grace", "soon", /is not a duration.*Give seconds/],
   ])("%s: %j is refused in the words of the configuration, which say what is allowed", async (option, value, why) => {

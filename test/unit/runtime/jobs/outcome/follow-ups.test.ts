@@ -127,7 +127,7 @@ describe("follow-ups", () => {
   })
 
   test.each([
-    [{ callbacks: [{ input: 1 }] }, "callbacks.0.task"],
+    [{ callbacks: [{ input: 1 }] }, "callbacks[0].task"],
     [{ chain: [{ task: "a", args: [1], input: 2 }] }, "chain[0].input"],
     [{ errbacks: [{ task: "a", queue: "no spaces" }] }, "errbacks[0].queue"],
     [{ chain: [{ task: "a", delay: -1 }] }, "chain[0].delay"],

@@ -19,7 +19,7 @@ describe("the shape", () => {
   })
 
   test("a nested problem is named by its path", () => {
-    expect(problem({ task: "echo", chain: [{ task: "a" }, { task: "" }] })?.field).toBe("chain.1.task")
+    expect(problem({ task: "echo", chain: [{ task: "a" }, { task: "" }] })?.field).toBe("chain[1].task")
     expect(problem({ task: "echo", retry: { backoff: { factor: 0 } } })?.field).toBe("retry.backoff.factor")
   })
 })
