@@ -63,7 +63,7 @@ export interface OddSentence {
   readonly signs: ReadonlyArray<string>
 }
 
-/** The sentences of a page: prose, headings and cells of tables, of four words or more, without code. */
+/** The sentences of a page: prose, headings and cells of tables, of four words or more besides code. */
 export const sentencesOf = (markdown: string): ReadonlyArray<string> =>
   markdown
     .replaceAll(/^```.*?^```$/gms, "")
@@ -73,7 +73,7 @@ export const sentencesOf = (markdown: string): ReadonlyArray<string> =>
     .split(/\n\s*\n|\n(?=\s*(?:[-*#]|\d+\.) )|\|/)
     .flatMap((block) => block.replaceAll(/\s+/g, " ").split(/(?<=[.!?:])\s+(?=[A-Z`"([])/))
     .map((sentence) => sentence.replace(/^[\s#*-]+/, "").trim())
-    .filter((sentence) => sentence.split(" ").length >= 4)
+    .filter((sentence) => (sentence.replaceAll("`code`", "").match(/\p{L}+/gu)?.length ?? 0) >= 4)
 
 /** The sentences that have a sign, with the names of their signs. */
 export const oddSentences = (sentences: ReadonlyArray<string>): ReadonlyArray<OddSentence> =>
