@@ -1,6 +1,6 @@
 /**
  * Takes one delivery to its settlement: prepare → ack early, where the method asks for it → run → decide. Each step
- * either continues or ends with the settlement to store. The settlement is then stored once, by the settlement writer.
+ * either continues or ends with the settlement to store. The settlement is then stored once, by the settlement store.
  */
 
 import * as Cause from "effect/Cause"

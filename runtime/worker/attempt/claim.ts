@@ -3,7 +3,9 @@
  * once), and decides what follows from the answer.
  */
 
+import * as Effect from "effect/Effect"
 import type { Batcher } from "../../async/batcher.ts"
+import { OUTAGE, untilConnectedEach } from "../../async/outage-waits.ts"
 import { asTransportError } from "../../errors.ts"
 import * as settlement from "../../jobs/outcome/settlement.ts"
 import type { Log } from "../../log/log.ts"
@@ -23,26 +25,27 @@ export interface Reaching {
   readonly untilConnected: (ms: number, signal: AbortSignal) => Promise<void>
 }
 
-const FIRST_WAIT_MS = 100
-const MAX_WAIT_MS = 5_000
+const failed = (cause: unknown): ClaimAnswer => ({ status: "failed", error: asTransportError(cause) })
 
 /**
  * Claims, again and again while the transport cannot be reached: a claim whose answer was lost may be stored, and would count
- * this worker as dead if the task were just given back. Resolves with the last failure where the delivery is ended
- * meanwhile. Never rejects.
+ * this worker as dead if the task were just given back. Succeeds with the last failure if the delivery is ended meanwhile.
  */
-export const claimWithRetries = async (
+export const claimWithRetries = (
   { claims, untilConnected }: Reaching & { readonly claims: Batcher<Claim, ClaimAnswer> },
   claim: Claim,
   active: ActiveDelivery,
-): Promise<ClaimAnswer> => {
-  for (let wait = FIRST_WAIT_MS; ; wait = Math.min(MAX_WAIT_MS, wait * 2)) {
-    const answer = await claims
-      .add(claim)
-      .catch((cause: unknown): ClaimAnswer => ({ status: "failed", error: asTransportError(cause) }))
-    if (answer.status !== "failed" || answer.error.reason !== "unavailable" || active.stop !== undefined) return answer
-    await untilConnected(wait, active.ended)
-  }
+): Effect.Effect<ClaimAnswer> => {
+  const asked = Effect.flatMap(
+    Effect.promise(() => claims.add(claim).catch(failed)),
+    (answer) =>
+      answer.status === "failed" && answer.error.reason === "unavailable"
+        ? Effect.fail(answer)
+        : Effect.succeed(answer),
+  )
+  const schedule = untilConnectedEach(OUTAGE, (ms) => untilConnected(ms, active.ended))
+  const answered = Effect.retry(asked, { schedule, while: () => active.stop === undefined })
+  return Effect.catch(answered, (answer) => Effect.succeed(answer))
 }
 
 /** What is known of the attempt that asked for the claim. */

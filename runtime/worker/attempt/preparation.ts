@@ -239,7 +239,7 @@ export class Preparation {
         digest,
         unlessSuspect,
       }
-      answer = yield* Effect.promise(() => claimWithRetries(options, claim, active))
+      answer = yield* claimWithRetries(options, claim, active)
       if (answer.status !== "suspect" || mayRunElsewhere) break
       // Not every broker counts the deliveries, and a task may have been stored twice: the record shows another one.
       mayRunElsewhere = true

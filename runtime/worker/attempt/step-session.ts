@@ -2,6 +2,7 @@
  * The durable steps of one delivery, on the worker's side: its journal, the mark in the job's record, and how the job
  * is settled where its steps are reverted. The steps themselves run where the handler does, see `StepEngine`.
  */
+import * as Effect from "effect/Effect"
 import type { Batcher } from "../../async/batcher.ts"
 import { asTransportError, CallboardError } from "../../errors.ts"
 import { generateId } from "../../id.ts"
@@ -144,7 +145,7 @@ export class StepSession implements StepPort, RunSteps {
       posting,
       reverts: true,
     }
-    const answer = await claimWithRetries(this.#services, claim, this.#active)
+    const answer = await Effect.runPromise(claimWithRetries(this.#services, claim, this.#active))
     if (answer.status === "started") {
       run.record = { ...run.record, claims: Math.max(1, run.record.claims ?? 0), reverts: true }
       run.claimed = true

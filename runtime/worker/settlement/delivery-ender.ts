@@ -2,6 +2,8 @@
  * Ends deliveries: stores the settlement of each, then drops the delivery from the buffer and tells observers what
  * became of it. No failure escapes, because a delivery that is not dropped would keep its place for ever.
  */
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
 import type { Connectivity } from "../../connection/connectivity.ts"
 import { jobError } from "../../jobs/outcome/job-error.ts"
 import { isSameTask } from "../../jobs/same-task.ts"
@@ -9,12 +11,12 @@ import type { Log } from "../../log/log.ts"
 import { NO_FENCE } from "../../protocol/outside.ts"
 import { type JobRecord, step } from "../../protocol/record.ts"
 import { isTerminal } from "../../protocol/state.ts"
-import type { Jobs, Settlement } from "../../transport/job-store/transport.ts"
+import type { Jobs, SettleAnswer, Settlement } from "../../transport/job-store/transport.ts"
 import type { ActiveDelivery, ExternalTasks, HandlerRun } from "../active-delivery.ts"
 import type { DeliveryBuffer } from "../fetch/delivery-buffer.ts"
 import type { Observers } from "../telemetry/observer.ts"
 import type { EarlyAcks } from "./early-acks.ts"
-import { type SettleListener, SettlementWriter, type SettleResult } from "./settlement-writer.ts"
+import { SettlementStore, type SettleResult } from "./settlement-store.ts"
 
 export interface DeliveryEnderOptions {
   readonly jobs: Jobs
@@ -32,12 +34,11 @@ export interface DeliveryEnderOptions {
 
 export class DeliveryEnder {
   readonly #options: DeliveryEnderOptions
-  readonly #settlements: SettlementWriter
-  readonly #end = new AbortController()
+  readonly #settlements: SettlementStore
 
   constructor(options: DeliveryEnderOptions) {
     this.#options = options
-    this.#settlements = new SettlementWriter(options.jobs, options.log, options.connectivity)
+    this.#settlements = new SettlementStore(options.jobs, options.log, options.connectivity)
   }
 
   /** Stores the settlement of a delivery and drops the delivery. */
@@ -59,9 +60,7 @@ export class DeliveryEnder {
 
   /** Stores a settlement while its delivery goes on: that of an early ack. */
   settle(settlement: Settlement): Promise<SettleResult> {
-    return new Promise((stored, failed) =>
-      this.#settlements.settle(settlement, this.#end.signal, undefined, { stored, failed }),
-    )
+    return Effect.runPromise(this.#settlements.store(settlement))
   }
 
   /** Drops a task that never ran here and belongs to another worker. It does not count towards `maxJobs`. */
@@ -101,7 +100,7 @@ export class DeliveryEnder {
 
   /** Stores no more settlements from now on: those that the transport does not accept are given up. */
   stop(): void {
-    this.#end.abort()
+    this.#settlements.stop()
   }
 
   #complete(active: ActiveDelivery, settlement: Settlement): void {
@@ -111,42 +110,61 @@ export class DeliveryEnder {
   }
 
   #store(active: ActiveDelivery, settlement: Settlement): void {
-    const ending = new Ending(this, active, settlement)
+    const alone = this.#options.buffer.held.size === 1
     try {
-      const alone = this.#options.buffer.held.size === 1
-      this.#settlements.settle(settlement, this.#end.signal, active.refused, ending, alone)
+      this.#settlements.add(settlement, (answer) => this.#answered(active, settlement, answer), alone)
     } catch (thrown) {
-      ending.failed(thrown)
+      this.#storeFault(active, settlement, thrown)
     }
   }
 
+  /** Goes on from the answer to the first try to store a settlement. Nearly all are stored by it. */
+  #answered(active: ActiveDelivery, settlement: Settlement, answer: SettleAnswer): void {
+    if (answer.status === "ended") {
+      this.#finish(active, settlement, settlement)
+      return
+    }
+    const settling = { job: active.id, replace: active.refused }
+    const storing = () => this.#settlements.insist(settlement, answer, settling)
+    this.#finishAfter(active, settlement, storing, (cause) => this.#storeFault(active, settlement, cause))
+  }
+
+  /** Stores that the job has failed by an error of the worker itself. */
+  #storeFault(active: ActiveDelivery, settlement: Settlement, cause: unknown): void {
+    const giveUp = (thrown: unknown) => {
+      this.fault(active, thrown)
+      this.#options.buffer.drop(active)
+    }
+    const storing = () => {
+      const failed = this.#options.afterFault(active, cause)
+      return failed === undefined ? Effect.die(cause) : this.#settlements.store(failed, { job: active.id })
+    }
+    this.#finishAfter(active, settlement, storing, giveUp)
+  }
+
+  /** Finishes a delivery once it is known what was stored. `failed` is called with what was thrown on the way. */
+  #finishAfter(
+    active: ActiveDelivery,
+    settlement: Settlement,
+    storing: () => Effect.Effect<SettleResult>,
+    failed: (cause: unknown) => void,
+  ): void {
+    Effect.runFork(
+      Effect.suspend(storing).pipe(
+        Effect.map((stored) => this.#finish(active, settlement, stored)),
+        Effect.catchCause((cause) => Effect.sync(() => failed(Cause.squash(cause)))),
+      ),
+    )
+  }
+
   /** Tells what became of a delivery, and drops it. */
-  finish(active: ActiveDelivery, settlement: Settlement, stored: SettleResult): void {
+  #finish(active: ActiveDelivery, settlement: Settlement, stored: SettleResult): void {
     try {
       this.#stored(active, settlement, stored)
     } catch (cause) {
       this.fault(active, cause)
     } finally {
       this.#options.buffer.drop(active)
-    }
-  }
-
-  /** Stores that the job has failed by an error of the worker itself. */
-  storeFault(active: ActiveDelivery, settlement: Settlement, cause: unknown): void {
-    const giveUp = (thrown: unknown) => {
-      this.fault(active, thrown)
-      this.#options.buffer.drop(active)
-    }
-    try {
-      const failed = this.#options.afterFault(active, cause)
-      if (failed === undefined) giveUp(cause)
-      else
-        this.#settlements.settle(failed, this.#end.signal, undefined, {
-          stored: (result) => this.finish(active, settlement, result),
-          failed: giveUp,
-        })
-    } catch (thrown) {
-      giveUp(thrown)
     }
   }
 
@@ -170,31 +188,6 @@ export class DeliveryEnder {
       buffer.handedBack()
       observers.handedBack(active)
     } else observers.settled(active, stored)
-  }
-}
-
-/** One delivery whose settlement is being stored. */
-class Ending implements SettleListener {
-  readonly #ender: DeliveryEnder
-  readonly #active: ActiveDelivery
-  readonly #settlement: Settlement
-
-  constructor(ender: DeliveryEnder, active: ActiveDelivery, settlement: Settlement) {
-    this.#ender = ender
-    this.#active = active
-    this.#settlement = settlement
-  }
-
-  get job(): string | undefined {
-    return this.#active.id
-  }
-
-  stored(result: SettleResult): void {
-    this.#ender.finish(this.#active, this.#settlement, result)
-  }
-
-  failed(cause: unknown): void {
-    this.#ender.storeFault(this.#active, this.#settlement, cause)
   }
 }
 

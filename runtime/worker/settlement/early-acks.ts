@@ -10,7 +10,7 @@ import type { JobRecord } from "../../protocol/record.ts"
 import type { Settlement } from "../../transport/job-store/transport.ts"
 import type { Store } from "../../transport/store.ts"
 import type { ActiveDelivery } from "../active-delivery.ts"
-import type { SettleResult } from "./settlement-writer.ts"
+import type { SettleResult } from "./settlement-store.ts"
 
 /** Id of a job, and the fence of the delivery that runs it. */
 const EarlyJob = Schema.Tuple([Schema.String, Schema.String])

@@ -2,7 +2,7 @@
 import { actor, type Job, type ServeOptions } from "callboard"
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test, vi } from "vitest"
-import { Batcher } from "../../../../../runtime/async/batcher.ts"
+import { Turn } from "../../../../../runtime/async/turn.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { StepEngine } from "../../../../../runtime/steps/engine.ts"
 import { MethodSettingsCache } from "../../../../../runtime/worker/attempt/method-settings.ts"
@@ -12,7 +12,7 @@ import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buf
 import { Dependents } from "../../../../../runtime/worker/maintenance/dependents.ts"
 import { DeliveryEnder } from "../../../../../runtime/worker/settlement/delivery-ender.ts"
 import { EarlyAcks } from "../../../../../runtime/worker/settlement/early-acks.ts"
-import { SettlementWriter } from "../../../../../runtime/worker/settlement/settlement-writer.ts"
+import { SettlementStore } from "../../../../../runtime/worker/settlement/settlement-store.ts"
 import { Observers } from "../../../../../runtime/worker/telemetry/observer.ts"
 import { withJobs } from "../../../../support/faulty-board.ts"
 import { start } from "../../../../support/services.ts"
@@ -70,17 +70,8 @@ describe("a part that throws after the handler", () => {
     ],
     ["what is known of the attempt", () => vi.spyOn(OutcomeDecider.prototype, "attempt").mockImplementation(broken)],
     ["how long it is kept", () => vi.spyOn(MethodSettingsCache.prototype, "of").mockImplementation(broken)],
-    ["settling", () => vi.spyOn(SettlementWriter.prototype, "settle").mockImplementationOnce(broken)],
-    [
-      "settling, later",
-      () =>
-        vi
-          .spyOn(SettlementWriter.prototype, "settle")
-          .mockImplementationOnce((_settlement, _signal, _refused, listener) =>
-            queueMicrotask(() => listener.failed(new Error(BROKEN))),
-          ),
-    ],
-    ["the batch", () => vi.spyOn(Batcher.prototype, "push").mockImplementationOnce(broken)],
+    ["settling", () => vi.spyOn(SettlementStore.prototype, "add").mockImplementationOnce(broken)],
+    ["the batch", () => vi.spyOn(Turn.prototype, "add").mockImplementationOnce(broken)],
   ])("makes the job fail with the reason, once: %s", async (_name, breaks) => {
     expect(await runOne(breaks)).toMatchObject({
       runs: 1,
