@@ -129,6 +129,7 @@ export class Dispatcher {
       isConnected: () => options.connectivity.connected,
       handlers: () => buffer.concurrency,
       limitCapacity: () => buffer.limitCapacity,
+      pullMs: () => buffer.pullMs,
       onHolding: (key, ttlMs) => this.#leases.keepAlive(key, ttlMs),
       onReady: () => this.#pump(),
       isOver: ({ task, delivery }) =>

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import { watchStore } from "../../runtime/transport/job-store/watch-store.ts"
 import type { Store } from "../../runtime/transport/store.ts"
-import { faulty } from "../support/faulty-board.ts"
+import { faulty, sleep, withJobs } from "../support/faulty-board.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 import { onEveryBoard } from "./boards.ts"
@@ -82,7 +82,7 @@ const waiting = (services: ReadonlyArray<Served>): number =>
   services.reduce((sum, { worker }) => sum + (worker?.postpone().length ?? 0), 0)
 
 const allWait = (services: ReadonlyArray<Served>, count: number): Promise<unknown> =>
-  eventually(() => waiting(services) === count, { deadline: 20_000, message: `${count} wait` })
+  eventually(() => waiting(services) === count, { message: `${count} wait` })
 
 /** How soon the next job must start on a busy machine. A start by the periodic check would be later. */
 const SOON_MS = 1_000
@@ -183,14 +183,16 @@ onEveryBoard((newBoard, transport) => {
       await allWait([service], 150)
       await submit(client, "next")
       await allWait([service], 151)
+      const began = performance.now()
       for (const job of cancelled) await job.cancel()
       const free = performance.now()
       letGo("first")
-      await eventually(() => has("next"), { deadline: 10_000, message: "the next one runs" })
-      expect(at("next") - free).toBeLessThan(3_000)
+      await eventually(() => has("next"), { message: "the next one runs" })
+      // Where the machine is so busy that one call takes a while, so does the way of the next one.
+      expect(at("next") - free).toBeLessThan(Math.max(3_000, free - began))
       expect(names()).toEqual(["first", "next"])
       await eventually(() => service.worker?.load.inFlight === 0, { message: "none is left" })
-    })
+    }, 240_000)
   })
 
   if (transport !== "memory") return
@@ -247,6 +249,31 @@ onEveryBoard((newBoard, transport) => {
       expect(names()).toEqual(["first", "first", "second"])
     })
 
+    test("those who are put off leave a slow broker time for what is behind them", async () => {
+      const { single, several, letGo, has, names } = stage()
+      /** Each call takes this long, so that tasks which are put off come back faster than all of them can be pulled. */
+      const CALL_MS = 40
+      const transports = withJobs(({ take, settle }) => ({
+        take: async (request, signal) => {
+          await sleep(CALL_MS)
+          return take(request, signal)
+        },
+        settle: async (ends) => {
+          await sleep(CALL_MS)
+          return settle(ends)
+        },
+      }))
+      const board = `faulty://${generateId()}`
+      const { client } = await start([single, several], { transport: board, transports, concurrency: 2 })
+      await submit(client, "first", { held: true })
+      await eventually(() => has("first"), { message: "the slot is taken" })
+      await client.submitMany(Array.from({ length: 110 }, () => ({ task: "single.run", input: { name: "many" } })))
+      await client.submit("several.run")
+      await eventually(() => has(""), { message: "the one behind them has run" })
+      expect(names()).toEqual(["first", ""])
+      letGo("first")
+    })
+
     test("ten thousand who wait cost a few operations for each that runs", async () => {
       const { single, names, letGo, has } = stage()
       const count = { store: 0, end: 0 }
@@ -284,16 +311,16 @@ onEveryBoard((newBoard, transport) => {
       for (let sent = 0; sent < 10_000; sent += 1_000)
         await client.submitMany(Array.from({ length: 1_000 }, () => ({ task: "single.run", input: { name: "many" } })))
       const isPostponed = async () => (await client.queues()).every(({ depth }) => depth === 0)
-      await eventually(isPostponed, { deadline: 60_000, message: "all wait" })
+      await eventually(isPostponed, { deadline: 180_000, message: "all wait" })
       // A worker holds few of them.
       expect(worker?.load.inFlight).toBeLessThan(100)
       const before = { ...count }
       const ran = names().length
       letGo("first")
-      await eventually(() => names().length >= ran + 200, { deadline: 60_000, message: "two hundred have run" })
+      await eventually(() => names().length >= ran + 200, { deadline: 180_000, message: "two hundred have run" })
       const runs = names().length - ran
       expect((count.store - before.store) / runs).toBeLessThan(0.2)
       expect((count.end - before.end) / runs).toBeLessThan(3)
-    }, 180_000)
+    }, 400_000)
   })
 })

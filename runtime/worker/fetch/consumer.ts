@@ -274,6 +274,7 @@ export class PullSizer {
   /** Called after a pull while the buffer is crowded. Resolves when the next pull is worth its cost. */
   async pulled(count: number, asked: number, signal: AbortSignal): Promise<void> {
     const buffer = this.#buffer
+    if (count >= asked) buffer.pulled(count, this.#passed)
     const inVain = buffer.delayed - this.#delayed >= count ? count * IN_VAIN_MS - this.#passed : 0
     const pause = Math.max(inVain, count < asked ? TOGETHER_MS : 0)
     if (pause <= 0) return

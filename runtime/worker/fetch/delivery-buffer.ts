@@ -14,6 +14,9 @@ import { PrefetchQos } from "./prefetch.ts"
  */
 const MIN_PLACES = 64
 
+/** Pulls whose median tells how long a pull takes. */
+const TIMED_PULLS = 15
+
 /** Fewest deliveries for which two pulls are faster than one. */
 const MIN_BATCH = 32
 
@@ -49,6 +52,9 @@ export class DeliveryBuffer {
   #long = 0
   /** Methods whose last run was a long one. */
   readonly #longMethods = new Set<ErasedMethod>()
+  /** Milliseconds per task of the last full pulls. */
+  readonly #pullTimes: Array<number> = []
+  #pullMs = 0
   /** Deliveries that wait for a limit. */
   #limited = 0
   #delayed = 0
@@ -155,6 +161,21 @@ export class DeliveryBuffer {
   /** Number of deliveries that fit here even if all of them have to wait for a limit. */
   get freeIfLimited(): number {
     return Math.max(0, Math.min(this.free, this.limitCapacity - this.#limited))
+  }
+
+  /**
+   * Notes how long a pull took that brought as many tasks as it asked for. One task proves nothing: the pull may have waited
+   * for it.
+   */
+  pulled(tasks: number, ms: number): void {
+    if (tasks < 2) return
+    if (this.#pullTimes.push(ms / tasks) > TIMED_PULLS) this.#pullTimes.shift()
+    this.#pullMs = this.#pullTimes.toSorted((a, b) => a - b)[this.#pullTimes.length >> 1] ?? 0
+  }
+
+  /** Milliseconds that one task of a full pull takes; 0 while that is unknown. */
+  get pullMs(): number {
+    return this.#pullMs
   }
 
   /** Counter: deliveries that had to wait for a limit. */

@@ -17,9 +17,16 @@ const MIN_LENGTH = 50
 const FIRST_EACH_MS = 2
 const MIN_EACH_MS = 0.25
 /**
- * Longest time per task of the backlog, so that the tasks of a queue that hardly moves are still tried now and then.
+ * Longest time per task of the backlog, so that the tasks of a queue that hardly moves are still tried now and then. It is
+ * longer where a pull takes long, up to {@link MAX_SLOW_EACH_MS}.
  */
 const MAX_EACH_MS = 5
+/**
+ * Time per task in a queue that hardly moves, as a multiple of what one task of a pull takes. A task costs a pull and a
+ * settlement, and tasks that come again must leave half of that time to those behind them, which brokers deliver later.
+ */
+const PULLS_EACH = 4
+const MAX_SLOW_EACH_MS = 100
 /** Starts after which the speed of a queue is known. */
 const KNOWN_STARTS = 16
 export const MAX_WAIT_MS = 5 * 60_000
@@ -158,15 +165,17 @@ export class BacklogEstimate {
 
   /**
    * Milliseconds after which a task should be delivered again. `deliveries`: how often it was delivered. `random`: 0 to
-   * 1.
+   * 1. `pullMs`: milliseconds that one task of a pull takes; 0 if that is unknown.
    */
-  postponedMs(now: number, deliveries: number, random: number): number {
+  postponedMs(now: number, deliveries: number, random: number, pullMs: number): number {
     if (this.#endsAt <= now) this.#length = 0
     this.#length++
     // Half of the time that the queue is expected to take, because its speed is an estimate, and unknown at first.
     const isKnown = deliveries > 1 || this.#starts >= KNOWN_STARTS
-    const each = isKnown ? Math.min(MAX_EACH_MS, Math.max(MIN_EACH_MS, this.spacing(now) / 2)) : FIRST_EACH_MS
-    const delay = Math.max(MIN_LENGTH, this.#length) * each * (0.75 + random / 2)
+    const half = this.spacing(now) / 2
+    const each = isKnown ? Math.min(MAX_EACH_MS, Math.max(MIN_EACH_MS, half)) : FIRST_EACH_MS
+    const slowEach = isKnown ? Math.min(MAX_SLOW_EACH_MS, PULLS_EACH * pullMs, half) : 0
+    const delay = Math.max(Math.max(MIN_LENGTH, this.#length) * each, this.#length * slowEach) * (0.75 + random / 2)
     const endsAt = now + Math.min(delay, MAX_WAIT_MS - TOGETHER_MS)
     const at = Math.ceil((endsAt - this.#phase) / TOGETHER_MS) * TOGETHER_MS + this.#phase
     this.#endsAt = Math.max(this.#endsAt, at)

@@ -58,6 +58,8 @@ export interface LimiterOptions {
   readonly handlers: () => number
   /** Largest number of tasks in the admission queue. */
   readonly limitCapacity: () => number
+  /** Milliseconds that one task of a pull takes. */
+  readonly pullMs: () => number
   /**
    * Called with the key of this worker's holder entry once it holds permits, so that the lease thread can keep the
    * entry alive while this thread is blocked.
@@ -339,7 +341,7 @@ export class Limiter {
   #refusal(gate: Gate, active: ActiveDelivery, now: number): LimitRefusal {
     return {
       active,
-      delayMs: gate.backlog.postponedMs(now, active.delivery.deliveries, Math.random()),
+      delayMs: gate.backlog.postponedMs(now, active.delivery.deliveries, Math.random(), this.#options.pullMs()),
       ...this.#reasonOf(gate, now),
     }
   }

@@ -59,7 +59,7 @@ describe("a backlog", () => {
     for (let at = 1; at <= 50; at++) backlog.started(at * 6)
     expect(backlog.spacing(300)).toBeCloseTo(6, 0)
     // The last of a thousand tasks is due in six seconds.
-    const delays = Array.from({ length: 1_000 }, () => backlog.postponedMs(300, 3, 0.5))
+    const delays = Array.from({ length: 1_000 }, () => backlog.postponedMs(300, 3, 0.5, 0))
     expect(delays.at(-1)).toBeGreaterThan(2_500)
     expect(delays.at(-1)).toBeLessThan(4_000)
     expect([...delays].sort((a, b) => a - b)).toEqual(delays)
@@ -68,22 +68,52 @@ describe("a backlog", () => {
   test("whose speed is unknown is tried soon, and more seldom if it does not move", () => {
     const backlog = new BacklogEstimate(0)
     backlog.setWaiting(true, 0)
-    const first = Array.from({ length: 3_000 }, () => backlog.postponedMs(400, 1, 0.5))
+    const first = Array.from({ length: 3_000 }, () => backlog.postponedMs(400, 1, 0.5, 0))
     expect(first[0]).toBe(100)
     expect(first.at(-1)).toBeLessThan(6_500)
-    expect(backlog.postponedMs(60_000, 2, 0.5)).toBe(300)
+    expect(backlog.postponedMs(60_000, 2, 0.5, 0)).toBe(300)
   })
 
   test("of ten thousand costs two hundred looks a second, and ends after some minutes however many wait", () => {
     const backlog = new BacklogEstimate(0)
     backlog.setWaiting(true, 0)
     for (let at = 1; at <= 50; at++) backlog.started(at * 60_000)
-    const delays = Array.from({ length: 10_000 }, () => backlog.postponedMs(3_000_000, 9, 0.5))
+    const delays = Array.from({ length: 10_000 }, () => backlog.postponedMs(3_000_000, 9, 0.5, 0))
     expect(delays.at(-1)).toBeGreaterThan(30_000)
     expect(delays.at(-1)).toBeLessThan(60_000)
     let longest = 0
-    for (let count = 0; count < 100_000; count++) longest = Math.max(longest, backlog.postponedMs(3_000_000, 9, 1))
+    for (let count = 0; count < 100_000; count++) longest = Math.max(longest, backlog.postponedMs(3_000_000, 9, 1, 0))
     expect(longest).toBeLessThanOrEqual(MAX_WAIT_MS)
+  })
+})
+
+describe("a backlog where pulls take long", () => {
+  /** Delay of the last of this many tasks, each of which has come again. */
+  const last = (count: number, pullMs: number, now = 60_000): number => {
+    const backlog = new BacklogEstimate(0)
+    backlog.setWaiting(true, 0)
+    return Array.from({ length: count }, () => backlog.postponedMs(now, 2, 0.5, pullMs)).at(-1) ?? Number.NaN
+  }
+
+  test("leaves half of the time to what is behind: a pull and a settlement take twice as long as a pull", () => {
+    expect(last(100, 15)).toBe(100 * 15 * 4)
+    expect(last(100, 0.1)).toBe(last(100, 0))
+  })
+
+  test("comes again after a tenth of a second per task at the latest", () => {
+    expect(last(100, 5_000)).toBe(10_000)
+  })
+
+  test("brings a few back as soon as where pulls are fast", () => {
+    expect(last(1, 15)).toBe(last(1, 0))
+  })
+
+  test("that moves is back before there is space", () => {
+    const backlog = new BacklogEstimate(0)
+    backlog.setWaiting(true, 0)
+    for (let at = 1; at <= 50; at++) backlog.started(at * 6)
+    const delays = Array.from({ length: 1_000 }, () => backlog.postponedMs(300, 3, 0.5, 50))
+    expect(delays.at(-1)).toBeLessThan(4_000)
   })
 })
 
