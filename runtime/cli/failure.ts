@@ -6,8 +6,8 @@ import { DiscoveryFailed } from "../actor/discover.ts"
 import { ConfigError } from "../config/file.ts"
 import { CallboardError, type ErrorCode } from "../errors.ts"
 import { AddressTaken } from "../http/listener.ts"
-import { STUCK_EXIT_CODE } from "../options/defaults.ts"
 import { isObject } from "../protocol/guards.ts"
+import { STUCK_EXIT_CODE } from "../service/service.ts"
 import { TransportError, type TransportReason } from "../transport/mod.ts"
 
 /** Exit codes, by which scripts tell failures apart. */

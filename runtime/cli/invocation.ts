@@ -3,15 +3,15 @@
  * settings are made from their schema.
  */
 import { type Command, Option } from "commander"
-import { type Client, type ClientSettings, connect } from "../client/client.ts"
-import type { ConnectSettings } from "../client/settings.ts"
+import { type Client, connect } from "../client/client.ts"
+import type { ClientSettings } from "../client/settings.ts"
 import { loadConfigFile } from "../config/file.ts"
 import { type FlagValue, type Resolved, resolveConfig } from "../config/resolving.ts"
-import type { Config } from "../config/schema.ts"
-import { SETTINGS, type Setting } from "../config/settings.ts"
-import type { LogLevel } from "../log/log.ts"
-import { DEFAULTS } from "../options/defaults.ts"
-import { compact } from "../protocol/compact.ts"
+import { namesOf } from "../config/setting.ts"
+import { type ListedSetting, SETTINGS } from "../config/settings.ts"
+import { CONNECT, type Config, DEFAULTS } from "../config/table.ts"
+import type { LogLevel } from "../log/choices.ts"
+import { pick } from "../protocol/compact.ts"
 import { type Output, type OutputOptions, outputFor } from "./output.ts"
 
 export interface Invocation {
@@ -38,7 +38,7 @@ const invocationOf = async (command: Command): Promise<Invocation> => {
       colour: config.log?.color,
     }),
     withClient: async (use) => {
-      await using client = await connect(transport, { ...connectSettings(config), ...clientSettings(config) })
+      await using client = await connect(transport, connectSettings(config))
       return await use(client)
     },
   }
@@ -51,18 +51,12 @@ const invocationOf = async (command: Command): Promise<Invocation> => {
 export const runs = (command: Command, run: (invocation: Invocation, command: Command) => Promise<void>): Command =>
   command.action(async () => run(await invocationOf(command), command))
 
-const clientSettings = ({
-  taskNames,
-  taskSentEvents,
-  failureTtl,
-}: Config): Pick<ClientSettings, "taskNames" | "taskSentEvents" | "failureTtl"> =>
-  compact({ failureTtl, taskNames: taskNames && new Map(Object.entries(taskNames)), taskSentEvents })
+/** The settings of a part of the table that were given. */
+export const given = <Name extends keyof Config>(config: Config, part: Readonly<Record<Name, unknown>>) =>
+  pick(config, namesOf(part))
 
-/** Connect options of the configuration. */
-export const connectSettings = (config: Config): ConnectSettings => {
-  const { transports, lease, heartbeat, name } = config
-  return compact({ transports, lease, heartbeat, name })
-}
+/** The settings of a client that were given. */
+export const connectSettings = (config: Config): ClientSettings => given(config, CONNECT)
 
 /** The log level, which decides whether errors are printed with a stack. Readable also where other settings are invalid. */
 export const wantsStack = (command: Command): boolean => {
@@ -84,8 +78,8 @@ export const HTTP_SETTINGS = ["http.port", "http.host"]
 const settingsOfOptions = new WeakMap<Option, string>()
 
 /** Help text of a flag. A negating flag has a text of its own, since that of the setting would mean the opposite. */
-const helpOf = ({ description, default: otherwise, negation }: Setting): string =>
-  negation ?? `${description} (default: ${otherwise})`
+const helpOf = ({ text, default: otherwise, negation }: ListedSetting): string =>
+  negation ?? `${text} (default: ${otherwise})`
 
 /** Adds the flags of settings. A setting without a flag is skipped. */
 export const addSettings = (command: Command, paths: ReadonlyArray<string>): Command => {

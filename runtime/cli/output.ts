@@ -1,6 +1,7 @@
 /** Output of commands: aligned columns for people, JSON for programs. */
 import { randomUUID } from "node:crypto"
-import { type ColourChoice, takesColour } from "../log/log.ts"
+import type { ColourChoice } from "../log/choices.ts"
+import { takesColour } from "../log/log.ts"
 import { inOneLine, visible } from "../log/log-value.ts"
 
 import { beginning } from "../protocol/text.ts"

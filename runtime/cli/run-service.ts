@@ -4,19 +4,16 @@
  */
 
 import type { ActorDefinition } from "../actor/actor.ts"
-import type { Config } from "../config/schema.ts"
+import { type Config, DEFAULTS, type HttpOptions, SERVE } from "../config/table.ts"
 import { displayUrl } from "../connection/connect.ts"
-import type { HttpOptions } from "../http/server.ts"
 import { type Log, makeLog } from "../log/log.ts"
-import { DEFAULTS } from "../options/defaults.ts"
-import { compact } from "../protocol/compact.ts"
 import type { ServeOptions } from "../service/options.ts"
 import type { Service } from "../service/service.ts"
 import type { TransportError } from "../transport/mod.ts"
 import { VERSION } from "../version.ts"
 import type { StopReport } from "../worker/control/worker.ts"
 import { CommandFailed, EXIT, lineOf } from "./failure.ts"
-import { connectSettings, type Invocation } from "./invocation.ts"
+import { given, type Invocation } from "./invocation.ts"
 import { columns, type Output } from "./output.ts"
 import { type PrintedElsewhere, terminalLog } from "./terminal-log.ts"
 
@@ -32,53 +29,15 @@ export const logOf = (invocation: Invocation, told: PrintedElsewhere = { ready: 
 }
 
 /** All options except actors, HTTP and log. */
-export const serveOptions = ({ config, transport }: Invocation): ServeOptions => {
-  const { queues, order, rateLimits, languages, taskNames, metrics, tracing, events, taskSentEvents } = config
-  const { resultBackend } = config
-  return {
-    ...connectSettings(config),
-    ...numbersAndTimes(config),
-    transport,
-    ...compact({
-      queues,
-      order,
-      rateLimits,
-      languages,
-      taskNames,
-      resultBackend,
-      metrics,
-      tracing,
-      events,
-      taskSentEvents,
-    }),
-  }
-}
-
-const numbersAndTimes = (config: Config): ServeOptions =>
-  compact({
-    concurrency: config.concurrency,
-    autoscale: config.autoscale,
-    prefetch: config.prefetch,
-    burst: config.burst,
-    maxJobs: config.maxJobs,
-    maxIdle: config.maxIdle,
-    version: config.version,
-    grace: config.grace,
-    stuckGrace: config.stuckGrace,
-    resultTtl: config.resultTtl,
-    failureTtl: config.failureTtl,
-    lostCap: config.lostCap,
-    unknownGrace: config.unknownGrace,
-    maxBody: config.maxBody,
-    reconnect: config.reconnect,
-    prefetchReduction: config.prefetchReduction,
-    cancelOnConnectionLoss: config.cancelOnConnectionLoss,
-  })
+export const serveOptions = ({ config, transport }: Invocation): ServeOptions => ({
+  ...given(config, SERVE),
+  transport,
+})
 
 export const httpOptions = ({ http }: Config): HttpOptions => ({
-  port: http?.port ?? DEFAULTS.http.port,
-  host: http?.host ?? DEFAULTS.http.host,
-  ...compact({ tokens: http?.tokens, origins: http?.origins, page: http?.page }),
+  port: DEFAULTS.http.port,
+  host: DEFAULTS.http.host,
+  ...http,
 })
 
 /** A transport in one line: `sqlite:.callboard/board.db (fsync)`. */

@@ -3,7 +3,6 @@
  * the command line are thin layers over it.
  */
 import { hostname } from "node:os"
-import type * as Schema from "effect/Schema"
 import { type ActorHandle, type AnyActor, actorHandle } from "../actor/actor-handle.ts"
 import { stayAlive } from "../async/timers.ts"
 import { Board, type BoardOptions } from "../board/board.ts"
@@ -58,7 +57,6 @@ import { jobView } from "../jobs/view.ts"
 import { askWhy } from "../jobs/why/ask.ts"
 import type { Why } from "../jobs/why/cause.ts"
 import { checkSignal, optionsChecker } from "../options/check.ts"
-import { type DurationInput, timeToLive } from "../options/duration.ts"
 import { wholeNumber } from "../options/fields.ts"
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
@@ -67,7 +65,7 @@ import { queueStats } from "../statistics/queue-stats.ts"
 import type { QueueStats } from "../statistics/schema.ts"
 import { Statistics } from "../statistics/statistics.ts"
 import { type StepPage, stepsOf } from "../steps/listing.ts"
-import { openTracing, type Tracing, type TracingSettings } from "../tracing/tracing.ts"
+import { openTracing, type Tracing } from "../tracing/tracing.ts"
 import type { JobCount } from "../transport/job-store/transport.ts"
 import { checkInputs, type GroupHandle, type GroupOptions, inChunks, PendingGroup } from "./group.ts"
 import {
@@ -79,26 +77,11 @@ import {
   namedJobsOf,
   recordQueryOf,
 } from "./job-query.ts"
-import { CLIENT_FIELDS, type ConnectSettings, transportSettings } from "./settings.ts"
+import { CLIENT_FIELDS, type ClientSettings, clientValues } from "./settings.ts"
 import type { SubmitContext } from "./submitting/planner.ts"
 import { type Prepared, Submitter } from "./submitting/submitter.ts"
 
-export interface ClientSettings extends ConnectSettings, TracingSettings {
-  /** Task names that stand for an actor's method: `app.tasks.add` → `math.add`. */
-  readonly taskNames?: ReadonlyMap<string, string>
-  /** Whether the client sends the event `task-sent` for each accepted task. Defaults to false. */
-  readonly taskSentEvents?: boolean
-  /**
-   * How long a job is kept that this client cancels, or finds past its `expires`, unless its task has a `failureTtl` of its
-   * own: seconds, or text such as `"1 hour"`; negative is for ever. Defaults to 7 days.
-   */
-  readonly failureTtl?: DurationInput
-}
-
-const checkSettings = optionsChecker(
-  CLIENT_FIELDS satisfies Readonly<Record<keyof ClientSettings, Schema.Top>>,
-  "connect()",
-)
+const checkSettings = optionsChecker(CLIENT_FIELDS, "connect()")
 
 /**
  * Connects to a transport, by URL or by a broker client that the application holds, and resolves with a client;
@@ -123,16 +106,16 @@ export const clientParts = async (
   target: string | object,
   settings: ClientSettings,
 ): Promise<{ readonly connection: Connection; readonly options: ClientOptions }> => {
-  const { taskNames, taskSentEvents = false, failureTtl } = settings
-  const keepMs = failureTtl === undefined ? undefined : timeToLive("failureTtl", failureTtl)
-  const tracing = await openTracing(settings)
-  const keepFailed = keepMs === undefined ? undefined : () => keepMs
-  const connection = await openConnection(target, transportSettings(settings), keepFailed)
+  const values = clientValues(settings)
+  const { taskNames = {}, taskSentEvents, failureTtlMs } = values
+  const tracing = await openTracing(values)
+  const connection = await openConnection(target, values, () => failureTtlMs)
   const options = {
     ownsTransport: true,
+    taskNames: new Map(Object.entries(taskNames)),
     taskSentEvents,
     sender: settings.name,
-    ...compact({ taskNames, tracing }),
+    ...compact({ tracing }),
   }
   return { connection, options }
 }

@@ -5,11 +5,11 @@ import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { problemOf } from "../options/check.ts"
+import { checkerOf } from "../options/check.ts"
 import { isObject } from "../protocol/guards.ts"
 import { didYouMean } from "../suggest.ts"
-import { type Config, ConfigSchema } from "./schema.ts"
-import { SETTINGS } from "./settings.ts"
+import { fieldsInFile } from "./setting.ts"
+import { type Config, TABLE } from "./table.ts"
 
 /** A wrong setting. The message names the setting, where it was given, and what it must be. */
 export class ConfigError extends Error {
@@ -46,20 +46,21 @@ export const loadConfigFile = async (folder: string): Promise<ConfigFile | undef
   }
 }
 
-const decode = Schema.decodeUnknownResult(ConfigSchema, { onExcessProperty: "error", errors: "all" })
-
-/** The valid names in the group of an unknown one, for "did you mean". */
-const siblingsOf = (path: string): ReadonlyArray<string> => {
-  const group = path.includes(".") ? path.slice(0, path.lastIndexOf(".") + 1) : ""
-  const names = group === "" ? Object.keys(ConfigSchema.fields) : SETTINGS.map((setting) => setting.path)
-  return names.filter((name) => name.startsWith(group))
-}
+const check = checkerOf(Schema.Struct(fieldsInFile(TABLE)))
 
 /** Checks what a configuration file exports. Fails with {@link ConfigError}, naming file and setting. */
 export const checkConfig = (file: string, value: unknown): Config => {
-  const decoded = decode(value)
-  if (Result.isSuccess(decoded)) return decoded.success
-  const { path, message, isUnknown } = problemOf(decoded.failure.issue)
-  if (isUnknown) throw new ConfigError(`${file}: ${path} is not a setting${didYouMean(path, siblingsOf(path))}`)
-  throw new ConfigError(path === "" ? `${file}: its default export ${message}` : `${file}: ${path}: ${message}`)
+  const checked = check(value)
+  // The schema was made of the table, as the type was.
+  if (Result.isSuccess(checked)) return checked.success as Config
+  const { place, message, known } = checked.failure
+  const group = place.slice(0, place.lastIndexOf(".") + 1)
+  if (known !== undefined)
+    throw new ConfigError(
+      `${file}: ${place} is not a setting${didYouMean(
+        place,
+        known.map((name) => group + name),
+      )}`,
+    )
+  throw new ConfigError(place === "" ? `${file}: its default export ${message}` : `${file}: ${place}: ${message}`)
 }

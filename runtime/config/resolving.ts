@@ -3,15 +3,14 @@
  * file. Each resolved setting says where its value was given.
  */
 import * as Result from "effect/Result"
-import * as Schema from "effect/Schema"
-import { issueOf } from "../options/check.ts"
+import { checkerOf } from "../options/check.ts"
 import { isObject } from "../protocol/guards.ts"
 import { didYouMean } from "../suggest.ts"
 import { ConfigError, type ConfigFile, checkConfig } from "./file.ts"
-import type { About } from "./groups.ts"
-import type { Config } from "./schema.ts"
 import { TOKEN_SCOPES } from "./scopes.ts"
-import { SETTINGS, type Setting } from "./settings.ts"
+import type { Reading } from "./setting.ts"
+import { type ListedSetting, SETTINGS } from "./settings.ts"
+import type { Config } from "./table.ts"
 
 /** A setting that was given as a flag: the flag as it was written (`--port`), and its text. */
 export interface FlagValue {
@@ -28,7 +27,7 @@ export interface Sources {
 
 /** A setting with its value and where it was given: `default`, a file, a variable or a flag. */
 export interface ResolvedSetting {
-  readonly setting: Setting
+  readonly setting: ListedSetting
   /** Absent: the default holds. */
   readonly value?: unknown
   readonly origin: string
@@ -37,7 +36,7 @@ export interface ResolvedSetting {
 export interface Resolved {
   /** The settings that were given anywhere. Defaults are not filled in. */
   readonly config: Config
-  /** All settings, in the order of the schema. */
+  /** All settings, in the order of the table. */
   readonly entries: ReadonlyArray<ResolvedSetting>
 }
 
@@ -65,7 +64,7 @@ const SWITCHES: ReadonlyMap<string, boolean> = new Map([
 ])
 
 /** Converts the text of a flag or a variable to a value. The schema checks the value afterwards. */
-export const readText = (how: About["read"], text: string): unknown => {
+export const readText = (how: Reading, text: string): unknown => {
   switch (how) {
     case "number":
     case "duration":
@@ -106,7 +105,7 @@ export const readText = (how: About["read"], text: string): unknown => {
   }
 }
 
-const valueOf = (setting: Setting, text: string, origin: string): unknown => {
+const valueOf = (setting: ListedSetting, text: string, origin: string): unknown => {
   let value: unknown
   try {
     value = readText(setting.read, text)
@@ -115,15 +114,15 @@ const valueOf = (setting: Setting, text: string, origin: string): unknown => {
   }
   // Text that is no number is checked as NaN, so that the message says which number is allowed.
   const checked = setting.read === "number" && typeof value === "string" ? Number.NaN : value
-  const decoded = Schema.decodeUnknownResult(setting.schema)(checked)
-  if (Result.isFailure(decoded)) throw new ConfigError(`${origin}: ${issueOf(decoded.failure.issue).message}`)
+  const found = checkerOf(setting.schema)(checked)
+  if (Result.isFailure(found)) throw new ConfigError(`${origin}: ${found.failure.message}`)
   return value
 }
 
 const at = (value: unknown, path: string): unknown =>
   path.split(".").reduce<unknown>((inner, key) => (isObject(inner) ? Reflect.get(inner, key) : undefined), value)
 
-const entryOf = (setting: Setting, sources: Sources): ResolvedSetting => {
+const entryOf = (setting: ListedSetting, sources: Sources): ResolvedSetting => {
   const flag = sources.flags?.get(setting.path)
   if (flag !== undefined) {
     const origin = `flag ${flag.flag}`

@@ -16,6 +16,24 @@ export const TOKEN_SCOPES = [...SCOPES, "no-payload"] as const
 
 export type TokenScope = (typeof TOKEN_SCOPES)[number]
 
+export interface Token {
+  /** Sent as `Authorization: Bearer <token>`. Long and random: `openssl rand -hex 32`. */
+  readonly token: string
+  readonly scopes: ReadonlyArray<TokenScope>
+  /** Name of the person or program that holds the token, for people; nothing is decided by it. */
+  readonly name?: string
+}
+
+const Text = Schema.String.check(Schema.isMinLength(1))
+
+export const Tokens: Schema.Codec<ReadonlyArray<Token>> = Schema.Array(
+  Schema.Struct({
+    token: Text,
+    scopes: Schema.Array(Schema.Literals(TOKEN_SCOPES)),
+    name: Schema.optionalKey(Text),
+  }),
+)
+
 export const Me = Schema.Struct({
   name: Schema.optionalKey(Schema.String.annotate({ description: "The name that the token has, if any" })),
   scopes: Schema.Array(Schema.Literals(SCOPES)).annotate({

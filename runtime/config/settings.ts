@@ -1,14 +1,14 @@
 /** The settings as a flat list, each with its path in the file and its environment variable. */
-import * as Schema from "effect/Schema"
-import { type About, HttpConfig, LogConfig, ReconnectConfig } from "./groups.ts"
-import { ConfigSchema } from "./schema.ts"
+import type { AnySetting, Settings } from "./setting.ts"
+import { TABLE } from "./table.ts"
 
 /** One setting. Its path in the file is `http.port`, for instance. */
-export interface Setting extends About {
+export interface ListedSetting extends Omit<AnySetting, "default"> {
   readonly path: string
-  /** Name of its environment variable; `undefined` where the setting can be given in the file only. */
+  /** The default in words. */
+  readonly default: string
+  /** Name of its environment variable; `undefined` where the setting can be given in file and code only. */
   readonly variable: string | undefined
-  readonly schema: Schema.Decoder<unknown>
 }
 
 const variableOf = (path: string): string =>
@@ -17,21 +17,19 @@ const variableOf = (path: string): string =>
     .replace(/[A-Z]/g, (letter) => `_${letter}`)
     .toUpperCase()}`
 
-const settingsOf = (
-  fields: Readonly<Record<string, Schema.Decoder<unknown>>>,
-  prefix: string,
-): ReadonlyArray<Setting> =>
-  Object.entries(fields).flatMap(([key, schema]) => {
-    const known = Schema.resolveAnnotations(schema)?.["callboard/setting"]
-    if (known === undefined) return []
-    const path = `${prefix}${key}`
-    return [{ ...known, path, variable: known.read === "none" ? undefined : variableOf(path), schema }]
+/** The default in words: text as it is written, true as `yes`. */
+const wordsOf = ({ default: value, otherwise, read }: AnySetting): string => {
+  if (otherwise !== undefined) return otherwise
+  if (typeof value === "boolean") return value ? "yes" : "no"
+  return read === "text" ? `\`${value}\`` : `${value}`
+}
+
+const listed = (table: Settings, prefix = ""): ReadonlyArray<ListedSetting> =>
+  Object.entries(table).flatMap(([name, each]): ReadonlyArray<ListedSetting> => {
+    const path = `${prefix}${name}`
+    if ("fields" in each) return listed(each.fields, `${path}.`)
+    return [{ ...each, path, default: wordsOf(each), variable: each.read === "none" ? undefined : variableOf(path) }]
   })
 
-/** All settings, in the order of the schema. */
-export const SETTINGS: ReadonlyArray<Setting> = [
-  ...settingsOf(ConfigSchema.fields, ""),
-  ...settingsOf(ReconnectConfig.fields, "reconnect."),
-  ...settingsOf(HttpConfig.fields, "http."),
-  ...settingsOf(LogConfig.fields, "log."),
-]
+/** All settings, in the order of the table. */
+export const SETTINGS: ReadonlyArray<ListedSetting> = listed(TABLE)

@@ -15,6 +15,9 @@ import { type Connection, connectionOf } from "./connection.ts"
 
 /** Used where no transport is named: one SQLite file, which several processes of a machine may share. */
 export const DEFAULT_TRANSPORT = "sqlite:.callboard/board.db"
+/** What a namespace may be. */
+export const NAMESPACE = /^[A-Za-z0-9_-]{1,64}$/
+
 export const DEFAULT_NAMESPACE = "callboard"
 export const DEFAULT_LEASE_MS = 30_000
 export const DEFAULT_HEARTBEAT_MS = 20_000
@@ -120,9 +123,7 @@ export const connectTransport = async (
     for (const name of ["ns", "lease"])
       if (parameters.getAll(name).length > 1) throw invalid(`${name}: is given twice in the URL`)
     const namespace = settings.namespace ?? parameters.get("ns") ?? DEFAULT_NAMESPACE
-    if (!/^[A-Za-z0-9_-]{1,64}$/.test(namespace)) {
-      throw invalid(`ns ${JSON.stringify(namespace)}: 1 to 64 letters, digits, "_" or "-"`)
-    }
+    if (!NAMESPACE.test(namespace)) throw invalid(`?ns: must be 1 to 64 letters, digits, "_" or "-"`)
     return {
       namespace,
       lease: leaseOf(target, settings),

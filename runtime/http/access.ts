@@ -5,17 +5,9 @@
  * refused), and it takes no writes from pages of other origins.
  */
 import { createHash, timingSafeEqual } from "node:crypto"
-import { SCOPES, type Scope, TOKEN_SCOPES, type TokenScope } from "../config/scopes.ts"
+import { SCOPES, type Scope, TOKEN_SCOPES, type Token, type TokenScope } from "../config/scopes.ts"
 import { CallboardError } from "../errors.ts"
 import { compact } from "../protocol/compact.ts"
-
-export interface Token {
-  /** Sent as `Authorization: Bearer <token>`. Long and random: `openssl rand -hex 32`. */
-  readonly token: string
-  readonly scopes: ReadonlyArray<TokenScope>
-  /** Name of the person or program that holds the token, for people; nothing is decided by it. */
-  readonly name?: string
-}
 
 /** The sender of a request, identified by its token. */
 export interface Caller {

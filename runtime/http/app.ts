@@ -5,16 +5,16 @@
 import * as Schema from "effect/Schema"
 import type { Hono } from "hono"
 import type { Client } from "../client/client.ts"
+import type { Token } from "../config/scopes.ts"
+import { DEFAULTS, type HttpOptions, type OptionsFor, TABLE } from "../config/table.ts"
 import { CallboardError } from "../errors.ts"
 import { hostLog, type Log, type LogSink, makeLog } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
 import { AnyFunction, AnyObject, AnySignal, optionsChecker } from "../options/check.ts"
-import { DEFAULTS } from "../options/defaults.ts"
 import { type DurationInput, duration, milliseconds } from "../options/duration.ts"
 import { whole } from "../options/fields.ts"
 import { isObject } from "../protocol/guards.ts"
 import { TransportError } from "../transport/mod.ts"
-import type { Token } from "./access.ts"
 import { boardRoutes } from "./boards.ts"
 import { controlRoutes, revocationRoutes } from "./control.ts"
 import { descriptionRoutes } from "./description-routes.ts"
@@ -32,7 +32,7 @@ import { healthRoutes, metricsRoutes, serviceRoutes } from "./service-routes.ts"
 import { statisticsRoutes } from "./statistics.ts"
 import { submitRoutes } from "./submit.ts"
 
-export interface HttpAppOptions {
+export interface HttpAppOptions extends Pick<HttpOptions, "origins" | "page">, Pick<OptionsFor<"serve">, "maxBody"> {
   /** Tokens, each with its scopes. Without any, say `loopbackOnly: true` or `open: true`. Defaults to none. */
   readonly tokens?: ReadonlyArray<Token>
   /**
@@ -40,10 +40,6 @@ export interface HttpAppOptions {
    * an application that authenticates requests before they get here. Defaults to false.
    */
   readonly open?: boolean
-  /** Origins of web pages that may call it with a token, such as `https://app.example.com`. Defaults to none. */
-  readonly origins?: ReadonlyArray<string>
-  /** Largest task, in bytes; an array may have 16 times as many. The transport may allow less. Defaults to 1 MiB. */
-  readonly maxBody?: number
   /**
    * Whether `/readyz` says yes while the transport is within reach, or why not; without the transport it says no.
    * Defaults to true.
@@ -73,8 +69,6 @@ export interface HttpAppOptions {
    * `metrics` to add those of its worker.
    */
   readonly metrics?: MetricsText | false
-  /** Whether browsers find the page of the board at `/`. Defaults to true. */
-  readonly page?: boolean
 }
 
 /**
@@ -100,8 +94,8 @@ const fields = {
   // Each token is checked where its digest is made.
   tokens: Schema.optionalKey(Schema.Array(Schema.Unknown)),
   open: Schema.optionalKey(Schema.Boolean),
-  origins: Schema.optionalKey(Schema.Array(Schema.String)),
-  maxBody: count,
+  origins: Schema.optionalKey(TABLE.http.fields.origins.code),
+  maxBody: Schema.optionalKey(TABLE.maxBody.code),
   ready: Schema.optionalKey(AnyFunction),
   loopbackOnly: Schema.optionalKey(Schema.Boolean),
   closing: Schema.optionalKey(AnySignal),
@@ -118,7 +112,7 @@ const fields = {
   metrics: Schema.optionalKey(
     Schema.declare(isMetrics, { expected: "false, or metrics with a method `text`, such as those of a service" }),
   ),
-  page: Schema.optionalKey(Schema.Boolean),
+  page: Schema.optionalKey(TABLE.http.fields.page.code),
 } satisfies Readonly<Record<keyof HttpAppOptions, Schema.Top>>
 const checkHttpOptions = optionsChecker(fields, "http()")
 

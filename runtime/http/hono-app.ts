@@ -3,11 +3,12 @@
  * origin, and the token; what a handler throws becomes a problem response.
  */
 import { type Context, Hono, type MiddlewareHandler } from "hono"
+import type { Token } from "../config/scopes.ts"
 import { CallboardError } from "../errors.ts"
 import { allowSilence } from "../platform/bun.ts"
 import { withoutAbortWarning } from "../platform/deno.ts"
 import { TransportError } from "../transport/mod.ts"
-import { ANONYMOUS, authenticatorOf, checkHost, checkOrigin, type Token } from "./access.ts"
+import { ANONYMOUS, authenticatorOf, checkHost, checkOrigin } from "./access.ts"
 import { pageRoutes } from "./page/page.ts"
 import { asCallboardError, problem } from "./response.ts"
 import { type HttpContext, type Route, scopesOf } from "./route.ts"

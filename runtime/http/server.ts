@@ -4,11 +4,12 @@
  * readiness and metrics.
  */
 import type { Client } from "../client/client.ts"
+import type { Token } from "../config/scopes.ts"
+import { DEFAULTS, type HttpOptions } from "../config/table.ts"
 import { CallboardError } from "../errors.ts"
 import type { Log } from "../log/log.ts"
 import type { MetricsText } from "../metrics/metrics.ts"
-import { DEFAULTS } from "../options/defaults.ts"
-import { checkTokenLengths, hostText, isLoopback, type Token } from "./access.ts"
+import { checkTokenLengths, hostText, isLoopback } from "./access.ts"
 import { attachableHttp } from "./app.ts"
 import { honoApp } from "./hono-app.ts"
 import { Budget, KEEP_ALIVE_MS } from "./limits.ts"
@@ -16,21 +17,6 @@ import { listen } from "./listener.ts"
 import { openApiOf } from "./openapi.ts"
 import type { HttpContext } from "./route.ts"
 import { healthRoutes, metricsRoutes } from "./service-routes.ts"
-
-export interface HttpOptions {
-  /** Port to listen on, 0–65,535; 0 takes a free one. Defaults to 7420. */
-  readonly port?: number
-  /**
-   * Address to listen on. Any other than loopback needs `tokens` of at least 16 characters. Defaults to `127.0.0.1`.
-   */
-  readonly host?: string
-  /** Tokens, each with its scopes. Without any, every program on this machine may do everything. Defaults to none. */
-  readonly tokens?: ReadonlyArray<Token>
-  /** Origins of web pages that may call it with a token, such as `https://app.example.com`. Defaults to none. */
-  readonly origins?: ReadonlyArray<string>
-  /** Whether browsers find the page of the board at `/`. Defaults to true. */
-  readonly page?: boolean
-}
 
 export interface HttpServer {
   /** URL under which this machine reaches the server. */

@@ -11,10 +11,8 @@ import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import { compact } from "../protocol/compact.ts"
 import { isObject } from "../protocol/guards.ts"
+import { type ColourChoice, defaultFormat, LOG_LEVELS, type LogFormat, type LogLevel } from "./choices.ts"
 import { indented, inOneLine, loggable } from "./log-value.ts"
-
-export const COLOUR_CHOICES = ["auto", "always", "never"] as const
-export type ColourChoice = (typeof COLOUR_CHOICES)[number]
 
 const isSet = (value: string | undefined): value is string => value !== undefined && value !== ""
 
@@ -32,11 +30,6 @@ export const takesColour = (
   if (isSet(NO_COLOR)) return false
   return isSet(FORCE_COLOR) ? FORCE_COLOR !== "0" && FORCE_COLOR !== "false" : stream.isTTY === true
 }
-
-export const LOG_LEVELS = ["debug", "info", "warn", "error", "none"] as const
-export type LogLevel = (typeof LOG_LEVELS)[number]
-export const LOG_FORMATS = ["pretty", "logfmt", "json"] as const
-export type LogFormat = (typeof LOG_FORMATS)[number]
 
 /** The level of a line. */
 export type LineLevel = Exclude<LogLevel, "none">
@@ -180,8 +173,6 @@ const prettyText = (value: unknown): string => indented(typeof value === "string
 
 /** `console.log` would take a `%` in a name for a placeholder. */
 const prettyName = (name: string): string => inOneLine(name).replaceAll("%", "_")
-
-export const defaultFormat = (): LogFormat => (process.stdout.isTTY ? "pretty" : "logfmt")
 
 /**
  * A log on standard output. Defaults: level `info`; format `pretty` on a terminal, `logfmt` elsewhere; colours (which only

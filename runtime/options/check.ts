@@ -19,13 +19,6 @@ export const issueOf = (issue: SchemaIssue.Issue): { readonly path: string; read
   return { path: pathOf(first?.path), message: requirementOf(first?.message) }
 }
 
-/** As {@link issueOf}, but an unknown name comes before every other problem. */
-export const problemOf = (issue: SchemaIssue.Issue): ReturnType<typeof issueOf> & { readonly isUnknown: boolean } => {
-  const unknown = format(issue).issues.find(({ message }) => message === "Expected no excess property")
-  if (unknown === undefined) return { ...issueOf(issue), isUnknown: false }
-  return { path: pathOf(unknown.path), message: "is not known", isUnknown: true }
-}
-
 type Keys = ReadonlyArray<PropertyKey>
 
 /** Where a problem is, as code writes it: `chain[0].retry.max`. */
@@ -66,32 +59,50 @@ const requirementAt = (ast: SchemaAST.AST, keys: Keys, message: string | undefin
   return requirementOf(part?._tag === "Objects" && message === `Expected ${name}` ? "Expected object" : message)
 }
 
+/** What is wrong with a value. `known`: it has no field of that name, and may have these in its place. */
+interface Problem {
+  readonly place: string
+  readonly message: string
+  readonly known?: ReadonlyArray<string>
+}
+
+/** What is wrong with a value of a schema: an unknown field comes before every other problem. */
+const problemOf = (ast: SchemaAST.AST, problem: SchemaIssue.Issue): Problem => {
+  const { issues } = format(problem)
+  const unknown = issues.find(({ message }) => message === "Expected no excess property")
+  const issue = unknown ?? issues[0]
+  const keys = (issue?.path ?? []).map((key) => (typeof key === "object" ? key.key : key))
+  const [place, message] = [placeOf(keys), requirementAt(ast, keys, issue?.message)]
+  return unknown === undefined
+    ? { place, message }
+    : { place, message, known: fieldsAt(ast, keys.slice(0, -1)).map(String) }
+}
+
+/** Checks a value, whose unknown fields are refused at any depth. Fails with the first problem. */
+export const checkerOf = <A>(schema: Schema.ConstraintDecoder<A>): ((given: unknown) => Result.Result<A, Problem>) => {
+  const decode = Schema.decodeUnknownResult(schema, { onExcessProperty: "error", errors: "all" })
+  return (given) => Result.mapError(decode(given), ({ issue }) => problemOf(schema.ast, issue))
+}
+
+const invalid = (field: string, message: string): CallboardError =>
+  new CallboardError("invalid-input", `${field}: ${message}`, { field })
+
 /**
  * A parser of what is given as `owner`, such as `a task`: absent is what is `undefined`. Fails with `unknown-field` for a
  * field that the schema lacks, at any depth, and with `invalid-input` for every other problem, naming the field, or
  * `whole` if it is none.
  */
 export const decoderOf = <A>(
-  schema: Schema.Codec<A, unknown>,
+  schema: Schema.ConstraintDecoder<A>,
   owner: string,
   whole: string,
 ): ((given: unknown) => Result.Result<A, CallboardError>) => {
-  const decode = Schema.decodeUnknownResult(schema, { onExcessProperty: "error", errors: "all" })
-  return (given) => {
-    const decoded = decode(withoutAnyUndefined(given))
-    if (Result.isSuccess(decoded)) return Result.succeed(decoded.success)
-    const { issues } = format(decoded.failure.issue)
-    const unknown = issues.find(({ message }) => message === "Expected no excess property")
-    const issue = unknown ?? issues[0]
-    const keys = (issue?.path ?? []).map((key) => (typeof key === "object" ? key.key : key))
-    if (unknown !== undefined) {
-      const known = fieldsAt(schema.ast, keys.slice(0, -1)).map(String)
-      return Result.fail(unknownOption(placeOf(keys), known, owner))
-    }
-    const field = placeOf(keys) || whole
-    const message = `${field}: ${requirementAt(schema.ast, keys, issue?.message)}`
-    return Result.fail(new CallboardError("invalid-input", message, { field }))
-  }
+  const check = checkerOf(schema)
+  return (given) =>
+    Result.mapError(check(withoutAnyUndefined(given)), ({ place, message, known }) => {
+      if (known !== undefined) return unknownOption(place, known, owner)
+      return invalid(place || whole, message)
+    })
 }
 
 /** As {@link decoderOf}, but throws what it fails with. */
@@ -120,10 +131,14 @@ export const AnyFunction = Schema.declare(isFunction, { expected: "a function" }
 export const AnyObject = Schema.declare(isObject, { expected: "an object" })
 
 /** Removes fields that are `undefined`: code that passes options on writes them, and they mean the default. */
-export const withoutUndefined = (value: unknown): unknown =>
-  isObject(value) && Object.getPrototypeOf(value) === Object.prototype
+const withoutUndefined = (value: unknown): unknown =>
+  isObject(value) && isPlainObject(value)
     ? Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined))
     : value
+
+/** As {@link withoutUndefined}, also in groups of options. What else options hold, such as a client object, is not looked into. */
+const withoutUndefinedBelow = (options: object): unknown =>
+  withoutUndefined(Object.fromEntries(Object.entries(options).map(([name, each]) => [name, withoutUndefined(each)])))
 
 /** Fields with data of the application, which are carried as they are. */
 const DATA: ReadonlySet<string> = new Set(["input", "args", "kwargs", "meta", "details", "headers"])
@@ -152,13 +167,13 @@ export const optionsChecker = (
   fields: Readonly<Record<string, Schema.ConstraintDecoder<unknown>>>,
   owner: string,
 ): ((given: unknown) => object) => {
-  const decode = Schema.decodeUnknownResult(Schema.Struct(fields))
+  const check = checkerOf<object>(Schema.Struct(fields))
   return (given) => {
     refuseUnknown(given, fields, owner)
-    const decoded = decode(withoutUndefined({ ...given }))
-    if (Result.isSuccess(decoded)) return decoded.success
-    const { path, message } = issueOf(decoded.failure.issue)
-    return refuseInput(path, message)
+    const checked = check(withoutUndefinedBelow(given))
+    if (Result.isSuccess(checked)) return checked.success
+    const { place, message, known } = checked.failure
+    throw known === undefined ? invalid(place, message) : unknownOption(place, known, owner)
   }
 }
 

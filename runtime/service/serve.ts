@@ -2,7 +2,7 @@
 import { describeActor } from "../actor/actor.ts"
 import type { CelerySideOptions } from "../celery/side.ts"
 import { Client } from "../client/client.ts"
-import { transportSettings } from "../client/settings.ts"
+import { clientValues } from "../client/settings.ts"
 import { newWorkerName } from "../cluster/worker-process.ts"
 import { displayUrl, leaseOf, openConnection, type TransportSettings } from "../connection/connect.ts"
 import type { Connection } from "../connection/connection.ts"
@@ -10,7 +10,6 @@ import { CallboardError } from "../errors.ts"
 import type { AttachableServer } from "../http/server.ts"
 import { hostLog, makeLog } from "../log/log.ts"
 import type { Metrics } from "../metrics/metrics.ts"
-import { DEFAULTS } from "../options/defaults.ts"
 import { connectWithRetries, reconnectDelay } from "../options/reconnect.ts"
 import { compact } from "../protocol/compact.ts"
 import { isObject } from "../protocol/guards.ts"
@@ -64,15 +63,15 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       ? makeLog({ ...levels, format: options.logFormat, color: options.logColor })
       : hostLog(options.log, levels)
   const actors = options.actors ?? []
-  const target = options.transport ?? DEFAULTS.transport
+  const target = settings.transport
   const name = options.name ?? newWorkerName()
   const descriptions = actors.map(describeActor)
-  const { taskNames } = settings
-  const tracing = await openTracing(options)
+  const { taskNames, resultBackend } = settings
+  const tracing = await openTracing(settings)
   const own = log.with({ logger: "callboard.service" })
   const connecting: TransportSettings = {
     reconnectDelay: (tries) => reconnectDelay(tries, settings.reconnect),
-    ...transportSettings({ ...options, name }),
+    ...clientValues({ ...options, name }),
   }
   const names = new TaskNames(actors, taskNames)
   const plans = new MethodSettingsCache(settings.keep)
@@ -109,7 +108,7 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
       ownsTransport: true,
       actors: descriptions,
       taskNames,
-      taskSentEvents: options.taskSentEvents ?? false,
+      taskSentEvents: settings.taskSentEvents,
       ...compact({ tracing }),
     })
     metrics?.follow(client)
@@ -135,7 +134,6 @@ export const serve = async (options: ServeOptions = {}): Promise<Service> => {
         version: VERSION,
         pid: process.pid,
       })
-      const { resultBackend } = options
       const begun = service
       await service.start((signal) =>
         resultBackend === undefined

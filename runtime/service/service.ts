@@ -3,7 +3,6 @@ import type { Client } from "../client/client.ts"
 import type { HttpServer } from "../http/server.ts"
 import type { Log } from "../log/log.ts"
 import type { Metrics, ServiceMetrics } from "../metrics/metrics.ts"
-import { STUCK_EXIT_CODE } from "../options/defaults.ts"
 import { TransportError } from "../transport/mod.ts"
 import { sleep } from "../transport/timers.ts"
 import type { StopReport, Worker } from "../worker/control/worker.ts"
@@ -35,6 +34,9 @@ export interface Service extends AsyncDisposable {
    */
   stop(options?: { readonly now?: boolean }): Promise<StopReport>
 }
+
+/** Exit code of a process whose worker ended because stuck handlers held all of its slots: it is to be started again. */
+export const STUCK_EXIT_CODE = 5
 
 const READY_POLL_MS = 5
 

@@ -5,11 +5,12 @@
 
 import * as Schema from "effect/Schema"
 import { type ActorDefinition, checkActors, describeActor } from "../actor/actor.ts"
-import { Client, type ClientSettings, clientParts } from "../client/client.ts"
-import { CLIENT_FIELDS } from "../client/settings.ts"
+import { Client, clientParts } from "../client/client.ts"
+import { CLIENT_FIELDS, type ClientSettings } from "../client/settings.ts"
 import { nextRunOf, submitNextRuns } from "../client/submitting/deleted-job.ts"
 import { resultOfEarlier } from "../client/submitting/publisher.ts"
 import type { Prepared } from "../client/submitting/submitter.ts"
+import { type OptionsFor, TABLE } from "../config/table.ts"
 import { asTransportError, CallboardError } from "../errors.ts"
 import { generateId } from "../id.ts"
 import { isDeferred } from "../jobs/dependencies/defer.ts"
@@ -17,7 +18,6 @@ import { publishFailed, type SubmitResult } from "../jobs/receipt.ts"
 import { isSameTask } from "../jobs/same-task.ts"
 import { outcomesOf } from "../jobs/tracking/history.ts"
 import { optionsChecker } from "../options/check.ts"
-import { type DurationInput, duration } from "../options/duration.ts"
 import { compact } from "../protocol/compact.ts"
 import type { JobPosting } from "../protocol/message.ts"
 import { afterTombstone, NO_FENCE } from "../protocol/outside.ts"
@@ -28,19 +28,17 @@ import { TransportError } from "../transport/mod.ts"
 import { serve } from "./serve.ts"
 import type { Service } from "./service.ts"
 
-export interface SyncSettings extends ClientSettings {
+export interface SyncSettings extends ClientSettings, Pick<OptionsFor<"serve">, "resultTtl"> {
   /** The actors that run the tasks. A task of another actor fails as `unknown-actor`. */
   readonly actors: ReadonlyArray<ActorDefinition>
-  /** How long successes are kept. Defaults to 24 hours. */
-  readonly resultTtl?: DurationInput
 }
 
 const fields = {
   ...CLIENT_FIELDS,
   // These are checked by themselves, also where there are none.
   actors: Schema.optionalKey(Schema.Unknown),
-  resultTtl: Schema.optionalKey(duration({ forEver: true })),
-} satisfies Readonly<Record<keyof SyncSettings, Schema.Top>>
+  resultTtl: Schema.optionalKey(TABLE.resultTtl.code),
+}
 const checkSettings = optionsChecker(fields, "connectSync()")
 
 /** Queue of the transport in memory. The task's own queue is only in its record. */
@@ -72,8 +70,7 @@ export const connectSync = async (target: string | object, settings: SyncSetting
       unknownGrace: 0,
       signals: false,
       logLevel: "warn",
-      ...compact({ resultTtl, failureTtl: settings.failureTtl }),
-      ...(settings.taskNames === undefined ? {} : { taskNames: Object.fromEntries(settings.taskNames) }),
+      ...compact({ resultTtl, failureTtl: settings.failureTtl, taskNames: settings.taskNames }),
     })
     const client = new SyncClient(connection, { ...options, actors: actors.map(describeActor) }, local)
     await client.begin()

@@ -237,6 +237,7 @@ const coreOf = (options: WorkerOptions, pool: ActorPool, load: LoadWatch) => {
   const subscription = new QueueSubscription({ queues: options.queues, isIdle: (queue) => pool.isIdle(queue) })
   const buffer = new DeliveryBuffer({
     ...options,
+    ...turnsOf(options),
     ...(autoscale === undefined ? {} : { concurrency: autoscale.min, maxConcurrency: autoscale.max }),
   })
   const pulls = new Set<Promise<unknown>>()
@@ -262,6 +263,9 @@ const coreOf = (options: WorkerOptions, pool: ActorPool, load: LoadWatch) => {
   }
   return { options, pool, actors, counts, subscription, buffer, pulls, snapshot, failed, giveUp, done, finish }
 }
+
+/** Whether queues take turns, and in no order. */
+const turnsOf = ({ order }: WorkerOptions) => ({ rotate: order !== "strict", random: order === "random" })
 
 type Core = ReturnType<typeof coreOf>
 
@@ -460,8 +464,7 @@ const consumerOf = ({ options, subscription, buffer, pulls, snapshot, failed, gi
     jobs: connection.jobs,
     subscription,
     burst: options.burst,
-    rotate: options.rotate,
-    ...compact({ random: options.random }),
+    ...turnsOf(options),
     buffer,
     pulls,
     log,

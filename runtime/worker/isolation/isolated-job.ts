@@ -17,7 +17,7 @@ import {
 import type { SubmissionFields } from "../../jobs/submission/submission.ts"
 import { type Outcome, valueOf } from "../../jobs/tracking/outcome.ts"
 import type { JobView } from "../../jobs/view.ts"
-import { LOG_LEVELS, type LogLevel } from "../../log/log.ts"
+import { LOG_LEVELS, type LogLevel } from "../../log/choices.ts"
 import type { DurationInput } from "../../options/duration.ts"
 import { ofJsonForm, renderJson } from "../../protocol/codec/json.ts"
 import type { Headers } from "../../protocol/message.ts"

@@ -5,7 +5,7 @@
  */
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import { LOG_LEVELS } from "../../log/log.ts"
+import { LOG_LEVELS } from "../../log/choices.ts"
 import { cut } from "../../protocol/text.ts"
 
 /** Longest input or result, in characters. It only bounds what is parsed; transports allow far less. */

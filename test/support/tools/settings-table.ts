@@ -11,24 +11,32 @@ import { DEFAULT_PRIORITY } from "../../../runtime/protocol/message.ts"
 import { MAX_BATCH } from "../../../runtime/routes/bounds.ts"
 import { DEFAULT_HARD_MS } from "../../../runtime/worker/attempt/method-settings.ts"
 
+/** The functions that take a setting as an option. */
+const calls = ({ path, for: whom }: (typeof SETTINGS)[number]): string => {
+  if (path.startsWith("http.")) return " `serve({ http })` "
+  return whom === "command" ? " " : whom === "serve" ? " `serve` " : " `serve`, `connect` "
+}
+
 const cell = (text: string): string => text.replaceAll("|", "\\|")
 
 /** The settings as a Markdown table, a line each. */
 export const settingsTable = (): string =>
   [
-    "| setting | flag | environment | default | |",
-    "|---|---|---|---|---|",
-    ...SETTINGS.map(({ path, flag, variable, description, default: otherwise, unit }) =>
-      [
+    "| setting | flag | environment | in code | default | |",
+    "|---|---|---|---|---|---|",
+    ...SETTINGS.map((setting) => {
+      const { path, flag, variable, text, default: otherwise, unit } = setting
+      return [
         "",
         ` \`${path}\` `,
         flag === undefined ? " " : ` \`${cell(flag)}\` `,
         variable === undefined ? " " : ` \`${variable}\` `,
+        calls(setting),
         ` ${cell(otherwise)} `,
-        ` ${cell(description)}${unit === undefined ? "" : ` (${unit})`} `,
+        ` ${cell(text)}${unit === undefined ? "" : ` (${unit})`} `,
         "",
-      ].join("|"),
-    ),
+      ].join("|")
+    }),
   ].join("\n")
 
 /** Defaults for tasks and methods that do not set a value, and values that cannot be set. */

@@ -185,7 +185,7 @@ test("an argument of another kind is refused by its name, and never means all jo
     ["decision", () => call(client.planAll, client, "cancle", {})],
     ["ids", () => call(client.cancelAll, client, { ids: undefined })],
     ["ids", () => call(client.cancelAll, client, { ids: job.id })],
-    ["ids.0", () => call(client.retryAll, client, { ids: [5] })],
+    ["ids[0]", () => call(client.retryAll, client, { ids: [5] })],
     ["until", () => call(client.retryAll, client, { ids: [job.id], until: "2031-01-01" })],
     asked("states", 5),
     asked("task", 5),

@@ -23,13 +23,16 @@ const loadedWith = (entry: string): ReadonlySet<string> => {
 
 test("callboard/client loads neither HTTP server nor worker nor command line, nor what they are built on", () => {
   const loaded = [...loadedWith("runtime/client/mod.ts")]
-  const rooms = /^runtime\/(worker|http|metrics|service|config|cli|routes)\//
+  const rooms = /^runtime\/(worker|http|metrics|service|cli|routes)\//
   expect(loaded.filter((path) => rooms.test(path))).toEqual([])
+  // The table of settings is there, and neither what reads the configuration nor the log that it is about.
+  const reading = /^runtime\/(config\/(file|resolving|settings)|log\/log)\./
+  expect(loaded.filter((path) => reading.test(path))).toEqual([])
   expect(loaded.filter((path) => /^(plugins\/|hono|prom-client|commander|nats$)/.test(path))).toEqual([])
   const files = loaded.filter((path) => path.startsWith("runtime/"))
   expect(files.length).toBeGreaterThan(50)
   // Job boards, which are many small files, schedules and groups are a part of it.
-  expect(files.length).toBeLessThanOrEqual(174)
+  expect(files.length).toBeLessThanOrEqual(179)
 })
 
 test("its client over HTTP loads none of what talks to a transport", () => {

@@ -4,16 +4,40 @@ import { describe, expect, test } from "vitest"
 import { SETTINGS } from "../../../../runtime/config/settings.ts"
 import { otherDefaultsTable, settingsTable, withSettingsTable } from "../../../support/tools/settings-table.ts"
 
+const read = (path: string): string =>
+  readFileSync(fileURLToPath(new URL(`../../../../${path}`, import.meta.url)), "utf8")
+
+describe("the comment of a setting, which editors show beside the option,", () => {
+  /** The comment before each entry, in one line, by the name and the text of the entry. */
+  const comments = [...read("runtime/config/table.ts").matchAll(/\/\*\*((?:(?!\*\/).)*)\*\/\s+(\w+): /gs)].map(
+    ([, comment = "", name = ""]) => ({ name, comment: comment.replace(/\s*\n\s*\* ?/g, " ").trim() }),
+  )
+
+  test.each(SETTINGS.map((setting) => [setting.path, setting] as const))(
+    "%s",
+    (path, { text, default: otherwise, read }) => {
+      const own = comments.filter(({ name }) => name === path.split(".").at(-1))
+      // In code a switch is true or false.
+      const value = read === "switch" ? otherwise.replace(/^yes$/, "true").replace(/^no$/, "false") : otherwise
+      const ends = path === "name" ? `Defaults to ${value}, ` : `Defaults to ${value}.`
+      expect(own.map(({ comment }) => comment)).toContainEqual(expect.stringMatching(startsAndEnds(text, ends)))
+    },
+  )
+
+  const escaped = (words: string): string => words.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
+  const startsAndEnds = (begin: string, end: string): RegExp => new RegExp(`^${escaped(begin)}.*${escaped(end)}`, "s")
+})
+
 describe("the table of settings", () => {
   test("in docs/configuration.md is the one of the schema; else run: bun test/support/tools/write-settings-table.ts", () => {
-    const page = readFileSync(fileURLToPath(new URL("../../../../docs/configuration.md", import.meta.url)), "utf8")
+    const page = read("docs/configuration.md")
     expect(page).toBe(withSettingsTable(page))
   })
 
   test("has a line per setting", () => {
     expect(settingsTable().split("\n")).toHaveLength(SETTINGS.length + 2)
     expect(settingsTable()).toContain(
-      "| `concurrency` | `-c, --concurrency <count>` | `CALLBOARD_CONCURRENCY` | number of cores, at least 4 | Handlers that run at a time, 1–10,000 |",
+      "| `concurrency` | `-c, --concurrency <count>` | `CALLBOARD_CONCURRENCY` | `serve` | the number of cores, at least 4 | Handlers that run at a time, 1–10,000 |",
     )
   })
 

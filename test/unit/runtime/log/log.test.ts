@@ -4,7 +4,8 @@
 import { readFileSync } from "node:fs"
 import { hostLog, type LogSink } from "callboard"
 import { afterEach, describe, expect, test, vi } from "vitest"
-import { type LogFormat, type LogSettings, makeLog } from "../../../../runtime/log/log.ts"
+import type { LogFormat } from "../../../../runtime/log/choices.ts"
+import { type LogSettings, makeLog } from "../../../../runtime/log/log.ts"
 import { loggable } from "../../../../runtime/log/log-value.ts"
 import { spawnScript, temporaryFolder } from "../../../support/servers/process.ts"
 

@@ -1,6 +1,8 @@
 import { expect, test } from "vitest"
 import { checkConfig } from "../../../../runtime/config/file.ts"
-import { resolveReconnect } from "../../../../runtime/options/reconnect.ts"
+import { settingsOf } from "../../../../runtime/service/settings.ts"
+
+const resolveReconnect = (reconnect: object) => settingsOf({ reconnect }).reconnect
 
 test.each([{ maxTries: -1 }, { maxTries: 0.5 }, { base: 0 }, { base: "soon" }, { cap: 0 }, { cap: -1 }])(
   "%j is refused by name, in the same words in a configuration file and in code",

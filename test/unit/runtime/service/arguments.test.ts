@@ -38,8 +38,8 @@ test.each<[string, (...args: ReadonlyArray<never>) => unknown, object]>([
   ["actors", connectSync, {}],
   ["actors", connectSync, { actors: orders }],
   ["actors", connectSync, { actors: [{}] }],
-  ["taskNames", connectSync, { actors: [orders], taskNames: { "app.total": "orders" } }],
-  ["taskNames", connect, { taskNames: { "app.total": "orders" } }],
+  ["taskNames", connectSync, { actors: [orders], taskNames: new Map([["app.total", "orders"]]) }],
+  ["taskNames", connect, { taskNames: new Map([["app.total", "orders"]]) }],
 ])("%s of a wrong shape are refused", async (field, call, settings) => {
   expect(await refusalOf(call, url, settings)).toMatchObject({
     _tag: "CallboardError",
@@ -65,7 +65,7 @@ const wrongConnection: ReadonlyArray<readonly [field: string, settings: object]>
   ...[{}, -1, "999 ms"].map((heartbeat) => ["heartbeat", { heartbeat }] as const),
   ["reconnectDelay", { reconnectDelay: 5 }],
   ["failureTtl", { failureTtl: {} }],
-  ["taskNames", { taskNames: new Map([[1, 2]]) }],
+  ["taskNames.total", { taskNames: { total: 2 } }],
 ]
 
 const celery = { broker: "redis://127.0.0.1:1", resultBackend: "rpc://" }

@@ -1,7 +1,8 @@
 /** The prefetch after a broken connection: the numbers and log lines of Celery's smoke tests. */
-import { actor } from "callboard"
+import { actor, type ReconnectOptions } from "callboard"
 import { describe, expect, test } from "vitest"
-import { isExhausted, reconnectDelay, resolveReconnect, retryNotice } from "../../../../../runtime/options/reconnect.ts"
+import { isExhausted, reconnectDelay, retryNotice } from "../../../../../runtime/options/reconnect.ts"
+import { settingsOf } from "../../../../../runtime/service/settings.ts"
 import type { JobDelivery } from "../../../../../runtime/transport/job-store/transport.ts"
 import { TransportError } from "../../../../../runtime/transport/mod.ts"
 import { DeliveryBuffer } from "../../../../../runtime/worker/fetch/delivery-buffer.ts"
@@ -254,6 +255,8 @@ describe("a worker whose connection breaks", () => {
     open.get(0)?.()
   })
 })
+
+const resolveReconnect = (reconnect: ReconnectOptions) => settingsOf({ reconnect }).reconnect
 
 describe("the waits between two tries", () => {
   const policy = resolveReconnect({ jitter: false })
