@@ -4,16 +4,16 @@ import { expect, test } from "vitest"
 import { generateId } from "../../runtime/id.ts"
 import type { QueuePlugin } from "../../runtime/transport/mod.ts"
 import { MemoryQueues, memoryQueue } from "../support/memory-queue.ts"
-import { keep } from "../support/servers/keep.ts"
 import { eventually } from "../support/servers/process.ts"
 import { start } from "../support/services.ts"
 
 /** Until then a worker knows that others may have come which it has not seen, and waits with a job that another may have. */
 const COMPLETE_MS = 7_000
 
-test.concurrent.each(["redeliver", "fail"] as const)(
+test.concurrent.for(["redeliver", "fail"] as const)(
   "two copies of a task in one pull run their job once, with onLost: %s",
-  async (onLost) => {
+  { timeout: 90_000 },
+  async (onLost, { onTestFinished }) => {
     const queues = new MemoryQueues()
     // AMQP numbers its messages by the time in microseconds.
     queues.count = Date.now() * 1_000
@@ -30,7 +30,7 @@ test.concurrent.each(["redeliver", "fail"] as const)(
     const transports = { queues: plugin }
     const transport = `queues://broker?records=memory:${generateId()}`
     const client = await connect(transport, { transports })
-    keep({ [Symbol.asyncDispose]: () => client.close() })
+    onTestFinished(() => client.close())
     const gate = Promise.withResolvers<void>()
     let runs = 0
     const slow = actor("slow", {
@@ -46,7 +46,7 @@ test.concurrent.each(["redeliver", "fail"] as const)(
       },
     })
     const began = performance.now()
-    await start([slow], { transport, transports, concurrency: 4 })
+    await start([slow], { transport, transports, concurrency: 4 }, onTestFinished)
     await eventually(() => performance.now() - began > COMPLETE_MS)
     const job = await client.submit("slow")
     // What comes after both copies has run.
@@ -56,5 +56,4 @@ test.concurrent.each(["redeliver", "fail"] as const)(
     expect(await job.outcome({ timeout: 30 })).toMatchObject({ state: "succeeded" })
     expect(runs).toBe(1)
   },
-  60_000,
 )
