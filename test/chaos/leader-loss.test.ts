@@ -1,5 +1,5 @@
 /** A worker and submitters on a cluster of three servers whose leader steps down, dies and comes back. */
-import { CallboardError, connect } from "callboard"
+import { CallboardError } from "callboard"
 import { connect as dial } from "nats"
 import { describe, expect, test } from "vitest"
 import { Names } from "../../plugins/nats/mod.ts"
@@ -8,6 +8,7 @@ import { scope } from "../e2e/boards.ts"
 import { isEmpty, type Kept, startService } from "../e2e/broker-worker.ts"
 import { startNatsCluster } from "../support/servers/nats-cluster.ts"
 import { eventually } from "../support/servers/process.ts"
+import { connectWhenUp } from "./connecting.ts"
 
 /** Starts a cluster and a worker on it (on the server `only`, if given), with functions that disturb the cluster. */
 const setup = async (own: Kept, only?: string) => {
@@ -15,7 +16,7 @@ const setup = async (own: Kept, only?: string) => {
   const names = new Names(generateId())
   const options = `?ns=${names.namespace}&replicas=3&lease=3`
   // JetStream answers once the servers have found each other.
-  const client = own.keep(await eventually(() => connect(`${cluster.url}${options}`), { deadline: 60_000, every: 250 }))
+  const client = own.keep(await connectWhenUp(`${cluster.url}${options}`))
   const url = only === undefined ? cluster.url : cluster.servers.get(only)?.url
   const worker = await startService(own, `${url}${options}`, { concurrency: 2 })
   const servers = [...cluster.servers.values()].map((server) => server.url)
@@ -188,7 +189,7 @@ describe.concurrent("submitting to a cluster of three", () => {
     const servers = [...cluster.servers.values()].map(({ url }) => url)
     const [first, ...others] = cluster.servers.values()
     const url = `${first?.url}?ns=${names.namespace}&replicas=3`
-    const client = own.keep(await eventually(() => connect(url), { deadline: 60_000, every: 250 }))
+    const client = own.keep(await connectWhenUp(url))
     await eventually(() => client.submit("steps.run"), { deadline: 60_000, every: 250 })
     const admin = await dial({ servers, maxReconnectAttempts: -1, reconnectTimeWait: 50 })
     own.keep({ [Symbol.asyncDispose]: () => admin.close() })

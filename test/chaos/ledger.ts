@@ -5,11 +5,12 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
-import { type Client, connect } from "callboard"
+import type { Client } from "callboard"
 import { jobIdOf } from "../../runtime/schedules/entry.ts"
 import type { SharedBoard } from "../e2e/boards.ts"
 import { bundled } from "../support/servers/bundle.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
+import { connectWhenUp } from "./connecting.ts"
 
 export interface LedgerOptions {
   readonly jobs: number
@@ -114,7 +115,7 @@ const runsOf = (folder: string): ReadonlyMap<string, ReadonlyArray<{ readonly at
 
 export const runLedger = async (board: SharedBoard, options: LedgerOptions): Promise<LedgerReport> => {
   const { jobs, schedules, seconds, kills, restarts, outageMs, restMs, say = () => undefined } = options
-  const client = board.keep(await connect(board.url(options.lease)))
+  const client = board.keep(await connectWhenUp(board.url(options.lease)))
   const team = crew(board, options)
   await team.start()
   // The first job is due late enough that all jobs are accepted before.

@@ -3,8 +3,9 @@
  * method, lacks an actor, and has renamed one. The workers change from one version to the other one by one, and back again; at
  * every moment at least one worker of each version runs.
  */
-import { type ActorDefinition, actor, CallboardError, type Client, connect, type Service, serve } from "callboard"
+import { type ActorDefinition, actor, CallboardError, type Client, type Service, serve } from "callboard"
 import { eventually } from "../support/servers/process.ts"
+import { connectWhenUp } from "./connecting.ts"
 
 export interface RolloutOptions {
   /** URL of the transport. */
@@ -62,7 +63,7 @@ export const runRollout = async (options: RolloutOptions): Promise<RolloutReport
     crew.push({ version, service })
   }
   let replaced = 0
-  const client = await connect(options.url)
+  const client = await connectWhenUp(options.url)
   try {
     for (let at = 0; at < WORKERS; at++) await hire(at === 0 ? "newer" : "older")
     const end = performance.now() + options.seconds * 1_000

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
-import { type Client, connect } from "callboard"
+import type { Client } from "callboard"
 import { Schema } from "effect"
 import type { Reply } from "../../runtime/cluster/remote-command.ts"
 import { generateId } from "../../runtime/id.ts"
@@ -10,6 +10,7 @@ import { isTerminal, STATES } from "../../runtime/protocol/state.ts"
 import { bundled } from "../support/servers/bundle.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
 import { type Proxy, startProxy } from "../unit/plugins/nats/proxy.ts"
+import { connectWhenUp } from "./connecting.ts"
 import type { Fault } from "./faulty.ts"
 import { type Execution, found, foundAll, type History, type Plan, recordsOf } from "./history.ts"
 
@@ -347,7 +348,7 @@ export const runChaos = async (options: ChaosOptions): Promise<History> => {
   const { kills, cuts = 0, outages = 0, poison = 0, stuck = 0, workers = 4, leaseMs, say = () => undefined } = options
   const [shortest, longest] = options.outageMs ?? [1.2 * leaseMs, 3.2 * leaseMs]
   await using wire = (options.wired ?? cuts > 0) ? await Wire.to(options.url) : undefined
-  await using client = await connect(options.url)
+  await using client = await connectWhenUp(options.url)
   const watching = new AbortController()
   const outcomes: Array<History["outcomes"][number]> = []
   await client.connection.jobs.watch(

@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto"
 import { writeFileSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
-import { type Client, connect } from "callboard"
+import type { Client } from "callboard"
 import { Schema } from "effect"
 import { inLanes } from "../../runtime/async/timers.ts"
 import { isTerminal } from "../../runtime/protocol/state.ts"
@@ -17,6 +17,7 @@ import type { SharedBoard } from "../e2e/boards.ts"
 import { DEADLINE, freeze, linesOf } from "../e2e/processes.ts"
 import { bundled } from "../support/servers/bundle.ts"
 import { eventually, type Spawned, spawnScript } from "../support/servers/process.ts"
+import { connectWhenUp } from "./connecting.ts"
 import { type Begun, problemsOf, stepSessions } from "./step-flows.ts"
 import type { StepInput, StepWorkerOptions } from "./step-worker.ts"
 
@@ -45,7 +46,7 @@ export const runStepDeaths = async (
   board: SharedBoard,
   { flows = Object.keys(stepSessions), every = 1, program = bundled(WORKER), untilProblem = false }: StepDeaths = {},
 ): Promise<{ readonly points: number; readonly problems: ReadonlyArray<string> }> => {
-  const client = board.keep(await connect(board.url(LEASE)))
+  const client = board.keep(await connectWhenUp(board.url(LEASE)))
   const start = async (options: StepWorkerOptions): Promise<Spawned> => {
     const worker = board.keep(spawnScript(program, [board.url(LEASE), JSON.stringify(options)]))
     await worker.waitForLine(/^ready/, DEADLINE)
