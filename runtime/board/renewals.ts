@@ -86,8 +86,10 @@ export class Renewals {
 
   async #renew(name: string, renewal: Renewal): Promise<void> {
     const asked = performance.now()
-    const left = renewal.since + this.#leaseMs - asked
-    // A renewal without an answer must not keep the loss from being noticed when the lease is over.
+    const untilOver = renewal.since + this.#leaseMs - asked
+    // A renewal without an answer must not keep the loss from being noticed when the lease is over. An entity is renewed after that
+    // too, and its renewals have the time of a lease for their answer.
+    const left = untilOver > 0 || renewal.handBack === undefined ? untilOver : this.#leaseMs
     const isKept = await within(Math.min(left, MAX_TIMER_MS), renewal.renew(), () => new Error("no answer")).then(
       (kept) => kept !== undefined,
       (cause: unknown) => {

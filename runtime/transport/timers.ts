@@ -21,10 +21,13 @@ export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
 /** Resolves once the event loop has seen to what came in meanwhile. */
 export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-/** Settles as `work` does, or fails with `late()` after `ms` milliseconds. The work itself is not stopped then. */
+/**
+ * Settles as `work` does, or fails with `late()` after `ms` milliseconds, soon where that time is over. The work itself is not
+ * stopped then.
+ */
 export const within = <T>(ms: number, work: Promise<T>, late: () => Error): Promise<T> =>
   new Promise<T>((resolve, reject) => {
-    const timer = setTimeout(() => reject(late()), ms)
+    const timer = setTimeout(() => reject(late()), Math.max(0, ms))
     work.then(resolve, reject).finally(() => clearTimeout(timer))
   })
 
