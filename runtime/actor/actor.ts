@@ -7,18 +7,18 @@
 import * as Result from "effect/Result"
 import { type ActorDescription, DEFAULT_QUEUE } from "../cluster/directory.ts"
 import { milliseconds } from "../options/duration.ts"
-import { wholeNumber } from "../options/fields.ts"
 import { isExact, jsonSchemaOf } from "../options/json-schema.ts"
 import { rateText } from "../options/limit.ts"
-import { type Refuse, refuseInput } from "../options/refuse.ts"
+import { refuseInput } from "../options/refuse.ts"
 import { compact, ifGiven } from "../protocol/compact.ts"
 import { isMap, isObject } from "../protocol/guards.ts"
-import { checkActorName, checkQueueName } from "../protocol/name.ts"
-import { didYouMean } from "../suggest.ts"
+import { checkActorName } from "../protocol/name.ts"
 import type { ActorDefinition, ActorOptions, ErasedMethod, RestartPolicy } from "./definition.ts"
 import type { InputOf, MethodsOf, NoProblem, Problems, ResultOf } from "./inference.ts"
-import { eraseMethod, InvalidActor } from "./method.ts"
+import { eraseMethod } from "./method.ts"
+import { defining, InvalidActor, parseActorOptions } from "./options.ts"
 
+export type { RetryPolicy } from "../options/retry-policy.ts"
 export type {
   AckPolicy,
   ActorDefinition,
@@ -32,10 +32,9 @@ export type {
   MethodHooks,
   MethodOptions,
   RestartPolicy,
-  RetryPolicy,
   TimeLimit,
 } from "./definition.ts"
-export { InvalidActor } from "./method.ts"
+export { InvalidActor } from "./options.ts"
 
 /** An actor with the types of its methods. `"~types"` exists for the compiler only and has no value. */
 export interface Actor<Name extends string, In, R> extends ActorDefinition {
@@ -66,47 +65,28 @@ export const actor = <const Name extends string, Out, M, Use = undefined>(
 ): Actor<Name, { readonly [K in keyof M]: InputOf<M[K]> }, { readonly [K in keyof M]: ResultOf<M[K]> }> => {
   const checkedName = checkActorName(name)
   if (Result.isFailure(checkedName)) throw new InvalidActor(checkedName.failure.message)
-  if (!isObject(definition)) throw new InvalidActor(`actor ${name}: must be defined by an object with \`methods\``)
-  if (definition.queue !== undefined) {
-    const checkedQueue = checkQueueName(definition.queue)
-    if (Result.isFailure(checkedQueue)) throw new InvalidActor(`actor ${name}: queue: ${checkedQueue.failure.message}`)
-  }
-  checkActorOptions(name, definition)
-  checkKinds(name, definition)
+  const what = `actor ${name}`
+  if (!isMap(definition)) throw new InvalidActor(`${what}: must be defined by an object with \`methods\``)
+  const { queue, description, module, isolation, restart } = defining(what, () => parseActorOptions(definition))
   const methods = new Map<string, ErasedMethod>()
   for (const [methodName, method] of Object.entries<unknown>(definition.methods)) {
-    methods.set(methodName, eraseMethod(name, methodName, method, definition.isolation))
+    methods.set(methodName, eraseMethod(name, methodName, method, isolation))
   }
-  if (methods.size === 0) throw new InvalidActor(`actor ${name}: methods is empty; an actor needs at least one`)
-  const { start, stop, module } = definition
-  if (module !== undefined && !(typeof module === "string" && URL.canParse(module))) {
-    throw new InvalidActor(`actor ${name}: module: must be the URL of the file that exports it: import.meta.url`)
-  }
-  checkRestart(name, definition.restart)
+  if (methods.size === 0) throw new InvalidActor(`${what}: methods is empty; an actor needs at least one`)
+  defining(what, () => checkRestart(restart))
+  const { start, stop } = definition
   return {
     _tag: "Actor",
     name,
-    queue: definition.queue,
-    description: definition.description,
+    queue,
+    description,
     module,
     start,
     // The cast is safe: the ActorPool passes `stop` only what `start` of the same actor returned.
     stop: stop === undefined ? undefined : (use) => stop(use as Use),
-    restart: definition.restart,
+    restart,
     methods,
   }
-}
-
-/** The options of an actor, by name. */
-export const ACTOR_OPTIONS: Readonly<Record<keyof ActorOptions<unknown> | "methods", true>> = {
-  description: true,
-  isolation: true,
-  methods: true,
-  module: true,
-  queue: true,
-  restart: true,
-  start: true,
-  stop: true,
 }
 
 /** Whether a value was made by {@link actor}. */
@@ -124,40 +104,10 @@ export const checkActor = (actor: unknown): void => {
   if (!isActor(actor)) refuseInput("actor", "must be an actor, as `actor()` returns it")
 }
 
-/** Refuses a misspelt option: were it ignored, its default would hold. */
-const checkActorOptions = (name: string, given: object): void => {
-  for (const [option, value] of Object.entries(given)) {
-    if (Object.hasOwn(ACTOR_OPTIONS, option) || value === undefined) continue
-    const meant = didYouMean(option, Object.keys(ACTOR_OPTIONS))
-    throw new InvalidActor(`actor ${name}: ${option} is not an option of an actor${meant}`)
-  }
-}
-
-type Given = { readonly [Option in "methods" | "start" | "stop" | "description"]?: unknown }
-
-/** Refuses values of another kind, which callers in JavaScript may give, before a worker would fail by them. */
-const checkKinds = (name: string, { methods, start, stop, description }: Given): void => {
-  const refuse = (field: string, message: string) => {
-    throw new InvalidActor(`actor ${name}: ${field}: ${message}`)
-  }
-  if (!isMap(methods)) refuse("methods", "must be an object with a function for each method")
-  if (start !== undefined && typeof start !== "function") refuse("start", "must be a function")
-  if (stop !== undefined && typeof stop !== "function") refuse("stop", "must be a function")
-  if (description !== undefined && typeof description !== "string") refuse("description", "must be text")
-}
-
-const RESTARTS = { min: 0, max: 1_000 }
-
-const checkRestart = (name: string, restart: RestartPolicy | undefined): void => {
-  if (restart === undefined) return
-  const refuse: Refuse = (field, message) => {
-    throw new InvalidActor(`actor ${name}: restart.${field}: ${message}`)
-  }
-  const { max, within, backoff } = restart
-  if (max !== undefined) wholeNumber("max", max, RESTARTS, refuse)
-  if (within !== undefined) milliseconds("within", within, refuse)
-  if (backoff?.base !== undefined) milliseconds("backoff.base", backoff.base, refuse)
-  if (backoff?.max !== undefined) milliseconds("backoff.max", backoff.max, refuse)
+const checkRestart = ({ within, backoff }: RestartPolicy = {}): void => {
+  if (within !== undefined) milliseconds("restart.within", within)
+  if (backoff?.base !== undefined) milliseconds("restart.backoff.base", backoff.base)
+  if (backoff?.max !== undefined) milliseconds("restart.backoff.max", backoff.max)
 }
 
 /** Describes an actor for the directory, where submitters and operators read it: names and options, no handlers. */

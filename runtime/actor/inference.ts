@@ -31,6 +31,9 @@ type Callable = (...args: never) => unknown
 // Asked by key and not by `extends { run: … }`: to TypeScript before 6 a definition's other options would be in excess.
 type Part<Method, Key> = Key extends keyof Method ? Method[Key] : never
 
+/** Whether a method has an option: one that is `undefined` is as if absent. */
+type Has<Method, Key> = Key extends keyof Method ? ([Method[Key]] extends [undefined] ? false : true) : false
+
 type RunOf<Method> = Extract<Method extends Callable ? Method : Part<Method, "run">, Callable>
 
 type SchemaInput<S> =
@@ -40,16 +43,16 @@ type SchemaOutput<S> =
   S extends StandardSchemaV1<unknown, infer Out> ? Out : S extends { readonly Type: infer Out } ? Out : never
 
 /** What a caller may submit to a method: the input of its schema, else the type of its handler's first parameter. */
-export type InputOf<Method> = "input" extends keyof Method
-  ? SchemaInput<Method["input"]>
-  : Parameters<RunOf<Method>> extends readonly [infer In, ...ReadonlyArray<unknown>]
-    ? In
-    : unknown
+export type InputOf<Method> =
+  Has<Method, "input"> extends true
+    ? SchemaInput<Part<Method, "input">>
+    : Parameters<RunOf<Method>> extends readonly [infer In, ...ReadonlyArray<unknown>]
+      ? In
+      : unknown
 
 /** The result of a method: the output of its `output` schema, else what its handler returns. */
-export type ResultOf<Method> = "output" extends keyof Method
-  ? SchemaOutput<Method["output"]>
-  : Resolved<ReturnType<RunOf<Method>>>
+export type ResultOf<Method> =
+  Has<Method, "output"> extends true ? SchemaOutput<Part<Method, "output">> : Resolved<ReturnType<RunOf<Method>>>
 
 /**
  * `unknown` where there is no problem; else a type that the actor's name does not fit, so that the compiler shows the
@@ -68,9 +71,36 @@ type ProblemsOf<Method, Use, Name extends string> = Method extends Callable
       | OptionProblem<Method, Name>
 
 type OptionProblem<Method, Name extends string> =
-  Exclude<keyof Method, keyof MethodDefinition> extends infer Key extends string
-    ? `${Name}: ${Key} is not an option of a method`
+  UnknownIn<Method, MethodDefinition> extends infer Place extends string
+    ? `${Name}: ${Place} is not an option of a method`
     : never
+
+/** The paths of the fields that options do not have, also within them. */
+type UnknownIn<Given, Known, Path extends string = ""> = {
+  [Key in keyof Given & string]: Key extends NamesOf<Known>
+    ? unknown extends ValueOf<Known, Key>
+      ? never
+      : UnknownInside<Given[Key], ValueOf<Known, Key>, `${Path}${Key}.`>
+    : `${Path}${Key}`
+}[keyof Given & string]
+
+// Distributes over the kinds that an option may have, of which only plain objects have options of their own.
+type UnknownInside<Given, Known, Path extends string> =
+  IsAny<Given> extends true
+    ? never
+    : Given extends Callable | ReadonlyArray<unknown> | StandardSchemaV1 | { readonly Encoded: unknown }
+      ? never
+      : Given extends object
+        ? UnknownIn<Given, Known, Path>
+        : never
+
+/** The options of those kinds of a value that are plain objects. */
+type NamesOf<Known> = Known extends object
+  ? Known extends Callable | ReadonlyArray<unknown> | StandardSchemaV1
+    ? never
+    : keyof Known
+  : never
+type ValueOf<Known, Key> = Known extends object ? (Key extends keyof Known ? Known[Key] : never) : never
 
 type HandlerProblem<F, Method, Use, Name extends string> = F extends (...args: infer A) => infer R
   ? InputProblem<A, Method, Name> | JobProblem<A, Use, Name> | EffectProblem<R, Name> | OutputProblem<R, Method, Name>
@@ -98,13 +128,14 @@ type StopProblem<F, Use, Name extends string> = F extends (...args: infer A) => 
   ? JobProblem<readonly [unknown, ...A], Use, Name> | EffectProblem<R, Name>
   : never
 
-type InputProblem<A, Method, Name extends string> = "input" extends keyof Method
-  ? A extends readonly [infer In, ...ReadonlyArray<unknown>]
-    ? [SchemaOutput<Method["input"]>] extends [In]
-      ? never
-      : `${Name}: its handler takes another input than its schema gives`
+type InputProblem<A, Method, Name extends string> =
+  Has<Method, "input"> extends true
+    ? A extends readonly [infer In, ...ReadonlyArray<unknown>]
+      ? [SchemaOutput<Part<Method, "input">>] extends [In]
+        ? never
+        : `${Name}: its handler takes another input than its schema gives`
+      : never
     : never
-  : never
 
 type JobProblem<A, Use, Name extends string> = A extends readonly [unknown, infer J, ...ReadonlyArray<unknown>]
   ? [Job<Use>] extends [J]
@@ -130,8 +161,9 @@ type EffectProblem<R, Name extends string> =
 // too.
 type IsAny<T> = [unknown] extends [T] ? ([T] extends [string] ? true : false) : false
 
-type OutputProblem<R, Method, Name extends string> = "output" extends keyof Method
-  ? [Resolved<R>] extends [SchemaInput<Method["output"]>]
-    ? never
-    : `${Name}: its result does not fit its output schema`
-  : never
+type OutputProblem<R, Method, Name extends string> =
+  Has<Method, "output"> extends true
+    ? [Resolved<R>] extends [SchemaInput<Part<Method, "output">>]
+      ? never
+      : `${Name}: its result does not fit its output schema`
+    : never

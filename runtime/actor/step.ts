@@ -4,6 +4,7 @@
 import type * as Effect from "effect/Effect"
 import type { JsonForm } from "../jobs/json-form.ts"
 import type { DurationInput } from "../options/duration.ts"
+import type { RetryPolicy } from "../options/retry-policy.ts"
 import { compact } from "../protocol/compact.ts"
 
 /** The result of a function that returns `R`: a value, a promise or an Effect. */
@@ -49,23 +50,7 @@ export interface Revert<Out> {
 }
 
 /** Retries of a step, within one attempt of its job. A wait lasts 10 minutes at most. */
-export interface StepRetry {
-  /** Retries after the first try, from 1 to 10,000. By default there are none. */
-  readonly max?: number
-  readonly backoff?: {
-    /** Wait before the first retry. Defaults to 1 second. */
-    readonly base?: DurationInput
-    /** Factor between one wait and the next. Defaults to 2. */
-    readonly factor?: number
-    /** Longest wait. Defaults to 10 minutes. */
-    readonly max?: DurationInput
-    /** Whether waits are shortened at random, so that many jobs do not retry at the same moment. Defaults to true. */
-    readonly jitter?: boolean
-  }
-  /** Retry only after errors with the names in `on`, and never after those in `except`. */
-  readonly on?: ReadonlyArray<string>
-  readonly except?: ReadonlyArray<string>
-}
+export type StepRetry = Omit<RetryPolicy, "front">
 
 export interface StepOptions<Out> {
   /**
@@ -73,14 +58,14 @@ export interface StepOptions<Out> {
    * completed one first. A revert is tried up to six times. It is also called for a step that failed, and may be called
    * for one that never ran.
    */
-  readonly revert?: (revert: Revert<Out>) => unknown
+  readonly revert?: ((revert: Revert<Out>) => unknown) | undefined
   /** Absent or `false`: the step fails at its first failure. */
-  readonly retry?: StepRetry | false
+  readonly retry?: StepRetry | false | undefined
   /**
    * How long one try may take: without a limit by default. The same limit holds for each try of the revert, 10 minutes
    * by default.
    */
-  readonly timeLimit?: DurationInput
+  readonly timeLimit?: DurationInput | undefined
 }
 
 export interface EachOptions<In, Out> extends StepOptions<Out> {
@@ -90,7 +75,7 @@ export interface EachOptions<In, Out> extends StepOptions<Out> {
    */
   readonly key: (item: In) => string
   /** How many steps may run at the same time, from 1. Defaults to 16. */
-  readonly parallel?: number
+  readonly parallel?: number | undefined
 }
 
 /** How the handler of a job begins its steps. */

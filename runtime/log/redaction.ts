@@ -21,9 +21,9 @@ export const HIDDEN = "***"
 /** Options of a method that decide how its arguments are shown. */
 export interface Redaction {
   /** Names for positional arguments. */
-  readonly params?: ReadonlyArray<string>
+  readonly params?: ReadonlyArray<string> | undefined
   /** Hides arguments: all of them, or those with these names at any depth. Defaults to none. */
-  readonly redact?: boolean | ReadonlyArray<string>
+  readonly redact?: boolean | ReadonlyArray<string> | undefined
 }
 
 /** Whether the value with one of these names must be hidden. */

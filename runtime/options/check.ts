@@ -130,6 +130,23 @@ export const checkSignal = (signal: unknown): void => {
 export const AnyFunction = Schema.declare(isFunction, { expected: "a function" })
 export const AnyObject = Schema.declare(isObject, { expected: "an object" })
 
+/** Options as callers write them: a field that is `undefined` is as if absent, at any depth. */
+export type Given<T> = unknown extends T
+  ? T
+  : T extends ReadonlyArray<infer Item>
+    ? T extends readonly [unknown, ...ReadonlyArray<unknown>]
+      ? T
+      : ReadonlyArray<Given<Item>>
+    : T extends Callable | string | number | boolean | bigint | null | undefined | AbortSignal
+      ? T
+      : {
+          readonly [Field in keyof T]: Record<never, never> extends Pick<T, Field>
+            ? Given<T[Field]> | undefined
+            : Given<T[Field]>
+        }
+
+type Callable = (...args: never) => unknown
+
 /** Removes fields that are `undefined`: code that passes options on writes them, and they mean the default. */
 const withoutUndefined = (value: unknown): unknown =>
   isObject(value) && isPlainObject(value)
@@ -141,7 +158,7 @@ const withoutUndefinedBelow = (options: object): unknown =>
   withoutUndefined(Object.fromEntries(Object.entries(options).map(([name, each]) => [name, withoutUndefined(each)])))
 
 /** Fields with data of the application, which are carried as they are. */
-const DATA: ReadonlySet<string> = new Set(["input", "args", "kwargs", "meta", "details", "headers"])
+const DATA: ReadonlySet<string> = new Set(["input", "output", "args", "kwargs", "meta", "details", "headers"])
 
 /** As {@link withoutUndefined}, also within the fields. Returns the value itself where nothing is to be removed. */
 export const withoutAnyUndefined = (value: unknown): unknown => {

@@ -8,12 +8,12 @@
 
 import type { StandardSchemaV1 } from "@standard-schema/spec"
 import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { compact, ifGiven } from "../protocol/compact.ts"
-import { isMap } from "../protocol/guards.ts"
 import { didYouMean } from "../suggest.ts"
-import { wholeNumber } from "./fields.ts"
+import { whole } from "./fields.ts"
 import { fieldsOf } from "./json-schema.ts"
-import { type Refuse, refuseInput } from "./refuse.ts"
+import { refuseInput } from "./refuse.ts"
 
 /**
  * How often jobs of a method may start, and how many may run at a time, over all workers together; with a key, per
@@ -26,44 +26,43 @@ export interface MethodLimit {
   readonly key?: string | ((input: unknown) => unknown)
 }
 
-const OPTIONS: ReadonlyArray<string> = ["rate", "concurrency", "key"] satisfies ReadonlyArray<keyof MethodLimit>
-const CONCURRENCY = { min: 1, max: 100_000 }
+export const RateField = Schema.Union([Schema.Number, Schema.String]).annotate({
+  message: 'must be a rate, such as "10/m", "100/s" or 5 per second',
+})
+
 const MAX_FIELD_BYTES = 255
 
-const isLimit = (value: unknown): value is Readonly<Partial<Record<keyof MethodLimit, unknown>>> => isMap(value)
+const isKey = (value: unknown): value is NonNullable<MethodLimit["key"]> =>
+  typeof value === "function" ||
+  (typeof value === "string" && value.isWellFormed() && value !== "" && Buffer.byteLength(value) <= MAX_FIELD_BYTES)
 
-const isFunction = (value: unknown): value is (input: unknown) => unknown => typeof value === "function"
+const limitFields = {
+  rate: Schema.optionalKey(RateField),
+  concurrency: Schema.optionalKey(whole({ min: 1, max: 100_000 })),
+  key: Schema.optionalKey(
+    Schema.declare(isKey, {
+      expected: `the name of a field of the input, of 1 to ${MAX_FIELD_BYTES} bytes, or a function`,
+    }),
+  ),
+} satisfies Record<keyof MethodLimit, unknown>
 
-const isField = (value: unknown): value is string =>
-  typeof value === "string" && value.isWellFormed() && value !== "" && Buffer.byteLength(value) <= MAX_FIELD_BYTES
+/** A limit as it is given. */
+export const LimitField = Schema.Struct(limitFields).annotate({
+  message: "must be an object with rate, concurrency or both, and perhaps key",
+})
 
-/**
- * Checks a limit and parses its rate. `input`: schema of the method's input, by which the name of the key is checked.
- */
-export const methodLimitOf = (limit: unknown, input: StandardSchemaV1 | undefined, refuse: Refuse): MethodLimit => {
-  if (!isLimit(limit)) return refuse("limit", "must be an object with rate, concurrency or both, and perhaps key")
-  const unknown = Object.keys(limit).find((option) => !OPTIONS.includes(option))
-  if (unknown !== undefined) refuse(`limit.${unknown}`, `is not an option of a limit${didYouMean(unknown, OPTIONS)}`)
+/** Parses the rate of a limit. `input`: schema of the method's input, by which the name of the key is checked. */
+export const methodLimitOf = (limit: typeof LimitField.Type, input: StandardSchemaV1 | undefined): MethodLimit => {
   const { rate, concurrency, key } = limit
-  if (rate === undefined && concurrency === undefined) refuse("limit", "needs rate, concurrency or both")
-  return compact({
-    concurrency: ifGiven(concurrency, (given) => wholeNumber("limit.concurrency", given, CONCURRENCY, refuse)),
-    key: ifGiven(key, (given) => keyOf(given, input, refuse)),
-    rate: ifGiven(rate, (given) => rateOf("limit.rate", given, refuse)),
-  })
+  if (rate === undefined && concurrency === undefined) refuseInput("limit", "needs rate, concurrency or both")
+  if (typeof key === "string" && input !== undefined) checkKey(key, fieldsOf(input))
+  return compact({ concurrency, key, rate: ifGiven(rate, (given) => rateOf("limit.rate", given)) })
 }
 
-const keyOf = (key: unknown, input: StandardSchemaV1 | undefined, refuse: Refuse): NonNullable<MethodLimit["key"]> => {
-  if (isFunction(key)) return key
-  if (!isField(key))
-    return refuse(
-      "limit.key",
-      `must be the name of a field of the input, of 1 to ${MAX_FIELD_BYTES} bytes, or a function`,
-    )
-  const fields = input === undefined ? undefined : fieldsOf(input)
-  if (fields === undefined || fields.includes(key)) return key
+const checkKey = (key: string, fields: ReadonlyArray<string> | undefined): void => {
+  if (fields === undefined || fields.includes(key)) return
   const name = JSON.stringify(key)
-  return refuse(
+  refuseInput(
     "limit.key",
     `${name} is no field of the input${didYouMean(key, fields)}: it has ${fields.join(", ") || "none"}`,
   )
@@ -110,10 +109,10 @@ export const parseRate = (input: unknown): Result.Result<Rate, string> => {
   return Result.succeed({ intervalMs })
 }
 
-/** {@link parseRate}, which refuses a wrong value with `refuse`. */
-export const rateOf = (field: string, rate: unknown, refuse: Refuse = refuseInput): Rate => {
+/** {@link parseRate}, which throws `invalid-input` for a wrong value. */
+export const rateOf = (field: string, rate: unknown): Rate => {
   const parsed = parseRate(rate)
-  return Result.isSuccess(parsed) ? parsed.success : refuse(field, parsed.failure)
+  return Result.isSuccess(parsed) ? parsed.success : refuseInput(field, parsed.failure)
 }
 
 // Sums of fractions of a millisecond have rounding errors.

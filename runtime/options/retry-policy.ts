@@ -5,9 +5,40 @@
 import * as Schema from "effect/Schema"
 import { compact, ifGiven } from "../protocol/compact.ts"
 import type { RepeatHeader, RetryHeader } from "../protocol/headers.ts"
-import { Duration, milliseconds } from "./duration.ts"
+import { Duration, type DurationInput, milliseconds } from "./duration.ts"
 import { whole } from "./fields.ts"
 import { type Refuse, refuseInput } from "./refuse.ts"
+
+/** Whether and when a failed attempt is followed by a retry. */
+export interface RetryPolicy {
+  /**
+   * Most retries after the first attempt, 1–10,000. Defaults to none; to 3 where the handler itself asks for retries.
+   */
+  readonly max?: number | undefined
+  readonly backoff?:
+    | {
+        /** Wait before the first retry. Defaults to 1 second. */
+        readonly base?: DurationInput | undefined
+        /** Factor by which each further wait is longer, 1–100. Defaults to 2. */
+        readonly factor?: number | undefined
+        /** Longest wait. Defaults to 10 minutes. */
+        readonly max?: DurationInput | undefined
+        /** Waits a random time between 0 and the computed wait (as Celery's `retry_jitter`). Defaults to true. */
+        readonly jitter?: boolean | undefined
+      }
+    | undefined
+  /**
+   * Exact wait before each retry, instead of the back-off: one for all retries, or a list, whose last wait is used for all
+   * further retries.
+   */
+  readonly interval?: DurationInput | readonly [DurationInput, ...ReadonlyArray<DurationInput>] | undefined
+  /** Retries are taken before tasks of any priority. Defaults to false. */
+  readonly front?: boolean | undefined
+  /** Retry only errors with one of these tags or names. Defaults to every error. */
+  readonly on?: ReadonlyArray<string> | undefined
+  /** Never retry errors with one of these tags or names. */
+  readonly except?: ReadonlyArray<string> | undefined
+}
 
 /** Most retries, or repeated runs, of one policy. A job that must run for ever is a schedule. */
 const MAX_TIMES = 10_000
@@ -21,7 +52,7 @@ const Interval = Schema.Union([
 const Names = Schema.Array(Schema.String.check(Schema.isMinLength(1), Schema.isMaxLength(255)))
 const Times = whole({ min: 1, max: MAX_TIMES })
 
-const RetrySchema = Schema.Struct({
+export const RETRY_FIELDS = {
   max: Schema.optionalKey(
     Times.annotate({ description: "Retries after the first attempt; `retry: false` is for none" }),
   ),
@@ -37,10 +68,13 @@ const RetrySchema = Schema.Struct({
   front: Schema.optionalKey(Schema.Boolean.annotate({ description: "Retries go before every priority" })),
   on: Schema.optionalKey(Names),
   except: Schema.optionalKey(Names),
-})
+}
+
+export const RETRY_RULE = "must be false or an object, such as { max: 3 }"
 
 /** A retry policy; `false`: no retries, even where the method has some. */
-export const RetryField = Schema.Union([Schema.Literal(false), RetrySchema]).annotate({
+export const RetryField = Schema.Union([Schema.Literal(false), Schema.Struct(RETRY_FIELDS)]).annotate({
+  message: RETRY_RULE,
   description: "Whether and when a failed attempt is followed by another; `false`: not at all",
 })
 

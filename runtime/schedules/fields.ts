@@ -62,6 +62,10 @@ export const outlineOf = (fields: ScheduleFields): ScheduleFields => readOutline
 
 /** Fields that an actor's method may declare for its schedule: all but those that name the task. */
 const DeclaredSchema = Schema.Struct({ ...ruleFields, input: Schema.optionalKey(Schema.Unknown) })
+/** The same as a method gives it: a text is its `cron`. */
+export const DeclaredField = Schema.Union([Schema.String, DeclaredSchema]).annotate({
+  message: 'must be a cron text, or an object, such as { every: "1 hour" }',
+})
 export type ScheduleDeclaration = typeof DeclaredSchema.Type
 
 /** Changes of a schedule; `null` takes a field away. */
@@ -96,7 +100,6 @@ export const checkScheduleName = (name: unknown, refuse: Refuse = refuseInput): 
 
 const FIELDS = Object.keys(ScheduleFieldsSchema.fields)
 const parseFields = parserOf(ScheduleFieldsSchema, "a schedule", "schedule")
-const parseDeclared = parserOf(DeclaredSchema, "a schedule", "schedule")
 
 /** The first field of an object that strict JSON cannot express. */
 const unkeptField = (value: unknown): string | undefined =>
@@ -128,10 +131,6 @@ export const parseScheduleFields = (value: unknown): ScheduleFields => {
   }
   return fields
 }
-
-/** Checks the schedule that an actor's method declares: a cron text, or an object. */
-export const parseDeclaration = (value: unknown): ScheduleDeclaration =>
-  parseDeclared(typeof value === "string" ? { cron: value } : value)
 
 const timingOf = (fields: ScheduleDeclaration, now: number, refuse: Refuse): Timing => {
   const { cron, timeZone, every, at } = fields

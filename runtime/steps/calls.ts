@@ -6,12 +6,14 @@ import { AsyncLocalStorage } from "node:async_hooks"
 import * as Cause from "effect/Cause"
 import * as Exit from "effect/Exit"
 import * as Result from "effect/Result"
-import { retryOf } from "../actor/method.ts"
+import * as Schema from "effect/Schema"
 import type { EachOptions, JobLog, Revert, Step, StepOptions } from "../actor/step.ts"
 import { CallboardError } from "../errors.ts"
 import { type ResolvedRetry, resolveRetry, retryAfter } from "../jobs/outcome/retry.ts"
-import { milliseconds } from "../options/duration.ts"
-import { refuseInput, refuseUnknown } from "../options/refuse.ts"
+import { AnyFunction, parserOf } from "../options/check.ts"
+import { Duration, milliseconds } from "../options/duration.ts"
+import { refuseInput } from "../options/refuse.ts"
+import { RETRY_FIELDS, RETRY_RULE, retryHeader } from "../options/retry-policy.ts"
 import { jsonForm, ofJsonForm } from "../protocol/codec/json.ts"
 import { byteLength } from "../protocol/text.ts"
 import type { Trace } from "../tracing/context.ts"
@@ -77,24 +79,30 @@ const isRequest = (name: string): boolean => name === "Retry" || name === "Ignor
 const NO_RETRY = resolveRetry(undefined, undefined)
 const PLAIN: Plan = { retry: NO_RETRY, limitMs: undefined, revert: undefined }
 
-const STEP_OPTIONS = { retry: true, timeLimit: true, revert: true } satisfies Record<keyof StepOptions<never>, true>
+const { front: _front, ...retryFields } = RETRY_FIELDS
+const STEP_OPTIONS = {
+  retry: Schema.optionalKey(
+    Schema.Union([Schema.Literal(false), Schema.Struct(retryFields)]).annotate({ message: RETRY_RULE }),
+  ),
+  timeLimit: Schema.optionalKey(Duration),
+  revert: Schema.optionalKey(AnyFunction),
+} satisfies Record<keyof StepOptions<never>, unknown>
+const parseStepOptions = parserOf(Schema.Struct(STEP_OPTIONS), "a step", "options")
 
 export const EACH_OPTIONS = { ...STEP_OPTIONS, key: true, parallel: true } satisfies Record<
   keyof EachOptions<never, never>,
-  true
+  unknown
 >
 
 export const planOf = (options: StepOptions<never> | undefined): Plan => {
   if (options === undefined) return PLAIN
-  refuseUnknown(options, STEP_OPTIONS, "a step")
-  const { retry, timeLimit, revert } = options
+  const { retry, timeLimit } = parseStepOptions(options)
   const limitMs = timeLimit === undefined ? undefined : milliseconds("timeLimit", timeLimit)
   if (limitMs === 0) refuseInput("timeLimit", "must be more than 0")
-  if (revert !== undefined && typeof revert !== "function") refuseInput("revert", "must be a function")
   return {
-    retry: retry === undefined ? NO_RETRY : resolveRetry(retryOf(retry, refuseInput), undefined),
+    retry: retry === undefined ? NO_RETRY : resolveRetry(retryHeader(retry), undefined),
     limitMs,
-    revert,
+    revert: options.revert,
   }
 }
 

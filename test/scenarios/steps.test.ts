@@ -151,7 +151,7 @@ describe("steps", () => {
       "options of none",
       (job) => job.step("a", () => 1, JSON.parse("null")),
       "CallboardError",
-      "the options of a step are an object: retry, timeLimit, revert",
+      "options: must be an object",
     ],
     [
       "another option",

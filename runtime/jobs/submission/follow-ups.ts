@@ -18,7 +18,10 @@ export const TimeLimitField = Schema.Union([
   Schema.Finite,
   Schema.String,
   Schema.Struct({ soft: Schema.optionalKey(Duration), hard: Schema.optionalKey(Duration) }),
-]).annotate({ description: "Longest an attempt may take; a number or text is the hard limit, -1 none" })
+]).annotate({
+  message: "must be a duration, or an object with soft and hard",
+  description: "Longest an attempt may take; a number or text is the hard limit, -1 none",
+})
 
 /** The fields of a task that follows another. */
 const fields = {

@@ -1,7 +1,7 @@
 /**
  * What must compile about `actor()`, with the types that come out of it, and what must not. Checked by tsc, never run.
  */
-import { type ActorHandle, actor, type Job } from "callboard"
+import { type ActorHandle, actor, type Job, type RetryPolicy } from "callboard"
 import { Context, Effect, Schema } from "effect"
 import * as v from "valibot"
 import * as z from "zod"
@@ -249,6 +249,89 @@ actor("wrong", { methods: { run: { input: {} as Schema.Codec<string, string, Dat
 
 // @ts-expect-error a misspelt option
 actor("wrong", { methods: { run: { retries: 3, run: () => 1 } } })
+
+// @ts-expect-error misspelt options within an option
+actor("wrong", { methods: { run: { timeLimit: { sfot: 1 }, run: () => 1 } } })
+// @ts-expect-error
+actor("wrong", { methods: { run: { retry: { backof: {} }, run: () => 1 } } })
+// @ts-expect-error
+actor("wrong", { methods: { run: { retry: { max: 1, backoff: { bse: 1 } }, run: () => 1 } } })
+// @ts-expect-error
+actor("wrong", { methods: { run: { limit: { rate: 1, concurency: 1 }, run: () => 1 } } })
+// @ts-expect-error
+actor("wrong", { methods: { run: { schedule: { crno: "* * * * *" }, run: () => 1 } } })
+// @ts-expect-error
+actor("wrong", { methods: { run: { acks: { wen: "early" }, run: () => 1 } } })
+// @ts-expect-error
+actor("wrong", { restart: { backof: {} }, methods: { run: () => 1 } })
+// @ts-expect-error
+actor("wrong", { restart: { backoff: { bse: 1 } }, methods: { run: () => 1 } })
+
+// The input of a schedule is that of the method, whatever it holds; options may come from elsewhere.
+const retry: RetryPolicy | undefined = { max: 1 }
+actor("right", {
+  methods: {
+    run: { schedule: { every: 60, input: { anything: { at: "all" } } }, retry, run: () => 1 },
+    fails: { retry: false, timeLimit: "5s", schedule: "@daily", limit: { rate: "1/s", key: "id" }, run: () => 1 },
+  },
+})
+
+// An option that is undefined is as if absent.
+const absent = actor("absent", {
+  queue: undefined,
+  description: undefined,
+  isolation: undefined,
+  module: undefined,
+  start: undefined,
+  stop: undefined,
+  restart: { max: undefined, within: undefined, backoff: { base: undefined, max: undefined } },
+  methods: {
+    run: {
+      input: undefined,
+      output: undefined,
+      params: undefined,
+      accepts: undefined,
+      timeLimit: { soft: undefined, hard: 5 },
+      isolation: undefined,
+      retry: {
+        max: 1,
+        backoff: { base: undefined, factor: undefined, max: undefined, jitter: undefined },
+        interval: undefined,
+        front: undefined,
+        on: undefined,
+        except: undefined,
+      },
+      onLost: undefined,
+      acks: { when: undefined, onFailure: undefined, onTimeout: undefined },
+      queue: undefined,
+      priority: undefined,
+      rate: undefined,
+      resultTtl: undefined,
+      failureTtl: undefined,
+      redact: undefined,
+      schedule: { every: 60, cron: undefined, timeZone: undefined, jitter: undefined, input: undefined },
+      description: undefined,
+      limit: { rate: 1, concurrency: undefined, key: undefined },
+      onSuccess: undefined,
+      onFailure: undefined,
+      onStopped: undefined,
+      run: async (input: { readonly n: number }, job) => {
+        same<typeof job.use, undefined>(true)
+        await job.step("a", () => 1, {
+          retry: { max: 1, interval: undefined, backoff: undefined, on: undefined, except: undefined },
+          timeLimit: undefined,
+          revert: undefined,
+        })
+        await job.each("b", [1], () => 1, { key: String, parallel: undefined, retry: undefined })
+        // @ts-expect-error a step has no retries before others
+        await job.step("c", () => 1, { retry: { max: 1, front: true } })
+        return { n: input.n }
+      },
+    },
+  },
+})
+same<TypesOf<typeof absent>["input"]["run"], { readonly n: number }>(true)
+same<TypesOf<typeof absent>["result"]["run"], { n: number }>(true)
 
 // @ts-expect-error an option of the wrong type
 actor("wrong", { methods: { run: { retry: { max: "3" }, run: () => 1 } } })

@@ -1,9 +1,9 @@
+import { actor, type Limit } from "callboard"
 import { describe, expect, test } from "vitest"
 import { CallboardError } from "../../../../runtime/errors.ts"
 import { checkTimeLimit, milliseconds, timeLimitOf, timeToLive } from "../../../../runtime/options/duration.ts"
 import { wholeNumber } from "../../../../runtime/options/fields.ts"
-import { methodLimitOf } from "../../../../runtime/options/limit.ts"
-import { refuseInput, resultOf } from "../../../../runtime/options/refuse.ts"
+import { resultOf } from "../../../../runtime/options/refuse.ts"
 
 const refused = (message: string | RegExp) => expect.objectContaining({ message: expect.stringMatching(message) })
 
@@ -97,16 +97,10 @@ describe("a whole number", () => {
 })
 
 describe("the limit of a method", () => {
-  const limitOf = (limit: unknown) => methodLimitOf(limit, undefined, refuseInput)
+  const limitOf = (limit: Limit) => actor("x", { methods: { run: { limit, run: () => 1 } } }).methods.get("run")?.limit
 
   test("has its rate in milliseconds, and what it does not say is absent", () => {
     expect(limitOf({ rate: "10/s", concurrency: undefined })).toEqual({ rate: { intervalMs: 100 } })
     expect(limitOf({ concurrency: 2, key: "customer" })).toEqual({ concurrency: 2, key: "customer" })
-  })
-
-  test("with an option that is mistyped is refused, and the right one is named", () => {
-    expect(() => limitOf({ concurency: 2 })).toThrow(
-      "limit.concurency: is not an option of a limit (did you mean concurrency?)",
-    )
   })
 })

@@ -5,7 +5,7 @@ import { parseClaim, parseEntity, parseExtend, parseOwner, parsePost } from "../
 import { parseCommand } from "../../../../runtime/cluster/remote-command.ts"
 import { parseRevoke } from "../../../../runtime/cluster/revocation.ts"
 import { parseSubmission } from "../../../../runtime/jobs/submission/submission.ts"
-import { changedFields, parseDeclaration, parseScheduleFields } from "../../../../runtime/schedules/fields.ts"
+import { changedFields, parseScheduleFields } from "../../../../runtime/schedules/fields.ts"
 
 const task = "a"
 const answerOf = <A, E>(parsed: Result.Result<A, E>): A => {
@@ -45,7 +45,6 @@ test.each<readonly [parse: () => unknown, field: string, owner: string, instead:
   [submission({ book: { name: "b", uid: "u" } }), "book.uid", "a task", " (did you mean book.uuid?)"],
   [schedule({ overlp: "skip" }), "overlp", "a schedule", " (did you mean overlap?)"],
   [schedule({ retry: { mx: 1 } }), "retry.mx", "a schedule", " (did you mean retry.max?)"],
-  [() => parseDeclaration({ crno: "* * * * *" }), "crno", "a schedule", " (did you mean cron?)"],
   [() => changedFields({ task, every: 60 }, { evry: null }), "evry", "a schedule", " (did you mean every?)"],
   [() => parsePost({ name: "n", detials: {} }), "detials", "a board job", " (did you mean details?)"],
   [() => parsePost({ name: "n", zzzzz: 1 }), "zzzzz", "a board job", "; it has name, details, book, priority"],

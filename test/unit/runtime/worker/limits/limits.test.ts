@@ -40,7 +40,6 @@ describe("an actor", () => {
     [{ concurrency: 1, key: 5 }, "limit.key"],
     [{ concurrency: 1, key: "" }, "limit.key"],
     [{ concurrency: 1, key: "x".repeat(256) }, "limit.key"],
-    [{ concurrency: 1, per: "tenant" }, "limit.per"],
     [{}, "limit"],
     [{ key: () => "a" }, "limit"],
     [5, "limit"],
