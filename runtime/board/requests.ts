@@ -94,9 +94,9 @@ export const parsePost = (value: unknown): typeof PostRequest.Type => {
   return isPlain ? { name: value.name, details: { ...details } } : parseWholePost(value)
 }
 export const parseEntity = parserOf(EntityRequest, "an entity", "entity")
-export const parseClaim = parserOf(ClaimRequest, "a claim", "claim")
-export const parseOwner = parserOf(OwnerRequest, "an owner", "owner")
-export const parseExtend = parserOf(ExtendRequest, "an extension", "extension")
+export const parseClaim = parserOf(ClaimRequest, "a claim", "body")
+export const parseOwner = parserOf(OwnerRequest, "an owner", "body")
+export const parseExtend = parserOf(ExtendRequest, "an extension", "body")
 
 /** Number of a claim, where one is given. Fails with `invalid-input`. */
 export const checkClaimNumber = (claim: number | undefined): void => {

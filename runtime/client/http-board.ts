@@ -76,16 +76,17 @@ class OverHttp implements HttpBoard, JobBoard {
     checkPostOptions(options)
     const { details } = options
     const body = { ...options, name, ...(details === undefined ? {} : { details: detailsOf(details).details }) }
-    return this.#handle(await this.#ask("POST /v1/boards/{board}/jobs", { board: this.name, body }))
+    return this.#handle(await this.#ask("POST /v1/boards/{board}/jobs", { board: this.name, body }, "state"))
   }
 
   async list(options: ListOptions = {}): Promise<BoardPage> {
     checkCallOptions("list", options)
     const { limit, onlyUnclaimed, after } = options
-    return this.#ask("GET /v1/boards/{board}/jobs", {
-      board: this.name,
-      query: { limit, unclaimed: onlyUnclaimed, cursor: after },
-    })
+    return this.#ask(
+      "GET /v1/boards/{board}/jobs",
+      { board: this.name, query: { limit, unclaimed: onlyUnclaimed, cursor: after } },
+      "jobs",
+    )
   }
 
   iterate(options: IterateOptions = {}): HttpBoardIterator {
@@ -124,16 +125,16 @@ class OverHttp implements HttpBoard, JobBoard {
   }
 
   async count(): Promise<number> {
-    return (await this.#ask("GET /v1/boards/{board}/count", { board: this.name })).count
+    return (await this.#ask("GET /v1/boards/{board}/count", { board: this.name }, "count")).count
   }
 
   async job(id: string): Promise<BoardJob> {
-    return this.#handle(await this.#ask("GET /v1/boards/{board}/jobs/{id}", this.#named(id)))
+    return this.#handle(await this.#ask("GET /v1/boards/{board}/jobs/{id}", this.#named(id), "state"))
   }
 
   async find(job: BoardJob | string): Promise<BoardJobView> {
     const held = this.#knownOf(job)
-    if (held === undefined) return this.#ask("GET /v1/boards/{board}/jobs/{id}", this.#named(job))
+    if (held === undefined) return this.#ask("GET /v1/boards/{board}/jobs/{id}", this.#named(job), "state")
     const view = await this.#known(job)
     if (view !== undefined) return view
     const { claim: _claim, ...last } = held.last
@@ -143,7 +144,7 @@ class OverHttp implements HttpBoard, JobBoard {
   /** `undefined` for a job that is not on the board any more. */
   async #known(job: BoardJob | string): Promise<BoardJobView | undefined> {
     try {
-      const view = await this.#ask("GET /v1/boards/{board}/jobs/{id}", this.#named(job))
+      const view = await this.#ask("GET /v1/boards/{board}/jobs/{id}", this.#named(job), "state")
       const held = this.#knownOf(job)
       if (held !== undefined) held.last = view
       return view
@@ -171,14 +172,15 @@ class OverHttp implements HttpBoard, JobBoard {
     const held = this.#knownOf(job)?.claim
     const own = owner === undefined || owner === held?.owner ? held : undefined
     const body = { expiry, ...compact({ owner: owner ?? own?.owner, claim: claim ?? own?.number }) }
-    return (await this.#ask("POST /v1/boards/{board}/jobs/{id}/extend", { ...this.#named(job), body })).extended
+    const request = { ...this.#named(job), body }
+    return (await this.#ask("POST /v1/boards/{board}/jobs/{id}/extend", request, "extended")).extended
   }
 
   async claim(job: BoardJob | string, owner: string, options: ClaimOptions = {}): Promise<HttpBoardClaim> {
     checkCallOptions("claim", options)
     const { expiry } = options
     const request = { ...this.#named(job), body: { owner, ...compact({ expiry }) } }
-    return this.#claimed(await this.#ask("POST /v1/boards/{board}/jobs/{id}/claim", request), job)
+    return this.#claimed(await this.#ask("POST /v1/boards/{board}/jobs/{id}/claim", request, "claim"), job)
   }
 
   async take(owner: string, options: TakeOptions = {}): Promise<HttpBoardClaim> {
@@ -188,7 +190,7 @@ class OverHttp implements HttpBoard, JobBoard {
     const ms = milliseconds("wait", wait)
     return this.#claimed(
       await this.#polled(ms, signal, (part) =>
-        this.#ask("POST /v1/boards/{board}/claim", { ...request, ...part }).then(
+        this.#ask("POST /v1/boards/{board}/claim", { ...request, ...part }, "claim").then(
           found,
           notFound(part.waitMs, ms, (waited) => noneToClaim(this.name, waited)),
         ),
@@ -199,7 +201,11 @@ class OverHttp implements HttpBoard, JobBoard {
   async wait(timeout?: DurationInput, signal?: AbortSignal): Promise<HttpBoardIterator> {
     const ms = timeout === undefined ? Number.POSITIVE_INFINITY : milliseconds("timeout", timeout)
     await this.#polled(ms, signal, ({ query, ...part }) =>
-      this.#ask("GET /v1/boards/{board}/jobs", { ...part, board: this.name, query: { ...query, limit: 1 } }).then(
+      this.#ask(
+        "GET /v1/boards/{board}/jobs",
+        { ...part, board: this.name, query: { ...query, limit: 1 } },
+        "jobs",
+      ).then(
         found,
         notFound(part.waitMs, ms, (waited) => noJob(this.name, waited)),
       ),
@@ -212,10 +218,8 @@ class OverHttp implements HttpBoard, JobBoard {
     const { signal } = options
     try {
       return await this.#polled<boolean>(timeoutMs, signal, async (part) => {
-        const { complete } = await this.#ask("GET /v1/boards/{board}/jobs/{id}/complete", {
-          ...this.#named(job),
-          ...part,
-        })
+        const request = { ...this.#named(job), ...part }
+        const { complete } = await this.#ask("GET /v1/boards/{board}/jobs/{id}/complete", request, "complete")
         return complete ? { found: true } : { refused: false }
       })
     } catch (refused) {
@@ -272,7 +276,7 @@ class OverHttp implements HttpBoard, JobBoard {
     const own = held?.claim
     const claim = options.claim ?? (own?.owner === owner ? own?.number : undefined)
     const body = { owner, ...compact({ claim }) }
-    const view = await this.#ask(`POST /v1/boards/{board}/jobs/{id}/${how}`, { ...this.#named(job), body })
+    const view = await this.#ask(`POST /v1/boards/{board}/jobs/{id}/${how}`, { ...this.#named(job), body }, "state")
     if (held !== undefined) {
       held.last = view
       delete held.claim
@@ -283,19 +287,22 @@ class OverHttp implements HttpBoard, JobBoard {
   async trashed(options: TrashOptions = {}) {
     checkCallOptions("trashed", options)
     const { limit, after } = options
-    return (await this.#ask("GET /v1/boards/{board}/trash", { board: this.name, query: { limit, cursor: after } })).jobs
+    const request = { board: this.name, query: { limit, cursor: after } }
+    return (await this.#ask("GET /v1/boards/{board}/trash", request, "jobs")).jobs
   }
 
   async trashedJob(id: string): Promise<BoardJobView> {
-    return this.#ask("GET /v1/boards/{board}/trash/{id}", { board: this.name, id })
+    return this.#ask("GET /v1/boards/{board}/trash/{id}", { board: this.name, id }, "state")
   }
 
   async restore(id: string): Promise<BoardJob> {
-    return this.#handle(await this.#ask("POST /v1/boards/{board}/trash/{id}/restore", { board: this.name, id }))
+    return this.#handle(
+      await this.#ask("POST /v1/boards/{board}/trash/{id}/restore", { board: this.name, id }, "state"),
+    )
   }
 
   async entities(kind?: string): Promise<ReadonlyArray<BoardEntity>> {
-    const { entities } = await this.#ask("GET /v1/boards/{board}/entities", { board: this.name })
+    const { entities } = await this.#ask("GET /v1/boards/{board}/entities", { board: this.name }, "entities")
     return entities.filter((entity) => kind === undefined || entity.kind === kind)
   }
 

@@ -29,12 +29,13 @@ import { type DurationInput, duration, milliseconds } from "../options/duration.
 import { refuseInput, refuseUnknown } from "../options/refuse.ts"
 import { compact } from "../protocol/compact.ts"
 import { isMap } from "../protocol/guards.ts"
+import { isState } from "../protocol/state.ts"
 import type { Answer } from "../routes/routes.ts"
 import { checkScheduleName } from "../schedules/fields.ts"
 import { SCHEDULE_QUERY, type Schedules } from "../schedules/schedules.ts"
 import { sleep } from "../transport/timers.ts"
 import { type HttpBoard, httpBoard } from "./http-board.ts"
-import { type Ask, askOver, POLL_MS, type Refusal, type Request, requestsTo } from "./http-request.ts"
+import { type Ask, askOver, POLL_MS, type Refusal, type Request, requestsTo, unreadable } from "./http-request.ts"
 
 export interface HttpClientSettings {
   /** Sent as `Authorization: Bearer <token>`. Defaults to none; a service that has tokens answers only with one. */
@@ -150,7 +151,7 @@ const end = ({ request }: OverHttp, id: string, options: WaitOptions): Promise<O
 
 /** What the methods of a handle do over HTTP. */
 const OVER_HTTP: HandleActions<OverHttp> = {
-  find: ({ ask }, id) => ask("GET /v1/jobs/{id}", { id }),
+  find: ({ ask }, id) => ask("GET /v1/jobs/{id}", { id }, "state"),
   result: async (over, id, options) => valueOf(id, await end(over, id, options)),
   outcome: end,
   results: async ({ ask }, id, options) => {
@@ -159,17 +160,18 @@ const OVER_HTTP: HandleActions<OverHttp> = {
     for (;;) {
       const left = until - performance.now()
       const waitMs = Math.ceil(Math.min(Math.max(left, 0), POLL_MS))
-      const { results } = await ask("GET /v1/jobs/{id}/results", { id, query: { wait: `${waitMs}ms` }, waitMs, signal })
+      const call = { id, query: { wait: `${waitMs}ms` }, waitMs, signal }
+      const { results } = await ask("GET /v1/jobs/{id}/results", call, "results")
       if (results.length > 0 || left <= POLL_MS) return results
     }
   },
-  cancel: ({ ask }, id, options) => ask("POST /v1/jobs/{id}/cancel", { id, query: options }),
-  retry: ({ ask }, id, options) => ask("POST /v1/jobs/{id}/retry", { id, query: options }),
-  patchMeta: ({ ask }, id, patch) => ask("PATCH /v1/jobs/{id}/meta", { id, body: patch }),
+  cancel: ({ ask }, id, options) => ask("POST /v1/jobs/{id}/cancel", { id, query: options }, "state"),
+  retry: ({ ask }, id, options) => ask("POST /v1/jobs/{id}/retry", { id, query: options }, "state"),
+  patchMeta: ({ ask }, id, patch) => ask("PATCH /v1/jobs/{id}/meta", { id, body: patch }, "state"),
   delete: async ({ ask }, id, options) => {
     const call = { id, query: options, waitMs: options.dependents ? POLL_MS : 0 }
     // A service that has not deleted all dependents in time wants to be called again.
-    while ((await ask("DELETE /v1/jobs/{id}", call)) !== undefined);
+    while ((await ask("DELETE /v1/jobs/{id}", call, "partial")) !== undefined);
   },
 }
 
@@ -191,7 +193,10 @@ const clientOf = (request: Request): HttpClient => {
       if (submissions.length === 0) return []
       const body = submissions.map((each, index) => prepared(each, index))
       const sent = await request("POST /v1/jobs/batch", { body, query: atomic ? { atomic } : {} })
-      const answer = Result.flatMap(sent, readable(isAboutTasks))
+      const answer = Result.flatMap(
+        sent,
+        readable((told) => isAboutTasks(told, body.length)),
+      )
       if (Result.isSuccess(answer)) {
         return answer.success.map((each) => ("code" in each ? errorOf(each) : receiptOf(each)))
       }
@@ -202,25 +207,30 @@ const clientOf = (request: Request): HttpClient => {
       return body.map(({ id }) => unconfirmed(id, error))
     },
     job,
-    schedules: httpSchedules(ask),
+    schedules: httpSchedules({ request, ask }),
     board: (name) => httpBoard(ask, name),
-    health: async () => void (await ask("GET /readyz", {})),
+    health: async () => void (await ask("GET /readyz", {}, "ready")),
   }
 }
 
-const httpSchedules = (ask: Ask): HttpSchedules => ({
-  create: async (name, fields) => ask("POST /v1/schedules", { body: { ...fields, name: checkScheduleName(name) } }),
-  find: async (name) => ask("GET /v1/schedules/{id}", { id: checkScheduleName(name) }),
+const httpSchedules = ({ request, ask }: OverHttp): HttpSchedules => ({
+  create: async (name, fields) =>
+    ask("POST /v1/schedules", { body: { ...fields, name: checkScheduleName(name) } }, "name"),
+  find: async (name) => ask("GET /v1/schedules/{id}", { id: checkScheduleName(name) }, "name"),
   list: async (query = {}) => {
     refuseUnknown(query, SCHEDULE_QUERY, "schedules.list()")
     const { limit, after } = query
-    return ask("GET /v1/schedules", { query: { limit, cursor: after } })
+    return ask("GET /v1/schedules", { query: { limit, cursor: after } }, "schedules")
   },
-  change: async (name, changes) => ask("PATCH /v1/schedules/{id}", { id: checkScheduleName(name), body: changes }),
-  pause: async (name) => ask("POST /v1/schedules/{id}/pause", { id: checkScheduleName(name) }),
-  resume: async (name) => ask("POST /v1/schedules/{id}/resume", { id: checkScheduleName(name) }),
-  run: async (name) => ask("POST /v1/schedules/{id}/run", { id: checkScheduleName(name) }),
-  delete: async (name) => ask("DELETE /v1/schedules/{id}", { id: checkScheduleName(name) }),
+  change: async (name, changes) =>
+    ask("PATCH /v1/schedules/{id}", { id: checkScheduleName(name), body: changes }, "name"),
+  pause: async (name) => ask("POST /v1/schedules/{id}/pause", { id: checkScheduleName(name) }, "name"),
+  resume: async (name) => ask("POST /v1/schedules/{id}/resume", { id: checkScheduleName(name) }, "name"),
+  run: async (name) => ask("POST /v1/schedules/{id}/run", { id: checkScheduleName(name) }, "id"),
+  delete: async (name) => {
+    const answer = await request("DELETE /v1/schedules/{id}", { id: checkScheduleName(name) })
+    if (Result.isFailure(answer)) throw answer.failure.error
+  },
 })
 
 /** The task as it is sent. Fails as a client over a transport does for what plain JSON cannot hold. */
@@ -239,20 +249,19 @@ const receiptOf = ({ href: _, ...receipt }: Answer<"POST /v1/jobs">): Receipt =>
 
 /** Whether an answer says how a job is. */
 const isAboutJob = (answer: unknown): boolean =>
-  isMap(answer) && typeof answer["id"] === "string" && typeof answer["state"] === "string"
+  isMap(answer) && typeof answer["id"] === "string" && isState(answer["state"])
 
 /** Whether an answer has a receipt or an error for each task. */
-const isAboutTasks = (answer: unknown): boolean =>
-  Array.isArray(answer) && answer.every((each) => isAboutJob(each) || (isMap(each) && typeof each["code"] === "string"))
+const isAboutTasks = (answer: unknown, count: number): boolean =>
+  Array.isArray(answer) &&
+  answer.length === count &&
+  answer.every((each) => isAboutJob(each) || (isMap(each) && typeof each["code"] === "string"))
 
 /** The answer if it says what the caller has to know. */
 const readable =
   (isReadable: (answer: unknown) => boolean) =>
-  <A>(answer: A): Result.Result<A, Refusal> => {
-    if (isReadable(answer)) return Result.succeed(answer)
-    const message = "the answer of the service cannot be read: another version wrote it"
-    return Result.fail({ error: new CallboardError("internal", message) })
-  }
+  <A>(answer: A): Result.Result<A, Refusal> =>
+    isReadable(answer) ? Result.succeed(answer) : Result.fail({ error: unreadable() })
 
 /** Whether a task may have been accepted although its submission failed, or can be submitted again later. */
 const isUnconfirmed = ({ code }: CallboardError): boolean => code === "transport-unavailable" || code === "internal"

@@ -5,7 +5,7 @@ import { CallboardError } from "../errors.ts"
 import { errorOf, Problem } from "../jobs/responses.ts"
 import { renderJson } from "../protocol/codec/json.ts"
 import { compact } from "../protocol/compact.ts"
-import { isObject } from "../protocol/guards.ts"
+import { isMap, isObject } from "../protocol/guards.ts"
 import type { Answer, RouteAddress, RouteRequest } from "../routes/routes.ts"
 
 /** How a request is sent. */
@@ -43,17 +43,34 @@ type Call<A extends RouteAddress> = RouteRequest<A> & RequestOptions
  */
 export type Request = <A extends RouteAddress>(address: A, call: Call<A>) => Promise<Result.Result<Answer<A>, Refusal>>
 
-/** Sends a request to a route. Fails with the error that the service answers with. */
-export type Ask = <A extends RouteAddress>(address: A, call: Call<A>) => Promise<Answer<A>>
+/** Name of a field that an answer has. */
+type FieldOf<T> = T extends unknown ? keyof T & string : never
+
+/**
+ * Sends a request to a route. Fails with the error that the service answers with, and with `internal` for an answer without
+ * `field`: another program, or another version of the service, gave it. `undefined` is the answer to a deletion.
+ */
+export type Ask = <A extends RouteAddress>(
+  address: A,
+  call: Call<A>,
+  field: FieldOf<Exclude<Answer<A>, undefined>>,
+) => Promise<Answer<A>>
 
 /** {@link Ask} by a {@link Request}. */
 export const askOver =
   (request: Request): Ask =>
-  async (address, call) => {
+  async (address, call, field) => {
     const answer = await request(address, call)
     if (Result.isFailure(answer)) throw answer.failure.error
+    const told: unknown = answer.success
+    const isNothing = told === undefined && address.startsWith("DELETE ")
+    if (!isNothing && !(isMap(told) && told[field] !== undefined)) throw unreadable()
     return answer.success
   }
+
+/** The error for an answer that does not say what it must. */
+export const unreadable = (): CallboardError =>
+  new CallboardError("internal", "the answer of the service cannot be read: another version wrote it")
 
 /** A part of a path that is empty, `.` or `..`: addresses are written without these, so that the request would go to another route. */
 const UNNAMED = /\/\.{0,2}(?=[/?]|$)/

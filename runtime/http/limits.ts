@@ -47,7 +47,8 @@ export const boundedRead = async <T>(client: AbortSignal, work: (signal: AbortSi
   client.addEventListener("abort", end)
   if (client.aborted) end()
   try {
-    return withReadDeadline(work(stop.signal))
+    // The signal must not fire before the work is done.
+    return await withReadDeadline(work(stop.signal))
   } finally {
     client.removeEventListener("abort", end)
     end()

@@ -1,6 +1,6 @@
 /**
- * Schemas of the HTTP responses about jobs and about failed requests. The server's types are made from them, and the client
- * over HTTP decodes by them.
+ * Schemas of the HTTP responses about jobs and about failed requests. The types of server, page and client
+ * over HTTP are made from them.
  */
 import * as Schema from "effect/Schema"
 import * as Struct from "effect/Struct"

@@ -153,10 +153,6 @@ const withoutUndefined = (value: unknown): unknown =>
     ? Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined))
     : value
 
-/** As {@link withoutUndefined}, also in groups of options. What else options hold, such as a client object, is not looked into. */
-const withoutUndefinedBelow = (options: object): unknown =>
-  withoutUndefined(Object.fromEntries(Object.entries(options).map(([name, each]) => [name, withoutUndefined(each)])))
-
 /** Fields with data of the application, which are carried as they are. */
 const DATA: ReadonlySet<string> = new Set(["input", "output", "args", "kwargs", "meta", "details", "headers"])
 
@@ -187,7 +183,13 @@ export const optionsChecker = (
   const check = checkerOf<object>(Schema.Struct(fields))
   return (given) => {
     refuseUnknown(given, fields, owner)
-    const checked = check(withoutUndefinedBelow(given))
+    const options: Record<string, unknown> = {}
+    // By name, as the caller reads them: an option may be inherited, or a getter of a class.
+    for (const name in fields) {
+      const option = withoutUndefined(Reflect.get(given, name))
+      if (option !== undefined) options[name] = option
+    }
+    const checked = check(options)
     if (Result.isSuccess(checked)) return checked.success
     const { place, message, known } = checked.failure
     throw known === undefined ? invalid(place, message) : unknownOption(place, known, owner)

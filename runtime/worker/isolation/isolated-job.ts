@@ -139,9 +139,12 @@ export class IsolatedJob implements Job<unknown> {
   }
 
   readonly submit = async (task: string, fields: SubmissionFields = {}): Promise<JobHandle> => {
-    const text = renderJson([task, fields])
-    if (Result.isFailure(text)) throw new CallboardError("invalid-input", text.failure.message)
-    const id = await this.#channel.ask({ run: this.#run, object: "job", method: "submit", args: text.success })
+    const texts = [renderJson(task), renderJson(fields)].map((text) => {
+      if (Result.isSuccess(text)) return text.success
+      throw new CallboardError("invalid-input", text.failure.message)
+    })
+    const args = `[${texts.join()}]`
+    const id = await this.#channel.ask({ run: this.#run, object: "job", method: "submit", args })
     return this.job(String(id))
   }
 

@@ -30,8 +30,8 @@ type Methods<Name extends string = string> = Readonly<
 >
 
 const JOB: Methods = {
-  // The submission validates the fields with its own schema.
-  submit: async ({ job }, task, fields) => (await job.submit(String(task), fields as SubmissionFields)).id,
+  // The submission validates task and fields with its own schema.
+  submit: async ({ job }, task, fields) => (await job.submit(task as string, fields as SubmissionFields)).id,
   parent: ({ job }) => job.parent(),
 }
 

@@ -6,12 +6,13 @@ import {
   CallboardError,
   connect,
   connectHttp,
+  type HttpClient,
   JobCancelled,
   JobFailed,
   TransportError,
   WaitTimeout,
 } from "callboard/client"
-import { afterEach, expect, onTestFinished, test } from "vitest"
+import { afterEach, describe, expect, onTestFinished, test } from "vitest"
 import { freePort } from "../../../support/servers/process.ts"
 import { type StartOptions, start, stopAll } from "../http/harness.ts"
 import { refusal, WAIT } from "./start.ts"
@@ -342,4 +343,46 @@ test("options that do not exist or cannot be are refused by name", async () => {
     expect(() => connectHttp(wrong)).toThrow(/^url: (?!.*secret)/)
   }
   await expect(connect(url)).rejects.toThrow(/use connectHttp\(\) of callboard\/client/)
+})
+
+describe("an answer that says nothing of what was asked", () => {
+  const asked: Readonly<Record<string, (client: HttpClient) => Promise<unknown>>> = {
+    find: (client) => client.job("x").find(),
+    result: (client) => client.job("x").result(WAIT),
+    results: (client) => client.job("x").results(),
+    cancel: (client) => client.job("x").cancel(),
+    retry: (client) => client.job("x").retry(),
+    patchMeta: (client) => client.job("x").patchMeta({}),
+    delete: (client) => client.job("x").delete(),
+    submit: (client) => client.submit("work"),
+    health: (client) => client.health(),
+    "schedules.find": (client) => client.schedules.find("s"),
+    "schedules.list": (client) => client.schedules.list(),
+    "schedules.run": (client) => client.schedules.run("s"),
+    "board.post": (client) => client.board("b").post("x"),
+    "board.take": (client) => client.board("b").take("me"),
+    "board.count": (client) => client.board("b").count(),
+    "board.list": (client) => client.board("b").list(),
+    "board.waitFor": (client) => client.board("b").waitFor("x", { timeout: "10 seconds" }),
+    "board.consume": (client) => client.board("b").consume("x", "me"),
+    "board.extendExpiry": (client) => client.board("b").extendExpiry("x", 5),
+    "board.entities": (client) => client.board("b").entities(),
+    "board.trashed": (client) => client.board("b").trashed(),
+  }
+
+  test.each(["{}", "[]", "", '{"id":"x","state":"weird"}'])("is refused after one request: %s", async (text) => {
+    let requests = 0
+    const url = await listen((_request, response) => {
+      requests++
+      response.end(text)
+    })
+    const client = connectHttp(url)
+    // Nothing is said of a deletion that is done.
+    const names = Object.keys(asked).filter((name) => !(text === "" && name === "delete"))
+    for (const name of text.includes("state") ? ["result", "submit"] : names) {
+      requests = 0
+      const { code } = await fails(asked[name]?.(client) ?? Promise.resolve())
+      expect({ name, code, requests }).toEqual({ name, code: "internal", requests: 1 })
+    }
+  })
 })

@@ -4,21 +4,22 @@ import type { Job } from "../../../../runtime/jobs/responses.ts"
 
 declare const ask: Ask
 
-export const job: Promise<Job> = ask("GET /v1/jobs/{id}", { id: "a" })
-export const state: Promise<string> = ask("GET /v1/jobs/{id}/result", { id: "a", query: { wait: "1s" } }).then(
+export const job: Promise<Job> = ask("GET /v1/jobs/{id}", { id: "a" }, "state")
+export const state: Promise<string> = ask("GET /v1/jobs/{id}/result", { id: "a", query: { wait: "1s" } }, "state").then(
   (answer) => answer.state,
 )
-export const nothing: Promise<undefined> = ask("DELETE /v1/schedules/{id}", { id: "a" })
 
 // @ts-expect-error There is no such route.
-export const misspelt = ask("GET /v1/job/{id}", { id: "a" })
+export const misspelt = ask("GET /v1/job/{id}", { id: "a" }, "state")
 // @ts-expect-error The path names a job.
-export const nameless = ask("GET /v1/jobs/{id}", {})
+export const nameless = ask("GET /v1/jobs/{id}", {}, "state")
 // @ts-expect-error The query has no such parameter.
-export const unknown = ask("POST /v1/jobs/{id}/cancel", { id: "a", query: { relese: true } })
+export const unknown = ask("POST /v1/jobs/{id}/cancel", { id: "a", query: { relese: true } }, "state")
 // @ts-expect-error The parameter is true or false.
-export const mistyped = ask("POST /v1/jobs/{id}/cancel", { id: "a", query: { release: "yes" } })
+export const mistyped = ask("POST /v1/jobs/{id}/cancel", { id: "a", query: { release: "yes" } }, "state")
 // @ts-expect-error A task needs a name.
-export const unnamed = ask("POST /v1/jobs", { body: { input: 1 } })
+export const unnamed = ask("POST /v1/jobs", { body: { input: 1 } }, "id")
 // @ts-expect-error The answer of a cancellation is the job, and no text.
-export const wrong: Promise<string> = ask("POST /v1/jobs/{id}/cancel", { id: "a" })
+export const wrong: Promise<string> = ask("POST /v1/jobs/{id}/cancel", { id: "a" }, "state")
+// @ts-expect-error The answer has no such field.
+export const fieldless = ask("GET /v1/jobs/{id}", { id: "a" }, "stat")

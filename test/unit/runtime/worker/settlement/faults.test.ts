@@ -2,7 +2,7 @@
 import { actor, type Job, type ServeOptions } from "callboard"
 import { TransportError } from "callboard/transport"
 import { afterEach, describe, expect, test, vi } from "vitest"
-import { Turn } from "../../../../../runtime/async/turn.ts"
+import { Turn } from "../../../../../runtime/async/batcher.ts"
 import { generateId } from "../../../../../runtime/id.ts"
 import { StepEngine } from "../../../../../runtime/steps/engine.ts"
 import { MethodSettingsCache } from "../../../../../runtime/worker/attempt/method-settings.ts"
