@@ -162,7 +162,7 @@ test("a board that is waited on stays open, however many others are asked for", 
   })().catch(() => undefined)
   await eventually(() => text.includes("retry"), { message: "the stream begins" })
   const looks = faults.calls.get("store.get") ?? 0
-  const claiming = ask("POST", "/v1/boards/waited/claim?wait=30s", { body: { owner: "me" } })
+  const claiming = ask("POST", "/v1/boards/waited/claim?wait=60s", { body: { owner: "me" } })
   await eventually(() => (faults.calls.get("store.get") ?? 0) > looks, { message: "it looks" })
   for (let from = 0; from < 1_020; from += 20)
     await Promise.all(Array.from({ length: 20 }, (_, i) => fetch(`${url}/v1/boards/b${from + i}/count`)))
