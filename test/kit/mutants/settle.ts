@@ -229,11 +229,13 @@ export const settleMutants: ReadonlyArray<Mutant> = [
       return (jobs) => ({
         take: async (...request) => {
           const deliveries = await jobs.take(...request)
-          for (const { token } of deliveries) takenAt.set(token, Date.now())
+          for (const { token } of deliveries) takenAt.set(token, performance.now())
           return deliveries
         },
         settle: async (each) => {
-          const ours = each.map(({ token }) => Date.now() - (takenAt.get(token) ?? 0) < 1_000)
+          const ours = each.map(
+            ({ token }) => performance.now() - (takenAt.get(token) ?? Number.NEGATIVE_INFINITY) < 1_000,
+          )
           const answers = await jobs.settle(each.filter((_, at) => ours[at]))
           let next = 0
           return each.map((_, at) => (ours[at] ? answers[next++] : undefined) ?? { status: "superseded" })
